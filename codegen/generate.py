@@ -1,0 +1,255 @@
+"""Generate the C++ of every operator from native_functions.yaml and derivatives.yaml.
+
+What comes out, and why each file exists:
+
+    Operators.h, .cpp         clampgrad::_ops::*, clampgrad::*, clampgrad::redispatch::*: how C++ calls an operator
+    Kernels.h                 declarations of the kernels named in native_functions.yaml
+    Register.cpp              schemas, kernels per dispatch key, front doors
+    Functions.h, .cpp         the autograd nodes, with saved variables and compiled autograd
+    VariableType.cpp          the autograd kernels, reverse and forward mode, and the version counter
+    Functionalization.cpp     in-place and out= variants under torch.func.functionalize
+    python_functions.cpp      Python types of the nodes: grad_fn._saved_min and its like
+
+torchgen is written for ATen itself. What it prints is moved into our namespace by three plain
+replacements, and the result is checked: nothing may be left in ATen's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import torch
+import torchgen
+from torchgen import gen
+from torchgen.api.autograd import match_differentiability_info
+from torchgen.api.types import NativeSignature
+from torchgen.code_template import CodeTemplate
+from torchgen.context import native_function_manager
+from torchgen.gen_functionalization_type import (
+    gen_functionalization_definition,
+    gen_functionalization_registration,
+)
+from torchgen.model import BackendIndex, DispatchKey, NativeFunction, NativeFunctionsGroup
+from torchgen.packaged.autograd import gen_autograd_functions as nodes
+from torchgen.packaged.autograd import gen_inplace_or_view_type as inplace
+from torchgen.packaged.autograd import gen_variable_type as variable_type
+from torchgen.packaged.autograd.load_derivatives import load_derivatives
+from torchgen.selective_build.selector import SelectiveBuilder
+from torchgen.utils import Target, concatMap
+
+from .check import CodegenError, check_derivatives, load_entries
+
+NAMESPACE = "clampgrad"
+TEMPLATES = Path(__file__).parent / "templates"
+EVERYTHING = SelectiveBuilder.get_nop_selector()
+# A front door decomposes under vmap as it does elsewhere, instead of falling back to a loop.
+FRONT_DOOR_KEYS = ("CompositeImplicitAutograd", "FuncTorchBatchedDecomposition")
+
+
+def generate(root: Path, out: Path) -> list[Path]:
+    """Write the generated files of the source tree `root` to `out`; return the .cpp files.
+
+    A file whose content does not change is not touched, so that nothing is compiled again.
+    """
+    native_yaml, derivatives_yaml = root / "csrc/native_functions.yaml", root / "derivatives.yaml"
+    for name, text in render(native_yaml, derivatives_yaml).items():
+        path = out / name
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return sorted(out.glob("*.cpp"))
+
+
+def render(native_yaml: Path, derivatives_yaml: Path) -> dict[str, str]:
+    """File name -> content."""
+    functions, backends = parse(native_yaml)
+    check_derivatives(derivatives_yaml, functions)
+    tags = Path(torchgen.__file__).parent / "packaged/ATen/native/tags.yaml"
+    infos, _ = load_derivatives(str(derivatives_yaml), str(native_yaml), str(tags))
+    infos = {f: {k: qualify(i, functions) for k, i in d.items()} for f, d in infos.items()}
+
+    differentiated = [f for f in functions if not f.has_composite_implicit_autograd_kernel]
+    pairs = match_differentiability_info(differentiated, infos)
+    node_infos = nodes.get_infos_with_derivatives_list(infos)
+
+    values = {
+        **operators(functions, backends),
+        **registrations(functions, backends),
+        **autograd(pairs, node_infos),
+        **functionalization(functions, backends),
+    }
+    files = {}
+    for template in sorted(TEMPLATES.iterdir()):
+        text = CodeTemplate.from_file(str(template)).substitute(values)
+        files[template.name] = retarget(text)
+    for name, text in files.items():
+        check_output(name, text)
+    check_complete(files, functions)
+    return files
+
+
+def parse(path: Path) -> tuple[list[NativeFunction], dict[DispatchKey, BackendIndex]]:
+    for entry in load_entries(path):
+        if "func" not in entry:
+            raise CodegenError(path, entry["__line__"], "an entry without `func:`")
+    tags = Path(torchgen.__file__).parent / "packaged/ATen/native/tags.yaml"
+    # No generated variants: what is not in the file does not exist. The parsed file is cached by
+    # torchgen, so load_derivatives sees the same operators.
+    parsed = gen.parse_native_yaml(str(path), str(tags), skip_native_fns_gen=True)
+    return list(parsed.native_functions), parsed.backend_indices
+
+
+def qualify(info, functions: list[NativeFunction]):  # type: ignore[no-untyped-def]
+    """auto_linear writes at::NAME(...); our operators live elsewhere."""
+    ours = "|".join(sorted({re.escape(str(f.func.name.name)) for f in functions}))
+    derivatives = [
+        dataclasses.replace(d, formula=re.sub(rf"\bat::({ours})\(", rf"{NAMESPACE}::\1(", d.formula))
+        for d in info.forward_derivatives
+    ]
+    return dataclasses.replace(info, forward_derivatives=derivatives)
+
+
+def retarget(text: str) -> str:
+    for ours, theirs in (
+        (f"{NAMESPACE}::redispatch::", "at::redispatch::"),
+        (f"{NAMESPACE}::_ops::", "at::_ops::"),
+        (f'"{NAMESPACE}::', '"aten::'),
+        ("", "TORCH_API "),
+    ):
+        text = text.replace(theirs, ours)
+    return text
+
+
+def operators(
+    functions: list[NativeFunction], backends: dict[DispatchKey, BackendIndex]
+) -> dict[str, object]:
+    def redispatch(f: NativeFunction) -> str:
+        text = gen.ComputeRedispatchFunction()(f)
+        assert text is not None
+        kernel = backends[DispatchKey.CompositeExplicitAutograd].get_kernel(f)
+        return text if kernel is None else call_kernel_below_autograd(f, kernel.kernel, text)
+
+    return {
+        "operator_declarations": [gen.ComputeOperators(Target.DECLARATION, [])(f) for f in functions],
+        "operator_definitions": [gen.ComputeOperators(Target.DEFINITION, [])(f) for f in functions],
+        "operator_functions": [gen.ComputeFunction()(f) for f in functions],
+        "redispatch_functions": [
+            redispatch(f) for f in functions if not f.has_composite_implicit_autograd_kernel
+        ],
+    }
+
+
+def call_kernel_below_autograd(f: NativeFunction, kernel: str, text: str) -> str:
+    """An operator without kernels of its own is, below its autograd kernel, the ATen operators it
+    is made of: compilers, exporters, subclasses and DTensor see those. Only inside a torch.func
+    transform must the operator itself go on to the next level, which differentiates it again."""
+    args = ", ".join(a.name for a in f.func.arguments.flat_all)
+    if "{\n" not in text:
+        raise RuntimeError(f"no function body in {text!r} (torch {torch.__version__})")
+    shortcut = f"    if (!has_functorch_level()) return {NAMESPACE}::native::{kernel}({args});\n"
+    return text.replace("{\n", "{\n" + shortcut)
+
+
+def registrations(
+    functions: list[NativeFunction], backends: dict[DispatchKey, BackendIndex]
+) -> dict[str, object]:
+    declarations: dict[str, None] = {}  # ordered, without duplicates
+    by_key: dict[str, list[str]] = {key: [] for key in FRONT_DOOR_KEYS}
+    for f in functions:
+        with native_function_manager(f):
+            sig = NativeSignature(f.func, symint=f.func.has_symint())
+            for key, index in backends.items():
+                metadata = index.get_kernel(f)
+                if metadata is None:
+                    continue
+                name = metadata.kernel.removesuffix("_symint")
+                declarations[sig.decl(name=name) + ";"] = None
+                line = f'm.impl("{f.func.name}", TORCH_FN(clampgrad::native::{name}));'
+                keys = (
+                    FRONT_DOOR_KEYS
+                    if key is DispatchKey.CompositeImplicitAutograd
+                    else (str(key),)
+                )
+                for k in keys:
+                    by_key.setdefault(k, []).append(line)
+    blocks = [
+        f"TORCH_LIBRARY_IMPL({NAMESPACE}, {key}, m) {{\n  " + "\n  ".join(lines) + "\n}\n"
+        for key, lines in by_key.items()
+        if lines
+    ]
+    schema = gen.RegisterSchema(EVERYTHING)
+    return {
+        "kernel_declarations": list(declarations),
+        "schema_registrations": [schema(f) for f in functions],
+        "kernel_registrations": blocks,
+    }
+
+
+def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped-def]
+    kernels = [variable_type.gen_variable_type_func(p) for p in pairs if variable_type.use_derived(p)]
+
+    def collect(key: str) -> list[str]:
+        return list(concatMap(lambda k: k.get(key, []), kernels))
+
+    def each(function) -> list[str]:  # type: ignore[no-untyped-def]
+        return [text for text in map(function, pairs) if text is not None]
+
+    def per_node(template: CodeTemplate) -> list[str]:
+        return [nodes.process_function(i, template) for i in node_infos]
+
+    return {
+        "node_declarations": per_node(nodes.FUNCTION_DECLARATION),
+        "node_definitions": per_node(nodes.FUNCTION_DEFINITION),
+        "autograd_definitions": collect("type_derived_method_definitions_Default"),
+        "autograd_registrations": collect("wrapper_registrations_Default"),
+        "inplace_definitions": each(inplace.inplace_or_view_method_definition),
+        "inplace_registrations": each(inplace.inplace_or_view_method_registration),
+        "python_getters": per_node(nodes.PY_FUNCTION_PROPS_AND_GETTERS),
+        "python_types": per_node(nodes.PY_FUNCTION_DEFINITION),
+    }
+
+
+def functionalization(
+    functions: list[NativeFunction], backends: dict[DispatchKey, BackendIndex]
+) -> dict[str, object]:
+    groups = [
+        g
+        for g in gen.get_grouped_native_functions(functions)
+        if isinstance(g, NativeFunctionsGroup)
+        and not g.functional.has_composite_implicit_autograd_kernel
+    ]
+    index = backends[DispatchKey.CompositeImplicitAutograd]
+    return {
+        "functionalization_definitions": list(
+            concatMap(lambda g: gen_functionalization_definition(EVERYTHING, g), groups)
+        ),
+        "functionalization_registrations": list(
+            concatMap(lambda g: gen_functionalization_registration(EVERYTHING, g, index), groups)
+        ),
+    }
+
+
+def check_output(name: str, text: str) -> None:
+    """Nothing may be left in ATen's namespace, and no template variable unfilled."""
+    for spelling in ("at::redispatch::", "at::_ops::", '"aten::', "TORCH_API", "${"):
+        position = text.find(spelling)
+        if position >= 0:
+            line = text.count("\n", 0, position) + 1
+            source = text.splitlines()[line - 1].strip()
+            raise RuntimeError(
+                f"generated {name}:{line} still says {spelling!r}: {source} (torch {torch.__version__})"
+            )
+
+
+def check_complete(files: dict[str, str], functions: list[NativeFunction]) -> None:
+    """Every operator is registered, and every one with a node has its autograd kernel."""
+    for f in functions:
+        if f'm.impl("{f.func.name}"' not in files["Register.cpp"]:
+            raise RuntimeError(f"{f.func.name} got no kernel (torch {torch.__version__})")
+        if (
+            not f.has_composite_implicit_autograd_kernel
+            and f'm.impl("{f.func.name}"' not in files["VariableType.cpp"]
+        ):
+            raise RuntimeError(f"{f.func.name} got no autograd kernel (torch {torch.__version__})")

@@ -1,0 +1,40 @@
+#include "Functions.h"
+
+#include "Operators.h"
+#include "autograd/formulas.h"
+
+#include <torch/csrc/autograd/FunctionsManual.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
+
+namespace clampgrad::autograd {
+
+using namespace torch::autograd::generated::details;
+using namespace torch::dynamo::autograd;
+
+namespace {
+
+at::IValue compute_output_metadata(const edge_list& next_edges) {
+  return IValuePacker<std::vector<std::optional<InputMetadata>>>::pack(get_input_metadata(next_edges));
+}
+
+// The nodes' apply_with_saved calls this by name.
+variable_list compiled_autograd_apply_functional(
+    const PackedArgs& packed_args,
+    const edge_list& next_edges,
+    SwapSavedVariables& saved,
+    const variable_list& grads,
+    const std::string& name) {
+  return getPyCompilerInterface()->call_function(
+      saved.get_py_compiler(),
+      "apply_functional",
+      name,
+      grads,
+      packed_args.vec(),
+      compute_output_metadata(next_edges));
+}
+
+} // namespace
+
+${node_definitions}
+
+} // namespace clampgrad::autograd

@@ -1,0 +1,17 @@
+#pragma once
+// The autograd nodes.
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace clampgrad::autograd {
+
+using at::Scalar;
+using at::Tensor;
+using namespace torch::autograd;
+
+${node_declarations}
+
+} // namespace clampgrad::autograd

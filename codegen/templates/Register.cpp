@@ -1,0 +1,11 @@
+// Schemas and the kernels of every dispatch key but autograd's.
+
+#include "Kernels.h"
+
+#include <torch/library.h>
+
+TORCH_LIBRARY(clampgrad, m) {
+  ${schema_registrations}
+}
+
+${kernel_registrations}

@@ -1,0 +1,66 @@
+// The autograd kernels (reverse and forward mode) and, for in-place and out= variants, the version counter.
+
+#include "Functions.h"
+#include "Kernels.h"
+#include "Operators.h"
+#include "autograd/formulas.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/FunctionsManual.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/library.h>
+
+namespace clampgrad {
+
+namespace redispatch {
+namespace {
+
+bool has_functorch_level() {
+  return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerBackMode);
+}
+
+${redispatch_functions}
+
+} // namespace
+} // namespace redispatch
+
+namespace autograd {
+
+using namespace at;
+using namespace torch::autograd::generated::details;
+namespace impl = torch::autograd::impl;
+
+namespace {
+namespace VariableType {
+
+// libtorch has these two, but does not export them.
+[[maybe_unused]] const Tensor& unpack(const Tensor& t, const char* name, int pos) {
+  TORCH_CHECK(t.defined(), "Expected a Tensor for argument #", pos, " '", name, "', but got None");
+  return t;
+}
+[[maybe_unused]] Tensor& unpack(Tensor& t, const char* name, int pos) {
+  TORCH_CHECK(t.defined(), "Expected a Tensor for argument #", pos, " '", name, "', but got None");
+  return t;
+}
+
+${autograd_definitions}
+
+} // namespace VariableType
+
+namespace ADInplaceOrView {
+
+${inplace_definitions}
+
+} // namespace ADInplaceOrView
+} // namespace
+
+TORCH_LIBRARY_IMPL(clampgrad, Autograd, m) {
+  ${autograd_registrations}
+}
+
+TORCH_LIBRARY_IMPL(clampgrad, ADInplaceOrView, m) {
+  ${inplace_registrations}
+}
+
+} // namespace autograd
+} // namespace clampgrad

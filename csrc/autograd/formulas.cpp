@@ -1,0 +1,145 @@
+#include "autograd/formulas.h"
+
+#include "Operators.h"
+#include "kernels/gate.h"
+#include "ops/bounds.h"
+
+#include <ATen/ATen.h>
+
+namespace clampgrad {
+
+namespace {
+
+using at::Tensor;
+
+// An exact 0 where shut, whatever g is there.
+Tensor select(const Tensor& open, const Tensor& grad) {
+  return at::where(open, grad, 0);
+}
+
+// Where self lies, seen from the result; all false at NaN.
+struct Position {
+  Tensor inside, below, above;
+};
+
+Position position_of(const Tensor& self, const Bound& min, const Bound& max) {
+  const auto result = at::clamp(self.detach(), min, max); // only compared with
+  return {self.eq(result), self.lt(result), self.gt(result)};
+}
+
+Position position_of(const Tensor& codes) {
+  return {codes.eq(position::inside), codes.eq(position::below), codes.eq(position::above)};
+}
+
+Tensor open_with_grad(const Tensor& grad, const Position& at, Gate gate) {
+  // Descent moves x by -grad: up where grad < 0.
+  const bool descent = gate == Gate::with_grad;
+  const auto up = descent ? grad.le(0) : grad.ge(0), down = descent ? grad.ge(0) : grad.le(0);
+  return at.inside.logical_or(at.below.logical_and(up)).logical_or(at.above.logical_and(down));
+}
+
+Tensor pseudo_gradient(const Tensor& grad, const Position& at, Gate gate) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !grad._fw_grad(0).defined(),
+      "clampgrad: forward mode over the gradients 'with_grad' and 'restoring' is not defined: "
+      "they are no linear functions of the incoming gradient");
+  if (gate == Gate::with_grad || gate == Gate::with_grad_maximize) {
+    return select(open_with_grad(grad, at, gate), grad);
+  }
+  const auto& up = gate == Gate::restoring ? at.above : at.below;
+  const auto& down = gate == Gate::restoring ? at.below : at.above;
+  return at::where(at.inside, grad, up.to(grad.dtype()) - down.to(grad.dtype()));
+}
+
+void check_linear(int64_t gate) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_linear(static_cast<Gate>(gate)),
+      "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring': "
+      "they are no linear functions of the incoming gradient");
+}
+
+// The gradient through one of the two bounds of minimum(maximum(x, lo), hi), ties shared.
+Tensor shared_tie(const Tensor& grad, const Tensor& wins, const Tensor& ties) {
+  return at::where(wins, grad, at::where(ties, grad * 0.5, 0));
+}
+
+Tensor half_gradient(const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max) {
+  auto result = grad;
+  if (max) {
+    const auto raised = min ? at::clamp_min(self.detach(), *min) : self;
+    result = shared_tie(result, raised.lt(*max), raised.eq(*max));
+  }
+  if (min) {
+    result = shared_tie(result, self.gt(*min), self.eq(*min));
+  }
+  return result;
+}
+
+Tensor open_between(const Tensor& self, const Bound& min, const Bound& max, bool inclusive) {
+  const auto over = [&] { return inclusive ? self.ge(*min) : self.gt(*min); };
+  const auto under = [&] { return inclusive ? self.le(*max) : self.lt(*max); };
+  return min && max ? over().logical_and(under()) : min ? over() : under();
+}
+
+} // namespace
+
+Tensor clamp_pinned_backward(
+    const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max, int64_t gate_) {
+  const auto gate = static_cast<Gate>(gate_);
+  switch (gate) {
+    case Gate::strict:
+    case Gate::inclusive:
+      return select(open_between(self, min, max, gate == Gate::inclusive), grad);
+    case Gate::half:
+      return half_gradient(grad, self, min, max);
+    default:
+      return pseudo_gradient(grad, position_of(self, min, max), gate);
+  }
+}
+
+Tensor clamp_pinned_jvp(
+    const Tensor& tangent, const Tensor& self, const Bound& min, const Bound& max, int64_t gate) {
+  check_linear(gate);
+  return clamp_pinned_backward(tangent, self, min, max, gate);
+}
+
+Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t order) {
+  check_linear(gate);
+  return clampgrad::_gate_backward(tangent, bits, gate, order);
+}
+
+Tensor gate_double_backward(
+    const Tensor& grad, const Tensor& grad_output, const Tensor& bits, int64_t gate_, int64_t order) {
+  const auto gate = static_cast<Gate>(gate_);
+  if (is_linear(gate)) {
+    return clampgrad::_gate_backward(grad, bits, gate_, order);
+  }
+  const auto at = position_of(clampgrad::_gate_codes_symint(bits, grad.sym_sizes(), gate_, order));
+  const bool selects = gate == Gate::with_grad || gate == Gate::with_grad_maximize;
+  return select(selects ? open_with_grad(grad_output, at, gate) : at.inside, grad);
+}
+
+Tensor decode_composed(const Tensor& grad, const Tensor& codes, int64_t gate_) {
+  const auto gate = static_cast<Gate>(gate_);
+  switch (gate) {
+    case Gate::strict:
+    case Gate::inclusive:
+      return select(codes.to(at::kBool), grad);
+    case Gate::half:
+      return at::where(
+          codes.eq(weight::one),
+          grad,
+          at::where(
+              codes.eq(weight::half), grad * 0.5, select(codes.eq(weight::quarter), grad * 0.25)));
+    default:
+      return pseudo_gradient(grad, position_of(codes), gate);
+  }
+}
+
+Tensor clamp_mingrad_backward_composed(
+    const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max) {
+  const auto dtype = self.scalar_type();
+  return select(open_between(self, in_dtype(min, dtype), in_dtype(max, dtype), false), grad);
+}
+
+} // namespace clampgrad

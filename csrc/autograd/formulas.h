@@ -1,0 +1,41 @@
+#pragma once
+// What the formulas of derivatives.yaml call besides operators. Composed of ATen operators, so
+// that each can be differentiated again, traced, batched and sharded.
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+#include <optional>
+
+namespace clampgrad {
+
+using Bound = std::optional<at::Scalar>;
+
+// The gradient of self by `gate`, where the forward was clamp(self, min, max). The bounds are in
+// the dtype of self already.
+at::Tensor clamp_pinned_backward(
+    const at::Tensor& grad, const at::Tensor& self, const Bound& min, const Bound& max, int64_t gate);
+
+// The tangent; raises NotImplementedError for a gate that is not linear.
+at::Tensor clamp_pinned_jvp(
+    const at::Tensor& tangent, const at::Tensor& self, const Bound& min, const Bound& max, int64_t gate);
+
+// The tangent through a recorded gate, likewise.
+at::Tensor gate_jvp(const at::Tensor& tangent, const at::Tensor& bits, int64_t gate, int64_t order);
+
+// The gradient of grad_output in _gate_backward: that of a selection.
+at::Tensor gate_double_backward(
+    const at::Tensor& grad,
+    const at::Tensor& grad_output,
+    const at::Tensor& bits,
+    int64_t gate,
+    int64_t order);
+
+// decode() of csrc/kernels/gate.h on tensors: the gradient where the codes are given.
+at::Tensor decode_composed(const at::Tensor& grad, const at::Tensor& codes, int64_t gate);
+
+// clamp_mingrad_backward without a kernel.
+at::Tensor clamp_mingrad_backward_composed(
+    const at::Tensor& grad, const at::Tensor& self, const Bound& min, const Bound& max);
+
+} // namespace clampgrad

@@ -1,0 +1,32 @@
+#include "ops/bounds.h"
+
+#include <ATen/Dispatch.h>
+
+namespace clampgrad {
+
+bool is_real_number(const std::optional<at::Scalar>& bound) {
+  return !bound || (!bound->isSymbolic() && !bound->isComplex());
+}
+
+std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, at::ScalarType dtype) {
+  // A complex bound is an error that torch.clamp words. A symbolic number of float64 needs no
+  // rounding; of another dtype it becomes a constant of the graph, guarded, for a value that is
+  // not rounded compares equal to nothing.
+  if (!bound || bound->isComplex() || (bound->isSymbolic() && dtype == at::kDouble)) {
+    return bound;
+  }
+  if (bound->isSymbolic()) {
+    if (bound->isSymInt()) {
+      return in_dtype(bound->toSymInt().guard_int(__FILE__, __LINE__), dtype);
+    }
+    return in_dtype(bound->toSymFloat().guard_float(__FILE__, __LINE__), dtype);
+  }
+  if (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kHalf && dtype != at::kBFloat16) {
+    return bound; // no kernel of torch.clamp takes these
+  }
+  return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
+    return at::Scalar(static_cast<double>(bound->to<scalar_t>()));
+  });
+}
+
+} // namespace clampgrad

@@ -1,0 +1,140 @@
+// The front doors with numbers for bounds: check the names, choose the path.
+
+#include "Kernels.h"
+#include "Operators.h"
+#include "kernels/memory_order.h"
+#include "ops/bounds.h"
+#include "ops/convention.h"
+#include "ops/path.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace clampgrad::native {
+
+namespace {
+
+using Bound = std::optional<at::Scalar>;
+
+bool is_nan(const Bound& bound) {
+  return bound && !bound->isSymbolic() && bound->isFloatingPoint() && std::isnan(bound->toDouble());
+}
+
+// The fast path knows numbers only; NaN for a bound makes the result NaN everywhere.
+bool fast(const at::Tensor& self, const Bound& min, const Bound& max) {
+  return takes_fast_path(self) && (min || max) && is_real_number(min) && is_real_number(max) &&
+      !is_nan(min) && !is_nan(max);
+}
+
+at::Tensor differentiable_clamp(
+    const at::Tensor& self, const Bound& min, const Bound& max, Convention convention) {
+  if (convention.gradient == Gradient::straight_through) {
+    return clampgrad::_clamp_straight_through(self, min, max);
+  }
+  const auto gate = static_cast<int64_t>(scalar_gate(convention));
+  if (fast(self, min, max)) {
+    const auto order = memory_order(self).value_or(kContiguousOrder);
+    return std::get<0>(clampgrad::_clamp_gate(self, min, max, gate, order));
+  }
+  const auto dtype = self.scalar_type();
+  return clampgrad::_clamp_pinned(self, in_dtype(min, dtype), in_dtype(max, dtype), gate);
+}
+
+at::Tensor& differentiable_clamp_(
+    at::Tensor& self, const Bound& min, const Bound& max, Convention convention) {
+  if (convention.gradient != Gradient::straight_through && fast(self, min, max)) {
+    const auto gate = scalar_gate(convention);
+    const auto order = memory_order(self).value_or(kContiguousOrder);
+    auto bits =
+        at::empty({gate_bytes(gate, self.numel())}, self.options().dtype(at::kByte));
+    return clampgrad::_clamp_gate_(self, bits, min, max, static_cast<int64_t>(gate), order);
+  }
+  // copy_ gives the checks of an in-place operator; the clone is what backward may look at.
+  return self.copy_(differentiable_clamp(self.clone(), min, max, convention));
+}
+
+} // namespace
+
+at::Tensor clamp(
+    const at::Tensor& self,
+    const Bound& min,
+    const Bound& max,
+    std::string_view gradient,
+    bool maximize) {
+  const auto convention = parse_convention(gradient, maximize);
+  return may_need_gradient(self) && (min || max) ? differentiable_clamp(self, min, max, convention)
+                                                 : at::clamp(self, min, max);
+}
+
+at::Tensor& clamp_(
+    at::Tensor& self,
+    const Bound& min,
+    const Bound& max,
+    std::string_view gradient,
+    bool maximize) {
+  const auto convention = parse_convention(gradient, maximize);
+  return may_need_gradient(self) && (min || max) ? differentiable_clamp_(self, min, max, convention)
+                                                 : at::clamp_(self, min, max);
+}
+
+at::Tensor& clamp_out(
+    const at::Tensor& self,
+    const Bound& min,
+    const Bound& max,
+    std::string_view gradient,
+    bool maximize,
+    at::Tensor& out) {
+  parse_convention(gradient, maximize);
+  return at::clamp_out(out, self, min, max);
+}
+
+at::Tensor clamp_min(
+    const at::Tensor& self, const at::Scalar& min, std::string_view gradient, bool maximize) {
+  const auto convention = parse_convention(gradient, maximize);
+  return may_need_gradient(self) ? differentiable_clamp(self, min, std::nullopt, convention)
+                                 : at::clamp_min(self, min);
+}
+
+at::Tensor& clamp_min_(
+    at::Tensor& self, const at::Scalar& min, std::string_view gradient, bool maximize) {
+  const auto convention = parse_convention(gradient, maximize);
+  return may_need_gradient(self) ? differentiable_clamp_(self, min, std::nullopt, convention)
+                                 : at::clamp_min_(self, min);
+}
+
+at::Tensor& clamp_min_out(
+    const at::Tensor& self,
+    const at::Scalar& min,
+    std::string_view gradient,
+    bool maximize,
+    at::Tensor& out) {
+  parse_convention(gradient, maximize);
+  return at::clamp_min_out(out, self, min);
+}
+
+at::Tensor clamp_max(
+    const at::Tensor& self, const at::Scalar& max, std::string_view gradient, bool maximize) {
+  const auto convention = parse_convention(gradient, maximize);
+  return may_need_gradient(self) ? differentiable_clamp(self, std::nullopt, max, convention)
+                                 : at::clamp_max(self, max);
+}
+
+at::Tensor& clamp_max_(
+    at::Tensor& self, const at::Scalar& max, std::string_view gradient, bool maximize) {
+  const auto convention = parse_convention(gradient, maximize);
+  return may_need_gradient(self) ? differentiable_clamp_(self, std::nullopt, max, convention)
+                                 : at::clamp_max_(self, max);
+}
+
+at::Tensor& clamp_max_out(
+    const at::Tensor& self,
+    const at::Scalar& max,
+    std::string_view gradient,
+    bool maximize,
+    at::Tensor& out) {
+  parse_convention(gradient, maximize);
+  return at::clamp_max_out(out, self, max);
+}
+
+} // namespace clampgrad::native

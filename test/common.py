@@ -1,0 +1,133 @@
+"""What several test files share: the ways to call an operator, and the ways to differentiate it."""
+
+import pytest
+import torch
+import torch.autograd.forward_ad as fwad
+
+import clampgrad
+
+# Turn on when the operators take Tensor bounds; test_errors.py notices that it is due.
+TENSOR_BOUNDS = False
+needs_tensor_bounds = pytest.mark.skipif(
+    not TENSOR_BOUNDS, reason="Tensor bounds, maximum, minimum, fmax and fmin are yet to come"
+)
+
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+OPERATORS = ("clamp", "clamp_min", "clamp_max")
+
+
+# ---- Ways to call: door(x, *bounds, **keywords), never changing x --------------------------------
+
+
+def _door(namespace, name, bounds=None):
+    function = getattr(namespace, name)
+    positional = bounds is None
+
+    def door(x, *values, **keywords):
+        if not positional:
+            keywords.update(zip(bounds, values))
+            values = ()
+        return function(x.clone() if name.endswith("_") else x, *values, **keywords)
+
+    return door
+
+
+def front_doors(operator):
+    """Every public spelling of an operator that takes gradient= and maximize=, by name."""
+    doors = {}
+    for suffix in ("", "_"):
+        doors[f"clampgrad.{operator}{suffix}"] = _door(clampgrad, operator + suffix)
+        doors[f"ops.{operator}{suffix}"] = _door(torch.ops.clampgrad, operator + suffix)
+        if operator == "clamp":
+            doors[f"clampgrad.clip{suffix}"] = _door(clampgrad, "clip" + suffix)
+        else:
+            bound = operator[-3:]
+            doors[f"clampgrad.clamp{suffix}({bound}=)"] = _door(
+                clampgrad, "clamp" + suffix, [bound]
+            )
+            doors[f"ops.clamp{suffix}({bound}=)"] = _door(
+                torch.ops.clampgrad, "clamp" + suffix, [bound]
+            )
+    return doors
+
+
+def mingrad_doors(operator):
+    """The operators without keywords: minimum norm, always."""
+    doors = {}
+    for suffix in ("_mingrad", "_mingrad_"):
+        doors[f"ops.{operator}{suffix}"] = _door(torch.ops.clampgrad, operator + suffix)
+        if operator != "clamp":
+            bound = operator[-3:]
+            doors[f"ops.clamp{suffix}({bound}=)"] = _door(
+                torch.ops.clampgrad, "clamp" + suffix, [bound]
+            )
+    return doors
+
+
+# ---- Ways to differentiate: mode(f, args, g) -> one gradient per argument ------------------------
+# f works element by element, so its Jacobian is diagonal and forward mode, given g as the tangent
+# of one argument, yields the same numbers as reverse mode.
+
+
+def eager(f, args, g):
+    args = [a.detach().clone().requires_grad_() for a in args]
+    gradients = torch.autograd.grad(f(*args), args, g, allow_unused=True)
+    return [torch.zeros_like(g) if v is None else v for v in gradients]
+
+
+def vjp(f, args, g):
+    return list(torch.func.vjp(f, *args)[1](g))
+
+
+def vmap_of_vjp(f, args, g):
+    return list(torch.func.vmap(lambda g, *args: torch.func.vjp(f, *args)[1](g))(g, *args))
+
+
+def vjp_of_vmap(f, args, g):
+    return vjp(torch.func.vmap(f), args, g)
+
+
+def dual(f, args, g):
+    gradients = []
+    for i in range(len(args)):
+        with fwad.dual_level():
+            tangents = [g if i == j else torch.zeros_like(g) for j in range(len(args))]
+            result = f(*(fwad.make_dual(a.clone(), t.clone()) for a, t in zip(args, tangents)))
+            tangent = fwad.unpack_dual(result).tangent
+            gradients.append(torch.zeros_like(g) if tangent is None else tangent)
+    return gradients
+
+
+def jvp(f, args, g):
+    gradients = []
+    for i in range(len(args)):
+        tangents = [g if i == j else torch.zeros_like(g) for j in range(len(args))]
+        gradients.append(torch.func.jvp(f, tuple(args), tuple(tangents))[1])
+    return gradients
+
+
+def vmap_of_jvp(f, args, g):
+    return list(torch.func.vmap(lambda g, *args: tuple(jvp(f, args, g)))(g, *args))
+
+
+REVERSE = {"vjp": vjp, "vmap of vjp": vmap_of_vjp, "vjp of vmap": vjp_of_vmap}
+FORWARD = {"dual": dual, "jvp": jvp, "vmap of jvp": vmap_of_jvp}
+
+
+# ---- Comparing -----------------------------------------------------------------------------------
+
+
+def assert_same(actual, expected, message=""):
+    """Equal values, NaN equal to NaN, same dtype and shape."""
+    torch.testing.assert_close(
+        actual, expected, rtol=0, atol=0, equal_nan=True, msg=lambda m: f"{message}\n{m}"
+    )
+
+
+def tied(*shape, dtype=torch.float32, seed=0, nan=True):
+    """Random values with many ties at 0 and at 1, infinities, both zeros and, if wanted, NaN."""
+    values = [-torch.inf, -1, -0.0, 0.0, 0.5, 1, 1, 2, torch.inf] + [torch.nan] * nan
+    generator = torch.Generator().manual_seed(seed)
+    index = torch.randint(len(values), shape, generator=generator)
+    return torch.tensor(values, dtype=dtype)[index]

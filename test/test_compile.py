@@ -1,0 +1,188 @@
+"""torch.compile: whole graphs of aten operators, forward and backward, with the eager gradient."""
+
+import operator
+
+import pytest
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._functorch.aot_autograd import make_boxed_func
+
+import clampgrad
+from common import OPERATORS, assert_same, eager, front_doors, tied
+from oracle import CONVENTIONS, gradient_of_x
+
+BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+
+
+def recording(graphs):
+    """A backend that keeps the graphs of forward and backward and runs them as they are."""
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return make_boxed_func(graph.forward)
+
+    return aot_autograd(fw_compiler=keep, bw_compiler=keep)
+
+
+def foreign(graph):
+    """What a graph calls that is not an aten operator."""
+    calls = [node.target for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
+    return [
+        t for t in calls if t is not operator.getitem and getattr(t, "namespace", "?") != "aten"
+    ]
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_forward_and_backward_are_aten_alone(name, convention):
+    x, g = tied(64), tied(64, seed=1)
+    bounds = tuple(BOUNDS[name].values())
+    expected = gradient_of_x(convention, x, g, **BOUNDS[name])
+    for spelling, door in front_doors(name).items():
+        torch._dynamo.reset()
+        graphs = []
+
+        def f(x):
+            return door(x, *bounds, gradient=convention)
+
+        compiled = torch.compile(f, backend=recording(graphs), fullgraph=True)
+        assert_same(compiled(x), f(x), spelling)
+        (gradient,) = eager(compiled, [x], g)
+        assert_same(gradient, expected, spelling)
+        assert len(graphs) == 3  # the one without a gradient, forward, backward
+        assert [foreign(graph) for graph in graphs] == [[], [], []], spelling
+
+
+@pytest.mark.parametrize("convention", ["with_grad", "restoring"])
+def test_maximize(convention):
+    x, g = tied(64), tied(64, seed=1)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def f(x):
+        return clampgrad.clamp(x, 0, 1, gradient=convention, maximize=True)
+
+    (gradient,) = eager(f, [x], g)
+    assert_same(gradient, gradient_of_x(convention, x, g, 0, 1, maximize=True))
+
+
+def test_clamp_with_grad():
+    x, g = tied(64), tied(64, seed=1)
+    f = torch.compile(clampgrad.clamp_with_grad, backend="aot_eager", fullgraph=True)
+    (gradient,) = eager(lambda x: f(x, 0, 1), [x], g)
+    assert_same(gradient, gradient_of_x("with_grad", x, g, 0, 1))
+
+
+@pytest.mark.parametrize("suffix", ["", "_"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_mingrad_operators(name, suffix):
+    x, g = tied(64), tied(64, seed=1)
+    function = getattr(torch.ops.clampgrad, f"{name}_mingrad{suffix}")
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def f(x):
+        return function(x.clone(), **BOUNDS[name])
+
+    (gradient,) = eager(f, [x], g)
+    assert_same(gradient, gradient_of_x("min_norm", x, g, **BOUNDS[name]))
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_in_the_middle_of_a_graph(convention):
+    """An input changed in place, a value used twice, a sum: what partitioning makes of it."""
+
+    def f(x):
+        y = x * 2
+        clampgrad.clamp_(y, 0, 1, gradient=convention)
+        z = clampgrad.clamp(y + x, 0, 2, gradient=convention)
+        y.mul_(3)
+        return (y * z).sum()
+
+    x = tied(64, nan=False).clamp(-9, 9)
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+    one = torch.tensor(1.0)
+    assert_same(eager(compiled, [x], one)[0], eager(f, [x], one)[0])
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_transform_inside(convention):
+    x = tied(64)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def slope(x):
+        f = torch.func.grad(lambda x: clampgrad.clamp(x, 0, 1, gradient=convention))
+        return torch.func.vmap(f)(x)
+
+    assert_same(slope(x), gradient_of_x(convention, x, torch.ones_like(x), 0, 1))
+
+
+def test_sizes_may_change_without_another_compilation():
+    counter = CompileCounterWithBackend("aot_eager")
+
+    @torch.compile(backend=counter, fullgraph=True, dynamic=True)
+    def f(x):
+        return clampgrad.clamp(x, 0, 1, gradient="half")
+
+    for length in (5, 8, 13):
+        x = tied(length, 4)
+        g = torch.ones_like(x)
+        (gradient,) = eager(f, [x], g)
+        assert_same(gradient, gradient_of_x("half", x, g, 0, 1))
+    assert counter.frame_count == 1
+
+
+def test_a_bound_may_change():
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def f(x, bound):
+        return clampgrad.clamp_max(x, bound)
+
+    x = tied(64)
+    g = torch.ones_like(x)
+    for bound in (0.5, 1.0, 2.0):
+        (gradient,) = eager(lambda x: f(x, bound), [x], g)
+        assert_same(gradient, gradient_of_x("min_norm", x, g, max=bound))
+
+
+def test_wrong_names_are_still_errors():
+    f = torch.compile(
+        lambda x: clampgrad.clamp(x, 0, 1, gradient="?"), backend="aot_eager", fullgraph=True
+    )
+    with pytest.raises(Exception, match="min_norm"):
+        f(torch.ones(2, requires_grad=True))
+
+
+def test_backward_itself_compiled():
+    """Compiled autograd traces the nodes of eager mode: they need fake kernels."""
+    x, g = tied(64), tied(64, seed=1)
+    for convention in CONVENTIONS:
+        leaf = x.clone().requires_grad_()
+        y = clampgrad.clamp(leaf, 0, 1, gradient=convention)
+        with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+            y.backward(g)
+        assert_same(leaf.grad, gradient_of_x(convention, x, g, 0, 1), convention)
+
+
+def test_inductor():
+    """One kernel each way, equal to eager mode at ties too."""
+    x, g = tied(64), tied(64, seed=1)
+
+    def f(x):
+        return torch.stack(
+            [clampgrad.clamp(x, 0, 1, gradient=convention) for convention in CONVENTIONS]
+        )
+
+    compiled = torch.compile(f, fullgraph=True)
+    gs = g.expand(len(CONVENTIONS), -1)
+    for i, convention in enumerate(CONVENTIONS):
+        mask = torch.zeros(len(CONVENTIONS), 1, dtype=torch.bool)
+        mask[i] = True
+        only = torch.where(mask, gs, 0)  # g for one convention, 0 for all others
+        (gradient,) = eager(compiled, [x], only)
+        (expected,) = eager(f, [x], only)
+        assert_same(gradient, expected, convention)
+    assert_same(compiled(x), f(x))

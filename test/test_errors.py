@@ -1,0 +1,222 @@
+"""Bad input gets a clear error, torch's own where torch has one, and nothing is changed."""
+
+import pytest
+import torch
+
+import clampgrad
+from common import OPERATORS, TENSOR_BOUNDS
+from oracle import CONVENTIONS
+
+BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
+NO_DIRECTION = [c for c in CONVENTIONS if c not in ("with_grad", "restoring", "straight_through")]
+
+
+def spellings(operator):
+    for suffix in ("", "_"):
+        yield getattr(clampgrad, operator + suffix)
+        yield getattr(torch.ops.clampgrad, operator + suffix)
+
+
+def complaint(f, *args, **keywords):
+    with pytest.raises(Exception) as caught:
+        f(*args, **keywords)
+    return type(caught.value), str(caught.value).split("\n")[0]
+
+
+INPUTS = {
+    "recorded": lambda: torch.tensor([-1.0, 2.0]).requires_grad_().clone(),
+    "constant": lambda: torch.tensor([-1.0, 2.0]),
+    "integer": lambda: torch.tensor([-1, 2]),
+    "empty": lambda: torch.empty(0),
+}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_an_unknown_convention(operator, kind):
+    for function in spellings(operator):
+        for wrong in ("minnorm", "", "MIN_NORM", "min_norm "):
+            x = INPUTS[kind]()
+            before = x.clone()
+            with pytest.raises(ValueError) as caught:
+                function(x, *BOUNDS[operator], gradient=wrong)
+            message = str(caught.value)
+            assert all(name in message for name in CONVENTIONS)
+            assert repr(wrong) in message or f'"{wrong}"' in message
+            assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("convention", NO_DIRECTION)
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_maximize_where_it_means_nothing(operator, kind, convention):
+    for function in spellings(operator):
+        x = INPUTS[kind]()
+        before = x.clone()
+        with pytest.raises(ValueError, match="maximize"):
+            function(x, *BOUNDS[operator], gradient=convention, maximize=True)
+        assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_names_are_checked_without_a_gradient_too(operator):
+    x = torch.tensor([2.0])
+    out = torch.zeros(1)
+    with torch.no_grad(), pytest.raises(ValueError, match="min_norm"):
+        getattr(clampgrad, operator)(x, *BOUNDS[operator], gradient="?", out=out)
+    with torch.no_grad(), pytest.raises(ValueError, match="maximize"):
+        getattr(clampgrad, operator)(x, *BOUNDS[operator], maximize=True, out=out)
+    assert out.item() == 0
+
+
+@pytest.mark.parametrize("function", ["clamp", "clamp_", "clip", "clip_"])
+@pytest.mark.parametrize("kind", INPUTS)
+def test_no_bound_at_all(function, kind):
+    x = INPUTS[kind]()
+    before = x.clone()
+    ours = getattr(clampgrad, function)
+    theirs = getattr(torch, function)
+    assert complaint(ours, x) == complaint(theirs, x)
+    assert complaint(ours, x, None, None) == complaint(theirs, x, None, None)
+    assert complaint(ours, x, gradient="with_grad") == complaint(theirs, x)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("suffix", ["", "_"])
+def test_no_bound_at_all_in_the_operators(suffix):
+    x = torch.tensor([-1.0, 2.0])
+    expected = complaint(getattr(torch, "clamp" + suffix), x)
+    for name in ("clamp", "clamp_mingrad"):
+        assert complaint(getattr(torch.ops.clampgrad, name + suffix), x) == expected
+    assert x.tolist() == [-1, 2]
+
+
+# Each of these is an error in torch, and the same one here.
+BAD = {
+    "complex": lambda: torch.tensor([1 + 1j]),
+    "complex, recorded": lambda: torch.tensor([1 + 1j]).requires_grad_().clone(),
+    "a leaf in place": lambda: torch.tensor([-1.0, 2.0]).requires_grad_(),
+    "a view of a leaf in place": lambda: torch.tensor([-1.0, 2.0]).requires_grad_()[:1],
+    "integers in place": lambda: torch.tensor([-1, 2]),
+    "shared memory in place": lambda: torch.tensor([2.0]).expand(3),
+}
+
+
+@pytest.mark.parametrize("suffix", ["", "_"])
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_same_error_as_in_torch(operator, bad, suffix):
+    if "in place" in bad and not suffix:
+        pytest.skip("no error out of place")
+    bounds = [b + 0.5 for b in BOUNDS[operator]]  # no integers, so that the result is none
+    expected = complaint(getattr(torch, operator + suffix), BAD[bad](), *bounds)
+    ours = [getattr(clampgrad, operator + suffix)]
+    ours += [
+        getattr(torch.ops.clampgrad, operator + ending + suffix) for ending in ("", "_mingrad")
+    ]
+    for function in ours:
+        x = BAD[bad]()
+        before, version = x.detach().clone(), x._version
+        assert complaint(function, x, *bounds) == expected
+        assert torch.equal(x, before)
+        assert x._version == version
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_leaf_in_place_under_every_convention(convention):
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    expected = complaint(torch.clamp_, x, 0, 1)
+    assert complaint(clampgrad.clamp_, x, 0, 1, gradient=convention) == expected
+    assert x.tolist() == [-1, 2]
+
+
+def test_bool_is_what_it_is_in_torch():
+    x = torch.tensor([True, False])
+    for operator in OPERATORS:
+        for bounds in ([0.5], [1], [True]):
+            bounds *= len(BOUNDS[operator])
+            try:
+                expected = getattr(torch, operator)(x, *bounds)
+            except RuntimeError:
+                expected = complaint(getattr(torch, operator), x, *bounds)
+                assert complaint(getattr(clampgrad, operator), x, *bounds) == expected
+            else:
+                actual = getattr(clampgrad, operator)(x, *bounds)
+                assert actual.dtype == expected.dtype
+                assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("dtype, bound", [(torch.float16, 1e6), (torch.uint8, 300)], ids=str)
+def test_a_bound_that_overflows_the_dtype(dtype, bound):
+    for operator in ("clamp_min", "clamp_max"):
+        x = torch.ones(2, dtype=dtype)
+        leaves = [x] if not dtype.is_floating_point else [x, x.clone().requires_grad_()]
+        for leaf in leaves:
+            try:
+                expected = getattr(torch, operator)(leaf, bound)
+            except RuntimeError:
+                expected = complaint(getattr(torch, operator), leaf, bound)
+                assert complaint(getattr(clampgrad, operator), leaf, bound) == expected
+            else:
+                assert torch.equal(getattr(clampgrad, operator)(leaf, bound), expected)
+
+
+OUTS = {
+    "wider": lambda: torch.empty(2, dtype=torch.float64),
+    "narrower": lambda: torch.empty(2, dtype=torch.float16),
+    "integer": lambda: torch.empty(2, dtype=torch.int64),
+    "recorded": lambda: torch.empty(2).requires_grad_(),
+    "on another device": lambda: torch.empty(2, device="meta"),
+    "shared memory": lambda: torch.empty(1).expand(2),
+}
+
+
+@pytest.mark.parametrize("name", OUTS)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_out_has_the_rules_of_torch(operator, name):
+    for x in (torch.tensor([-1.0, 2.0]), torch.tensor([-1.0, 2.0], requires_grad=True)):
+        bounds = BOUNDS[operator]
+        expected = complaint(getattr(torch, operator), x, *bounds, out=OUTS[name]())
+        python = complaint(getattr(clampgrad, operator), x, *bounds, out=OUTS[name]())
+        assert python == expected
+        packet = getattr(torch.ops.clampgrad, operator).out
+        assert complaint(packet, x, *bounds, out=OUTS[name]()) == expected
+
+
+def test_out_carries_no_gradient():
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    expected = complaint(torch.clamp, x, 0, 1, out=torch.empty(2))
+    assert complaint(clampgrad.clamp, x, 0, 1, out=torch.empty(2)) == expected
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_wrong_arguments_are_a_type_error(operator):
+    function = getattr(clampgrad, operator)
+    x = torch.tensor([1.0])
+    for args, keywords in [
+        ((), {}),
+        ((x, *BOUNDS[operator], "min_norm"), {}),
+        ((x, "0"), {}),
+        (([1.0], *BOUNDS[operator]), {}),
+        ((x, *BOUNDS[operator]), {"convention": "min_norm"}),
+        ((x, *BOUNDS[operator]), {"gradient": 3}),
+        ((x, *BOUNDS[operator]), {"gradient": None}),
+    ]:
+        with pytest.raises(TypeError):
+            function(*args, **keywords)
+
+
+@pytest.mark.skipif(TENSOR_BOUNDS, reason="Tensor bounds are there")
+@pytest.mark.parametrize("suffix", ["", "_"])
+def test_tensor_bounds_are_announced(suffix):
+    """When this fails, Tensor bounds have come: set TENSOR_BOUNDS in common.py."""
+    x, bound = torch.tensor([-1.0, 2.0]), torch.tensor(0.0)
+    for operator in OPERATORS:
+        with pytest.raises(NotImplementedError, match="(?i)tensor"):
+            getattr(clampgrad, operator + suffix)(x, bound)
+    with pytest.raises(NotImplementedError, match="(?i)tensor"):
+        getattr(clampgrad, "clamp" + suffix)(x, 0, bound)
+    with pytest.raises(NotImplementedError, match="(?i)tensor"):
+        clampgrad.clamp_with_grad(x, bound, 1)
+    assert not hasattr(clampgrad, "maximum")
+    assert x.tolist() == [-1, 2]

@@ -1,0 +1,60 @@
+"""An exported graph holds our operator, and after run_decompositions() aten operators alone."""
+
+import pytest
+import torch
+
+import clampgrad
+from common import OPERATORS, assert_same, tied
+from oracle import CONVENTIONS
+
+BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
+
+
+class Module(torch.nn.Module):
+    def __init__(self, name, convention):
+        super().__init__()
+        self.function, self.convention = getattr(clampgrad, name), convention
+        self.bounds = BOUNDS[name.rstrip("_")]
+
+    def forward(self, x):
+        x = x + 0  # a value of the graph, so that it may be changed in place
+        return getattr(clampgrad, self.name)(
+            x, *BOUNDS[self.name.rstrip("_")], gradient=self.convention
+        )
+
+
+def namespaces(program):
+    return {node.target.namespace for node in program.graph.nodes if node.op == "call_function"}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_front_doors(convention, strict):
+    x = tied(5, 8)
+    for operator in OPERATORS:
+        for name in (operator, operator + "_"):
+            module = Module(name, convention)
+            program = torch.export.export(module, (x,), strict=strict)
+            assert "clampgrad" in namespaces(program), name
+            decomposed = program.run_decompositions()
+            assert namespaces(decomposed) == {"aten"}, name
+            expected = getattr(torch, operator)(x, *BOUNDS[operator])
+            assert_same(program.module()(x), expected)
+            assert_same(decomposed.module()(x), expected)
+
+
+def test_dynamic_shapes():
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(
+        Module("clamp", "half"), (tied(5, 8),), dynamic_shapes={"x": {0: rows}}
+    ).run_decompositions()
+    assert namespaces(program) == {"aten"}
+    x = tied(9, 8)
+    assert_same(program.module()(x), x.clamp(0, 1))
+
+
+def test_an_exported_module_saved_and_loaded(tmp_path):
+    program = torch.export.export(Module("clamp", "with_grad"), (tied(5, 8),))
+    torch.export.save(program, tmp_path / "module.pt2")
+    x = tied(5, 8)
+    assert_same(torch.export.load(tmp_path / "module.pt2").module()(x), x.clamp(0, 1))

@@ -1,0 +1,196 @@
+"""The forward is torch's own: values to the bit, dtype, strides, out= and in-place rules."""
+
+import pytest
+import torch
+
+import clampgrad
+from common import DTYPES, INTEGERS, OPERATORS, tied
+from oracle import CONVENTIONS
+
+BOUNDS = {
+    "clamp": [
+        (0, 1),
+        (-0.0, 0.0),
+        (None, 0.5),
+        (0.5, None),
+        (1, 0),
+        (torch.nan, 1),
+        (0, torch.nan),
+    ],
+    "clamp_min": [(0,), (0.1,), (-torch.inf,), (torch.nan,)],
+    "clamp_max": [(1,), (0.1,), (torch.inf,), (torch.nan,)],
+}
+
+# Each takes values of the dtype in question from make(*shape) and lays them out.
+LAYOUTS = {
+    "contiguous": lambda make: make(7, 11),
+    "vector body and tail": lambda make: make(1031),
+    "0-dim": lambda make: make(),
+    "empty": lambda make: make(0),
+    "empty with a shape": lambda make: make(2, 0, 3),
+    "channels_last": lambda make: make(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "channels_last_3d": lambda make: make(2, 3, 4, 5, 2).to(memory_format=torch.channels_last_3d),
+    "one channel": lambda make: make(2, 1, 4, 5).to(memory_format=torch.channels_last),
+    "transposed": lambda make: make(7, 11).t(),
+    "permuted": lambda make: make(3, 4, 5).permute(2, 0, 1),
+    "rows sliced": lambda make: make(14, 11)[::2],
+    "columns sliced": lambda make: make(7, 22)[:, 1::2],
+    "sliced and transposed": lambda make: make(14, 22)[::2, 1::2].t(),
+    "expanded": lambda make: make(7, 1).expand(7, 11),
+    "expanded from one": lambda make: make(1).expand(100),
+    "overlapping": lambda make: make(20).unfold(0, 5, 1),
+    "odd strides at size 1": lambda make: make(1, 35, 1)[:, :5].as_strided((1, 5, 1), (9, 3, 7)),
+    "misaligned": lambda make: make(1000)[3:],
+    "reversed order": lambda make: make(5, 4, 3).permute(2, 1, 0),
+}
+SHARED = ("expanded", "expanded from one", "overlapping")  # memory that cannot be written in place
+
+
+def make(dtype):
+    def values(*shape):
+        x = tied(*shape, dtype=dtype if dtype.is_floating_point else torch.float64)
+        return x.nan_to_num(3, 100, -0.0 if dtype.is_floating_point else 0).to(dtype)
+
+    return values if not dtype.is_floating_point else lambda *shape: tied(*shape, dtype=dtype)
+
+
+def bits(x):
+    """The values as integers of the same size, every NaN alike."""
+    if not x.is_floating_point():
+        return x
+    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]
+    return torch.where(x.isnan(), torch.nan, x).contiguous().view(integer)
+
+
+def assert_identical(actual, expected, message):
+    __tracebackhide__ = True
+    assert actual.dtype == expected.dtype, message
+    assert actual.shape == expected.shape, message
+    assert actual.stride() == expected.stride(), message
+    assert torch.equal(bits(actual), bits(expected)), message
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_floating_point(operator, layout, dtype):
+    """With a gradient to record, without one, and inside a transform."""
+    plain = LAYOUTS[layout](make(dtype)).detach()
+    for bounds in BOUNDS[operator]:
+        expected = getattr(torch, operator)(plain, *bounds)
+        for convention in CONVENTIONS:
+
+            def f(x):
+                return getattr(clampgrad, operator)(x, *bounds, gradient=convention)
+
+            leaf = plain.detach().requires_grad_()
+            message = f"{operator}{bounds} {convention}"
+            assert_identical(f(plain), expected, message)
+            assert_identical(f(leaf).detach(), expected, message + ", recorded")
+            assert_identical(torch.func.vjp(f, plain)[0], expected, message + ", transformed")
+        if operator != "clamp" or None not in bounds:
+            f = getattr(torch.ops.clampgrad, operator + "_mingrad")
+            assert_identical(f(plain, *bounds), expected, "mingrad")
+            assert_identical(f(leaf, *bounds).detach(), expected, "mingrad, recorded")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_integers_carry_no_gradient_and_accept_the_keyword(layout, dtype):
+    x = LAYOUTS[layout](make(dtype))
+    for bounds in [(0, 1), (2, None), (None, 1), (3, 1), (0.5, 1.5), (-1, 1)]:
+        for convention in ("min_norm", "half", "with_grad"):
+            actual = clampgrad.clamp(x, *bounds, gradient=convention)
+            assert_identical(actual, torch.clamp(x, *bounds), f"clamp{bounds}")
+        assert_identical(
+            torch.ops.clampgrad.clamp_mingrad(x, *bounds), torch.clamp(x, *bounds), f"{bounds}"
+        )
+    assert_identical(clampgrad.clamp_min(x, 1), torch.clamp_min(x, 1), "clamp_min")
+    assert_identical(clampgrad.clamp_max(x, 1.5), torch.clamp_max(x, 1.5), "clamp_max")
+
+
+@pytest.mark.parametrize("layout", [n for n in LAYOUTS if n not in SHARED])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_in_place(operator, layout):
+    for bounds in BOUNDS[operator]:
+        for recorded in (False, True):
+            expected = LAYOUTS[layout](make(torch.float32))
+            x = LAYOUTS[layout](
+                lambda *shape: make(torch.float32)(*shape).requires_grad_(recorded).clone()
+            )
+            getattr(torch, operator + "_")(expected, *bounds)
+            result = getattr(clampgrad, operator + "_")(x, *bounds)
+            assert result is x
+            assert result.requires_grad == recorded
+            assert_identical(x.detach(), expected, f"{operator}_{bounds}")
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("suffix", ["", "_mingrad"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_in_place_on_integers(operator, suffix, recorded):
+    x = torch.arange(-5, 5)
+    expected = getattr(torch, operator)(x, 2)
+    getattr(torch.ops.clampgrad, f"{operator}{suffix}_")(x, 2)
+    assert torch.equal(x, expected)
+
+
+def out_functions(operator):
+    yield lambda x, *bounds, out: getattr(clampgrad, operator)(x, *bounds, out=out)
+    yield lambda x, *bounds, out: getattr(torch.ops.clampgrad, operator).out(x, *bounds, out=out)
+    overload = getattr(torch.ops.clampgrad, operator + "_mingrad").out
+    yield lambda x, *bounds, out: overload(x, *bounds, out=out)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_out(operator):
+    x, bounds = tied(6, 5), (0.5,)
+    expected = getattr(torch, operator)(x, *bounds)
+    outs = {
+        "right": lambda: torch.empty(6, 5),
+        "to be resized": lambda: torch.empty(0),
+        "other strides": lambda: torch.empty(5, 6).t(),
+        "a slice": lambda: torch.empty(12, 10)[::2, ::2],
+    }
+    for function in out_functions(operator):
+        for name, empty in outs.items():
+            theirs, ours = empty(), empty()
+            getattr(torch, operator)(x, *bounds, out=theirs)
+            result = function(x, *bounds, out=ours)
+            assert result is ours, name
+            assert_identical(ours, theirs, name)
+        itself = x.clone()
+        function(itself, *bounds, out=itself)
+        assert_identical(itself, expected, "out is the input")
+
+
+@pytest.mark.parametrize("gradient", CONVENTIONS)
+def test_no_gradient_is_recorded_where_none_is_wanted(gradient):
+    x = tied(50).requires_grad_()
+    with torch.no_grad():
+        assert not clampgrad.clamp(x, 0, 1, gradient=gradient).requires_grad
+    with torch.inference_mode():
+        assert clampgrad.clamp(x, 0, 1, gradient=gradient).is_inference()
+    assert not clampgrad.clamp(x.detach(), 0, 1, gradient=gradient).requires_grad
+    assert clampgrad.clamp(x, 0, 1, gradient=gradient).requires_grad
+
+
+def test_meta_tensors_have_shapes_and_no_values():
+    x = torch.empty(2, 3, 4, 5, device="meta").to(memory_format=torch.channels_last)
+    for leaf in (x, x.detach().requires_grad_()):
+        y = clampgrad.clamp(leaf, 0, 1)
+        assert (y.device, y.shape, y.stride()) == (x.device, x.shape, x.stride())
+        y = torch.ops.clampgrad.clamp_mingrad(leaf, 0, 1)
+        assert (y.device, y.shape, y.stride()) == (x.device, x.shape, x.stride())
+    (gradient,) = torch.autograd.grad(y.sum(), leaf)
+    assert gradient.shape == x.shape
+
+
+def test_a_lazily_negated_input():
+    z = torch.complex(tied(50, nan=False).nan_to_num(1, 1, 1), tied(50, seed=1, nan=False)).conj()
+    x = z.imag
+    assert x.is_neg()
+    expected = torch.clamp(x, 0, 1)
+    assert_identical(clampgrad.clamp(x, 0, 1), expected, "plain")
+    z.requires_grad_()
+    assert_identical(clampgrad.clamp(z.imag, 0, 1).detach(), expected, "recorded")

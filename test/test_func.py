@@ -1,0 +1,176 @@
+"""Every functorch transform follows the table, alone and nested, with no loop over samples."""
+
+import pytest
+import torch
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import clampgrad
+from common import OPERATORS, assert_same, tied
+from oracle import CONVENTIONS, EXACT, gradient_of_x
+
+BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
+NO_FORWARD_MODE = ("with_grad", "restoring")
+LINEAR = tuple(c for c in CONVENTIONS if c not in NO_FORWARD_MODE)
+
+
+@pytest.fixture(autouse=True)
+def no_loop_over_samples():
+    """Without a batching rule vmap warns and loops over the samples: an error here."""
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    yield
+    torch._C._functorch._set_vmap_fallback_enabled(True)
+
+
+def test_the_loop_would_be_noticed():
+    with pytest.raises(RuntimeError, match="vmap"):
+        vmap(lambda x: torch.ops.aten.nonzero_static(x, size=1))(torch.eye(3))
+
+
+def functions(convention):
+    """Every operator under a convention, with its bounds: f(x)."""
+    for operator, bounds in BOUNDS.items():
+        for name in (operator, operator + "_"):
+
+            def f(x, name=name, bounds=bounds):
+                x = x.clone() if name.endswith("_") else x
+                return getattr(clampgrad, name)(x, **bounds, gradient=convention)
+
+            yield name, bounds, f
+        if convention == "min_norm":
+            function = getattr(torch.ops.clampgrad, operator + "_mingrad")
+            yield operator + "_mingrad", bounds, lambda x, f=function, b=bounds: f(x, **b)
+
+
+def ones(x):
+    return torch.ones_like(x)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_grad_and_vmap_of_grad(convention):
+    x = tied(40)
+    for name, bounds, f in functions(convention):
+        expected = gradient_of_x(convention, x, ones(x), **bounds)
+        assert_same(grad(lambda x: f(x).sum())(x), expected, name)
+        assert_same(vmap(grad(f))(x), expected, name)
+        rows = vmap(grad(lambda x: f(x).sum()))(x.view(5, 8))
+        assert_same(rows, expected.view(5, 8), name)
+        rows = vmap(grad(lambda x: f(x).sum()), in_dims=1, out_dims=1)(x.view(5, 8))
+        assert_same(rows, expected.view(5, 8), name)
+        twice = vmap(vmap(grad(f)))(x.view(5, 8))
+        assert_same(twice, expected.view(5, 8), name)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_gradient_recorded_outside_of_vmap(convention):
+    """In there nothing shows that x requires grad; it does all the same."""
+    for name, bounds, f in functions(convention):
+        x = tied(5, 8).requires_grad_()
+        for in_dim in (0, 1):
+            y = vmap(f, in_dims=in_dim, out_dims=in_dim)(x)
+            (gradient,) = torch.autograd.grad(y, x, ones(x))
+            assert_same(gradient, gradient_of_x(convention, x.detach(), ones(x), **bounds), name)
+
+
+@pytest.mark.parametrize("convention", LINEAR)
+def test_jvp(convention):
+    x, t = tied(40), tied(40, seed=1)
+    for name, bounds, f in functions(convention):
+        expected = gradient_of_x(convention, x, t, **bounds)
+        assert_same(jvp(f, (x,), (t,))[1], expected, name)
+        assert_same(vmap(lambda x, t: jvp(f, (x,), (t,))[1])(x, t), expected, name)
+        batched = vmap(lambda t: jvp(f, (x,), (t,))[1])(torch.stack([t, 2 * t]))
+        assert_same(batched, torch.stack([expected, 2 * expected]), name)
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_second_order(convention):
+    """sin(clamp(x)) has the second derivative -sin(y) dy/dx dy/dx, at ties too."""
+    x = tied(30, nan=False).clamp(-9, 9).double()
+    for name, bounds, f in functions(convention):
+
+        def slope(x):
+            return grad(lambda x: f(x).sin())(x)
+
+        factor = gradient_of_x(convention, x, ones(x), **bounds)
+        y = x.clamp(bounds.get("min"), bounds.get("max"))
+        expected = -y.sin() * factor * factor
+        assert_close = torch.testing.assert_close
+        assert_close(vmap(slope)(x), y.cos() * factor, msg=name)
+        assert_close(vmap(grad(slope))(x), expected, msg="grad of grad " + name)
+        forward = vmap(lambda x: jvp(slope, (x,), (torch.ones_like(x),))[1])
+        assert_close(forward(x), expected, msg="jvp of grad " + name)
+        reverse = vmap(grad(lambda x: jvp(lambda x: f(x).sin(), (x,), (torch.ones_like(x),))[1]))
+        assert_close(reverse(x), expected, msg="grad of jvp " + name)
+        assert_close(hessian(lambda x: f(x).sin().sum())(x), expected.diag(), msg="hessian " + name)
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_jacobians(convention):
+    x = tied(12)
+    for name, bounds, f in functions(convention):
+        expected = gradient_of_x(convention, x, ones(x), **bounds).diag()
+        assert_same(jacrev(f)(x), expected, name)
+        assert_same(jacfwd(f)(x), expected, name)
+        assert_same(torch.autograd.functional.jacobian(f, x, vectorize=True), expected, name)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_batched_incoming_gradients(convention):
+    x, g = tied(40), tied(3, 40, seed=1)
+    for name, bounds, f in functions(convention):
+        leaf = x.clone().requires_grad_()
+        (batched,) = torch.autograd.grad(f(leaf), leaf, g, is_grads_batched=True)
+        rows = [gradient_of_x(convention, x, row, **bounds) for row in g]
+        assert_same(batched, torch.stack(rows), name)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_constant_of_an_inner_level_keeps_its_outer_gradient(convention):
+    """w is clamped where x alone is differentiated, and is differentiated one level up."""
+    w, x = tied(20), torch.linspace(1, 2, 20)
+    for name, bounds, f in functions(convention):
+        expected = gradient_of_x(convention, w, x, **bounds)
+
+        def inner(w):
+            return grad(lambda x: (x * x / 2 * f(w)).sum())(x).sum()
+
+        assert_same(grad(inner)(w), expected, name)
+        parameter = torch.nn.Parameter(w)
+        (gradient,) = torch.autograd.grad(inner(parameter), parameter)
+        assert_same(gradient, expected, name)
+        batched = vmap(grad(lambda w, x: grad(lambda x: x * x / 2 * f(w))(x)))(w, x)
+        assert_same(batched, expected, name)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_closed_over_parameter_keeps_its_gradient(convention):
+    """x is clamped at the inner level, and depends on w of the outer one."""
+    x = tied(20, nan=False).clamp(-9, 9)
+    for name, bounds, f in functions(convention):
+        w = torch.nn.Parameter(torch.ones(20))
+        _, pull = vjp(lambda x: f(x * w), x)
+        (gradient_x,) = pull(ones(x))
+        chosen = gradient_of_x(convention, x, ones(x), **bounds)
+        assert_same(gradient_x.detach(), chosen, name)
+        # What x gets is w times the chosen gradient, and that does not depend on w.
+        (gradient_w,) = torch.autograd.grad(gradient_x, w, ones(x))
+        assert_same(gradient_w, chosen, name)
+
+
+@pytest.mark.parametrize("convention", NO_FORWARD_MODE)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_no_forward_mode_where_the_gradient_is_not_linear(operator, convention):
+    def f(x):
+        return getattr(clampgrad, operator)(x, **BOUNDS[operator], gradient=convention)
+
+    x = torch.tensor([-1.0, 0.5, 2])
+    for forward in (
+        lambda: jvp(f, (x,), (ones(x),)),
+        lambda: jacfwd(f)(x),
+        lambda: vmap(lambda x: jvp(f, (x,), (torch.ones_like(x),)))(x),
+        lambda: hessian(lambda x: f(x).sum())(x),
+    ):
+        with pytest.raises(
+            (RuntimeError, NotImplementedError), match=f"(?i){convention}.*forward|forward.*mode"
+        ):
+            forward()

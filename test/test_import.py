@@ -1,0 +1,58 @@
+"""Importing stays lean: at most 0.15 s over `import torch`, and nothing heavy comes along."""
+
+import json
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import json, sys, time, torch
+before = set(sys.modules)
+wall, cpu = time.perf_counter(), time.process_time()
+import clampgrad
+print(json.dumps({
+    "wall": time.perf_counter() - wall,
+    "cpu": time.process_time() - cpu,
+    "modules": sorted(set(sys.modules) - before),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def imports(tmp_path_factory):
+    """Three fresh interpreters; torch is imported before the clock starts."""
+    folder = tmp_path_factory.mktemp("elsewhere")  # so that the installed package is found
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, cwd=folder
+        )
+        for _ in range(3)
+    ]
+    return [json.loads(run.stdout) for run in runs]
+
+
+def test_time(imports):
+    """The median of three. CPU time: the wall clock also counts what else the machine does."""
+    assert statistics.median(run["cpu"] for run in imports) <= 0.15, imports
+
+
+def test_nothing_heavy(imports):
+    for run in imports:
+        heavy = [m for m in run["modules"] if m.split(".")[0] in ("torch", "sympy", "numpy")]
+        assert not heavy
+        assert "clampgrad" in run["modules"]
+
+
+def test_the_public_names():
+    import clampgrad
+
+    for name in clampgrad.__all__:
+        assert hasattr(clampgrad, name)
+    functions = {"clamp", "clip", "clamp_min", "clamp_max"}
+    expected = {f + s for f in functions for s in ("", "_")} | {"clamp_with_grad", "CONVENTIONS"}
+    assert set(clampgrad.__all__) >= expected
+    for name in clampgrad.__all__:
+        if callable(getattr(clampgrad, name)):
+            assert getattr(clampgrad, name).__doc__, name
