@@ -15,11 +15,16 @@ CLAMPS = {
     "clamp(x, -1, 1)": lambda x, **how: clampgrad.clamp(x, -1, 1, **how),
 }
 
+
+def relu_by_maximum(x):
+    return torch.maximum(x, torch.tensor(0.0))
+
+
 # A function of torch, which of the clamps above is the same function, and where its bounds are.
 BUILT_IN = [
     ("relu(x)", F.relu, "clamp_min(x, 0)", [0]),
     ("clamp_min(x, 0)", lambda x: torch.clamp_min(x, 0), "clamp_min(x, 0)", [0]),
-    ("maximum(x, tensor(0.))", lambda x: torch.maximum(x, torch.tensor(0.0)), "clamp_min(x, 0)", [0]),
+    ("maximum(x, tensor(0.))", relu_by_maximum, "clamp_min(x, 0)", [0]),
     ("clamp_max(x, 6)", lambda x: torch.clamp_max(x, 6), "clamp_max(x, 6)", [6]),
     ("relu6(x)", F.relu6, "clamp(x, 0, 6)", [0, 6]),
     ("clamp(x, 0, 6)", lambda x: torch.clamp(x, 0, 6), "clamp(x, 0, 6)", [0, 6]),

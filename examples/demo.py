@@ -24,7 +24,7 @@ import worked_example
 
 def main():
     parser = argparse.ArgumentParser(description="What a clamp does to a gradient.")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for JSON and pictures")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="where the files go")
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # everything here is small

@@ -18,9 +18,7 @@ REDUCTIONS = ("mean", "sum")
 
 def target():
     """A sun over a hill, with colours at 0 and at 1 among them."""
-    y, x = torch.meshgrid(
-        torch.linspace(0, 1, SIZE), torch.linspace(0, 1, SIZE), indexing="ij"
-    )
+    y, x = torch.meshgrid(torch.linspace(0, 1, SIZE), torch.linspace(0, 1, SIZE), indexing="ij")
 
     def paint(where, red, green, blue):
         colour = torch.stack([torch.as_tensor(c).expand(SIZE, SIZE) for c in (red, green, blue)])

@@ -1,18 +1,14 @@
 """Tables for the terminal and pictures for the disk, from what the other files measure."""
 
-import matplotlib
+import torch
+from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
-matplotlib.use("Agg")  # no screen needed
-
-import matplotlib.pyplot as plt  # noqa: E402
-from rich.box import SIMPLE_HEAD  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-import behind_a_clamp  # noqa: E402
-import clampgrad  # noqa: E402
-import image_fit  # noqa: E402
-from at_the_bounds import EXACT  # noqa: E402
-
+import behind_a_clamp
+import clampgrad
+import image_fit
+from at_the_bounds import EXACT
 
 # ---- Tables --------------------------------------------------------------------------------------
 
@@ -23,7 +19,7 @@ def numbers(values):
 
 def new_table(title, *columns, caption=None):
     """A table whose first column names the rows; the others hold numbers."""
-    table = Table(title=title, caption=caption, box=SIMPLE_HEAD)
+    table = Table(title="\n" + title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left", no_wrap=True)
     return table
@@ -86,32 +82,26 @@ def wrong_pixels(data):
 
 def conventions(path):
     """One panel a convention: the clamp, the loss behind it, and the gradient that x gets."""
-    figure, axes = plt.subplots(
-        2, 4, figsize=(11, 5.2), sharex=True, sharey=True, layout="constrained"
-    )
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    axes = figure.subplots(2, 4, sharex=True, sharey=True)
     x = behind_a_clamp.X
-    # The gradient may jump at a bound: three pieces, and the bounds themselves as dots.
     at_bound = x.abs() == 1
-    pieces = (x < -1, x.abs() < 1, x > 1)
-
-    def gradient_curve(panel, gradient, label, **style):
-        for i, piece in enumerate(pieces):
-            panel.plot(x[piece], gradient[piece], label=None if i else label, **style)
-        panel.plot(x[at_bound], gradient[at_bound], "o", markersize=4, color=style["color"])
-
+    red = {"color": "tab:red"}
+    dotted = {"color": "tab:purple", "linestyle": ":", "linewidth": 2}
     for panel, how in zip(axes.flat, clampgrad.CONVENTIONS, strict=False):
         y, loss, gradient = behind_a_clamp.curves(gradient=how)
         panel.axvspan(-2, -1, color="0.94")
         panel.axvspan(1, 2, color="0.94")
         panel.plot(x, y, color="0.5", linewidth=1, label="clamp(x, -1, 1)")
         panel.plot(x, loss, color="tab:blue", label="loss = sin(π clamp(x, -1, 1)) + 1")
-        gradient_curve(panel, gradient, "d loss / dx", color="tab:red")
+        # The gradient may jump at a bound: the line is cut there, and a dot says what it is.
+        panel.plot(x, gradient.masked_fill(at_bound, torch.nan), label="d loss / dx", **red)
+        panel.plot(x[at_bound], gradient[at_bound], "o", markersize=4, **red)
         if how in ("with_grad", "restoring"):
             _, _, ascent = behind_a_clamp.curves(gradient=how, maximize=True)
-            outside = dict(color="tab:purple", linestyle=":", linewidth=2)
-            panel.plot(x[x < -1], ascent[x < -1], label="… with maximize=True", **outside)
-            panel.plot(x[x > 1], ascent[x > 1], **outside)
-            handles = panel.get_legend_handles_labels()
+            outside = ascent.masked_fill(x.abs() <= 1, torch.nan)
+            panel.plot(x, outside, label="… with maximize=True", **dotted)
+            legend = panel.get_legend_handles_labels()
         panel.set_title(how, family="monospace", fontsize=11)
         panel.set_xlim(-2, 2)
         panel.set_xticks([-1, 0, 1])
@@ -119,11 +109,9 @@ def conventions(path):
     axes.flat[3].tick_params(labelbottom=True)
     for panel in axes[1]:
         panel.set_xlabel("x")
-    legend = axes.flat[-1]
-    legend.axis("off")
-    legend.legend(*handles, loc="center", frameon=False, fontsize=9.5)
+    axes.flat[-1].axis("off")
+    axes.flat[-1].legend(*legend, loc="center", frameon=False, fontsize=9.5)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 def fitted_images(images, path):
@@ -131,11 +119,11 @@ def fitted_images(images, path):
     shown = {"target": "target", "start": "start"}
     shown.update({how: (how, "mean") for how in clampgrad.CONVENTIONS})
     shown["restoring, sum"] = ("restoring", "sum")
-    figure, axes = plt.subplots(2, 5, figsize=(11, 5.2), layout="constrained")
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    axes = figure.subplots(2, 5)
     for panel, (title, key) in zip(axes.flat, shown.items(), strict=True):
         panel.imshow(images[key].permute(1, 2, 0).numpy(), interpolation="nearest")
         share = image_fit.wrong(images[key], images["target"])
         panel.set_title(f"{title}\n{share:.1%} wrong", fontsize=10)
         panel.axis("off")
     figure.savefig(path, dpi=110)
-    plt.close(figure)

@@ -111,8 +111,31 @@ def vmap_of_jvp(f, args, g):
     return list(torch.func.vmap(lambda g, *args: tuple(jvp(f, args, g)))(g, *args))
 
 
-REVERSE = {"vjp": vjp, "vmap of vjp": vmap_of_vjp, "vjp of vmap": vjp_of_vmap}
-FORWARD = {"dual": dual, "jvp": jvp, "vmap of jvp": vmap_of_jvp}
+def jvp_of_vmap(f, args, g):
+    return jvp(torch.func.vmap(f), args, g)
+
+
+def dual_around_vmap(f, args, g):
+    return dual(torch.func.vmap(f), args, g)
+
+
+def eager_around_vmap(f, args, g):
+    return eager(torch.func.vmap(f), args, g)
+
+
+REVERSE = {
+    "eager around vmap": eager_around_vmap,
+    "vjp": vjp,
+    "vmap of vjp": vmap_of_vjp,
+    "vjp of vmap": vjp_of_vmap,
+}
+FORWARD = {
+    "dual": dual,
+    "dual around vmap": dual_around_vmap,
+    "jvp": jvp,
+    "jvp of vmap": jvp_of_vmap,
+    "vmap of jvp": vmap_of_jvp,
+}
 
 
 # ---- Comparing -----------------------------------------------------------------------------------

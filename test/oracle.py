@@ -37,9 +37,9 @@ def lookup(operator, kind, convention, differentiated):
     table = torch.full((count, size), torch.nan, dtype=torch.float64)
     for row in TABLE["operators"][operator]["rows"]:
         values = row[kind][convention] if kind == "tensors" else [row[kind][convention]]
-        if convention == "min_norm" and len(row["active"]) > 1:
-            if not set(row["active"]) <= differentiated:
-                values = [0] * count
+        shared = convention == "min_norm" and len(row["active"]) > 1
+        if shared and not differentiated.issuperset(row["active"]):
+            values = [0] * count
         values = torch.tensor([float(Fraction(v)) for v in values], dtype=torch.float64)
         for point in row["points"]:
             table[:, signature(*torch.tensor(point, dtype=torch.float64))] = values

@@ -175,6 +175,28 @@ def test_no_gradient_is_recorded_where_none_is_wanted(gradient):
     assert clampgrad.clamp(x, 0, 1, gradient=gradient).requires_grad
 
 
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_weights_are_clipped_without_recording(operator):
+    """The usual way to keep a parameter within bounds."""
+    weight = torch.nn.Parameter(tied(50))
+    expected = getattr(torch, operator)(weight.detach(), 0.5)
+    with torch.no_grad():
+        getattr(clampgrad, operator + "_")(weight, 0.5)
+    assert_identical(weight.detach(), expected, "no_grad")
+    assert weight.grad_fn is None
+    getattr(clampgrad, operator + "_")(weight.data, 0.5)
+    assert_identical(weight.detach(), expected, "data")
+
+
+def test_autocast():
+    x = tied(8, 8).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for z in (x, x @ x):
+            assert_identical(
+                clampgrad.clamp(z, 0, 1).detach(), torch.clamp(z.detach(), 0, 1), str(z.dtype)
+            )
+
+
 def test_meta_tensors_have_shapes_and_no_values():
     x = torch.empty(2, 3, 4, 5, device="meta").to(memory_format=torch.channels_last)
     for leaf in (x, x.detach().requires_grad_()):

@@ -157,6 +157,23 @@ def test_a_closed_over_parameter_keeps_its_gradient(convention):
         assert_same(gradient_w, chosen, name)
 
 
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_functionalize(convention):
+    x = tied(40)
+    for name, bounds, f in functions(convention):
+        slope = torch.func.functionalize(vmap(grad(f)))
+        assert_same(slope(x), gradient_of_x(convention, x, ones(x), **bounds), name)
+
+
+@pytest.mark.parametrize("convention", LINEAR)
+def test_linearize(convention):
+    x, t = tied(40), tied(40, seed=1)
+    for name, bounds, f in functions(convention):
+        y, tangent = torch.func.linearize(f, x)
+        assert_same(y, x.clamp(bounds.get("min"), bounds.get("max")), name)
+        assert_same(tangent(t), gradient_of_x(convention, x, t, **bounds), name)
+
+
 @pytest.mark.parametrize("convention", NO_FORWARD_MODE)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_no_forward_mode_where_the_gradient_is_not_linear(operator, convention):

@@ -20,17 +20,30 @@ def doors():
         yield name, lambda *a, gradient, door=door: door(*a), ("min_norm",)
 
 
+DOORS = [pytest.param(d, c, id=f"{n}-{c}") for n, d, names in doors() for c in names]
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    "door, convention",
-    [pytest.param(d, c, id=f"{n}-{c}") for n, d, conventions in doors() for c in conventions],
-)
+@pytest.mark.parametrize("door, convention", DOORS)
 def test_only_nan(door, convention, dtype):
     expected = 1 if convention == "straight_through" else 0
     for length in LENGTHS:
         x = torch.full((length,), torch.nan, dtype=dtype)
         (gradient,) = eager(lambda x: door(x, -1, 1, gradient=convention), [x], torch.ones_like(x))
         assert (gradient == expected).all(), length
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("door, convention", DOORS)
+def test_bounds_that_are_nan(door, convention, dtype):
+    expected = 1 if convention == "straight_through" else 0
+    for length in (1, 8, 35, 70):
+        for bounds in ((torch.nan, 1), (-1, torch.nan), (torch.nan, None), (None, torch.nan)):
+            x = torch.zeros(length, dtype=dtype)
+            (gradient,) = eager(
+                lambda x: door(x, *bounds, gradient=convention), [x], torch.ones_like(x)
+            )
+            assert (gradient == expected).all(), (length, bounds)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

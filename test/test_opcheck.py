@@ -11,7 +11,7 @@ BOUNDS = {"clamp": (-1, 1), "clamp_min": (-1,), "clamp_max": (1,)}
 
 
 def inputs():
-    yield "contiguous", lambda: torch.tensor([-2.0, -1, 0, 1, 2, torch.nan])
+    yield "contiguous", lambda: torch.tensor([-2.0, -1, 0, 1, 2])
     yield "transposed", lambda: torch.linspace(-2, 2, 12).reshape(3, 4).t()
     yield "sliced", lambda: torch.linspace(-2, 2, 12)[::2]
     yield "empty", lambda: torch.empty(0, 3)
@@ -58,12 +58,13 @@ def test_opcheck(name, recorded):
     operator, _, overload = name.removeprefix("clampgrad::").partition(".")
     function = getattr(getattr(torch.ops.clampgrad, operator), overload or "default")
     for layout, args, keywords in SAMPLES[name]:
-        x = INPUTS[layout]()
+        x = INPUTS[layout]().requires_grad_(recorded)
         if overload == "out":
             if recorded:
                 continue  # out= carries no gradient, in torch neither
             keywords = keywords | {"out": torch.empty_like(x)}
-        x.requires_grad_(recorded)
+        if operator.endswith("_") and recorded:
+            x = x.clone()  # a leaf must not be changed in place
         if operator.endswith("_backward"):
             args = (x.detach().clone(), *args)
         torch.library.opcheck(function, (x, *args), keywords)

@@ -2,17 +2,22 @@
 
 #include <ATen/Dispatch.h>
 
+#include <cmath>
+
 namespace clampgrad {
 
-bool is_real_number(const std::optional<at::Scalar>& bound) {
-  return !bound || (!bound->isSymbolic() && !bound->isComplex());
+bool is_symbolic(const std::optional<at::Scalar>& bound) {
+  return bound && bound->isSymbolic();
+}
+
+bool is_nan(const std::optional<at::Scalar>& bound) {
+  return bound && !bound->isSymbolic() && bound->isFloatingPoint() && std::isnan(bound->toDouble());
 }
 
 std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, at::ScalarType dtype) {
-  // A complex bound is an error that torch.clamp words. A symbolic number of float64 needs no
-  // rounding; of another dtype it becomes a constant of the graph, guarded, for a value that is
-  // not rounded compares equal to nothing.
-  if (!bound || bound->isComplex() || (bound->isSymbolic() && dtype == at::kDouble)) {
+  // A symbolic number needs no rounding to float64; for another dtype it becomes a constant of the
+  // graph, guarded, for a number that is not rounded compares equal to nothing.
+  if (!bound || (bound->isSymbolic() && dtype == at::kDouble)) {
     return bound;
   }
   if (bound->isSymbolic()) {

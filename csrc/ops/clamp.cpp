@@ -9,22 +9,25 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-
 namespace clampgrad::native {
 
 namespace {
 
 using Bound = std::optional<at::Scalar>;
 
-bool is_nan(const Bound& bound) {
-  return bound && !bound->isSymbolic() && bound->isFloatingPoint() && std::isnan(bound->toDouble());
+bool is_complex(const Bound& bound) {
+  return bound && bound->isComplex();
 }
 
-// The fast path knows numbers only; NaN for a bound makes the result NaN everywhere.
+// False also where torch raises, so that it words the error.
+bool differentiable(const at::Tensor& self, const Bound& min, const Bound& max) {
+  return may_need_gradient(self) && (min || max) && !is_complex(min) && !is_complex(max);
+}
+
+// A bound of NaN makes the result NaN everywhere; kernels need not know that.
 bool fast(const at::Tensor& self, const Bound& min, const Bound& max) {
-  return takes_fast_path(self) && (min || max) && is_real_number(min) && is_real_number(max) &&
-      !is_nan(min) && !is_nan(max);
+  return takes_fast_path(self) && !is_symbolic(min) && !is_symbolic(max) && !is_nan(min) &&
+      !is_nan(max);
 }
 
 at::Tensor differentiable_clamp(
@@ -43,7 +46,10 @@ at::Tensor differentiable_clamp(
 
 at::Tensor& differentiable_clamp_(
     at::Tensor& self, const Bound& min, const Bound& max, Convention convention) {
-  if (convention.gradient != Gradient::straight_through && fast(self, min, max)) {
+  if (convention.gradient == Gradient::straight_through) {
+    return self.copy_(clampgrad::_clamp_straight_through(self, min, max));
+  }
+  if (fast(self, min, max)) {
     const auto gate = scalar_gate(convention);
     const auto order = memory_order(self).value_or(kContiguousOrder);
     auto bits =
@@ -63,8 +69,8 @@ at::Tensor clamp(
     std::string_view gradient,
     bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
-  return may_need_gradient(self) && (min || max) ? differentiable_clamp(self, min, max, convention)
-                                                 : at::clamp(self, min, max);
+  return differentiable(self, min, max) ? differentiable_clamp(self, min, max, convention)
+                                        : at::clamp(self, min, max);
 }
 
 at::Tensor& clamp_(
@@ -74,8 +80,8 @@ at::Tensor& clamp_(
     std::string_view gradient,
     bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
-  return may_need_gradient(self) && (min || max) ? differentiable_clamp_(self, min, max, convention)
-                                                 : at::clamp_(self, min, max);
+  return differentiable(self, min, max) ? differentiable_clamp_(self, min, max, convention)
+                                        : at::clamp_(self, min, max);
 }
 
 at::Tensor& clamp_out(
@@ -92,15 +98,17 @@ at::Tensor& clamp_out(
 at::Tensor clamp_min(
     const at::Tensor& self, const at::Scalar& min, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
-  return may_need_gradient(self) ? differentiable_clamp(self, min, std::nullopt, convention)
-                                 : at::clamp_min(self, min);
+  return differentiable(self, min, std::nullopt)
+      ? differentiable_clamp(self, min, std::nullopt, convention)
+      : at::clamp_min(self, min);
 }
 
 at::Tensor& clamp_min_(
     at::Tensor& self, const at::Scalar& min, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
-  return may_need_gradient(self) ? differentiable_clamp_(self, min, std::nullopt, convention)
-                                 : at::clamp_min_(self, min);
+  return differentiable(self, min, std::nullopt)
+      ? differentiable_clamp_(self, min, std::nullopt, convention)
+      : at::clamp_min_(self, min);
 }
 
 at::Tensor& clamp_min_out(
@@ -116,15 +124,17 @@ at::Tensor& clamp_min_out(
 at::Tensor clamp_max(
     const at::Tensor& self, const at::Scalar& max, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
-  return may_need_gradient(self) ? differentiable_clamp(self, std::nullopt, max, convention)
-                                 : at::clamp_max(self, max);
+  return differentiable(self, std::nullopt, max)
+      ? differentiable_clamp(self, std::nullopt, max, convention)
+      : at::clamp_max(self, max);
 }
 
 at::Tensor& clamp_max_(
     at::Tensor& self, const at::Scalar& max, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
-  return may_need_gradient(self) ? differentiable_clamp_(self, std::nullopt, max, convention)
-                                 : at::clamp_max_(self, max);
+  return differentiable(self, std::nullopt, max)
+      ? differentiable_clamp_(self, std::nullopt, max, convention)
+      : at::clamp_max_(self, max);
 }
 
 at::Tensor& clamp_max_out(

@@ -17,6 +17,13 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
+// A torch.func transform is running. Its mode key is excluded while a level is being processed, but
+// stays included all the while.
+bool in_transform() {
+  return c10::impl::tls_local_dispatch_key_set().included_.has(
+      DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
+
 // Anything beyond these (tracing, a functorch level, a subclass, a lazy conjugate...) is not plain.
 const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
@@ -30,18 +37,17 @@ const DispatchKeySet kPlain = DispatchKeySet({
 
 bool is_plain(const at::Tensor& self) {
   // Not operator-, which leaves the backend bits in.
-  return (effective_keys(self).raw_repr() & ~kPlain.raw_repr()) == 0;
+  return (effective_keys(self).raw_repr() & ~kPlain.raw_repr()) == 0 && !in_transform();
 }
 
 bool may_need_gradient(const at::Tensor& self) {
-  if (!self.is_floating_point()) {
-    return false;
+  if (!self.is_floating_point() || self.is_sparse() || self.is_sparse_csr()) {
+    return false; // integers carry no gradient, and torch clamps nothing sparse
   }
-  const auto keys = effective_keys(self);
-  if (keys.has(DispatchKey::FuncTorchDynamicLayerFrontMode)) {
+  if (in_transform()) {
     return true; // only the levels know what is being differentiated
   }
-  if ((keys & c10::autograd_dispatch_keyset).empty()) {
+  if ((effective_keys(self) & c10::autograd_dispatch_keyset).empty()) {
     return false;
   }
   return (c10::GradMode::is_enabled() && self.requires_grad()) || self._fw_grad(0).defined();

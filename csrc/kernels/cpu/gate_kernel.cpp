@@ -4,6 +4,7 @@
 #include "kernels/cpu/float16.h"
 #include "kernels/gate.h"
 #include "kernels/memory_order.h"
+#include "ops/bounds.h"
 
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
@@ -210,6 +211,9 @@ at::Tensor clamp_mingrad_backward_cpu(
                   .add_const_input(grad_output)
                   .add_const_input(self)
                   .build();
+  if (is_nan(min) || is_nan(max)) { // the result is NaN everywhere
+    return iter.output().zero_();
+  }
   dispatch(iter.dtype(), "clamp_mingrad_backward", [&](auto element, auto scalar) {
     using T = decltype(element);
     using scalar_t = decltype(scalar);

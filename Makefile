@@ -1,0 +1,123 @@
+# make demo, make test: everything else follows. `make help` lists the targets.
+
+TORCH ?= 2.13.0
+PYTHON ?= python3
+MAX_JOBS ?= 2
+# More arguments for pytest, as in `make test ARGS="-k nan -x"`.
+ARGS ?=
+# What `make check-all` tests on.
+RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
+
+LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+export MAX_JOBS
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+VENV := .venv/torch-$(TORCH)
+LINT := .venv/lint
+# Folders are in the list so that a removed file counts as a change too.
+SOURCES := $(shell find csrc codegen python -not -name '__pycache__*' -not -name '*.pyc' -not -name '*.so') \
+           derivatives.yaml setup.py pyproject.toml
+CXX_FILES = $$(find csrc -name '*.cpp' -o -name '*.h')
+
+.PHONY: demo test pictures check-all lint format clean help
+
+demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
+	echo "==> demo on torch $(TORCH)"
+	$(VENV)/bin/python examples/demo.py --out out
+
+test: $(VENV)/installed ## Run the tests on the installed package
+	echo "==> tests on torch $(TORCH)"
+	$(VENV)/bin/pytest $(ARGS)
+
+check-all: lint ## Lint, all tests (slow ones too) on every release, and the demo
+	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m ""'; done
+	$(MAKE) demo
+
+pictures: demo ## Make the figures and numbers of README.md again
+	mkdir -p docs/img
+	cp out/conventions.png docs/img/
+	cp out/demo.json docs/
+	$(VENV)/bin/python docs/fill_tables.py
+
+lint: $(LINT)/installed ## Check style and types; changes nothing
+	echo "==> lint"
+	$(LINT)/bin/ruff check .
+	$(LINT)/bin/ruff format --check .
+	$(LINT)/bin/mypy
+	$(LINT)/bin/clang-format --dry-run --Werror $(CXX_FILES)
+
+format: $(LINT)/installed ## Rewrite the sources in the project's style
+	$(LINT)/bin/ruff check --fix .
+	$(LINT)/bin/ruff format .
+	$(LINT)/bin/clang-format -i $(CXX_FILES)
+
+clean: ## Remove what was built; `rm -r .venv` removes the environments too
+	rm -rf build out *.egg-info python/*.egg-info .venv/torch-*/installed
+
+help: ## This list
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	echo "  TORCH=$(TORCH) PYTHON=$(PYTHON) MAX_JOBS=$(MAX_JOBS) can be set on the command line."
+
+# ---- What they stand on --------------------------------------------------------------------------
+
+# Runs $(1), writes all of its output to the log $(2), and shows the steps as they happen: what pip
+# fetches and installs, what the compiler compiles. If it fails, its errors are shown.
+define with_progress
+{ $(1); } 2>&1 | tee $(2) | while IFS= read -r line; do \
+	if [[ $$line =~ ^\ *(Downloading|Processing|Installing\ collected) ]]; then \
+		echo "    $${line:0:90}"; \
+	elif [[ $$line =~ (\[[0-9]+/[0-9]+\])\ .*/([^/\ ]+\.(cpp|cu))\  ]]; then \
+		echo "    $${BASH_REMATCH[1]} $${BASH_REMATCH[2]}"; \
+	fi; \
+done || { \
+	grep -iE -B 2 -A 2 'error: ' $(2) | head -n 40 || tail -n 40 $(2); \
+	echo "==> failed; the whole log is in $(2)"; exit 1; \
+}
+endef
+
+# A Python that can do the job: new enough, with venv, and with headers to compile against.
+define check_python
+command -v $(PYTHON) > /dev/null || \
+	{ echo "No $(PYTHON): install Python 3.10 or later, or name one: make PYTHON=python3.12 ..."; exit 1; }
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	{ echo "Python 3.10 or later is needed, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12 ..."; exit 1; }
+$(PYTHON) -c 'import venv, ensurepip' 2> /dev/null || \
+	{ echo "$(PYTHON) cannot make virtual environments: install its venv module (Debian, Ubuntu: apt install python3-venv)."; exit 1; }
+endef
+
+define check_compiler
+command -v $${CXX:-c++} > /dev/null || \
+	{ echo "No C++ compiler: install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install)."; exit 1; }
+$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || \
+	{ echo "The headers of $(PYTHON) are missing (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)."; exit 1; }
+endef
+
+$(VENV)/torch:
+	$(check_python)
+	$(check_compiler)
+	echo "==> making $(VENV) with $$($(PYTHON) -V)"
+	$(PYTHON) -m venv $(VENV)
+	echo "==> installing torch $(TORCH) (the download is large)"
+	$(call with_progress,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja setuptools wheel pyyaml,$(VENV)/torch.log)
+	touch $@
+
+$(VENV)/installed: $(VENV)/torch $(SOURCES)
+	echo "==> building clampgrad for torch $(TORCH), with $(MAX_JOBS) jobs (minutes the first time)"
+	# What an earlier build left to be packed may hold files that are gone by now.
+	rm -rf build/lib.* build/bdist.*
+	$(call with_progress,$(VENV)/bin/pip install -v --no-build-isolation '.[test]',$(VENV)/build.log)
+	touch $@
+
+$(LINT)/installed: Makefile
+	$(check_python)
+	echo "==> making $(LINT)"
+	$(PYTHON) -m venv $(LINT)
+	$(call with_progress,$(LINT)/bin/pip install $(LINTERS),$(LINT)/install.log)
+	touch $@
+
+# Say what happens, not how: the commands themselves are shown by `make -n`.
+.SILENT:
