@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv/torch-$(TORCH)
 LINT := .venv/lint
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen python -not -name '__pycache__*' -not -name '*.pyc' -not -name '*.so') \
+SOURCES := $(shell find csrc codegen python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc -name '*.cpp' -o -name '*.h')
 

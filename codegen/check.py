@@ -13,7 +13,15 @@ import yaml
 from torchgen.model import NativeFunction, SchemaKind
 
 # Names a formula may use besides its operator's own arguments and results.
-FORMULA_WORDS = {"grad", "true", "false", "auto_element_wise", "auto_linear"}
+FORMULA_WORDS = {
+    "grad",
+    "grad_input_mask",
+    "differentiated",
+    "true",
+    "false",
+    "auto_element_wise",
+    "auto_linear",
+}
 NOT_FORMULAS = {"name", "output_differentiability"}
 
 

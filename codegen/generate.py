@@ -16,15 +16,19 @@ replacements, and the result is checked: nothing may be left in ATen's.
 
 from __future__ import annotations
 
-import dataclasses
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import torchgen
 from torchgen import gen
-from torchgen.api.autograd import match_differentiability_info
-from torchgen.api.types import NativeSignature
+from torchgen.api.autograd import (
+    DifferentiabilityInfo,
+    SavedAttribute,
+    match_differentiability_info,
+)
+from torchgen.api.types import BaseCType, NamedCType, NativeSignature, longT
 from torchgen.code_template import CodeTemplate
 from torchgen.context import native_function_manager
 from torchgen.gen_functionalization_type import (
@@ -68,7 +72,7 @@ def render(native_yaml: Path, derivatives_yaml: Path) -> dict[str, str]:
     check_derivatives(derivatives_yaml, functions)
     tags = Path(torchgen.__file__).parent / "packaged/ATen/native/tags.yaml"
     infos, _ = load_derivatives(str(derivatives_yaml), str(native_yaml), str(tags))
-    infos = {f: {k: qualify(i, functions) for k, i in d.items()} for f, d in infos.items()}
+    infos = {f: {k: adapt(i, functions) for k, i in d.items()} for f, d in infos.items()}
 
     differentiated = [f for f in functions if not f.has_composite_implicit_autograd_kernel]
     pairs = match_differentiability_info(differentiated, infos)
@@ -98,17 +102,45 @@ def parse(path: Path) -> tuple[list[NativeFunction], dict[DispatchKey, BackendIn
     # No generated variants: what is not in the file does not exist. The parsed file is cached by
     # torchgen, so load_derivatives sees the same operators.
     parsed = gen.parse_native_yaml(str(path), str(tags), skip_native_fns_gen=True)
+    for f in parsed.native_functions:
+        # torchgen's own local variables would shadow these, or it would save them by mistake.
+        for a in f.func.arguments.flat_all:
+            if a.name in ("op", "grad", "result", "dispatchKeySet"):
+                raise CodegenError(path, f.loc.line, f"{f.func.name} cannot call an argument {a.name!r}")
     return list(parsed.native_functions), parsed.backend_indices
 
 
-def qualify(info, functions: list[NativeFunction]):  # type: ignore[no-untyped-def]
+def adapt(info: DifferentiabilityInfo, functions: list[NativeFunction]) -> DifferentiabilityInfo:
+    """Two things that formulas say here and that torchgen does not know."""
+    return record_differentiated(qualify(info, functions))
+
+
+def qualify(info: DifferentiabilityInfo, functions: list[NativeFunction]) -> DifferentiabilityInfo:
     """auto_linear writes at::NAME(...); our operators live elsewhere."""
     ours = "|".join(sorted({re.escape(str(f.func.name.name)) for f in functions}))
     derivatives = [
-        dataclasses.replace(d, formula=re.sub(rf"\bat::({ours})\(", rf"{NAMESPACE}::\1(", d.formula))
+        replace(d, formula=re.sub(rf"\bat::({ours})\(", rf"{NAMESPACE}::\1(", d.formula))
         for d in info.forward_derivatives
     ]
-    return dataclasses.replace(info, forward_derivatives=derivatives)
+    return replace(info, forward_derivatives=derivatives)
+
+
+def record_differentiated(info: DifferentiabilityInfo) -> DifferentiabilityInfo:
+    """`differentiated` in a formula: the inputs being differentiated when the operator runs, a bit
+    each. The node saves it as it saves a number; forward mode computes it on the spot."""
+    word = re.compile(r"\bdifferentiated\b")
+    if not any(word.search(d.formula) for d in info.derivatives):
+        return info
+    call = f"differentiated_inputs({', '.join(a.name for a in info.args_with_derivatives)})"
+    saved = SavedAttribute(nctype=NamedCType("differentiated", BaseCType(longT)), expr=call)
+    return replace(
+        info,
+        derivatives=[replace(d, saved_inputs=(*d.saved_inputs, saved)) for d in info.derivatives],
+        all_saved_inputs=[*info.all_saved_inputs, saved],
+        forward_derivatives=[
+            replace(d, formula=word.sub(call, d.formula)) for d in info.forward_derivatives
+        ],
+    )
 
 
 def retarget(text: str) -> str:
@@ -166,7 +198,9 @@ def registrations(
                     continue
                 name = metadata.kernel.removesuffix("_symint")
                 declarations[sig.decl(name=name) + ";"] = None
-                line = f'm.impl("{f.func.name}", TORCH_FN(clampgrad::native::{name}));'
+                # Overloads share a name: the cast says which one.
+                kernel = f"static_cast<{sig.ptr_type()}>({NAMESPACE}::native::{name})"
+                line = f'm.impl("{f.func.name}", {kernel});'
                 keys = (
                     FRONT_DOOR_KEYS
                     if key is DispatchKey.CompositeImplicitAutograd
@@ -218,7 +252,7 @@ def functionalization(
         g
         for g in gen.get_grouped_native_functions(functions)
         if isinstance(g, NativeFunctionsGroup)
-        and not g.functional.has_composite_implicit_autograd_kernel
+        and not g.out.has_composite_implicit_autograd_kernel
     ]
     index = backends[DispatchKey.CompositeImplicitAutograd]
     return {

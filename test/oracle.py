@@ -90,5 +90,6 @@ def gradient_of_x(convention, x, g, min=None, max=None, maximize=False):
     bounds = {k: torch.tensor(v, dtype=x.dtype) for k, v in given.items() if v is not None}
     operator = "clamp" if len(bounds) == 2 else "clamp_" + next(iter(bounds))
     if convention in PSEUDO:
-        return pseudo_gradient(convention, maximize, x, torch.clamp(x, min, max), g)
+        y = getattr(torch, operator)(x, **{k: v for k, v in given.items() if v is not None})
+        return pseudo_gradient(convention, maximize, x, y, g)
     return scaled(g, factors(operator, "numbers", convention, (x, *bounds.values()))[0])

@@ -117,12 +117,11 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("suffix", ["", "_"])
-@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize(
+    "bad, suffix", [(b, s) for b in BAD for s in ("", "_") if s or "in place" not in b]
+)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_same_error_as_in_torch(operator, bad, suffix):
-    if "in place" in bad and not suffix:
-        pytest.skip("no error out of place")
     bounds = [b + 0.5 for b in BOUNDS[operator]]  # no integers, so that the result is none
     expected = complaint(getattr(torch, operator + suffix), BAD[bad](), *bounds)
     ours = [getattr(clampgrad, operator + suffix)]

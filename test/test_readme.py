@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fill_tables
 import pytest
 import torch
+
+import fill_tables
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -1,16 +1,23 @@
 #include "autograd/formulas.h"
 
 #include "Operators.h"
-#include "kernels/gate.h"
 #include "ops/bounds.h"
 
 #include <ATen/ATen.h>
 
 namespace clampgrad {
 
+using at::Tensor;
+
 namespace {
 
-using at::Tensor;
+constexpr auto kNotLinear =
+    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring': they are "
+    "no linear functions of the incoming gradient";
+
+void check_linear(int64_t gate) {
+  TORCH_CHECK_NOT_IMPLEMENTED(is_linear(static_cast<Gate>(gate)), kNotLinear);
+}
 
 // An exact 0 where shut, whatever g is there.
 Tensor select(const Tensor& open, const Tensor& grad) {
@@ -22,12 +29,11 @@ struct Position {
   Tensor inside, below, above;
 };
 
-Position position_of(const Tensor& self, const Bound& min, const Bound& max) {
-  const auto result = at::clamp(self.detach(), min, max); // only compared with
+Position position_of(const Tensor& self, const Tensor& result) {
   return {self.eq(result), self.lt(result), self.gt(result)};
 }
 
-Position position_of(const Tensor& codes) {
+Position position_in(const Tensor& codes) {
   return {codes.eq(position::inside), codes.eq(position::below), codes.eq(position::above)};
 }
 
@@ -38,24 +44,14 @@ Tensor open_with_grad(const Tensor& grad, const Position& at, Gate gate) {
   return at.inside.logical_or(at.below.logical_and(up)).logical_or(at.above.logical_and(down));
 }
 
-Tensor pseudo_gradient(const Tensor& grad, const Position& at, Gate gate) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !grad._fw_grad(0).defined(),
-      "clampgrad: forward mode over the gradients 'with_grad' and 'restoring' is not defined: "
-      "they are no linear functions of the incoming gradient");
+Tensor pseudo_gradient_at(const Tensor& grad, const Position& at, Gate gate) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!grad._fw_grad(0).defined(), kNotLinear);
   if (gate == Gate::with_grad || gate == Gate::with_grad_maximize) {
     return select(open_with_grad(grad, at, gate), grad);
   }
   const auto& up = gate == Gate::restoring ? at.above : at.below;
   const auto& down = gate == Gate::restoring ? at.below : at.above;
   return at::where(at.inside, grad, up.to(grad.dtype()) - down.to(grad.dtype()));
-}
-
-void check_linear(int64_t gate) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      is_linear(static_cast<Gate>(gate)),
-      "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring': "
-      "they are no linear functions of the incoming gradient");
 }
 
 // The gradient through one of the two bounds of minimum(maximum(x, lo), hi), ties shared.
@@ -83,6 +79,16 @@ Tensor open_between(const Tensor& self, const Bound& min, const Bound& max, bool
 
 } // namespace
 
+void check_has_tangent(Gradient gradient) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      gradient != Gradient::with_grad && gradient != Gradient::restoring, kNotLinear);
+}
+
+Tensor pseudo_gradient(
+    const Tensor& grad, const Tensor& self, const Tensor& result, Gate gate) {
+  return pseudo_gradient_at(grad, position_of(self, result), gate);
+}
+
 Tensor clamp_pinned_backward(
     const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max, int64_t gate_) {
   const auto gate = static_cast<Gate>(gate_);
@@ -93,7 +99,7 @@ Tensor clamp_pinned_backward(
     case Gate::half:
       return half_gradient(grad, self, min, max);
     default:
-      return pseudo_gradient(grad, position_of(self, min, max), gate);
+      return pseudo_gradient(grad, self, at::clamp(self.detach(), min, max), gate);
   }
 }
 
@@ -114,7 +120,7 @@ Tensor gate_double_backward(
   if (is_linear(gate)) {
     return clampgrad::_gate_backward(grad, bits, gate_, order);
   }
-  const auto at = position_of(clampgrad::_gate_codes_symint(bits, grad.sym_sizes(), gate_, order));
+  const auto at = position_in(clampgrad::_gate_codes_symint(bits, grad.sym_sizes(), gate_, order));
   const bool selects = gate == Gate::with_grad || gate == Gate::with_grad_maximize;
   return select(selects ? open_with_grad(grad_output, at, gate) : at.inside, grad);
 }
@@ -132,7 +138,7 @@ Tensor decode_composed(const Tensor& grad, const Tensor& codes, int64_t gate_) {
           at::where(
               codes.eq(weight::half), grad * 0.5, select(codes.eq(weight::quarter), grad * 0.25)));
     default:
-      return pseudo_gradient(grad, position_of(codes), gate);
+      return pseudo_gradient_at(grad, position_in(codes), gate);
   }
 }
 

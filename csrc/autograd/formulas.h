@@ -2,6 +2,9 @@
 // What the formulas of derivatives.yaml call besides operators. Composed of ATen operators, so
 // that each can be differentiated again, traced, batched and sharded.
 
+#include "autograd/shares.h"
+#include "kernels/gate.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 
@@ -37,5 +40,12 @@ at::Tensor decode_composed(const at::Tensor& grad, const at::Tensor& codes, int6
 // clamp_mingrad_backward without a kernel.
 at::Tensor clamp_mingrad_backward_composed(
     const at::Tensor& grad, const at::Tensor& self, const Bound& min, const Bound& max);
+
+// Raises NotImplementedError for a pseudo-gradient that is not linear.
+void check_has_tangent(Gradient gradient);
+
+// The position of self, seen from the result, decides the pseudo-gradient.
+at::Tensor pseudo_gradient(
+    const at::Tensor& grad, const at::Tensor& self, const at::Tensor& result, Gate gate);
 
 } // namespace clampgrad

@@ -1,5 +1,6 @@
 // vmap. Every operator here is elementwise: a rule moves the batch dimension to the front and calls
 // the same operator one level down. The front doors decompose instead (generated Register.cpp).
+// Nothing is decided here about what is being differentiated: on a batched tensor that is invisible.
 
 #include "Operators.h"
 #include "autograd/formulas.h"
@@ -14,82 +15,89 @@ namespace {
 using at::Tensor;
 using at::functorch::maybeGetBatchedImpl;
 
-// The innermost vmap level among the arguments; -1 if none is batched.
-template <typename... Tensors>
-int64_t innermost_level(const Tensors&... tensors) {
-  int64_t level = -1;
-  for (const Tensor* tensor : {&tensors...}) {
-    if (const auto* batched = maybeGetBatchedImpl(*tensor)) {
+const Tensor& unwrap(const Tensor& tensor) {
+  return tensor;
+}
+
+const Tensor& unwrap(const OptionalTensor& tensor) {
+  static const Tensor undefined;
+  return tensor ? *tensor : undefined;
+}
+
+// What the tensors of one call have in common.
+struct Batch {
+  int64_t level = -1; // the innermost vmap level among them; -1 if none is batched
+  int64_t dim = 0; // the most dimensions that one of them shows to the user
+
+  void add(const Tensor& tensor) {
+    if (!tensor.defined()) {
+      return;
+    }
+    dim = std::max(dim, tensor.dim());
+    if (const auto* batched = maybeGetBatchedImpl(tensor)) {
       level = std::max(level, batched->level());
     }
   }
-  return level;
-}
 
-// The tensor inside, batch dimension first; a tensor that this level does not batch as it is.
-Tensor physical(const Tensor& tensor, int64_t level) {
-  const auto* batched = maybeGetBatchedImpl(tensor);
-  if (!batched || batched->level() != level) {
-    return tensor;
+  // The tensor inside, batch dimension first and shapes aligned at the end; a tensor that this
+  // level does not batch broadcasts as it is.
+  Tensor physical(const Tensor& tensor) const {
+    const auto* batched = tensor.defined() ? maybeGetBatchedImpl(tensor) : nullptr;
+    if (!batched || batched->level() != level) {
+      return tensor;
+    }
+    auto result = batched->value().movedim(batched->bdim(), 0);
+    for (auto missing = dim - tensor.dim(); missing > 0; --missing) {
+      result = result.unsqueeze(1);
+    }
+    return result;
   }
-  return batched->value().movedim(batched->bdim(), 0);
-}
+
+  OptionalTensor physical(const OptionalTensor& tensor) const {
+    return tensor ? OptionalTensor(physical(*tensor)) : std::nullopt;
+  }
+};
 
 // Calls f with the physical tensors.
 template <typename F, typename... Tensors>
 Tensor batched(F f, const Tensors&... tensors) {
-  const auto level = innermost_level(tensors...);
+  Batch batch;
+  (batch.add(unwrap(tensors)), ...);
   c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-  if (level < 0) {
+  if (batch.level < 0) {
     return f(tensors...);
   }
-  return at::functorch::makeBatched(f(physical(tensors, level)...), 0, level);
+  return at::functorch::makeBatched(f(batch.physical(tensors)...), 0, batch.level);
 }
 
-Tensor clamp_pinned(const Tensor& self, const Bound& min, const Bound& max, int64_t gate) {
-  return batched([&](const Tensor& x) { return clampgrad::_clamp_pinned(x, min, max, gate); }, self);
+// The rule of an operator op(Tensor, other arguments...).
+template <auto op, typename... Rest>
+Tensor unary(const Tensor& self, Rest... rest) {
+  return batched([&](const Tensor& x) { return op(x, rest...); }, self);
 }
 
-Tensor clamp_straight_through(const Tensor& self, const Bound& min, const Bound& max) {
+template <auto op, typename... Rest>
+Tensor& unary_(Tensor& self, Rest... rest) {
+  batched([&](Tensor x) { return op(x, rest...); }, self);
+  return self;
+}
+
+// op(Tensor, Tensor, other arguments...)
+template <auto op, typename... Rest>
+Tensor binary(const Tensor& self, const Tensor& other, Rest... rest) {
+  return batched([&](const Tensor& x, const Tensor& y) { return op(x, y, rest...); }, self, other);
+}
+
+// op(Tensor, Tensor?, Tensor?, other arguments...)
+template <auto op, typename... Rest>
+Tensor clamp(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Rest... rest) {
   return batched(
-      [&](const Tensor& x) { return clampgrad::_clamp_straight_through(x, min, max); }, self);
-}
-
-Tensor clamp_mingrad(const Tensor& self, const Bound& min, const Bound& max) {
-  return batched([&](const Tensor& x) { return clampgrad::clamp_mingrad(x, min, max); }, self);
-}
-
-Tensor clamp_min_mingrad(const Tensor& self, const at::Scalar& min) {
-  return batched([&](const Tensor& x) { return clampgrad::clamp_min_mingrad(x, min); }, self);
-}
-
-Tensor clamp_max_mingrad(const Tensor& self, const at::Scalar& max) {
-  return batched([&](const Tensor& x) { return clampgrad::clamp_max_mingrad(x, max); }, self);
-}
-
-Tensor& clamp_mingrad_(Tensor& self, const Bound& min, const Bound& max) {
-  batched([&](Tensor x) { return clampgrad::clamp_mingrad_(x, min, max); }, self);
-  return self;
-}
-
-Tensor& clamp_min_mingrad_(Tensor& self, const at::Scalar& min) {
-  batched([&](Tensor x) { return clampgrad::clamp_min_mingrad_(x, min); }, self);
-  return self;
-}
-
-Tensor& clamp_max_mingrad_(Tensor& self, const at::Scalar& max) {
-  batched([&](Tensor x) { return clampgrad::clamp_max_mingrad_(x, max); }, self);
-  return self;
-}
-
-Tensor clamp_mingrad_backward(
-    const Tensor& grad_output, const Tensor& self, const Bound& min, const Bound& max) {
-  return batched(
-      [&](const Tensor& g, const Tensor& x) {
-        return clampgrad::clamp_mingrad_backward(g, x, min, max);
+      [&](const Tensor& x, const OptionalTensor& lo, const OptionalTensor& hi) {
+        return op(x, lo, hi, rest...);
       },
-      grad_output,
-      self);
+      self,
+      min,
+      max);
 }
 
 // A gate is recorded outside of any transform, so only the gradient can be batched (is_grads_batched,
@@ -108,16 +116,25 @@ Tensor gate_backward(
 } // namespace
 
 TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
-  m.impl("_clamp_pinned", TORCH_FN(clamp_pinned));
-  m.impl("_clamp_straight_through", TORCH_FN(clamp_straight_through));
-  m.impl("clamp_mingrad", TORCH_FN(clamp_mingrad));
-  m.impl("clamp_mingrad_", TORCH_FN(clamp_mingrad_));
-  m.impl("clamp_min_mingrad", TORCH_FN(clamp_min_mingrad));
-  m.impl("clamp_min_mingrad_", TORCH_FN(clamp_min_mingrad_));
-  m.impl("clamp_max_mingrad", TORCH_FN(clamp_max_mingrad));
-  m.impl("clamp_max_mingrad_", TORCH_FN(clamp_max_mingrad_));
-  m.impl("clamp_mingrad_backward", TORCH_FN(clamp_mingrad_backward));
-  m.impl("_gate_backward", TORCH_FN(gate_backward));
+  using BoundArg = const Bound&;
+  using Number = const at::Scalar&;
+  m.impl("_clamp_pinned", unary<_ops::_clamp_pinned::call, BoundArg, BoundArg, int64_t>);
+  m.impl("_clamp_straight_through", unary<_ops::_clamp_straight_through::call, BoundArg, BoundArg>);
+  m.impl("_clamp_tensors_pinned", clamp<_ops::_clamp_tensors_pinned::call, int64_t, bool>);
+  m.impl("_extremum_pinned", binary<_ops::_extremum_pinned::call, int64_t, int64_t>);
+  m.impl("clamp_mingrad", unary<_ops::clamp_mingrad::call, BoundArg, BoundArg>);
+  m.impl("clamp_mingrad_", unary_<_ops::clamp_mingrad_::call, BoundArg, BoundArg>);
+  m.impl("clamp_mingrad.Tensor", clamp<_ops::clamp_mingrad_Tensor::call>);
+  m.impl("clamp_min_mingrad", unary<_ops::clamp_min_mingrad::call, Number>);
+  m.impl("clamp_min_mingrad_", unary_<_ops::clamp_min_mingrad_::call, Number>);
+  m.impl("clamp_min_mingrad.Tensor", binary<_ops::clamp_min_mingrad_Tensor::call>);
+  m.impl("clamp_max_mingrad", unary<_ops::clamp_max_mingrad::call, Number>);
+  m.impl("clamp_max_mingrad_", unary_<_ops::clamp_max_mingrad_::call, Number>);
+  m.impl("clamp_max_mingrad.Tensor", binary<_ops::clamp_max_mingrad_Tensor::call>);
+  m.impl("clamp_mingrad_backward", binary<_ops::clamp_mingrad_backward::call, BoundArg, BoundArg>);
+  m.impl("maximum_mingrad", binary<_ops::maximum_mingrad::call>);
+  m.impl("minimum_mingrad", binary<_ops::minimum_mingrad::call>);
+  m.impl("_gate_backward", gate_backward);
 }
 
 // For compilers the fused backward is the ATen operators that it fuses. Its derivative is that of a

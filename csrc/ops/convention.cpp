@@ -22,6 +22,14 @@ Convention parse_convention(std::string_view name, bool maximize) {
       false, "unknown gradient '", name, "'; known are: ", c10::Join(", ", kGradientNames));
 }
 
+Gradient parse_exact(std::string_view name, bool maximize, std::string_view operation) {
+  const auto gradient = parse_convention(name, maximize).gradient;
+  TORCH_CHECK_VALUE(
+      !is_pseudo(gradient), "gradient='", name, "' is for clamps: ", operation,
+      " has no interval to be outside of");
+  return gradient;
+}
+
 Gate scalar_gate(Convention convention) {
   switch (convention.gradient) {
     case Gradient::min_norm:

@@ -8,7 +8,18 @@
 
 namespace clampgrad {
 
-enum class Gradient { min_norm, inclusive, joint, half, with_grad, restoring, straight_through };
+// The values are part of saved graphs: append, do not reorder.
+enum class Gradient : int64_t {
+  min_norm = 0,
+  inclusive = 1,
+  joint = 2,
+  half = 3,
+  with_grad = 4,
+  restoring = 5,
+  straight_through = 6,
+};
+
+enum class Extremum : int64_t { maximum = 0, minimum = 1, fmax = 2, fmin = 3 };
 
 constexpr std::array<std::string_view, 7> kGradientNames = {
     "min_norm", "inclusive", "joint", "half", "with_grad", "restoring", "straight_through"};
@@ -20,6 +31,14 @@ struct Convention {
 
 // Raises ValueError: for an unknown name, with the known ones; for maximize where it means nothing.
 Convention parse_convention(std::string_view gradient, bool maximize);
+
+// The same for maximum, minimum, fmax and fmin, which have nothing outside: no pseudo-gradients.
+Gradient parse_exact(std::string_view gradient, bool maximize, std::string_view operation);
+
+constexpr bool is_pseudo(Gradient gradient) {
+  return gradient == Gradient::with_grad || gradient == Gradient::restoring ||
+      gradient == Gradient::straight_through;
+}
 
 // What the convention does where both bounds are numbers. Not for straight_through, which has no gate.
 Gate scalar_gate(Convention convention);

@@ -147,6 +147,14 @@ std::pair<THPObjectPtr, THPObjectPtr> public_arguments(PyObject* const* args) {
   return {std::move(positional), std::move(keywords)};
 }
 
+PyObject* call_torch_function(
+    const torch::PythonArgs& r, const char* name, PyObject* positional, PyObject* keywords) {
+  auto module = checked(PyImport_ImportModule("clampgrad"));
+  auto function = checked(PyObject_GetAttrString(module, name));
+  return torch::handle_torch_function_no_python_arg_parser(
+      r.overloaded_args, positional, keywords, name, function, "clampgrad");
+}
+
 template <Op op, bool inplace>
 PyObject* run_parsed(PyObject* const* args) {
   static torch::PythonArgParser parser({signature<op>(inplace)}, /*traceable=*/false);
@@ -154,10 +162,7 @@ PyObject* run_parsed(PyObject* const* args) {
   auto [positional, keywords] = public_arguments<op>(args);
   auto r = parser.parse(nullptr, positional, keywords, parsed);
   if (r.has_torch_function()) {
-    auto module = checked(PyImport_ImportModule("clampgrad"));
-    auto function = checked(PyObject_GetAttrString(module, name_of<op>(inplace)));
-    return torch::handle_torch_function_no_python_arg_parser(
-        r.overloaded_args, positional, keywords, name_of<op>(inplace), function, "clampgrad");
+    return call_torch_function(r, name_of<op>(inplace), positional, keywords);
   }
   constexpr int keyword = op == Op::clamp ? 3 : 2; // index of the first keyword argument
   Call call;
@@ -192,13 +197,222 @@ PyObject* run_parsed(PyObject* const* args) {
   return args[0];
 }
 
+// ---- Tensors ---------------------------------------------------------------------------------------
+
+using OptionalTensor = std::optional<Tensor>;
+
+// One bound of either kind.
+struct AnyBound {
+  Bound number;
+  OptionalTensor tensor;
+
+  bool given() const {
+    return number || tensor;
+  }
+};
+
+struct TensorCall {
+  Tensor self;
+  AnyBound min, max;
+  std::string_view gradient;
+  bool maximize;
+};
+
+Tensor clamp_any(const TensorCall& c) {
+  if (!c.min.number && !c.max.number) {
+    return _ops::clamp_Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+  }
+  // One number and one Tensor: a number is a constant and a Tensor is a Tensor, one after the other.
+  const auto raised = c.min.number
+      ? _ops::clamp_min::call(c.self, *c.min.number, c.gradient, c.maximize)
+      : _ops::clamp_min_Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
+  return c.max.number ? _ops::clamp_max::call(raised, *c.max.number, c.gradient, c.maximize)
+                      : _ops::clamp_max_Tensor::call(raised, *c.max.tensor, c.gradient, c.maximize);
+}
+
+void clamp_any_(TensorCall& c) {
+  if (!c.min.number && !c.max.number) {
+    _ops::clamp__Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+    return;
+  }
+  if (c.min.number) {
+    _ops::clamp_min_::call(c.self, *c.min.number, c.gradient, c.maximize);
+    _ops::clamp_max__Tensor::call(c.self, *c.max.tensor, c.gradient, c.maximize);
+  } else {
+    _ops::clamp_min__Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
+    _ops::clamp_max_::call(c.self, *c.max.number, c.gradient, c.maximize);
+  }
+}
+
+void clamp_any_out(const TensorCall& c, Tensor& out) {
+  if (!c.min.number && !c.max.number) {
+    _ops::clamp_Tensor_out::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize, out);
+    return;
+  }
+  TensorCall raise = c;
+  raise.max = {};
+  const auto raised = c.min.number
+      ? _ops::clamp_min::call(c.self, *c.min.number, c.gradient, c.maximize)
+      : clamp_any(raise);
+  if (c.max.number) {
+    _ops::clamp_max_out::call(raised, *c.max.number, c.gradient, c.maximize, out);
+  } else {
+    _ops::clamp_max_Tensor_out::call(raised, *c.max.tensor, c.gradient, c.maximize, out);
+  }
+}
+
+template <Op op>
+std::vector<std::string> tensor_signatures(bool inplace) {
+  std::vector<std::string> bounds;
+  if (op == Op::clamp) {
+    bounds = {
+        "Tensor? min=None, Tensor? max=None",
+        "Tensor min, Scalar max",
+        "Scalar min, Tensor max"};
+  } else {
+    bounds = {op == Op::clamp_min ? "Tensor min" : "Tensor max"};
+  }
+  std::vector<std::string> signatures;
+  for (const auto& b : bounds) {
+    signatures.push_back(
+        std::string(name_of<op>(inplace)) + "(Tensor input, " + b +
+        ", *, std::string_view gradient=\"min_norm\", bool maximize=False" +
+        (inplace ? "" : ", Tensor out=None") + ")");
+  }
+  return signatures;
+}
+
+AnyBound read_any(torch::PythonArgs& r, int i, bool number) {
+  AnyBound bound;
+  if (number) {
+    bound.number = r.scalar(i);
+  } else {
+    bound.tensor = r.optionalTensor(i);
+  }
+  return bound;
+}
+
+template <Op op, bool inplace>
+PyObject* run_tensors(PyObject* const* args) {
+  static torch::PythonArgParser parser(tensor_signatures<op>(inplace), /*traceable=*/false);
+  torch::ParsedArgs<6> parsed;
+  auto [positional, keywords] = public_arguments<op>(args);
+  auto r = parser.parse(nullptr, positional, keywords, parsed);
+  if (r.has_torch_function()) {
+    return call_torch_function(r, name_of<op>(inplace), positional, keywords);
+  }
+  constexpr int keyword = op == Op::clamp ? 3 : 2;
+  TensorCall call;
+  call.self = r.tensor(0);
+  if constexpr (op == Op::clamp) {
+    call.min = read_any(r, 1, r.idx == 2);
+    call.max = read_any(r, 2, r.idx == 1);
+  } else {
+    (op == Op::clamp_min ? call.min : call.max).tensor = r.tensor(1);
+  }
+  call.gradient = r.stringView(keyword);
+  call.maximize = r.toBool(keyword + 1);
+  if constexpr (inplace) {
+    pybind11::gil_scoped_release no_gil;
+    clamp_any_(call);
+  } else if (!r.isNone(keyword + 2)) {
+    auto out = r.tensor(keyword + 2);
+    {
+      pybind11::gil_scoped_release no_gil;
+      clamp_any_out(call, out);
+    }
+    return THPVariable_Wrap(out);
+  } else {
+    Tensor result;
+    {
+      pybind11::gil_scoped_release no_gil;
+      result = clamp_any(call);
+    }
+    return THPVariable_Wrap(result);
+  }
+  Py_INCREF(args[0]);
+  return args[0];
+}
+
+enum class Pair { maximum, minimum, fmax, fmin };
+constexpr const char* kPairNames[] = {"maximum", "minimum", "fmax", "fmin"};
+
+template <Pair op>
+Tensor run_pair(const Tensor& self, const Tensor& other, std::string_view gradient) {
+  switch (op) {
+    case Pair::maximum:
+      return _ops::maximum::call(self, other, gradient, false);
+    case Pair::minimum:
+      return _ops::minimum::call(self, other, gradient, false);
+    case Pair::fmax:
+      return _ops::fmax::call(self, other, gradient, false);
+    case Pair::fmin:
+      return _ops::fmin::call(self, other, gradient, false);
+  }
+}
+
+template <Pair op>
+void run_pair_out(
+    const Tensor& self, const Tensor& other, std::string_view gradient, Tensor& out) {
+  switch (op) {
+    case Pair::maximum:
+      _ops::maximum_out::call(self, other, gradient, false, out);
+      return;
+    case Pair::minimum:
+      _ops::minimum_out::call(self, other, gradient, false, out);
+      return;
+    case Pair::fmax:
+      _ops::fmax_out::call(self, other, gradient, false, out);
+      return;
+    case Pair::fmin:
+      _ops::fmin_out::call(self, other, gradient, false, out);
+      return;
+  }
+}
+
+// input, other, gradient, out
+template <Pair op>
+PyObject* pair_entry(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK_TYPE(count == 4, "expected 4 arguments, got ", count);
+  constexpr auto name = kPairNames[static_cast<int>(op)];
+  static torch::PythonArgParser parser(
+      {std::string(name) +
+       "(Tensor input, Tensor other, *, std::string_view gradient=\"min_norm\", Tensor out=None)"},
+      /*traceable=*/false);
+  torch::ParsedArgs<4> parsed;
+  auto positional = checked(PyTuple_Pack(2, args[0], args[1]));
+  auto keywords = checked(PyDict_New());
+  PyDict_SetItemString(keywords, "gradient", args[2]);
+  if (args[3] != Py_None) {
+    PyDict_SetItemString(keywords, "out", args[3]);
+  }
+  auto r = parser.parse(nullptr, positional, keywords, parsed);
+  if (r.has_torch_function()) {
+    return call_torch_function(r, name, positional, keywords);
+  }
+  const auto self = r.tensor(0), other = r.tensor(1);
+  const auto gradient = r.stringView(2);
+  Tensor result;
+  if (!r.isNone(3)) {
+    result = r.tensor(3);
+    pybind11::gil_scoped_release no_gil;
+    run_pair_out<op>(self, other, gradient, result);
+  } else {
+    pybind11::gil_scoped_release no_gil;
+    result = run_pair<op>(self, other, gradient);
+  }
+  return THPVariable_Wrap(result);
+  END_HANDLE_TH_ERRORS
+}
+
 template <Op op, bool inplace>
 PyObject* entry(PyObject*, PyObject* const* args, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   TORCH_CHECK_TYPE(count == kArguments, "expected ", kArguments, " arguments, got ", count);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !THPVariable_Check(args[1]) && !THPVariable_Check(args[2]),
-      name_of<op>(inplace), "(): bounds that are Tensors are not supported yet; pass numbers");
+  if (THPVariable_Check(args[1]) || THPVariable_Check(args[2])) {
+    return run_tensors<op, inplace>(args);
+  }
   Call call;
   const bool bounds_given = op == Op::clamp ||
       (op == Op::clamp_min ? args[1] : args[2]) != Py_None;
@@ -233,6 +447,15 @@ constexpr PyMethodDef method() {
       nullptr};
 }
 
+template <Pair op>
+constexpr PyMethodDef pair_method() {
+  return {
+      kPairNames[static_cast<int>(op)],
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&pair_entry<op>)),
+      METH_FASTCALL,
+      nullptr};
+}
+
 PyModuleDef* definition() {
   static PyMethodDef methods[] = {
       method<Op::clamp, false>(),
@@ -241,6 +464,10 @@ PyModuleDef* definition() {
       method<Op::clamp_min, true>(),
       method<Op::clamp_max, false>(),
       method<Op::clamp_max, true>(),
+      pair_method<Pair::maximum>(),
+      pair_method<Pair::minimum>(),
+      pair_method<Pair::fmax>(),
+      pair_method<Pair::fmin>(),
       {nullptr, nullptr, 0, nullptr}};
   static PyModuleDef module = {
       PyModuleDef_HEAD_INIT, "clampgrad._C", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};

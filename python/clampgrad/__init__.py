@@ -11,6 +11,10 @@ from clampgrad.functional import (
     clamp_with_grad,
     clip,
     clip_,
+    fmax,
+    fmin,
+    maximum,
+    minimum,
 )
 
 __all__ = [
@@ -24,4 +28,8 @@ __all__ = [
     "clamp_with_grad",
     "clip",
     "clip_",
+    "fmax",
+    "fmin",
+    "maximum",
+    "minimum",
 ]

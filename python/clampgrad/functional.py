@@ -16,14 +16,18 @@ straight_through     1 everywhere
 The last three are no derivatives of the forward; they are for optimisation. Their direction "back"
 is that of gradient descent; `maximize=True` is for ascent, and only for `with_grad` and `restoring`.
 
-Errors, besides torch's own: ValueError for an unknown `gradient`, or for `maximize` where it means
-nothing; NotImplementedError for a bound that is a Tensor, and for forward-mode differentiation of
-`with_grad` and `restoring`, which are no linear functions of the incoming gradient.
+Where Tensors tie (a bound that is a Tensor, or the two sides of `maximum`), `min_norm` asks which of
+them are being differentiated: if all that tie are, they share the gradient; if one is a constant,
+all get 0. So freezing one side changes the gradient of the other, and that is the point of the rule.
+
+Errors, besides torch's own: ValueError for an unknown `gradient`, for `maximize` where it means
+nothing, and for the last three on `maximum` and its kind; NotImplementedError for forward-mode
+differentiation of `with_grad` and `restoring`, which are no linear functions of the incoming gradient.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 import torch
 from torch import Tensor
@@ -35,9 +39,12 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Number: TypeAlias = Union[int, float]
+Bound: TypeAlias = Union[int, float, Tensor]
 Gradient: TypeAlias = Literal[
     "min_norm", "inclusive", "joint", "half", "with_grad", "restoring", "straight_through"
 ]
+
+ExactGradient: TypeAlias = Literal["min_norm", "inclusive", "joint", "half"]
 
 CONVENTIONS: tuple[Gradient, ...] = (
     "min_norm",
@@ -53,10 +60,28 @@ CONVENTIONS: tuple[Gradient, ...] = (
 _ops = torch.ops.clampgrad
 
 
+def _trace(name: str, input: Tensor, min: Bound | None, max: Bound | None, **keywords: Any) -> Tensor:
+    """A call for Dynamo to trace: the overload that fits the bounds."""
+    tensors = isinstance(min, Tensor), isinstance(max, Tensor)
+    if any(tensors) and min is not None and max is not None and not all(tensors):
+        # One number and one Tensor, one after the other.
+        out = {"out": keywords.pop("out")} if "out" in keywords else {}
+        raised = _trace(name.replace("clamp", "clamp_min"), input, min, None, **keywords)
+        return _trace(name.replace("clamp", "clamp_max"), raised, None, max, **keywords, **out)
+    overload = ("Tensor_out" if any(tensors) else "out") if "out" in keywords else ""
+    overload = overload or ("Tensor" if any(tensors) else "default")
+    bounds = [min] * ("max" not in name) + [max] * ("min" not in name)
+    return getattr(getattr(_ops, name), overload)(input, *bounds, **keywords)
+
+
+def _keywords(gradient: str, maximize: bool, out: Tensor | None = None) -> dict[str, Any]:
+    return {"gradient": gradient, "maximize": maximize} | ({} if out is None else {"out": out})
+
+
 def clamp(
     input: Tensor,
-    min: Number | None = None,
-    max: Number | None = None,
+    min: Bound | None = None,
+    max: Bound | None = None,
     *,
     gradient: Gradient = "min_norm",
     maximize: bool = False,
@@ -66,8 +91,10 @@ def clamp(
 
     Args:
         input: a Tensor of any shape and real dtype.
-        min: the lower bound, or None for none.
-        max: the upper bound, or None for none. Wins where ``min > max``.
+        min: the lower bound: a number, a Tensor that broadcasts with `input`, or None for none.
+        max: the upper bound, likewise. Wins where ``min > max``. A number is a constant; a Tensor,
+            also of no dimension, gets a gradient if it requires one. Of one number and one Tensor,
+            the lower bound is applied first.
         gradient: the convention; see the module's documentation.
         maximize: the loss is maximised, not minimised (`with_grad` and `restoring` only).
         out: where to write the result; not differentiable, as everywhere in torch.
@@ -84,29 +111,27 @@ def clamp(
         tensor([0., 1., 0., 0.])
     """
     if is_dynamo_compiling():
-        if out is not None:
-            return _ops.clamp.out(input, min, max, gradient=gradient, maximize=maximize, out=out)
-        return _ops.clamp.default(input, min, max, gradient=gradient, maximize=maximize)
+        return _trace("clamp", input, min, max, **_keywords(gradient, maximize, out))
     return _C.clamp(input, min, max, gradient, maximize, out)
 
 
 def clamp_(
     input: Tensor,
-    min: Number | None = None,
-    max: Number | None = None,
+    min: Bound | None = None,
+    max: Bound | None = None,
     *,
     gradient: Gradient = "min_norm",
     maximize: bool = False,
 ) -> Tensor:
     """:func:`clamp` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _ops.clamp_.default(input, min, max, gradient=gradient, maximize=maximize)
+        return _trace("clamp_", input, min, max, **_keywords(gradient, maximize))
     return _C.clamp_(input, min, max, gradient, maximize, None)
 
 
 def clamp_min(
     input: Tensor,
-    min: Number,
+    min: Bound,
     *,
     gradient: Gradient = "min_norm",
     maximize: bool = False,
@@ -114,24 +139,22 @@ def clamp_min(
 ) -> Tensor:
     """:func:`clamp` with a lower bound alone; like :func:`torch.clamp_min`."""
     if is_dynamo_compiling():
-        if out is not None:
-            return _ops.clamp_min.out(input, min, gradient=gradient, maximize=maximize, out=out)
-        return _ops.clamp_min.default(input, min, gradient=gradient, maximize=maximize)
+        return _trace("clamp_min", input, min, None, **_keywords(gradient, maximize, out))
     return _C.clamp_min(input, min, None, gradient, maximize, out)
 
 
 def clamp_min_(
-    input: Tensor, min: Number, *, gradient: Gradient = "min_norm", maximize: bool = False
+    input: Tensor, min: Bound, *, gradient: Gradient = "min_norm", maximize: bool = False
 ) -> Tensor:
     """:func:`clamp_min` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _ops.clamp_min_.default(input, min, gradient=gradient, maximize=maximize)
+        return _trace("clamp_min_", input, min, None, **_keywords(gradient, maximize))
     return _C.clamp_min_(input, min, None, gradient, maximize, None)
 
 
 def clamp_max(
     input: Tensor,
-    max: Number,
+    max: Bound,
     *,
     gradient: Gradient = "min_norm",
     maximize: bool = False,
@@ -139,25 +162,23 @@ def clamp_max(
 ) -> Tensor:
     """:func:`clamp` with an upper bound alone; like :func:`torch.clamp_max`."""
     if is_dynamo_compiling():
-        if out is not None:
-            return _ops.clamp_max.out(input, max, gradient=gradient, maximize=maximize, out=out)
-        return _ops.clamp_max.default(input, max, gradient=gradient, maximize=maximize)
+        return _trace("clamp_max", input, None, max, **_keywords(gradient, maximize, out))
     return _C.clamp_max(input, None, max, gradient, maximize, out)
 
 
 def clamp_max_(
-    input: Tensor, max: Number, *, gradient: Gradient = "min_norm", maximize: bool = False
+    input: Tensor, max: Bound, *, gradient: Gradient = "min_norm", maximize: bool = False
 ) -> Tensor:
     """:func:`clamp_max` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _ops.clamp_max_.default(input, max, gradient=gradient, maximize=maximize)
+        return _trace("clamp_max_", input, None, max, **_keywords(gradient, maximize))
     return _C.clamp_max_(input, None, max, gradient, maximize, None)
 
 
 def clamp_with_grad(
     input: Tensor,
-    min: Number | None = None,
-    max: Number | None = None,
+    min: Bound | None = None,
+    max: Bound | None = None,
     *,
     maximize: bool = False,
 ) -> Tensor:
@@ -171,3 +192,80 @@ def clamp_with_grad(
 
 clip = clamp
 clip_ = clamp_
+
+
+def maximum(
+    input: Tensor,
+    other: Tensor,
+    *,
+    gradient: ExactGradient = "min_norm",
+    out: Tensor | None = None,
+) -> Tensor:
+    """The elementwise maximum; like :func:`torch.maximum`, with a named gradient.
+
+    Where the two are equal, `min_norm` gives each half of the gradient if both are being
+    differentiated and nothing if one of them is a constant; the other conventions give each half.
+
+    Args:
+        input, other: Tensors of real dtypes whose shapes broadcast.
+        gradient: `min_norm`, `inclusive`, `joint` or `half`.
+        out: where to write the result; not differentiable, as everywhere in torch.
+
+    Example::
+
+        >>> x = torch.zeros(1, requires_grad=True)
+        >>> clampgrad.maximum(x, torch.zeros(1)).sum().backward()  # F.relu at 0
+        >>> x.grad
+        tensor([0.])
+    """
+    if is_dynamo_compiling():
+        return _trace_pair("maximum", input, other, gradient, out)
+    return _C.maximum(input, other, gradient, out)
+
+
+def minimum(
+    input: Tensor,
+    other: Tensor,
+    *,
+    gradient: ExactGradient = "min_norm",
+    out: Tensor | None = None,
+) -> Tensor:
+    """The elementwise minimum; see :func:`maximum` and :func:`torch.minimum`."""
+    if is_dynamo_compiling():
+        return _trace_pair("minimum", input, other, gradient, out)
+    return _C.minimum(input, other, gradient, out)
+
+
+def fmax(
+    input: Tensor,
+    other: Tensor,
+    *,
+    gradient: ExactGradient = "min_norm",
+    out: Tensor | None = None,
+) -> Tensor:
+    """:func:`maximum` that passes over a NaN on one side; like :func:`torch.fmax`."""
+    if is_dynamo_compiling():
+        return _trace_pair("fmax", input, other, gradient, out)
+    return _C.fmax(input, other, gradient, out)
+
+
+def fmin(
+    input: Tensor,
+    other: Tensor,
+    *,
+    gradient: ExactGradient = "min_norm",
+    out: Tensor | None = None,
+) -> Tensor:
+    """:func:`minimum` that passes over a NaN on one side; like :func:`torch.fmin`."""
+    if is_dynamo_compiling():
+        return _trace_pair("fmin", input, other, gradient, out)
+    return _C.fmin(input, other, gradient, out)
+
+
+def _trace_pair(
+    name: str, input: Tensor, other: Tensor, gradient: str, out: Tensor | None
+) -> Tensor:
+    operator = getattr(_ops, name)
+    if out is not None:
+        return operator.out(input, other, gradient=gradient, out=out)
+    return operator.default(input, other, gradient=gradient)

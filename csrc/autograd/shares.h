@@ -1,0 +1,78 @@
+#pragma once
+// Where arguments are Tensors: who gets which share of the gradient. The rules are those of
+// docs/conventions.md. Composed of ATen operators, like the rest of this folder.
+
+#include "ops/convention.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <optional>
+#include <tuple>
+
+namespace clampgrad {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+// Which of the arguments are being differentiated where this is called: they require grad, or they
+// carry a tangent. Bit i is argument i.
+int64_t differentiated_inputs(const at::Tensor& self, const at::Tensor& other);
+int64_t differentiated_inputs(
+    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);
+
+using PairGradients = std::tuple<at::Tensor, at::Tensor>;
+using TripleGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// maximum, minimum, fmax, fmin.
+PairGradients extremum_backward(
+    const at::Tensor& grad,
+    const at::Tensor& self,
+    const at::Tensor& other,
+    Extremum op,
+    Gradient gradient,
+    int64_t differentiated,
+    std::array<bool, 2> wanted);
+at::Tensor extremum_jvp(
+    const at::Tensor& self_t,
+    const at::Tensor& other_t,
+    const at::Tensor& self,
+    const at::Tensor& other,
+    Extremum op,
+    Gradient gradient,
+    int64_t differentiated);
+
+// clamp; an undefined bound is absent.
+TripleGradients clamp_tensors_backward(
+    const at::Tensor& grad,
+    const at::Tensor& self,
+    const at::Tensor& min,
+    const at::Tensor& max,
+    Gradient gradient,
+    bool maximize,
+    int64_t differentiated,
+    std::array<bool, 3> wanted);
+at::Tensor clamp_tensors_jvp(
+    const at::Tensor& self_t,
+    const at::Tensor& min_t,
+    const at::Tensor& max_t,
+    const at::Tensor& self,
+    const at::Tensor& min,
+    const at::Tensor& max,
+    Gradient gradient,
+    int64_t differentiated);
+
+// clamp_min and clamp_max, least norm.
+PairGradients clamp_min_tensor_backward(
+    const at::Tensor& grad,
+    const at::Tensor& self,
+    const at::Tensor& min,
+    int64_t differentiated,
+    std::array<bool, 2> wanted);
+PairGradients clamp_max_tensor_backward(
+    const at::Tensor& grad,
+    const at::Tensor& self,
+    const at::Tensor& max,
+    int64_t differentiated,
+    std::array<bool, 2> wanted);
+
+} // namespace clampgrad
