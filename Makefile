@@ -51,7 +51,7 @@ lint: $(LINT)/installed ## Check style and types; changes nothing
 	$(LINT)/bin/clang-format --dry-run --Werror $(CXX_FILES)
 
 format: $(LINT)/installed ## Rewrite the sources in the project's style
-	$(LINT)/bin/ruff check --fix .
+	$(LINT)/bin/ruff check --fix-only .
 	$(LINT)/bin/ruff format .
 	$(LINT)/bin/clang-format -i $(CXX_FILES)
 

@@ -1,16 +1,11 @@
 """What several test files share: the ways to call an operator, and the ways to differentiate it."""
 
-import pytest
+from functools import partial
+
 import torch
 import torch.autograd.forward_ad as fwad
 
 import clampgrad
-
-# Turn on when the operators take Tensor bounds; test_errors.py notices that it is due.
-TENSOR_BOUNDS = True
-needs_tensor_bounds = pytest.mark.skipif(
-    not TENSOR_BOUNDS, reason="Tensor bounds, maximum, minimum, fmax and fmin are yet to come"
-)
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -72,6 +67,20 @@ def mingrad_doors(operator):
             doors[f"ops.clamp{suffix}({bound}=)"] = _door(
                 torch.ops.clampgrad, "clamp" + suffix, [bound]
             )
+    return doors
+
+
+def tensor_doors(operator, convention):
+    """Every spelling of an operator between tensors under an exact convention, by name."""
+    doors = {}
+    for suffix in ("", "_"):
+        for namespace in (clampgrad, torch.ops.clampgrad):
+            if hasattr(namespace, operator + suffix):
+                door = partial(_door(namespace, operator + suffix), gradient=convention)
+                doors[f"{namespace.__name__}.{operator}{suffix}"] = door
+        name = f"{operator}_mingrad{suffix}"
+        if convention == "min_norm" and hasattr(torch.ops.clampgrad, name):
+            doors[name] = _door(torch.ops.clampgrad, name)
     return doors
 
 

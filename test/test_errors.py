@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import OPERATORS, TENSOR_BOUNDS
+from common import OPERATORS
 from oracle import CONVENTIONS
 
 BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
@@ -258,19 +258,3 @@ def test_wrong_arguments_are_a_type_error(operator):
     ]:
         with pytest.raises(TypeError):
             function(*args, **keywords)
-
-
-@pytest.mark.skipif(TENSOR_BOUNDS, reason="Tensor bounds are there")
-@pytest.mark.parametrize("suffix", ["", "_"])
-def test_tensor_bounds_are_announced(suffix):
-    """When this fails, Tensor bounds have come: set TENSOR_BOUNDS in common.py."""
-    x, bound = torch.tensor([-1.0, 2.0]), torch.tensor(0.0)
-    for operator in OPERATORS:
-        with pytest.raises(NotImplementedError, match="(?i)tensor"):
-            getattr(clampgrad, operator + suffix)(x, bound)
-    with pytest.raises(NotImplementedError, match="(?i)tensor"):
-        getattr(clampgrad, "clamp" + suffix)(x, 0, bound)
-    with pytest.raises(NotImplementedError, match="(?i)tensor"):
-        clampgrad.clamp_with_grad(x, bound, 1)
-    assert not hasattr(clampgrad, "maximum")
-    assert x.tolist() == [-1, 2]

@@ -23,22 +23,38 @@ INPUTS = dict(inputs())
 
 
 def samples():
-    """Arguments for every public overload: name -> list of (input, args, keywords)."""
+    """Arguments for every public overload: name -> list of (layout of the input, args, keywords)."""
     found = {}
     for operator in OPERATORS:
         bounds = BOUNDS[operator]
         plain = [(layout, bounds, {}) for layout in INPUTS]
+        tensors = [("contiguous", [torch.full((1,), 1.0 * b) for b in bounds], {})]
         if operator == "clamp":
             plain += [("contiguous", (-1, None), {}), ("contiguous", (None, 1), {})]
-        named = [("contiguous", bounds, {"gradient": "with_grad", "maximize": True})]
-        if operator == "clamp":  # the conventions of the others are the same code
-            named += [("contiguous", bounds, {"gradient": c}) for c in CONVENTIONS]
-        for suffix in ("", "_", ".out"):
-            found[f"clampgrad::{operator}{suffix}"] = plain + named
+            tensors += [("contiguous", (None, torch.tensor(1.0)), {})]
+        for suffix, tensor in (("", ".Tensor"), ("_", ".Tensor"), (".out", ".Tensor_out")):
+            overload = suffix.replace(".out", "")
+            found[f"clampgrad::{operator}{suffix}"] = named(operator, plain)
+            found[f"clampgrad::{operator}{overload}{tensor}"] = named(operator, tensors)
             found[f"clampgrad::{operator}_mingrad{suffix}"] = plain
+            found[f"clampgrad::{operator}_mingrad{overload}{tensor}"] = tensors
+    for operator in ("maximum", "minimum", "fmax", "fmin"):
+        plain = [("contiguous", [torch.ones(3, 1)], {}), ("0-dim", [torch.tensor(1.0)], {})]
+        for suffix in ("", ".out"):
+            found[f"clampgrad::{operator}{suffix}"] = plain
+            if operator in ("maximum", "minimum"):
+                found[f"clampgrad::{operator}_mingrad{suffix}"] = plain
     backward = [(layout, (-1, 1), {}) for layout in INPUTS]
     found["clampgrad::clamp_mingrad_backward"] = backward
     return found
+
+
+def named(operator, plain):
+    """The same with every convention, for clamp alone: the others are the same code."""
+    layout, bounds, _ = plain[0]
+    conventions = CONVENTIONS if operator == "clamp" else ("half",)
+    more = [{"gradient": c} for c in conventions] + [{"gradient": "with_grad", "maximize": True}]
+    return plain + [(layout, bounds, keywords) for keywords in more]
 
 
 SAMPLES = samples()
@@ -60,10 +76,14 @@ def test_opcheck(name, recorded):
     function = getattr(getattr(torch.ops.clampgrad, operator), overload or "default")
     for layout, args, keywords in SAMPLES[name]:
         x = INPUTS[layout]().requires_grad_(recorded)
-        if overload == "out":
+        if overload.endswith("out"):
             if recorded:
                 continue  # out= carries no gradient, in torch neither
-            keywords = keywords | {"out": torch.empty_like(x)}
+            out = function(x, *args, **keywords, out=torch.empty(0, dtype=x.dtype))
+            keywords = keywords | {"out": out}
+        args = [
+            a.clone().requires_grad_(recorded) if isinstance(a, torch.Tensor) else a for a in args
+        ]
         if operator.endswith("_") and recorded:
             x = x.clone()  # a leaf must not be changed in place
         if operator.endswith("_backward"):

@@ -1,9 +1,12 @@
 #include "autograd/formulas.h"
 
 #include "Operators.h"
+#include "autograd/kernels.h"
 #include "ops/bounds.h"
+#include "ops/path.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace clampgrad {
 
@@ -24,11 +27,6 @@ Tensor select(const Tensor& open, const Tensor& grad) {
   return at::where(open, grad, 0);
 }
 
-// Where self lies, seen from the result; all false at NaN.
-struct Position {
-  Tensor inside, below, above;
-};
-
 Position position_of(const Tensor& self, const Tensor& result) {
   return {self.eq(result), self.lt(result), self.gt(result)};
 }
@@ -42,16 +40,6 @@ Tensor open_with_grad(const Tensor& grad, const Position& at, Gate gate) {
   const bool descent = gate == Gate::with_grad;
   const auto up = descent ? grad.le(0) : grad.ge(0), down = descent ? grad.ge(0) : grad.le(0);
   return at.inside.logical_or(at.below.logical_and(up)).logical_or(at.above.logical_and(down));
-}
-
-Tensor pseudo_gradient_at(const Tensor& grad, const Position& at, Gate gate) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!grad._fw_grad(0).defined(), kNotLinear);
-  if (gate == Gate::with_grad || gate == Gate::with_grad_maximize) {
-    return select(open_with_grad(grad, at, gate), grad);
-  }
-  const auto& up = gate == Gate::restoring ? at.above : at.below;
-  const auto& down = gate == Gate::restoring ? at.below : at.above;
-  return at::where(at.inside, grad, up.to(grad.dtype()) - down.to(grad.dtype()));
 }
 
 // The gradient through one of the two bounds of minimum(maximum(x, lo), hi), ties shared.
@@ -77,7 +65,39 @@ Tensor open_between(const Tensor& self, const Bound& min, const Bound& max, bool
   return min && max ? over().logical_and(under()) : min ? over() : under();
 }
 
+// decode() of csrc/kernels/gate.h on tensors: the gradient where the codes are given.
+Tensor decode_composed(const Tensor& grad, const Tensor& codes, Gate gate) {
+  switch (gate) {
+    case Gate::strict:
+    case Gate::inclusive:
+      return select(codes.to(at::kBool), grad);
+    case Gate::half:
+      return at::where(
+          codes.eq(weight::one),
+          grad,
+          at::where(
+              codes.eq(weight::half), grad * 0.5, select(codes.eq(weight::quarter), grad * 0.25)));
+    default:
+      return pseudo_gradient_at(grad, position_in(codes), gate);
+  }
+}
+
 } // namespace
+
+bool takes_kernel(const Tensor& grad) {
+  return is_plain(grad) && !(at::GradMode::is_enabled() && grad.requires_grad()) &&
+      !grad._fw_grad(0).defined();
+}
+
+Tensor pseudo_gradient_at(const Tensor& grad, const Position& at, Gate gate) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!grad._fw_grad(0).defined(), kNotLinear);
+  if (gate == Gate::with_grad || gate == Gate::with_grad_maximize) {
+    return select(open_with_grad(grad, at, gate), grad);
+  }
+  const auto& up = gate == Gate::restoring ? at.above : at.below;
+  const auto& down = gate == Gate::restoring ? at.below : at.above;
+  return at::where(at.inside, grad, up.to(grad.dtype()) - down.to(grad.dtype()));
+}
 
 void check_has_tangent(Gradient gradient) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -109,37 +129,18 @@ Tensor clamp_pinned_jvp(
   return clamp_pinned_backward(tangent, self, min, max, gate);
 }
 
+Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int64_t order) {
+  const auto gate = static_cast<Gate>(gate_);
+  if (takes_kernel(grad)) {
+    return decode_gate_cpu(grad, bits, gate, order);
+  }
+  return decode_composed(
+      grad, clampgrad::_codes_symint(bits, grad.sym_sizes(), planes(gate), order), gate);
+}
+
 Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t order) {
   check_linear(gate);
-  return clampgrad::_gate_backward(tangent, bits, gate, order);
-}
-
-Tensor gate_double_backward(
-    const Tensor& grad, const Tensor& grad_output, const Tensor& bits, int64_t gate_, int64_t order) {
-  const auto gate = static_cast<Gate>(gate_);
-  if (is_linear(gate)) {
-    return clampgrad::_gate_backward(grad, bits, gate_, order);
-  }
-  const auto at = position_in(clampgrad::_gate_codes_symint(bits, grad.sym_sizes(), gate_, order));
-  const bool selects = gate == Gate::with_grad || gate == Gate::with_grad_maximize;
-  return select(selects ? open_with_grad(grad_output, at, gate) : at.inside, grad);
-}
-
-Tensor decode_composed(const Tensor& grad, const Tensor& codes, int64_t gate_) {
-  const auto gate = static_cast<Gate>(gate_);
-  switch (gate) {
-    case Gate::strict:
-    case Gate::inclusive:
-      return select(codes.to(at::kBool), grad);
-    case Gate::half:
-      return at::where(
-          codes.eq(weight::one),
-          grad,
-          at::where(
-              codes.eq(weight::half), grad * 0.5, select(codes.eq(weight::quarter), grad * 0.25)));
-    default:
-      return pseudo_gradient_at(grad, position_in(codes), gate);
-  }
+  return gate_backward(tangent, bits, gate, order);
 }
 
 Tensor clamp_mingrad_backward_composed(

@@ -23,19 +23,10 @@ at::Tensor clamp_pinned_backward(
 at::Tensor clamp_pinned_jvp(
     const at::Tensor& tangent, const at::Tensor& self, const Bound& min, const Bound& max, int64_t gate);
 
-// The tangent through a recorded gate, likewise.
+// The gradient, and the tangent, through a recorded gate.
+at::Tensor gate_backward(
+    const at::Tensor& grad, const at::Tensor& bits, int64_t gate, int64_t order);
 at::Tensor gate_jvp(const at::Tensor& tangent, const at::Tensor& bits, int64_t gate, int64_t order);
-
-// The gradient of grad_output in _gate_backward: that of a selection.
-at::Tensor gate_double_backward(
-    const at::Tensor& grad,
-    const at::Tensor& grad_output,
-    const at::Tensor& bits,
-    int64_t gate,
-    int64_t order);
-
-// decode() of csrc/kernels/gate.h on tensors: the gradient where the codes are given.
-at::Tensor decode_composed(const at::Tensor& grad, const at::Tensor& codes, int64_t gate);
 
 // clamp_mingrad_backward without a kernel.
 at::Tensor clamp_mingrad_backward_composed(
@@ -43,6 +34,15 @@ at::Tensor clamp_mingrad_backward_composed(
 
 // Raises NotImplementedError for a pseudo-gradient that is not linear.
 void check_has_tangent(Gradient gradient);
+
+// A fused kernel may take this gradient: a plain tensor that nobody differentiates again.
+bool takes_kernel(const at::Tensor& grad);
+
+// Where self lies, seen from the result; all false at NaN.
+struct Position {
+  at::Tensor inside, below, above;
+};
+at::Tensor pseudo_gradient_at(const at::Tensor& grad, const Position& at, Gate gate);
 
 // The position of self, seen from the result, decides the pseudo-gradient.
 at::Tensor pseudo_gradient(

@@ -1,8 +1,12 @@
 #include "autograd/shares.h"
 
+#include "Operators.h"
 #include "autograd/formulas.h"
+#include "autograd/kernels.h"
+#include "ops/sharing.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/TypeProperties.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
@@ -52,33 +56,6 @@ struct Share {
 
 // ---- Two arguments ---------------------------------------------------------------------------------
 
-enum class Tie { none, shared, to_self };
-enum class NaN { none, to_self, to_both };
-
-struct PairRule {
-  Tie tie;
-  NaN nan;
-};
-
-enum class Kind { clamp, extremum, nan_skipping_extremum };
-
-PairRule pair_rule(Kind kind, Gradient gradient, int64_t differentiated) {
-  switch (gradient) {
-    case Gradient::min_norm:
-      return {differentiated == 0b11 ? Tie::shared : Tie::none, NaN::none};
-    case Gradient::half:
-      return {Tie::shared, NaN::none};
-    case Gradient::joint:
-      return {Tie::shared, kind == Kind::nan_skipping_extremum ? NaN::to_self : NaN::to_both};
-    case Gradient::inclusive:
-      return kind == Kind::clamp   ? PairRule{Tie::to_self, NaN::none}
-          : kind == Kind::extremum ? PairRule{Tie::shared, NaN::to_both}
-                                   : PairRule{Tie::to_self, NaN::to_self};
-    default: // a pseudo-gradient: the bound alone; what is at it belongs to self
-      return {Tie::none, NaN::none};
-  }
-}
-
 std::array<Share, 2> pair_shares(
     Tensor self, Tensor other, bool greater_wins, Kind kind, PairRule rule) {
   auto wins = greater_wins ? self.gt(other) : self.lt(other);
@@ -108,10 +85,8 @@ std::array<Share, 2> pair_shares(
 
 std::array<Share, 2> extremum_shares(
     const Tensor& self, const Tensor& other, Extremum op, Gradient gradient, int64_t differentiated) {
-  const auto kind = op == Extremum::fmax || op == Extremum::fmin ? Kind::nan_skipping_extremum
-                                                                 : Kind::extremum;
-  const bool greater_wins = op == Extremum::maximum || op == Extremum::fmax;
-  return pair_shares(self, other, greater_wins, kind, pair_rule(kind, gradient, differentiated));
+  const auto kind = kind_of(op);
+  return pair_shares(self, other, greater_wins(op), kind, pair_rule(kind, gradient, differentiated));
 }
 
 // ---- Three arguments ---------------------------------------------------------------------------------
@@ -186,7 +161,8 @@ Shares half_shares(const Tensor& x, const Tensor& lo, const Tensor& hi) {
 // What the bounds get beside a pseudo-gradient of x, where x is not y: as in min_norm.
 Shares pseudo_shares(const Tensor& x, const Tensor& lo, const Tensor& hi, int64_t differentiated) {
   auto active = active_inputs(x, lo, hi);
-  const auto out = active[0].logical_not();
+  // x = y also at hi, where lo > hi.
+  const auto out = either(active[0], both(active[2], x.eq(hi))).logical_not();
   const auto lo_alone = both(both(active[1], active[2].logical_not()), out);
   const auto hi_alone = both(both(active[2], active[1].logical_not()), out);
   Shares shares = {Share{}, Share{{{lo_alone, 1}}}, Share{{{hi_alone, 1}}}};
@@ -222,6 +198,63 @@ Shares clamp_shares(
   }
 }
 
+// ---- From codes ----------------------------------------------------------------------------------------
+
+std::array<Share, 2> pair_shares_in(const Tensor& codes, Sharing sharing) {
+  if (is_pseudo(sharing)) {
+    return {Share{}, Share{{{codes.eq(kOther), 1}}}};
+  }
+  const auto both = codes.eq(kBoth);
+  auto self = codes.eq(kSelf), other = codes.eq(kOther);
+  if (sharing == Sharing::nan_to_both) {
+    const auto nan = codes.eq(0);
+    self = either(self, nan);
+    other = either(other, nan);
+  }
+  return {Share{{{self, 1}, {both, 2}}}, Share{{{other, 1}, {both, 2}}}};
+}
+
+Shares triple_shares_in(const Tensor& codes, Sharing sharing) {
+  if (is_pseudo(sharing)) {
+    const auto two = codes.eq(beyond::below_both);
+    return {
+        Share{},
+        Share{{{codes.eq(beyond::below_lo), 1}, {two, 2}}},
+        Share{{{either(codes.eq(beyond::below_hi), codes.eq(beyond::above)), 1}, {two, 2}}}};
+  }
+  const auto all = codes.eq(kAll);
+  Shares shares;
+  for (int i = 0; i < 3; ++i) {
+    const int bit = 1 << i;
+    const auto two = either(codes.eq(bit | 1 << (i + 1) % 3), codes.eq(bit | 1 << (i + 2) % 3));
+    shares[i].parts = {{codes.eq(bit), 1}, {two, 2}};
+    if (sharing == Sharing::nested) {
+      shares[i].parts.push_back({all, bit == kHi ? 2 : 4});
+    } else if (sharing != Sharing::nan_to_ends) {
+      shares[i].parts.push_back({all, 3});
+    } else if (bit != kLo) {
+      shares[i].parts.push_back({all, 1});
+    }
+  }
+  return shares;
+}
+
+// What x gets of a pseudo-gradient.
+Tensor pseudo_in(const Tensor& grad, const Position& at, Sharing sharing) {
+  switch (sharing) {
+    case Sharing::with_grad:
+      return pseudo_gradient_at(grad, at, Gate::with_grad);
+    case Sharing::with_grad_maximize:
+      return pseudo_gradient_at(grad, at, Gate::with_grad_maximize);
+    case Sharing::restoring:
+      return pseudo_gradient_at(grad, at, Gate::restoring);
+    case Sharing::restoring_maximize:
+      return pseudo_gradient_at(grad, at, Gate::restoring_maximize);
+    default:
+      return grad;
+  }
+}
+
 // ---- Both directions -----------------------------------------------------------------------------------
 
 // Arguments are compared in the dtype of the result.
@@ -252,6 +285,15 @@ Tensor sum_of_shares(const std::array<Share, n>& shares, const std::array<Tensor
     }
   }
   return result;
+}
+
+// Of the pseudo-gradients straight_through alone has a tangent: all of x's.
+void add_tangent_of_self(Share& share, const Tensor& like, Sharing sharing) {
+  if (is_pseudo(sharing)) {
+    check_has_tangent(
+        sharing == Sharing::straight_through ? Gradient::straight_through : Gradient::with_grad);
+    share.parts = {{at::ones_like(like, like.options().dtype(at::kBool)), 1}};
+  }
 }
 
 } // namespace
@@ -351,6 +393,80 @@ Tensor clamp_tensors_jvp(
   }
   return sum_of_shares<3>(
       shares, {self_t.to(dtype), in_result_dtype(min_t, dtype), in_result_dtype(max_t, dtype)});
+}
+
+PairGradients pair_backward(
+    const Tensor& grad,
+    const Tensor& bits,
+    Sharing sharing,
+    bool clamps_from_below,
+    int64_t order,
+    std::array<bool, 2> wanted) {
+  if (!grad.defined()) {
+    return {};
+  }
+  if (takes_kernel(grad)) {
+    auto [self, other] = decode_pair_cpu(grad, bits, sharing, clamps_from_below, order, wanted);
+    return {self, other};
+  }
+  const auto codes = clampgrad::_codes_symint(bits, grad.sym_sizes(), 2, order);
+  const auto shares = pair_shares_in(codes, sharing);
+  Tensor self;
+  if (wanted[0] && is_pseudo(sharing)) {
+    const auto out = codes.eq(kOther), nowhere = at::zeros_like(out);
+    const auto below = clamps_from_below ? out : nowhere, above = clamps_from_below ? nowhere : out;
+    self = pseudo_in(grad, {codes.eq(kSelf), below, above}, sharing);
+  } else if (wanted[0]) {
+    self = shares[0].of(grad);
+  }
+  return {self, wanted[1] ? shares[1].of(grad) : Tensor()};
+}
+
+Tensor pair_jvp(
+    const Tensor& self_t, const Tensor& other_t, const Tensor& bits, Sharing sharing, int64_t order) {
+  const auto codes = clampgrad::_codes_symint(bits, self_t.sym_sizes(), 2, order);
+  auto shares = pair_shares_in(codes, sharing);
+  add_tangent_of_self(shares[0], codes, sharing);
+  return sum_of_shares<2>(shares, {self_t, other_t});
+}
+
+TripleGradients triple_backward(
+    const Tensor& grad,
+    const Tensor& bits,
+    Sharing sharing,
+    int64_t order,
+    std::array<bool, 3> wanted) {
+  if (!grad.defined()) {
+    return {};
+  }
+  if (takes_kernel(grad)) {
+    auto [x, lo, hi] = decode_triple_cpu(grad, bits, sharing, order, wanted);
+    return {x, lo, hi};
+  }
+  const auto codes = clampgrad::_codes_symint(bits, grad.sym_sizes(), 3, order);
+  const auto shares = triple_shares_in(codes, sharing);
+  Tensor x;
+  if (wanted[0] && is_pseudo(sharing)) {
+    const auto below = both(codes.ge(beyond::below_lo), codes.le(beyond::below_none));
+    x = pseudo_in(grad, {codes.eq(beyond::inside), below, codes.eq(beyond::above)}, sharing);
+  } else if (wanted[0]) {
+    x = shares[0].of(grad);
+  }
+  return {
+      x, wanted[1] ? shares[1].of(grad) : Tensor(), wanted[2] ? shares[2].of(grad) : Tensor()};
+}
+
+Tensor triple_jvp(
+    const Tensor& self_t,
+    const Tensor& min_t,
+    const Tensor& max_t,
+    const Tensor& bits,
+    Sharing sharing,
+    int64_t order) {
+  const auto codes = clampgrad::_codes_symint(bits, self_t.sym_sizes(), 3, order);
+  auto shares = triple_shares_in(codes, sharing);
+  add_tangent_of_self(shares[0], codes, sharing);
+  return sum_of_shares<3>(shares, {self_t, min_t, max_t});
 }
 
 PairGradients clamp_min_tensor_backward(

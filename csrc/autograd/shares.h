@@ -2,6 +2,7 @@
 // Where arguments are Tensors: who gets which share of the gradient. The rules are those of
 // docs/conventions.md. Composed of ATen operators, like the rest of this folder.
 
+#include "kernels/shares.h"
 #include "ops/convention.h"
 
 #include <ATen/core/Tensor.h>
@@ -60,6 +61,34 @@ at::Tensor clamp_tensors_jvp(
     const at::Tensor& max,
     Gradient gradient,
     int64_t differentiated);
+
+// From what was recorded (csrc/kernels/shares.h); all arguments have the shape of grad.
+PairGradients pair_backward(
+    const at::Tensor& grad,
+    const at::Tensor& bits,
+    Sharing sharing,
+    bool clamps_from_below,
+    int64_t order,
+    std::array<bool, 2> wanted);
+at::Tensor pair_jvp(
+    const at::Tensor& self_t,
+    const at::Tensor& other_t,
+    const at::Tensor& bits,
+    Sharing sharing,
+    int64_t order);
+TripleGradients triple_backward(
+    const at::Tensor& grad,
+    const at::Tensor& bits,
+    Sharing sharing,
+    int64_t order,
+    std::array<bool, 3> wanted);
+at::Tensor triple_jvp(
+    const at::Tensor& self_t,
+    const at::Tensor& min_t,
+    const at::Tensor& max_t,
+    const at::Tensor& bits,
+    Sharing sharing,
+    int64_t order);
 
 // clamp_min and clamp_max, least norm.
 PairGradients clamp_min_tensor_backward(

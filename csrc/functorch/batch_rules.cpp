@@ -100,19 +100,6 @@ Tensor clamp(const Tensor& self, const OptionalTensor& min, const OptionalTensor
       max);
 }
 
-// A gate is recorded outside of any transform, so only the gradient can be batched (is_grads_batched,
-// vectorized jacobians); the unpacked gate broadcasts over the batch.
-Tensor gate_backward(
-    const Tensor& grad_output, const Tensor& bits, int64_t gate, int64_t order) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!maybeGetBatchedImpl(bits), "clampgrad: a batched gate");
-  const auto sizes = grad_output.sym_sizes();
-  return batched(
-      [&](const Tensor& g) {
-        return decode_composed(g, clampgrad::_gate_codes_symint(bits, sizes, gate, order), gate);
-      },
-      grad_output);
-}
-
 } // namespace
 
 TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
@@ -134,7 +121,6 @@ TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
   m.impl("clamp_mingrad_backward", binary<_ops::clamp_mingrad_backward::call, BoundArg, BoundArg>);
   m.impl("maximum_mingrad", binary<_ops::maximum_mingrad::call>);
   m.impl("minimum_mingrad", binary<_ops::minimum_mingrad::call>);
-  m.impl("_gate_backward", gate_backward);
 }
 
 // For compilers the fused backward is the ATen operators that it fuses. Its derivative is that of a

@@ -46,8 +46,8 @@ constexpr int64_t kWord = 64;
 constexpr int64_t words(int64_t n) {
   return (n + kWord - 1) / kWord;
 }
-constexpr int64_t gate_bytes(Gate gate, int64_t n) {
-  return planes(gate) * words(n) * 8;
+constexpr int64_t planes_bytes(int planes, int64_t n) {
+  return planes * words(n) * 8;
 }
 
 // Codes of one plane: 0 shut, 1 open. Of two planes:

@@ -1,5 +1,7 @@
 #include "ops/bounds.h"
 
+#include "ops/path.h"
+
 #include <ATen/Dispatch.h>
 
 #include <cmath>
@@ -26,7 +28,7 @@ std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, at::S
     }
     return in_dtype(bound->toSymFloat().guard_float(__FILE__, __LINE__), dtype);
   }
-  if (dtype != at::kFloat && dtype != at::kDouble && dtype != at::kHalf && dtype != at::kBFloat16) {
+  if (!has_kernels(dtype)) {
     return bound; // no kernel of torch.clamp takes these
   }
   return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {

@@ -3,6 +3,7 @@
 #include "Kernels.h"
 #include "Operators.h"
 #include "kernels/memory_order.h"
+#include "kernels/saved_bits.h"
 #include "ops/bounds.h"
 #include "ops/convention.h"
 #include "ops/path.h"
@@ -52,8 +53,7 @@ at::Tensor& differentiable_clamp_(
   if (fast(self, min, max)) {
     const auto gate = scalar_gate(convention);
     const auto order = memory_order(self).value_or(kContiguousOrder);
-    auto bits =
-        at::empty({gate_bytes(gate, self.numel())}, self.options().dtype(at::kByte));
+    auto bits = empty_bits(self, planes(gate));
     return clampgrad::_clamp_gate_(self, bits, min, max, static_cast<int64_t>(gate), order);
   }
   // copy_ gives the checks of an in-place operator; the clone is what backward may look at.

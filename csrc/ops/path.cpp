@@ -53,12 +53,13 @@ bool may_need_gradient(const at::Tensor& self) {
   return (c10::GradMode::is_enabled() && self.requires_grad()) || self._fw_grad(0).defined();
 }
 
+bool has_kernels(at::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf ||
+      dtype == at::kBFloat16;
+}
+
 bool takes_fast_path(const at::Tensor& self) {
-  const auto dtype = self.scalar_type();
-  return is_plain(self) &&
-      (dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf ||
-       dtype == at::kBFloat16) &&
-      !self._fw_grad(0).defined();
+  return has_kernels(self.scalar_type()) && is_plain(self) && !self._fw_grad(0).defined();
 }
 
 } // namespace clampgrad

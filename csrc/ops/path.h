@@ -12,6 +12,8 @@ bool is_plain(const at::Tensor& self);
 // False where no gradient can be recorded, so that the front door is the ATen operator and no more.
 bool may_need_gradient(const at::Tensor& self);
 
+bool has_kernels(at::ScalarType dtype);
+
 // A plain tensor of a dtype with kernels here, that carries no tangent.
 bool takes_fast_path(const at::Tensor& self);
 

@@ -3,10 +3,15 @@
 
 #include "Kernels.h"
 #include "Operators.h"
-#include "ops/convention.h"
+#include "kernels/memory_order.h"
 #include "ops/path.h"
+#include "ops/sharing.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/native/TypeProperties.h>
 
 namespace clampgrad::native {
 
@@ -19,21 +24,126 @@ bool may_need_gradient(const OptionalTensor& t) {
   return t && t->defined() && clampgrad::may_need_gradient(*t);
 }
 
-Tensor pinned(
+bool is_differentiated(const Tensor& t) {
+  return at::GradMode::is_enabled() && t.requires_grad();
+}
+
+// What the fused kernels take: plain tensors of one dtype and one shape. Promotion and broadcasting
+// are operators of their own, whose backward casts and sums.
+template <size_t n>
+struct Operands {
+  std::array<Tensor, n> tensors;
+  int64_t order; // of the result
+
+  int64_t differentiated() const {
+    int64_t bits = 0;
+    for (size_t i = 0; i < n; ++i) {
+      bits |= int64_t{is_differentiated(tensors[i])} << i;
+    }
+    return bits;
+  }
+};
+
+// The memory order of an elementwise result: torch decides it where the operands differ.
+template <size_t n>
+std::optional<int64_t> order_of_result(const std::array<Tensor, n>& tensors) {
+  const bool alike = std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& t) {
+    return t.strides() == tensors[0].strides();
+  });
+  if (alike && tensors[0].is_contiguous()) {
+    return kContiguousOrder;
+  }
+  Tensor result;
+  at::TensorIteratorConfig config;
+  config.add_output(result);
+  for (const auto& t : tensors) {
+    config.add_const_input(t);
+  }
+  return memory_order(config.build().output());
+}
+
+template <size_t n>
+std::optional<Operands<n>> for_kernel(std::array<Tensor, n> tensors) {
+  const auto dtype = at::native::result_type(at::TensorList(tensors.data(), n));
+  if (!has_kernels(dtype)) {
+    return std::nullopt;
+  }
+  for (const auto& t : tensors) {
+    if (!is_plain(t) || t._fw_grad(0).defined()) {
+      return std::nullopt;
+    }
+  }
+  auto sizes = tensors[0].sizes().vec();
+  for (const auto& t : tensors) {
+    sizes = at::infer_size(sizes, t.sizes());
+  }
+  for (auto& t : tensors) {
+    t = t.scalar_type() == dtype ? t : t.to(dtype);
+    t = t.sizes() == at::IntArrayRef(sizes) ? t : t.expand(sizes);
+  }
+  const auto order = order_of_result(tensors);
+  return order ? std::optional<Operands<n>>({std::move(tensors), *order}) : std::nullopt;
+}
+
+Tensor pair(const Operands<2>& in, bool greater_wins, Kind kind, Convention c) {
+  const auto rule = pair_rule(kind, c.gradient, in.differentiated());
+  const auto codes = pair_codes(rule);
+  return std::get<0>(clampgrad::_extremum_shares(
+      in.tensors[0],
+      in.tensors[1],
+      greater_wins,
+      kind == Kind::nan_skipping_extremum,
+      codes.tie,
+      codes.nan,
+      static_cast<int64_t>(pair_sharing(c, rule)),
+      in.order));
+}
+
+Tensor triple(const Operands<3>& in, Convention c) {
+  return std::get<0>(clampgrad::_clamp_shares(
+      in.tensors[0],
+      in.tensors[1],
+      in.tensors[2],
+      static_cast<int64_t>(triple_rule(c.gradient)),
+      in.differentiated(),
+      static_cast<int64_t>(triple_sharing(c)),
+      in.order));
+}
+
+bool is_given(const OptionalTensor& t) {
+  return t && t->defined();
+}
+
+Tensor differentiable_clamp(
     const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
+  if (is_given(min) && is_given(max)) {
+    if (const auto in = for_kernel<3>({self, *min, *max})) {
+      return triple(*in, c);
+    }
+  } else if (const auto in = for_kernel<2>({self, is_given(min) ? *min : *max})) {
+    return pair(*in, /*greater_wins=*/is_given(min), Kind::clamp, c);
+  }
   return clampgrad::_clamp_tensors_pinned(
       self, min, max, static_cast<int64_t>(c.gradient), c.maximize);
 }
 
 // copy_ gives the checks of an in-place operator but two: it broadcasts, and it casts anything.
-Tensor& pinned_(
+Tensor& differentiable_clamp_(
     Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  const auto result = pinned(self.clone(), min, max, c);
+  const auto result = differentiable_clamp(is_plain(self) ? self : self.clone(), min, max, c);
   if (result.sym_sizes() != self.sym_sizes() ||
       !at::canCast(result.scalar_type(), self.scalar_type())) {
     return at::clamp_(self, min, max); // which raises
   }
   return self.copy_(result);
+}
+
+Tensor differentiable_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient g) {
+  if (const auto in = for_kernel<2>({self, other})) {
+    return pair(*in, greater_wins(op), kind_of(op), {g, /*maximize=*/false});
+  }
+  return clampgrad::_extremum_pinned(
+      self, other, static_cast<int64_t>(op), static_cast<int64_t>(g));
 }
 
 } // namespace
@@ -70,7 +180,7 @@ Tensor clamp(
   const auto c = parse_convention(gradient, maximize);
   const bool differentiable =
       (min || max) && (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
-  return differentiable ? pinned(self, min, max, c) : at::clamp(self, min, max);
+  return differentiable ? differentiable_clamp(self, min, max, c) : at::clamp(self, min, max);
 }
 
 Tensor& clamp_(
@@ -82,7 +192,7 @@ Tensor& clamp_(
   const auto c = parse_convention(gradient, maximize);
   const bool differentiable =
       (min || max) && (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
-  return differentiable ? pinned_(self, min, max, c) : at::clamp_(self, min, max);
+  return differentiable ? differentiable_clamp_(self, min, max, c) : at::clamp_(self, min, max);
 }
 
 Tensor& clamp_out(
@@ -101,14 +211,14 @@ Tensor& clamp_out(
       const Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {       \
     const auto c = parse_convention(gradient, maximize);                                         \
     return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(bound)             \
-        ? pinned(self, as_min, as_max, c)                                                        \
+        ? differentiable_clamp(self, as_min, as_max, c)                                          \
         : at::clamp_##bound(self, bound);                                                        \
   }                                                                                              \
   Tensor& clamp_##bound##_(                                                                      \
       Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {             \
     const auto c = parse_convention(gradient, maximize);                                         \
     return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(bound)             \
-        ? pinned_(self, as_min, as_max, c)                                                       \
+        ? differentiable_clamp_(self, as_min, as_max, c)                                         \
         : at::clamp_##bound##_(self, bound);                                                     \
   }                                                                                              \
   Tensor& clamp_##bound##_out(                                                                   \
@@ -138,8 +248,7 @@ CLAMPGRAD_ONE_BOUND(max, std::nullopt, max)
   Tensor op(const Tensor& self, const Tensor& other, std::string_view gradient, bool maximize) { \
     const auto exact = parse_exact(gradient, maximize, #op);                                     \
     return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(other)             \
-        ? clampgrad::_extremum_pinned(                                                           \
-              self, other, static_cast<int64_t>(Extremum::op), static_cast<int64_t>(exact))      \
+        ? differentiable_extremum(self, other, Extremum::op, exact)                              \
         : at::op(self, other);                                                                   \
   }                                                                                              \
   Tensor& op##_out(                                                                              \

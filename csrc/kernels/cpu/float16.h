@@ -86,6 +86,10 @@ CLAMPGRAD_HOST_DEVICE Float16<format> operator*(Float16<format> a, Float16<forma
   return Float16<format>(static_cast<float>(a) * static_cast<float>(b));
 }
 template <Format format>
+CLAMPGRAD_HOST_DEVICE Float16<format> operator/(Float16<format> a, Float16<format> b) {
+  return Float16<format>(static_cast<float>(a) / static_cast<float>(b));
+}
+template <Format format>
 CLAMPGRAD_HOST_DEVICE Float16<format> operator-(Float16<format> a) {
   a.bits ^= 0x8000;
   return a;

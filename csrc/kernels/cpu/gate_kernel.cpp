@@ -1,9 +1,10 @@
 // Gates on the CPU: one pass forward, one pass backward.
 
 #include "Kernels.h"
-#include "kernels/cpu/float16.h"
-#include "kernels/gate.h"
+#include "autograd/kernels.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/memory_order.h"
+#include "kernels/saved_bits.h"
 #include "ops/bounds.h"
 
 #include <ATen/ATen.h>
@@ -45,34 +46,16 @@ template <typename T>
 const Loops<T>& best_loops() {
   static const Loops<T> chosen = [] {
 #if defined(CLAMPGRAD_X86_ISAS)
-    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq")) {
+    if (isas().avx512) {
       return avx512::loops<T>();
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) {
+    if (isas().avx2) {
       return avx2::loops<T>();
     }
 #endif
     return baseline::loops<T>();
   }();
   return chosen;
-}
-
-// Calls f with a value of the element type that the loops use for this dtype.
-template <typename F>
-void dispatch(at::ScalarType dtype, const char* name, F f) {
-  switch (dtype) {
-    case at::kFloat:
-      return f(float(), float());
-    case at::kDouble:
-      return f(double(), double());
-    case at::kHalf:
-      return f(Float16<Format::half>(), at::Half());
-    case at::kBFloat16:
-      return f(Float16<Format::bfloat>(), at::BFloat16());
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "\"", name, "\" not implemented for '", dtype, "'");
-  }
 }
 
 template <typename T, typename scalar_t>
@@ -110,23 +93,14 @@ void encode_flat(
   });
 }
 
-// A saved tensor may have been anywhere: a hook may move it or cast it.
-const uint64_t* checked_bits(const at::Tensor& bits, int64_t n, Gate gate) {
-  TORCH_CHECK(
-      bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.is_cpu() &&
-          bits.numel() == gate_bytes(gate, n),
-      "clampgrad: the saved gate of ", n, " elements came back as ", bits.toString(), " of ",
-      bits.numel(), " elements instead of ", gate_bytes(gate, n),
-      " bytes; a saved-tensor hook must return what it was given");
-  return static_cast<const uint64_t*>(bits.const_data_ptr());
-}
-
 } // namespace
 } // namespace clampgrad::cpu
 
-namespace clampgrad::native {
+namespace clampgrad {
 
 using namespace clampgrad::cpu;
+
+namespace native {
 
 std::tuple<at::Tensor, at::Tensor> clamp_gate_cpu(
     const at::Tensor& self,
@@ -136,7 +110,7 @@ std::tuple<at::Tensor, at::Tensor> clamp_gate_cpu(
     int64_t order) {
   const auto gate = static_cast<Gate>(gate_);
   const auto x = in_memory_order(self, order);
-  const auto bits = at::empty({gate_bytes(gate, x.numel())}, x.options().dtype(at::kByte));
+  const auto bits = empty_bits(self, planes(gate));
   if (!x.is_alias_of(self)) { // not dense: x is a copy of our own
     encode_flat(x, x, bits, min, max, gate);
     return {at::empty_like(self).copy_(x), bits};
@@ -156,7 +130,7 @@ at::Tensor& clamp_gate_cpu_(
   at::assert_no_internal_overlap(self);
   const auto gate = static_cast<Gate>(gate_);
   const auto x = in_memory_order(self, order);
-  checked_bits(bits, x.numel(), gate);
+  checked_bits(bits, x.numel(), planes(gate));
   encode_flat(x, x, bits, min, max, gate);
   if (!x.is_alias_of(self)) {
     self.copy_(x);
@@ -164,40 +138,24 @@ at::Tensor& clamp_gate_cpu_(
   return self;
 }
 
-at::Tensor gate_backward_cpu(
-    const at::Tensor& grad_output, const at::Tensor& bits, int64_t gate_, int64_t order) {
-  const auto gate = static_cast<Gate>(gate_);
-  const auto g = in_memory_order(grad_output, order);
-  const auto n = g.numel();
-  const auto* word = checked_bits(bits, n, gate);
-  const auto dx = empty_in_order(grad_output.sizes(), order, grad_output.options());
-  dispatch(g.scalar_type(), "clamp_backward", [&](auto element, auto) {
-    using T = decltype(element);
-    const auto loop = best_loops<T>().decode[gate_];
-    const auto* in = static_cast<const T*>(g.const_data_ptr());
-    auto* out = static_cast<T*>(dx.mutable_data_ptr());
-    at::parallel_for(0, words(n), kGrain, [&](int64_t begin, int64_t end) {
-      loop(in, out, word, n, begin, end);
-    });
-  });
-  return dx;
-}
-
-at::Tensor gate_codes_cpu(
-    const at::Tensor& bits, c10::SymIntArrayRef size, int64_t gate_, int64_t order) {
-  const auto gate = static_cast<Gate>(gate_);
+at::Tensor codes_cpu(
+    const at::Tensor& bits, c10::SymIntArrayRef size, int64_t planes, int64_t order) {
   const auto codes = empty_in_order(C10_AS_INTARRAYREF_SLOW(size), order, bits.options());
   const auto n = codes.numel();
-  const auto* word = checked_bits(bits, n, gate);
+  const auto* word = checked_bits(bits, n, static_cast<int>(planes));
   auto* out = static_cast<uint8_t*>(codes.mutable_data_ptr());
   for (int64_t i = 0; i < n; ++i) {
     int code = 0;
-    for (int plane = 0; plane < planes(gate); ++plane) {
+    for (int64_t plane = 0; plane < planes; ++plane) {
       code |= static_cast<int>(word[plane * words(n) + i / kWord] >> (i % kWord) & 1) << plane;
     }
     out[i] = static_cast<uint8_t>(code);
   }
   return codes;
+}
+
+at::Tensor codes_meta(const at::Tensor& bits, c10::SymIntArrayRef size, int64_t, int64_t) {
+  return at::empty_symint(size, bits.options());
 }
 
 at::Tensor clamp_mingrad_backward_cpu(
@@ -252,13 +210,24 @@ at::Tensor clamp_mingrad_backward_meta(
   return at::empty_like(at::add(grad_output, self)); // the type promotion and broadcast of an elementwise operator
 }
 
-at::Tensor gate_backward_meta(const at::Tensor& grad_output, const at::Tensor&, int64_t, int64_t) {
-  return at::empty_like(grad_output);
+} // namespace native
+
+at::Tensor decode_gate_cpu(
+    const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order) {
+  const auto g = in_memory_order(grad, order);
+  const auto n = g.numel();
+  const auto* word = checked_bits(bits, n, planes(gate));
+  const auto dx = empty_in_order(grad.sizes(), order, grad.options());
+  dispatch(g.scalar_type(), "clamp_backward", [&](auto element, auto) {
+    using T = decltype(element);
+    const auto loop = best_loops<T>().decode[int64_t(gate)];
+    const auto* in = static_cast<const T*>(g.const_data_ptr());
+    auto* out = static_cast<T*>(dx.mutable_data_ptr());
+    at::parallel_for(0, words(n), kGrain, [&](int64_t begin, int64_t end) {
+      loop(in, out, word, n, begin, end);
+    });
+  });
+  return dx;
 }
 
-at::Tensor gate_codes_meta(
-    const at::Tensor& bits, c10::SymIntArrayRef size, int64_t, int64_t) {
-  return at::empty_symint(size, bits.options());
-}
-
-} // namespace clampgrad::native
+} // namespace clampgrad

@@ -1,0 +1,32 @@
+#pragma once
+// The fused backward kernels, which formulas call where the gradient is a plain tensor that nobody
+// differentiates again. Elsewhere they compose ATen operators to the same effect.
+
+#include "kernels/gate.h"
+#include "kernels/shares.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+
+namespace clampgrad {
+
+at::Tensor decode_gate_cpu(
+    const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order);
+
+std::array<at::Tensor, 2> decode_pair_cpu(
+    const at::Tensor& grad,
+    const at::Tensor& bits,
+    Sharing sharing,
+    bool clamps_from_below,
+    int64_t order,
+    std::array<bool, 2> wanted);
+
+std::array<at::Tensor, 3> decode_triple_cpu(
+    const at::Tensor& grad,
+    const at::Tensor& bits,
+    Sharing sharing,
+    int64_t order,
+    std::array<bool, 3> wanted);
+
+} // namespace clampgrad

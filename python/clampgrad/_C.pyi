@@ -1,0 +1,22 @@
+# What csrc/python/module.cpp defines. Positional arguments only.
+from collections.abc import Callable
+from typing import TypeAlias
+
+from torch import Tensor
+
+_Bound: TypeAlias = int | float | Tensor | None
+# input, min, max, gradient, maximize, out
+_Clamp: TypeAlias = Callable[[Tensor, _Bound, _Bound, str, bool, Tensor | None], Tensor]
+# input, other, gradient, out
+_Pair: TypeAlias = Callable[[Tensor, Tensor, str, Tensor | None], Tensor]
+
+clamp: _Clamp
+clamp_: _Clamp
+clamp_min: _Clamp
+clamp_min_: _Clamp
+clamp_max: _Clamp
+clamp_max_: _Clamp
+maximum: _Pair
+minimum: _Pair
+fmax: _Pair
+fmin: _Pair
