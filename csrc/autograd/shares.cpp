@@ -486,10 +486,8 @@ PairGradients clamp_max_tensor_backward(
     const Tensor& max,
     int64_t differentiated,
     std::array<bool, 2> wanted) {
-  // The bits of (self, max) as those of (self, min, max).
-  const auto bits = (differentiated & 1) | (differentiated & 2) << 1;
   auto [of_self, none, of_max] = clamp_tensors_backward(
-      grad, self, {}, max, Gradient::min_norm, false, bits, {wanted[0], false, wanted[1]});
+      grad, self, {}, max, Gradient::min_norm, false, differentiated, {wanted[0], false, wanted[1]});
   return {of_self, of_max};
 }
 

@@ -129,10 +129,10 @@ CLAMPGRAD_HOST_DEVICE int encode_triple(
       const bool both = (active & (kLo | kHi)) == (kLo | kHi);
       const bool shared = (differentiated & (kLo | kHi)) == (kLo | kHi);
       const int below = both ? (shared ? beyond::below_both : beyond::below_none)
-          : active & kLo     ? beyond::below_lo
+          : (active & kLo)   ? beyond::below_lo
                              : beyond::below_hi;
       const bool is_above = lt(hi, x);
-      const bool inside = (active & kX) | ((active & kHi) & eq(x, hi));
+      const bool inside = (active & kX) != 0 || ((active & kHi) != 0 && eq(x, hi));
       return !number ? beyond::nan : inside ? beyond::inside : is_above ? beyond::above : below;
     }
   }

@@ -25,6 +25,12 @@ bool differentiable(const at::Tensor& self, const Bound& min, const Bound& max) 
   return may_need_gradient(self) && (min || max) && !is_complex(min) && !is_complex(max);
 }
 
+// torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with NaN
+// for both bounds it is, in every release.
+Bound other_bound(const at::Scalar& bound) {
+  return is_nan(bound) ? Bound(bound) : std::nullopt;
+}
+
 // A bound of NaN makes the result NaN everywhere; kernels need not know that.
 bool fast(const at::Tensor& self, const Bound& min, const Bound& max) {
   return takes_fast_path(self) && !is_symbolic(min) && !is_symbolic(max) && !is_nan(min) &&
@@ -99,7 +105,7 @@ at::Tensor clamp_min(
     const at::Tensor& self, const at::Scalar& min, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
   return differentiable(self, min, std::nullopt)
-      ? differentiable_clamp(self, min, std::nullopt, convention)
+      ? differentiable_clamp(self, min, other_bound(min), convention)
       : at::clamp_min(self, min);
 }
 
@@ -107,7 +113,7 @@ at::Tensor& clamp_min_(
     at::Tensor& self, const at::Scalar& min, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
   return differentiable(self, min, std::nullopt)
-      ? differentiable_clamp_(self, min, std::nullopt, convention)
+      ? differentiable_clamp_(self, min, other_bound(min), convention)
       : at::clamp_min_(self, min);
 }
 
@@ -125,7 +131,7 @@ at::Tensor clamp_max(
     const at::Tensor& self, const at::Scalar& max, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
   return differentiable(self, std::nullopt, max)
-      ? differentiable_clamp(self, std::nullopt, max, convention)
+      ? differentiable_clamp(self, other_bound(max), max, convention)
       : at::clamp_max(self, max);
 }
 
@@ -133,7 +139,7 @@ at::Tensor& clamp_max_(
     at::Tensor& self, const at::Scalar& max, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
   return differentiable(self, std::nullopt, max)
-      ? differentiable_clamp_(self, std::nullopt, max, convention)
+      ? differentiable_clamp_(self, other_bound(max), max, convention)
       : at::clamp_max_(self, max);
 }
 

@@ -5,6 +5,7 @@
 
 #include "Kernels.h"
 #include "Operators.h"
+#include "ops/mixed.h"
 #include "ops/path.h"
 #include "python/nodes.h"
 
@@ -199,65 +200,36 @@ PyObject* run_parsed(PyObject* const* args) {
 
 // ---- Tensors ---------------------------------------------------------------------------------------
 
-using OptionalTensor = std::optional<Tensor>;
-
-// One bound of either kind.
-struct AnyBound {
-  Bound number;
-  OptionalTensor tensor;
-
-  bool given() const {
-    return number || tensor;
-  }
-};
-
 struct TensorCall {
   Tensor self;
-  AnyBound min, max;
+  MixedBound min, max;
   std::string_view gradient;
   bool maximize;
+
+  bool mixed() const {
+    return min.number || max.number;
+  }
 };
 
-Tensor clamp_any(const TensorCall& c) {
-  if (!c.min.number && !c.max.number) {
-    return _ops::clamp_Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
-  }
-  // One number and one Tensor: a number is a constant and a Tensor is a Tensor, one after the other.
-  const auto raised = c.min.number
-      ? _ops::clamp_min::call(c.self, *c.min.number, c.gradient, c.maximize)
-      : _ops::clamp_min_Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
-  return c.max.number ? _ops::clamp_max::call(raised, *c.max.number, c.gradient, c.maximize)
-                      : _ops::clamp_max_Tensor::call(raised, *c.max.tensor, c.gradient, c.maximize);
+Tensor run(const TensorCall& c) {
+  return c.mixed() ? clamp_mixed(c.self, c.min, c.max, c.gradient, c.maximize)
+                   : _ops::clamp_Tensor::call(
+                         c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
 }
 
-void clamp_any_(TensorCall& c) {
-  if (!c.min.number && !c.max.number) {
+void run_(TensorCall& c) {
+  if (c.mixed()) {
+    clamp_mixed_(c.self, c.min, c.max, c.gradient, c.maximize);
+  } else {
     _ops::clamp__Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
-    return;
-  }
-  if (c.min.number) {
-    _ops::clamp_min_::call(c.self, *c.min.number, c.gradient, c.maximize);
-    _ops::clamp_max__Tensor::call(c.self, *c.max.tensor, c.gradient, c.maximize);
-  } else {
-    _ops::clamp_min__Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
-    _ops::clamp_max_::call(c.self, *c.max.number, c.gradient, c.maximize);
   }
 }
 
-void clamp_any_out(const TensorCall& c, Tensor& out) {
-  if (!c.min.number && !c.max.number) {
-    _ops::clamp_Tensor_out::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize, out);
-    return;
-  }
-  TensorCall raise = c;
-  raise.max = {};
-  const auto raised = c.min.number
-      ? _ops::clamp_min::call(c.self, *c.min.number, c.gradient, c.maximize)
-      : clamp_any(raise);
-  if (c.max.number) {
-    _ops::clamp_max_out::call(raised, *c.max.number, c.gradient, c.maximize, out);
+void run_out(const TensorCall& c, Tensor& out) {
+  if (c.mixed()) {
+    clamp_mixed_out(c.self, c.min, c.max, c.gradient, c.maximize, out);
   } else {
-    _ops::clamp_max_Tensor_out::call(raised, *c.max.tensor, c.gradient, c.maximize, out);
+    _ops::clamp_Tensor_out::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize, out);
   }
 }
 
@@ -282,8 +254,8 @@ std::vector<std::string> tensor_signatures(bool inplace) {
   return signatures;
 }
 
-AnyBound read_any(torch::PythonArgs& r, int i, bool number) {
-  AnyBound bound;
+MixedBound read_any(torch::PythonArgs& r, int i, bool number) {
+  MixedBound bound;
   if (number) {
     bound.number = r.scalar(i);
   } else {
@@ -314,19 +286,19 @@ PyObject* run_tensors(PyObject* const* args) {
   call.maximize = r.toBool(keyword + 1);
   if constexpr (inplace) {
     pybind11::gil_scoped_release no_gil;
-    clamp_any_(call);
+    run_(call);
   } else if (!r.isNone(keyword + 2)) {
     auto out = r.tensor(keyword + 2);
     {
       pybind11::gil_scoped_release no_gil;
-      clamp_any_out(call, out);
+      run_out(call, out);
     }
     return THPVariable_Wrap(out);
   } else {
     Tensor result;
     {
       pybind11::gil_scoped_release no_gil;
-      result = clamp_any(call);
+      result = run(call);
     }
     return THPVariable_Wrap(result);
   }
