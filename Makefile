@@ -79,7 +79,7 @@ done || { \
 }
 endef
 
-# A Python that can do the job: new enough, with venv, and with headers to compile against.
+# What must be there already, each with a word on how to get it.
 define check_python
 command -v $(PYTHON) > /dev/null || \
 	{ echo "No $(PYTHON): install Python 3.10 or later, or name one: make PYTHON=python3.12 ..."; exit 1; }

@@ -1,6 +1,8 @@
-"""Fill the generated tables of README.md from docs/demo.json: `make pictures` does both.
+"""Fill the generated tables of README.md and docs/conventions.md: `make pictures` does it too.
 
-A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched.
+A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. What is
+in it comes from docs/demo.json (measured by the demo), docs/frameworks.yaml (measured elsewhere)
+and test/conventions.yaml (the contract).
 """
 
 import json
@@ -10,30 +12,148 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+PAGES = ("README.md", "docs/conventions.md")
+DEMO = json.loads((ROOT / "docs/demo.json").read_text())
+FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
+CONTRACT = yaml.safe_load((ROOT / "test/conventions.yaml").read_text())
+PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
+EXACT = [name for name in CONTRACT["conventions"] if name not in PSEUDO]
+
+
+# ---- Markdown ------------------------------------------------------------------------------------
+
+
+def table(*rows, right=()):
+    """The first row is the heading; `right` are the columns that are aligned so."""
+    rule = ["---:" if i in right else "---" for i in range(len(rows[0]))]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (rows[0], rule, *rows[1:]))
+
+
+def code(text):
+    return f"`{text}`"
+
+
+def several(values):
+    """Gradients of several arguments, in their order; of one alone, without brackets."""
+    values = values if isinstance(values, list) else [values]
+    return str(values[0]) if len(values) == 1 else f"({', '.join(map(str, values))})"
+
+
+# ---- Measured ------------------------------------------------------------------------------------
 
 
 def conventions():
     """One row a convention: its gradient of a clamp, what that did to the image, its rule."""
-    data = json.loads((ROOT / "docs/demo.json").read_text())
-    rules = yaml.safe_load((ROOT / "test/conventions.yaml").read_text())["conventions"]
-    clamp, fit = data["every_convention"], data["image_fit"]
-    rows = [
-        ["`gradient=`", *(f"x = {x}" for x in clamp["x"]), "wrong pixels", "rule"],
-        ["---", *["---:"] * (len(clamp["x"]) + 1), "---"],
-    ]
+    clamp, fit = DEMO["every_convention"], DEMO["image_fit"]
+    rows = [["`gradient=`", *(f"x = {x}" for x in clamp["x"]), "wrong pixels", "rule"]]
     for how, gradient in clamp["gradient"].items():
         share = f"{fit['wrong'][how]['mean']:.0%}"
-        rows.append([f"`{how}`", *(f"{g:g}" for g in gradient), share, rules[how]])
+        rule = CONTRACT["conventions"][how]
+        rows.append([code(how), *(f"{g:g}" for g in gradient), share, rule])
     note = (
         f"Columns x: the gradient of `{clamp['function']}` for an incoming gradient g of 1. "
         f"Wrong pixels: of an image fitted through `clamp(0, 1)` in {fit['steps']} steps of Adam "
-        f"({fit['wrong']['start']:.0%} at the start). Measured with torch {data['torch']}."
+        f"({fit['wrong']['start']:.0%} at the start). Measured with torch {DEMO['torch']}."
     )
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n\n" + note
+    return table(*rows, right=range(1, len(clamp["x"]) + 2)) + "\n\n" + note
 
 
-TABLES = {"conventions": conventions}
+def scale_of_the_loss():
+    """What becomes of the image where the loss is a mean over its values, and where it is a sum."""
+    fit = DEMO["image_fit"]
+    rows = [["`gradient=`", "wrong pixels, mean of squares", "sum of squares"]]
+    for how in ("with_grad", "restoring", "straight_through"):
+        rows.append([code(how), *(f"{fit['wrong'][how][loss]:.0%}" for loss in ("mean", "sum"))])
+    note = (
+        f"An image of {fit['size']} x {fit['size']} pixels fitted through `clamp(0, 1)` in "
+        f"{fit['steps']} steps of Adam, learning rate {fit['learning_rate']:g}; "
+        f"{fit['wrong']['start']:.0%} of the pixels are wrong (off by more than "
+        f"{fit['tolerance']:g}) at the start. Measured with torch {DEMO['torch']}."
+    )
+    return table(*rows, right=(1, 2)) + "\n\n" + note
+
+
+def frameworks():
+    def cell(value):
+        if isinstance(value, dict):
+            return ", ".join(f"{v} ({code(k)})" for k, v in value.items())
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    columns = {
+        "clip": "clip at a bound",
+        "constant": "max(x, constant) at a tie",
+        "pair": "max(x, y) at a tie: x, y",
+        "collapsed": "x = lo = hi",
+    }
+    rows = [
+        [f"{f['name']} {', '.join(f['versions'])}", *(cell(f[key]) for key in columns)]
+        for f in FRAMEWORKS["frameworks"]
+    ]
+    return table(["", *columns.values()], *rows) + f"\n\nAs measured: {FRAMEWORKS['measured']}."
+
+
+# ---- The contract --------------------------------------------------------------------------------
+
+
+def numbers():
+    """The gradient of x where the bounds are numbers."""
+    rows = [["operator", "position", *map(code, EXACT)]]
+    for name, operator in CONTRACT["operators"].items():
+        for row in operator["rows"]:
+            if "numbers" in row:
+                rows.append([code(name), row["position"], *(row["numbers"][c] for c in EXACT)])
+    return table(*rows)
+
+
+def tensors():
+    """The gradients of all arguments where all are Tensors."""
+    parts = []
+    for name, operator in CONTRACT["operators"].items():
+        arguments = ", ".join(operator["arguments"])
+        rows = [[code(f"{name}({arguments})"), "A", *map(code, EXACT)]]
+        for row in operator["rows"]:
+            active = ", ".join(row["active"]) or "none"
+            rows.append([row["position"], active, *(several(row["tensors"][c]) for c in EXACT)])
+        parts.append(table(*rows))
+    return "\n\n".join(parts)
+
+
+def pseudo_gradients():
+    columns = CONTRACT["pseudo_gradients"]["columns"]
+    rows = [["`gradient=`", "position", *columns]]
+    for key in PSEUDO:
+        for row in CONTRACT["pseudo_gradients"]["rows"]:
+            rows.append([code(key), row["position"], *row[key]])
+    return table(*rows)
+
+
+def examples(keys):
+    """One row an example; the gradients of each argument in brackets of their own."""
+    rows = [["call", "at", *map(code, keys)]]
+    for example in CONTRACT["examples"]:
+        if keys[0] not in example:
+            continue
+        arguments = {k: v for k, v in example.items() if k not in ("call", *EXACT, *PSEUDO)}
+        at = "; ".join(f"{k} = {', '.join(map(str, v))}" for k, v in arguments.items())
+        gradients = [", ".join(several(values) for values in example[key]) for key in keys]
+        rows.append([code(example["call"]), at, *gradients])
+    return table(*rows)
+
+
+TABLES = {
+    "conventions": conventions,
+    "scale_of_the_loss": scale_of_the_loss,
+    "frameworks": frameworks,
+    "numbers": numbers,
+    "tensors": tensors,
+    "pseudo_gradients": pseudo_gradients,
+    "exact_examples": lambda: examples(EXACT),
+    "pseudo_examples": lambda: examples(PSEUDO),
+}
+
+
+def names(text):
+    return re.findall(r"<!-- generated: (\w+) -->", text)
 
 
 def fill(text):
@@ -46,4 +166,6 @@ def fill(text):
 
 
 if __name__ == "__main__":
-    README.write_text(fill(README.read_text()))
+    for page in PAGES:
+        path = ROOT / page
+        path.write_text(fill(path.read_text()))

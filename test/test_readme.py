@@ -23,7 +23,7 @@ def test_snippets_run(snippet):
 
 def test_there_are_snippets_and_tables():
     assert SNIPPETS
-    assert set(re.findall(r"<!-- generated: (\w+) -->", README)) == set(fill_tables.TABLES)
+    assert re.findall(r"<!-- generated: (\w+) -->", README) == ["conventions"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])

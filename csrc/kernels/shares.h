@@ -76,7 +76,7 @@ encode_pair(const Compared<T>& self, const Compared<T>& other, const PairCodes& 
   }
   const int code = (wins ? kSelf : 0) | (loses ? kOther : 0) | (tie ? codes.tie : 0) |
       (nan ? codes.nan : 0);
-  return {code, nan_loses ? !loses : wins | tie | !self.number};
+  return {code, nan_loses ? !loses : wins || tie || !self.number};
 }
 
 // ---- Three arguments -------------------------------------------------------------------------------
