@@ -89,7 +89,9 @@ def _check_entry(path: Path, line: int, f: NativeFunction, entry: dict) -> None:
     name = str(f.func.name)
     if not _wants_formula(f):
         raise CodegenError(
-            path, line, f"superfluous formula: {name} takes none (it decomposes, or follows its functional variant)"
+            path,
+            line,
+            f"superfluous formula: {name} takes none (it decomposes, or follows its functional variant)",
         )
     arguments = {a.name: a for a in f.func.arguments.flat_all}
     differentiable = {n for n, a in arguments.items() if a.type.is_tensor_like()}
@@ -100,21 +102,27 @@ def _check_entry(path: Path, line: int, f: NativeFunction, entry: dict) -> None:
     for key, formula in formulas.items():
         for target in (part.strip() for part in key.split(",")):
             if target not in differentiable | returns:
-                kind = "is no Tensor" if target in arguments else "is neither an argument nor a result"
+                kind = (
+                    "is no Tensor" if target in arguments else "is neither an argument nor a result"
+                )
                 raise CodegenError(path, line, f"formula for {target!r} of {name}, which {kind}")
             covered.add(target)
         known = set(arguments) | returns | FORMULA_WORDS
         known |= {f"{n}_{suffix}" for n in differentiable for suffix in ("p", "t")}
         if str(formula).strip() != "non_differentiable":
             for word in _free_names(str(formula)) - known:
-                raise CodegenError(path, line, f"unknown name {word!r} in the formula for {key!r} of {name}")
+                raise CodegenError(
+                    path, line, f"unknown name {word!r} in the formula for {key!r} of {name}"
+                )
 
     no_output = entry.get("output_differentiability") == [False]
     missing = differentiable - covered
     if missing and not no_output:
         raise CodegenError(path, line, f"{name} has no formula for {', '.join(sorted(missing))}")
     if covered and no_output:
-        raise CodegenError(path, line, f"superfluous formula: no output of {name} is differentiable")
+        raise CodegenError(
+            path, line, f"superfluous formula: no output of {name} is differentiable"
+        )
 
 
 def _free_names(formula: str) -> set[str]:

@@ -106,7 +106,9 @@ def parse(path: Path) -> tuple[list[NativeFunction], dict[DispatchKey, BackendIn
         # torchgen's own local variables would shadow these, or it would save them by mistake.
         for a in f.func.arguments.flat_all:
             if a.name in ("op", "grad", "result", "dispatchKeySet"):
-                raise CodegenError(path, f.loc.line, f"{f.func.name} cannot call an argument {a.name!r}")
+                raise CodegenError(
+                    path, f.loc.line, f"{f.func.name} cannot call an argument {a.name!r}"
+                )
     return list(parsed.native_functions), parsed.backend_indices
 
 
@@ -164,7 +166,9 @@ def operators(
         return text if kernel is None else call_kernel_below_autograd(f, kernel.kernel, text)
 
     return {
-        "operator_declarations": [gen.ComputeOperators(Target.DECLARATION, [])(f) for f in functions],
+        "operator_declarations": [
+            gen.ComputeOperators(Target.DECLARATION, [])(f) for f in functions
+        ],
         "operator_definitions": [gen.ComputeOperators(Target.DEFINITION, [])(f) for f in functions],
         "operator_functions": [gen.ComputeFunction()(f) for f in functions],
         "redispatch_functions": [
@@ -202,9 +206,7 @@ def registrations(
                 kernel = f"static_cast<{sig.ptr_type()}>({NAMESPACE}::native::{name})"
                 line = f'm.impl("{f.func.name}", {kernel});'
                 keys = (
-                    FRONT_DOOR_KEYS
-                    if key is DispatchKey.CompositeImplicitAutograd
-                    else (str(key),)
+                    FRONT_DOOR_KEYS if key is DispatchKey.CompositeImplicitAutograd else (str(key),)
                 )
                 for k in keys:
                     by_key.setdefault(k, []).append(line)
@@ -222,7 +224,9 @@ def registrations(
 
 
 def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped-def]
-    kernels = [variable_type.gen_variable_type_func(p) for p in pairs if variable_type.use_derived(p)]
+    kernels = [
+        variable_type.gen_variable_type_func(p) for p in pairs if variable_type.use_derived(p)
+    ]
 
     def collect(key: str) -> list[str]:
         return list(concatMap(lambda k: k.get(key, []), kernels))
@@ -251,8 +255,7 @@ def functionalization(
     groups = [
         g
         for g in gen.get_grouped_native_functions(functions)
-        if isinstance(g, NativeFunctionsGroup)
-        and not g.out.has_composite_implicit_autograd_kernel
+        if isinstance(g, NativeFunctionsGroup) and not g.out.has_composite_implicit_autograd_kernel
     ]
     index = backends[DispatchKey.CompositeImplicitAutograd]
     return {

@@ -15,7 +15,8 @@ using at::Tensor;
 namespace {
 
 constexpr auto kNotLinear =
-    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring': they are "
+    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring': they "
+    "are "
     "no linear functions of the incoming gradient";
 
 void check_linear(int64_t gate) {
@@ -104,8 +105,7 @@ void check_has_tangent(Gradient gradient) {
       gradient != Gradient::with_grad && gradient != Gradient::restoring, kNotLinear);
 }
 
-Tensor pseudo_gradient(
-    const Tensor& grad, const Tensor& self, const Tensor& result, Gate gate) {
+Tensor pseudo_gradient(const Tensor& grad, const Tensor& self, const Tensor& result, Gate gate) {
   return pseudo_gradient_at(grad, position_of(self, result), gate);
 }
 

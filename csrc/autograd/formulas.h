@@ -17,11 +17,19 @@ using Bound = std::optional<at::Scalar>;
 // The gradient of self by `gate`, where the forward was clamp(self, min, max). The bounds are in
 // the dtype of self already.
 at::Tensor clamp_pinned_backward(
-    const at::Tensor& grad, const at::Tensor& self, const Bound& min, const Bound& max, int64_t gate);
+    const at::Tensor& grad,
+    const at::Tensor& self,
+    const Bound& min,
+    const Bound& max,
+    int64_t gate);
 
 // The tangent; raises NotImplementedError for a gate that is not linear.
 at::Tensor clamp_pinned_jvp(
-    const at::Tensor& tangent, const at::Tensor& self, const Bound& min, const Bound& max, int64_t gate);
+    const at::Tensor& tangent,
+    const at::Tensor& self,
+    const Bound& min,
+    const Bound& max,
+    int64_t gate);
 
 // The gradient, and the tangent, through a recorded gate.
 at::Tensor gate_backward(

@@ -6,8 +6,8 @@
 #include "ops/sharing.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
@@ -34,7 +34,8 @@ Tensor either(const Tensor& a, const Tensor& b) {
   return a.logical_or(b);
 }
 
-// The share of one argument: where a mask holds, one part in `divisor`; the masks exclude each other.
+// The share of one argument: where a mask holds, one part in `divisor`; the masks exclude each
+// other.
 struct Share {
   struct Part {
     Tensor where;
@@ -54,7 +55,8 @@ struct Share {
   }
 };
 
-// ---- Two arguments ---------------------------------------------------------------------------------
+// ---- Two arguments
+// ---------------------------------------------------------------------------------
 
 std::array<Share, 2> pair_shares(
     Tensor self, Tensor other, bool greater_wins, Kind kind, PairRule rule) {
@@ -84,12 +86,18 @@ std::array<Share, 2> pair_shares(
 }
 
 std::array<Share, 2> extremum_shares(
-    const Tensor& self, const Tensor& other, Extremum op, Gradient gradient, int64_t differentiated) {
+    const Tensor& self,
+    const Tensor& other,
+    Extremum op,
+    Gradient gradient,
+    int64_t differentiated) {
   const auto kind = kind_of(op);
-  return pair_shares(self, other, greater_wins(op), kind, pair_rule(kind, gradient, differentiated));
+  return pair_shares(
+      self, other, greater_wins(op), kind, pair_rule(kind, gradient, differentiated));
 }
 
-// ---- Three arguments ---------------------------------------------------------------------------------
+// ---- Three arguments
+// ---------------------------------------------------------------------------------
 
 using Shares = std::array<Share, 3>;
 
@@ -102,7 +110,8 @@ std::array<Tensor, 3> active_inputs(const Tensor& x, const Tensor& lo, const Ten
       both(number, either(hi.le(x), hi.le(lo)))};
 }
 
-Shares min_norm_shares(const Tensor& x, const Tensor& lo, const Tensor& hi, int64_t differentiated) {
+Shares min_norm_shares(
+    const Tensor& x, const Tensor& lo, const Tensor& hi, int64_t differentiated) {
   const auto active = active_inputs(x, lo, hi);
   const auto count = active[0].to(at::kChar) + active[1].to(at::kChar) + active[2].to(at::kChar);
   const auto alone = count.eq(1);
@@ -175,11 +184,16 @@ Shares pseudo_shares(const Tensor& x, const Tensor& lo, const Tensor& hi, int64_
 }
 
 Shares clamp_shares(
-    const Tensor& x, const Tensor& lo, const Tensor& hi, Gradient gradient, int64_t differentiated) {
+    const Tensor& x,
+    const Tensor& lo,
+    const Tensor& hi,
+    Gradient gradient,
+    int64_t differentiated) {
   if (!lo.defined() || !hi.defined()) {
     const bool is_min = lo.defined();
     // Bits of the two arguments that are there.
-    const auto bits = (differentiated & 1) | (is_min ? differentiated & 2 : differentiated >> 1 & 2);
+    const auto bits =
+        (differentiated & 1) | (is_min ? differentiated & 2 : differentiated >> 1 & 2);
     auto pair = pair_shares(
         x, is_min ? lo : hi, is_min, Kind::clamp, pair_rule(Kind::clamp, gradient, bits));
     return is_min ? Shares{pair[0], pair[1], Share{}} : Shares{pair[0], Share{}, pair[1]};
@@ -198,7 +212,8 @@ Shares clamp_shares(
   }
 }
 
-// ---- From codes ----------------------------------------------------------------------------------------
+// ---- From codes
+// ----------------------------------------------------------------------------------------
 
 std::array<Share, 2> pair_shares_in(const Tensor& codes, Sharing sharing) {
   if (is_pseudo(sharing)) {
@@ -255,7 +270,8 @@ Tensor pseudo_in(const Tensor& grad, const Position& at, Sharing sharing) {
   }
 }
 
-// ---- Both directions -----------------------------------------------------------------------------------
+// ---- Both directions
+// -----------------------------------------------------------------------------------
 
 // Arguments are compared in the dtype of the result.
 Tensor in_result_dtype(const Tensor& t, at::ScalarType dtype) {
@@ -385,7 +401,11 @@ Tensor clamp_tensors_jvp(
     int64_t differentiated) {
   const auto dtype = result_dtype<3>({self, min, max});
   auto shares = clamp_shares(
-      self.to(dtype), in_result_dtype(min, dtype), in_result_dtype(max, dtype), gradient, differentiated);
+      self.to(dtype),
+      in_result_dtype(min, dtype),
+      in_result_dtype(max, dtype),
+      gradient,
+      differentiated);
   if (is_pseudo(gradient)) {
     check_has_tangent(gradient);
     const auto everywhere = at::ones_like(self, self.options().dtype(at::kBool));
@@ -423,7 +443,11 @@ PairGradients pair_backward(
 }
 
 Tensor pair_jvp(
-    const Tensor& self_t, const Tensor& other_t, const Tensor& bits, Sharing sharing, int64_t order) {
+    const Tensor& self_t,
+    const Tensor& other_t,
+    const Tensor& bits,
+    Sharing sharing,
+    int64_t order) {
   const auto codes = clampgrad::_codes_symint(bits, self_t.sym_sizes(), 2, order);
   auto shares = pair_shares_in(codes, sharing);
   add_tangent_of_self(shares[0], codes, sharing);
@@ -452,8 +476,7 @@ TripleGradients triple_backward(
   } else if (wanted[0]) {
     x = shares[0].of(grad);
   }
-  return {
-      x, wanted[1] ? shares[1].of(grad) : Tensor(), wanted[2] ? shares[2].of(grad) : Tensor()};
+  return {x, wanted[1] ? shares[1].of(grad) : Tensor(), wanted[2] ? shares[2].of(grad) : Tensor()};
 }
 
 Tensor triple_jvp(
@@ -476,7 +499,14 @@ PairGradients clamp_min_tensor_backward(
     int64_t differentiated,
     std::array<bool, 2> wanted) {
   auto [of_self, of_min, none] = clamp_tensors_backward(
-      grad, self, min, {}, Gradient::min_norm, false, differentiated, {wanted[0], wanted[1], false});
+      grad,
+      self,
+      min,
+      {},
+      Gradient::min_norm,
+      false,
+      differentiated,
+      {wanted[0], wanted[1], false});
   return {of_self, of_min};
 }
 
@@ -487,7 +517,14 @@ PairGradients clamp_max_tensor_backward(
     int64_t differentiated,
     std::array<bool, 2> wanted) {
   auto [of_self, none, of_max] = clamp_tensors_backward(
-      grad, self, {}, max, Gradient::min_norm, false, differentiated, {wanted[0], false, wanted[1]});
+      grad,
+      self,
+      {},
+      max,
+      Gradient::min_norm,
+      false,
+      differentiated,
+      {wanted[0], false, wanted[1]});
   return {of_self, of_max};
 }
 

@@ -1,6 +1,7 @@
 // vmap. Every operator here is elementwise: a rule moves the batch dimension to the front and calls
 // the same operator one level down. The front doors decompose instead (generated Register.cpp).
-// Nothing is decided here about what is being differentiated: on a batched tensor that is invisible.
+// Nothing is decided here about what is being differentiated: on a batched tensor that is
+// invisible.
 
 #include "Operators.h"
 #include "autograd/formulas.h"
@@ -90,7 +91,8 @@ Tensor binary(const Tensor& self, const Tensor& other, Rest... rest) {
 
 // op(Tensor, Tensor?, Tensor?, other arguments...)
 template <auto op, typename... Rest>
-Tensor clamp(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Rest... rest) {
+Tensor clamp(
+    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Rest... rest) {
   return batched(
       [&](const Tensor& x, const OptionalTensor& lo, const OptionalTensor& hi) {
         return op(x, lo, hi, rest...);

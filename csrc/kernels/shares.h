@@ -47,7 +47,8 @@ CLAMPGRAD_HOST_DEVICE bool eq(const Compared<T>& a, const Compared<T>& b) {
   return a.number & b.number & (a.key == b.key);
 }
 
-// ---- Two arguments ---------------------------------------------------------------------------------
+// ---- Two arguments
+// ---------------------------------------------------------------------------------
 
 constexpr int kSelf = 1, kOther = 2, kBoth = 3;
 
@@ -74,12 +75,13 @@ encode_pair(const Compared<T>& self, const Compared<T>& other, const PairCodes& 
     loses |= other.number & !self.number;
     nan = !(self.number | other.number);
   }
-  const int code = (wins ? kSelf : 0) | (loses ? kOther : 0) | (tie ? codes.tie : 0) |
-      (nan ? codes.nan : 0);
+  const int code =
+      (wins ? kSelf : 0) | (loses ? kOther : 0) | (tie ? codes.tie : 0) | (nan ? codes.nan : 0);
   return {code, nan_loses ? !loses : wins || tie || !self.number};
 }
 
-// ---- Three arguments -------------------------------------------------------------------------------
+// ---- Three arguments
+// -------------------------------------------------------------------------------
 
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 
@@ -105,9 +107,9 @@ CLAMPGRAD_HOST_DEVICE int encode_triple(
     const bool ordered = lt(lo, hi);
     const bool tie_lo = eq(x, lo) & ordered, tie_hi = eq(x, hi) & ordered;
     return mask(
-        !(lt(x, lo) | lt(hi, x)),
-        (lt(x, lo) & le(lo, hi)) | tie_lo,
-        (lt(hi, x) & le(lo, hi)) | lt(hi, lo) | tie_hi) |
+               !(lt(x, lo) | lt(hi, x)),
+               (lt(x, lo) & le(lo, hi)) | tie_lo,
+               (lt(hi, x) & le(lo, hi)) | lt(hi, lo) | tie_hi) |
         (!x.number & lt(hi, lo) ? kAll : 0);
   } else if constexpr (rule == Rule::half) {
     const bool number = x.number & lo.number & hi.number;
@@ -117,10 +119,8 @@ CLAMPGRAD_HOST_DEVICE int encode_triple(
     return number ? code : 0;
   } else {
     const bool number = x.number & lo.number & hi.number;
-    const int active = mask(
-        le(lo, x) & le(x, hi),
-        le(x, lo) & le(lo, hi),
-        number & (le(hi, x) | le(hi, lo)));
+    const int active =
+        mask(le(lo, x) & le(x, hi), le(x, lo) & le(lo, hi), number & (le(hi, x) | le(hi, lo)));
     if constexpr (rule == Rule::min_norm) {
       const bool alone = (active & (active - 1)) == 0;
       // A constant among several active inputs makes 0 a subgradient.
@@ -138,7 +138,8 @@ CLAMPGRAD_HOST_DEVICE int encode_triple(
   }
 }
 
-// ---- The backward ----------------------------------------------------------------------------------
+// ---- The backward
+// ----------------------------------------------------------------------------------
 
 // The pseudo-gradient of x where it lies below (or above) the result.
 template <Sharing sharing, typename T>
@@ -161,7 +162,9 @@ CLAMPGRAD_HOST_DEVICE void decode_pair(
   const T zero = T(0);
   if constexpr (is_pseudo(sharing)) {
     const T nan = sharing == Sharing::straight_through ? g : zero;
-    of_self = code == kSelf ? g : code == kOther ? decode_beyond<sharing>(g, clamps_from_below) : nan;
+    of_self = code == kSelf ? g
+        : code == kOther    ? decode_beyond<sharing>(g, clamps_from_below)
+                            : nan;
     of_other = code == kOther ? g : zero;
   } else {
     const T share = code == kBoth ? g * T(0.5) : g;
@@ -177,10 +180,10 @@ CLAMPGRAD_HOST_DEVICE void decode_triple(T g, int code, T& of_x, T& of_lo, T& of
   if constexpr (is_pseudo(sharing)) {
     const T nan = sharing == Sharing::straight_through ? g : zero;
     const bool is_below = code >= beyond::below_lo && code <= beyond::below_none;
-    of_x = code == beyond::inside     ? g
-        : is_below                    ? decode_beyond<sharing>(g, true)
-        : code == beyond::above       ? decode_beyond<sharing>(g, false)
-                                      : nan;
+    of_x = code == beyond::inside ? g
+        : is_below                ? decode_beyond<sharing>(g, true)
+        : code == beyond::above   ? decode_beyond<sharing>(g, false)
+                                  : nan;
     of_lo = code == beyond::below_lo ? g : code == beyond::below_both ? half : zero;
     of_hi = code == beyond::below_hi || code == beyond::above ? g
         : code == beyond::below_both                          ? half

@@ -25,8 +25,8 @@ bool differentiable(const at::Tensor& self, const Bound& min, const Bound& max) 
   return may_need_gradient(self) && (min || max) && !is_complex(min) && !is_complex(max);
 }
 
-// torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with NaN
-// for both bounds it is, in every release.
+// torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with
+// NaN for both bounds it is, in every release.
 Bound other_bound(const at::Scalar& bound) {
   return is_nan(bound) ? Bound(bound) : std::nullopt;
 }

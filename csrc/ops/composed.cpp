@@ -37,8 +37,7 @@ at::Tensor& clamp_min_mingrad_(at::Tensor& self, const at::Scalar& min) {
   return at::clamp_min_(self, min);
 }
 
-at::Tensor& clamp_min_mingrad_out(
-    const at::Tensor& self, const at::Scalar& min, at::Tensor& out) {
+at::Tensor& clamp_min_mingrad_out(const at::Tensor& self, const at::Scalar& min, at::Tensor& out) {
   return at::clamp_min_out(out, self, min);
 }
 
@@ -50,8 +49,7 @@ at::Tensor& clamp_max_mingrad_(at::Tensor& self, const at::Scalar& max) {
   return at::clamp_max_(self, max);
 }
 
-at::Tensor& clamp_max_mingrad_out(
-    const at::Tensor& self, const at::Scalar& max, at::Tensor& out) {
+at::Tensor& clamp_max_mingrad_out(const at::Tensor& self, const at::Scalar& max, at::Tensor& out) {
   return at::clamp_max_out(out, self, max);
 }
 

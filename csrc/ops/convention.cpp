@@ -14,7 +14,8 @@ Convention parse_convention(std::string_view name, bool maximize) {
     TORCH_CHECK_VALUE(
         !maximize || gradient == Gradient::with_grad || gradient == Gradient::restoring ||
             gradient == Gradient::straight_through,
-        "maximize=True means nothing for gradient='", name,
+        "maximize=True means nothing for gradient='",
+        name,
         "': only 'with_grad' and 'restoring' depend on whether the loss is minimised");
     return {gradient, maximize};
   }
@@ -25,7 +26,11 @@ Convention parse_convention(std::string_view name, bool maximize) {
 Gradient parse_exact(std::string_view name, bool maximize, std::string_view operation) {
   const auto gradient = parse_convention(name, maximize).gradient;
   TORCH_CHECK_VALUE(
-      !is_pseudo(gradient), "gradient='", name, "' is for clamps: ", operation,
+      !is_pseudo(gradient),
+      "gradient='",
+      name,
+      "' is for clamps: ",
+      operation,
       " has no interval to be outside of");
   return gradient;
 }

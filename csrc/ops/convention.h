@@ -40,7 +40,8 @@ constexpr bool is_pseudo(Gradient gradient) {
       gradient == Gradient::straight_through;
 }
 
-// What the convention does where both bounds are numbers. Not for straight_through, which has no gate.
+// What the convention does where both bounds are numbers. Not for straight_through, which has no
+// gate.
 Gate scalar_gate(Convention convention);
 
 } // namespace clampgrad

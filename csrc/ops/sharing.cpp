@@ -23,7 +23,9 @@ PairRule pair_rule(Kind kind, Gradient gradient, int64_t differentiated) {
 
 PairCodes pair_codes(PairRule rule) {
   return {
-      rule.tie == Tie::shared ? kBoth : rule.tie == Tie::to_self ? kSelf : 0,
+      rule.tie == Tie::shared        ? kBoth
+          : rule.tie == Tie::to_self ? kSelf
+                                     : 0,
       rule.nan == NaN::to_self ? kSelf : 0};
 }
 
@@ -64,7 +66,7 @@ Rule triple_rule(Gradient gradient) {
 }
 
 Sharing triple_sharing(Convention convention) {
-  return is_pseudo(convention.gradient)          ? pseudo_sharing(convention)
+  return is_pseudo(convention.gradient)        ? pseudo_sharing(convention)
       : convention.gradient == Gradient::half  ? Sharing::nested
       : convention.gradient == Gradient::joint ? Sharing::nan_to_ends
                                                : Sharing::equal;

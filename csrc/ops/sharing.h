@@ -6,8 +6,8 @@
 
 namespace clampgrad {
 
-// Operators of two Tensors, by what PyTorch did with their ties: clamp_min and clamp_max, maximum and
-// minimum, fmax and fmin.
+// Operators of two Tensors, by what PyTorch did with their ties: clamp_min and clamp_max, maximum
+// and minimum, fmax and fmin.
 enum class Kind { clamp, extremum, nan_skipping_extremum };
 
 enum class Tie { none, to_self, shared };
@@ -22,7 +22,8 @@ struct PairRule {
 PairRule pair_rule(Kind kind, Gradient gradient, int64_t differentiated);
 
 constexpr Kind kind_of(Extremum op) {
-  return op == Extremum::fmax || op == Extremum::fmin ? Kind::nan_skipping_extremum : Kind::extremum;
+  return op == Extremum::fmax || op == Extremum::fmin ? Kind::nan_skipping_extremum
+                                                      : Kind::extremum;
 }
 constexpr bool greater_wins(Extremum op) {
   return op == Extremum::maximum || op == Extremum::fmax;

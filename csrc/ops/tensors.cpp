@@ -8,9 +8,9 @@
 #include "ops/sharing.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
 
 namespace clampgrad::native {
@@ -178,8 +178,8 @@ Tensor clamp(
     std::string_view gradient,
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
-  const bool differentiable =
-      (min || max) && (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
+  const bool differentiable = (min || max) &&
+      (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
   return differentiable ? differentiable_clamp(self, min, max, c) : at::clamp(self, min, max);
 }
 
@@ -190,8 +190,8 @@ Tensor& clamp_(
     std::string_view gradient,
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
-  const bool differentiable =
-      (min || max) && (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
+  const bool differentiable = (min || max) &&
+      (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
   return differentiable ? differentiable_clamp_(self, min, max, c) : at::clamp_(self, min, max);
 }
 
@@ -206,38 +206,38 @@ Tensor& clamp_out(
   return at::clamp_out(out, self, min, max);
 }
 
-#define CLAMPGRAD_ONE_BOUND(bound, as_min, as_max)                                               \
-  Tensor clamp_##bound(                                                                          \
-      const Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {       \
-    const auto c = parse_convention(gradient, maximize);                                         \
-    return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(bound)             \
-        ? differentiable_clamp(self, as_min, as_max, c)                                          \
-        : at::clamp_##bound(self, bound);                                                        \
-  }                                                                                              \
-  Tensor& clamp_##bound##_(                                                                      \
-      Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {             \
-    const auto c = parse_convention(gradient, maximize);                                         \
-    return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(bound)             \
-        ? differentiable_clamp_(self, as_min, as_max, c)                                         \
-        : at::clamp_##bound##_(self, bound);                                                     \
-  }                                                                                              \
-  Tensor& clamp_##bound##_out(                                                                   \
-      const Tensor& self,                                                                        \
-      const Tensor& bound,                                                                       \
-      std::string_view gradient,                                                                 \
-      bool maximize,                                                                             \
-      Tensor& out) {                                                                             \
-    parse_convention(gradient, maximize);                                                        \
-    return at::clamp_##bound##_out(out, self, bound);                                            \
-  }                                                                                              \
-  Tensor clamp_##bound##_mingrad_tensor(const Tensor& self, const Tensor& bound) {               \
-    return at::clamp_##bound(self, bound);                                                       \
-  }                                                                                              \
-  Tensor& clamp_##bound##_mingrad_(Tensor& self, const Tensor& bound) {                          \
-    return clamp_##bound##_(self, bound, "min_norm", false);                                     \
-  }                                                                                              \
-  Tensor& clamp_##bound##_mingrad_out(const Tensor& self, const Tensor& bound, Tensor& out) {    \
-    return at::clamp_##bound##_out(out, self, bound);                                            \
+#define CLAMPGRAD_ONE_BOUND(bound, as_min, as_max)                                            \
+  Tensor clamp_##bound(                                                                       \
+      const Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {    \
+    const auto c = parse_convention(gradient, maximize);                                      \
+    return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(bound)          \
+        ? differentiable_clamp(self, as_min, as_max, c)                                       \
+        : at::clamp_##bound(self, bound);                                                     \
+  }                                                                                           \
+  Tensor& clamp_##bound##_(                                                                   \
+      Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {          \
+    const auto c = parse_convention(gradient, maximize);                                      \
+    return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(bound)          \
+        ? differentiable_clamp_(self, as_min, as_max, c)                                      \
+        : at::clamp_##bound##_(self, bound);                                                  \
+  }                                                                                           \
+  Tensor& clamp_##bound##_out(                                                                \
+      const Tensor& self,                                                                     \
+      const Tensor& bound,                                                                    \
+      std::string_view gradient,                                                              \
+      bool maximize,                                                                          \
+      Tensor& out) {                                                                          \
+    parse_convention(gradient, maximize);                                                     \
+    return at::clamp_##bound##_out(out, self, bound);                                         \
+  }                                                                                           \
+  Tensor clamp_##bound##_mingrad_tensor(const Tensor& self, const Tensor& bound) {            \
+    return at::clamp_##bound(self, bound);                                                    \
+  }                                                                                           \
+  Tensor& clamp_##bound##_mingrad_(Tensor& self, const Tensor& bound) {                       \
+    return clamp_##bound##_(self, bound, "min_norm", false);                                  \
+  }                                                                                           \
+  Tensor& clamp_##bound##_mingrad_out(const Tensor& self, const Tensor& bound, Tensor& out) { \
+    return at::clamp_##bound##_out(out, self, bound);                                         \
   }
 
 CLAMPGRAD_ONE_BOUND(min, min, std::nullopt)
@@ -274,8 +274,7 @@ Tensor clamp_mingrad_tensor(
   return at::clamp(self, min, max);
 }
 
-Tensor& clamp_mingrad_(
-    Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
+Tensor& clamp_mingrad_(Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
   return clamp_(self, min, max, "min_norm", false);
 }
 

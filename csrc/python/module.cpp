@@ -110,7 +110,7 @@ void run_out(const Call& c, Tensor& out) {
 
 template <Op op>
 constexpr const char* name_of(bool inplace) {
-  return op == Op::clamp   ? (inplace ? "clamp_" : "clamp")
+  return op == Op::clamp    ? (inplace ? "clamp_" : "clamp")
       : op == Op::clamp_min ? (inplace ? "clamp_min_" : "clamp_min")
                             : (inplace ? "clamp_max_" : "clamp_max");
 }
@@ -198,7 +198,8 @@ PyObject* run_parsed(PyObject* const* args) {
   return args[0];
 }
 
-// ---- Tensors ---------------------------------------------------------------------------------------
+// ---- Tensors
+// ---------------------------------------------------------------------------------------
 
 struct TensorCall {
   Tensor self;
@@ -212,9 +213,9 @@ struct TensorCall {
 };
 
 Tensor run(const TensorCall& c) {
-  return c.mixed() ? clamp_mixed(c.self, c.min, c.max, c.gradient, c.maximize)
-                   : _ops::clamp_Tensor::call(
-                         c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+  return c.mixed()
+      ? clamp_mixed(c.self, c.min, c.max, c.gradient, c.maximize)
+      : _ops::clamp_Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
 }
 
 void run_(TensorCall& c) {
@@ -238,9 +239,7 @@ std::vector<std::string> tensor_signatures(bool inplace) {
   std::vector<std::string> bounds;
   if (op == Op::clamp) {
     bounds = {
-        "Tensor? min=None, Tensor? max=None",
-        "Tensor min, Scalar max",
-        "Scalar min, Tensor max"};
+        "Tensor? min=None, Tensor? max=None", "Tensor min, Scalar max", "Scalar min, Tensor max"};
   } else {
     bounds = {op == Op::clamp_min ? "Tensor min" : "Tensor max"};
   }
@@ -324,8 +323,7 @@ Tensor run_pair(const Tensor& self, const Tensor& other, std::string_view gradie
 }
 
 template <Pair op>
-void run_pair_out(
-    const Tensor& self, const Tensor& other, std::string_view gradient, Tensor& out) {
+void run_pair_out(const Tensor& self, const Tensor& other, std::string_view gradient, Tensor& out) {
   switch (op) {
     case Pair::maximum:
       _ops::maximum_out::call(self, other, gradient, false, out);
@@ -386,8 +384,7 @@ PyObject* entry(PyObject*, PyObject* const* args, Py_ssize_t count) {
     return run_tensors<op, inplace>(args);
   }
   Call call;
-  const bool bounds_given = op == Op::clamp ||
-      (op == Op::clamp_min ? args[1] : args[2]) != Py_None;
+  const bool bounds_given = op == Op::clamp || (op == Op::clamp_min ? args[1] : args[2]) != Py_None;
   if (!bounds_given || !read_plain(args, call)) {
     return run_parsed<op, inplace>(args);
   }
@@ -442,7 +439,15 @@ PyModuleDef* definition() {
       pair_method<Pair::fmin>(),
       {nullptr, nullptr, 0, nullptr}};
   static PyModuleDef module = {
-      PyModuleDef_HEAD_INIT, "clampgrad._C", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+      PyModuleDef_HEAD_INIT,
+      "clampgrad._C",
+      nullptr,
+      -1,
+      methods,
+      nullptr,
+      nullptr,
+      nullptr,
+      nullptr};
   return &module;
 }
 

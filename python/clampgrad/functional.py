@@ -27,7 +27,7 @@ differentiation of `with_grad` and `restoring`, which are no linear functions of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -38,8 +38,8 @@ from clampgrad import _C
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-Number: TypeAlias = Union[int, float]
-Bound: TypeAlias = Union[int, float, Tensor]
+Number: TypeAlias = int | float
+Bound: TypeAlias = int | float | Tensor
 Gradient: TypeAlias = Literal[
     "min_norm", "inclusive", "joint", "half", "with_grad", "restoring", "straight_through"
 ]
@@ -60,7 +60,9 @@ CONVENTIONS: tuple[Gradient, ...] = (
 _ops = torch.ops.clampgrad
 
 
-def _trace(name: str, input: Tensor, min: Bound | None, max: Bound | None, **keywords: Any) -> Tensor:
+def _trace(
+    name: str, input: Tensor, min: Bound | None, max: Bound | None, **keywords: Any
+) -> Tensor:
     """A call for Dynamo to trace: the overload that fits the bounds."""
     tensors = isinstance(min, Tensor), isinstance(max, Tensor)
     if any(tensors) and min is not None and max is not None and not all(tensors):
@@ -78,7 +80,8 @@ def _trace_mixed(name: str, input: Tensor, min: Bound, max: Bound, **keywords: A
         raised = _trace(name.replace("clamp", "clamp_min"), input, min, None, **keywords)
         return _trace(name.replace("clamp", "clamp_max"), raised, None, max, **keywords, **out)
     bounds = [
-        b if isinstance(b, Tensor) else torch.scalar_tensor(b, **_like(input, b)) for b in (min, max)
+        b if isinstance(b, Tensor) else torch.scalar_tensor(b, **_like(input, b))
+        for b in (min, max)
     ]
     return _trace(name, input, *bounds, **keywords)
 

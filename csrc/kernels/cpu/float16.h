@@ -38,8 +38,8 @@ struct Float16 {
       const uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
       // Multiplying by 2^112 moves the exponent, and makes subnormals normal.
       const float scaled = reinterpret<float>(magnitude << 13) * 0x1p112f;
-      const uint32_t value = magnitude >= 0x7c00u ? (magnitude << 13) | 0x7f800000u
-                                                  : reinterpret<uint32_t>(scaled);
+      const uint32_t value =
+          magnitude >= 0x7c00u ? (magnitude << 13) | 0x7f800000u : reinterpret<uint32_t>(scaled);
       return reinterpret<float>(sign | value);
     }
   }

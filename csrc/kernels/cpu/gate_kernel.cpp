@@ -207,7 +207,8 @@ at::Tensor clamp_mingrad_backward_meta(
     const at::Tensor& self,
     const std::optional<at::Scalar>&,
     const std::optional<at::Scalar>&) {
-  return at::empty_like(at::add(grad_output, self)); // the type promotion and broadcast of an elementwise operator
+  return at::empty_like(
+      at::add(grad_output, self)); // the type promotion and broadcast of an elementwise operator
 }
 
 } // namespace native

@@ -85,10 +85,10 @@ void select(const T* g, const T* x, T* dx, int64_t n, const Bounds<Key<T>>& keys
 template <typename T>
 Loops<T> loops() {
   Loops<T> l;
-#define CLAMPGRAD_ENCODE(gate)                                                       \
-  l.encode[int(gate)][0] = encode_words<gate, true, true, T>;                        \
-  l.encode[int(gate)][1] = encode_words<gate, true, false, T>;                       \
-  l.encode[int(gate)][2] = encode_words<gate, false, true, T>;                       \
+#define CLAMPGRAD_ENCODE(gate)                                 \
+  l.encode[int(gate)][0] = encode_words<gate, true, true, T>;  \
+  l.encode[int(gate)][1] = encode_words<gate, true, false, T>; \
+  l.encode[int(gate)][2] = encode_words<gate, false, true, T>; \
   l.decode[int(gate)] = decode_words<gate, T>;
   CLAMPGRAD_ENCODE(Gate::strict)
   CLAMPGRAD_ENCODE(Gate::inclusive)

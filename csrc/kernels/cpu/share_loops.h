@@ -1,4 +1,5 @@
-// The loops of share_kernel.cpp over flat memory, compiled once per instruction set (foreach_isa.h).
+// The loops of share_kernel.cpp over flat memory, compiled once per instruction set
+// (foreach_isa.h).
 
 #include "kernels/cpu/bits.h"
 
@@ -58,7 +59,8 @@ void encode_triples(const TripleIn<T>& in, uint64_t* bits, int64_t n, int64_t be
 }
 
 template <Sharing sharing, typename T>
-void decode_pairs(const PairOut<T>& out, const uint64_t* bits, int64_t n, int64_t begin, int64_t end) {
+void decode_pairs(
+    const PairOut<T>& out, const uint64_t* bits, int64_t n, int64_t begin, int64_t end) {
   const int64_t plane = words(n);
   const bool from_below = out.clamps_from_below;
   foreach_word(n, begin, end, [&](int64_t w, int count) __attribute__((always_inline)) {
@@ -118,8 +120,8 @@ ShareLoops<T> share_loops() {
   l.encode_triple[2] = encode_triples<Rule::joint, T>;
   l.encode_triple[3] = encode_triples<Rule::half, T>;
   l.encode_triple[4] = encode_triples<Rule::pseudo, T>;
-#define CLAMPGRAD_DECODE(sharing)                                              \
-  l.decode_pair[int(sharing)] = decode_pairs<sharing, T>;                      \
+#define CLAMPGRAD_DECODE(sharing)                         \
+  l.decode_pair[int(sharing)] = decode_pairs<sharing, T>; \
   l.decode_triple[int(sharing)] = decode_triples<sharing, T>;
   CLAMPGRAD_DECODE(Sharing::equal)
   CLAMPGRAD_DECODE(Sharing::nan_to_both)
