@@ -8,6 +8,9 @@ ARGS ?=
 # What `make check-all` tests on.
 RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
 
+# What `make check-jax` measures; it needs Python 3.11.
+JAX ?= 0.10.2
+
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5
 
 SHELL := bash
@@ -18,12 +21,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 VENV := .venv/torch-$(TORCH)
 LINT := .venv/lint
+JAX_VENV := .venv/jax-$(JAX)
 # Folders are in the list so that a removed file counts as a change too.
 SOURCES := $(shell find csrc codegen python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test pictures check-all lint format clean help
+.PHONY: demo test pictures check-all check-jax lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -36,6 +40,10 @@ test: $(VENV)/installed ## Run the tests on the installed package
 check-all: lint ## Lint, all tests (slow ones too) on every release, and the demo
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m ""'; done
 	$(MAKE) demo
+
+check-jax: $(VENV)/installed $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
+	echo "==> torch $(TORCH) beside JAX $(JAX)"
+	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
 
 pictures: demo ## Make the figures and numbers of README.md again
 	mkdir -p docs/img
@@ -102,7 +110,7 @@ $(VENV)/torch:
 	echo "==> making $(VENV) with $$($(PYTHON) -V)"
 	$(PYTHON) -m venv $(VENV)
 	echo "==> installing torch $(TORCH) (the download is large)"
-	$(call with_progress,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja setuptools wheel pyyaml,$(VENV)/torch.log)
+	$(call with_progress,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja 'setuptools>=77' wheel pyyaml,$(VENV)/torch.log)
 	touch $@
 
 $(VENV)/installed: $(VENV)/torch $(SOURCES)
@@ -117,6 +125,13 @@ $(LINT)/installed: Makefile
 	echo "==> making $(LINT)"
 	$(PYTHON) -m venv $(LINT)
 	$(call with_progress,$(LINT)/bin/pip install $(LINTERS),$(LINT)/install.log)
+	touch $@
+
+$(JAX_VENV)/installed:
+	$(check_python)
+	echo "==> making $(JAX_VENV)"
+	$(PYTHON) -m venv $(JAX_VENV)
+	$(call with_progress,$(JAX_VENV)/bin/pip install jax==$(JAX),$(JAX_VENV)/install.log)
 	touch $@
 
 # Say what happens, not how: the commands themselves are shown by `make -n`.

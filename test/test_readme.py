@@ -1,9 +1,10 @@
-"""What README.md says is so: snippets run, links lead somewhere, numbers are measured."""
+"""What README.md and docs/ say is so: snippets run, links lead somewhere, numbers are measured."""
 
 import json
 import re
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,29 +13,105 @@ import torch
 import fill_tables
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{p.name}" for p in sorted(ROOT.glob("docs/*.md"))),
+]
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_snippets_run(snippet):
-    exec(compile(snippet, "README.md", "exec"), {})
+def read(page):
+    return (ROOT / page).read_text()
+
+
+def snippets(page):
+    return re.findall(r"^```python\n(.*?)^```", read(page), flags=re.DOTALL | re.MULTILINE)
+
+
+SNIPPETS = [
+    pytest.param(page, code, id=f"{page}, {i}")
+    for page in PAGES
+    for i, code in enumerate(snippets(page), 1)
+]
+
+
+@pytest.mark.parametrize("page, code", SNIPPETS)
+def test_snippets_run(page, code):
+    exec(compile(code, page, "exec"), {})
 
 
 def test_there_are_snippets_and_tables():
-    assert SNIPPETS
-    assert re.findall(r"<!-- generated: (\w+) -->", README) == ["conventions"]
+    assert snippets("README.md") and snippets("docs/conventions.md")
+    tables = [name for page in PAGES for name in fill_tables.names(read(page))]
+    assert sorted(tables) == sorted(fill_tables.TABLES)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", read(page))
     assert links
-    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+    folder = (ROOT / page).parent
+    assert [link for link in links if "://" not in link and not (folder / link).exists()] == []
 
 
-def test_tables_are_what_the_data_says():
-    assert fill_tables.fill(README) == README
+@pytest.mark.parametrize("page", fill_tables.PAGES)
+def test_tables_are_what_the_data_says(page):
+    assert fill_tables.names(read(page))
+    assert fill_tables.fill(read(page)) == read(page)
+
+
+def measured_here():
+    """The row of docs/frameworks.yaml for the installed torch, measured now."""
+
+    def at(f, *points):
+        args = [torch.tensor(p, requires_grad=True) for p in points]
+        gradients = torch.autograd.grad(f(*args), args)
+        return gradients[0].item() if len(args) == 1 else [v.item() for v in gradients]
+
+    one = torch.tensor(1.0)
+    clip = {at(lambda x: torch.clamp(x, 0, 6), bound) for bound in (0.0, 6.0)}
+    assert len(clip) == 1
+    return {
+        "clip": clip.pop(),
+        "constant": {
+            "maximum": at(lambda x: torch.maximum(x, one), 1.0),
+            "clamp_min": at(lambda x: torch.clamp_min(x, 1), 1.0),
+        },
+        "pair": at(torch.maximum, 1.0, 1.0),
+        "collapsed": at(lambda x: torch.clamp(x, 1, 1), 1.0),
+    }
+
+
+def test_the_installed_torch_does_what_its_row_says():
+    release = torch.__version__.split("+")[0]
+    rows = [
+        row
+        for row in fill_tables.FRAMEWORKS["frameworks"]
+        if row["name"] == "PyTorch" and any(release.startswith(v) for v in row["versions"])
+    ]
+    if not rows:
+        pytest.skip(f"torch {release} has no row: it was not among those measured")
+    expected = dict(leaves({k: v for k, v in rows[0].items() if k not in ("name", "versions")}))
+    measured = dict(leaves(measured_here()))
+    assert measured == {path: float(Fraction(value)) for path, value in expected.items()}
+
+
+def test_the_rows_elsewhere_agree_with_the_contract():
+    """jax.numpy.clip is half, and the releases of torch are inclusive and joint."""
+    rows = {tuple(row["versions"]): row for row in fill_tables.FRAMEWORKS["frameworks"]}
+    sources = {
+        "inclusive": (rows["2.13.0",], None),
+        "joint": (rows["2.14", "2.15"], None),
+        "half": (rows["0.10.2",], "jnp.clip"),
+    }
+    operators = fill_tables.CONTRACT["operators"]
+    for convention, (row, function) in sources.items():
+        for position, key in {"x = lo < hi": "clip", "x = lo = hi": "collapsed"}.items():
+            (wanted,) = [r for r in operators["clamp"]["rows"] if r["position"] == position]
+            found = row[key][function] if function else row[key]
+            assert found == wanted["numbers"][convention]
+        (tie,) = [r for r in operators["maximum"]["rows"] if r["position"] == "x = y"]
+        assert row["pair"] == tie["tensors"][convention]
 
 
 def leaves(data, path=()):

@@ -55,8 +55,7 @@ struct Share {
   }
 };
 
-// ---- Two arguments
-// ---------------------------------------------------------------------------------
+// ---- Two arguments ------------------------------------------------------------------------------
 
 std::array<Share, 2> pair_shares(
     Tensor self, Tensor other, bool greater_wins, Kind kind, PairRule rule) {
@@ -96,8 +95,7 @@ std::array<Share, 2> extremum_shares(
       self, other, greater_wins(op), kind, pair_rule(kind, gradient, differentiated));
 }
 
-// ---- Three arguments
-// ---------------------------------------------------------------------------------
+// ---- Three arguments ----------------------------------------------------------------------------
 
 using Shares = std::array<Share, 3>;
 
@@ -212,8 +210,7 @@ Shares clamp_shares(
   }
 }
 
-// ---- From codes
-// ----------------------------------------------------------------------------------------
+// ---- From codes ---------------------------------------------------------------------------------
 
 std::array<Share, 2> pair_shares_in(const Tensor& codes, Sharing sharing) {
   if (is_pseudo(sharing)) {
@@ -270,8 +267,7 @@ Tensor pseudo_in(const Tensor& grad, const Position& at, Sharing sharing) {
   }
 }
 
-// ---- Both directions
-// -----------------------------------------------------------------------------------
+// ---- Both directions ----------------------------------------------------------------------------
 
 // Arguments are compared in the dtype of the result.
 Tensor in_result_dtype(const Tensor& t, at::ScalarType dtype) {

@@ -91,7 +91,9 @@ CLAMPGRAD_HOST_DEVICE int encode(T x, bool number, const Bounds<T>& b) {
     return (number & (one | quarter)) | (number & (half | quarter)) << 1;
   } else {
     const T y = clamp_value<has_lo, has_hi>(x, x, number, b, b);
-    const bool below = x<y, above = x> y, inside = x == y;
+    const bool below = x < y;
+    const bool above = x > y;
+    const bool inside = x == y;
     return (number & (inside | above)) | (number & (below | above)) << 1;
   }
 }

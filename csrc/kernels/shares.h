@@ -47,8 +47,7 @@ CLAMPGRAD_HOST_DEVICE bool eq(const Compared<T>& a, const Compared<T>& b) {
   return a.number & b.number & (a.key == b.key);
 }
 
-// ---- Two arguments
-// ---------------------------------------------------------------------------------
+// ---- Two arguments ------------------------------------------------------------------------------
 
 constexpr int kSelf = 1, kOther = 2, kBoth = 3;
 
@@ -80,8 +79,7 @@ encode_pair(const Compared<T>& self, const Compared<T>& other, const PairCodes& 
   return {code, nan_loses ? !loses : wins || tie || !self.number};
 }
 
-// ---- Three arguments
-// -------------------------------------------------------------------------------
+// ---- Three arguments ----------------------------------------------------------------------------
 
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 
@@ -138,8 +136,7 @@ CLAMPGRAD_HOST_DEVICE int encode_triple(
   }
 }
 
-// ---- The backward
-// ----------------------------------------------------------------------------------
+// ---- The backward -------------------------------------------------------------------------------
 
 // The pseudo-gradient of x where it lies below (or above) the result.
 template <Sharing sharing, typename T>

@@ -44,45 +44,47 @@ struct Operands {
   }
 };
 
-// The memory order of an elementwise result: torch decides it where the operands differ.
+// The memory order of an elementwise result: torch decides it where the arguments differ. It looks
+// at them before it broadcasts them: an expanded tensor has strides that the argument did not have.
 template <size_t n>
-std::optional<int64_t> order_of_result(const std::array<Tensor, n>& tensors) {
-  const bool alike = std::all_of(tensors.begin(), tensors.end(), [&](const Tensor& t) {
-    return t.strides() == tensors[0].strides();
+std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args) {
+  const bool alike = std::all_of(args.begin(), args.end(), [&](const Tensor& t) {
+    return t.sizes() == args[0].sizes() && t.is_contiguous();
   });
-  if (alike && tensors[0].is_contiguous()) {
+  if (alike) {
     return kContiguousOrder;
   }
   Tensor result;
   at::TensorIteratorConfig config;
   config.add_output(result);
-  for (const auto& t : tensors) {
+  for (const auto& t : args) {
     config.add_const_input(t);
   }
   return memory_order(config.build().output());
 }
 
 template <size_t n>
-std::optional<Operands<n>> for_kernel(std::array<Tensor, n> tensors) {
-  const auto dtype = at::native::result_type(at::TensorList(tensors.data(), n));
+std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
+  const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
   if (!has_kernels(dtype)) {
     return std::nullopt;
   }
-  for (const auto& t : tensors) {
+  auto sizes = args[0].sizes().vec();
+  for (auto& t : args) {
     if (!is_plain(t) || t._fw_grad(0).defined()) {
       return std::nullopt;
     }
-  }
-  auto sizes = tensors[0].sizes().vec();
-  for (const auto& t : tensors) {
     sizes = at::infer_size(sizes, t.sizes());
-  }
-  for (auto& t : tensors) {
     t = t.scalar_type() == dtype ? t : t.to(dtype);
+  }
+  const auto order = order_of_result(args);
+  if (!order) {
+    return std::nullopt;
+  }
+  for (auto& t : args) {
     t = t.sizes() == at::IntArrayRef(sizes) ? t : t.expand(sizes);
   }
-  const auto order = order_of_result(tensors);
-  return order ? std::optional<Operands<n>>({std::move(tensors), *order}) : std::nullopt;
+  return Operands<n>{std::move(args), *order};
 }
 
 Tensor pair(const Operands<2>& in, bool greater_wins, Kind kind, Convention c) {
