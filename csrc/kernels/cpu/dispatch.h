@@ -1,7 +1,5 @@
 #pragma once
-// From a dtype to the element type that the CPU loops use for it.
-
-#include "kernels/cpu/float16.h"
+// From a dtype to its type, and from this machine to its instruction set.
 
 #include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
@@ -9,36 +7,37 @@
 
 namespace clampgrad::cpu {
 
-// Calls f(element type, scalar type of ATen).
+// Calls f with a value of the scalar type.
 template <typename F>
 void dispatch(at::ScalarType dtype, const char* name, F f) {
   switch (dtype) {
     case at::kFloat:
-      return f(float(), float());
+      return f(float());
     case at::kDouble:
-      return f(double(), double());
+      return f(double());
     case at::kHalf:
-      return f(Float16<Format::half>(), at::Half());
+      return f(at::Half());
     case at::kBFloat16:
-      return f(Float16<Format::bfloat>(), at::BFloat16());
+      return f(at::BFloat16());
     default:
       TORCH_CHECK_NOT_IMPLEMENTED(false, "\"", name, "\" not implemented for '", dtype, "'");
   }
 }
 
-// True for AVX2 and for AVX-512 on this machine.
-struct Isas {
-  bool avx2 = false, avx512 = false;
-};
-inline Isas isas() {
+// The instruction set that ATen uses here; the environment variable ATEN_CPU_CAPABILITY can lower
+// it.
+enum class Isa { baseline, avx2, avx512 };
+Isa isa();
+
+// `loops`, an expression, as compiled for that set (foreach_isa.h).
 #if defined(__x86_64__) && defined(__GNUC__)
-  return {
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"),
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-          __builtin_cpu_supports("avx512dq")};
+#define CLAMPGRAD_X86_ISAS 1
+#define CLAMPGRAD_BEST(loops)                                                                \
+  (::clampgrad::cpu::isa() == ::clampgrad::cpu::Isa::avx512     ? ::clampgrad::avx512::loops \
+       : ::clampgrad::cpu::isa() == ::clampgrad::cpu::Isa::avx2 ? ::clampgrad::avx2::loops   \
+                                                                : ::clampgrad::baseline::loops)
 #else
-  return {};
+#define CLAMPGRAD_BEST(loops) ::clampgrad::baseline::loops
 #endif
-}
 
 } // namespace clampgrad::cpu

@@ -2,20 +2,23 @@
 // The caller chooses between them at run time. No include guard.
 
 #define CLAMPGRAD_ISA baseline
+#define CLAMPGRAD_VECTOR_BYTES 16
 #include CLAMPGRAD_LOOPS
+#undef CLAMPGRAD_VECTOR_BYTES
 #undef CLAMPGRAD_ISA
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define CLAMPGRAD_X86_ISAS 1
+#if defined(CLAMPGRAD_X86_ISAS)
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,bmi,bmi2"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2,bmi,bmi2")
+#pragma GCC target("avx2")
 #endif
 #define CLAMPGRAD_ISA avx2
+#define CLAMPGRAD_VECTOR_BYTES 32
 #include CLAMPGRAD_LOOPS
+#undef CLAMPGRAD_VECTOR_BYTES
 #undef CLAMPGRAD_ISA
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -25,13 +28,15 @@
 
 #if defined(__clang__)
 #pragma clang attribute push( \
-    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,bmi,bmi2"))), apply_to = function)
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,bmi,bmi2,prefer-vector-width=512")
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq")
 #endif
 #define CLAMPGRAD_ISA avx512
+#define CLAMPGRAD_VECTOR_BYTES 64
 #include CLAMPGRAD_LOOPS
+#undef CLAMPGRAD_VECTOR_BYTES
 #undef CLAMPGRAD_ISA
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -3,70 +3,73 @@
 #include "Kernels.h"
 #include "autograd/kernels.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/streams.h"
 #include "kernels/memory_order.h"
 #include "kernels/saved_bits.h"
 #include "ops/bounds.h"
 
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
 
-#if defined(__SSE2__)
+#if defined(CLAMPGRAD_X86_ISAS)
 #include <immintrin.h>
 #endif
 
-namespace clampgrad::cpu {
+namespace clampgrad {
 namespace {
 
-// The loops of one element type, chosen by gate and by which bounds are there.
-template <typename T>
-struct Loops {
-  using Encode = void (*)(
-      const T*, T*, uint64_t*, int64_t, int64_t, int64_t, const Bounds<T>&, const Bounds<Key<T>>&);
-  using Decode = void (*)(const T*, T*, const uint64_t*, int64_t, int64_t, int64_t);
-  // dx = g where the gate is open at x, without a recorded gate.
-  using Select = void (*)(const T*, const T*, T*, int64_t, const Bounds<Key<T>>&);
+// The bounds of one call.
+template <typename L>
+struct Numbers {
+  L lo, hi;
+};
 
-  Encode encode[kGates][3];
-  Decode decode[kGates];
-  Select select[3];
+// The loops of one dtype, chosen by gate and by which bounds are there.
+template <typename T>
+struct GateLoops {
+  using L = Lane<T>;
+
+  void (*encode[kGates][3])(const Encoded<1, L>&, int64_t, int64_t, const Numbers<L>&);
+  void (*decode[kGates])(const Decoded<1, L>&, int64_t, int64_t);
+  // dx = g where the gate is open at x, without a recorded gate.
+  void (*select[3])(const L*, const L*, L*, int64_t, const Numbers<L>&);
 };
 
 } // namespace
-} // namespace clampgrad::cpu
+} // namespace clampgrad
 
 #define CLAMPGRAD_LOOPS "kernels/cpu/gate_loops.h"
 #include "kernels/cpu/foreach_isa.h"
 
-namespace clampgrad::cpu {
+namespace clampgrad {
+
+using namespace clampgrad::cpu;
+
 namespace {
 
 template <typename T>
-const Loops<T>& best_loops() {
-  static const Loops<T> chosen = [] {
-#if defined(CLAMPGRAD_X86_ISAS)
-    if (isas().avx512) {
-      return avx512::loops<T>();
-    }
-    if (isas().avx2) {
-      return avx2::loops<T>();
-    }
-#endif
-    return baseline::loops<T>();
-  }();
-  return chosen;
+const GateLoops<T>& best_loops() {
+  static const auto best = CLAMPGRAD_BEST(gate_loops<T>());
+  return best;
 }
-
-template <typename T, typename scalar_t>
-T convert(const at::Scalar& bound) {
-  return reinterpret<T>(bound.to<scalar_t>()); // raises on overflow, as torch.clamp does
-}
-
-// Words a thread should have: ATen's grain of elements.
-constexpr int64_t kGrain = at::internal::GRAIN_SIZE / kWord;
 
 using Bound = std::optional<at::Scalar>;
+
+template <typename T>
+Numbers<Lane<T>> numbers(const Bound& min, const Bound& max) {
+  const auto lane = [](const Bound& bound) {
+    const T value = bound ? bound->to<T>() : T(0); // raises on overflow, as torch.clamp does
+    Lane<T> bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return bits;
+  };
+  return {lane(min), lane(max)};
+}
+
+int which(const Bound& min, const Bound& max) {
+  return min ? (max ? 0 : 1) : 2;
+}
 
 // y may be x.
 void encode_flat(
@@ -76,29 +79,17 @@ void encode_flat(
     const Bound& min,
     const Bound& max,
     Gate gate) {
-  dispatch(x.scalar_type(), "clamp", [&](auto element, auto scalar) {
-    using T = decltype(element);
-    using scalar_t = decltype(scalar);
-    const Bounds<T> bounds = {
-        min ? convert<T, scalar_t>(*min) : T(0), max ? convert<T, scalar_t>(*max) : T(0)};
-    const Bounds<Key<T>> keys = {key_of(bounds.lo), key_of(bounds.hi)};
-    const auto loop = best_loops<T>().encode[int64_t(gate)][min ? (max ? 0 : 1) : 2];
-    const auto n = x.numel();
-    const auto* in = static_cast<const T*>(x.const_data_ptr());
-    auto* out = static_cast<T*>(y.mutable_data_ptr());
-    auto* word = static_cast<uint64_t*>(bits.mutable_data_ptr());
-    at::parallel_for(0, words(n), kGrain, [&](int64_t begin, int64_t end) {
-      loop(in, out, word, n, begin, end, bounds, keys);
-    });
+  dispatch(x.scalar_type(), "clamp", [&](auto scalar) {
+    using T = decltype(scalar);
+    const auto bounds = numbers<T>(min, max);
+    const auto loop = best_loops<T>().encode[int64_t(gate)][which(min, max)];
+    const Encoded<1, Lane<T>> s = {
+        {in<T>(x)}, {out<T>(y)}, static_cast<uint64_t*>(bits.mutable_data_ptr()), x.numel()};
+    foreach_words(s.n, [&](int64_t begin, int64_t end) { loop(s, begin, end, bounds); });
   });
 }
 
 } // namespace
-} // namespace clampgrad::cpu
-
-namespace clampgrad {
-
-using namespace clampgrad::cpu;
 
 namespace native {
 
@@ -172,30 +163,28 @@ at::Tensor clamp_mingrad_backward_cpu(
   if (is_nan(min) || is_nan(max)) { // the result is NaN everywhere
     return iter.output().zero_();
   }
-  dispatch(iter.dtype(), "clamp_mingrad_backward", [&](auto element, auto scalar) {
-    using T = decltype(element);
-    using scalar_t = decltype(scalar);
-    const Bounds<Key<T>> keys = {
-        key_of(min ? convert<T, scalar_t>(*min) : T(0)),
-        key_of(max ? convert<T, scalar_t>(*max) : T(0))};
-    const auto select = best_loops<T>().select[min ? (max ? 0 : 1) : 2];
+  dispatch(iter.dtype(), "clamp_mingrad_backward", [&](auto scalar) {
+    using T = decltype(scalar);
+    using L = Lane<T>;
+    const auto bounds = numbers<T>(min, max);
+    const auto select = best_loops<T>().select[which(min, max)];
     iter.for_each([&](char** data, const int64_t* strides, int64_t n) {
-      constexpr int64_t size = sizeof(T);
+      constexpr int64_t size = sizeof(L);
       if (strides[0] == size && strides[1] == size && strides[2] == size) {
         return select(
-            reinterpret_cast<const T*>(data[1]),
-            reinterpret_cast<const T*>(data[2]),
-            reinterpret_cast<T*>(data[0]),
+            reinterpret_cast<const L*>(data[1]),
+            reinterpret_cast<const L*>(data[2]),
+            reinterpret_cast<L*>(data[0]),
             n,
-            keys);
+            bounds);
       }
       for (int64_t i = 0; i < n; ++i) {
         select(
-            reinterpret_cast<const T*>(data[1] + i * strides[1]),
-            reinterpret_cast<const T*>(data[2] + i * strides[2]),
-            reinterpret_cast<T*>(data[0] + i * strides[0]),
+            reinterpret_cast<const L*>(data[1] + i * strides[1]),
+            reinterpret_cast<const L*>(data[2] + i * strides[2]),
+            reinterpret_cast<L*>(data[0] + i * strides[0]),
             1,
-            keys);
+            bounds);
       }
     });
   });
@@ -217,16 +206,13 @@ at::Tensor decode_gate_cpu(
     const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order) {
   const auto g = in_memory_order(grad, order);
   const auto n = g.numel();
-  const auto* word = checked_bits(bits, n, planes(gate));
+  auto* word = checked_bits(bits, n, planes(gate));
   const auto dx = empty_in_order(grad.sizes(), order, grad.options());
-  dispatch(g.scalar_type(), "clamp_backward", [&](auto element, auto) {
-    using T = decltype(element);
+  dispatch(g.scalar_type(), "clamp_backward", [&](auto scalar) {
+    using T = decltype(scalar);
     const auto loop = best_loops<T>().decode[int64_t(gate)];
-    const auto* in = static_cast<const T*>(g.const_data_ptr());
-    auto* out = static_cast<T*>(dx.mutable_data_ptr());
-    at::parallel_for(0, words(n), kGrain, [&](int64_t begin, int64_t end) {
-      loop(in, out, word, n, begin, end);
-    });
+    const Decoded<1, Lane<T>> s = {{in<T>(g)}, {out<T>(dx)}, word, n};
+    foreach_words(n, [&](int64_t begin, int64_t end) { loop(s, begin, end); });
   });
   return dx;
 }

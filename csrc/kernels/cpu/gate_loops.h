@@ -1,107 +1,133 @@
-// The loops over flat memory, compiled once per instruction set: gate_kernel.cpp includes this file
-// with CLAMPGRAD_ISA set to the name of a namespace, under the matching target pragma. No include
-// guard, and nothing from the standard library: an inline function of a header that is compiled
-// here could be linked into code that runs on an older machine.
-//
-// Work goes by words of 64 elements; the compiler vectorises the loop over a word.
+// The loops of gate_kernel.cpp, compiled once per instruction set (foreach_isa.h).
 
-#include "kernels/cpu/bits.h"
+// clang-format off: each stands on those before it
+#include "kernels/cpu/vectors.h"
+#include "kernels/rules/element.h"
+#include "kernels/rules/element_of.h"
+#include "kernels/rules/gate.h"
+// clang-format on
 
-namespace clampgrad::cpu::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
-template <Gate gate, bool has_lo, bool has_hi, typename T>
-CLAMPGRAD_HOST_DEVICE void encode_word(
-    const T* x,
-    T* y,
-    uint64_t* bits,
-    int64_t plane,
-    int count,
-    const Bounds<T>& bounds,
-    const Bounds<Key<T>>& keys) {
-  int8_t first[kWord] = {}, second[kWord] = {};
-  for (int i = 0; i < count; ++i) {
-    const T value = x[i];
-    const auto key = key_of(value);
-    const bool number = is_number(value);
-    const int code = encode<gate, has_lo, has_hi>(key, number, keys);
-    y[i] = clamp_value<has_lo, has_hi>(value, key, number, bounds, keys);
-    first[i] = static_cast<int8_t>(-(code & 1));
-    second[i] = static_cast<int8_t>(-(code >> 1));
-  }
-  bits[0] = pack(first);
-  if constexpr (planes(gate) == 2) {
-    bits[plane] = pack(second);
-  }
+template <typename E>
+using Values = Vector<typename E::Lane>;
+template <typename E>
+using Keys = KeyOf<E, Values<E>>;
+
+template <typename E>
+CLAMPGRAD_HOST_DEVICE Bounds<Values<E>> values_of(const Numbers<typename E::Lane>& numbers) {
+  return {splat(numbers.lo), splat(numbers.hi)};
+}
+template <typename E>
+CLAMPGRAD_HOST_DEVICE Bounds<Keys<E>> keys_of(const Bounds<Values<E>>& values) {
+  return {E::key(values.lo), E::key(values.hi)};
 }
 
-template <Gate gate, typename T>
-CLAMPGRAD_HOST_DEVICE void decode_word(
-    const T* g, T* dx, const uint64_t* bits, int64_t plane, int count) {
-  int8_t first[kWord], second[kWord];
-  unpack(bits[0], first);
-  if constexpr (planes(gate) == 2) {
-    unpack(bits[plane], second);
-  }
-  for (int i = 0; i < count; ++i) {
-    const int code = planes(gate) == 2 ? first[i] | second[i] << 1 : first[i];
-    dx[i] = decode<gate>(g[i], code);
-  }
-}
+template <Gate gate, bool has_lo, bool has_hi, typename E>
+struct EncodeWord {
+  Bounds<Values<E>> values;
+  Bounds<Keys<E>> keys;
 
-template <Gate gate, bool has_lo, bool has_hi, typename T>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const Encoded<1, typename E::Lane>& s, int64_t plane) const {
+    uint64_t first = 0, second = 0;
+    for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
+      const auto x = load(s.in[0] + i);
+      const auto key = E::key(x);
+      const auto number = E::number(x);
+      store(s.out[0] + i, clamp_value<has_lo, has_hi>(x, key, number, values, keys));
+      const auto code = encode<gate, has_lo, has_hi>(key, number, keys);
+      first |= to_bits(code.first) << i;
+      if constexpr (planes(gate) == 2) {
+        second |= to_bits(code.second) << i;
+      }
+    }
+    s.bits[0] = first;
+    if constexpr (planes(gate) == 2) {
+      s.bits[plane] = second;
+    }
+  }
+};
+
+template <Gate gate, typename E>
+struct DecodeWord {
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const Decoded<1, typename E::Lane>& s, int64_t plane) const {
+    using M = Mask<Values<E>>;
+    const uint64_t first = s.bits[0], second = planes(gate) == 2 ? s.bits[plane] : 0;
+    for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
+      const Code<M> code = {from_bits<M>(first >> i), from_bits<M>(second >> i)};
+      store(s.out[0] + i, decode<gate, E>(load(s.in[0] + i), code));
+    }
+  }
+};
+
+template <Gate gate, bool has_lo, bool has_hi, typename E>
 void encode_words(
-    const T* x,
-    T* y,
-    uint64_t* bits,
-    int64_t n,
+    const Encoded<1, typename E::Lane>& s,
     int64_t begin,
     int64_t end,
-    const Bounds<T>& bounds,
-    const Bounds<Key<T>>& keys) {
-  foreach_word(n, begin, end, [&](int64_t w, int count) __attribute__((always_inline)) {
-    encode_word<gate, has_lo, has_hi>(
-        x + w * kWord, y + w * kWord, bits + w, words(n), count, bounds, keys);
-  });
+    const Numbers<typename E::Lane>& numbers) {
+  const auto values = values_of<E>(numbers);
+  foreach_word(s, begin, end, EncodeWord<gate, has_lo, has_hi, E>{values, keys_of<E>(values)});
 }
 
-template <Gate gate, typename T>
-void decode_words(const T* g, T* dx, const uint64_t* bits, int64_t n, int64_t begin, int64_t end) {
-  foreach_word(n, begin, end, [&](int64_t w, int count) __attribute__((always_inline)) {
-    decode_word<gate>(g + w * kWord, dx + w * kWord, bits + w, words(n), count);
-  });
+template <Gate gate, typename E>
+void decode_words(const Decoded<1, typename E::Lane>& s, int64_t begin, int64_t end) {
+  foreach_word(s, begin, end, DecodeWord<gate, E>());
 }
 
-template <bool has_lo, bool has_hi, typename T>
-void select(const T* g, const T* x, T* dx, int64_t n, const Bounds<Key<T>>& keys) {
-  for (int64_t i = 0; i < n; ++i) {
-    const int code = encode<Gate::strict, has_lo, has_hi>(key_of(x[i]), is_number(x[i]), keys);
-    dx[i] = decode<Gate::strict>(g[i], code);
+template <bool has_lo, bool has_hi, typename E>
+void select(
+    const typename E::Lane* g,
+    const typename E::Lane* x,
+    typename E::Lane* dx,
+    int64_t n,
+    const Numbers<typename E::Lane>& numbers) {
+  const auto keys = keys_of<E>(values_of<E>(numbers));
+  const auto selected = [&](Values<E> grad, Values<E> at) __attribute__((always_inline)) {
+    const auto code = encode<Gate::strict, has_lo, has_hi>(E::key(at), E::number(at), keys);
+    return decode<Gate::strict, E>(grad, code);
+  };
+  constexpr int step = lanes<typename E::Lane>;
+  int64_t i = 0;
+  for (; i + step <= n; i += step) {
+    store(dx + i, selected(load(g + i), load(x + i)));
+  }
+  if (i < n) {
+    typename E::Lane buffer[2][step] = {};
+    const int64_t size = (n - i) * static_cast<int64_t>(sizeof(typename E::Lane));
+    __builtin_memcpy(buffer[0], g + i, size);
+    __builtin_memcpy(buffer[1], x + i, size);
+    store(buffer[0], selected(load(buffer[0]), load(buffer[1])));
+    __builtin_memcpy(dx + i, buffer[0], size);
   }
 }
 
 } // namespace
 
 template <typename T>
-Loops<T> loops() {
-  Loops<T> l;
-#define CLAMPGRAD_ENCODE(gate)                                 \
-  l.encode[int(gate)][0] = encode_words<gate, true, true, T>;  \
-  l.encode[int(gate)][1] = encode_words<gate, true, false, T>; \
-  l.encode[int(gate)][2] = encode_words<gate, false, true, T>; \
-  l.decode[int(gate)] = decode_words<gate, T>;
-  CLAMPGRAD_ENCODE(Gate::strict)
-  CLAMPGRAD_ENCODE(Gate::inclusive)
-  CLAMPGRAD_ENCODE(Gate::half)
-  CLAMPGRAD_ENCODE(Gate::with_grad)
-  CLAMPGRAD_ENCODE(Gate::with_grad_maximize)
-  CLAMPGRAD_ENCODE(Gate::restoring)
-  CLAMPGRAD_ENCODE(Gate::restoring_maximize)
-#undef CLAMPGRAD_ENCODE
-  l.select[0] = select<true, true, T>;
-  l.select[1] = select<true, false, T>;
-  l.select[2] = select<false, true, T>;
+GateLoops<T> gate_loops() {
+  using E = ElementOf<T>;
+  GateLoops<T> l;
+#define CLAMPGRAD_GATE(gate)                                   \
+  l.encode[int(gate)][0] = encode_words<gate, true, true, E>;  \
+  l.encode[int(gate)][1] = encode_words<gate, true, false, E>; \
+  l.encode[int(gate)][2] = encode_words<gate, false, true, E>; \
+  l.decode[int(gate)] = decode_words<gate, E>;
+  CLAMPGRAD_GATE(Gate::strict)
+  CLAMPGRAD_GATE(Gate::inclusive)
+  CLAMPGRAD_GATE(Gate::half)
+  CLAMPGRAD_GATE(Gate::with_grad)
+  CLAMPGRAD_GATE(Gate::with_grad_maximize)
+  CLAMPGRAD_GATE(Gate::restoring)
+  CLAMPGRAD_GATE(Gate::restoring_maximize)
+#undef CLAMPGRAD_GATE
+  l.select[0] = select<true, true, E>;
+  l.select[1] = select<true, false, E>;
+  l.select[2] = select<false, true, E>;
   return l;
 }
 
-} // namespace clampgrad::cpu::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_ISA

@@ -3,99 +3,54 @@
 #include "Kernels.h"
 #include "autograd/kernels.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/streams.h"
 #include "kernels/memory_order.h"
 #include "kernels/saved_bits.h"
+#include "kernels/shares.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
-#if defined(__SSE2__)
+#if defined(CLAMPGRAD_X86_ISAS)
 #include <immintrin.h>
 #endif
 
-namespace clampgrad::cpu {
+namespace clampgrad {
 namespace {
 
-template <typename T>
-struct PairIn {
-  const T *self, *other;
-  T* y;
-  PairCodes codes;
-};
-template <typename T>
-struct TripleIn {
-  const T *x, *lo, *hi;
-  T* y;
-  int differentiated;
-};
-// A gradient that nobody wants is null.
-template <typename T>
-struct PairOut {
-  const T* g;
-  T *self, *other;
-  bool clamps_from_below;
-};
-template <typename T>
-struct TripleOut {
-  const T* g;
-  T *x, *lo, *hi;
-};
-
+// The loops of one dtype.
 template <typename T>
 struct ShareLoops {
-  void (*encode_pair[2][2])(const PairIn<T>&, uint64_t*, int64_t, int64_t, int64_t);
-  void (*encode_triple[5])(const TripleIn<T>&, uint64_t*, int64_t, int64_t, int64_t);
-  void (*decode_pair[kSharings])(const PairOut<T>&, const uint64_t*, int64_t, int64_t, int64_t);
-  void (*decode_triple[kSharings])(const TripleOut<T>&, const uint64_t*, int64_t, int64_t, int64_t);
+  using L = Lane<T>;
+
+  void (*encode_pair[2][2])(const Encoded<2, L>&, int64_t, int64_t, PairCodes);
+  void (*encode_triple[kRules])(const Encoded<3, L>&, int64_t, int64_t, int);
+  void (*decode_pair[kSharings])(const Decoded<2, L>&, int64_t, int64_t, bool);
+  void (*decode_triple[kSharings])(const Decoded<3, L>&, int64_t, int64_t);
 };
 
 } // namespace
-} // namespace clampgrad::cpu
+} // namespace clampgrad
 
 #define CLAMPGRAD_LOOPS "kernels/cpu/share_loops.h"
 #include "kernels/cpu/foreach_isa.h"
 
-namespace clampgrad::cpu {
+namespace clampgrad {
+
+using namespace clampgrad::cpu;
+
 namespace {
 
 template <typename T>
 const ShareLoops<T>& best_loops() {
-  static const ShareLoops<T> chosen = [] {
-#if defined(CLAMPGRAD_X86_ISAS)
-    if (isas().avx512) {
-      return avx512::share_loops<T>();
-    }
-    if (isas().avx2) {
-      return avx2::share_loops<T>();
-    }
-#endif
-    return baseline::share_loops<T>();
-  }();
-  return chosen;
+  static const auto best = CLAMPGRAD_BEST(share_loops<T>());
+  return best;
 }
 
-constexpr int64_t kGrain = at::internal::GRAIN_SIZE / kWord;
-
-template <typename T>
-const T* in(const at::Tensor& t) {
-  return static_cast<const T*>(t.const_data_ptr());
-}
-template <typename T>
-T* out(const at::Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
-}
-
-template <typename F>
-void foreach_words(int64_t n, F f) {
-  at::parallel_for(0, words(n), kGrain, f);
+uint64_t* words_of(const at::Tensor& bits) {
+  return static_cast<uint64_t*>(bits.mutable_data_ptr());
 }
 
 } // namespace
-} // namespace clampgrad::cpu
-
-namespace clampgrad {
-
-using namespace clampgrad::cpu;
 
 namespace native {
 
@@ -112,12 +67,12 @@ std::tuple<at::Tensor, at::Tensor> extremum_shares_cpu(
   const auto n = self.numel();
   const auto y = empty_in_order(self.sizes(), order, self.options());
   const auto bits = empty_bits(self, 2);
-  dispatch(self.scalar_type(), "maximum", [&](auto element, auto) {
-    using T = decltype(element);
-    const PairIn<T> pair = {in<T>(a), in<T>(b), out<T>(y), {int(tie), int(nan)}};
+  dispatch(self.scalar_type(), "maximum", [&](auto scalar) {
+    using T = decltype(scalar);
     const auto loop = best_loops<T>().encode_pair[greater_wins][nan_loses];
-    auto* word = out<uint64_t>(bits);
-    foreach_words(n, [&](int64_t begin, int64_t end) { loop(pair, word, n, begin, end); });
+    const PairCodes codes = {static_cast<int>(tie), static_cast<int>(nan)};
+    const Encoded<2, Lane<T>> s = {{in<T>(a), in<T>(b)}, {out<T>(y)}, words_of(bits), n};
+    foreach_words(n, [&](int64_t begin, int64_t end) { loop(s, begin, end, codes); });
   });
   return {y, bits};
 }
@@ -135,12 +90,13 @@ std::tuple<at::Tensor, at::Tensor> clamp_shares_cpu(
   const auto n = self.numel();
   const auto y = empty_in_order(self.sizes(), order, self.options());
   const auto bits = empty_bits(self, 3);
-  dispatch(self.scalar_type(), "clamp", [&](auto element, auto) {
-    using T = decltype(element);
-    const TripleIn<T> triple = {in<T>(x), in<T>(lo), in<T>(hi), out<T>(y), int(among)};
+  dispatch(self.scalar_type(), "clamp", [&](auto scalar) {
+    using T = decltype(scalar);
     const auto loop = best_loops<T>().encode_triple[rule];
-    auto* word = out<uint64_t>(bits);
-    foreach_words(n, [&](int64_t begin, int64_t end) { loop(triple, word, n, begin, end); });
+    const auto differentiated = static_cast<int>(among);
+    const Encoded<3, Lane<T>> s = {
+        {in<T>(x), in<T>(lo), in<T>(hi)}, {out<T>(y)}, words_of(bits), n};
+    foreach_words(n, [&](int64_t begin, int64_t end) { loop(s, begin, end, differentiated); });
   });
   return {y, bits};
 }
@@ -156,16 +112,16 @@ std::array<at::Tensor, 2> decode_pair_cpu(
     std::array<bool, 2> wanted) {
   const auto g = in_memory_order(grad, order);
   const auto n = g.numel();
-  const auto* word = checked_bits(bits, n, 2);
+  auto* word = checked_bits(bits, n, 2);
   std::array<at::Tensor, 2> to;
   for (int i = 0; i < 2; ++i) {
     to[i] = wanted[i] ? empty_in_order(grad.sizes(), order, grad.options()) : at::Tensor();
   }
-  dispatch(g.scalar_type(), "maximum_backward", [&](auto element, auto) {
-    using T = decltype(element);
-    const PairOut<T> pair = {in<T>(g), out<T>(to[0]), out<T>(to[1]), clamps_from_below};
+  dispatch(g.scalar_type(), "maximum_backward", [&](auto scalar) {
+    using T = decltype(scalar);
     const auto loop = best_loops<T>().decode_pair[int64_t(sharing)];
-    foreach_words(n, [&](int64_t begin, int64_t end) { loop(pair, word, n, begin, end); });
+    const Decoded<2, Lane<T>> s = {{in<T>(g)}, {out<T>(to[0]), out<T>(to[1])}, word, n};
+    foreach_words(n, [&](int64_t begin, int64_t end) { loop(s, begin, end, clamps_from_below); });
   });
   return to;
 }
@@ -178,16 +134,17 @@ std::array<at::Tensor, 3> decode_triple_cpu(
     std::array<bool, 3> wanted) {
   const auto g = in_memory_order(grad, order);
   const auto n = g.numel();
-  const auto* word = checked_bits(bits, n, 3);
+  auto* word = checked_bits(bits, n, 3);
   std::array<at::Tensor, 3> to;
   for (int i = 0; i < 3; ++i) {
     to[i] = wanted[i] ? empty_in_order(grad.sizes(), order, grad.options()) : at::Tensor();
   }
-  dispatch(g.scalar_type(), "clamp_backward", [&](auto element, auto) {
-    using T = decltype(element);
-    const TripleOut<T> triple = {in<T>(g), out<T>(to[0]), out<T>(to[1]), out<T>(to[2])};
+  dispatch(g.scalar_type(), "clamp_backward", [&](auto scalar) {
+    using T = decltype(scalar);
     const auto loop = best_loops<T>().decode_triple[int64_t(sharing)];
-    foreach_words(n, [&](int64_t begin, int64_t end) { loop(triple, word, n, begin, end); });
+    const Decoded<3, Lane<T>> s = {
+        {in<T>(g)}, {out<T>(to[0]), out<T>(to[1]), out<T>(to[2])}, word, n};
+    foreach_words(n, [&](int64_t begin, int64_t end) { loop(s, begin, end); });
   });
   return to;
 }

@@ -1,139 +1,156 @@
-// The loops of share_kernel.cpp over flat memory, compiled once per instruction set
-// (foreach_isa.h).
+// The loops of share_kernel.cpp, compiled once per instruction set (foreach_isa.h).
 
-#include "kernels/cpu/bits.h"
+// clang-format off: each stands on those before it
+#include "kernels/cpu/vectors.h"
+#include "kernels/rules/element.h"
+#include "kernels/rules/element_of.h"
+#include "kernels/rules/gate.h"
+#include "kernels/rules/shares.h"
+// clang-format on
 
-namespace clampgrad::cpu::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
-template <typename T>
-CLAMPGRAD_HOST_DEVICE Compared<Key<T>> compared(T x) {
-  return {key_of(x), is_number(x)};
-}
+template <bool greater_wins, bool nan_loses, typename E>
+struct EncodePairWord {
+  PairCodes codes;
 
-template <bool greater_wins, bool nan_loses, typename T>
-void encode_pairs(const PairIn<T>& in, uint64_t* bits, int64_t n, int64_t begin, int64_t end) {
-  const int64_t plane = words(n);
-  const PairCodes codes = in.codes;
-  foreach_word(n, begin, end, [&](int64_t w, int count) __attribute__((always_inline)) {
-    const T *a = in.self + w * kWord, *b = in.other + w * kWord;
-    T* y = in.y + w * kWord;
-    int8_t first[kWord] = {}, second[kWord] = {};
-    for (int i = 0; i < count; ++i) {
-      const T self = a[i], other = b[i];
-      const auto choice =
-          encode_pair<greater_wins, nan_loses>(compared(self), compared(other), codes);
-      y[i] = choice.takes_self ? self : other;
-      first[i] = static_cast<int8_t>(-(choice.code & 1));
-      second[i] = static_cast<int8_t>(-(choice.code >> 1));
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const Encoded<2, typename E::Lane>& s, int64_t plane) const {
+    uint64_t to_self = 0, to_other = 0;
+    for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
+      const auto self = load(s.in[0] + i), other = load(s.in[1] + i);
+      const auto pair =
+          encode_pair<greater_wins, nan_loses>(compared<E>(self), compared<E>(other), codes);
+      store(s.out[0] + i, pair.takes_self ? self : other);
+      to_self |= to_bits(pair.self) << i;
+      to_other |= to_bits(pair.other) << i;
     }
-    bits[w] = pack(first);
-    bits[plane + w] = pack(second);
-  });
-}
+    s.bits[0] = to_self;
+    s.bits[plane] = to_other;
+  }
+};
 
-template <Rule rule, typename T>
-void encode_triples(const TripleIn<T>& in, uint64_t* bits, int64_t n, int64_t begin, int64_t end) {
-  const int64_t plane = words(n);
-  const int differentiated = in.differentiated;
-  foreach_word(n, begin, end, [&](int64_t w, int count) __attribute__((always_inline)) {
-    const T *px = in.x + w * kWord, *plo = in.lo + w * kWord, *phi = in.hi + w * kWord;
-    T* y = in.y + w * kWord;
-    int8_t planes[3][kWord] = {};
-    for (int i = 0; i < count; ++i) {
-      const T tx = px[i], tlo = plo[i], thi = phi[i];
-      const auto x = compared(tx), lo = compared(tlo), hi = compared(thi);
-      const int code = encode_triple<rule>(x, lo, hi, differentiated);
-      // A NaN among them is the result.
-      const bool raised = lt(x, lo), lowered = raised ? lt(hi, lo) : lt(hi, x);
-      const T value = lowered ? thi : raised ? tlo : tx;
-      y[i] = !x.number ? tx : !lo.number ? tlo : !hi.number ? thi : value;
-      planes[0][i] = static_cast<int8_t>(-(code & 1));
-      planes[1][i] = static_cast<int8_t>(-(code >> 1 & 1));
-      planes[2][i] = static_cast<int8_t>(-(code >> 2));
-    }
-    for (int p = 0; p < 3; ++p) {
-      bits[p * plane + w] = pack(planes[p]);
-    }
-  });
-}
+template <Rule rule, typename E>
+struct EncodeTripleWord {
+  int differentiated;
 
-template <Sharing sharing, typename T>
-void decode_pairs(
-    const PairOut<T>& out, const uint64_t* bits, int64_t n, int64_t begin, int64_t end) {
-  const int64_t plane = words(n);
-  const bool from_below = out.clamps_from_below;
-  foreach_word(n, begin, end, [&](int64_t w, int count) __attribute__((always_inline)) {
-    int8_t first[kWord], second[kWord];
-    unpack(bits[w], first);
-    unpack(bits[plane + w], second);
-    const T* g = out.g + w * kWord;
-    T self[kWord], other[kWord];
-    for (int i = 0; i < count; ++i) {
-      decode_pair<sharing>(g[i], first[i] | second[i] << 1, from_below, self[i], other[i]);
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const Encoded<3, typename E::Lane>& s, int64_t plane) const {
+    uint64_t to_x = 0, to_lo = 0, to_hi = 0;
+    for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
+      const auto vx = load(s.in[0] + i), vlo = load(s.in[1] + i), vhi = load(s.in[2] + i);
+      const auto x = compared<E>(vx), lo = compared<E>(vlo), hi = compared<E>(vhi);
+      store(s.out[0] + i, clamped(vx, vlo, vhi, x, lo, hi));
+      const auto triple = encode_triple<rule>(x, lo, hi, differentiated);
+      to_x |= to_bits(triple.x) << i;
+      to_lo |= to_bits(triple.lo) << i;
+      to_hi |= to_bits(triple.hi) << i;
     }
-    if (out.self) {
-      __builtin_memcpy(out.self + w * kWord, self, count * sizeof(T));
-    }
-    if (out.other) {
-      __builtin_memcpy(out.other + w * kWord, other, count * sizeof(T));
-    }
-  });
-}
+    s.bits[0] = to_x;
+    s.bits[plane] = to_lo;
+    s.bits[2 * plane] = to_hi;
+  }
+};
 
-template <Sharing sharing, typename T>
-void decode_triples(
-    const TripleOut<T>& out, const uint64_t* bits, int64_t n, int64_t begin, int64_t end) {
-  const int64_t plane = words(n);
-  foreach_word(n, begin, end, [&](int64_t w, int count) __attribute__((always_inline)) {
-    int8_t planes[3][kWord];
-    for (int p = 0; p < 3; ++p) {
-      unpack(bits[p * plane + w], planes[p]);
-    }
-    const T* g = out.g + w * kWord;
-    T x[kWord], lo[kWord], hi[kWord];
-    for (int i = 0; i < count; ++i) {
-      const int code = planes[0][i] | planes[1][i] << 1 | planes[2][i] << 2;
-      decode_triple<sharing>(g[i], code, x[i], lo[i], hi[i]);
-    }
-    T* const to[] = {out.x, out.lo, out.hi};
-    const T* const from[] = {x, lo, hi};
-    for (int p = 0; p < 3; ++p) {
-      if (to[p]) {
-        __builtin_memcpy(to[p] + w * kWord, from[p], count * sizeof(T));
+template <Sharing sharing, typename E>
+struct DecodePairWord {
+  bool clamps_from_below;
+
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const Decoded<2, typename E::Lane>& s, int64_t plane) const {
+    using M = Mask<Vector<typename E::Lane>>;
+    const uint64_t to_self = s.bits[0], to_other = s.bits[plane];
+    for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
+      const auto gradient = decode_pair<sharing, E>(
+          load(s.in[0] + i),
+          from_bits<M>(to_self >> i),
+          from_bits<M>(to_other >> i),
+          clamps_from_below);
+      if (s.out[0]) {
+        store(s.out[0] + i, gradient.self);
+      }
+      if (s.out[1]) {
+        store(s.out[1] + i, gradient.other);
       }
     }
-  });
+  }
+};
+
+template <Sharing sharing, typename E>
+struct DecodeTripleWord {
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const Decoded<3, typename E::Lane>& s, int64_t plane) const {
+    using M = Mask<Vector<typename E::Lane>>;
+    const uint64_t to_x = s.bits[0], to_lo = s.bits[plane], to_hi = s.bits[2 * plane];
+    for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
+      const auto gradient = decode_triple<sharing, E>(
+          load(s.in[0] + i),
+          from_bits<M>(to_x >> i),
+          from_bits<M>(to_lo >> i),
+          from_bits<M>(to_hi >> i));
+      if (s.out[0]) {
+        store(s.out[0] + i, gradient.x);
+      }
+      if (s.out[1]) {
+        store(s.out[1] + i, gradient.lo);
+      }
+      if (s.out[2]) {
+        store(s.out[2] + i, gradient.hi);
+      }
+    }
+  }
+};
+
+template <bool greater_wins, bool nan_loses, typename E>
+void encode_pairs(
+    const Encoded<2, typename E::Lane>& s, int64_t begin, int64_t end, PairCodes codes) {
+  foreach_word(s, begin, end, EncodePairWord<greater_wins, nan_loses, E>{codes});
+}
+template <Rule rule, typename E>
+void encode_triples(
+    const Encoded<3, typename E::Lane>& s, int64_t begin, int64_t end, int differentiated) {
+  foreach_word(s, begin, end, EncodeTripleWord<rule, E>{differentiated});
+}
+template <Sharing sharing, typename E>
+void decode_pairs(
+    const Decoded<2, typename E::Lane>& s, int64_t begin, int64_t end, bool clamps_from_below) {
+  foreach_word(s, begin, end, DecodePairWord<sharing, E>{clamps_from_below});
+}
+template <Sharing sharing, typename E>
+void decode_triples(const Decoded<3, typename E::Lane>& s, int64_t begin, int64_t end) {
+  foreach_word(s, begin, end, DecodeTripleWord<sharing, E>());
 }
 
 } // namespace
 
 template <typename T>
 ShareLoops<T> share_loops() {
+  using E = ElementOf<T>;
   ShareLoops<T> l;
-  l.encode_pair[0][0] = encode_pairs<false, false, T>;
-  l.encode_pair[0][1] = encode_pairs<false, true, T>;
-  l.encode_pair[1][0] = encode_pairs<true, false, T>;
-  l.encode_pair[1][1] = encode_pairs<true, true, T>;
-  l.encode_triple[0] = encode_triples<Rule::min_norm, T>;
-  l.encode_triple[1] = encode_triples<Rule::inclusive, T>;
-  l.encode_triple[2] = encode_triples<Rule::joint, T>;
-  l.encode_triple[3] = encode_triples<Rule::half, T>;
-  l.encode_triple[4] = encode_triples<Rule::pseudo, T>;
-#define CLAMPGRAD_DECODE(sharing)                         \
-  l.decode_pair[int(sharing)] = decode_pairs<sharing, T>; \
-  l.decode_triple[int(sharing)] = decode_triples<sharing, T>;
-  CLAMPGRAD_DECODE(Sharing::equal)
-  CLAMPGRAD_DECODE(Sharing::nan_to_both)
-  CLAMPGRAD_DECODE(Sharing::nested)
-  CLAMPGRAD_DECODE(Sharing::nan_to_ends)
-  CLAMPGRAD_DECODE(Sharing::with_grad)
-  CLAMPGRAD_DECODE(Sharing::with_grad_maximize)
-  CLAMPGRAD_DECODE(Sharing::restoring)
-  CLAMPGRAD_DECODE(Sharing::restoring_maximize)
-  CLAMPGRAD_DECODE(Sharing::straight_through)
-#undef CLAMPGRAD_DECODE
+  l.encode_pair[0][0] = encode_pairs<false, false, E>;
+  l.encode_pair[0][1] = encode_pairs<false, true, E>;
+  l.encode_pair[1][0] = encode_pairs<true, false, E>;
+  l.encode_pair[1][1] = encode_pairs<true, true, E>;
+  l.encode_triple[0] = encode_triples<Rule::min_norm, E>;
+  l.encode_triple[1] = encode_triples<Rule::inclusive, E>;
+  l.encode_triple[2] = encode_triples<Rule::joint, E>;
+  l.encode_triple[3] = encode_triples<Rule::half, E>;
+  l.encode_triple[4] = encode_triples<Rule::pseudo, E>;
+#define CLAMPGRAD_SHARING(sharing)                        \
+  l.decode_pair[int(sharing)] = decode_pairs<sharing, E>; \
+  l.decode_triple[int(sharing)] = decode_triples<sharing, E>;
+  CLAMPGRAD_SHARING(Sharing::equal)
+  CLAMPGRAD_SHARING(Sharing::nan_to_both)
+  CLAMPGRAD_SHARING(Sharing::nested)
+  CLAMPGRAD_SHARING(Sharing::nan_to_ends)
+  CLAMPGRAD_SHARING(Sharing::with_grad)
+  CLAMPGRAD_SHARING(Sharing::with_grad_maximize)
+  CLAMPGRAD_SHARING(Sharing::restoring)
+  CLAMPGRAD_SHARING(Sharing::restoring_maximize)
+  CLAMPGRAD_SHARING(Sharing::straight_through)
+#undef CLAMPGRAD_SHARING
   return l;
 }
 
-} // namespace clampgrad::cpu::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_ISA

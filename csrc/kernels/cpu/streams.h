@@ -1,0 +1,45 @@
+#pragma once
+// What a loop walks over, and its element types.
+
+#include "kernels/gate.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+
+namespace clampgrad {
+
+// Flat memory of n elements each, walked together, and the bits that belong to them.
+template <int ins, int outs, typename Lane, typename Word>
+struct Streams {
+  const Lane* in[ins];
+  Lane* out[outs]; // null where nobody wants it
+  Word* bits;
+  int64_t n;
+};
+// What a forward walks over, and what a backward does.
+template <int ins, typename Lane>
+using Encoded = Streams<ins, 1, Lane, uint64_t>;
+template <int outs, typename Lane>
+using Decoded = Streams<1, outs, Lane, const uint64_t>;
+
+// What the loops move for an element: 16-bit numbers travel as their bits.
+template <typename T>
+using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
+
+template <typename T>
+const Lane<T>* in(const at::Tensor& t) {
+  return static_cast<const Lane<T>*>(t.const_data_ptr());
+}
+template <typename T>
+Lane<T>* out(const at::Tensor& t) {
+  return t.defined() ? static_cast<Lane<T>*>(t.mutable_data_ptr()) : nullptr;
+}
+
+// f(begin, end) over the words of n elements, a thread for each of ATen's grains.
+template <typename F>
+void foreach_words(int64_t n, const F& f) {
+  at::parallel_for(0, words(n), at::internal::GRAIN_SIZE / kWord, f);
+}
+
+} // namespace clampgrad

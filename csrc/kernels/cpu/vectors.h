@@ -1,0 +1,148 @@
+// Vectors of the instruction set at hand, 64 bits to masks and back, and the walk over flat memory.
+// Compiled once per instruction set (foreach_isa.h): no include guard. Nothing from the standard
+// library, whose inline functions, compiled here, could be linked into code that runs on an older
+// machine.
+
+namespace clampgrad::CLAMPGRAD_ISA {
+namespace {
+
+template <typename Lane>
+struct VectorOf {
+  typedef Lane type __attribute__((vector_size(CLAMPGRAD_VECTOR_BYTES)));
+};
+template <typename Lane>
+using Vector = typename VectorOf<Lane>::type;
+
+template <typename Lane>
+constexpr int lanes = CLAMPGRAD_VECTOR_BYTES / sizeof(Lane);
+
+template <typename Lane>
+CLAMPGRAD_HOST_DEVICE Vector<Lane> load(const Lane* from) {
+  Vector<Lane> v;
+  __builtin_memcpy(&v, from, sizeof(v));
+  return v;
+}
+template <typename Lane>
+CLAMPGRAD_HOST_DEVICE void store(Lane* to, Vector<Lane> v) {
+  __builtin_memcpy(to, &v, sizeof(v));
+}
+template <typename Lane>
+CLAMPGRAD_HOST_DEVICE Vector<Lane> splat(Lane value) {
+  Vector<Lane> v;
+  for (int i = 0; i < lanes<Lane>; ++i) {
+    v[i] = value;
+  }
+  return v;
+}
+
+template <typename M>
+CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
+  return mask[0];
+}
+
+// A bit a lane. Compilers do not find the instruction for it.
+template <typename M>
+CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
+  constexpr int n = sizeof(M) / sizeof(lane_of(M()));
+#if CLAMPGRAD_VECTOR_BYTES == 64
+  const auto m = reinterpret_cast<__m512i>(mask);
+  if constexpr (n == 8) {
+    return _mm512_movepi64_mask(m);
+  } else if constexpr (n == 16) {
+    return _mm512_movepi32_mask(m);
+  } else {
+    return _mm512_movepi16_mask(m);
+  }
+#elif CLAMPGRAD_VECTOR_BYTES == 32
+  const auto m = reinterpret_cast<__m256i>(mask);
+  if constexpr (n == 4) {
+    return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(m)));
+  } else if constexpr (n == 8) {
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(m)));
+  } else {
+    const auto bytes = _mm_packs_epi16(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    return static_cast<uint32_t>(_mm_movemask_epi8(bytes));
+  }
+#elif defined(__SSE2__)
+  const auto m = reinterpret_cast<__m128i>(mask);
+  if constexpr (n == 2) {
+    return static_cast<uint32_t>(_mm_movemask_pd(_mm_castsi128_pd(m)));
+  } else if constexpr (n == 4) {
+    return static_cast<uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(m)));
+  } else {
+    return static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(m, _mm_setzero_si128())));
+  }
+#else
+  uint64_t bits = 0;
+  for (int i = 0; i < n; ++i) {
+    bits |= static_cast<uint64_t>(mask[i] & 1) << i;
+  }
+  return bits;
+#endif
+}
+
+template <typename Lane, int n>
+struct Powers {
+  Lane of_2[n];
+  constexpr Powers() : of_2() {
+    for (int i = 0; i < n; ++i) {
+      of_2[i] = static_cast<Lane>(Lane(1) << i);
+    }
+  }
+};
+
+// The low bits, a lane each.
+template <typename M>
+CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t bits) {
+  using Lane = decltype(lane_of(M()));
+  constexpr int n = sizeof(M) / sizeof(Lane);
+#if CLAMPGRAD_VECTOR_BYTES == 64
+  if constexpr (n == 32) { // more lanes than bits a lane
+    return reinterpret_cast<M>(_mm512_movm_epi16(static_cast<uint32_t>(bits)));
+  }
+#endif
+  static constexpr Powers<Lane, n> powers;
+  M each;
+  __builtin_memcpy(&each, powers.of_2, sizeof(each));
+  return ((M() + static_cast<Lane>(bits)) & each) != M();
+}
+
+// Calls word(streams, plane) for the words [begin, end), each with the streams moved to it. What
+// comes after the last element is 0.
+template <typename F, int ins, int outs, typename Lane, typename Word>
+CLAMPGRAD_HOST_DEVICE void foreach_word(
+    const Streams<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
+  const int64_t plane = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
+  auto here = s;
+  for (int64_t w = begin; w < full; ++w) {
+    for (int k = 0; k < ins; ++k) {
+      here.in[k] = s.in[k] + w * kWord;
+    }
+    for (int k = 0; k < outs; ++k) {
+      here.out[k] = s.out[k] ? s.out[k] + w * kWord : nullptr;
+    }
+    here.bits = s.bits + w;
+    word(here, plane);
+  }
+  if (full < end) {
+    const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(Lane));
+    Lane in[ins][kWord] = {}, out[outs][kWord];
+    for (int k = 0; k < ins; ++k) {
+      __builtin_memcpy(in[k], s.in[k] + first, size);
+      here.in[k] = in[k];
+    }
+    for (int k = 0; k < outs; ++k) {
+      here.out[k] = s.out[k] ? out[k] : nullptr;
+    }
+    here.bits = s.bits + full;
+    word(here, plane);
+    for (int k = 0; k < outs; ++k) {
+      if (s.out[k]) {
+        __builtin_memcpy(s.out[k] + first, out[k], size);
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace clampgrad::CLAMPGRAD_ISA

@@ -1,0 +1,145 @@
+// What a rule asks of a dtype. V is one value or, on the CPU, a vector of them (the vector
+// extension of GCC and Clang); a comparison of two V gives a Mask: a bool, or a vector whose lanes
+// are 0 or -1. Of masks, use &, |, ^ and ?: alone, which mean the same for both.
+//
+// Free of ATen. Compiled once per instruction set, in the namespace CLAMPGRAD_ISA: no include
+// guard.
+
+namespace clampgrad::CLAMPGRAD_ISA {
+namespace {
+
+template <typename V>
+using Mask = decltype(V() == V());
+
+template <typename M>
+CLAMPGRAD_HOST_DEVICE M everywhere() {
+  return M() == M();
+}
+template <typename M>
+CLAMPGRAD_HOST_DEVICE M where(bool condition) {
+  return condition ? everywhere<M>() : M();
+}
+template <typename M>
+CLAMPGRAD_HOST_DEVICE M negate(M a) {
+  return a ^ everywhere<M>();
+}
+
+// float and double
+template <typename T>
+struct Real {
+  using Lane = T;
+  static constexpr T one = 1;
+
+  // What is compared in place of the value, and whether it may be: NaN does not compare.
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V key(V x) {
+    return x;
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
+    return x == x;
+  }
+
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V negated(V x) {
+    return -x;
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V halved(V x) {
+    return x * T(0.5);
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V quartered(V x) {
+    return x * T(0.25);
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V third(V x) {
+    return x / T(3);
+  }
+};
+
+// float16 and bfloat16 as their bits: integers compare without a conversion, and what little
+// arithmetic there is comes out as it does through float32, rounded to nearest, ties to even.
+template <int mantissa_bits>
+struct Short {
+  using Lane = uint16_t;
+  static constexpr uint16_t implicit_bit = 1 << mantissa_bits;
+  static constexpr uint16_t infinity = 0x8000 - implicit_bit;
+  static constexpr uint16_t one = infinity / 2 & infinity;
+
+  template <typename V, typename = void>
+  struct Signed { // a vector compares to a vector of signed lanes
+    using type = Mask<V>;
+  };
+  template <typename Unused>
+  struct Signed<uint16_t, Unused> {
+    using type = int16_t;
+  };
+  template <typename V>
+  using Key = typename Signed<V>::type;
+
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V magnitude(V x) {
+    return V(x & Lane(0x7fff));
+  }
+
+  // Orders as the numbers do, with -0 equal to +0; beyond +-infinity lie the NaNs.
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE Key<V> key(V x) {
+    const auto m = Key<V>(magnitude(x));
+    return Key<V>(x) < Key<V>() ? Key<V>(-m) : m;
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
+    return Key<V>(magnitude(x)) <= int16_t(infinity);
+  }
+
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V negated(V x) {
+    return V(x ^ Lane(0x8000));
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V halved(V x) {
+    const V m = magnitude(x);
+    return scaled(x, V(m - implicit_bit), V((m + (m >> 1 & Lane(1))) >> 1), 2);
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V quartered(V x) {
+    const V m = magnitude(x), u = units(m);
+    const V rounded = V((u + Lane(1) + (u >> 2 & Lane(1))) >> 2);
+    return scaled(x, V(m - Lane(2 * implicit_bit)), rounded, 3);
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V third(V x) {
+    const V m = magnitude(x), s = significand(m);
+    // 2s/3 where that is 1 or more, else 4s/3 with an exponent one lower. Never a tie to round.
+    const auto upper = Key<V>(s) >= int16_t(implicit_bit + implicit_bit / 2);
+    const V q = V(V((upper ? V(s * Lane(2)) : V(s * Lane(4))) + Lane(1)) / Lane(3));
+    const V base = V(V(m - s) - (upper ? V(V() + implicit_bit) : V(V() + Lane(2 * implicit_bit))));
+    return scaled(x, V(base + q), V(V(units(m) + Lane(1)) / Lane(3)), 3);
+  }
+
+ private:
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V significand(V m) {
+    return V((m & Lane(implicit_bit - 1)) | implicit_bit);
+  }
+  // In units of the smallest subnormal, for exponents up to 2.
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V units(V m) {
+    return Key<V>(m) < int16_t(2 * implicit_bit) ? m : V(significand(m) << 1);
+  }
+  // The sign of x; `normal` where its exponent is large enough, else `small`; x where not finite.
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V scaled(V x, V normal, V small, int exponent) {
+    const auto m = Key<V>(magnitude(x));
+    const V finite = m < int16_t(exponent * implicit_bit) ? small : normal;
+    return m < int16_t(infinity) ? V(finite | (x & Lane(0x8000))) : x;
+  }
+};
+
+template <typename E, typename V = typename E::Lane>
+using KeyOf = decltype(E::key(V()));
+
+} // namespace
+} // namespace clampgrad::CLAMPGRAD_ISA
