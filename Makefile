@@ -27,7 +27,7 @@ SOURCES := $(shell find csrc codegen python/clampgrad -not -name __pycache__ -no
            derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test pictures check-all check-jax lint format clean help
+.PHONY: demo test bench pictures check-all check-jax lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -45,10 +45,16 @@ check-jax: $(VENV)/installed $(JAX_VENV)/installed ## Compare `half` with jax.nu
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
 	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
 
+bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARGS=--full for all of it
+	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
+	$(VENV)/bin/python benchmarks/run.py --out out/cpu-$(TORCH).json $(ARGS)
+	$(VENV)/bin/python benchmarks/report.py out/cpu-$(TORCH).json --plot out/cpu-$(TORCH).png
+
 pictures: demo ## Make the figures and numbers of README.md again
 	mkdir -p docs/img
 	cp out/conventions.png docs/img/
 	cp out/demo.json docs/
+	$(VENV)/bin/python benchmarks/report.py --plot docs/img/cpu.png > /dev/null
 	$(VENV)/bin/python docs/fill_tables.py
 
 lint: $(LINT)/installed ## Check style and types; changes nothing

@@ -1,20 +1,29 @@
-"""Fill the generated tables of README.md and docs/conventions.md: `make pictures` does it too.
+"""Fill the generated tables of README.md and docs/: `make pictures` does it too.
 
 A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. What is
-in it comes from docs/demo.json (measured by the demo), docs/frameworks.yaml (measured elsewhere)
-and test/conventions.yaml (the contract).
+in it comes from docs/demo.json (measured by the demo), benchmarks/results/ (by the benchmarks),
+docs/frameworks.yaml (elsewhere) and test/conventions.yaml (the contract).
 """
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import yaml
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/conventions.md")
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import report  # noqa: E402
+
+PAGES = ("README.md", "docs/conventions.md", "docs/performance.md")
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
+SPEED = {
+    release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
+    for release in ("2.13.0", "2.15.0")
+}
 CONTRACT = yaml.safe_load((ROOT / "test/conventions.yaml").read_text())
 PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
 EXACT = [name for name in CONTRACT["conventions"] if name not in PSEUDO]
@@ -92,6 +101,74 @@ def frameworks():
     return table(["", *columns.values()], *rows) + f"\n\nAs measured: {FRAMEWORKS['measured']}."
 
 
+def machine(results):
+    m = results["machine"]
+    return (
+        f"torch {results['torch']}, {m['cpu']}, {m['cores']} cores, {m['instruction_set']}; "
+        f"`{results['command']}` at commit {results['commit']}."
+    )
+
+
+def speed_bars():
+    """Every ratio that must hold, beside what was measured."""
+    measured = [list(report.bars(results)) for results in SPEED.values()]
+    rows = [["forward and backward", "dtype", "at least", *SPEED]]
+    for releases in zip(*measured):
+        what, dtype, required, _ = releases[0]
+        values = [bar[3] for bar in releases]
+        cells = [f"{v:.2f}" if v >= required else f"**{v:.2f}**" for v in values]
+        rows.append([what, dtype, f"{required:g}", *cells])
+    note = " ".join(machine(results) for results in SPEED.values())
+    return table(*rows, right=range(2, 3 + len(SPEED))) + "\n\nBold: short of it. " + note
+
+
+def speed_times():
+    """Medians and quartiles of the clamps, one thread."""
+    results = SPEED["2.13.0"]
+    key = dict(group="clamp", dtype="float32", threads=1, malloc="fixed")
+    sizes = (1, 2**12, 2**16, 2**20, 2**24)
+    parts = []
+    for direction in ("forward", "backward", "both"):
+        columns = [report.seconds(results, n=n, direction=direction, **key) for n in sizes]
+        rows = [[direction, *(f"N = {report.size(n)}" for n in sizes)]]
+        for function in columns[0]:
+            times = (column[function] for column in columns)
+            rows.append([code(function), *map(report.with_spread, times)])
+        parts.append(table(*rows, right=range(1, 1 + len(sizes))))
+    note = "Median (lower to upper quartile), float32, one thread. " + machine(results)
+    return "\n\n".join([*parts, note])
+
+
+def speed_saved():
+    """What the graph keeps, and what a step has resident."""
+    results = SPEED["2.13.0"]
+    rows = [["", "function", "float32, bits", "bfloat16, bits", "float32, peak MiB"]]
+    kept = {(r["group"], r["function"], r["dtype"]): r for r in results["kept"]}
+    for group, function, dtype in kept:
+        if dtype == "float32":
+            wide, narrow = kept[group, function, dtype], kept[group, function, "bfloat16"]
+            peak = "" if wide["peak_bytes"] is None else f"{wide['peak_bytes'] / 2**20:.1f}"
+            bits = (f"{r['saved_bits']:g}" for r in (wide, narrow))
+            rows.append([group, code(function), *bits, peak])
+    n = report.size(results["kept"][0]["n"])
+    note = (
+        f"Bits an element that the graph keeps; how far a step of N = {n} raises what is resident."
+    )
+    return table(*rows, right=(2, 3, 4)) + "\n\n" + note
+
+
+def speed_model():
+    results = SPEED["2.13.0"]
+    model = results["model"]
+    rows = [["activation", "step", "saved for backward"]]
+    for name, t in model["seconds"].items():
+        saved = f"{model['saved_bytes'][name] / 2**20:.1f} MiB"
+        rows.append([code(name), report.with_spread(t), saved])
+    size = model["size"]
+    note = f"A batch of {model['batch']} images of {size} x {size}, one thread. {machine(results)}"
+    return table(*rows, right=(1, 2)) + "\n\n" + note
+
+
 # ---- The contract --------------------------------------------------------------------------------
 
 
@@ -142,6 +219,10 @@ def examples(keys):
 
 TABLES = {
     "conventions": conventions,
+    "speed_bars": speed_bars,
+    "speed_times": speed_times,
+    "speed_saved": speed_saved,
+    "speed_model": speed_model,
     "scale_of_the_loss": scale_of_the_loss,
     "frameworks": frameworks,
     "numbers": numbers,

@@ -1,6 +1,7 @@
 #include "kernels/memory_order.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 
 #include <algorithm>
 #include <numeric>
@@ -49,7 +50,8 @@ at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order) {
 
 at::Tensor empty_in_order(at::IntArrayRef sizes, int64_t order, at::TensorOptions options) {
   if (order == kContiguousOrder) {
-    return at::empty(sizes, options);
+    return options.device().is_cpu() ? at::detail::empty_cpu(sizes, options)
+                                     : at::empty(sizes, options);
   }
   c10::DimVector strides(sizes.size());
   int64_t stride = 1;

@@ -21,6 +21,8 @@ std::optional<int64_t> memory_order(const at::Tensor& tensor);
 // The elements of `tensor` as flat memory in this order: a view where they lie so, else a copy.
 at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order);
 
+// For a result that is written whole: on the CPU past the dispatcher, which costs more than the
+// memory.
 at::Tensor empty_in_order(at::IntArrayRef sizes, int64_t order, at::TensorOptions options);
 
 } // namespace clampgrad

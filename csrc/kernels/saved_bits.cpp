@@ -1,11 +1,14 @@
 #include "kernels/saved_bits.h"
 
+#include "kernels/memory_order.h"
+
 #include <ATen/ATen.h>
 
 namespace clampgrad {
 
 at::Tensor empty_bits(const at::Tensor& like, int planes) {
-  return at::empty({planes_bytes(planes, like.numel())}, like.options().dtype(at::kByte));
+  const auto bytes = planes_bytes(planes, like.numel());
+  return empty_in_order({bytes}, kContiguousOrder, like.options().dtype(at::kByte));
 }
 
 const uint64_t* checked_bits(const at::Tensor& bits, int64_t n, int planes) {

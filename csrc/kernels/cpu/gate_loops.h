@@ -31,21 +31,19 @@ struct EncodeWord {
 
   CLAMPGRAD_HOST_DEVICE void operator()(
       const Encoded<1, typename E::Lane>& s, int64_t plane) const {
-    uint64_t first = 0, second = 0;
+    WordOf<Mask<Values<E>>> first, second;
     for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
       const auto x = load(s.in[0] + i);
       const auto key = E::key(x);
-      const auto number = E::number(x);
-      store(s.out[0] + i, clamp_value<has_lo, has_hi>(x, key, number, values, keys));
-      const auto code = encode<gate, has_lo, has_hi>(key, number, keys);
-      first |= to_bits(code.first) << i;
-      if constexpr (planes(gate) == 2) {
-        second |= to_bits(code.second) << i;
-      }
+      const auto comparable = E::comparable(x);
+      store(s.out[0] + i, clamp_value<has_lo, has_hi>(x, key, comparable, values, keys));
+      const auto code = encode<gate, has_lo, has_hi>(key, comparable, keys);
+      first.set(i, code.first);
+      second.set(i, code.second);
     }
-    s.bits[0] = first;
+    s.bits[0] = first.bits();
     if constexpr (planes(gate) == 2) {
-      s.bits[plane] = second;
+      s.bits[plane] = second.bits();
     }
   }
 };
@@ -69,8 +67,10 @@ void encode_words(
     int64_t begin,
     int64_t end,
     const Numbers<typename E::Lane>& numbers) {
-  const auto values = values_of<E>(numbers);
-  foreach_word(s, begin, end, EncodeWord<gate, has_lo, has_hi, E>{values, keys_of<E>(values)});
+  const auto bounds = values_of<E>(numbers);
+  const auto keys = keys_of<E>(bounds);
+  const auto values = results<has_lo, has_hi>(bounds, keys);
+  foreach_word(s, begin, end, EncodeWord<gate, has_lo, has_hi, E>{values, keys});
 }
 
 template <Gate gate, typename E>
@@ -87,7 +87,7 @@ void select(
     const Numbers<typename E::Lane>& numbers) {
   const auto keys = keys_of<E>(values_of<E>(numbers));
   const auto selected = [&](Values<E> grad, Values<E> at) __attribute__((always_inline)) {
-    const auto code = encode<Gate::strict, has_lo, has_hi>(E::key(at), E::number(at), keys);
+    const auto code = encode<Gate::strict, has_lo, has_hi>(E::key(at), E::comparable(at), keys);
     return decode<Gate::strict, E>(grad, code);
   };
   constexpr int step = lanes<typename E::Lane>;

@@ -17,17 +17,17 @@ struct EncodePairWord {
 
   CLAMPGRAD_HOST_DEVICE void operator()(
       const Encoded<2, typename E::Lane>& s, int64_t plane) const {
-    uint64_t to_self = 0, to_other = 0;
+    WordOf<Mask<Vector<typename E::Lane>>> to_self, to_other;
     for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
       const auto self = load(s.in[0] + i), other = load(s.in[1] + i);
       const auto pair =
           encode_pair<greater_wins, nan_loses>(compared<E>(self), compared<E>(other), codes);
       store(s.out[0] + i, pair.takes_self ? self : other);
-      to_self |= to_bits(pair.self) << i;
-      to_other |= to_bits(pair.other) << i;
+      to_self.set(i, pair.self);
+      to_other.set(i, pair.other);
     }
-    s.bits[0] = to_self;
-    s.bits[plane] = to_other;
+    s.bits[0] = to_self.bits();
+    s.bits[plane] = to_other.bits();
   }
 };
 
@@ -37,19 +37,19 @@ struct EncodeTripleWord {
 
   CLAMPGRAD_HOST_DEVICE void operator()(
       const Encoded<3, typename E::Lane>& s, int64_t plane) const {
-    uint64_t to_x = 0, to_lo = 0, to_hi = 0;
+    WordOf<Mask<Vector<typename E::Lane>>> to_x, to_lo, to_hi;
     for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
       const auto vx = load(s.in[0] + i), vlo = load(s.in[1] + i), vhi = load(s.in[2] + i);
       const auto x = compared<E>(vx), lo = compared<E>(vlo), hi = compared<E>(vhi);
       store(s.out[0] + i, clamped(vx, vlo, vhi, x, lo, hi));
       const auto triple = encode_triple<rule>(x, lo, hi, differentiated);
-      to_x |= to_bits(triple.x) << i;
-      to_lo |= to_bits(triple.lo) << i;
-      to_hi |= to_bits(triple.hi) << i;
+      to_x.set(i, triple.x);
+      to_lo.set(i, triple.lo);
+      to_hi.set(i, triple.hi);
     }
-    s.bits[0] = to_x;
-    s.bits[plane] = to_lo;
-    s.bits[2 * plane] = to_hi;
+    s.bits[0] = to_x.bits();
+    s.bits[plane] = to_lo.bits();
+    s.bits[2 * plane] = to_hi.bits();
   }
 };
 

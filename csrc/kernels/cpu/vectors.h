@@ -57,11 +57,9 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
   const auto m = reinterpret_cast<__m256i>(mask);
   if constexpr (n == 4) {
     return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(m)));
-  } else if constexpr (n == 8) {
-    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(m)));
   } else {
-    const auto bytes = _mm_packs_epi16(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
-    return static_cast<uint32_t>(_mm_movemask_epi8(bytes));
+    static_assert(n == 8, "WordOf packs 16-bit lanes");
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(m)));
   }
 #elif defined(__SSE2__)
   const auto m = reinterpret_cast<__m128i>(mask);
@@ -80,6 +78,38 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
   return bits;
 #endif
 }
+
+// The masks of a word's 64 elements, a vector at a time, and its bits.
+template <typename M>
+struct WordOf {
+  static constexpr int lanes = sizeof(M) / sizeof(lane_of(M()));
+  M masks[kWord / lanes];
+
+  CLAMPGRAD_HOST_DEVICE void set(int element, M mask) {
+    masks[element / lanes] = mask;
+  }
+
+  CLAMPGRAD_HOST_DEVICE uint64_t bits() const {
+    uint64_t word = 0;
+#if CLAMPGRAD_VECTOR_BYTES == 32
+    if constexpr (lanes == 16) { // two vectors at once
+      for (int i = 0; i < kWord / lanes; i += 2) {
+        const auto bytes = _mm256_packs_epi16(
+            reinterpret_cast<__m256i>(masks[i]), reinterpret_cast<__m256i>(masks[i + 1]));
+        const auto in_order = _mm256_permute4x64_epi64(bytes, 0xd8);
+        word |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_epi8(in_order)))
+            << i * lanes;
+      }
+    } else
+#endif
+    {
+      for (int i = 0; i < kWord / lanes; ++i) {
+        word |= to_bits(masks[i]) << i * lanes;
+      }
+    }
+    return word;
+  }
+};
 
 template <typename Lane, int n>
 struct Powers {

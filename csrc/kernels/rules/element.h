@@ -30,14 +30,20 @@ struct Real {
   using Lane = T;
   static constexpr T one = 1;
 
-  // What is compared in place of the value, and whether it may be: NaN does not compare.
+  // What is compared in place of the value.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V key(V x) {
     return x;
   }
+  // Not NaN.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
     return x == x;
+  }
+  // Where <, <= and == of keys can be trusted: they are false of NaN by themselves.
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V) {
+    return everywhere<Mask<V>>();
   }
 
   template <typename V>
@@ -87,11 +93,21 @@ struct Short {
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Key<V> key(V x) {
     const auto m = Key<V>(magnitude(x));
+#if CLAMPGRAD_VECTOR_BYTES == 32
+    if constexpr (sizeof(V) == 32) {
+      return reinterpret_cast<Key<V>>(
+          _mm256_sign_epi16(reinterpret_cast<__m256i>(m), reinterpret_cast<__m256i>(x)));
+    }
+#endif
     return Key<V>(x) < Key<V>() ? Key<V>(-m) : m;
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
-    return Key<V>(magnitude(x)) <= int16_t(infinity);
+    return Key<V>(magnitude(x)) < int16_t(infinity + 1); // one instruction, where <= is two
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V x) {
+    return number(x);
   }
 
   template <typename V>

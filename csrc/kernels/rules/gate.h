@@ -19,44 +19,54 @@ struct Code {
   M first, second;
 };
 
-// torch.clamp: NaN passes through, and hi wins where lo > hi. Keys decide, values are returned.
+// What to return beyond each bound: hi wins where lo > hi, and then every number lies beyond one.
+template <bool has_lo, bool has_hi, typename V, typename K>
+CLAMPGRAD_HOST_DEVICE Bounds<V> results(const Bounds<V>& bounds, const Bounds<K>& keys) {
+  const Mask<K> crossed = keys.lo > keys.hi;
+  return {has_lo && has_hi ? V(crossed ? bounds.hi : bounds.lo) : bounds.lo, bounds.hi};
+}
+
+// torch.clamp, given results(bounds): NaN passes through. Keys decide, values are returned.
 template <bool has_lo, bool has_hi, typename V, typename K>
 CLAMPGRAD_HOST_DEVICE V
-clamp_value(V value, K key, Mask<K> number, const Bounds<V>& values, const Bounds<K>& keys) {
+clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
+  V y = value;
   if constexpr (has_lo) {
-    const Mask<K> below = number & (key < keys.lo);
-    value = below ? values.lo : value;
-    key = below ? keys.lo : key;
+    y = key < keys.lo ? values.lo : y;
   }
   if constexpr (has_hi) {
-    const Mask<K> above = number & (keys.hi < key);
-    value = above ? values.hi : value;
+    y = key > keys.hi ? values.hi : y;
   }
-  return value;
+  return comparable ? y : value;
 }
 
 template <Gate gate, bool has_lo, bool has_hi, typename K>
-CLAMPGRAD_HOST_DEVICE Code<Mask<K>> encode(K x, Mask<K> number, const Bounds<K>& b) {
+CLAMPGRAD_HOST_DEVICE Code<Mask<K>> encode(K x, Mask<K> comparable, const Bounds<K>& b) {
   using M = Mask<K>;
-  M over = number, under = number, at_lo = M(), at_hi = M();
-  if constexpr (has_lo) {
-    over = number & (x > b.lo);
-    at_lo = number & (x == b.lo);
-  }
-  if constexpr (has_hi) {
-    under = number & (x < b.hi);
-    at_hi = number & (x == b.hi);
-  }
-  if constexpr (gate == Gate::strict) {
-    return {M(over & under), M()};
-  } else if constexpr (gate == Gate::inclusive) {
-    return {M((over | at_lo) & (under | at_hi)), M()};
-  } else if constexpr (gate == Gate::half) {
-    const M quarter = at_lo & at_hi;
-    return {M((over & under) | quarter), M((at_lo & under) | (over & at_hi) | quarter)};
+  if constexpr (gate == Gate::strict || gate == Gate::inclusive || gate == Gate::half) {
+    // Of two bounds, one shuts NaN out, whose key lies beyond all numbers or compares as false.
+    const M some = has_lo && has_hi ? everywhere<M>() : comparable;
+    M over = some, under = some, at_lo = M(), at_hi = M();
+    if constexpr (has_lo) {
+      over = some & (x > b.lo);
+      at_lo = some & (x == b.lo);
+    }
+    if constexpr (has_hi) {
+      under = some & (x < b.hi);
+      at_hi = some & (x == b.hi);
+    }
+    if constexpr (gate == Gate::strict) {
+      return {M(over & under), M()};
+    } else if constexpr (gate == Gate::inclusive) {
+      return {M((over | at_lo) & (under | at_hi)), M()};
+    } else {
+      const M quarter = at_lo & at_hi;
+      return {M((over & under) | quarter), M((at_lo & under) | (over & at_hi) | quarter)};
+    }
   } else {
-    const K y = clamp_value<has_lo, has_hi>(x, x, number, b, b);
-    return {M(number & (x >= y)), M(number & (x != y))};
+    const auto beyond = results<has_lo, has_hi>(b, b);
+    const K y = clamp_value<has_lo, has_hi>(x, x, comparable, beyond, b);
+    return {M(comparable & (x >= y)), M(comparable & ((x < y) | (x > y)))};
   }
 }
 

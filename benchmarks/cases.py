@@ -1,0 +1,124 @@
+"""What is timed: functions of tensors that are all differentiated, by group, as data.
+
+The first function of a group is ours; the others are its rivals. `full` is left out of the short run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+import clampgrad
+
+torch._dynamo.config.recompile_limit = 64  # dtypes and sizes are many here
+
+LO, HI = 0.0, 6.0
+
+
+class ClampWithGrad(torch.autograd.Function):
+    """As people write it in Python: the gradient passes where it moves the input back."""
+
+    @staticmethod
+    def forward(ctx, x, lo, hi):
+        ctx.bounds = lo, hi
+        ctx.save_for_backward(x)
+        return x.clamp(lo, hi)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (g * (x - x.clamp(*ctx.bounds)) >= 0), None, None
+
+
+def pinned(gradient):
+    return lambda x: clampgrad.clamp(x, LO, HI, gradient=gradient)
+
+
+def straight_through(x):
+    return x + (x.clamp(LO, HI) - x).detach()
+
+
+def compiled(function):
+    """Compiled at the first call, for one size and then for any, as torch does unless told."""
+    return torch.compile(function, fullgraph=True)
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    arity: int
+    functions: dict[str, Callable]
+    full: frozenset[str] = frozenset()
+
+    @property
+    def ours(self) -> str:
+        return next(iter(self.functions))
+
+
+GROUPS = (
+    Group(
+        "clamp",
+        1,
+        {
+            "clampgrad.clamp": lambda x: clampgrad.clamp(x, LO, HI),
+            "torch.neg": torch.neg,
+            "torch.clamp": lambda x: torch.clamp(x, LO, HI),
+            "F.hardtanh": lambda x: F.hardtanh(x, LO, HI),
+            "F.relu6": F.relu6,
+            "F.relu": F.relu,
+            "x + (clamp(x) - x).detach()": straight_through,
+            "ClampWithGrad in Python": lambda x: ClampWithGrad.apply(x, LO, HI),
+            "half": pinned("half"),
+            "with_grad": pinned("with_grad"),
+            "restoring": pinned("restoring"),
+            "straight_through": pinned("straight_through"),
+        },
+        full=frozenset({"half", "restoring", "straight_through", "F.relu6"}),
+    ),
+    Group(
+        "maximum",
+        2,
+        {
+            "clampgrad.maximum": clampgrad.maximum,
+            "torch.sub": torch.sub,
+            "torch.maximum": torch.maximum,
+        },
+    ),
+    Group(
+        "clamp(x, lo, hi)",
+        3,
+        {
+            "clampgrad.clamp": clampgrad.clamp,
+            "torch.clamp": torch.clamp,
+        },
+    ),
+    Group(
+        "compiled clamp",
+        1,
+        {
+            "clampgrad.clamp": compiled(lambda x: clampgrad.clamp(x, LO, HI)),
+            "torch.clamp": compiled(lambda x: torch.clamp(x, LO, HI)),
+        },
+    ),
+)
+
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+SHORT_DTYPES = ("float32", "bfloat16")
+SIZES = (1, 2**12, 2**16, 2**20, 2**22, 2**24)
+
+
+def inputs(group: Group, n: int, dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:
+    """Normal, and scaled so that all three sides of the bounds are met often."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = [4 * torch.randn(n, generator=generator) for _ in range(group.arity)]
+    if group.arity == 3:  # x, lo, hi
+        tensors[1:] = [tensors[1].abs().neg(), tensors[2].abs()]
+    return [t.to(dtype).requires_grad_() for t in tensors]

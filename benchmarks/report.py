@@ -1,0 +1,145 @@
+"""What the raw results say: tables, ratios against the bars, and a plot.
+
+python benchmarks/report.py [RESULTS.json] [--plot FILE.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+BARS = yaml.safe_load((HERE / "bars.yaml").read_text())
+
+
+def seconds(results, **key):
+    """{function: summary} of the rows with this key."""
+    rows = [r for r in results["rows"] if all(r[k] == v for k, v in key.items())]
+    return {r["function"]: r["seconds"] for r in rows}
+
+
+def ours(results, group):
+    return next(r["function"] for r in results["rows"] if r["group"] == group)
+
+
+def ratio(results, rival, group, **key):
+    """The rival's median over ours."""
+    times = seconds(results, group=group, **key)
+    return times[rival]["median"] / times[ours(results, group)]["median"]
+
+
+def bars(results):
+    """[what, dtype, required, measured] for every bar."""
+    for bar in BARS["ratios"]:
+        for dtype in ("float32", "bfloat16"):
+            if dtype in bar:
+                measured = ratio(
+                    results,
+                    bar["rival"],
+                    bar["group"],
+                    n=bar["n"],
+                    dtype=dtype,
+                    threads=1,
+                    direction="both",
+                    malloc="fixed",
+                )
+                what = f"{bar['group']}, N = {size(bar['n'])}: {bar['rival']} / ours"
+                yield what, dtype, bar[dtype], measured
+    times = results["kernels"]["seconds"]
+    if {"1", "2"} <= times.keys():
+        name = "clamp with its gate"
+        measured = times["1"][name]["median"] / times["2"][name]["median"]
+        what = f"{name}, kernel alone, N = {size(results['kernels']['n'])}: 1 thread / 2 threads"
+        yield what, "float32", BARS["kernels"]["threads_2_over_1"], measured
+    share = bandwidths(results)
+    for threads, value in share.items():
+        what = f"its bandwidth over that of a copy, {threads} thread{'s' * (threads != '1')}"
+        yield what, "float32", BARS["kernels"]["of_copy_bandwidth"], value
+
+
+def bandwidths(results):
+    """Of the kernel, over that of a copy, by number of threads."""
+    kernels = results["kernels"]
+    share = {}
+    for threads, times in kernels["seconds"].items():
+        speed = {name: kernels["bytes"][name] / t["median"] for name, t in times.items()}
+        share[threads] = speed["clamp with its gate"] / speed["copy"]
+    return share
+
+
+def saved(results):
+    """[group, function, required bits, measured bits] for every bar, over the dtypes measured."""
+    for bar in BARS["saved"]:
+        rows = [
+            r
+            for r in results["kept"]
+            if r["group"] == bar["group"] and r["function"] == bar["function"]
+        ]
+        for row in rows:
+            yield f"{row['group']}, {row['function']}", row["dtype"], bar["bits"], row["saved_bits"]
+
+
+def size(n):
+    return f"2^{n.bit_length() - 1}" if n > 1 else "1"
+
+
+def duration(value):
+    for unit, scale in (("s", 1), ("ms", 1e3), ("us", 1e6)):
+        if value * scale >= 1:
+            return f"{value * scale:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def with_spread(t):
+    return f"{duration(t['median'])} ({duration(t['low'])} to {duration(t['high'])})"
+
+
+def plot(results, path):
+    """Forward and backward together, one thread: seconds an element by size, log-log."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
+    for axis, dtype in zip(axes, ("float32", "bfloat16")):
+        key = dict(group="clamp", dtype=dtype, threads=1, direction="both", malloc="fixed")
+        sizes = sorted({r["n"] for r in results["rows"] if all(r[k] == v for k, v in key.items())})
+        lines = {}
+        for n in sizes:
+            for name, t in seconds(results, n=n, **key).items():
+                lines.setdefault(name, []).append((n, t["median"] * 1e9 / n))
+        for name, points in lines.items():
+            mine = name == ours(results, "clamp")
+            axis.plot(*zip(*points), label=name, lw=2.5 if mine else 1, marker="o" if mine else ".")
+        axis.set(xscale="log", yscale="log", xlabel="elements", title=dtype)
+        axis.set_xscale("log", base=2)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("ns an element, forward and backward")
+    axes[1].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("results", type=Path, nargs="?", default=HERE / "results/cpu-2.13.0.json")
+    parser.add_argument("--plot", type=Path)
+    args = parser.parse_args()
+    results = json.loads(args.results.read_text())
+    print(f"torch {results['torch']}, {results['machine']['cpu']}, commit {results['commit']}")
+    for what, dtype, required, measured in bars(results):
+        verdict = "" if measured >= required else "  below"
+        print(f"{what:66} {dtype:9} {measured:6.2f}  (>= {required}){verdict}")
+    for what, dtype, required, measured in saved(results):
+        verdict = "" if round(measured, 2) <= required else "  above"
+        print(f"saved bits: {what:54} {dtype:9} {measured:6.2f}  (<= {required}){verdict}")
+    if args.plot:
+        plot(results, args.plot)
+
+
+if __name__ == "__main__":
+    main()

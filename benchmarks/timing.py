@@ -1,0 +1,53 @@
+"""Interleaved timing: every round times every function once, so that all see the same weather."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+DIRECTIONS = ("forward", "backward", "both")
+
+
+def step(function: Callable, inputs: list, g: torch.Tensor, direction: str) -> Callable[[], object]:
+    """What is repeated. With `backward`, the graph is kept and walked again."""
+    if direction == "forward":
+        return lambda: function(*inputs)
+    if direction == "backward":
+        y = function(*inputs)
+        return lambda: torch.autograd.grad(y, inputs, g, retain_graph=True)
+    return lambda: torch.autograd.grad(function(*inputs), inputs, g)
+
+
+def interleaved(
+    steps: dict[str, Callable], seconds: float, rounds: int = 7, slice_seconds: float = 0.01
+) -> dict[str, dict[str, float]]:
+    """Median and quartiles of the seconds a call, from at least `rounds` rounds.
+
+    A round gives every function a slice of time; rounds go on until `seconds` are spent.
+    """
+    repeats = {}
+    for name, call in steps.items():
+        for _ in range(3):
+            call()
+        began = time.perf_counter()
+        call()
+        once = time.perf_counter() - began
+        repeats[name] = max(1, int(slice_seconds / once))
+    samples: dict[str, list[float]] = {name: [] for name in steps}
+    end, done = time.perf_counter() + seconds, 0
+    while done < rounds or time.perf_counter() < end:
+        for name, call in steps.items():
+            began = time.perf_counter()
+            for _ in range(repeats[name]):
+                call()
+            samples[name].append((time.perf_counter() - began) / repeats[name])
+        done += 1
+    return {name: summary(values) for name, values in samples.items()}
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    low, median, high = statistics.quantiles(values, n=4)
+    return {"median": median, "low": low, "high": high, "rounds": len(values)}
