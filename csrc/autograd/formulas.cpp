@@ -132,7 +132,7 @@ Tensor clamp_pinned_jvp(
 Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int64_t order) {
   const auto gate = static_cast<Gate>(gate_);
   if (takes_kernel(grad)) {
-    return decode_gate_cpu(grad, bits, gate, order);
+    return decode_gate(grad, bits, gate, order);
   }
   return decode_composed(
       grad, clampgrad::_codes_symint(bits, grad.sym_sizes(), planes(gate), order), gate);

@@ -95,6 +95,16 @@ CLAMPGRAD_HOST_DEVICE int mask(bool x, bool lo, bool hi) {
   return (x ? kX : 0) | (lo ? kLo : 0) | (hi ? kHi : 0);
 }
 
+// torch.clamp with Tensors: hi wins where lo > hi, and a NaN among them is the result. `x`, `lo`
+// and `hi` decide which of the values is returned.
+template <typename V, typename T>
+CLAMPGRAD_HOST_DEVICE V clamp_value(
+    V of_x, V of_lo, V of_hi, const Compared<T>& x, const Compared<T>& lo, const Compared<T>& hi) {
+  const bool raised = lt(x, lo), lowered = raised ? lt(hi, lo) : lt(hi, x);
+  const V value = lowered ? of_hi : raised ? of_lo : of_x;
+  return !x.number ? of_x : !lo.number ? of_lo : !hi.number ? of_hi : value;
+}
+
 // `differentiated` has the bits of the arguments that are being differentiated.
 template <Rule rule, typename T>
 CLAMPGRAD_HOST_DEVICE int encode_triple(

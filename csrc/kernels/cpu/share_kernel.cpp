@@ -1,13 +1,10 @@
 // Shares on the CPU: one pass forward for the result and the bits, one backward for all gradients.
 
-#include "Kernels.h"
-#include "autograd/kernels.h"
+#include "kernels/backend.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/memory_order.h"
-#include "kernels/saved_bits.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -77,12 +74,12 @@ const ShareLoops<T>& best_loops() {
 constexpr int64_t kGrain = at::internal::GRAIN_SIZE / kWord;
 
 template <typename T>
-const T* in(const at::Tensor& t) {
-  return static_cast<const T*>(t.const_data_ptr());
+const T* in(const void* p) {
+  return static_cast<const T*>(p);
 }
 template <typename T>
-T* out(const at::Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) : nullptr;
+T* out(void* p) {
+  return static_cast<T*>(p);
 }
 
 template <typename F>
@@ -91,105 +88,75 @@ void foreach_words(int64_t n, F f) {
 }
 
 } // namespace
-} // namespace clampgrad::cpu
 
-namespace clampgrad {
-
-using namespace clampgrad::cpu;
-
-namespace native {
-
-std::tuple<at::Tensor, at::Tensor> extremum_shares_cpu(
-    const at::Tensor& self,
-    const at::Tensor& other,
+void pair_encode(
+    const Flat& flat,
+    const void* self,
+    const void* other,
+    void* y,
+    uint64_t* bits,
     bool greater_wins,
     bool nan_loses,
-    int64_t tie,
-    int64_t nan,
-    int64_t /*sharing*/,
-    int64_t order) {
-  const auto a = in_memory_order(self, order), b = in_memory_order(other, order);
-  const auto n = self.numel();
-  const auto y = empty_in_order(self.sizes(), order, self.options());
-  const auto bits = empty_bits(self, 2);
-  dispatch(self.scalar_type(), "maximum", [&](auto element, auto) {
+    PairCodes codes) {
+  dispatch(flat.dtype, "maximum", [&](auto element, auto) {
     using T = decltype(element);
-    const PairIn<T> pair = {in<T>(a), in<T>(b), out<T>(y), {int(tie), int(nan)}};
+    const PairIn<T> pair = {in<T>(self), in<T>(other), out<T>(y), codes};
     const auto loop = best_loops<T>().encode_pair[greater_wins][nan_loses];
-    auto* word = out<uint64_t>(bits);
-    foreach_words(n, [&](int64_t begin, int64_t end) { loop(pair, word, n, begin, end); });
+    foreach_words(
+        flat.n, [&](int64_t begin, int64_t end) { loop(pair, bits, flat.n, begin, end); });
   });
-  return {y, bits};
 }
 
-std::tuple<at::Tensor, at::Tensor> clamp_shares_cpu(
-    const at::Tensor& self,
-    const at::Tensor& min,
-    const at::Tensor& max,
-    int64_t rule,
-    int64_t among,
-    int64_t /*sharing*/,
-    int64_t order) {
-  const auto x = in_memory_order(self, order), lo = in_memory_order(min, order),
-             hi = in_memory_order(max, order);
-  const auto n = self.numel();
-  const auto y = empty_in_order(self.sizes(), order, self.options());
-  const auto bits = empty_bits(self, 3);
-  dispatch(self.scalar_type(), "clamp", [&](auto element, auto) {
+void triple_encode(
+    const Flat& flat,
+    const void* x,
+    const void* lo,
+    const void* hi,
+    void* y,
+    uint64_t* bits,
+    Rule rule,
+    int differentiated) {
+  dispatch(flat.dtype, "clamp", [&](auto element, auto) {
     using T = decltype(element);
-    const TripleIn<T> triple = {in<T>(x), in<T>(lo), in<T>(hi), out<T>(y), int(among)};
-    const auto loop = best_loops<T>().encode_triple[rule];
-    auto* word = out<uint64_t>(bits);
-    foreach_words(n, [&](int64_t begin, int64_t end) { loop(triple, word, n, begin, end); });
+    const TripleIn<T> triple = {in<T>(x), in<T>(lo), in<T>(hi), out<T>(y), differentiated};
+    const auto loop = best_loops<T>().encode_triple[int64_t(rule)];
+    foreach_words(
+        flat.n, [&](int64_t begin, int64_t end) { loop(triple, bits, flat.n, begin, end); });
   });
-  return {y, bits};
 }
 
-} // namespace native
-
-std::array<at::Tensor, 2> decode_pair_cpu(
-    const at::Tensor& grad,
-    const at::Tensor& bits,
+void pair_decode(
+    const Flat& flat,
+    const void* g,
+    const uint64_t* bits,
+    void* of_self,
+    void* of_other,
     Sharing sharing,
-    bool clamps_from_below,
-    int64_t order,
-    std::array<bool, 2> wanted) {
-  const auto g = in_memory_order(grad, order);
-  const auto n = g.numel();
-  const auto* word = checked_bits(bits, n, 2);
-  std::array<at::Tensor, 2> to;
-  for (int i = 0; i < 2; ++i) {
-    to[i] = wanted[i] ? empty_in_order(grad.sizes(), order, grad.options()) : at::Tensor();
-  }
-  dispatch(g.scalar_type(), "maximum_backward", [&](auto element, auto) {
+    bool clamps_from_below) {
+  dispatch(flat.dtype, "maximum_backward", [&](auto element, auto) {
     using T = decltype(element);
-    const PairOut<T> pair = {in<T>(g), out<T>(to[0]), out<T>(to[1]), clamps_from_below};
+    const PairOut<T> pair = {in<T>(g), out<T>(of_self), out<T>(of_other), clamps_from_below};
     const auto loop = best_loops<T>().decode_pair[int64_t(sharing)];
-    foreach_words(n, [&](int64_t begin, int64_t end) { loop(pair, word, n, begin, end); });
+    foreach_words(
+        flat.n, [&](int64_t begin, int64_t end) { loop(pair, bits, flat.n, begin, end); });
   });
-  return to;
 }
 
-std::array<at::Tensor, 3> decode_triple_cpu(
-    const at::Tensor& grad,
-    const at::Tensor& bits,
-    Sharing sharing,
-    int64_t order,
-    std::array<bool, 3> wanted) {
-  const auto g = in_memory_order(grad, order);
-  const auto n = g.numel();
-  const auto* word = checked_bits(bits, n, 3);
-  std::array<at::Tensor, 3> to;
-  for (int i = 0; i < 3; ++i) {
-    to[i] = wanted[i] ? empty_in_order(grad.sizes(), order, grad.options()) : at::Tensor();
-  }
-  dispatch(g.scalar_type(), "clamp_backward", [&](auto element, auto) {
+void triple_decode(
+    const Flat& flat,
+    const void* g,
+    const uint64_t* bits,
+    void* of_x,
+    void* of_lo,
+    void* of_hi,
+    Sharing sharing) {
+  dispatch(flat.dtype, "clamp_backward", [&](auto element, auto) {
     using T = decltype(element);
-    const TripleOut<T> triple = {in<T>(g), out<T>(to[0]), out<T>(to[1]), out<T>(to[2])};
+    const TripleOut<T> triple = {in<T>(g), out<T>(of_x), out<T>(of_lo), out<T>(of_hi)};
     const auto loop = best_loops<T>().decode_triple[int64_t(sharing)];
-    foreach_words(n, [&](int64_t begin, int64_t end) { loop(triple, word, n, begin, end); });
+    foreach_words(
+        flat.n, [&](int64_t begin, int64_t end) { loop(triple, bits, flat.n, begin, end); });
   });
-  return to;
 }
 
-} // namespace clampgrad
+} // namespace clampgrad::cpu

@@ -44,10 +44,7 @@ void encode_triples(const TripleIn<T>& in, uint64_t* bits, int64_t n, int64_t be
       const T tx = px[i], tlo = plo[i], thi = phi[i];
       const auto x = compared(tx), lo = compared(tlo), hi = compared(thi);
       const int code = encode_triple<rule>(x, lo, hi, differentiated);
-      // A NaN among them is the result.
-      const bool raised = lt(x, lo), lowered = raised ? lt(hi, lo) : lt(hi, x);
-      const T value = lowered ? thi : raised ? tlo : tx;
-      y[i] = !x.number ? tx : !lo.number ? tlo : !hi.number ? thi : value;
+      y[i] = clamp_value(tx, tlo, thi, x, lo, hi);
       planes[0][i] = static_cast<int8_t>(-(code & 1));
       planes[1][i] = static_cast<int8_t>(-(code >> 1 & 1));
       planes[2][i] = static_cast<int8_t>(-(code >> 2));

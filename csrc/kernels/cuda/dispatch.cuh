@@ -1,0 +1,82 @@
+#pragma once
+// What both families of kernels need: element types, and the way from a call to its instance.
+
+#include "kernels/backend.h"
+#include "kernels/cuda/launch.cuh"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Half.h>
+
+#include <type_traits>
+
+namespace clampgrad::cuda {
+
+// What is compared in place of a value: the formats of 16 bits as float, which is exact.
+template <typename T>
+using Key = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <typename T>
+CLAMPGRAD_HOST_DEVICE Key<T> key_of(T x) {
+  return static_cast<Key<T>>(x);
+}
+
+template <typename F>
+void dispatch(at::ScalarType dtype, const char* name, F f) {
+  switch (dtype) {
+    case at::kFloat:
+      return f(float());
+    case at::kDouble:
+      return f(double());
+    case at::kHalf:
+      return f(c10::Half());
+    case at::kBFloat16:
+      return f(c10::BFloat16());
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "\"", name, "\" not implemented for '", dtype, "'");
+  }
+}
+
+template <auto value>
+using Constant = std::integral_constant<decltype(value), value>;
+
+// Vectors may be used: every pointer that is there is a multiple of 16 bytes.
+template <typename... Pointers>
+bool all_aligned(const Pointers*... p) {
+  return ((reinterpret_cast<uintptr_t>(p) % 16 == 0) && ...);
+}
+
+template <typename T>
+constexpr int64_t kElementsOfBlock = int64_t{kThreads / kLanes} * Tile<T>::kElements;
+
+template <typename T, typename Op, typename... Inputs>
+void launch_encode(const Flat& flat, Op op, void* y, uint64_t* bits, const Inputs*... in) {
+  const Pointers<const T, Op::kIn> pointers = {{static_cast<const T*>(in)...}};
+  launch(
+      flat,
+      kElementsOfBlock<T>,
+      encode_kernel<T, Op>,
+      op,
+      pointers,
+      static_cast<T*>(y),
+      reinterpret_cast<uint32_t*>(bits),
+      flat.n,
+      all_aligned(y, in...));
+}
+
+template <typename T, typename Op, typename... Outputs>
+void launch_decode(const Flat& flat, Op op, const void* g, const uint64_t* bits, Outputs*... out) {
+  const Pointers<T, Op::kOut> pointers = {{static_cast<T*>(out)...}};
+  launch(
+      flat,
+      kElementsOfBlock<T>,
+      decode_kernel<T, Op>,
+      op,
+      static_cast<const T*>(g),
+      reinterpret_cast<const uint32_t*>(bits),
+      pointers,
+      flat.n,
+      all_aligned(g, out...));
+}
+
+} // namespace clampgrad::cuda

@@ -1,0 +1,121 @@
+#pragma once
+// The two kernels that all operators are instances of: elements in, results and bits out; gradient
+// and bits in, gradients out. What they do to one element is an operator's `Op`.
+
+#include "kernels/cuda/tile.cuh"
+
+namespace clampgrad::cuda {
+
+constexpr int kThreads = 256;
+
+template <typename T>
+__device__ __forceinline__ Part<T> part_of_thread(int64_t n) {
+  const int64_t tile = int64_t{blockIdx.x} * (kThreads / kLanes) + threadIdx.x / kLanes;
+  return {static_cast<int>(threadIdx.x % kLanes), tile, n};
+}
+
+template <typename T, int count>
+struct Pointers {
+  T* at[count];
+};
+
+// Op::kIn inputs, Op::kPlanes planes of bits; op(values, result) returns the code. The result may
+// be one of the inputs.
+template <typename T, typename Op>
+__global__ void __launch_bounds__(kThreads) encode_kernel(
+    Op op, Pointers<const T, Op::kIn> in, T* y, uint32_t* bits, int64_t n, bool aligned) {
+  const auto part = part_of_thread<T>(n);
+  if (!part.exists()) { // for all lanes of the warp alike
+    return;
+  }
+  const bool whole = aligned && part.is_whole();
+  Vector<T> values[Op::kIn][kVectors];
+#pragma unroll
+  for (int i = 0; i < Op::kIn; ++i) {
+#pragma unroll
+    for (int row = 0; row < kVectors; ++row) {
+      load(in.at[i], part, row, whole, values[i][row]);
+    }
+  }
+  uint32_t planes[Op::kPlanes == 0 ? 1 : Op::kPlanes][kVectors] = {};
+#pragma unroll
+  for (int row = 0; row < kVectors; ++row) {
+    Vector<T> result;
+#pragma unroll
+    for (int i = 0; i < Tile<T>::kVector; ++i) {
+      T element[Op::kIn];
+#pragma unroll
+      for (int k = 0; k < Op::kIn; ++k) {
+        element[k] = values[k][row].values[i];
+      }
+      const uint32_t code = op(element, result.values[i]);
+#pragma unroll
+      for (int p = 0; p < Op::kPlanes; ++p) {
+        planes[p][row] |= (code >> p & 1u) << i;
+      }
+    }
+    store(y, part, row, whole, result);
+  }
+#pragma unroll
+  for (int p = 0; p < Op::kPlanes; ++p) {
+    if (!part.is_whole()) { // bits of no element are 0
+#pragma unroll
+      for (int row = 0; row < kVectors; ++row) {
+        planes[p][row] &= (1u << part.count(row)) - 1;
+      }
+    }
+    store_bits(bits + p * words32(n), part, planes[p]);
+  }
+}
+
+// Op::kOut gradients, of which the null ones are not wanted; op(g, code, gradients).
+template <typename T, typename Op>
+__global__ void __launch_bounds__(kThreads) decode_kernel(
+    Op op, const T* g, const uint32_t* bits, Pointers<T, Op::kOut> out, int64_t n, bool aligned) {
+  const auto part = part_of_thread<T>(n);
+  if (!part.exists()) {
+    return;
+  }
+  const bool whole = aligned && part.is_whole();
+  uint32_t loaded[Op::kPlanes];
+#pragma unroll
+  for (int p = 0; p < Op::kPlanes; ++p) {
+    loaded[p] = load_bits(bits + p * words32(n), part);
+  }
+  Vector<T> values[kVectors];
+#pragma unroll
+  for (int row = 0; row < kVectors; ++row) {
+    load(g, part, row, whole, values[row]);
+  }
+#pragma unroll
+  for (int row = 0; row < kVectors; ++row) {
+    uint32_t planes[Op::kPlanes];
+#pragma unroll
+    for (int p = 0; p < Op::kPlanes; ++p) {
+      planes[p] = take_bits(loaded[p], part, row);
+    }
+    Vector<T> results[Op::kOut];
+#pragma unroll
+    for (int i = 0; i < Tile<T>::kVector; ++i) {
+      int code = 0;
+#pragma unroll
+      for (int p = 0; p < Op::kPlanes; ++p) {
+        code |= static_cast<int>(planes[p] >> i & 1u) << p;
+      }
+      T element[Op::kOut];
+      op(values[row].values[i], code, element);
+#pragma unroll
+      for (int k = 0; k < Op::kOut; ++k) {
+        results[k].values[i] = element[k];
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < Op::kOut; ++k) {
+      if (Op::kOut == 1 || out.at[k]) {
+        store(out.at[k], part, row, whole, results[k]);
+      }
+    }
+  }
+}
+
+} // namespace clampgrad::cuda

@@ -1,0 +1,150 @@
+#pragma once
+// How a warp works through flat memory.
+//
+// A warp owns a tile: kVectors rows, a row being a vector of 16 bytes for each lane. So every
+// access of a warp is one stretch of memory, and several loads are in flight before the first is
+// used. The bits of a tile are whole words of 32; the lanes gather them by shuffles, and a plane
+// costs one load or store a warp.
+
+#include "kernels/gate.h"
+
+#include <cstdint>
+
+namespace clampgrad::cuda {
+
+constexpr int kLanes = 32;
+constexpr int kVectors = 4; // a lane's
+
+template <typename T>
+struct Tile {
+  static constexpr int kVector = 16 / sizeof(T); // elements
+  static constexpr int kRow = kLanes * kVector;
+  static constexpr int kElements = kVectors * kRow;
+  // Lanes whose bits of one row make a word of 32.
+  static constexpr int kSharers = 32 / kVector;
+  static_assert(kElements % kWord == 0 && kSharers >= kVectors);
+};
+
+// A plane is made of words of 64 bits, the machine is little endian: twice as many words of 32.
+constexpr int64_t words32(int64_t n) {
+  return 2 * words(n);
+}
+
+// The lane's part of a tile that lies in n elements: where it begins, and what of it is there.
+template <typename T>
+struct Part {
+  using tile = Tile<T>;
+  int lane;
+  int64_t number; // of the tile
+  int64_t n;
+
+  CLAMPGRAD_HOST_DEVICE int64_t first(int row) const {
+    return number * tile::kElements + row * tile::kRow + lane * tile::kVector;
+  }
+  // How many elements of the vector in this row exist.
+  CLAMPGRAD_HOST_DEVICE int count(int row) const {
+    const int64_t left = n - first(row);
+    return left >= tile::kVector ? tile::kVector : left > 0 ? static_cast<int>(left) : 0;
+  }
+  CLAMPGRAD_HOST_DEVICE bool exists() const {
+    return number * tile::kElements < n;
+  }
+  CLAMPGRAD_HOST_DEVICE bool is_whole() const {
+    return (number + 1) * tile::kElements <= n;
+  }
+
+  // The word of 32 bits that this lane reads or writes, -1 for none: lane r of those that share
+  // word after word in every row has that of row r.
+  CLAMPGRAD_HOST_DEVICE int64_t word() const {
+    const int row = lane % tile::kSharers;
+    const int64_t word =
+        number * (tile::kElements / 32) + row * tile::kVector + lane / tile::kSharers;
+    return row < kVectors && word < words32(n) ? word : -1;
+  }
+};
+
+template <typename T>
+struct alignas(16) Vector {
+  T values[Tile<T>::kVector];
+};
+
+// As four registers, so that one instruction moves them whatever T is.
+struct alignas(16) Words128 {
+  uint32_t words[4];
+};
+
+// Calls for whole tiles of aligned memory are loads and stores of 128 bits; elsewhere elements are
+// moved one by one, and those beyond the end read as 0.
+template <typename T>
+CLAMPGRAD_HOST_DEVICE void load(
+    const T* from, const Part<T>& part, int row, bool whole, Vector<T>& to) {
+  const T* p = from + part.first(row);
+  if (whole) {
+    const Words128 words = *reinterpret_cast<const Words128*>(p);
+    __builtin_memcpy(&to, &words, sizeof(to));
+    return;
+  }
+  const int count = part.count(row);
+#pragma unroll
+  for (int i = 0; i < Tile<T>::kVector; ++i) {
+    to.values[i] = i < count ? p[i] : T(0);
+  }
+}
+
+template <typename T>
+CLAMPGRAD_HOST_DEVICE void store(
+    T* to, const Part<T>& part, int row, bool whole, const Vector<T>& from) {
+  T* p = to + part.first(row);
+  if (whole) {
+    Words128 words;
+    __builtin_memcpy(&words, &from, sizeof(words));
+    *reinterpret_cast<Words128*>(p) = words;
+    return;
+  }
+  const int count = part.count(row);
+#pragma unroll
+  for (int i = 0; i < Tile<T>::kVector; ++i) {
+    if (i < count) {
+      p[i] = from.values[i];
+    }
+  }
+}
+
+// ---- Bits --------------------------------------------------------------------------------------
+
+// bits[row] has the bits of this lane's vector, lowest first. All lanes of a warp call these.
+template <typename T>
+__device__ __forceinline__ void store_bits(
+    uint32_t* plane, const Part<T>& part, const uint32_t (&bits)[kVectors]) {
+  using tile = Tile<T>;
+  const int place = part.lane % tile::kSharers;
+  uint32_t mine = 0;
+#pragma unroll
+  for (int row = 0; row < kVectors; ++row) {
+    uint32_t word = bits[row] << (place * tile::kVector);
+#pragma unroll
+    for (int step = 1; step < tile::kSharers; step *= 2) {
+      word |= __shfl_xor_sync(~0u, word, step);
+    }
+    mine = place == row ? word : mine;
+  }
+  if (part.word() >= 0) {
+    plane[part.word()] = mine;
+  }
+}
+
+// The word that this lane reads; take_bits gives every lane its own part of it.
+template <typename T>
+__device__ __forceinline__ uint32_t load_bits(const uint32_t* plane, const Part<T>& part) {
+  return part.word() >= 0 ? plane[part.word()] : 0;
+}
+
+template <typename T>
+__device__ __forceinline__ uint32_t take_bits(uint32_t loaded, const Part<T>& part, int row) {
+  using tile = Tile<T>;
+  const int place = part.lane % tile::kSharers;
+  const uint32_t word = __shfl_sync(~0u, loaded, part.lane - place + row);
+  return word >> (place * tile::kVector) & ((1u << tile::kVector) - 1);
+}
+
+} // namespace clampgrad::cuda
