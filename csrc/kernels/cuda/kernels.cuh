@@ -19,22 +19,16 @@ struct Pointers {
   T* at[count];
 };
 
-// Op::kIn inputs, Op::kPlanes planes of bits; op(values, result) returns the code. The result may
-// be one of the inputs.
-template <typename T, typename Op>
-__global__ void __launch_bounds__(kThreads) encode_kernel(
-    Op op, Pointers<const T, Op::kIn> in, T* y, uint32_t* bits, int64_t n, bool aligned) {
-  const auto part = part_of_thread<T>(n);
-  if (!part.exists()) { // for all lanes of the warp alike
-    return;
-  }
-  const bool whole = aligned && part.is_whole();
+// Op::kIn inputs, Op::kPlanes planes of bits; op(values, result) returns the code.
+template <bool whole, typename T, typename Op>
+__device__ __forceinline__ void encode_part(
+    const Op& op, const Part<T>& part, const Pointers<const T, Op::kIn>& in, T* y, uint32_t* bits) {
   Vector<T> values[Op::kIn][kVectors];
 #pragma unroll
-  for (int i = 0; i < Op::kIn; ++i) {
+  for (int k = 0; k < Op::kIn; ++k) {
 #pragma unroll
     for (int row = 0; row < kVectors; ++row) {
-      load(in.at[i], part, row, whole, values[i][row]);
+      load<whole>(in.at[k], part, row, values[k][row]);
     }
   }
   uint32_t planes[Op::kPlanes == 0 ? 1 : Op::kPlanes][kVectors] = {};
@@ -54,38 +48,37 @@ __global__ void __launch_bounds__(kThreads) encode_kernel(
         planes[p][row] |= (code >> p & 1u) << i;
       }
     }
-    store(y, part, row, whole, result);
+    store<whole>(y, part, row, result);
   }
 #pragma unroll
   for (int p = 0; p < Op::kPlanes; ++p) {
-    if (!part.is_whole()) { // bits of no element are 0
+    if constexpr (!whole) { // bits of no element are 0
 #pragma unroll
       for (int row = 0; row < kVectors; ++row) {
         planes[p][row] &= (1u << part.count(row)) - 1;
       }
     }
-    store_bits(bits + p * words32(n), part, planes[p]);
+    store_bits(bits + p * words32(part.n), part, planes[p]);
   }
 }
 
 // Op::kOut gradients, of which the null ones are not wanted; op(g, code, gradients).
-template <typename T, typename Op>
-__global__ void __launch_bounds__(kThreads) decode_kernel(
-    Op op, const T* g, const uint32_t* bits, Pointers<T, Op::kOut> out, int64_t n, bool aligned) {
-  const auto part = part_of_thread<T>(n);
-  if (!part.exists()) {
-    return;
-  }
-  const bool whole = aligned && part.is_whole();
+template <bool whole, typename T, typename Op>
+__device__ __forceinline__ void decode_part(
+    const Op& op,
+    const Part<T>& part,
+    const T* g,
+    const uint32_t* bits,
+    const Pointers<T, Op::kOut>& out) {
   uint32_t loaded[Op::kPlanes];
 #pragma unroll
   for (int p = 0; p < Op::kPlanes; ++p) {
-    loaded[p] = load_bits(bits + p * words32(n), part);
+    loaded[p] = load_bits(bits + p * words32(part.n), part);
   }
   Vector<T> values[kVectors];
 #pragma unroll
   for (int row = 0; row < kVectors; ++row) {
-    load(g, part, row, whole, values[row]);
+    load<whole>(g, part, row, values[row]);
   }
 #pragma unroll
   for (int row = 0; row < kVectors; ++row) {
@@ -112,9 +105,32 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(
 #pragma unroll
     for (int k = 0; k < Op::kOut; ++k) {
       if (Op::kOut == 1 || out.at[k]) {
-        store(out.at[k], part, row, whole, results[k]);
+        store<whole>(out.at[k], part, row, results[k]);
       }
     }
+  }
+}
+
+// The result may be one of the inputs. All branches are taken by a warp as one.
+template <typename T, typename Op>
+__global__ void __launch_bounds__(kThreads) encode_kernel(
+    Op op, Pointers<const T, Op::kIn> in, T* y, uint32_t* bits, int64_t n, bool aligned) {
+  const auto part = part_of_thread<T>(n);
+  if (aligned && part.is_whole()) {
+    encode_part<true>(op, part, in, y, bits);
+  } else if (part.exists()) {
+    encode_part<false>(op, part, in, y, bits);
+  }
+}
+
+template <typename T, typename Op>
+__global__ void __launch_bounds__(kThreads) decode_kernel(
+    Op op, const T* g, const uint32_t* bits, Pointers<T, Op::kOut> out, int64_t n, bool aligned) {
+  const auto part = part_of_thread<T>(n);
+  if (aligned && part.is_whole()) {
+    decode_part<true>(op, part, g, bits, out);
+  } else if (part.exists()) {
+    decode_part<false>(op, part, g, bits, out);
   }
 }
 

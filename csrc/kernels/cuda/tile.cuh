@@ -68,44 +68,38 @@ struct alignas(16) Vector {
   T values[Tile<T>::kVector];
 };
 
-// As four registers, so that one instruction moves them whatever T is.
-struct alignas(16) Words128 {
-  uint32_t words[4];
-};
-
-// Calls for whole tiles of aligned memory are loads and stores of 128 bits; elsewhere elements are
-// moved one by one, and those beyond the end read as 0.
-template <typename T>
-CLAMPGRAD_HOST_DEVICE void load(
-    const T* from, const Part<T>& part, int row, bool whole, Vector<T>& to) {
+// A whole tile of aligned memory is loaded and stored 128 bits at a time; elsewhere elements are
+// moved one by one, and those beyond the end read as 0. By intrinsics, for the compiler may tear a
+// plain assignment of 128 bits to pieces.
+template <bool whole, typename T>
+CLAMPGRAD_HOST_DEVICE void load(const T* from, const Part<T>& part, int row, Vector<T>& to) {
   const T* p = from + part.first(row);
-  if (whole) {
-    const Words128 words = *reinterpret_cast<const Words128*>(p);
+  if constexpr (whole) {
+    const uint4 words = __ldca(reinterpret_cast<const uint4*>(p));
     __builtin_memcpy(&to, &words, sizeof(to));
-    return;
-  }
-  const int count = part.count(row);
+  } else {
+    const int count = part.count(row);
 #pragma unroll
-  for (int i = 0; i < Tile<T>::kVector; ++i) {
-    to.values[i] = i < count ? p[i] : T(0);
+    for (int i = 0; i < Tile<T>::kVector; ++i) {
+      to.values[i] = i < count ? p[i] : T(0);
+    }
   }
 }
 
-template <typename T>
-CLAMPGRAD_HOST_DEVICE void store(
-    T* to, const Part<T>& part, int row, bool whole, const Vector<T>& from) {
+template <bool whole, typename T>
+CLAMPGRAD_HOST_DEVICE void store(T* to, const Part<T>& part, int row, const Vector<T>& from) {
   T* p = to + part.first(row);
-  if (whole) {
-    Words128 words;
+  if constexpr (whole) {
+    uint4 words;
     __builtin_memcpy(&words, &from, sizeof(words));
-    *reinterpret_cast<Words128*>(p) = words;
-    return;
-  }
-  const int count = part.count(row);
+    __stwb(reinterpret_cast<uint4*>(p), words);
+  } else {
+    const int count = part.count(row);
 #pragma unroll
-  for (int i = 0; i < Tile<T>::kVector; ++i) {
-    if (i < count) {
-      p[i] = from.values[i];
+    for (int i = 0; i < Tile<T>::kVector; ++i) {
+      if (i < count) {
+        p[i] = from.values[i];
+      }
     }
   }
 }

@@ -14,6 +14,17 @@
 #define __forceinline__ inline
 #define __launch_bounds__(threads)
 
+struct alignas(16) uint4 {
+  uint32_t words[4];
+};
+
+inline uint4 __ldca(const uint4* from) {
+  return *from;
+}
+inline void __stwb(uint4* to, uint4 words) {
+  *to = words;
+}
+
 struct Index {
   unsigned x;
 };
@@ -27,7 +38,8 @@ constexpr size_t kStack = 64 * 1024;
 inline ucontext_t scheduler, lanes[kLanes];
 inline bool done[kLanes];
 inline int lane, shuffles[kLanes];
-inline uint32_t slots[2][kLanes]; // two, for some lanes write the next value before others have read
+inline uint32_t slots[2]
+                     [kLanes]; // two, for some lanes write the next value before others have read
 inline std::function<void()> body;
 
 inline uint32_t exchange(uint32_t value, int from) {
