@@ -124,10 +124,15 @@ def test_gates(kernels, gate, dtype):
 
             result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
             source = at_offset(x, offset)
-            kernels("gate_encode", code, n, source, result.tensor, saved.tensor, *given, GATES[gate])
-            assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
+            kernels(
+                "gate_encode", code, n, source, result.tensor, saved.tensor, *given, GATES[gate]
+            )
+            # Which zero a clamp returns differs between CPU and GPU.
+            assert_same(result.tensor, y.detach())
+            assert torch.equal(saved.tensor, bits)
             kernels("gate_encode", code, n, source, source, saved.tensor, *given, GATES[gate])
-            assert same_bits(source, y.detach()) and torch.equal(saved.tensor, bits)
+            assert_same(source, y.detach())
+            assert torch.equal(saved.tensor, bits)
 
             gradient = Guarded(n, dtype, offset)
             g = at_offset(g, offset)
@@ -186,9 +191,7 @@ def test_two_tensors(kernels, sharing, dtype):
         result.check()
         saved.check()
         gradients = torch.autograd.grad(y, leaves, g)
-        check_decoded(
-            kernels, "pair_decode", dtype, g, bits, gradients, offset, code, greater_wins
-        )
+        check_decoded(kernels, "pair_decode", dtype, g, bits, gradients, offset, code, greater_wins)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -145,8 +145,7 @@ Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t
 
 Tensor clamp_mingrad_backward_composed(
     const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max) {
-  const auto dtype = self.scalar_type();
-  return select(open_between(self, in_dtype(min, dtype), in_dtype(max, dtype), false), grad);
+  return select(open_between(self, in_dtype(min, self), in_dtype(max, self), false), grad);
 }
 
 } // namespace clampgrad

@@ -10,17 +10,33 @@ constexpr Gate encoded_as(Gate gate) {
   return is_linear(gate) ? gate : Gate::with_grad;
 }
 
-// Comparisons of Key are false at NaN, so that `number` need not be asked for.
+// What torch.clamp returns on the GPU: of two zeros max takes +0 and min -0, which no comparison
+// sees.
+CLAMPGRAD_HOST_DEVICE float raised(float x, float lo) {
+  return fmaxf(x, lo);
+}
+CLAMPGRAD_HOST_DEVICE double raised(double x, double lo) {
+  return fmax(x, lo);
+}
+CLAMPGRAD_HOST_DEVICE float lowered(float x, float hi) {
+  return fminf(x, hi);
+}
+CLAMPGRAD_HOST_DEVICE double lowered(double x, double hi) {
+  return fmin(x, hi);
+}
+
+// Comparisons of Key are false at NaN, so that encode() need not be told.
 template <Gate gate, bool has_lo, bool has_hi, typename T>
 struct EncodeGateOp {
   static constexpr int kIn = 1, kPlanes = planes(gate);
-  Bounds<T> values;
   Bounds<Key<T>> keys;
 
   CLAMPGRAD_HOST_DEVICE int operator()(const T (&in)[1], T& y) const {
-    const auto key = key_of(in[0]);
-    y = clamp_value<has_lo, has_hi>(in[0], key, true, values, keys);
-    return encode<gate, has_lo, has_hi>(key, true, keys);
+    const auto x = key_of(in[0]);
+    const auto over = has_lo ? raised(x, keys.lo) : x;
+    const auto between = has_hi ? lowered(over, keys.hi) : over;
+    y = x == x ? static_cast<T>(between) : in[0];
+    return encode<gate, has_lo, has_hi>(x, true, keys);
   }
 };
 
@@ -79,18 +95,23 @@ void with_gate(Gate gate, F f) {
   }
 }
 
-// f(values, keys, has_lo, has_hi)
+// A bound as it compares: rounded to T, but out of the range that T is computed in, as torch.clamp
+// converts it on the GPU. Beyond that it raises.
+template <typename T>
+Key<T> key_of_bound(const Bound& bound) {
+  return bound ? key_of(static_cast<T>(bound->to<Key<T>>())) : Key<T>(0);
+}
+
+// f(keys, has_lo, has_hi)
 template <typename T, typename F>
 void with_bounds(const Bound& min, const Bound& max, F f) {
-  // Raises on overflow, as torch.clamp does.
-  const Bounds<T> values = {min ? min->to<T>() : T(0), max ? max->to<T>() : T(0)};
-  const Bounds<Key<T>> keys = {key_of(values.lo), key_of(values.hi)};
+  const Bounds<Key<T>> keys = {key_of_bound<T>(min), key_of_bound<T>(max)};
   if (min && max) {
-    f(values, keys, std::true_type(), std::true_type());
+    f(keys, std::true_type(), std::true_type());
   } else if (min) {
-    f(values, keys, std::true_type(), std::false_type());
+    f(keys, std::true_type(), std::false_type());
   } else {
-    f(values, keys, std::false_type(), std::true_type());
+    f(keys, std::false_type(), std::true_type());
   }
 }
 
@@ -106,12 +127,12 @@ void gate_encode(
     Gate gate) {
   dispatch(flat.dtype, "clamp", [&](auto element) {
     using T = decltype(element);
-    with_bounds<T>(min, max, [&](const auto& values, const auto& keys, auto has_lo, auto has_hi) {
+    with_bounds<T>(min, max, [&](const auto& keys, auto has_lo, auto has_hi) {
       with_gate(encoded_as(gate), [&](auto constant) {
         // Of the pseudo-gradients only one is asked for here.
         constexpr Gate g = encoded_as(decltype(constant)::value);
         using Op = EncodeGateOp<g, decltype(has_lo)::value, decltype(has_hi)::value, T>;
-        launch_encode<T>(flat, Op{values, keys}, y, bits, x);
+        launch_encode<T>(flat, Op{keys}, y, bits, x);
       });
     });
   });
@@ -130,7 +151,7 @@ void gate_select(
     const Flat& flat, const void* g, const void* x, void* dx, const Bound& min, const Bound& max) {
   dispatch(flat.dtype, "clamp_mingrad_backward", [&](auto element) {
     using T = decltype(element);
-    with_bounds<T>(min, max, [&](const auto&, const auto& keys, auto has_lo, auto has_hi) {
+    with_bounds<T>(min, max, [&](const auto& keys, auto has_lo, auto has_hi) {
       using Op = SelectOp<decltype(has_lo)::value, decltype(has_hi)::value, T>;
       launch_encode<T>(flat, Op{keys}, dx, nullptr, g, x);
     });

@@ -106,24 +106,25 @@ CLAMPGRAD_HOST_DEVICE void store(T* to, const Part<T>& part, int row, const Vect
 
 // ---- Bits --------------------------------------------------------------------------------------
 
-// bits[row] has the bits of this lane's vector, lowest first. All lanes of a warp call these.
+// The lanes of a row put their bits of a vector together, lowest first; each that stores the word
+// of this row keeps it. All lanes of a warp call these.
 template <typename T>
-__device__ __forceinline__ void store_bits(
-    uint32_t* plane, const Part<T>& part, const uint32_t (&bits)[kVectors]) {
+__device__ __forceinline__ void gather_bits(
+    uint32_t bits, const Part<T>& part, int row, uint32_t& kept) {
   using tile = Tile<T>;
   const int place = part.lane % tile::kSharers;
-  uint32_t mine = 0;
+  uint32_t word = bits << (place * tile::kVector);
 #pragma unroll
-  for (int row = 0; row < kVectors; ++row) {
-    uint32_t word = bits[row] << (place * tile::kVector);
-#pragma unroll
-    for (int step = 1; step < tile::kSharers; step *= 2) {
-      word |= __shfl_xor_sync(~0u, word, step);
-    }
-    mine = place == row ? word : mine;
+  for (int step = 1; step < tile::kSharers; step *= 2) {
+    word |= __shfl_xor_sync(~0u, word, step);
   }
+  kept = place == row ? word : kept;
+}
+
+template <typename T>
+__device__ __forceinline__ void store_bits(uint32_t* plane, const Part<T>& part, uint32_t kept) {
   if (part.word() >= 0) {
-    plane[part.word()] = mine;
+    plane[part.word()] = kept;
   }
 }
 
