@@ -6,6 +6,7 @@
 // used. The bits of a tile are whole words of 32; the lanes gather them by shuffles, and a plane
 // costs one load or store a warp.
 
+#include "kernels/cuda/memory.cuh"
 #include "kernels/gate.h"
 
 #include <cstdint>
@@ -69,13 +70,12 @@ struct alignas(16) Vector {
 };
 
 // A whole tile of aligned memory is loaded and stored 128 bits at a time; elsewhere elements are
-// moved one by one, and those beyond the end read as 0. By intrinsics, for the compiler may tear a
-// plain assignment of 128 bits to pieces.
+// moved one by one, and those beyond the end read as 0.
 template <bool whole, typename T>
-CLAMPGRAD_HOST_DEVICE void load(const T* from, const Part<T>& part, int row, Vector<T>& to) {
+__device__ __forceinline__ void load(const T* from, const Part<T>& part, int row, Vector<T>& to) {
   const T* p = from + part.first(row);
   if constexpr (whole) {
-    const uint4 words = __ldca(reinterpret_cast<const uint4*>(p));
+    const uint4 words = load128(p);
     __builtin_memcpy(&to, &words, sizeof(to));
   } else {
     const int count = part.count(row);
@@ -87,12 +87,12 @@ CLAMPGRAD_HOST_DEVICE void load(const T* from, const Part<T>& part, int row, Vec
 }
 
 template <bool whole, typename T>
-CLAMPGRAD_HOST_DEVICE void store(T* to, const Part<T>& part, int row, const Vector<T>& from) {
+__device__ __forceinline__ void store(T* to, const Part<T>& part, int row, const Vector<T>& from) {
   T* p = to + part.first(row);
   if constexpr (whole) {
     uint4 words;
     __builtin_memcpy(&words, &from, sizeof(words));
-    __stwb(reinterpret_cast<uint4*>(p), words);
+    store128(p, words);
   } else {
     const int count = part.count(row);
 #pragma unroll

@@ -14,17 +14,6 @@
 #define __forceinline__ inline
 #define __launch_bounds__(threads)
 
-struct alignas(16) uint4 {
-  uint32_t words[4];
-};
-
-inline uint4 __ldca(const uint4* from) {
-  return *from;
-}
-inline void __stwb(uint4* to, uint4 words) {
-  *to = words;
-}
-
 struct Index {
   unsigned x;
 };
