@@ -56,12 +56,12 @@ export PYTHONPATH=$WORK/lib PYTHONUNBUFFERED=1
 
 # What is about CUDA first, then the figures; the tests of the CPU take the time that is left.
 if has pytest; then
-  step "tests of CUDA" 150 "$PYTHON" -m pytest -q -rs -p no:cacheprovider \
+  step "tests of CUDA" 200 "$PYTHON" -m pytest -q -rs -p no:cacheprovider \
     --junitxml="$OUT/tests-cuda.xml" test/test_cuda.py test/test_devices.py
 else
   echo "==> there is no pytest: the benchmark's own check of gradients is all that is tested"
 fi
-step benchmark $(($(left) > 150 ? 150 : $(left))) "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
+step benchmark $(($(left) > 120 ? 120 : $(left))) "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
 if has pytest; then
   files=(test/test_{gate,tensors,table,nan,forward,rounding,inplace_after,gradcheck}.py)
   has hypothesis && files+=(test/test_hypothesis.py)

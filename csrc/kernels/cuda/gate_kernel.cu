@@ -2,6 +2,8 @@
 
 #include "kernels/cuda/dispatch.cuh"
 
+#include <torch/headeronly/version.h>
+
 namespace clampgrad::cuda {
 namespace {
 
@@ -10,8 +12,9 @@ constexpr Gate encoded_as(Gate gate) {
   return is_linear(gate) ? gate : Gate::with_grad;
 }
 
-// What torch.clamp returns on the GPU: of two zeros max takes +0 and min -0, which no comparison
-// sees.
+// Up to 2.12 torch.clamp takes max and min on the GPU, which make +0 greater than -0; since then it
+// compares, as on the CPU (pytorch/pytorch#185354).
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
 CLAMPGRAD_HOST_DEVICE float raised(float x, float lo) {
   return fmaxf(x, lo);
 }
@@ -25,6 +28,20 @@ CLAMPGRAD_HOST_DEVICE double lowered(double x, double hi) {
   return fmin(x, hi);
 }
 
+template <bool has_lo, bool has_hi, typename T>
+CLAMPGRAD_HOST_DEVICE T clamped(T value, Key<T> key, const Bounds<Key<T>>& keys) {
+  const auto over = has_lo ? raised(key, keys.lo) : key;
+  const auto between = has_hi ? lowered(over, keys.hi) : over;
+  return key == key ? static_cast<T>(between) : value;
+}
+#else
+template <bool has_lo, bool has_hi, typename T>
+CLAMPGRAD_HOST_DEVICE T clamped(T value, Key<T> key, const Bounds<Key<T>>& keys) {
+  const Bounds<T> values = {static_cast<T>(keys.lo), static_cast<T>(keys.hi)};
+  return clamp_value<has_lo, has_hi>(value, key, true, values, keys);
+}
+#endif
+
 // Comparisons of Key are false at NaN, so that encode() need not be told.
 template <Gate gate, bool has_lo, bool has_hi, typename T>
 struct EncodeGateOp {
@@ -33,9 +50,7 @@ struct EncodeGateOp {
 
   CLAMPGRAD_HOST_DEVICE int operator()(const T (&in)[1], T& y) const {
     const auto x = key_of(in[0]);
-    const auto over = has_lo ? raised(x, keys.lo) : x;
-    const auto between = has_hi ? lowered(over, keys.hi) : over;
-    y = x == x ? static_cast<T>(between) : in[0];
+    y = clamped<has_lo, has_hi>(in[0], x, keys);
     return encode<gate, has_lo, has_hi>(x, true, keys);
   }
 };
