@@ -121,7 +121,11 @@ def speed_bars():
             cells.append(cell + ("" if limit is None else f" of {limit:.2f}"))
         rows.append([what, dtype, f"{required:g}", *cells])
     note = " ".join(machine(results) for results in SPEED.values())
-    return table(*rows, right=range(2, 3 + len(SPEED))) + "\n\nBold: short of it. Of: the limit. " + note
+    return (
+        table(*rows, right=range(2, 3 + len(SPEED)))
+        + "\n\nBold: short of it. Of: the limit. "
+        + note
+    )
 
 
 def speed_times():
