@@ -114,12 +114,18 @@ def speed_bars():
     measured = [list(report.bars(results)) for results in SPEED.values()]
     rows = [["forward and backward", "dtype", "at least", *SPEED]]
     for releases in zip(*measured):
-        what, dtype, required, _ = releases[0]
-        values = [bar[3] for bar in releases]
-        cells = [f"{v:.2f}" if v >= required else f"**{v:.2f}**" for v in values]
+        what, dtype, required = releases[0][:3]
+        cells = []
+        for *_, value, limit in releases:
+            cell = f"{value:.2f}" if round(value, 2) >= required else f"**{value:.2f}**"
+            cells.append(cell + ("" if limit is None else f" of {limit:.2f}"))
         rows.append([what, dtype, f"{required:g}", *cells])
     note = " ".join(machine(results) for results in SPEED.values())
-    return table(*rows, right=range(2, 3 + len(SPEED))) + "\n\nBold: short of it. " + note
+    return (
+        table(*rows, right=range(2, 3 + len(SPEED)))
+        + "\n\nBold: short of it. Of: the limit. "
+        + note
+    )
 
 
 def speed_times():
