@@ -27,7 +27,7 @@ namespace ours = clampgrad::_ops;
 // torch's own kernel is still at AutogradOther, where we do not register: no backend that clamps
 // is there.
 DispatchKeySet to_torchs_own(DispatchKeySet keys) {
-  return (keys - c10::autograd_dispatch_keyset).add(DispatchKey::AutogradOther);
+  return (keys & c10::after_autograd_keyset).add(DispatchKey::AutogradOther);
 }
 
 bool may_record(const Tensor& t) {
