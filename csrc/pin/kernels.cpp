@@ -161,11 +161,16 @@ using Clamp = Kernel<Aten, Ours, Kind::clamp>;
 template <typename Aten, typename Ours>
 using Extremum = Kernel<Aten, Ours, Kind::extremum>;
 
+std::vector<std::string>& names() {
+  static auto* names = new std::vector<std::string>;
+  return *names;
+}
+
 struct Registration {
   std::vector<c10::RegistrationHandleRAII> handles; // one an operator and key
-  std::vector<std::string> operators;
 
   Registration() {
+    names().clear();
     add<aten::clamp, Clamp<aten::clamp, ours::clamp>>();
     add<aten::clamp_, Clamp<aten::clamp_, ours::clamp_>>();
     add<aten::clamp_Tensor, Clamp<aten::clamp_Tensor, ours::clamp_Tensor>>();
@@ -215,7 +220,7 @@ struct Registration {
           c10::Dispatcher::singleton().registerImpl(
               name, key, kernel, /*cpp_signature=*/std::nullopt, /*schema=*/nullptr, "clampgrad"));
     }
-    operators.push_back(c10::toString(name));
+    names().push_back(c10::toString(name));
   }
 
   template <typename Aten, typename One>
@@ -242,8 +247,8 @@ void unregister_kernels() {
   registration().reset();
 }
 
-std::vector<std::string> registered_operators() {
-  return registration() ? registration()->operators : std::vector<std::string>();
+std::vector<std::string> pinned_operators() {
+  return names();
 }
 
 } // namespace clampgrad::pin

@@ -48,6 +48,6 @@ class Unpinned {
 // In kernels.cpp: what is registered over aten's own, and its names: "aten::clamp.Tensor".
 void register_kernels();
 void unregister_kernels();
-std::vector<std::string> registered_operators();
+std::vector<std::string> pinned_operators(); // none before the first pin
 
 } // namespace clampgrad::pin

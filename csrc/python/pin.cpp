@@ -13,7 +13,7 @@ void add_functions(PyObject* module_) {
   module.def("pin_thread", torch::wrap_pybind_function(&set_in_thread));
   module.def("pin_process", torch::wrap_pybind_function(&set_in_process));
   module.def("pin_current", torch::wrap_pybind_function(&current));
-  module.def("pin_operators", torch::wrap_pybind_function(&registered_operators));
+  module.def("pin_operators", torch::wrap_pybind_function(&pinned_operators));
 }
 
 } // namespace clampgrad::pin

@@ -138,7 +138,7 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, operator), suffix or "default")
 
 
-def of_new_kernels() -> None:
+def of_other_kernels() -> None:
     for name in _C.pin_operators():
         overload(name)._dispatch_cache.clear()
 

@@ -75,7 +75,7 @@ class override(ContextDecorator):
     def __exit__(self, *_: object) -> None:
         if not _entered.pins or _entered.pins[-1][0] != self._code:
             raise RuntimeError(f"{self!r} is not what this thread entered last")
-        _C.pin_thread(_entered.pins.pop()[1])
+        _hold(_entered.pins.pop()[1])
 
     def enable(self) -> None:
         """Pins every thread of the process, until :meth:`disable`."""
@@ -95,7 +95,7 @@ class override(ContextDecorator):
                     f"{_names[_enabled[-1]]!r} was enabled after {self!r}: it goes first"
                 )
             _enabled.pop()
-            _C.pin_process(_enabled[-1] if _enabled else 0)
+            _hold(_enabled[-1] if _enabled else 0, _C.pin_process)
 
     @staticmethod
     def current() -> str | None:
@@ -126,12 +126,12 @@ class Remembered:
         try:
             return self.function(*args, **keywords)
         finally:
-            _C.pin_thread(before)
+            _hold(before)
 
 
 def _hold(code: int, put: Callable[[int], int] = _C.pin_thread) -> int:
     from clampgrad import _torch_knows  # at the first pin: it changes torch
 
     before = put(code)
-    _torch_knows.of_new_kernels()
+    _torch_knows.of_other_kernels()
     return before
