@@ -12,8 +12,9 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/conventions.md")
+PAGES = ("README.md", "docs/conventions.md", "docs/pin.md")
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
+PIN = json.loads((ROOT / "docs/pin.json").read_text())
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 CONTRACT = yaml.safe_load((ROOT / "test/conventions.yaml").read_text())
 PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
@@ -140,7 +141,21 @@ def examples(keys):
     return table(*rows)
 
 
+def pin():
+    """One row a way to pin, one column what is called."""
+    cases = PIN["nanoseconds"]
+    rows = [["ns a call", *cases]]
+    for way in next(iter(cases.values())):
+        rows.append([way, *(ways[way] for ways in cases.values())])
+    note = (
+        f"Tensors of one element, one thread, torch {PIN['torch']}, {PIN['machine']}; the quickest of "
+        f"many rounds. To enter a block and to leave it takes {PIN['a block, microseconds']} µs."
+    )
+    return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
+
+
 TABLES = {
+    "pin": pin,
     "conventions": conventions,
     "scale_of_the_loss": scale_of_the_loss,
     "frameworks": frameworks,

@@ -2,6 +2,7 @@
 // torch's own autograd kernels stand otherwise: whoever calls the operator, from Python or C++,
 // comes by here, and what runs below autograd (our own operators among it) does not.
 
+#include "Kernels.h"
 #include "Operators.h"
 #include "ops/path.h"
 #include "pin/pin.h"
@@ -67,16 +68,23 @@ std::optional<Pinned> pinned_for(const Args&... args) {
 // Maximum and minimum have no interval to be outside of: a pseudo-gradient leaves them alone.
 enum class Kind { clamp, extremum };
 
-template <typename Aten, typename Ours, Kind kind, typename = decltype(&Aten::call)>
+// `front_door` is called directly: we are where the dispatcher would call it.
+template <typename Aten, typename Ours, typename Ours::ptr_schema front_door, Kind kind, typename>
 struct Kernel;
 
-template <typename Aten, typename Ours, Kind kind, typename Result, typename... Args>
-struct Kernel<Aten, Ours, kind, Result (*)(Args...)> {
+template <
+    typename Aten,
+    typename Ours,
+    typename Ours::ptr_schema front_door,
+    Kind kind,
+    typename Result,
+    typename... Args>
+struct Kernel<Aten, Ours, front_door, kind, Result (*)(Args...)> {
   static Result call(DispatchKeySet keys, Args... args) {
     const auto c = pinned_for(args...);
     if (c && (kind == Kind::clamp || !c->is_pseudo)) {
       const Unpinned unpinned; // what our operator calls of aten is torch's own
-      return Ours::call(args..., c->gradient, c->maximize);
+      return front_door(args..., c->gradient, c->maximize);
     }
     return Aten::redispatch(to_torchs_own(keys), args...);
   }
@@ -156,11 +164,6 @@ const std::vector<DispatchKey>& autograd_keys() {
   return *keys;
 }
 
-template <typename Aten, typename Ours>
-using Clamp = Kernel<Aten, Ours, Kind::clamp>;
-template <typename Aten, typename Ours>
-using Extremum = Kernel<Aten, Ours, Kind::extremum>;
-
 std::vector<std::string>& names() {
   static auto* names = new std::vector<std::string>;
   return *names;
@@ -171,22 +174,22 @@ struct Registration {
 
   Registration() {
     names().clear();
-    add<aten::clamp, Clamp<aten::clamp, ours::clamp>>();
-    add<aten::clamp_, Clamp<aten::clamp_, ours::clamp_>>();
-    add<aten::clamp_Tensor, Clamp<aten::clamp_Tensor, ours::clamp_Tensor>>();
-    add<aten::clamp__Tensor, Clamp<aten::clamp__Tensor, ours::clamp__Tensor>>();
-    add<aten::clamp_min, Clamp<aten::clamp_min, ours::clamp_min>>();
-    add<aten::clamp_min_, Clamp<aten::clamp_min_, ours::clamp_min_>>();
-    add<aten::clamp_min_Tensor, Clamp<aten::clamp_min_Tensor, ours::clamp_min_Tensor>>();
-    add<aten::clamp_min__Tensor, Clamp<aten::clamp_min__Tensor, ours::clamp_min__Tensor>>();
-    add<aten::clamp_max, Clamp<aten::clamp_max, ours::clamp_max>>();
-    add<aten::clamp_max_, Clamp<aten::clamp_max_, ours::clamp_max_>>();
-    add<aten::clamp_max_Tensor, Clamp<aten::clamp_max_Tensor, ours::clamp_max_Tensor>>();
-    add<aten::clamp_max__Tensor, Clamp<aten::clamp_max__Tensor, ours::clamp_max__Tensor>>();
-    add<aten::maximum, Extremum<aten::maximum, ours::maximum>>();
-    add<aten::minimum, Extremum<aten::minimum, ours::minimum>>();
-    add<aten::fmax, Extremum<aten::fmax, ours::fmax>>();
-    add<aten::fmin, Extremum<aten::fmin, ours::fmin>>();
+    add_one<aten::clamp, ours::clamp, native::clamp>();
+    add_one<aten::clamp_, ours::clamp_, native::clamp_>();
+    add_one<aten::clamp_Tensor, ours::clamp_Tensor, native::clamp>();
+    add_one<aten::clamp__Tensor, ours::clamp__Tensor, native::clamp_>();
+    add_one<aten::clamp_min, ours::clamp_min, native::clamp_min>();
+    add_one<aten::clamp_min_, ours::clamp_min_, native::clamp_min_>();
+    add_one<aten::clamp_min_Tensor, ours::clamp_min_Tensor, native::clamp_min>();
+    add_one<aten::clamp_min__Tensor, ours::clamp_min__Tensor, native::clamp_min_>();
+    add_one<aten::clamp_max, ours::clamp_max, native::clamp_max>();
+    add_one<aten::clamp_max_, ours::clamp_max_, native::clamp_max_>();
+    add_one<aten::clamp_max_Tensor, ours::clamp_max_Tensor, native::clamp_max>();
+    add_one<aten::clamp_max__Tensor, ours::clamp_max__Tensor, native::clamp_max_>();
+    add_one<aten::maximum, ours::maximum, native::maximum, Kind::extremum>();
+    add_one<aten::minimum, ours::minimum, native::minimum, Kind::extremum>();
+    add_one<aten::fmax, ours::fmax, native::fmax, Kind::extremum>();
+    add_one<aten::fmin, ours::fmin, native::fmin, Kind::extremum>();
 
     add_each<aten::_foreach_clamp_min_Scalar, aten::clamp_min>();
     add_each<aten::_foreach_clamp_min_List, aten::clamp_min_Tensor>();
@@ -221,6 +224,15 @@ struct Registration {
               name, key, kernel, /*cpp_signature=*/std::nullopt, /*schema=*/nullptr, "clampgrad"));
     }
     names().push_back(c10::toString(name));
+  }
+
+  template <
+      typename Aten,
+      typename Ours,
+      typename Ours::ptr_schema front_door,
+      Kind kind = Kind::clamp>
+  void add_one() {
+    add<Aten, Kernel<Aten, Ours, front_door, kind, decltype(&Aten::call)>>();
   }
 
   template <typename Aten, typename One>
