@@ -17,8 +17,9 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import report  # noqa: E402
 
-PAGES = ("README.md", "docs/conventions.md", "docs/performance.md")
+PAGES = ("README.md", "docs/conventions.md", "docs/performance.md", "docs/pin.md")
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
+PIN = json.loads((ROOT / "docs/pin.json").read_text())
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
     release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
@@ -223,7 +224,21 @@ def examples(keys):
     return table(*rows)
 
 
+def pin():
+    """One row a way to pin, one column what is called."""
+    cases = PIN["nanoseconds"]
+    rows = [["ns a call", *cases]]
+    for way in next(iter(cases.values())):
+        rows.append([way, *(ways[way] for ways in cases.values())])
+    note = (
+        f"Tensors of one element, one thread, torch {PIN['torch']}, {PIN['machine']}; the quickest of "
+        f"many rounds. To enter a block and to leave it takes {PIN['a block, microseconds']} µs."
+    )
+    return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
+
+
 TABLES = {
+    "pin": pin,
     "conventions": conventions,
     "speed_bars": speed_bars,
     "speed_times": speed_times,

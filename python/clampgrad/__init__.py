@@ -16,6 +16,7 @@ from clampgrad.functional import (
     maximum,
     minimum,
 )
+from clampgrad.pin import override
 
 __all__ = [
     "CONVENTIONS",
@@ -32,4 +33,5 @@ __all__ = [
     "fmin",
     "maximum",
     "minimum",
+    "override",
 ]
