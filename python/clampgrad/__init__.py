@@ -38,7 +38,12 @@ __all__ = [
 ]
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
-_LAZY = {"audit": "clampgrad._audit", "survey": "clampgrad._survey"}
+_LAZY = {
+    "audit": "clampgrad._audit",
+    "gallery": "clampgrad._plot",
+    "plot": "clampgrad._plot",
+    "survey": "clampgrad._survey",
+}
 __all__ += ["nn", *_LAZY]
 
 

@@ -516,7 +516,7 @@ class audit(TorchFunctionMode):
         self._report = Report()
         self._operators = _operators()
 
-    def __enter__(self) -> Report:  # type: ignore[override]
+    def __enter__(self) -> Report:
         self._stance = torch.compiler.set_stance("force_eager")
         super().__enter__()
         return self._report
