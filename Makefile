@@ -27,6 +27,9 @@ SOURCES := $(shell find csrc codegen python/clampgrad -not -name __pycache__ -no
            derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc -name '*.cpp' -o -name '*.h')
 
+# Those that are programs of their own; the others are parts of the demo.
+EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
+
 .PHONY: demo test pictures check-all check-jax lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
@@ -49,7 +52,12 @@ pictures: demo ## Make the figures and numbers of README.md again
 	mkdir -p docs/img
 	cp out/conventions.png docs/img/
 	cp out/demo.json docs/
+	for name in $(EXAMPLES); do \
+		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
+		cp out/$$name.json docs/examples/; \
+	done
 	$(VENV)/bin/python docs/fill_tables.py
+	$(VENV)/bin/python docs/api.py
 
 lint: $(LINT)/installed ## Check style and types; changes nothing
 	echo "==> lint"

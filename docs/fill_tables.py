@@ -1,7 +1,7 @@
 """Fill the generated tables of README.md and docs/conventions.md: `make pictures` does it too.
 
 A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. What is
-in it comes from docs/demo.json (measured by the demo), docs/frameworks.yaml (measured elsewhere)
+in it comes from docs/demo.json (measured by the demo), docs/examples/ (by the examples), docs/frameworks.yaml (measured elsewhere)
 and test/conventions.yaml (the contract).
 """
 
@@ -12,8 +12,9 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/conventions.md")
+PAGES = ("README.md", "docs/conventions.md", "docs/examples.md")
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
+EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 CONTRACT = yaml.safe_load((ROOT / "test/conventions.yaml").read_text())
 PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
@@ -92,6 +93,48 @@ def frameworks():
     return table(["", *columns.values()], *rows) + f"\n\nAs measured: {FRAMEWORKS['measured']}."
 
 
+# ---- The examples --------------------------------------------------------------------------------
+
+
+def pgd():
+    accuracy = EXAMPLES["pgd_at_the_box"]["robust_accuracy"]
+    rows = [[code(how), f"{value:.1%}"] for how, value in accuracy.items()]
+    return table(["`gradient=`", "accuracy under attack"], *rows, right=[1])
+
+
+def dead_pixels():
+    wrong = EXAMPLES["dead_pixels"]["wrong"]
+    rows = [[code(how), f"{value:.0%}"] for how, value in wrong.items()]
+    return table(["`gradient=`", "wrong pixels"], *rows, right=[1])
+
+
+def nan_guard():
+    slopes, weights = EXAMPLES["nan_guard"].values()
+    rows = [[code(how), slope, weights[how]] for how, slope in slopes.items()]
+    return table(["`gradient=`", "slope at 0", "weight after a step"], *rows)
+
+
+def quantisation_ties():
+    data = EXAMPLES["quantisation_ties"]
+    names = list(data["int8"]["moved"])
+    rows = [
+        [bits, f"{row['at a bound']:.1%}", *(f"{row['moved'][how]:.2f}" for how in names)]
+        for bits, row in data.items()
+    ]
+    heading = ["", "at a bound", *(f"moved, {code(how)}" for how in names)]
+    return table(heading, *rows, right=range(1, len(heading)))
+
+
+def parameter_at_its_bound():
+    rows = [[code(how), f"{x:.3g}"] for how, x in EXAMPLES["parameter_at_its_bound"]["end"].items()]
+    return table(["`gradient=`", "x at the end"], *rows, right=[1])
+
+
+def relu6_memory():
+    rows = [[code(name), size] for name, size in EXAMPLES["relu6_memory"]["MiB"].items()]
+    return table(["", "MiB saved for backward"], *rows, right=[1])
+
+
 # ---- The contract --------------------------------------------------------------------------------
 
 
@@ -144,6 +187,12 @@ TABLES = {
     "conventions": conventions,
     "scale_of_the_loss": scale_of_the_loss,
     "frameworks": frameworks,
+    "pgd": pgd,
+    "dead_pixels": dead_pixels,
+    "nan_guard": nan_guard,
+    "quantisation_ties": quantisation_ties,
+    "parameter_at_its_bound": parameter_at_its_bound,
+    "relu6_memory": relu6_memory,
     "numbers": numbers,
     "tensors": tensors,
     "pseudo_gradients": pseudo_gradients,
