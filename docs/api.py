@@ -62,7 +62,7 @@ def signature(name, thing):
 def entry(name, thing, level="###"):
     parts = [f"{level} `{name}`"]
     if inspect.isfunction(thing) or inspect.isclass(thing):
-        parts.append(f"```python\n{signature(name, thing)}\n```")
+        parts.append(f"```py\n{signature(name, thing)}\n```")
     parts.append(markdown(inspect.getdoc(thing) or ""))
     if inspect.isclass(thing):
         for key, value in vars(thing).items():
@@ -80,6 +80,8 @@ def page():
         if callable(thing):
             first = aliases.setdefault(thing, name)
             parts.append(entry(name, thing) if first == name else f"### `{name}`\n\n`{first}`.")
+    names = ", ".join(f"`{name}`" for name in clampgrad.CONVENTIONS)
+    parts.append(f"### `CONVENTIONS`\n\nThe names of all of them: {names}.")
     for name in ("nn",):
         module = importlib.import_module(f"clampgrad.{name}")
         parts += [f"## clampgrad.{name}", markdown(inspect.getdoc(module))]

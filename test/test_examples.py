@@ -14,7 +14,7 @@ NAMES = sorted(path.stem for path in ROOT.glob("docs/examples/*.json"))
 def test_every_example_is_here():
     """Those that are programs of their own: they end by calling main."""
     programs = [
-        p.stem for p in ROOT.glob("examples/*.py") if "main(measure, draw)" in p.read_text()
+        p.stem for p in ROOT.glob("examples/*.py") if "\n    main(measure, draw)" in p.read_text()
     ]
     assert sorted(programs) == NAMES and len(NAMES) == 6
 
