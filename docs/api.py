@@ -51,6 +51,7 @@ def signature(name, thing):
             arguments.append("*")
         keywords_only |= argument.kind in (argument.KEYWORD_ONLY, argument.VAR_POSITIONAL)
         text = re.sub(r": '([^']*)'", r": \1", str(argument))
+        text = re.sub(r"<function (\w+) at \w+>", r"\1", text)
         arguments += [text] if argument.name != "self" else []
     returns = found.return_annotation
     arrow = f" -> {returns}" if isinstance(returns, str) and not inspect.isclass(thing) else ""
