@@ -32,6 +32,9 @@ SOURCES := $(shell find csrc codegen tools/cuda_build.py python/clampgrad -not -
            derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc test/cuda_on_host -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
+# Those that are programs of their own; the others are parts of the demo.
+EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
+
 .PHONY: demo test bench pictures check-all check-jax check-cuda lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
@@ -69,7 +72,12 @@ pictures: demo ## Make the figures and numbers of README.md again
 	cp out/conventions.png docs/img/
 	cp out/demo.json docs/
 	$(VENV)/bin/python benchmarks/report.py --plot docs/img/cpu.png > /dev/null
+	for name in $(EXAMPLES); do \
+		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
+		cp out/$$name.json docs/examples/; \
+	done
 	$(VENV)/bin/python docs/fill_tables.py
+	$(VENV)/bin/python docs/api.py
 
 lint: $(LINT)/installed ## Check style and types; changes nothing
 	echo "==> lint"

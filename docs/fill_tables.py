@@ -1,8 +1,9 @@
 """Fill the generated tables of README.md and docs/: `make pictures` does it too.
 
 A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. What is
-in it comes from docs/demo.json (measured by the demo), benchmarks/results/ (by the benchmarks),
-docs/frameworks.yaml (elsewhere) and test/conventions.yaml (the contract).
+in it comes from docs/*.json and docs/examples/ (measured by the demo, the pin's benchmark and the
+examples), benchmarks/results/, docs/frameworks.yaml (measured elsewhere) and test/conventions.yaml
+(the contract).
 """
 
 import json
@@ -17,9 +18,16 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import report  # noqa: E402
 
-PAGES = ("README.md", "docs/conventions.md", "docs/performance.md", "docs/pin.md")
+PAGES = (
+    "README.md",
+    "docs/conventions.md",
+    "docs/examples.md",
+    "docs/performance.md",
+    "docs/pin.md",
+)
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
+EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
     release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
@@ -176,6 +184,48 @@ def speed_model():
     return table(*rows, right=(1, 2)) + "\n\n" + note
 
 
+# ---- The examples --------------------------------------------------------------------------------
+
+
+def pgd():
+    accuracy = EXAMPLES["pgd_at_the_box"]["robust_accuracy"]
+    rows = [[code(how), f"{value:.1%}"] for how, value in accuracy.items()]
+    return table(["`gradient=`", "accuracy under attack"], *rows, right=[1])
+
+
+def dead_pixels():
+    wrong = EXAMPLES["dead_pixels"]["wrong"]
+    rows = [[code(how), f"{value:.0%}"] for how, value in wrong.items()]
+    return table(["`gradient=`", "wrong pixels"], *rows, right=[1])
+
+
+def nan_guard():
+    slopes, weights = EXAMPLES["nan_guard"].values()
+    rows = [[code(how), slope, weights[how]] for how, slope in slopes.items()]
+    return table(["`gradient=`", "slope at 0", "weight after a step"], *rows)
+
+
+def quantisation_ties():
+    data = EXAMPLES["quantisation_ties"]
+    names = list(data["int8"]["moved"])
+    rows = [
+        [bits, f"{row['at a bound']:.1%}", *(f"{row['moved'][how]:.2f}" for how in names)]
+        for bits, row in data.items()
+    ]
+    heading = ["", "at a bound", *(f"moved, {code(how)}" for how in names)]
+    return table(heading, *rows, right=range(1, len(heading)))
+
+
+def parameter_at_its_bound():
+    rows = [[code(how), f"{x:.3g}"] for how, x in EXAMPLES["parameter_at_its_bound"]["end"].items()]
+    return table(["`gradient=`", "x at the end"], *rows, right=[1])
+
+
+def relu6_memory():
+    rows = [[code(name), size] for name, size in EXAMPLES["relu6_memory"]["MiB"].items()]
+    return table(["", "MiB saved for backward"], *rows, right=[1])
+
+
 # ---- The contract --------------------------------------------------------------------------------
 
 
@@ -246,6 +296,12 @@ TABLES = {
     "speed_model": speed_model,
     "scale_of_the_loss": scale_of_the_loss,
     "frameworks": frameworks,
+    "pgd": pgd,
+    "dead_pixels": dead_pixels,
+    "nan_guard": nan_guard,
+    "quantisation_ties": quantisation_ties,
+    "parameter_at_its_bound": parameter_at_its_bound,
+    "relu6_memory": relu6_memory,
     "numbers": numbers,
     "tensors": tensors,
     "pseudo_gradients": pseudo_gradients,

@@ -22,8 +22,7 @@ using c10::DispatchKeySet;
 namespace aten = at::_ops;
 namespace ours = clampgrad::_ops;
 
-// ---- Where nothing is pinned
-// ---------------------------------------------------------------------
+// ---- Where nothing is pinned --------------------------------------------------------------------
 
 // torch's own kernel is still at AutogradOther, where we do not register: no backend that clamps
 // is there.
@@ -62,8 +61,7 @@ std::optional<Pinned> pinned_for(const Args&... args) {
   return c;
 }
 
-// ---- One Tensor
-// ------------------------------------------------------------------------------------
+// ---- One Tensor ---------------------------------------------------------------------------------
 
 // Maximum and minimum have no interval to be outside of: a pseudo-gradient leaves them alone.
 enum class Kind { clamp, extremum };
@@ -90,8 +88,7 @@ struct Kernel<Aten, Ours, front_door, kind, Result (*)(Args...)> {
   }
 };
 
-// ---- Lists of Tensors
-// --------------------------------------------------------------------------------
+// ---- Lists of Tensors ---------------------------------------------------------------------------
 
 size_t count(const at::Scalar&, size_t n) {
   return n;
@@ -146,8 +143,7 @@ struct InPlace {
   }
 };
 
-// ---- Registration
-// --------------------------------------------------------------------------------------
+// ---- Registration -------------------------------------------------------------------------------
 
 // Each backend's, and that of nested tensors.
 const std::vector<DispatchKey>& autograd_keys() {

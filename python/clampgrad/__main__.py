@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-COMMANDS = ("run",)
+COMMANDS = ("audit", "gallery", "run", "survey")
 
 
 def usage() -> str:
