@@ -23,7 +23,7 @@ VENV := .venv/torch-$(TORCH)
 LINT := .venv/lint
 JAX_VENV := .venv/jax-$(JAX)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+SOURCES := $(shell find csrc codegen patches python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc -name '*.cpp' -o -name '*.h')
 

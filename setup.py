@@ -4,10 +4,12 @@ CLAMPGRAD_DEBUG=1   assertions on, no optimisation
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 ROOT = Path(__file__).parent.resolve()
@@ -27,6 +29,18 @@ class Build(BuildExtension):
         extension.sources += [os.path.relpath(p, ROOT) for p in generate(ROOT, out)]
         extension.include_dirs += [str(out), str(ROOT / "csrc")]
         super().build_extensions()
+
+
+class Package(build_py):
+    """Puts the patch files, and the table they are checked against, into the package."""
+
+    def run(self) -> None:
+        super().run()
+        files = Path(self.build_lib, "clampgrad", "patches", "files")
+        shutil.rmtree(files, ignore_errors=True)
+        shutil.copytree(ROOT / "patches", files / "patches")
+        for name in ("conventions.yaml", "oracle.py"):
+            shutil.copyfile(ROOT / "test" / name, files / name)
 
 
 setup(
@@ -49,5 +63,5 @@ setup(
             ],
         )
     ],
-    cmdclass={"build_ext": Build},
+    cmdclass={"build_ext": Build, "build_py": Package},
 )
