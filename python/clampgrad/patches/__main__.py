@@ -42,6 +42,7 @@ def arguments() -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> tuple[dict, str]:
     """The result of a command, for machines and for people."""
+    result: dict
     if options.command == "list":
         series = list(all_series().values())
         result = {s.name: {"releases": s.releases, "summary": s.summary} for s in series}

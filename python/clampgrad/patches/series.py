@@ -28,7 +28,9 @@ class Series:
 
 def read(path: Path) -> Series:
     """A `series` file: `# Key: value` lines, then a patch a line, its path relative to the file."""
-    keys, patches, optional = {}, [], set()
+    keys: dict[str, str] = {}
+    patches: list[Path] = []
+    optional: set[Path] = set()
     for line in path.read_text().splitlines():
         if line.startswith("# ") and ": " in line:
             key, value = line[2:].split(": ", 1)

@@ -101,7 +101,7 @@ def cases(operator, kind):
         else:
             numbers = chosen[0][1:]
 
-            def f(x, numbers=numbers):
+            def f(x, *, numbers=numbers):  # type: ignore[misc]
                 return function(x, *numbers)
 
             f.in_place = changing and (lambda x, numbers=numbers: changing(x, *numbers))

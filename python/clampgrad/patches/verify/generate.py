@@ -124,7 +124,7 @@ def generated(directory: Path, manual: str) -> Code:
         (out / "Functions.cpp").read_text(),
         flags=re.M,
     )
-    nodes = {re.match(r"static variable_list (\w+)_apply_functional", p)[1]: p for p in parts}
+    nodes = {p[len("static variable_list ") : p.index("_apply_functional")]: p for p in parts}
     nodes = {name: re.sub(r"\n} // namespace.*\Z", "", p, flags=re.S) for name, p in nodes.items()}
     everything = (out / "VariableTypeEverything.cpp").read_text()
     kernels = re.findall(
