@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import torchgen
 
-from clampgrad.patches.apply import apply, status
+from clampgrad.patches.apply import apply, state_of, status
 from clampgrad.patches.series import PATCHES, Refusal, all_series, read
 from clampgrad.patches.tree import YAML, convention_of, formulas
 
@@ -76,7 +77,7 @@ def test_scalar_formulas_are_those_of_our_operators(tmp_path):
         assert mingrad(f"clamp_{bound}") == gate.format(*bounds)
         zero = "at::scalar_tensor(0., grad.options())"
         assert theirs[f"clamp_{bound}"] == f"where(self {sign} {bound}, grad, {zero})"
-    added = [line for line in read(PATCHES / "v2.13.0/series").patches[0].read_text().splitlines()]
+    added = read(PATCHES / "v2.13.0/series").patches[0].read_text().splitlines()
     added = [line[1:].strip() for line in added if line.startswith("+    return where")]
     assert added == [
         "return where((self > *min).logical_and_(self < *max), grad, zero);",
@@ -119,6 +120,21 @@ def test_a_series_that_does_not_apply_changes_nothing(tmp_path):
     with pytest.raises(Refusal, match="does not apply"):
         apply(tree, MINE[0].name, check=False, reverse=False)
     assert not subprocess.check_output(["git", "status", "--porcelain"], cwd=tree)
+
+
+def test_applied_in_part(tmp_path):
+    """The first patch of the series is there, as far as this tree has its text, and no other."""
+    tree = tree_of(tmp_path)
+    series = MINE[0]
+    whole = replace(series)
+    if len(whole.patches) == 1:
+        pytest.skip("a series of one patch has no part")
+    git(tree, "apply", f"--include={YAML}", str(whole.patches[0]))
+    alone = tmp_path / "0001.patch"
+    text = whole.patches[0].read_text()
+    alone.write_text(text[: text.index("diff --git a/torch")])
+    whole.patches = [alone, *whole.patches[1:]]
+    assert state_of(tree, whole) == "in part"
 
 
 def test_the_command_line(tmp_path):

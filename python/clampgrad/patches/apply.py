@@ -24,23 +24,10 @@ def copy_of(source: Path, series: Series, to: Path) -> Path:
 
 
 def state_of(source: Path, series: Series) -> str:
-    """applied, not applied, or in part: by undoing it, or doing it, on a copy."""
-    with tempfile.TemporaryDirectory() as scratch:
-        copy = copy_of(source, series, Path(scratch))
-        wanted = [patch for patch in series.patches if patch not in series.optional]
-        undone = [
-            p for p in reversed(wanted) if git(copy, "apply", "--reverse", str(p)).returncode == 0
-        ]
-    if len(undone) == len(wanted):
-        return "applied"
-    return "in part" if undone else "not applied"
+    """applied, not applied, or in part: by undoing it on a copy, from its end.
 
-
-def without_optional(source: Path, series: Series, state: str) -> str:
-    """Optional patches may be there or not without making a state of their own."""
-    if state != "not applied":
-        return state
-    # Comments that were changed last hide what is below them: undo those first.
+    Optional patches are undone where they are there, and do not count.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         copy = copy_of(source, series, Path(scratch))
         undone = 0
@@ -59,12 +46,8 @@ def status(source: Path) -> Status:
         commit or None,
         is_dirty(source),
         convention_of((source / YAML).read_text()),
-        {s.name: where(source, s) for s in all_series().values() if s.fits(release)},
+        {s.name: state_of(source, s) for s in all_series().values() if s.fits(release)},
     )
-
-
-def where(source: Path, series: Series) -> str:
-    return without_optional(source, series, state_of(source, series))
 
 
 def apply(
@@ -81,7 +64,7 @@ def apply(
         raise Refusal(
             f"{source} is {release} and {series.name} is for {made_for}; {choices(release)}."
         )
-    state = where(source, series)
+    state = state_of(source, series)
     if state == "in part":
         raise Refusal(f"{series.name} is applied in part: restore the tree (git checkout .) first.")
     if state == ("not applied" if reverse else "applied"):
