@@ -28,7 +28,7 @@ JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen tools/cuda_build.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+SOURCES := $(shell find csrc codegen patches tools/cuda_build.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc test/cuda_on_host -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 

@@ -6,10 +6,12 @@ CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cud
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent.resolve()
 sys.path.insert(0, str(ROOT))
@@ -43,6 +45,18 @@ class Build(BuildExtension):
         super().build_extensions()
 
 
+class Package(build_py):
+    """Puts the patch files, and the table they are checked against, into the package."""
+
+    def run(self) -> None:
+        super().run()
+        files = Path(self.build_lib, "clampgrad", "patches", "files")
+        shutil.rmtree(files, ignore_errors=True)
+        shutil.copytree(ROOT / "patches", files / "patches")
+        for name in ("conventions.yaml", "oracle.py"):
+            shutil.copyfile(ROOT / "test" / name, files / name)
+
+
 setup(
     ext_modules=[
         (CUDAExtension if CUDA else CppExtension)(
@@ -69,5 +83,5 @@ setup(
             },
         )
     ],
-    cmdclass={"build_ext": Build},
+    cmdclass={"build_ext": Build, "build_py": Package},
 )
