@@ -22,6 +22,7 @@ PAGES = (
     "README.md",
     "docs/conventions.md",
     "docs/examples.md",
+    "docs/migration.md",
     "docs/performance.md",
     "docs/pin.md",
 )
@@ -252,6 +253,19 @@ def tensors():
     return "\n\n".join(parts)
 
 
+def migration():
+    """Where the gradients of the two ends of PyTorch's change differ."""
+    rows = [["call", "at", "arguments", "`inclusive`: up to 2.13", "`joint`: 2.15"]]
+    for kind in ("numbers", "tensors"):
+        for name, operator in CONTRACT["operators"].items():
+            for row in operator["rows"]:
+                old, new = (row.get(kind, {}).get(c) for c in ("inclusive", "joint"))
+                if old != new:
+                    cells = (several(gradient) for gradient in (old, new))
+                    rows.append([code(name), row["position"], kind, *cells])
+    return table(*rows)
+
+
 def pseudo_gradients():
     columns = CONTRACT["pseudo_gradients"]["columns"]
     rows = [["`gradient=`", "position", *columns]]
@@ -304,6 +318,7 @@ TABLES = {
     "relu6_memory": relu6_memory,
     "numbers": numbers,
     "tensors": tensors,
+    "migration": migration,
     "pseudo_gradients": pseudo_gradients,
     "exact_examples": lambda: examples(EXACT),
     "pseudo_examples": lambda: examples(PSEUDO),
