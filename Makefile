@@ -74,7 +74,7 @@ pictures: demo ## Make the figures and numbers of README.md again
 	$(VENV)/bin/python benchmarks/report.py --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
-		cp out/$$name.json docs/examples/; \
+		cp out/$$name.{json,png} docs/examples/; \
 	done
 	$(VENV)/bin/python docs/fill_tables.py
 	$(VENV)/bin/python docs/api.py

@@ -104,13 +104,13 @@ def draw_curves(panel: Any, function: Function, loss: Function = example_loss) -
     y, values, gradient = curves(function, loss)
     red = {"color": "tab:red"}
     at_bound = (X == LO) | (X == HI)
-    panel.axvspan(X[0], LO, color="0.94")
-    panel.axvspan(HI, X[-1], color="0.94")
+    panel.axvspan(X[0].item(), LO, color="0.94")
+    panel.axvspan(HI, X[-1].item(), color="0.94")
     panel.plot(X, y, color="0.5", linewidth=1, label="clamp(x, -1, 1)")
     panel.plot(X, values, color="tab:blue", label="loss")
     panel.plot(X, gradient.masked_fill(at_bound, torch.nan), label="d loss / dx", **red)
     panel.plot(X[at_bound], gradient[at_bound], "o", markersize=4, **red)
-    panel.set_xlim(X[0], X[-1])
+    panel.set_xlim(X[0].item(), X[-1].item())
     panel.set_xticks([LO, 0, HI])
     panel.grid(alpha=0.25)
 
