@@ -211,22 +211,39 @@ struct TensorCall {
   }
 };
 
+template <Op op>
 Tensor run(const TensorCall& c) {
-  return c.mixed()
-      ? clamp_mixed(c.self, c.min, c.max, c.gradient, c.maximize)
-      : _ops::clamp_Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+  if constexpr (op == Op::clamp_min) {
+    return _ops::clamp_min_Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
+  } else if constexpr (op == Op::clamp_max) {
+    return _ops::clamp_max_Tensor::call(c.self, *c.max.tensor, c.gradient, c.maximize);
+  } else if (c.mixed()) {
+    return clamp_mixed(c.self, c.min, c.max, c.gradient, c.maximize);
+  } else {
+    return _ops::clamp_Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+  }
 }
 
+template <Op op>
 void run_(TensorCall& c) {
-  if (c.mixed()) {
+  if constexpr (op == Op::clamp_min) {
+    _ops::clamp_min__Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
+  } else if constexpr (op == Op::clamp_max) {
+    _ops::clamp_max__Tensor::call(c.self, *c.max.tensor, c.gradient, c.maximize);
+  } else if (c.mixed()) {
     clamp_mixed_(c.self, c.min, c.max, c.gradient, c.maximize);
   } else {
     _ops::clamp__Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
   }
 }
 
+template <Op op>
 void run_out(const TensorCall& c, Tensor& out) {
-  if (c.mixed()) {
+  if constexpr (op == Op::clamp_min) {
+    _ops::clamp_min_Tensor_out::call(c.self, *c.min.tensor, c.gradient, c.maximize, out);
+  } else if constexpr (op == Op::clamp_max) {
+    _ops::clamp_max_Tensor_out::call(c.self, *c.max.tensor, c.gradient, c.maximize, out);
+  } else if (c.mixed()) {
     clamp_mixed_out(c.self, c.min, c.max, c.gradient, c.maximize, out);
   } else {
     _ops::clamp_Tensor_out::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize, out);
@@ -284,19 +301,19 @@ PyObject* run_tensors(PyObject* const* args) {
   call.maximize = r.toBool(keyword + 1);
   if constexpr (inplace) {
     pybind11::gil_scoped_release no_gil;
-    run_(call);
+    run_<op>(call);
   } else if (!r.isNone(keyword + 2)) {
     auto out = r.tensor(keyword + 2);
     {
       pybind11::gil_scoped_release no_gil;
-      run_out(call, out);
+      run_out<op>(call, out);
     }
     return THPVariable_Wrap(out);
   } else {
     Tensor result;
     {
       pybind11::gil_scoped_release no_gil;
-      result = run(call);
+      result = run<op>(call);
     }
     return THPVariable_Wrap(result);
   }
