@@ -8,6 +8,9 @@ ARGS ?=
 # What `make check-all` tests on.
 RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
 
+# The torch whose build for CUDA `make check-cuda` takes.
+CUDA_TORCH ?= 2.11.0
+
 # What `make check-jax` measures; it needs Python 3.11.
 JAX ?= 0.10.2
 
@@ -22,12 +25,17 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 VENV := .venv/torch-$(TORCH)
 LINT := .venv/lint
 JAX_VENV := .venv/jax-$(JAX)
+# The one that the build would find (tools/cuda_build.py).
+NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+SOURCES := $(shell find csrc codegen patches tools/cuda_build.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            derivatives.yaml setup.py pyproject.toml
-CXX_FILES = $$(find csrc -name '*.cpp' -o -name '*.h')
+CXX_FILES = $$(find csrc test/cuda_on_host -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
-.PHONY: demo test bench pictures check-all check-jax lint format clean help
+# Those that are programs of their own; the others are parts of the demo.
+EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
+
+.PHONY: demo test bench pictures check-all check-jax check-cuda lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -50,12 +58,26 @@ bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARG
 	$(VENV)/bin/python benchmarks/run.py --out out/cpu-$(TORCH).json $(ARGS)
 	$(VENV)/bin/python benchmarks/report.py out/cpu-$(TORCH).json --plot out/cpu-$(TORCH).png
 
+check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; needs nvcc, but no GPU
+	if [ -z "$(NVCC)" ]; then \
+		echo "==> no nvcc: the CUDA kernels are not checked"; \
+	else \
+		$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH); \
+		echo "==> CUDA kernels on torch $(CUDA_TORCH)"; \
+		.venv/torch-$(CUDA_TORCH)/bin/python tools/check_cuda.py; \
+	fi
+
 pictures: demo ## Make the figures and numbers of README.md again
 	mkdir -p docs/img
 	cp out/conventions.png docs/img/
 	cp out/demo.json docs/
 	$(VENV)/bin/python benchmarks/report.py --plot docs/img/cpu.png > /dev/null
+	for name in $(EXAMPLES); do \
+		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
+		cp out/$$name.json docs/examples/; \
+	done
 	$(VENV)/bin/python docs/fill_tables.py
+	$(VENV)/bin/python docs/api.py
 
 lint: $(LINT)/installed ## Check style and types; changes nothing
 	echo "==> lint"
@@ -82,7 +104,7 @@ help: ## This list
 # fetches and installs, what the compiler compiles. If it fails, its errors are shown.
 define with_progress
 { $(1); } 2>&1 | tee $(2) | while IFS= read -r line; do \
-	if [[ $$line =~ ^\ *(Downloading|Processing|Installing\ collected) ]]; then \
+	if [[ $$line =~ ^\ *(Downloading|Processing|Installing\ collected|clampgrad:\ with) ]]; then \
 		echo "    $${line:0:90}"; \
 	elif [[ $$line =~ (\[[0-9]+/[0-9]+\])\ .*/([^/\ ]+\.(cpp|cu))\  ]]; then \
 		echo "    $${BASH_REMATCH[1]} $${BASH_REMATCH[2]}"; \

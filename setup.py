@@ -1,53 +1,87 @@
 """Build of the extension. Metadata is in pyproject.toml.
 
-CLAMPGRAD_DEBUG=1   assertions on, no optimisation
+CLAMPGRAD_DEBUG=1      assertions on, no optimisation
+CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cuda_build.py); 0: never,
+                       1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent.resolve()
 sys.path.insert(0, str(ROOT))
 
+from tools.cuda_build import cuda_build  # noqa: E402
+
+CUDA, WHY = cuda_build()  # sets what the next import reads
+
+from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension  # noqa: E402
+
 from codegen.generate import generate  # noqa: E402
 
 DEBUG = os.environ.get("CLAMPGRAD_DEBUG") == "1"
+OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-DNDEBUG"]
+DEFINES = ["-DCLAMPGRAD_WITH_CUDA"] if CUDA else []
+
+
+def sources(suffix: str) -> list[str]:
+    return sorted(os.path.relpath(p, ROOT) for p in (ROOT / "csrc").rglob("*" + suffix))
 
 
 class Build(BuildExtension):
     """Generates code before it compiles; which files there are is known only then."""
 
     def build_extensions(self) -> None:
+        print(f"clampgrad: {'with' if CUDA else 'without'} CUDA kernels ({WHY})", flush=True)
         out = ROOT / "build" / "generated"
         (extension,) = self.extensions
-        extension.sources += [os.path.relpath(p, ROOT) for p in generate(ROOT, out)]
+        extension.sources += [os.path.relpath(p, ROOT) for p in generate(ROOT, out, CUDA)]
         extension.include_dirs += [str(out), str(ROOT / "csrc")]
         super().build_extensions()
 
 
+class Package(build_py):
+    """Puts the patch files, and the table they are checked against, into the package."""
+
+    def run(self) -> None:
+        super().run()
+        files = Path(self.build_lib, "clampgrad", "patches", "files")
+        shutil.rmtree(files, ignore_errors=True)
+        shutil.copytree(ROOT / "patches", files / "patches")
+        for name in ("conventions.yaml", "oracle.py"):
+            shutil.copyfile(ROOT / "test" / name, files / name)
+
+
 setup(
     ext_modules=[
-        CppExtension(
+        (CUDAExtension if CUDA else CppExtension)(
             "clampgrad._C",
-            sources=sorted(os.path.relpath(p, ROOT) for p in (ROOT / "csrc").rglob("*.cpp")),
-            extra_compile_args=[
-                *(["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-DNDEBUG"]),
-                "-Wall",
-                "-Wextra",
-                # What torch's headers and torchgen's output are full of.
-                "-Wno-unused-parameter",
-                "-Wno-missing-field-initializers",
-                "-Wno-maybe-uninitialized",
-                # Hidden symbols: what libtorch and another extension export must not be interposed.
-                "-fvisibility=hidden",
-                # at::parallel_for; the OpenMP runtime is the one that libtorch brings.
-                "-fopenmp",
-            ],
+            sources=sources(".cpp") + (sources(".cu") if CUDA else []),
+            extra_compile_args={
+                "cxx": [
+                    *OPTIMISATION,
+                    *([] if DEBUG else ["-g0"]),
+                    *DEFINES,
+                    "-Wall",
+                    "-Wextra",
+                    # What torch's headers and torchgen's output are full of.
+                    "-Wno-unused-parameter",
+                    "-Wno-missing-field-initializers",
+                    "-Wno-maybe-uninitialized",
+                    # Hidden symbols: what libtorch and another extension export must not be
+                    # interposed.
+                    "-fvisibility=hidden",
+                    # at::parallel_for; the OpenMP runtime is the one that libtorch brings.
+                    "-fopenmp",
+                ],
+                "nvcc": [*OPTIMISATION, *DEFINES, "-Xcompiler=-fvisibility=hidden"],
+            },
         )
     ],
-    cmdclass={"build_ext": Build},
+    cmdclass={"build_ext": Build, "build_py": Package},
 )

@@ -52,13 +52,14 @@ EVERYTHING = SelectiveBuilder.get_nop_selector()
 FRONT_DOOR_KEYS = ("CompositeImplicitAutograd", "FuncTorchBatchedDecomposition")
 
 
-def generate(root: Path, out: Path) -> list[Path]:
+def generate(root: Path, out: Path, cuda: bool = False) -> list[Path]:
     """Write the generated files of the source tree `root` to `out`; return the .cpp files.
 
-    A file whose content does not change is not touched, so that nothing is compiled again.
+    Without `cuda` no kernel is registered for that key. A file whose content does not change is not
+    touched, so that nothing is compiled again.
     """
     native_yaml, derivatives_yaml = root / "csrc/native_functions.yaml", root / "derivatives.yaml"
-    for name, text in render(native_yaml, derivatives_yaml).items():
+    for name, text in render(native_yaml, derivatives_yaml, cuda).items():
         path = out / name
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,9 +67,11 @@ def generate(root: Path, out: Path) -> list[Path]:
     return sorted(out.glob("*.cpp"))
 
 
-def render(native_yaml: Path, derivatives_yaml: Path) -> dict[str, str]:
+def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dict[str, str]:
     """File name -> content."""
     functions, backends = parse(native_yaml)
+    if not cuda:
+        backends = {k: v for k, v in backends.items() if k is not DispatchKey.CUDA}
     check_derivatives(derivatives_yaml, functions)
     tags = Path(torchgen.__file__).parent / "packaged/ATen/native/tags.yaml"
     infos, _ = load_derivatives(str(derivatives_yaml), str(native_yaml), str(tags))

@@ -1,8 +1,9 @@
 """Fill the generated tables of README.md and docs/: `make pictures` does it too.
 
 A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. What is
-in it comes from docs/demo.json (measured by the demo), benchmarks/results/ (by the benchmarks),
-docs/frameworks.yaml (elsewhere) and test/conventions.yaml (the contract).
+in it comes from docs/*.json and docs/examples/ (measured by the demo, the pin's benchmark and the
+examples), benchmarks/results/, docs/frameworks.yaml (measured elsewhere) and test/conventions.yaml
+(the contract).
 """
 
 import json
@@ -17,8 +18,17 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import report  # noqa: E402
 
-PAGES = ("README.md", "docs/conventions.md", "docs/performance.md")
+PAGES = (
+    "README.md",
+    "docs/conventions.md",
+    "docs/examples.md",
+    "docs/migration.md",
+    "docs/performance.md",
+    "docs/pin.md",
+)
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
+PIN = json.loads((ROOT / "docs/pin.json").read_text())
+EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
     release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
@@ -175,6 +185,48 @@ def speed_model():
     return table(*rows, right=(1, 2)) + "\n\n" + note
 
 
+# ---- The examples --------------------------------------------------------------------------------
+
+
+def pgd():
+    accuracy = EXAMPLES["pgd_at_the_box"]["robust_accuracy"]
+    rows = [[code(how), f"{value:.1%}"] for how, value in accuracy.items()]
+    return table(["`gradient=`", "accuracy under attack"], *rows, right=[1])
+
+
+def dead_pixels():
+    wrong = EXAMPLES["dead_pixels"]["wrong"]
+    rows = [[code(how), f"{value:.0%}"] for how, value in wrong.items()]
+    return table(["`gradient=`", "wrong pixels"], *rows, right=[1])
+
+
+def nan_guard():
+    slopes, weights = EXAMPLES["nan_guard"].values()
+    rows = [[code(how), slope, weights[how]] for how, slope in slopes.items()]
+    return table(["`gradient=`", "slope at 0", "weight after a step"], *rows)
+
+
+def quantisation_ties():
+    data = EXAMPLES["quantisation_ties"]
+    names = list(data["int8"]["moved"])
+    rows = [
+        [bits, f"{row['at a bound']:.1%}", *(f"{row['moved'][how]:.2f}" for how in names)]
+        for bits, row in data.items()
+    ]
+    heading = ["", "at a bound", *(f"moved, {code(how)}" for how in names)]
+    return table(heading, *rows, right=range(1, len(heading)))
+
+
+def parameter_at_its_bound():
+    rows = [[code(how), f"{x:.3g}"] for how, x in EXAMPLES["parameter_at_its_bound"]["end"].items()]
+    return table(["`gradient=`", "x at the end"], *rows, right=[1])
+
+
+def relu6_memory():
+    rows = [[code(name), size] for name, size in EXAMPLES["relu6_memory"]["MiB"].items()]
+    return table(["", "MiB saved for backward"], *rows, right=[1])
+
+
 # ---- The contract --------------------------------------------------------------------------------
 
 
@@ -201,6 +253,19 @@ def tensors():
     return "\n\n".join(parts)
 
 
+def migration():
+    """Where the gradients of the two ends of PyTorch's change differ."""
+    rows = [["call", "at", "arguments", "`inclusive`: up to 2.13", "`joint`: 2.15"]]
+    for kind in ("numbers", "tensors"):
+        for name, operator in CONTRACT["operators"].items():
+            for row in operator["rows"]:
+                old, new = (row.get(kind, {}).get(c) for c in ("inclusive", "joint"))
+                if old != new:
+                    cells = (several(gradient) for gradient in (old, new))
+                    rows.append([code(name), row["position"], kind, *cells])
+    return table(*rows)
+
+
 def pseudo_gradients():
     columns = CONTRACT["pseudo_gradients"]["columns"]
     rows = [["`gradient=`", "position", *columns]]
@@ -223,7 +288,21 @@ def examples(keys):
     return table(*rows)
 
 
+def pin():
+    """One row a way to pin, one column what is called."""
+    cases = PIN["nanoseconds"]
+    rows = [["ns a call", *cases]]
+    for way in next(iter(cases.values())):
+        rows.append([way, *(ways[way] for ways in cases.values())])
+    note = (
+        f"Tensors of one element, one thread, torch {PIN['torch']}, {PIN['machine']}; the quickest of "
+        f"many rounds. To enter a block and to leave it takes {PIN['a block, microseconds']} µs."
+    )
+    return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
+
+
 TABLES = {
+    "pin": pin,
     "conventions": conventions,
     "speed_bars": speed_bars,
     "speed_times": speed_times,
@@ -231,8 +310,15 @@ TABLES = {
     "speed_model": speed_model,
     "scale_of_the_loss": scale_of_the_loss,
     "frameworks": frameworks,
+    "pgd": pgd,
+    "dead_pixels": dead_pixels,
+    "nan_guard": nan_guard,
+    "quantisation_ties": quantisation_ties,
+    "parameter_at_its_bound": parameter_at_its_bound,
+    "relu6_memory": relu6_memory,
     "numbers": numbers,
     "tensors": tensors,
+    "migration": migration,
     "pseudo_gradients": pseudo_gradients,
     "exact_examples": lambda: examples(EXACT),
     "pseudo_examples": lambda: examples(PSEUDO),

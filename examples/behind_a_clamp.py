@@ -3,23 +3,10 @@
 The minimum is at x = -0.5. From outside, an exact gradient is 0 and descent cannot start.
 """
 
-import math
-
-import torch
+from functools import partial
 
 import clampgrad
-
-# Hundredths, so that the bounds themselves are among the points.
-X = torch.arange(-200, 201) / 100
-
-
-def curves(**how):
-    """The clamp, the loss and the gradient of the loss at every point of X."""
-    x = X.clone().requires_grad_()
-    y = clampgrad.clamp(x, -1, 1, **how)
-    loss = torch.sin(math.pi * y) + 1
-    (gradient,) = torch.autograd.grad(loss, x, torch.ones_like(loss))
-    return y.detach(), loss.detach(), gradient
+from clampgrad._plot import curves
 
 
 def measure():
@@ -33,7 +20,11 @@ def measure():
         "x": points,
         "gradient": {
             # Six digits: the last bit of a sine is not the same on every machine.
-            name: [round(v, 6) for v in curves(**how)[2][index].tolist()]
+            name: [round(v, 6) for v in gradients(how)[index].tolist()]
             for name, how in asked.items()
         },
     }
+
+
+def gradients(how):
+    return curves(partial(clampgrad.clamp, min=-1, max=1, **how))[2]

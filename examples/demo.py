@@ -20,6 +20,7 @@ import behind_a_clamp
 import image_fit
 import show
 import worked_example
+from clampgrad import _plot
 
 
 def main():
@@ -41,7 +42,7 @@ def main():
     console.print(show.worked_example(data["worked_example"]))
 
     data["behind_a_clamp"] = behind_a_clamp.measure()
-    show.conventions(out / "conventions.png")
+    _plot.conventions(out / "conventions.png")
 
     with Progress(console=console) as progress:
         steps = image_fit.STEPS * len(image_fit.runs())

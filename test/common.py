@@ -171,5 +171,5 @@ def tied(*shape, dtype=torch.float32, seed=0, nan=True):
     """Random values with many ties at 0 and at 1, infinities, both zeros and, if wanted, NaN."""
     values = [-torch.inf, -1, -0.0, 0.0, 0.5, 1, 1, 2, torch.inf] + [torch.nan] * nan
     generator = torch.Generator().manual_seed(seed)
-    index = torch.randint(len(values), shape, generator=generator)
+    index = torch.randint(len(values), shape, generator=generator, device="cpu")
     return torch.tensor(values, dtype=dtype)[index]

@@ -2,6 +2,16 @@ import pytest
 import torch
 
 
+def pytest_addoption(parser):
+    parser.addoption("--device", default="cpu", help="where the tests make their tensors")
+
+
+def pytest_configure(config):
+    # Before the tests are collected: some make tensors when they are imported.
+    if config.getoption("device") != "cpu":
+        torch.set_default_device(config.getoption("device"))
+
+
 @pytest.fixture(autouse=True)
 def same_start():
     """Every test begins alike. One thread is quicker here; tests that need more say so."""

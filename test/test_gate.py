@@ -199,9 +199,12 @@ def test_hooks_may_move_what_is_saved(convention):
     leaf = x.clone().requires_grad_()
 
     def through_numpy(saved):
-        return saved.numpy().copy()
+        return saved.cpu().numpy().copy()
 
-    with torch.autograd.graph.saved_tensors_hooks(through_numpy, torch.from_numpy):
+    def from_numpy(array):
+        return torch.from_numpy(array).to(leaf.device)
+
+    with torch.autograd.graph.saved_tensors_hooks(through_numpy, from_numpy):
         y = clamp(convention)(leaf)
     assert_same(torch.autograd.grad(y, leaf, g)[0], expected, "numpy")
 

@@ -52,7 +52,7 @@ def tensors(draw, shape):
     values = VALUES.to(dtype) if dtype.is_floating_point else torch.arange(3).to(dtype)
 
     def make(shape):
-        return values[torch.randint(len(values), shape, generator=generator)]
+        return values[torch.randint(len(values), shape, generator=generator, device="cpu")]
 
     x = draw(st.sampled_from(LAYOUTS))(make, shape)
     return x.requires_grad_(dtype.is_floating_point and draw(st.booleans()))

@@ -132,7 +132,7 @@ Tensor clamp_pinned_jvp(
 Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int64_t order) {
   const auto gate = static_cast<Gate>(gate_);
   if (takes_kernel(grad)) {
-    return decode_gate_cpu(grad, bits, gate, order);
+    return decode_gate(grad, bits, gate, order);
   }
   return decode_composed(
       grad, clampgrad::_codes_symint(bits, grad.sym_sizes(), planes(gate), order), gate);
@@ -145,8 +145,7 @@ Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t
 
 Tensor clamp_mingrad_backward_composed(
     const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max) {
-  const auto dtype = self.scalar_type();
-  return select(open_between(self, in_dtype(min, dtype), in_dtype(max, dtype), false), grad);
+  return select(open_between(self, in_dtype(min, self), in_dtype(max, self), false), grad);
 }
 
 } // namespace clampgrad

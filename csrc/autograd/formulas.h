@@ -3,7 +3,7 @@
 // that each can be differentiated again, traced, batched and sharded.
 
 #include "autograd/shares.h"
-#include "kernels/gate.h"
+#include "kernels/backend.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
@@ -11,8 +11,6 @@
 #include <optional>
 
 namespace clampgrad {
-
-using Bound = std::optional<at::Scalar>;
 
 // The gradient of self by `gate`, where the forward was clamp(self, min, max). The bounds are in
 // the dtype of self already.

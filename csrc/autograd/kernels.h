@@ -11,10 +11,9 @@
 
 namespace clampgrad {
 
-at::Tensor decode_gate_cpu(
-    const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order);
+at::Tensor decode_gate(const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order);
 
-std::array<at::Tensor, 2> decode_pair_cpu(
+std::array<at::Tensor, 2> decode_pair(
     const at::Tensor& grad,
     const at::Tensor& bits,
     Sharing sharing,
@@ -22,7 +21,7 @@ std::array<at::Tensor, 2> decode_pair_cpu(
     int64_t order,
     std::array<bool, 2> wanted);
 
-std::array<at::Tensor, 3> decode_triple_cpu(
+std::array<at::Tensor, 3> decode_triple(
     const at::Tensor& grad,
     const at::Tensor& bits,
     Sharing sharing,

@@ -422,7 +422,7 @@ PairGradients pair_backward(
     return {};
   }
   if (takes_kernel(grad)) {
-    auto [self, other] = decode_pair_cpu(grad, bits, sharing, clamps_from_below, order, wanted);
+    auto [self, other] = decode_pair(grad, bits, sharing, clamps_from_below, order, wanted);
     return {self, other};
   }
   const auto codes = clampgrad::_codes_symint(bits, grad.sym_sizes(), 2, order);
@@ -460,7 +460,7 @@ TripleGradients triple_backward(
     return {};
   }
   if (takes_kernel(grad)) {
-    auto [x, lo, hi] = decode_triple_cpu(grad, bits, sharing, order, wanted);
+    auto [x, lo, hi] = decode_triple(grad, bits, sharing, order, wanted);
     return {x, lo, hi};
   }
   const auto codes = clampgrad::_codes_symint(bits, grad.sym_sizes(), 3, order);

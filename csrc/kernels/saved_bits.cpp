@@ -11,20 +11,27 @@ at::Tensor empty_bits(const at::Tensor& like, int planes) {
   return empty_in_order({bytes}, kContiguousOrder, like.options().dtype(at::kByte));
 }
 
-const uint64_t* checked_bits(const at::Tensor& bits, int64_t n, int planes) {
-  const auto bytes = planes_bytes(planes, n);
+at::Tensor checked_bits(const at::Tensor& bits, const at::Tensor& of, int planes) {
+  const auto bytes = planes_bytes(planes, of.numel());
   TORCH_CHECK(
-      bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes,
+      bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
+          bits.device() == of.device(),
       "clampgrad: what was saved for ",
-      n,
-      " elements came back as ",
+      of.numel(),
+      " elements on ",
+      of.device(),
+      " came back as ",
       bits.toString(),
       " of ",
       bits.numel(),
-      " elements instead of ",
+      " elements on ",
+      bits.device(),
+      " instead of ",
       bytes,
       " bytes; a saved-tensor hook must return what it was given");
-  return static_cast<const uint64_t*>(bits.const_data_ptr());
+  // It may have put them at any address, and kernels read whole words.
+  const bool aligned = reinterpret_cast<uintptr_t>(bits.const_data_ptr()) % alignof(uint64_t) == 0;
+  return aligned ? bits : bits.clone();
 }
 
 } // namespace clampgrad

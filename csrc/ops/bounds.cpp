@@ -3,6 +3,7 @@
 #include "ops/path.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
 
 #include <cmath>
 
@@ -16,7 +17,8 @@ bool is_nan(const std::optional<at::Scalar>& bound) {
   return bound && !bound->isSymbolic() && bound->isFloatingPoint() && std::isnan(bound->toDouble());
 }
 
-std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, at::ScalarType dtype) {
+std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, const at::Tensor& self) {
+  const auto dtype = self.scalar_type();
   // A symbolic number needs no rounding to float64; for another dtype it becomes a constant of the
   // graph, guarded, for a number that is not rounded compares equal to nothing.
   if (!bound || (bound->isSymbolic() && dtype == at::kDouble)) {
@@ -24,15 +26,18 @@ std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, at::S
   }
   if (bound->isSymbolic()) {
     if (bound->isSymInt()) {
-      return in_dtype(bound->toSymInt().guard_int(__FILE__, __LINE__), dtype);
+      return in_dtype(bound->toSymInt().guard_int(__FILE__, __LINE__), self);
     }
-    return in_dtype(bound->toSymFloat().guard_float(__FILE__, __LINE__), dtype);
+    return in_dtype(bound->toSymFloat().guard_float(__FILE__, __LINE__), self);
   }
   if (!has_kernels(dtype)) {
     return bound; // no kernel of torch.clamp takes these
   }
   return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
-    return at::Scalar(static_cast<double>(bound->to<scalar_t>()));
+    using computed_t = at::opmath_type<scalar_t>;
+    const auto value = self.device().is_cpu() ? bound->to<scalar_t>()
+                                              : static_cast<scalar_t>(bound->to<computed_t>());
+    return at::Scalar(static_cast<double>(value));
   });
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // Numbers as bounds.
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
-#include <c10/core/ScalarType.h>
 
 #include <optional>
 
@@ -13,8 +13,9 @@ bool is_symbolic(const std::optional<at::Scalar>& bound);
 
 bool is_nan(const std::optional<at::Scalar>& bound);
 
-// The bound as the forward sees it: rounded to the dtype of the result, in which alone an element
-// can be equal to it. Raises where torch.clamp does: beyond the range of the dtype.
-std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, at::ScalarType dtype);
+// The bound as the forward of `self` sees it: rounded to its dtype, in which alone an element can
+// be equal to it. Raises where torch.clamp does: on the CPU beyond the range of the dtype, on
+// others beyond that of the type it computes in.
+std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, const at::Tensor& self);
 
 } // namespace clampgrad

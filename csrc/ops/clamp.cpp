@@ -47,8 +47,7 @@ at::Tensor differentiable_clamp(
     const auto order = memory_order(self).value_or(kContiguousOrder);
     return std::get<0>(clampgrad::_clamp_gate(self, min, max, gate, order));
   }
-  const auto dtype = self.scalar_type();
-  return clampgrad::_clamp_pinned(self, in_dtype(min, dtype), in_dtype(max, dtype), gate);
+  return clampgrad::_clamp_pinned(self, in_dtype(min, self), in_dtype(max, self), gate);
 }
 
 at::Tensor& differentiable_clamp_(

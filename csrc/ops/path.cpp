@@ -29,6 +29,11 @@ const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
     DispatchKey::AutogradCPU,
     DispatchKey::AutocastCPU,
+#if defined(CLAMPGRAD_WITH_CUDA)
+    DispatchKey::CUDA,
+    DispatchKey::AutogradCUDA,
+    DispatchKey::AutocastCUDA,
+#endif
     DispatchKey::BackendSelect,
     DispatchKey::ADInplaceOrView,
 });

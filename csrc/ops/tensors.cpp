@@ -71,7 +71,8 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
   }
   auto sizes = args[0].sizes().vec();
   for (auto& t : args) {
-    if (!is_plain(t) || t._fw_grad(0).defined()) {
+    // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
+    if (!is_plain(t) || t._fw_grad(0).defined() || t.device() != args[0].device()) {
       return std::nullopt;
     }
     sizes = at::infer_size(sizes, t.sizes());

@@ -8,6 +8,7 @@
 #include "ops/mixed.h"
 #include "ops/path.h"
 #include "python/nodes.h"
+#include "python/pin.h"
 
 #include <ATen/ATen.h>
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -474,6 +475,7 @@ PyMODINIT_FUNC PyInit__C() {
   PyObject* module = PyModule_Create(clampgrad::definition());
   if (module) {
     clampgrad::autograd::add_node_types(module);
+    clampgrad::pin::add_functions(module);
   }
   return module;
 }

@@ -20,3 +20,10 @@ maximum: _Pair
 minimum: _Pair
 fmax: _Pair
 fmin: _Pair
+
+# Pins (csrc/pin/pin.h): a code says what holds; 0 is nothing.
+def pin_code(gradient: str | None, maximize: bool, /) -> int: ...
+def pin_thread(code: int, /) -> int: ...  # returns what held before
+def pin_process(code: int, /) -> int: ...
+def pin_current() -> int: ...
+def pin_operators() -> list[str]: ...  # "aten::clamp.Tensor"; none before the first pin

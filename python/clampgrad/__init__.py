@@ -1,5 +1,8 @@
 """One forward and a named, pinned gradient for clamp, on every release of PyTorch."""
 
+from importlib import import_module
+from typing import Any
+
 from clampgrad.functional import (
     CONVENTIONS,
     clamp,
@@ -16,6 +19,7 @@ from clampgrad.functional import (
     maximum,
     minimum,
 )
+from clampgrad.pin import override
 
 __all__ = [
     "CONVENTIONS",
@@ -32,4 +36,26 @@ __all__ = [
     "fmin",
     "maximum",
     "minimum",
+    "override",
 ]
+
+# Tools are imported when they are asked for, so that importing the operators stays quick.
+_LAZY = {
+    "audit": "clampgrad._audit",
+    "gallery": "clampgrad._plot",
+    "plot": "clampgrad._plot",
+    "survey": "clampgrad._survey",
+}
+__all__ += ["nn", *_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    if name == "nn":
+        return import_module("clampgrad.nn")
+    raise AttributeError(f"module 'clampgrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

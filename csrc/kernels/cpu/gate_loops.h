@@ -26,6 +26,7 @@ CLAMPGRAD_HOST_DEVICE Bounds<Keys<E>> keys_of(const Bounds<Values<E>>& values) {
 
 template <Gate gate, bool has_lo, bool has_hi, typename E>
 struct EncodeWord {
+  static constexpr int kPlanesWritten = planes(gate);
   Bounds<Values<E>> values;
   Bounds<Keys<E>> keys;
 
@@ -50,6 +51,8 @@ struct EncodeWord {
 
 template <Gate gate, typename E>
 struct DecodeWord {
+  static constexpr int kPlanesWritten = 0;
+
   CLAMPGRAD_HOST_DEVICE void operator()(
       const Decoded<1, typename E::Lane>& s, int64_t plane) const {
     using M = Mask<Values<E>>;

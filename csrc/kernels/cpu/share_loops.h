@@ -13,6 +13,7 @@ namespace {
 
 template <bool greater_wins, bool nan_loses, typename E>
 struct EncodePairWord {
+  static constexpr int kPlanesWritten = 2;
   PairCodes codes;
 
   CLAMPGRAD_HOST_DEVICE void operator()(
@@ -33,6 +34,7 @@ struct EncodePairWord {
 
 template <Rule rule, typename E>
 struct EncodeTripleWord {
+  static constexpr int kPlanesWritten = 3;
   int differentiated;
 
   CLAMPGRAD_HOST_DEVICE void operator()(
@@ -55,6 +57,7 @@ struct EncodeTripleWord {
 
 template <Sharing sharing, typename E>
 struct DecodePairWord {
+  static constexpr int kPlanesWritten = 0;
   bool clamps_from_below;
 
   CLAMPGRAD_HOST_DEVICE void operator()(
@@ -79,6 +82,8 @@ struct DecodePairWord {
 
 template <Sharing sharing, typename E>
 struct DecodeTripleWord {
+  static constexpr int kPlanesWritten = 0;
+
   CLAMPGRAD_HOST_DEVICE void operator()(
       const Decoded<3, typename E::Lane>& s, int64_t plane) const {
     using M = Mask<Vector<typename E::Lane>>;

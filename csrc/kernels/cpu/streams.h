@@ -4,8 +4,7 @@
 #include "kernels/gate.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/TensorIterator.h>
-#include <ATen/core/Tensor.h>
+#include <ATen/TensorIterator.h> // the grain
 
 namespace clampgrad {
 
@@ -28,12 +27,12 @@ template <typename T>
 using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 
 template <typename T>
-const Lane<T>* in(const at::Tensor& t) {
-  return static_cast<const Lane<T>*>(t.const_data_ptr());
+const Lane<T>* in(const void* p) {
+  return static_cast<const Lane<T>*>(p);
 }
 template <typename T>
-Lane<T>* out(const at::Tensor& t) {
-  return t.defined() ? static_cast<Lane<T>*>(t.mutable_data_ptr()) : nullptr;
+Lane<T>* out(void* p) {
+  return static_cast<Lane<T>*>(p);
 }
 
 // f(begin, end) over the words of n elements, a thread for each of ATen's grains.

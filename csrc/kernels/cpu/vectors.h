@@ -137,6 +137,11 @@ CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t bits) {
   return ((M() + static_cast<Lane>(bits)) & each) != M();
 }
 
+CLAMPGRAD_HOST_DEVICE void clear_above(uint64_t& word, int64_t count) {
+  word &= (1ull << count) - 1;
+}
+CLAMPGRAD_HOST_DEVICE void clear_above(const uint64_t&, int64_t) {}
+
 // Calls word(streams, plane) for the words [begin, end), each with the streams moved to it. What
 // comes after the last element is 0.
 template <typename F, int ins, int outs, typename Lane, typename Word>
@@ -166,6 +171,9 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
     }
     here.bits = s.bits + full;
     word(here, plane);
+    for (int p = 0; p < F::kPlanesWritten; ++p) { // bits of no element are 0
+      clear_above(here.bits[p * plane], s.n - first);
+    }
     for (int k = 0; k < outs; ++k) {
       if (s.out[k]) {
         __builtin_memcpy(s.out[k] + first, out[k], size);

@@ -1,0 +1,24 @@
+#pragma once
+// From the pointers of a call to a kernel on the current stream of their device.
+
+#include "kernels/cuda/kernels.cuh"
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+namespace clampgrad::cuda {
+
+// One block for every `elements` of the n.
+template <typename Kernel, typename... Args>
+void launch(const Flat& flat, int64_t elements, Kernel kernel, Args... args) {
+  if (flat.n == 0) {
+    return;
+  }
+  const c10::cuda::CUDAGuard guard(flat.device);
+  const auto blocks = static_cast<unsigned int>((flat.n + elements - 1) / elements);
+  kernel<<<blocks, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(args...);
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+} // namespace clampgrad::cuda

@@ -1,0 +1,187 @@
+// Shares on the GPU: one pass forward for the result and the bits, one backward for all gradients.
+
+#include "kernels/cuda/dispatch.cuh"
+
+namespace clampgrad::cuda {
+namespace {
+
+template <bool greater_wins, bool nan_loses, typename Element>
+struct EncodePairOp {
+  using E = Element;
+  using V = typename E::Lane;
+  static constexpr int kIn = 2, kPlanes = 2;
+  PairCodes codes;
+
+  CLAMPGRAD_HOST_DEVICE int operator()(const V (&in)[2], V& y) const {
+    const auto pair =
+        encode_pair<greater_wins, nan_loses>(compared<E>(in[0]), compared<E>(in[1]), codes);
+    y = pair.takes_self ? in[0] : in[1];
+    return pair.self | pair.other << 1;
+  }
+};
+
+template <Rule rule, typename Element>
+struct EncodeTripleOp {
+  using E = Element;
+  using V = typename E::Lane;
+  static constexpr int kIn = 3, kPlanes = 3;
+  int differentiated;
+
+  CLAMPGRAD_HOST_DEVICE int operator()(const V (&in)[3], V& y) const {
+    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
+    y = clamped(in[0], in[1], in[2], x, lo, hi);
+    const auto triple = encode_triple<rule>(x, lo, hi, differentiated);
+    return triple.x | triple.lo << 1 | triple.hi << 2;
+  }
+};
+
+template <Sharing sharing, typename Element>
+struct DecodePairOp {
+  using E = Element;
+  using V = typename E::Lane;
+  static constexpr int kOut = 2, kPlanes = 2;
+  bool clamps_from_below;
+
+  CLAMPGRAD_HOST_DEVICE void operator()(V g, int code, V (&out)[2]) const {
+    const auto of =
+        decode_pair<sharing, E>(g, (code & kSelf) != 0, (code & kOther) != 0, clamps_from_below);
+    out[0] = of.self;
+    out[1] = of.other;
+  }
+};
+
+template <Sharing sharing, typename Element>
+struct DecodeTripleOp {
+  using E = Element;
+  using V = typename E::Lane;
+  static constexpr int kOut = 3, kPlanes = 3;
+
+  CLAMPGRAD_HOST_DEVICE void operator()(V g, int code, V (&out)[3]) const {
+    const auto of =
+        decode_triple<sharing, E>(g, (code & kX) != 0, (code & kLo) != 0, (code & kHi) != 0);
+    out[0] = of.x;
+    out[1] = of.lo;
+    out[2] = of.hi;
+  }
+};
+
+template <typename F>
+void with_rule(Rule rule, F f) {
+  switch (rule) {
+    case Rule::min_norm:
+      return f(Constant<Rule::min_norm>());
+    case Rule::inclusive:
+      return f(Constant<Rule::inclusive>());
+    case Rule::joint:
+      return f(Constant<Rule::joint>());
+    case Rule::half:
+      return f(Constant<Rule::half>());
+    case Rule::pseudo:
+      return f(Constant<Rule::pseudo>());
+  }
+}
+
+template <typename F>
+void with_sharing(Sharing sharing, F f) {
+  switch (sharing) {
+    case Sharing::equal:
+      return f(Constant<Sharing::equal>());
+    case Sharing::nan_to_both:
+      return f(Constant<Sharing::nan_to_both>());
+    case Sharing::nested:
+      return f(Constant<Sharing::nested>());
+    case Sharing::nan_to_ends:
+      return f(Constant<Sharing::nan_to_ends>());
+    case Sharing::with_grad:
+      return f(Constant<Sharing::with_grad>());
+    case Sharing::with_grad_maximize:
+      return f(Constant<Sharing::with_grad_maximize>());
+    case Sharing::restoring:
+      return f(Constant<Sharing::restoring>());
+    case Sharing::restoring_maximize:
+      return f(Constant<Sharing::restoring_maximize>());
+    case Sharing::straight_through:
+      return f(Constant<Sharing::straight_through>());
+  }
+}
+
+template <typename F>
+void with_bool(bool value, F f) {
+  value ? f(std::true_type()) : f(std::false_type());
+}
+
+} // namespace
+
+void pair_encode(
+    const Flat& flat,
+    const void* self,
+    const void* other,
+    void* y,
+    uint64_t* bits,
+    bool greater_wins,
+    bool nan_loses,
+    PairCodes codes) {
+  dispatch(flat.dtype, "maximum", [&](auto element) {
+    using T = decltype(element);
+    with_bool(greater_wins, [&](auto greater) {
+      with_bool(nan_loses, [&](auto loses) {
+        using Op = EncodePairOp<decltype(greater)::value, decltype(loses)::value, ElementOf<T>>;
+        launch_encode(flat, Op{codes}, y, bits, self, other);
+      });
+    });
+  });
+}
+
+void triple_encode(
+    const Flat& flat,
+    const void* x,
+    const void* lo,
+    const void* hi,
+    void* y,
+    uint64_t* bits,
+    Rule rule,
+    int differentiated) {
+  dispatch(flat.dtype, "clamp", [&](auto element) {
+    using T = decltype(element);
+    with_rule(rule, [&](auto constant) {
+      using Op = EncodeTripleOp<decltype(constant)::value, ElementOf<T>>;
+      launch_encode(flat, Op{differentiated}, y, bits, x, lo, hi);
+    });
+  });
+}
+
+void pair_decode(
+    const Flat& flat,
+    const void* g,
+    const uint64_t* bits,
+    void* of_self,
+    void* of_other,
+    Sharing sharing,
+    bool clamps_from_below) {
+  dispatch(flat.dtype, "maximum_backward", [&](auto element) {
+    using T = decltype(element);
+    with_sharing(sharing, [&](auto constant) {
+      using Op = DecodePairOp<decltype(constant)::value, ElementOf<T>>;
+      launch_decode(flat, Op{clamps_from_below}, g, bits, of_self, of_other);
+    });
+  });
+}
+
+void triple_decode(
+    const Flat& flat,
+    const void* g,
+    const uint64_t* bits,
+    void* of_x,
+    void* of_lo,
+    void* of_hi,
+    Sharing sharing) {
+  dispatch(flat.dtype, "clamp_backward", [&](auto element) {
+    using T = decltype(element);
+    with_sharing(sharing, [&](auto constant) {
+      using Op = DecodeTripleOp<decltype(constant)::value, ElementOf<T>>;
+      launch_decode(flat, Op(), g, bits, of_x, of_lo, of_hi);
+    });
+  });
+}
+
+} // namespace clampgrad::cuda

@@ -1,0 +1,262 @@
+// What aten's clamp and its family do while a pin is on. Kernels at the autograd keys, where
+// torch's own autograd kernels stand otherwise: whoever calls the operator, from Python or C++,
+// comes by here, and what runs below autograd (our own operators among it) does not.
+
+#include "Kernels.h"
+#include "Operators.h"
+#include "ops/path.h"
+#include "pin/pin.h"
+#include "pin/torchscript.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace clampgrad::pin {
+
+namespace {
+
+using at::Tensor;
+using at::TensorList;
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+namespace aten = at::_ops;
+namespace ours = clampgrad::_ops;
+
+// ---- Where nothing is pinned --------------------------------------------------------------------
+
+// torch's own kernel is still at AutogradOther, where we do not register: no backend that clamps
+// is there.
+DispatchKeySet to_torchs_own(DispatchKeySet keys) {
+  return (keys & c10::after_autograd_keyset).add(DispatchKey::AutogradOther);
+}
+
+bool may_record(const Tensor& t) {
+  return may_need_gradient(t);
+}
+bool may_record(const std::optional<Tensor>& t) {
+  return t && t->defined() && may_need_gradient(*t);
+}
+bool may_record(TensorList tensors) {
+  return std::any_of(
+      tensors.begin(), tensors.end(), [](const Tensor& t) { return may_need_gradient(t); });
+}
+bool may_record(const at::Scalar&) {
+  return false;
+}
+bool may_record(const std::optional<at::Scalar>&) {
+  return false;
+}
+bool may_record(at::ArrayRef<at::Scalar>) {
+  return false;
+}
+
+// The convention for a call with these arguments, if there is one and a gradient to be recorded.
+template <typename... Args>
+std::optional<Pinned> pinned_for(const Args&... args) {
+  const auto c = pinned(current());
+  if (c && !(may_record(args) || ...)) {
+    refuse_torchscript_autodiff();
+    return std::nullopt;
+  }
+  return c;
+}
+
+// ---- One Tensor ---------------------------------------------------------------------------------
+
+// Maximum and minimum have no interval to be outside of: a pseudo-gradient leaves them alone.
+enum class Kind { clamp, extremum };
+
+// `front_door` is called directly: we are where the dispatcher would call it.
+template <typename Aten, typename Ours, typename Ours::ptr_schema front_door, Kind kind, typename>
+struct Kernel;
+
+template <
+    typename Aten,
+    typename Ours,
+    typename Ours::ptr_schema front_door,
+    Kind kind,
+    typename Result,
+    typename... Args>
+struct Kernel<Aten, Ours, front_door, kind, Result (*)(Args...)> {
+  static Result call(DispatchKeySet keys, Args... args) {
+    const auto c = pinned_for(args...);
+    if (c && (kind == Kind::clamp || !c->is_pseudo)) {
+      const Unpinned unpinned; // what our operator calls of aten is torch's own
+      return front_door(args..., c->gradient, c->maximize);
+    }
+    return Aten::redispatch(to_torchs_own(keys), args...);
+  }
+};
+
+// ---- Lists of Tensors ---------------------------------------------------------------------------
+
+size_t count(const at::Scalar&, size_t n) {
+  return n;
+}
+template <typename T>
+size_t count(at::ArrayRef<T> list, size_t) {
+  return list.size();
+}
+
+const at::Scalar& nth(const at::Scalar& number, size_t) {
+  return number;
+}
+template <typename T>
+const T& nth(at::ArrayRef<T> list, size_t i) {
+  return list[i];
+}
+
+// One by one, by the operator for one Tensor, which is pinned. Other lengths: torch words the
+// error.
+template <typename Aten, typename One, typename = decltype(&Aten::call)>
+struct KernelForEach;
+
+template <typename Aten, typename One, typename Result, typename Other>
+struct KernelForEach<Aten, One, Result (*)(TensorList, Other)> {
+  static Result call(DispatchKeySet keys, TensorList self, Other other) {
+    if (!pinned_for(self, other) || count(other, self.size()) != self.size()) {
+      return Aten::redispatch(to_torchs_own(keys), self, other);
+    }
+    std::vector<Tensor> results(self.begin(), self.end());
+    for (size_t i = 0; i < self.size(); ++i) {
+      results[i] = One::call(results[i], nth(other, i));
+    }
+    if constexpr (!std::is_void_v<Result>) {
+      return results;
+    }
+  }
+};
+
+// A number beside a Tensor is a constant, also for maximum, which has no operator for it.
+template <typename One>
+struct WithNumber {
+  static Tensor call(const Tensor& self, const at::Scalar& number) {
+    const auto dtype = at::result_type(self, number);
+    return One::call(self, at::scalar_tensor(number, self.options().dtype(dtype)));
+  }
+};
+
+template <typename One>
+struct InPlace {
+  static Tensor& call(Tensor& self, const Tensor& other) {
+    return self.copy_(One::call(self.clone(), other));
+  }
+};
+
+// ---- Registration -------------------------------------------------------------------------------
+
+// Each backend's, and that of nested tensors.
+const std::vector<DispatchKey>& autograd_keys() {
+  static const auto* keys = [] {
+    auto* keys = new std::vector<DispatchKey>{DispatchKey::AutogradNestedTensor};
+    const auto last = static_cast<uint8_t>(c10::BackendComponent::EndOfBackendKeys);
+    for (uint8_t i = 1; i <= last; ++i) {
+      keys->push_back(
+          c10::toRuntimePerBackendFunctionalityKey(
+              DispatchKey::AutogradFunctionality, static_cast<c10::BackendComponent>(i)));
+    }
+    return keys;
+  }();
+  return *keys;
+}
+
+std::vector<std::string>& names() {
+  static auto* names = new std::vector<std::string>;
+  return *names;
+}
+
+struct Registration {
+  std::vector<c10::RegistrationHandleRAII> handles; // one an operator and key
+
+  Registration() {
+    names().clear();
+    add_one<aten::clamp, ours::clamp, native::clamp>();
+    add_one<aten::clamp_, ours::clamp_, native::clamp_>();
+    add_one<aten::clamp_Tensor, ours::clamp_Tensor, native::clamp>();
+    add_one<aten::clamp__Tensor, ours::clamp__Tensor, native::clamp_>();
+    add_one<aten::clamp_min, ours::clamp_min, native::clamp_min>();
+    add_one<aten::clamp_min_, ours::clamp_min_, native::clamp_min_>();
+    add_one<aten::clamp_min_Tensor, ours::clamp_min_Tensor, native::clamp_min>();
+    add_one<aten::clamp_min__Tensor, ours::clamp_min__Tensor, native::clamp_min_>();
+    add_one<aten::clamp_max, ours::clamp_max, native::clamp_max>();
+    add_one<aten::clamp_max_, ours::clamp_max_, native::clamp_max_>();
+    add_one<aten::clamp_max_Tensor, ours::clamp_max_Tensor, native::clamp_max>();
+    add_one<aten::clamp_max__Tensor, ours::clamp_max__Tensor, native::clamp_max_>();
+    add_one<aten::maximum, ours::maximum, native::maximum, Kind::extremum>();
+    add_one<aten::minimum, ours::minimum, native::minimum, Kind::extremum>();
+    add_one<aten::fmax, ours::fmax, native::fmax, Kind::extremum>();
+    add_one<aten::fmin, ours::fmin, native::fmin, Kind::extremum>();
+
+    add_each<aten::_foreach_clamp_min_Scalar, aten::clamp_min>();
+    add_each<aten::_foreach_clamp_min_List, aten::clamp_min_Tensor>();
+    add_each<aten::_foreach_clamp_min_ScalarList, aten::clamp_min>();
+    add_each<aten::_foreach_clamp_min__Scalar, aten::clamp_min_>();
+    add_each<aten::_foreach_clamp_min__List, aten::clamp_min__Tensor>();
+    add_each<aten::_foreach_clamp_min__ScalarList, aten::clamp_min_>();
+    add_each<aten::_foreach_clamp_max_Scalar, aten::clamp_max>();
+    add_each<aten::_foreach_clamp_max_List, aten::clamp_max_Tensor>();
+    add_each<aten::_foreach_clamp_max_ScalarList, aten::clamp_max>();
+    add_each<aten::_foreach_clamp_max__Scalar, aten::clamp_max_>();
+    add_each<aten::_foreach_clamp_max__List, aten::clamp_max__Tensor>();
+    add_each<aten::_foreach_clamp_max__ScalarList, aten::clamp_max_>();
+    // torch has no derivative of the in-place ones with numbers, and says so.
+    add_each<aten::_foreach_maximum_Scalar, WithNumber<aten::maximum>>();
+    add_each<aten::_foreach_maximum_List, aten::maximum>();
+    add_each<aten::_foreach_maximum_ScalarList, WithNumber<aten::maximum>>();
+    add_each<aten::_foreach_maximum__List, InPlace<aten::maximum>>();
+    add_each<aten::_foreach_minimum_Scalar, WithNumber<aten::minimum>>();
+    add_each<aten::_foreach_minimum_List, aten::minimum>();
+    add_each<aten::_foreach_minimum_ScalarList, WithNumber<aten::minimum>>();
+    add_each<aten::_foreach_minimum__List, InPlace<aten::minimum>>();
+  }
+
+  template <typename Aten, typename Kernel>
+  void add() {
+    const c10::OperatorName name(Aten::name, Aten::overload_name);
+    const auto kernel = c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(Kernel::call));
+    for (const auto key : autograd_keys()) {
+      handles.push_back(
+          c10::Dispatcher::singleton().registerImpl(
+              name, key, kernel, /*cpp_signature=*/std::nullopt, /*schema=*/nullptr, "clampgrad"));
+    }
+    names().push_back(c10::toString(name));
+  }
+
+  template <
+      typename Aten,
+      typename Ours,
+      typename Ours::ptr_schema front_door,
+      Kind kind = Kind::clamp>
+  void add_one() {
+    add<Aten, Kernel<Aten, Ours, front_door, kind, decltype(&Aten::call)>>();
+  }
+
+  template <typename Aten, typename One>
+  void add_each() {
+    add<Aten, KernelForEach<Aten, One>>();
+  }
+};
+
+// A thread may look a kernel up while the table changes under it. It finds the old or the new one,
+// both are functions that are there for good (no state of theirs is looked at), and both look at
+// the pin themselves. Never destroyed: threads may still call while the process ends.
+std::unique_ptr<Registration>& registration() {
+  static auto* registration = new std::unique_ptr<Registration>;
+  return *registration;
+}
+
+} // namespace
+
+void register_kernels() {
+  registration() = std::make_unique<Registration>();
+}
+
+void unregister_kernels() {
+  registration().reset();
+}
+
+std::vector<std::string> pinned_operators() {
+  return names();
+}
+
+} // namespace clampgrad::pin

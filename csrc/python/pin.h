@@ -1,0 +1,10 @@
+#pragma once
+
+#include <Python.h>
+
+namespace clampgrad::pin {
+
+// Adds what python/clampgrad/pin.py calls to a module.
+void add_functions(PyObject* module);
+
+} // namespace clampgrad::pin

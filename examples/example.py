@@ -1,0 +1,38 @@
+"""What the examples share: each measures something, prints it, and draws a picture of it.
+
+python examples/NAME.py [--out DIR]
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+
+
+def main(measure, draw):
+    """Runs the example that is the program: measures, prints, writes NAME.json and NAME.png."""
+    name, text = Path(sys.argv[0]).stem, measure.__globals__["__doc__"]
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("out"), help="where the files go")
+    out = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    print(text)
+    data = measure()
+    print(json.dumps(data, indent=1))
+    (out / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    draw(figure, data)
+    figure.savefig(out / f"{name}.png", dpi=100)
+
+
+def bars(panel, values, label):
+    """One bar a name, with its value."""
+    drawn = panel.barh(list(values), [v for v in values.values()], color="tab:blue")
+    panel.bar_label(drawn, fmt="{:.3g}", padding=2)
+    panel.set_xlabel(label)
+    panel.invert_yaxis()
+    panel.margins(x=0.15)

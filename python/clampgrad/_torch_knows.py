@@ -1,0 +1,149 @@
+"""What parts of torch must know about pins; imported, and done, at the first pin of a process.
+
+- activation checkpointing: a segment remembers its pin, and runs under it again in backward;
+- torch.compile: compiled code is guarded by the pin that it was compiled under, and the caches of
+  compiled code on disk have it in their keys;
+- the Python dispatcher, which compilers trace with, remembers kernels: it is made to look again.
+
+They stay as they are when the last pin is gone: what remembers having had none must go on doing so.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from clampgrad import _C
+from clampgrad.pin import Remembered, override
+
+TORCHS_OWN = _C.pin_code(None, False)
+
+
+# ---- Modules that torch imports when it needs them ---------------------------------------------------
+
+
+class AfterImport(MetaPathFinder):
+    """Calls a function on a module when that is imported."""
+
+    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        self.name, self.action = name, action
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec and spec.loader:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                self.action(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def when_imported(name: str, action: Callable[[ModuleType], None]) -> bool:
+    """Calls `action` on the module, now or later; whether it was now."""
+    if name in sys.modules:
+        action(sys.modules[name])
+        return True
+    sys.meta_path.insert(0, AfterImport(name, action))
+    return False
+
+
+# ---- Activation checkpointing --------------------------------------------------------------------------
+
+
+class RecomputeFunction:
+    """The attribute of that name. What was there before we looked was recorded without a pin."""
+
+    def __set__(self, frame: Any, function: Callable[..., Any]) -> None:
+        frame.__dict__["recompute_fn"] = override.remember(function)
+
+    def __get__(self, frame: Any, owner: type) -> Any:
+        return recorded_earlier(frame.__dict__["recompute_fn"])
+
+
+def recorded_earlier(function: Callable[..., Any]) -> Remembered:
+    return function if isinstance(function, Remembered) else Remembered(function, TORCHS_OWN)
+
+
+def remember_in_checkpoints(checkpoint: Any) -> None:
+    checkpoint._CheckpointFrame.recompute_fn = RecomputeFunction()
+
+    reentrant = checkpoint.CheckpointFunction
+    torchs_forward, torchs_backward = reentrant.forward, reentrant.backward
+
+    @functools.wraps(torchs_forward)
+    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+        return torchs_forward(ctx, override.remember(function), *args)
+
+    @functools.wraps(torchs_backward)
+    def backward(ctx: Any, *grads: Any) -> Any:
+        ctx.run_function = recorded_earlier(ctx.run_function)
+        return torchs_backward(ctx, *grads)
+
+    reentrant.forward, reentrant.backward = staticmethod(forward), staticmethod(backward)
+
+
+# ---- torch.compile ---------------------------------------------------------------------------------------
+
+
+def guard_compiled_code(guards: Any) -> None:
+    """Every compiled frame is guarded by the global state of torch; the pin is made part of that."""
+    torchs = guards.GuardBuilder.GLOBAL_STATE
+
+    @functools.wraps(torchs)
+    def GLOBAL_STATE(self: Any, guard: Any) -> None:
+        torchs(self, guard)
+        code = _C.pin_current()
+        self.guard_manager.root.add_lambda_guard(
+            lambda _: _C.pin_current() == code,
+            [f"clampgrad.override.current() == {override.current()!r}"],
+            guard.user_stack,
+        )
+
+    guards.GuardBuilder.GLOBAL_STATE = GLOBAL_STATE
+
+
+def key_caches(codecache: Any) -> None:
+    """AOTAutograd's cache on disk is keyed before autograd is traced: it does not see a pin."""
+    torchs = codecache.FxGraphHashDetails.__init__
+
+    @functools.wraps(torchs)
+    def __init__(self: Any, *args: Any, **keywords: Any) -> None:
+        torchs(self, *args, **keywords)
+        if override.current() is not None:
+            self.clampgrad_override = override.current()
+
+    codecache.FxGraphHashDetails.__init__ = __init__
+
+
+# ---- The Python dispatcher -------------------------------------------------------------------------------
+
+
+@functools.cache
+def overload(name: str) -> Any:
+    operator, _, suffix = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, operator), suffix or "default")
+
+
+def of_other_kernels() -> None:
+    for name in _C.pin_operators():
+        overload(name)._dispatch_cache.clear()
+
+
+when_imported("torch.utils.checkpoint", remember_in_checkpoints)
+when_imported("torch._inductor.codecache", key_caches)
+if when_imported("torch._dynamo.guards", guard_compiled_code):
+    torch._dynamo.reset()  # what was compiled so far has no such guard

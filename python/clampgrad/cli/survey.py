@@ -1,0 +1,50 @@
+"""What the installed torch does at kinks and ties, beside what it documents: survey [--json]."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import torch
+
+from clampgrad._survey import COLUMNS, RULES, Row, as_data, as_markdown, cells, survey
+
+COLOURS = {"as documented": "green", "a free choice": "green"}
+
+
+def show(rows: list[Row]) -> None:
+    from clampgrad.cli.table import new_table, print_table
+
+    table = new_table(
+        f"The gradient at kinks and ties: torch {torch.__version__}",
+        COLUMNS,
+        left=("function", "at", "verdict"),
+        caption="\n".join(
+            [
+                *(f"Rule {number}, {text}." for number, text in RULES.items()),
+                "TorchScript: where it differs from eager mode. NaN: where the first argument is NaN.",
+            ]
+        ),
+    )
+    for row in rows:
+        *before, verdict, scripted, nan = cells(row)
+        colour = COLOURS.get(verdict, "red" if verdict == "no subgradient" else "yellow")
+        table.add_row(*before, f"[{colour}]{verdict}[/]", scripted, nan)
+    print_table(table)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser("python -m clampgrad survey", description=__doc__)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    parser.add_argument("--device", default="cpu", help="where to measure (cpu)")
+    options = parser.parse_args(arguments)
+    rows = survey(options.device)
+    if options.json:
+        print(json.dumps(as_data(rows), indent=1, allow_nan=False))
+    elif options.markdown:
+        print(as_markdown(rows), end="")
+    else:
+        show(rows)
+    return 0

@@ -1,0 +1,87 @@
+"""The command line. Exit codes: 0 done, 1 a proof failed, 2 refused."""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from . import apply as applying
+from .series import PATCHES, Refusal, all_series
+from .verify.run import verify
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m clampgrad.patches", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+
+    commands.add_parser("list", parents=[common], help="the series there are")
+    status = commands.add_parser("status", parents=[common], help="what a source tree is")
+    status.add_argument("source", type=Path)
+    apply = commands.add_parser(
+        "apply", parents=[common], help="apply a series, whole or not at all"
+    )
+    apply.add_argument("source", type=Path)
+    apply.add_argument("--series", help="which one, where there are several for a release")
+    apply.add_argument("--check", action="store_true", help="only say whether it would apply")
+    apply.add_argument("--reverse", action="store_true", help="undo it")
+    proof = commands.add_parser(
+        "verify", parents=[common], help="prove a patch in the installed torch"
+    )
+    proof.add_argument("--series", help="a series; else the one for the installed torch")
+    proof.add_argument("--patch", type=Path, action="append", help="patches of your own, in order")
+    proof.add_argument("--source", type=Path, help="a checkout to take FunctionsManual.cpp from")
+    proof.add_argument("--convention", help="what must hold, if not what the series says")
+    proof.add_argument("--quick", action="store_true", help="without OpInfo")
+    export = commands.add_parser("export", parents=[common], help="copy the patches to a folder")
+    export.add_argument("directory", type=Path)
+    return parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> tuple[dict, str]:
+    """The result of a command, for machines and for people."""
+    result: dict
+    if options.command == "list":
+        series = list(all_series().values())
+        result = {s.name: {"releases": s.releases, "summary": s.summary} for s in series}
+        return result, "\n".join(f"{s.name:28} {s.summary}" for s in series)
+    if options.command == "status":
+        result = applying.status(options.source).as_dict()
+        return result, "\n".join(f"{key:11} {value}" for key, value in result.items())
+    if options.command == "apply":
+        done, skipped = applying.apply(
+            options.source, options.series, options.check, options.reverse
+        )
+        word = "would be " * options.check + ("undone" if options.reverse else "applied")
+        lines = [f"{name}: {word}" for name in done]
+        lines += [f"{name}: skipped, its text is not in this tree" for name in skipped]
+        return {"done": done, "skipped": skipped}, "\n".join(lines)
+    if options.command == "export":
+        shutil.copytree(PATCHES, options.directory, dirs_exist_ok=True)
+        return {"directory": str(options.directory)}, f"written to {options.directory}"
+    result = verify(
+        options.patch,
+        options.series,
+        options.source,
+        options.convention,
+        options.quick,
+        lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    return result, "\n".join(result["failures"]) or "all of it holds"
+
+
+def main() -> int:
+    options = arguments()
+    try:
+        result, text = run(options)
+    except Refusal as refusal:
+        print(json.dumps({"error": str(refusal)}) if options.json else f"refused: {refusal}")
+        return 2
+    print(json.dumps(result) if options.json else text)
+    return 1 if result.get("failures") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

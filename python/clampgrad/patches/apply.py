@@ -1,0 +1,100 @@
+"""Applying a series to a source tree: whole, or not at all."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from .series import Refusal, Series, all_series, choices, default, named
+from .tree import YAML, Status, convention_of, git, is_dirty, is_repository, release_of
+
+
+def files_of(patch: Path) -> list[str]:
+    lines = patch.read_text().splitlines()
+    return [line[6:] for line in lines if line.startswith("--- a/")]
+
+
+def copy_of(source: Path, series: Series, to: Path) -> Path:
+    """The files that a series touches, in a repository of their own: what is tried is tried there."""
+    for name in {name for patch in series.patches for name in files_of(patch)}:
+        if (source / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / name, to / name)
+    git(to, "init", "--quiet")
+    return to
+
+
+def state_of(source: Path, series: Series) -> str:
+    """applied, not applied, or in part: by undoing it on a copy, from its end.
+
+    Optional patches are undone where they are there, and do not count.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = copy_of(source, series, Path(scratch))
+        undone = 0
+        for patch in reversed(series.patches):
+            done = git(copy, "apply", "--reverse", str(patch)).returncode == 0
+            undone += done and patch not in series.optional
+    needed = len(series.patches) - len(series.optional)
+    return "applied" if undone == needed else "in part" if undone else "not applied"
+
+
+def status(source: Path) -> Status:
+    release = release_of(source)
+    commit = git(source, "rev-parse", "HEAD").stdout.strip() if is_repository(source) else ""
+    return Status(
+        release,
+        commit or None,
+        is_dirty(source),
+        convention_of((source / YAML).read_text()),
+        {s.name: state_of(source, s) for s in all_series().values() if s.fits(release)},
+    )
+
+
+def apply(
+    source: Path, name: str | None, check: bool, reverse: bool
+) -> tuple[list[str], list[str]]:
+    """Applies or undoes a series in the working tree; the names of patches done and skipped.
+
+    Everything is tried on a copy of the files first. What git refuses there is never begun here.
+    """
+    release = release_of(source)
+    series = named(name) if name else default(release)
+    if not series.fits(release):
+        made_for = ", ".join(series.releases)
+        raise Refusal(
+            f"{source} is {release} and {series.name} is for {made_for}; {choices(release)}."
+        )
+    state = state_of(source, series)
+    if state == "in part":
+        raise Refusal(f"{series.name} is applied in part: restore the tree (git checkout .) first.")
+    if state == ("not applied" if reverse else "applied"):
+        raise Refusal(f"{series.name} is {'not' if reverse else 'already'} applied.")
+    if is_dirty(source) and not reverse:
+        raise Refusal(f"{source} has uncommitted changes: commit or stash them first.")
+    done, skipped = [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = copy_of(source, series, Path(scratch))
+        for patch in reversed(series.patches) if reverse else series.patches:
+            result = git(copy, "apply", *["--reverse"] * reverse, str(patch))
+            if result.returncode == 0:
+                done.append(patch)
+            elif patch in series.optional:
+                skipped.append(patch)
+            else:
+                raise Refusal(f"{patch.name} does not apply:\n{result.stderr.strip()}")
+        if not check:
+            install(copy, source, sorted({name for patch in done for name in files_of(patch)}))
+    return [patch.name for patch in done], [patch.name for patch in skipped]
+
+
+def install(copy: Path, source: Path, names: list[str]) -> None:
+    """The patched files in place of the old ones; if one cannot be written, the old ones again."""
+    before = {name: (source / name).read_bytes() for name in names}
+    try:
+        for name in names:
+            (source / name).write_bytes((copy / name).read_bytes())
+    except OSError:
+        for name, content in before.items():
+            if (source / name).read_bytes() != content:
+                (source / name).write_bytes(content)
+        raise

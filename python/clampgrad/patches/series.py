@@ -1,0 +1,71 @@
+"""The patch series that come with the package: where they are, what they are for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+# Put here by setup.py: patches/ of the repository, and the table of conventions with its reader.
+FILES = Path(__file__).parent / "files"
+PATCHES = FILES / "patches"
+
+
+class Refusal(Exception):
+    """What cannot be done, in a sentence for people."""
+
+
+@dataclass
+class Series:
+    name: str
+    releases: list[str]
+    convention: str
+    summary: str
+    patches: list[Path]
+    optional: set[Path]
+
+    def fits(self, release: str) -> bool:
+        """Whether it was made for a release such as 2.13.1."""
+        return ".".join(release.split(".")[:2]) in self.releases
+
+
+def read(path: Path) -> Series:
+    """A `series` file: `# Key: value` lines, then a patch a line, its path relative to the file."""
+    keys: dict[str, str] = {}
+    patches: list[Path] = []
+    optional: set[Path] = set()
+    for line in path.read_text().splitlines():
+        if line.startswith("# ") and ": " in line:
+            key, value = line[2:].split(": ", 1)
+            keys.setdefault(key, value)
+        elif line and not line.startswith("#"):
+            name, *flags = line.split()
+            patches.append((path.parent / name).resolve())
+            if "optional" in flags:
+                optional.add(patches[-1])
+    name = path.parent.relative_to(PATCHES).as_posix()
+    releases = keys["Releases"].split()
+    return Series(name, releases, keys["Convention"], keys["Summary"], patches, optional)
+
+
+def all_series() -> dict[str, Series]:
+    found = (read(path) for path in sorted(PATCHES.rglob("series")))
+    return {series.name: series for series in found}
+
+
+def named(name: str) -> Series:
+    try:
+        return all_series()[name]
+    except KeyError:
+        raise Refusal(f"There is no series {name}; there are {', '.join(all_series())}.") from None
+
+
+def choices(release: str) -> str:
+    """The series for a release, as words."""
+    names = [series.name for series in all_series().values() if series.fits(release)]
+    return f"for {release} there is {', '.join(names)}" if names else f"there is none for {release}"
+
+
+def default(release: str) -> Series:
+    """The one series for a release, where there is one and no choice."""
+    fitting = [series for series in all_series().values() if series.fits(release)]
+    if len(fitting) != 1:
+        raise Refusal(f"Name a series with --series: {choices(release)}.")
+    return fitting[0]

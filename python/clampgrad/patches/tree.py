@@ -1,0 +1,75 @@
+"""What a PyTorch source tree is: its release, its convention, what was done to it."""
+
+import re
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .series import Refusal
+
+YAML = "tools/autograd/derivatives.yaml"
+FUNCTIONS = "torch/csrc/autograd/FunctionsManual.cpp"
+
+
+@dataclass
+class Status:
+    release: str
+    commit: str | None
+    dirty: bool
+    convention: str
+    series: dict[str, str]  # series: applied, in part, not applied
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def git(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], cwd=source, capture_output=True, text=True)
+
+
+def is_repository(source: Path) -> bool:
+    """Whether the tree itself is under git; a folder inside somebody else's repository is not."""
+    top = git(source, "rev-parse", "--show-toplevel")
+    return top.returncode == 0 and Path(top.stdout.strip()).resolve() == source.resolve()
+
+
+def release_of(source: Path) -> str:
+    """The release a tree says it is, as 2.13.0; refuses what is no PyTorch tree."""
+    if not (source / YAML).is_file() or not (source / "version.txt").is_file():
+        raise Refusal(f"{source} is no PyTorch source tree: it has no {YAML} or no version.txt.")
+    found = re.match(r"\d+\.\d+\.\d+", (source / "version.txt").read_text())
+    if not found:
+        raise Refusal(f"{source}/version.txt does not begin with a release.")
+    return found.group()
+
+
+def is_dirty(source: Path) -> bool:
+    """Whether tracked files differ from the commit; a tree without git has nothing to compare."""
+    return is_repository(source) and bool(
+        git(source, "status", "--porcelain", "--untracked-files=no").stdout
+    )
+
+
+def formulas(text: str, name: str) -> dict[str, str]:
+    """One entry of derivatives.yaml as it is written, by argument."""
+    found = re.search(r"^- name: " + re.escape(name) + r"\(.*\n((?:  .*\n)+)", text, re.MULTILINE)
+    lines = found.group(1).splitlines() if found else []
+    pairs = (line.strip().split(": ", 1) for line in lines if not line.lstrip().startswith("#"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def convention_of(text: str) -> str:
+    """inclusive, strict scalar (Scalar bounds alone), shared ties, or fixed fmax (shared there too).
+
+    Read off derivatives.yaml: the strictness of clamp_min, the ties of clamp_min.Tensor, and what
+    fmax gives `other`, strictly compared, at a NaN.
+    """
+    scalar = formulas(text, "clamp_min").get("self", "")
+    if not scalar:
+        return "unknown"
+    if ">=" in scalar:
+        return "inclusive"
+    if "== min" not in formulas(text, "clamp_min.Tensor").get("self", ""):
+        return "strict scalar"
+    other = formulas(text, "fmax").get("other", "")
+    return "fixed fmax" if "== other" in other and "isnan" in other else "shared ties"

@@ -1,0 +1,117 @@
+"""One C++ file with the family's nodes and kernels under names of their own, compiled and linked.
+
+Loaded into a stock torch, it registers its kernels over `aten::` at the alias key Autograd; its nodes
+are classes of their own, so nothing of libtorch is interposed and the library may be loaded late.
+"""
+
+import os
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import torch
+from torch.utils.cpp_extension import include_paths, library_paths
+
+from ..series import Refusal
+from .generate import FAMILY, MANUAL, Code
+
+# Helpers that libtorch does not export, restated.
+HELPERS = """
+Tensor& proved_unpack(Tensor& t, const char* name, int pos) {
+  TORCH_CHECK(t.defined(), "undefined tensor for argument '", name, "' (position ", pos, ")");
+  return t;
+}
+const Tensor& proved_unpack(const Tensor& t, const char* name, int pos) {
+  TORCH_CHECK(t.defined(), "undefined tensor for argument '", name, "' (position ", pos, ")");
+  return t;
+}
+std::vector<Tensor> proved_unpack(at::ITensorListRef tl, const char*, int) {
+  return std::vector<Tensor>(tl.begin(), tl.end());
+}
+Tensor proved_unpack_opt(const std::optional<Tensor>& t, const char*, int) {
+  return t.value_or(Tensor());
+}
+"""
+
+
+def family(code: Code) -> dict[str, str]:
+    """The kernels of the family that record a node."""
+    found = {
+        n: text for n, text in code.kernels.items() if FAMILY.match(n) and n in code.registrations
+    }
+    return {n: text for n, text in found.items() if "grad_fn" in text and "_out" not in n}
+
+
+def classes(code: Code) -> list[str]:
+    text = "\n".join(family(code).values())
+    return [name for name in code.nodes if re.search(rf"\b{name}\b", text)]
+
+
+def source(code: Code) -> str:
+    kernels, nodes = family(code), classes(code)
+    body = "\n".join(kernels.values())
+    body = re.sub(r"(?<![.\w])unpack(_opt)?\(", r"proved_unpack\1(", body)
+    kernel_prelude = code.kernel_prelude.split("using namespace")[0]
+    registrations = "\n".join(
+        f'  m.impl("{code.registrations[name]}", TORCH_FN({name}));' for name in kernels
+    )
+    helpers = code.node_prelude.split("namespace torch::autograd::generated {", 1)
+    helper_prelude, helper_functions = helpers[0], helpers[1]
+    text = "\n".join(
+        [
+            kernel_prelude.replace("#pragma once", ""),
+            re.sub(r"^using .*\n", "", helper_prelude, flags=re.M),
+            "#include <ATen/TensorSubclassLikeUtils.h>\n",
+            "using namespace torch::autograd::generated::details;",
+            "using namespace at;",
+            "namespace torch::autograd::generated { namespace {",
+            code.manual,
+            helper_functions,
+            *(code.structs[name] for name in nodes),
+            *(code.nodes[name] for name in nodes),
+            HELPERS,
+            body,
+            "TORCH_LIBRARY_IMPL(aten, Autograd, m) {",
+            registrations,
+            "}",
+            "} }",
+        ]
+    )
+    manual = MANUAL if code.manual else ()
+    for name in (*nodes, *manual):
+        text = re.sub(rf"\b{name}(?=\b|_apply_functional)", f"Proved{name}", text)
+    return text
+
+
+def compiled(code: Code, directory: Path) -> Path:
+    """The library; refuses with the compiler's first errors."""
+    path, library = directory / "proved.cpp", directory / "libproved.so"
+    path.write_text(source(code))
+    standard = "c++20" if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13) else "c++17"
+    command = [
+        os.environ.get("CXX", "c++"),
+        f"-std={standard}",
+        "-O0",
+        "-DNDEBUG",
+        "-w",
+        "-fPIC",
+        "-shared",
+        "-fvisibility=hidden",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *(f"-I{p}" for p in (*include_paths(), sysconfig.get_path("include"))),
+        str(path),
+        "-o",
+        str(library),
+        *(f"-L{p}" for p in library_paths()),
+        "-ltorch_cpu",
+        "-lc10",
+        "-ltorch",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        errors = [
+            line for line in result.stderr.splitlines() if "error" in line or "undefined" in line
+        ]
+        raise Refusal("The patched code does not compile:\n" + "\n".join(errors[:8]))
+    return library

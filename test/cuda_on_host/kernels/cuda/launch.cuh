@@ -1,0 +1,88 @@
+#pragma once
+// In place of csrc/kernels/cuda/launch.cuh: the kernels on the host, warp by warp. The lanes of a
+// warp are coroutines that meet at every shuffle.
+
+#include <c10/util/Exception.h>
+#include <ucontext.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(threads)
+
+struct Index {
+  unsigned x;
+};
+inline Index blockIdx, threadIdx;
+
+namespace warp {
+
+constexpr int kLanes = 32;
+constexpr size_t kStack = 64 * 1024;
+
+inline ucontext_t scheduler, lanes[kLanes];
+inline bool done[kLanes];
+inline int lane, shuffles[kLanes];
+inline uint32_t slots[2]
+                     [kLanes]; // two, for some lanes write the next value before others have read
+inline std::function<void()> body;
+
+inline uint32_t exchange(uint32_t value, int from) {
+  const int self = lane, turn = shuffles[self]++ % 2;
+  slots[turn][self] = value;
+  swapcontext(&lanes[self], &scheduler);
+  return slots[turn][from];
+}
+
+inline void run_lane() {
+  body();
+  done[lane] = true;
+}
+
+inline void run(int first_thread) {
+  static std::vector<char> stacks(kLanes * kStack);
+  for (lane = 0; lane < kLanes; ++lane) {
+    getcontext(&lanes[lane]);
+    lanes[lane].uc_stack = {&stacks[lane * kStack], 0, kStack};
+    lanes[lane].uc_link = &scheduler;
+    makecontext(&lanes[lane], run_lane, 0);
+    done[lane] = false;
+    shuffles[lane] = 0;
+  }
+  while (!done[0]) {
+    for (lane = 0; lane < kLanes; ++lane) {
+      threadIdx.x = first_thread + lane;
+      swapcontext(&scheduler, &lanes[lane]);
+      TORCH_CHECK(done[lane] == done[0], "some lanes of a warp left before a shuffle of others");
+    }
+  }
+}
+
+} // namespace warp
+
+inline uint32_t __shfl_xor_sync(unsigned, uint32_t value, int other) {
+  return warp::exchange(value, warp::lane ^ other);
+}
+inline uint32_t __shfl_sync(unsigned, uint32_t value, int from) {
+  return warp::exchange(value, from);
+}
+
+#include "kernels/cuda/kernels.cuh"
+
+namespace clampgrad::cuda {
+
+template <typename Kernel, typename... Args>
+void launch(const Flat& flat, int64_t elements, Kernel kernel, Args... args) {
+  warp::body = [&] { kernel(args...); };
+  for (blockIdx.x = 0; blockIdx.x * elements < flat.n; ++blockIdx.x) {
+    for (int first = 0; first < kThreads; first += kLanes) {
+      warp::run(first);
+    }
+  }
+}
+
+} // namespace clampgrad::cuda

@@ -1,0 +1,272 @@
+"""An audit counts every clamp-like call, and says how far each convention would move the gradient."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import clampgrad
+from clampgrad import _audit
+from common import eager, tied
+from oracle import CONVENTIONS, EXACT
+
+
+def audited(f, *args, g=None):
+    """The findings of one forward and backward."""
+    with clampgrad.audit() as report:
+        result = f(*args)
+        if result.requires_grad:
+            result.backward(torch.ones_like(result) if g is None else g)
+    return list(report)
+
+
+def leaf(*values):
+    return torch.tensor(values, requires_grad=True)
+
+
+# A call, and what stands at a bound, beyond, and NaN of x = -1, 0, 1, 6, 7, NaN.
+X = (-1.0, 0.0, 1.0, 6.0, 7.0, torch.nan)
+ZEROS = torch.zeros(6)
+CALLS = {
+    "clamp": (lambda x: torch.clamp(x, 0, 6), 2, 2),
+    "clamp, keywords": (lambda x: x.clamp(min=0, max=6), 2, 2),
+    "clip_": (lambda x: (x * 1).clip_(0, 6), 2, 2),
+    "clamp_min": (lambda x: x.clamp_min(0), 1, 1),
+    "clamp_max_": (lambda x: torch.clamp_max_(x * 1, 6), 1, 1),
+    "clamp, Tensor": (lambda x: torch.clamp(x, ZEROS, ZEROS + 6), 2, 2),
+    "clamp, one and one": (lambda x: torch.clamp(x, max=ZEROS[0] + 6), 1, 1),
+    "lo = hi": (lambda x: torch.clamp(x, 1, 1), 1, 4),
+    "lo > hi": (lambda x: torch.clamp(x, 6, 1), 0, 5),
+    "maximum": (lambda x: torch.maximum(x, ZEROS), 1, 1),
+    "max of two": (lambda x: x.max(ZEROS), 1, 1),
+    "fmin": (lambda x: x.fmin(other=ZEROS), 1, 3),
+    "relu": (F.relu, 1, 1),
+    "nn.ReLU": (nn.ReLU(), 1, 1),
+    "relu_": (lambda x: F.relu_(x * 1), 1, 1),
+    "relu6": (F.relu6, 2, 2),
+    "nn.ReLU6": (nn.ReLU6(), 2, 2),
+    "hardtanh": (lambda x: F.hardtanh(x, 0, 6), 2, 2),
+    "nn.Hardtanh": (nn.Hardtanh(0, 6, inplace=False), 2, 2),
+    "clampgrad.clamp": (lambda x: clampgrad.clamp(x, 0, 6), 2, 2),
+    "clampgrad.minimum": (lambda x: clampgrad.minimum(x, ZEROS), 1, 3),
+    "clampgrad.nn": (clampgrad.nn.ReLU6(gradient="half"), 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_is_seen_and_counted(name):
+    f, at_bound, beyond = CALLS[name]
+    (found,) = audited(f, leaf(*X))
+    assert (found.calls, found.elements) == (1, 6)
+    assert (found.at_bound, found.beyond, found.nan) == (at_bound, beyond, 1)
+    assert found.dead == found.at_bound + found.beyond + found.nan
+    assert found.file == __file__ and found.line
+
+
+def moved_for_real(theirs, ours, args, g, conventions):
+    """By differentiating it again, under every convention."""
+    was = torch.cat([v.flatten() for v in eager(theirs, args, g)])
+    moved = {}
+    for convention in conventions:
+        other = eager(lambda *a: ours(*a, gradient=convention), args, g)
+        moved[convention] = (
+            (torch.cat([v.flatten() for v in other]) - was).norm() / was.norm()
+        ).item()
+    return moved
+
+
+BOUNDED = ["clamp", "clamp_min", "clamp_max", "clampgrad"]
+KINDS = [(n, "numbers") for n in BOUNDED] + [(n, "tensors") for n in [*BOUNDED, "maximum", "fmax"]]
+
+
+@pytest.mark.parametrize("name, bounds", KINDS)
+def test_how_far_the_gradient_would_move(name, bounds):
+    """The sums of an audit say the same as every element differentiated again."""
+    x, lo, hi = (tied(500, seed=s, nan=False) for s in range(3))
+    g = torch.randn(500)
+    operator = "clamp" if name == "clampgrad" else name
+    theirs = partial(clampgrad.clamp, gradient="inclusive") if name == "clampgrad" else None
+    theirs = theirs or getattr(torch, name)
+    ours = getattr(clampgrad, operator)
+    several = (lo, hi) if operator == "clamp" else (lo,)
+    if bounds == "numbers":
+        numbers = (0, 1) if operator == "clamp" else (0,)
+        theirs, ours, args = _with(theirs, numbers), _with(ours, numbers), [x]
+    else:
+        args = [x, *several]
+    expected = moved_for_real(theirs, ours, args, g, EXACT if name in _audit.PAIRS else CONVENTIONS)
+    (found,) = audited(theirs, *(a.clone().requires_grad_() for a in args), g=g)
+    assert found.moved == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    # Where both sides of a maximum are differentiated, the exact conventions agree.
+    assert (max(found.moved.values()) > 0.01) == (name != "maximum")
+
+
+def _with(function, numbers):
+    return partial(lambda x, **keywords: function(x, *numbers, **keywords))
+
+
+def test_the_installed_convention_moves_nothing():
+    x = leaf(-1.0, 0, 1, 6, 7)
+    (found,) = audited(lambda x: torch.clamp(x, 0, 6), x)
+    own = "inclusive" if x.grad[1] else "joint"
+    assert found.gradient == "torch"
+    assert found.moved[own] == 0
+    assert found.moved["inclusive" if own == "joint" else "joint"] > 0
+    (found,) = audited(lambda x: clampgrad.clamp(x, 0, 6, gradient="with_grad"), x)
+    assert found.gradient == "with_grad" and found.moved["with_grad"] == 0
+
+
+def test_a_gradient_that_was_0():
+    (found,) = audited(lambda x: clampgrad.clamp(x, 0, 6), leaf(0.0, 6.0))
+    assert found.moved["inclusive"] is None and found.moved["joint"] == 0
+    assert "from 0" in _audit.cells(found)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x):
+        return self.body(x.clamp(0, 1)).sum()
+
+
+def test_sites_steps_and_dead_elements():
+    model = Net()
+    model.body[0].bias.data.fill_(-100)  # dead for good
+    model.body[2].bias.data.fill_(100)
+    with clampgrad.audit() as report:
+        for start in (0.0, 0.25, 2.0):
+            model(torch.arange(8.0).view(2, 4) / 8 + start).backward()
+    found = {f"{f.module}, {f.function}": f for f in report}
+    assert sorted(found) == ["Net, clamp", "Net.body.1, relu", "Net.body.3, relu"]
+    assert all(f.calls == 3 and f.elements == 24 for f in found.values())
+    assert found["Net, clamp"].moved == {}  # the input is not differentiated
+    assert found["Net, clamp"].dead == 0  # x = 0 moved inside
+    assert (found["Net.body.1, relu"].dead, found["Net.body.3, relu"].dead) == (8, 0)
+
+
+def test_dead_is_not_known_where_shapes_change_or_memory_ends():
+    with clampgrad.audit() as report:
+        for n in (1, 2):
+            torch.zeros(n).clamp(0, 1)
+    (found,) = report
+    assert (found.calls, found.elements, found.dead) == (2, 3, None)
+    with clampgrad.audit(memory=10) as report:
+        torch.zeros(8).clamp(0, 1)
+        torch.zeros(8).clamp(0, 1)
+    assert sorted(str(f.dead) for f in report) == ["8", "None"]
+
+
+def test_only_inside_the_block():
+    x = leaf(1.0)
+    x.clamp(0, 1)
+    with clampgrad.audit() as report:
+        pass
+    x.clamp(0, 1)
+    assert len(report) == 0
+    with pytest.raises(ZeroDivisionError), clampgrad.audit() as report:
+        x.clamp(0, 1)
+        raise ZeroDivisionError
+    x.clamp(0, 1)
+    assert [f.calls for f in report] == [1]
+
+
+def test_it_changes_no_gradient():
+    x, g = tied(100), tied(100, seed=1)
+    for f in (lambda x: x.clamp(0, 1), lambda x: torch.maximum(x, x * 2), F.relu6):
+        expected = eager(f, [x], g)
+        with clampgrad.audit():
+            actual = eager(f, [x], g)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_checkpoints_are_counted_once():
+    model = Net()
+    with clampgrad.audit() as report:
+        checkpoint(model, torch.rand(3, 4, requires_grad=True), use_reentrant=False).backward()
+    assert {f.calls for f in report} == {1} and len(report) == 3
+    assert all(f.moved for f in report)
+
+
+def test_compiled_code_is_seen():
+    torch._dynamo.reset()
+    f = torch.compile(lambda x: x.clamp(0, 1).sum(), backend="eager")
+    f(torch.rand(3))
+    (found,) = audited(f, leaf(0.0, 0.5))
+    assert (found.elements, found.at_bound) == (2, 1)
+
+
+def test_what_is_not_looked_at_is_said():
+    with clampgrad.audit() as report:
+        torch.func.grad(lambda x: x.clamp(0, 1).sum())(torch.rand(3))
+        torch.ones(3, dtype=torch.int64).clamp(0, 1)
+        torch.rand(3).max(0)
+    assert len(report) == 0
+    assert report.skipped == {"torch.func": 1}
+    assert "1 of torch.func" in str(report)
+
+
+def test_no_gradient_no_move():
+    with torch.no_grad():
+        (found,) = audited(lambda x: x.clamp(0, 1), leaf(0.0))
+    assert found.moved == {} and found.at_bound == 1
+    with torch.inference_mode():
+        (found,) = audited(lambda x: x.clamp(0, 1), torch.zeros(1))
+    assert found.moved == {}
+
+
+def test_infinite_gradients_have_no_share():
+    (found,) = audited(lambda x: x.clamp(0, 1), leaf(0.5, 0.0), g=torch.tensor([torch.inf, 1.0]))
+    assert found.moved["half"] == pytest.approx(0.5) or found.moved["half"] is None
+
+
+def test_the_report(tmp_path):
+    with clampgrad.audit() as report:
+        model = Net()
+        model(torch.rand(2, 4, requires_grad=True)).backward()
+    text = str(report)
+    assert text.splitlines()[0].split()[:3] == ["call", "where", "module"]
+    assert "Net.body.3" in text and "test_audit.py:" in text
+    report.save(tmp_path / "audit.json")
+    data = json.loads((tmp_path / "audit.json").read_text())
+    assert [s["module"] for s in data["sites"]] == [f.module for f in report]
+    report.picture(tmp_path / "audit.png")
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+SCRIPT = """
+import sys, torch
+x = torch.tensor([0.0, 0.5], requires_grad=True)
+x.clamp(0, 1).sum().backward()
+print("arguments", sys.argv[1:])
+sys.exit(3)
+"""
+
+
+def test_the_command(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "clampgrad", "audit", "--json", tmp_path / "a.json"]
+    run = subprocess.run([*command, script, "--lr", "1"], capture_output=True, text=True)
+    assert run.returncode == 3, run.stderr  # the program's own
+    assert "arguments ['--lr', '1']" in run.stdout and "train.py:4" in run.stdout
+    (site,) = json.loads((tmp_path / "a.json").read_text())["sites"]
+    assert (site["line"], site["elements"], site["at_bound"]) == (4, 2, 1)
+
+
+@pytest.mark.parametrize("arguments", [[], ["nowhere.py"], ["-m", "no.such.module"]])
+def test_nothing_to_run(arguments, capsys):
+    from clampgrad.__main__ import main
+
+    with pytest.raises(SystemExit) as error:
+        main(["audit", *arguments])
+    assert error.value.code == 2
+    message = capsys.readouterr().err
+    assert "nothing to run" in message or "no such file" in message or "no module" in message

@@ -1,0 +1,45 @@
+"""The benchmarks run what they say, and what is saved for backward is what they claim."""
+
+import pytest
+import torch
+
+import cases
+import memory
+import report
+from timing import DIRECTIONS, interleaved, step
+
+PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
+
+
+@pytest.mark.parametrize("group", PLAIN, ids=lambda group: group.name)
+def test_rivals_have_one_forward(group):
+    if group.name == "maximum":  # its limit is another operator
+        names = [name for name in group.functions if "maximum" in name]
+    else:
+        names = [name for name in group.functions if name != "torch.neg" and name != "F.relu"]
+    inputs = cases.inputs(group, 1000, torch.float32)
+    results = [group.functions[name](*inputs) for name in names]
+    for result in results[1:]:
+        torch.testing.assert_close(result, results[0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("group", PLAIN, ids=lambda group: group.name)
+def test_every_case_is_timed(group, direction):
+    inputs = cases.inputs(group, 10, torch.bfloat16)
+    g = torch.ones(10, dtype=torch.bfloat16)
+    steps = {name: step(f, inputs, g, direction) for name, f in group.functions.items()}
+    times = interleaved(steps, seconds=0, rounds=2, slice_seconds=0)
+    assert times.keys() == group.functions.keys()
+    assert all(0 < t["low"] <= t["median"] <= t["high"] for t in times.values())
+
+
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+@pytest.mark.parametrize(
+    "bar", report.BARS["saved"], ids=lambda b: f"{b['group']}, {b['function']}"
+)
+def test_bits_that_are_saved(bar, dtype):
+    (group,) = (group for group in cases.GROUPS if group.name == bar["group"])
+    n = 2**12
+    inputs = cases.inputs(group, n, cases.DTYPES[dtype])
+    assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * n

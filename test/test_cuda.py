@@ -1,0 +1,323 @@
+"""On a GPU: the kernels agree with the CPU's, and keep CUDA's own rules.
+
+The other test files run there too, with `pytest --device cuda`. What of the kernels can be checked
+without a GPU is in test_cuda_on_host.py and tools/check_cuda.py.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+import torch
+
+import clampgrad
+from common import DTYPES, assert_same, eager, tied
+from oracle import CONVENTIONS, EXACT, TABLE, gradient_of_x
+
+HAS_KERNELS = torch._C._dispatch_has_kernel_for_dispatch_key("clampgrad::_clamp_gate", "CUDA")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    pytest.mark.skipif(not HAS_KERNELS, reason="clampgrad was built without CUDA"),
+]
+
+ARGUMENTS = {name: operator["arguments"] for name, operator in TABLE["operators"].items()}
+BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
+
+
+def clamp(convention):
+    return lambda x: clampgrad.clamp(x, 0, 1, gradient=convention)
+
+
+def on_gpu(*tensors):
+    return [t.cuda() for t in tensors]
+
+
+def random(*shape, dtype=torch.float32, seed=0):
+    return tied(*shape, dtype=dtype, seed=seed).cpu()
+
+
+# ---- The same as on the CPU ----------------------------------------------------------------------
+
+LENGTHS = [0, 1, 63, 64, 65, 127, 511, 512, 1025, 4096, 300_007]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize("operator", BOUNDS)
+def test_numbers(operator, convention, dtype):
+    def f(x):
+        return getattr(clampgrad, operator)(x, **BOUNDS[operator], gradient=convention)
+
+    for length, offset in product(LENGTHS, (0, 1, 3)):
+        x, g = (random(length + offset, dtype=dtype, seed=i)[offset:] for i in (1, 2))
+        cpu, gpu = x.clone().requires_grad_(), x.cuda()
+        gpu = torch.cat([gpu.new_zeros(offset), gpu])[offset:].requires_grad_()  # misaligned
+        y, z = f(cpu), f(gpu)
+        assert_same(z.detach().cpu(), y.detach(), f"{length} {offset}")
+        expected, actual = torch.autograd.grad(y, cpu, g), torch.autograd.grad(z, gpu, g.cuda())
+        assert_same(actual[0].cpu(), expected[0], f"{length} {offset}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("convention", EXACT)
+@pytest.mark.parametrize("operator", ARGUMENTS)
+def test_tensors(operator, convention, dtype):
+    def f(*args):
+        return getattr(clampgrad, operator)(*args, gradient=convention)
+
+    for length in LENGTHS:
+        args = [random(length, dtype=dtype, seed=i) for i in range(len(ARGUMENTS[operator]))]
+        g = random(length, dtype=dtype, seed=9)
+        for one, other in zip(eager(f, on_gpu(*args), g.cuda()), eager(f, args, g)):
+            assert_same(one.cpu(), other, str(length))
+
+
+@pytest.mark.parametrize("gate", range(7))
+def test_saved_bits_mean_the_same(gate):
+    for length in LENGTHS:
+        x = random(length)
+        y, bits = torch.ops.clampgrad._clamp_gate(x, 0, 1, gate, 0)
+        z, others = torch.ops.clampgrad._clamp_gate(x.cuda(), 0, 1, gate, 0)
+        assert_same(z.cpu(), y)
+        assert torch.equal(others.cpu(), bits)
+
+
+def test_the_fast_path_is_taken():
+    x = random(4096).cuda().requires_grad_()
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        y = clampgrad.clamp(x, 0, 1)
+        z = clampgrad.maximum(x, x.flip(0))
+    assert [s.untyped_storage().nbytes() for s in saved] == [4096 // 8, 2 * 4096 // 8]
+    assert "Gate" in type(y.grad_fn).__name__ and "Shares" in type(z.grad_fn).__name__
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_bounds_beyond_a_dtype_of_16_bits(dtype):
+    """torch computes in float32 on the GPU and takes them; on the CPU it raises."""
+    x = random(133, dtype=dtype).cuda()
+    for bounds in ((-1e6, 1e6), (0.1, None), (None, 1e30)):
+        expected = torch.clamp(x, *bounds)
+        leaf = x.clone().requires_grad_()
+        assert_same(clampgrad.clamp(leaf, *bounds).detach(), expected)
+        assert_same(torch.func.vjp(lambda x: clampgrad.clamp(x, *bounds), x)[0], expected)
+    with pytest.raises(RuntimeError, match="overflow"):
+        clampgrad.clamp(leaf, max=1e60)
+
+
+# ---- CUDA's own rules ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_kernels_run_on_the_current_stream(convention):
+    """The input is written late, on a stream of its own; another stream would see zeros."""
+    value, g = on_gpu(random(1 << 20), random(1 << 20, seed=1))
+    x = torch.zeros_like(value).requires_grad_()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(20_000_000)
+        with torch.no_grad():
+            x.copy_(value)
+        y = clamp(convention)(x)
+        (gradient,) = torch.autograd.grad(y, x, g)
+    side.synchronize()
+    assert_same(y.detach(), value.clamp(0, 1))
+    assert_same(gradient.cpu(), gradient_of_x(convention, value.cpu(), g.cpu(), 0, 1))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_device_that_is_not_the_current_one():
+    x = random(5000).to("cuda:1").requires_grad_()
+    y = random(5000, seed=1).to("cuda:1")
+    assert torch.cuda.current_device() == 0
+    clampgrad.maximum(clampgrad.clamp(x, 0, 1), y).sum().backward()
+    assert x.grad.device == x.device
+
+
+def step(convention):
+    def f(x, lo, hi):
+        y = clampgrad.clamp(x, 0, 1, gradient=convention)
+        z = clampgrad.maximum(y, lo, gradient=convention)
+        return clampgrad.clamp(z, lo, hi, gradient=convention)
+
+    return f
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_graphs(convention):
+    """Captured once, forward and backward, and replayed with other values."""
+    f = step(convention)
+    values = [on_gpu(*(random(1000, seed=10 * i + k) for k in range(4))) for i in range(3)]
+    leaves = [v.clone().requires_grad_() for v in values[0][:3]]
+    g = values[0][3].clone()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # warm up, as capturing asks for
+        torch.autograd.grad(f(*leaves), leaves, g)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = f(*leaves)
+        gradients = torch.autograd.grad(y, leaves, g)
+    for *args, incoming in values:
+        with torch.no_grad():
+            for leaf, arg in zip(leaves, args):
+                leaf.copy_(arg)
+            g.copy_(incoming)
+        graph.replay()
+        for gradient, expected in zip(gradients, eager(f, args, incoming)):
+            assert_same(gradient, expected)
+
+
+def enough_memory(gigabytes):
+    free, _ = torch.cuda.mem_get_info() if torch.cuda.is_available() else (0, 0)
+    return pytest.mark.skipif(
+        free < gigabytes * 2**30, reason=f"needs {gigabytes} GiB of free memory on the GPU"
+    )
+
+
+@enough_memory(24)
+def test_more_than_2_to_the_31_elements():
+    n = 2**31 + 2**20 + 37
+    x = torch.empty(n, dtype=torch.bfloat16, device="cuda").uniform_(-1, 2)
+    x[::1001] = 1
+    g = torch.empty_like(x).normal_()
+    leaf = x.requires_grad_()
+    y = clampgrad.clamp(leaf, 0, 1)
+    (gradient,) = torch.autograd.grad(y, leaf, g)
+    x = x.detach()
+    # In pieces, so that the check itself needs little memory.
+    for begin in [*range(0, n, 2**28)]:
+        piece = slice(begin, begin + 2**28)
+        assert torch.equal(y[piece], x[piece].clamp(0, 1)), begin
+        inside = (x[piece] > 0) & (x[piece] < 1)
+        assert torch.equal(gradient[piece], torch.where(inside, g[piece], 0)), begin
+
+
+@enough_memory(40)
+def test_two_tensors_of_more_than_2_to_the_31_elements():
+    n = 2**31 + 12_345
+    x, z = (torch.empty(n, dtype=torch.float16, device="cuda").uniform_(-1, 1) for _ in range(2))
+    x[::7] = z[::7]
+    leaves = [x.requires_grad_(), z.requires_grad_()]
+    y = clampgrad.maximum(*leaves)
+    gradients = torch.autograd.grad(y, leaves, torch.ones_like(y))
+    x, z = x.detach(), z.detach()
+    for begin in range(0, n, 2**28):
+        piece = slice(begin, begin + 2**28)
+        assert torch.equal(y[piece], torch.maximum(x[piece], z[piece])), begin
+        for gradient, a, b in zip(gradients, (x, z), (z, x)):
+            wins, ties = a[piece] > b[piece], a[piece] == b[piece]
+            expected = torch.where(wins, 1, torch.where(ties, 0.5, 0)).half()
+            assert torch.equal(gradient[piece], expected), begin
+
+
+def test_the_same_twice():
+    x, y, g = on_gpu(*(random(100_003, seed=i) for i in range(3)))
+    torch.use_deterministic_algorithms(True)
+    try:
+        first, second = (eager(step("min_norm"), [x, y, y + 1], g) for _ in range(2))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for one, other in zip(first, second):
+        assert_same(one, other)
+
+
+# ---- Saved bits ----------------------------------------------------------------------------------
+
+
+def test_bits_saved_on_the_cpu():
+    x, g = on_gpu(random(1000), random(1000, seed=1))
+    expected = eager(clamp("min_norm"), [x], g)[0]
+    leaf = x.clone().requires_grad_()
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        y = clampgrad.clamp(leaf, 0, 1)
+    assert_same(torch.autograd.grad(y, leaf, g)[0], expected)
+
+
+def test_bits_left_on_the_cpu_are_refused():
+    leaf = random(1000).cuda().requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.cpu(), lambda t: t):
+        y = clampgrad.clamp(leaf, 0, 1)
+    with pytest.raises(RuntimeError, match="saved-tensor hook"):
+        y.sum().backward()
+
+
+def test_bits_may_come_back_at_any_address():
+    x, g = on_gpu(random(1000), random(1000, seed=1))
+    leaf = x.clone().requires_grad_()
+
+    def unpack(t):
+        return torch.cat([t.new_zeros(1), t])[1:]
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+        y = clampgrad.clamp(leaf, 0, 1)
+    assert_same(torch.autograd.grad(y, leaf, g)[0], eager(clamp("min_norm"), [x], g)[0])
+
+
+# ---- Compilers and precision ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mode, conventions",
+    [("default", ["min_norm", "half", "with_grad"]), ("reduce-overhead", ["min_norm"])],
+)
+def test_compiled(mode, conventions):
+    """All of them: test_compile.py, with --device cuda."""
+    x, g = on_gpu(random(4096), random(4096, seed=1))
+    for convention in conventions:
+        torch._dynamo.reset()
+        f = torch.compile(clamp(convention), mode=mode, fullgraph=True)
+        for _ in range(3):  # graphs are captured in the second call
+            (gradient,) = eager(f, [x], g)
+        assert_same(gradient, eager(clamp(convention), [x], g)[0], convention)
+
+
+def test_autocast():
+    x = random(64, 64).cuda().requires_grad_()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        for z in (x, x @ x):
+            assert_same(clampgrad.clamp(z, 0, 1).detach(), torch.clamp(z.detach(), 0, 1))
+
+
+# ---- Memory errors -------------------------------------------------------------------------------
+
+SMALL = """
+import torch, clampgrad
+for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+    for n in (1, 65, 511, 1024, 5001):
+        for offset in (0, 1):
+            x, y, z, g = (torch.randn(n + offset, device="cuda").to(dtype)[offset:] for _ in range(4))
+            for t in (x, y, z):
+                t.requires_grad_()
+            for f in (
+                lambda: clampgrad.clamp(x, -1, 1, gradient="half"),
+                lambda: clampgrad.clamp(x, y, z),
+                lambda: clampgrad.maximum(x, y),
+                lambda: torch.ops.clampgrad.clamp_mingrad(x, -1, 1),
+            ):
+                torch.autograd.grad(f(), [x, y, z], g, allow_unused=True)
+torch.cuda.synchronize()
+print("done")
+"""
+
+
+def test_compute_sanitizer():
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin"
+    )
+    if sanitizer is None:
+        pytest.skip("there is no compute-sanitizer")
+    # Of our kernels alone, and with no allocator in between that would make room around a tensor.
+    command = [sanitizer, "--error-exitcode", "9", "--kernel-name", "kernel_substring=clampgrad"]
+    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    run = subprocess.run(
+        [*command, sys.executable, "-c", SMALL], capture_output=True, text=True, env=environment
+    )
+    if "Device not supported" in run.stdout + run.stderr:
+        pytest.skip("compute-sanitizer does not support this device here")
+    assert run.returncode == 0 and "done" in run.stdout, run.stdout[-3000:] + run.stderr[-3000:]

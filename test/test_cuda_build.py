@@ -1,0 +1,72 @@
+"""What the build decides about CUDA, and that it says why. What it then builds: `make check-cuda`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from codegen import generate  # noqa: E402
+from tools import cuda_build  # noqa: E402
+
+FILES = (ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
+
+
+@pytest.fixture
+def decide(monkeypatch):
+    """cuda_build() with this flag on a machine like this one."""
+
+    def f(flag, torch_cuda="13.0", nvcc="13.0", error=None):
+        monkeypatch.setenv("CLAMPGRAD_CUDA", flag)
+        monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+        monkeypatch.setenv("CUDA_HOME", "elsewhere")
+        monkeypatch.setattr(cuda_build.torch.version, "cuda", torch_cuda)
+        monkeypatch.setattr(cuda_build, "find_nvcc", lambda: nvcc and "nvcc")
+        monkeypatch.setattr(cuda_build, "version", lambda path: nvcc)
+        monkeypatch.setattr(cuda_build, "toolkit", lambda path: "/toolkit")
+        monkeypatch.setattr(cuda_build, "cannot_compile", lambda path: error)
+        return cuda_build.cuda_build()
+
+    return f
+
+
+MISSING = {
+    "a build without CUDA": {"torch_cuda": None},
+    "there is no nvcc": {"nvcc": None},
+    "the first number must be the same": {"torch_cuda": "12.8"},
+    "cannot compile": {"error": "nvcc cannot compile: unsupported GNU version"},
+}
+
+
+@pytest.mark.parametrize("complaint", MISSING)
+def test_what_is_missing_is_named(decide, complaint):
+    cuda, why = decide("auto", **MISSING[complaint])
+    assert not cuda and complaint in why
+    with pytest.raises(SystemExit, match=complaint):
+        decide("1", **MISSING[complaint])
+    assert decide("0", **MISSING[complaint]) == (False, "CLAMPGRAD_CUDA=0")
+
+
+@pytest.mark.parametrize("flag", ["auto", "1"])
+def test_with_all_there(decide, flag):
+    """Another minor version will do. The architectures are said, and the toolkit is handed on."""
+    for torch_cuda in ("13.0", "13.2"):
+        cuda, why = decide(flag, torch_cuda=torch_cuda)
+        assert cuda and torch_cuda in why and cuda_build.ARCHITECTURES in why
+        assert cuda_build.os.environ["CUDA_HOME"] == "/toolkit"
+
+
+def test_a_wrong_flag(decide):
+    with pytest.raises(SystemExit, match="auto, 0 or 1, not 'yes'"):
+        decide("yes")
+
+
+def test_only_a_build_with_cuda_registers_kernels_for_it():
+    without, with_cuda = (generate.render(*FILES, cuda)["Register.cpp"] for cuda in (False, True))
+    assert "CUDA" not in without
+    start = with_cuda.index("TORCH_LIBRARY_IMPL(clampgrad, CUDA, m)")
+    block = with_cuda[start : with_cuda.index("\n}", start)]
+    cpu = without.index("TORCH_LIBRARY_IMPL(clampgrad, CPU, m)")
+    assert block.replace("CUDA", "CPU") == without[cpu : without.index("\n}", cpu)]

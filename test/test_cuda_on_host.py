@@ -1,0 +1,227 @@
+"""The CUDA kernels do what the CPU's do: the same bits, results and gradients, element for element.
+
+Their sources are compiled for the host and run there, a warp as 32 coroutines that meet at every
+shuffle (test/cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
+what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
+"""
+
+import ctypes
+import os
+import subprocess
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.cpp_extension import include_paths
+
+import clampgrad  # noqa: F401
+from common import DTYPES, assert_same, tied
+
+ROOT = Path(__file__).resolve().parent.parent
+OPS = torch.ops.clampgrad
+
+GATES = {  # clampgrad::Gate
+    "strict": 0,
+    "inclusive": 1,
+    "half": 2,
+    "with_grad": 3,
+    "with_grad_maximize": 4,
+    "restoring": 5,
+    "restoring_maximize": 6,
+}
+# clampgrad::Sharing: those of two arguments, those of three, by their Rule.
+PAIR_SHARINGS = {"equal": 0, "nan_to_both": 1} | {f"pseudo {i}": i for i in range(4, 9)}
+RULES = {0: [0], 1: [0], 2: [3], 3: [2], 4: [4, 5, 6, 7, 8]}
+
+# A block has 8 warps, a warp a tile of 64 bytes a lane.
+TILE = {dtype: 32 * 64 // dtype.itemsize for dtype in DTYPES}
+BORDER = 97  # bytes around a result that must stay as they are
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
+    paths = [ROOT / "test/cuda_on_host", ROOT / "csrc", *include_paths()]
+    torch_libraries = Path(torch.__file__).parent / "lib"
+    command = [
+        *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-O1", "-w"),
+        # A misaligned vector traps.
+        *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
+        *(f"-I{path}" for path in paths),
+        str(ROOT / "test/cuda_on_host/kernels.cpp"),
+        *("-o", str(library), f"-L{torch_libraries}", "-lc10"),
+    ]
+    subprocess.run(command, check=True)
+    functions = ctypes.CDLL(str(library))
+
+    def call(name, *args):
+        pointers = [
+            ctypes.c_void_p(a.data_ptr() if isinstance(a, torch.Tensor) else None)
+            if isinstance(a, torch.Tensor) or a is None
+            else ctypes.c_double(a)
+            if isinstance(a, float)
+            else ctypes.c_int64(a)
+            for a in args
+        ]
+        getattr(functions, name)(*pointers)
+
+    return call
+
+
+def dtype_code(dtype):
+    """c10::ScalarType."""
+    return {torch.float16: 5, torch.float32: 6, torch.float64: 7, torch.bfloat16: 15}[dtype]
+
+
+def lengths(dtype):
+    tile = TILE[dtype]
+    return [1, 2, 63, 64, 65, tile - 1, tile, tile + 1, 2 * tile + 37, 9 * tile + 130]
+
+
+class Guarded:
+    """Room for a result, with a border of known bytes."""
+
+    def __init__(self, n, dtype, offset=0):
+        size = n * dtype.itemsize
+        before = 64 + offset * dtype.itemsize
+        self.memory = torch.full((before + size + BORDER + 64,), 0xA5, dtype=torch.uint8)
+        shift = -self.memory.data_ptr() % 64
+        self.begin, self.end = shift + before, shift + before + size
+        self.tensor = self.memory[self.begin : self.end].view(dtype)
+
+    def check(self):
+        assert (self.memory[: self.begin] == 0xA5).all() and (self.memory[self.end :] == 0xA5).all()
+
+
+def at_offset(tensor, offset):
+    """The same values at an address that is `offset` elements past a multiple of 64 bytes."""
+    guarded = Guarded(tensor.numel(), tensor.dtype, offset)
+    guarded.tensor.copy_(tensor)
+    return guarded.tensor
+
+
+def same_bits(actual, expected):
+    return torch.equal(actual.view(torch.uint8), expected.view(torch.uint8))
+
+
+def random(n, dtype, seed):
+    return tied(n, dtype=dtype, seed=seed)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("gate", GATES)
+def test_gates(kernels, gate, dtype):
+    code, bounds = dtype_code(dtype), [(0.0, 1.0), (0.0, None), (None, 1.0), (1.0, 0.0), (1.0, 1.0)]
+    for i, n in enumerate(lengths(dtype)):
+        lo, hi = bounds[i % len(bounds)]
+        given = [torch.nan if b is None else b for b in (lo, hi)]
+        for offset in (0, 1 + i % 5):
+            x, g = random(n, dtype, i), random(n, dtype, i + 100)
+            leaf = x.clone().requires_grad_()
+            y, bits = OPS._clamp_gate(leaf, lo, hi, GATES[gate], 0)
+            (dx,) = torch.autograd.grad(y, leaf, g)
+
+            result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
+            source = at_offset(x, offset)
+            kernels(
+                "gate_encode", code, n, source, result.tensor, saved.tensor, *given, GATES[gate]
+            )
+            # Which zero a clamp returns differs between CPU and GPU.
+            assert_same(result.tensor, y.detach())
+            assert torch.equal(saved.tensor, bits)
+            kernels("gate_encode", code, n, source, source, saved.tensor, *given, GATES[gate])
+            assert_same(source, y.detach())
+            assert torch.equal(saved.tensor, bits)
+
+            gradient = Guarded(n, dtype, offset)
+            g = at_offset(g, offset)
+            kernels("gate_decode", code, n, g, saved.tensor, gradient.tensor, GATES[gate])
+            assert_same(gradient.tensor, dx, f"{gate} {n} {offset} {lo} {hi}")
+            for guarded in (result, saved, gradient):
+                guarded.check()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_selection_without_bits(kernels, dtype):
+    for i, n in enumerate(lengths(dtype)):
+        x, g = random(n, dtype, i), random(n, dtype, i + 100)
+        for (lo, hi), offset in product([(0.0, 1.0), (0.0, None), (None, 1.0)], (0, 1 + i % 5)):
+            expected = OPS.clamp_mingrad_backward(g, x, lo, hi)
+            result = Guarded(n, dtype, offset)
+            given = [torch.nan if b is None else b for b in (lo, hi)]
+            kernels("gate_select", dtype_code(dtype), n, g, x, result.tensor, *given)
+            assert_same(result.tensor, expected)
+            result.check()
+
+
+def check_decoded(kernels, name, dtype, g, saved, expected, offset, *rest):
+    """All gradients, and each of them alone."""
+    n, count = g.numel(), len(expected)
+    for wanted in [range(count), *([i] for i in range(count))]:
+        out = [Guarded(n, dtype, offset) if i in wanted else None for i in range(count)]
+        pointers = [o and o.tensor for o in out]
+        kernels(name, dtype_code(dtype), n, g, saved, *pointers, *rest)
+        for guarded, gradient in zip(out, expected):
+            if guarded:
+                assert_same(guarded.tensor, gradient, f"{name} {n} {offset} {rest}")
+                guarded.check()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("sharing", PAIR_SHARINGS)
+def test_two_tensors(kernels, sharing, dtype):
+    cases = list(product((0, 1), (0, 1), (0, 1, 3), (0, 1)))  # and codes at a tie and at NaN
+    for i, (greater_wins, nan_loses, tie, nan) in enumerate(cases):
+        n = lengths(dtype)[i % len(lengths(dtype))]
+        offset = i % 3
+        args = [random(n, dtype, i), random(n, dtype, i + 50)]
+        g = random(n, dtype, i + 100)
+        leaves = [a.clone().requires_grad_() for a in args]
+        code = PAIR_SHARINGS[sharing]
+        y, bits = OPS._extremum_shares(
+            *leaves, bool(greater_wins), bool(nan_loses), tie, nan, code, 0
+        )
+        result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
+        kernels(
+            *("pair_encode", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
+            *(greater_wins, nan_loses, tie, nan),
+        )
+        assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
+        result.check()
+        saved.check()
+        gradients = torch.autograd.grad(y, leaves, g)
+        check_decoded(kernels, "pair_decode", dtype, g, bits, gradients, offset, code, greater_wins)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("rule", RULES)
+def test_three_tensors(kernels, rule, dtype):
+    for i, (n, among) in enumerate(zip(lengths(dtype), (7, 1, 2, 3, 4, 5, 6, 7, 7, 3))):
+        args = [random(n, dtype, i + 50 * k) for k in range(3)]
+        g = random(n, dtype, i + 1000)
+        offset = i % 3
+        for sharing in RULES[rule]:
+            leaves = [a.clone().requires_grad_() for a in args]
+            y, bits = OPS._clamp_shares(*leaves, rule, among, sharing, 0)
+            result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
+            kernels(
+                *("triple_encode", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
+                *(rule, among),
+            )
+            assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
+            result.check()
+            saved.check()
+            gradients = torch.autograd.grad(y, leaves, g)
+            check_decoded(kernels, "triple_decode", dtype, g, bits, gradients, offset, sharing)
+
+
+@pytest.mark.parametrize("planes", [1, 2, 3])
+def test_codes(kernels, planes):
+    for n in (1, 63, 64, 65, 700):
+        words = (n + 63) // 64
+        bits = torch.randint(256, (planes * words * 8,), dtype=torch.uint8)
+        result = Guarded(n, torch.uint8)
+        kernels("unpack_codes", n, bits, result.tensor, planes)
+        assert torch.equal(result.tensor, OPS._codes(bits, [n], planes, 0))
+        result.check()

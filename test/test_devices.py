@@ -1,0 +1,71 @@
+"""Tensors of several devices: what torch takes we take, 0-dim CPU tensors beside others; the rest is
+torch's own error. Without a GPU the other device is meta, which has the same rules and no values."""
+
+from itertools import product
+
+import pytest
+import torch
+
+import clampgrad
+from common import assert_same, tied
+from oracle import EXACT, TABLE
+
+ARGUMENTS = {name: operator["arguments"] for name, operator in TABLE["operators"].items()}
+OTHER = "cuda" if torch.cuda.is_available() else "meta"
+
+
+def outcome(f, *args):
+    """The result, or the type of the error."""
+    try:
+        return f(*args)
+    except Exception as error:
+        return type(error)
+
+
+def arguments(operator, where):
+    """Of each argument, whether it is a 0-dim CPU tensor, a vector on the CPU, or on the device."""
+    made = {
+        "scalar": lambda i: torch.tensor([0.0, 0.5, 1.0][i], device="cpu"),
+        "vector": lambda i: tied(12, seed=i).cpu(),
+        "device": lambda i: tied(3, 12, seed=i).to(OTHER),
+    }
+    return [made[w](i) for i, w in enumerate(where)]
+
+
+@pytest.mark.parametrize("operator", ARGUMENTS)
+def test_devices_mix_as_in_torch(operator):
+    count = len(ARGUMENTS[operator])
+    for where in product(("scalar", "vector", "device"), repeat=count):
+        args = arguments(operator, where)
+        expected = outcome(getattr(torch, operator), *args)
+        for chosen in product((False, True), repeat=count):
+            leaves = [a.clone().requires_grad_(c) for a, c in zip(args, chosen)]
+            y = outcome(getattr(clampgrad, operator), *leaves)
+            if isinstance(expected, type):
+                assert y is expected, (where, chosen)
+                continue
+            assert y.requires_grad == any(chosen)
+            assert (y.shape, y.device) == (expected.shape, expected.device)
+            if y.device.type != "meta":
+                assert_same(y.detach(), expected)
+            # The gradient of a CPU scalar is copied there, which meta cannot.
+            for leaf in leaves:
+                if leaf.requires_grad and (leaf.device == y.device or OTHER != "meta"):
+                    (gradient,) = torch.autograd.grad(y.sum(), leaf, retain_graph=True)
+                    assert (gradient.device, gradient.shape) == (leaf.device, leaf.shape)
+
+
+@pytest.mark.skipif(OTHER == "meta", reason="needs values on a GPU")
+@pytest.mark.parametrize("convention", EXACT)
+@pytest.mark.parametrize("operator", ARGUMENTS)
+def test_a_cpu_scalar_has_the_gradient_of_one_on_the_device(operator, convention):
+    where = ["device"] + ["scalar"] * (len(ARGUMENTS[operator]) - 1)
+    args = arguments(operator, where)
+    g = torch.randint(1, 9, args[0].shape, device=OTHER).float()
+    results = []
+    for moved in (False, True):
+        leaves = [a.to(OTHER if moved else a.device).clone().requires_grad_() for a in args]
+        y = getattr(clampgrad, operator)(*leaves, gradient=convention)
+        results.append([v.cpu() for v in torch.autograd.grad(y, leaves, g)])
+    for one, other in zip(*results):
+        assert_same(one, other)

@@ -1,0 +1,83 @@
+"""`verify` lets a right patch through and says what is wrong with a wrong one."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+import torchgen
+
+from clampgrad.patches.series import Refusal, all_series
+from clampgrad.patches.tree import YAML
+from clampgrad.patches.verify.run import against_table, ask, verify
+
+RELEASE = torch.__version__.split("+")[0]
+TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
+NEW = RELEASE >= "2.14"
+
+
+def patch_of(directory, old, new):
+    """A patch that replaces one piece of the installed derivatives.yaml."""
+    assert TEXT.count(old) == 1
+    path = directory / YAML
+    path.parent.mkdir(parents=True)
+    path.write_text(TEXT)
+    subprocess.run(["git", "init", "--quiet"], cwd=directory, check=True)
+    subprocess.run(["git", "add", "."], cwd=directory, check=True)
+    path.write_text(TEXT.replace(old, new))
+    made = directory / "mine.patch"
+    made.write_bytes(subprocess.check_output(["git", "diff"], cwd=directory))
+    return made
+
+
+def prove(patch, convention=None, quick=True):
+    return verify([patch], None, None, convention, quick, lambda line: None)
+
+
+def test_a_hunk_that_does_not_apply(tmp_path):
+    patch = patch_of(tmp_path, "- name: clamp_min(Tensor self", "- name: clamp_least(Tensor self")
+    patch.write_text(patch.read_text().replace(" - name: clamp", " - name: clump"))
+    patch.write_text(patch.read_text().replace("-- name: clamp_min", "-- name: clump_min"))
+    with pytest.raises(Refusal, match="mine.patch does not apply"):
+        prove(patch)
+
+
+def test_a_formula_that_torchgen_does_not_take(tmp_path):
+    old = "- name: clamp_min(Tensor self, Scalar min) -> Tensor\n  self:"
+    with pytest.raises(Refusal, match="torchgen does not take"):
+        prove(patch_of(tmp_path, old, old.replace("self:", "selff:")))
+
+
+def test_the_stock_gradients_are_told_from_the_other_convention():
+    """Without compiling: the checks themselves, on the torch that is installed."""
+    found = ask("gradients")["gradients"]
+    stock, other = ("joint", "inclusive") if NEW else ("inclusive", "joint")
+    assert against_table(found, stock, set()) == []
+    failures = against_table(found, other, set())
+    assert any(f.startswith("clamp, numbers, compile") for f in failures)
+    assert any(f.startswith("clamp_min, tensors, in place") for f in failures)
+    # The tie that strict masks on both sides lose.
+    for row in found["maximum, tensors, eager"]:
+        if row[0] == row[1]:
+            row[3:] = [0.0, 0.0]
+    assert any("the gradient is lost" in f for f in against_table(found, stock, set()))
+
+
+@pytest.mark.slow
+def test_the_series_for_this_release_holds():
+    name = f"v{RELEASE}/restore-inclusive" if NEW else "v2.13.0"
+    series = all_series()[name]
+    result = verify(None, series.name, None, None, False, lambda line: None)
+    assert result["failures"] == [] and result["opinfo samples"] > 0
+
+
+@pytest.mark.slow
+def test_a_wrong_mask_is_caught(tmp_path):
+    sign = ">" if NEW else ">="
+    formula = (
+        "  self: where(self {} min, grad, at::scalar_tensor(0., grad.options()))\n  result: auto"
+    )
+    patch = patch_of(tmp_path, formula.format(sign), formula.format("<"))
+    failures = prove(patch, "joint" if NEW else "inclusive")["failures"]
+    assert any(f.startswith("clamp_min, numbers, eager") for f in failures)
+    assert not any("outside of the family" in f or "control" in f for f in failures)

@@ -1,0 +1,113 @@
+"""torch.compile honours a pin: another pin compiles again, and no cache serves the code of another."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from clampgrad import override
+from common import assert_same, eager, tied
+from oracle import CONVENTIONS, gradient_of_x
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    with override(None):  # the first pin of a process drops what was compiled before
+        torch._dynamo.reset()
+
+
+def clamped(x):
+    return torch.clamp(x, 0, 1) * 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_another_pin_compiles_again(backend):
+    x, g = tied(64), tied(64, seed=1)
+    counter = CompileCounterWithBackend(backend)
+    compiled = torch.compile(clamped, backend=counter, fullgraph=True)
+    own = eager(clamped, [x], g)[0]
+    for _ in range(2):  # the second time round nothing is compiled
+        assert_same(eager(compiled, [x], g)[0], own)
+        for convention in CONVENTIONS:
+            with override(convention):
+                assert_same(eager(compiled, [x], g)[0], gradient_of_x(convention, x, g, 0, 1))
+        assert_same(eager(compiled, [x], g)[0], own)
+        assert counter.frame_count == 1 + len(CONVENTIONS)
+    override("half").enable()  # the same pin, of the process
+    assert_same(eager(compiled, [x], g)[0], gradient_of_x("half", x, g, 0, 1))
+    override("half").disable()
+    assert counter.frame_count == 1 + len(CONVENTIONS)
+
+
+def test_in_place_tensors_and_pairs():
+    def f(x, y):
+        z = x * 2
+        return torch.maximum(z.clamp_(y.clamp(max=0), y + 1), y)
+
+    x, y, g = tied(64, nan=False), tied(64, seed=1, nan=False), torch.ones(64)
+    x, y = x.clamp(-9, 9), y.clamp(-9, 9)
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+    for pin in (None, "min_norm", "inclusive", "joint", "half", "straight_through"):
+        with override(pin):
+            for found, wanted in zip(eager(compiled, [x, y], g), eager(f, [x, y], g)):
+                torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_pin_inside_what_is_compiled(fullgraph):
+    """Honoured after a break of the graph, or an error if there must be none."""
+
+    @torch.compile(backend="aot_eager", fullgraph=fullgraph)
+    def f(x):
+        with override("half"):
+            return clamped(x)
+
+    x, g = tied(64), tied(64, seed=1)
+    if fullgraph:
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            f(x)
+    else:
+        assert_same(eager(f, [x], g)[0], gradient_of_x("half", x, g, 0, 1))
+    assert override.current() is None
+
+
+def test_a_transform_inside():
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def slopes(x):
+        return torch.func.vmap(torch.func.grad(lambda x: torch.clamp(x, 0, 1)))(x)
+
+    x = tied(64)
+    for pin in ("half", "straight_through"):
+        with override(pin):
+            assert_same(slopes(x), gradient_of_x(pin, x, torch.ones(64), 0, 1))
+
+
+SCRIPT = """
+import sys
+import torch
+early = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1, backend="aot_eager")
+def slope(f):
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+own = slope(early)          # compiled before there is any pin
+import clampgrad
+for pin, expected in (("half", [0.5, 0.0]), (None, own), ("half", [0.5, 0.0])):
+    with clampgrad.override(pin):
+        assert slope(early) == expected, (pin, slope(early))
+        torch._dynamo.reset()
+        inductor = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1)
+        assert slope(inductor) == expected, (pin, slope(inductor))
+counters = torch._dynamo.utils.counters["aot_autograd"]
+print(counters["autograd_cache_hit"], counters["autograd_cache_miss"])
+"""
+
+
+def test_caches_on_disk_and_code_compiled_before_the_first_pin(tmp_path):
+    """Two pins are two entries; the third compilation, of the first pin again, finds its own."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", SCRIPT]
+    output = subprocess.check_output(command, text=True, env=environment, cwd=tmp_path)
+    assert output.split() == ["1", "2"]

@@ -1,0 +1,122 @@
+"""The survey finds out by itself what is documented, and measures what the installed torch does."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import clampgrad
+from clampgrad import _survey
+from clampgrad.__main__ import main
+
+RELEASE = tuple(int(v) for v in torch.__version__.split(".")[:2])
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return {(row.function, row.at): row for row in clampgrad.survey()}
+
+
+# The limits of the gradient, the rule, what it asks for: mathematics, the same on every release.
+KNOWN = {
+    ("torch.clamp(x, 0, 6)", "x = 0"): ([(0,), (1,)], 2, (0,)),
+    ("torch.clamp(x, 0, 6)", "x = 6"): ([(0,), (1,)], 3, (0,)),
+    ("torch.clamp(x, 1, 1)", "x = 1"): ([(0,)], 1, (0,)),
+    ("torch.clamp(x, lo, hi)", "x = 1, lo = 1, hi = 1"): (
+        [(0, 0, 1), (0, 1, 0), (1, 0, 0)],
+        4,
+        None,
+    ),
+    ("torch.clamp(x, lo, hi)", "x = 6, lo = 0, hi = 6"): (
+        [(0, 0, 1), (1, 0, 0)],
+        3,
+        (0.5, 0, 0.5),
+    ),
+    ("torch.maximum(x, c)", "x = 0, c = 0"): ([(0,), (1,)], 2, (0,)),
+    ("torch.minimum(x, y)", "x = 1, y = 1"): ([(0, 1), (1, 0)], 3, (0.5, 0.5)),
+    ("torch.amax(x, 0)", "x = (1, 1)"): ([(0, 1), (1, 0)], 2, (0.5, 0.5)),
+    ("torch.max(x, 0)[0]", "x = (1, 1)"): ([(0, 1), (1, 0)], 2, (0.5, 0.5)),
+    ("F.hardswish(x)", "x = -3"): ([(-0.5,), (0,)], 3, (0,)),
+    ("F.hardswish(x)", "x = 3"): ([(1,), (1.5,)], 3, (1,)),
+    ("F.hardshrink(x, 0.5)", "x = 0.5"): ([(0,), (1,)], 4, None),
+    ("F.softshrink(x, 0.5)", "x = -0.5"): ([(0,), (1,)], 3, (0,)),
+    ("F.leaky_relu(x, 0.01)", "x = 0"): ([(0.01,), (1,)], 2, (0.01,)),
+    ("torch.abs(x)", "x = 0"): ([(-1,), (1,)], 2, (0,)),
+}
+
+
+@pytest.mark.parametrize("key", KNOWN, ids=" at ".join)
+def test_what_is_documented(rows, key):
+    row = rows[key]
+    limits, rule, expected = KNOWN[key]
+    assert (row.limits, row.rule, row.expected) == (limits, rule, expected)
+
+
+def test_what_is_measured(rows):
+    """The change of 2.14, and what did not change with it."""
+    old = RELEASE < (2, 14)
+    clamp = rows["torch.clamp(x, 0, 6)", "x = 0"]
+    assert clamp.measured == [(float(old),)]
+    assert clamp.verdict == ("not of least norm" if old else "as documented")
+    collapsed = rows["torch.clamp(x, 1, 1)", "x = 1"]
+    assert collapsed.verdict == ("no subgradient" if old else "as documented")
+    pair = rows["torch.maximum(x, y)", "x = 1, y = 1"]
+    assert (pair.measured, pair.verdict) == ([(0.5, 0.5)], "as documented")
+    assert rows["torch.maximum(x, c)", "x = 0, c = 0"].verdict == "not of least norm"
+    assert rows["F.relu(x)", "x = 0"].verdict == "as documented"
+    assert rows["torch.max(x, 0)[0]", "x = (1, 1)"].verdict == "not of least norm"
+    assert rows["F.hardshrink(x, 0.5)", "x = 0.5"].verdict == "a free choice"
+
+
+def test_torchscript(rows):
+    """Its own formulas: inclusive clamps, and no gradient at all where max(x, y) ties."""
+    old = RELEASE < (2, 14)
+    assert rows["torch.clamp(x, 0, 6)", "x = 0"].torchscript == (None if old else [(1.0,)])
+    assert rows["F.hardtanh(x, -1.0, 1.0)", "x = 1"].torchscript == [(1.0,)]
+    assert rows["torch.max(x, y)", "x = 1, y = 1"].torchscript == [(0.0, 0.0)]
+    assert rows["torch.abs(x)", "x = 0"].torchscript is None
+
+
+def test_nan(rows):
+    def at_nan(function):
+        (row,) = [row for (name, at), row in rows.items() if name == function][:1]
+        return row.nan
+
+    assert at_nan("F.relu(x)") == [(1.0,)]
+    assert at_nan("torch.clamp_min(x, 0)") == [(0.0,)]
+    # A kernel whose vector body and tail disagree shows up as two values; either way 0 is one.
+    assert (0.0,) in at_nan("F.hardtanh(x, -1.0, 1.0)")
+
+
+def test_the_verdict_can_be_bad():
+    limits = [(0.0,), (1.0,)]
+    assert _survey._verdict([(0.0,)], (0.0,), limits) == "as documented"
+    assert _survey._verdict([(0.5,)], (0.0,), limits) == "not of least norm"
+    assert _survey._verdict([(1.5,)], (0.0,), limits) == "no subgradient"
+    assert _survey._verdict([(0.0,), (1.0,)], (0.0,), limits) == "not of least norm"
+    assert _survey._verdict([(float("nan"),)], None, limits) == "no subgradient"
+    assert _survey._verdict([(0.0, 0.0)], (0.5, 0.5), [(1.0, 0.0), (0.0, 1.0)]) == "no subgradient"
+
+
+def test_the_command(capsys):
+    """What it prints: a table, Markdown, JSON, each with every row."""
+    assert main(["survey"]) == 0
+    table = capsys.readouterr().out
+    assert main(["survey", "--markdown"]) == 0
+    markdown = capsys.readouterr().out
+    assert main(["survey", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["torch"] == torch.__version__
+    assert len(data["rows"]) == markdown.count("\n| `") >= 35
+    for row in data["rows"]:
+        assert row["function"] in table and f"| `{row['function']}` |" in markdown
+        assert row["verdict"] in table
+
+
+def test_wrong_arguments():
+    """As a program, so that the exit code is seen."""
+    command = [sys.executable, "-m", "clampgrad", "survey", "--json", "--markdown"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 2 and "not allowed with" in run.stderr

@@ -1,0 +1,118 @@
+"""What can be asserted of the CUDA side without a GPU, in the environment it was built in.
+
+    python tools/check_cuda.py
+
+The installed extension links and imports, every operator with a kernel for the CPU has one for
+CUDA, and each kernel moves every element of a whole tile by loads and stores of 128 bits, in the
+PTX for each architecture. Skips, and says why, where the build would leave CUDA out.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.cuda_build import cuda_build, find_nvcc  # noqa: E402
+
+ARCHITECTURES = ("80", "90")
+ROWS = 4  # kVectors of csrc/kernels/cuda/tile.cuh: accesses of a lane to each tensor
+DTYPES = 4
+# Of each operation: tensors read, tensors written, and how many instances a dtype has. For three
+# Tensors and two the instances are rules and sharings (csrc/kernels/shares.h).
+OPERATIONS = {
+    "EncodeGateOp": (1, 1, 4 * 3),
+    "DecodeGateOp": (1, 1, 7),
+    "SelectOp": (2, 1, 3),
+    "EncodePairOp": (2, 1, 4),
+    "DecodePairOp": (1, 2, 9),
+    "EncodeTripleOp": (3, 1, 5),
+    "DecodeTripleOp": (1, 3, 9),
+}
+WIDE = r"global(?:\.\w+)*\.v(?:4\.[busf]32|2\.[busf]64)\b"
+
+
+def main() -> None:
+    cuda, why = cuda_build()
+    if not cuda:
+        print(f"skipped, the build leaves CUDA out: {why}")
+        return
+    print(f"the build has CUDA: {why}")
+    check_operators()
+    kernels = sorted((ROOT / "csrc/kernels/cuda").glob("*.cu"))
+    jobs = [(kernel, architecture) for architecture in ARCHITECTURES for kernel in kernels]
+    start = time.monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        texts = list(pool.map(lambda job: ptx(*job), jobs))
+    print(f"PTX of {len(jobs)} compilations in {time.monotonic() - start:.0f} s")
+    for architecture in ARCHITECTURES:
+        check_ptx(architecture, "".join(t for (_, a), t in zip(jobs, texts) if a == architecture))
+
+
+def check_operators() -> None:
+    """By the dispatcher's own list of operators."""
+    import torch
+
+    import clampgrad  # noqa: F401
+
+    names = [n for n in torch._C._dispatch_get_all_op_names() if n.startswith("clampgrad::")]
+    on_cpu = [n for n in names if torch._C._dispatch_has_kernel_for_dispatch_key(n, "CPU")]
+    without = [n for n in on_cpu if not torch._C._dispatch_has_kernel_for_dispatch_key(n, "CUDA")]
+    if not on_cpu:
+        raise SystemExit("no operator has a kernel for the CPU: is this the extension?")
+    if without:
+        raise SystemExit(
+            f"no CUDA kernel for {', '.join(without)}: was the installed extension built without "
+            "CUDA? `rm .venv/torch-*/installed` and build again, with CLAMPGRAD_CUDA=1"
+        )
+    print(f"{len(on_cpu)} operators have kernels for the CPU, and all of them for CUDA")
+
+
+def ptx(kernel: Path, architecture: str) -> str:
+    import torch
+    from torch.utils.cpp_extension import COMMON_NVCC_FLAGS, include_paths
+
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "out.ptx")
+        command = [find_nvcc(), "-ptx", f"-arch=compute_{architecture}", *COMMON_NVCC_FLAGS]
+        # 2.13 and later need C++20; what is meant for all of them is C++17 too.
+        standard = "17" if torch.__version__ < "2.13" else "20"
+        command += [f"-std=c++{standard}", "-O3", "-DNDEBUG", f"-I{ROOT / 'csrc'}"]
+        command += [f"-I{path}" for path in include_paths()]
+        subprocess.run([*command, str(kernel), "-o", str(output)], check=True)
+        return output.read_text()
+
+
+def check_ptx(architecture: str, text: str) -> None:
+    instances = dict.fromkeys(OPERATIONS, 0)
+    for entry in re.split(r"\.entry\s+", text)[1:]:
+        name = entry.split("(", 1)[0]
+        operation = next((o for o in OPERATIONS if re.search(rf"\d{o}I", name)), None)
+        if operation is None:  # codes_kernel, a byte an element
+            continue
+        instances[operation] += 1
+        reads, writes, _ = OPERATIONS[operation]
+        for what, tensors in (("ld", reads), ("st", writes)):
+            found = len(re.findall(rf"\b{what}\.{WIDE}", entry))
+            if found != ROWS * tensors:
+                raise SystemExit(
+                    f"sm_{architecture}, {name}: {found} {what}.global of 128 bits, "
+                    f"not {ROWS} for each of {tensors} tensors"
+                )
+    expected = {o: count * DTYPES for o, (_, _, count) in OPERATIONS.items()}
+    if instances != expected:
+        raise SystemExit(f"sm_{architecture}: kernels {instances}, expected {expected}")
+    print(
+        f"sm_{architecture}: {sum(instances.values())} kernels, every access to a whole tile of 128 bits"
+    )
+
+
+if __name__ == "__main__":
+    main()
