@@ -1,6 +1,7 @@
 """Build of the extension. Metadata is in pyproject.toml.
 
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
+CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
 CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cuda_build.py); 0: never,
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 
 ROOT = Path(__file__).parent.resolve()
 sys.path.insert(0, str(ROOT))
@@ -20,17 +22,23 @@ from tools.cuda_build import cuda_build  # noqa: E402
 
 CUDA, WHY = cuda_build()  # sets what the next import reads
 
+import torch  # noqa: E402
 from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension  # noqa: E402
 
-from codegen.generate import generate  # noqa: E402
+from tools import sources  # noqa: E402
 
+TORCH = torch.__version__.split("+")[0]
 DEBUG = os.environ.get("CLAMPGRAD_DEBUG") == "1"
+SANITIZE = os.environ.get("CLAMPGRAD_SANITIZE") == "1"
 OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-DNDEBUG"]
 DEFINES = ["-DCLAMPGRAD_WITH_CUDA"] if CUDA else []
 
 
-def sources(suffix: str) -> list[str]:
-    return sorted(os.path.relpath(p, ROOT) for p in (ROOT / "csrc").rglob("*" + suffix))
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZE else []
+
+
+def relative(paths: list[Path]) -> list[str]:
+    return [os.path.relpath(p, ROOT) for p in paths]
 
 
 class Build(BuildExtension):
@@ -40,9 +48,20 @@ class Build(BuildExtension):
         print(f"clampgrad: {'with' if CUDA else 'without'} CUDA kernels ({WHY})", flush=True)
         out = ROOT / "build" / "generated"
         (extension,) = self.extensions
-        extension.sources += [os.path.relpath(p, ROOT) for p in generate(ROOT, out, CUDA)]
+        extension.sources += relative(sources.generated(out, CUDA))
         extension.include_dirs += [str(out), str(ROOT / "csrc")]
         super().build_extensions()
+        library = Path(self.get_ext_fullpath(extension.name))
+        library.with_name("_built_for.py").write_text(f'TORCH = "{TORCH}"\n')
+
+
+class Metadata(egg_info):
+    """A build is good for one release of torch, which its version names; the sources are for all."""
+
+    def finalize_options(self) -> None:
+        if "sdist" not in self.distribution.commands:
+            self.tag_build = f"+torch{TORCH}"
+        super().finalize_options()
 
 
 class Package(build_py):
@@ -61,11 +80,13 @@ setup(
     ext_modules=[
         (CUDAExtension if CUDA else CppExtension)(
             "clampgrad._C",
-            sources=sources(".cpp") + (sources(".cu") if CUDA else []),
+            sources=relative(sources.written(CUDA)),
+            extra_link_args=SANITIZERS,
             extra_compile_args={
                 "cxx": [
                     *OPTIMISATION,
                     *([] if DEBUG else ["-g0"]),
+                    *SANITIZERS,
                     *DEFINES,
                     "-Wall",
                     "-Wextra",
@@ -83,5 +104,5 @@ setup(
             },
         )
     ],
-    cmdclass={"build_ext": Build, "build_py": Package},
+    cmdclass={"build_ext": Build, "build_py": Package, "egg_info": Metadata},
 )

@@ -20,13 +20,13 @@ namespace clampgrad {
 namespace {
 
 using at::Tensor;
-using Bound = std::optional<at::Scalar>;
+using Number = std::optional<at::Scalar>;
 
 enum class Op { clamp, clamp_min, clamp_max };
 
 struct Call {
   Tensor self;
-  Bound min, max;
+  Number min, max;
   std::string_view gradient;
   bool maximize;
 };
@@ -34,17 +34,17 @@ struct Call {
 constexpr Py_ssize_t kArguments = 6; // input, min, max, gradient, maximize, out
 
 // Reads None or a plain Python number; false for anything else.
-bool read_bound(PyObject* object, Bound& bound) {
+bool read_number(PyObject* object, Number& number) {
   if (object == Py_None) {
     return true;
   }
   if (PyFloat_CheckExact(object)) {
-    bound = PyFloat_AS_DOUBLE(object);
+    number = PyFloat_AS_DOUBLE(object);
     return true;
   }
   if (PyLong_CheckExact(object)) {
     int overflow = 0;
-    bound = static_cast<int64_t>(PyLong_AsLongLongAndOverflow(object, &overflow));
+    number = static_cast<int64_t>(PyLong_AsLongLongAndOverflow(object, &overflow));
     return overflow == 0;
   }
   return false;
@@ -53,7 +53,7 @@ bool read_bound(PyObject* object, Bound& bound) {
 bool read_plain(PyObject* const* args, Call& call) {
   if (!THPVariable_CheckExact(args[0]) || at::impl::torch_function_mode_enabled() ||
       !PyUnicode_CheckExact(args[3]) || !PyBool_Check(args[4]) || args[5] != Py_None ||
-      !read_bound(args[1], call.min) || !read_bound(args[2], call.max)) {
+      !read_number(args[1], call.min) || !read_number(args[2], call.max)) {
     return false;
   }
   Py_ssize_t length = 0;
@@ -203,7 +203,7 @@ PyObject* run_parsed(PyObject* const* args) {
 
 struct TensorCall {
   Tensor self;
-  MixedBound min, max;
+  Bound min, max;
   std::string_view gradient;
   bool maximize;
 
@@ -270,8 +270,8 @@ std::vector<std::string> tensor_signatures(bool inplace) {
   return signatures;
 }
 
-MixedBound read_any(torch::PythonArgs& r, int i, bool number) {
-  MixedBound bound;
+Bound read_any(torch::PythonArgs& r, int i, bool number) {
+  Bound bound;
   if (number) {
     bound.number = r.scalar(i);
   } else {
