@@ -2,10 +2,10 @@
 
 #include "Operators.h"
 
-#include <ATen/ATen.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
 namespace clampgrad::functionalization {

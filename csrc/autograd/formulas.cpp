@@ -5,8 +5,11 @@
 #include "ops/bounds.h"
 #include "ops/path.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/clamp_min.h>
+#include <ATen/ops/where.h>
 
 namespace clampgrad {
 

@@ -5,10 +5,15 @@
 #include "autograd/kernels.h"
 #include "ops/sharing.h"
 
-#include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
 namespace clampgrad {

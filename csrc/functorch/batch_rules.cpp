@@ -6,7 +6,7 @@
 #include "Operators.h"
 #include "autograd/formulas.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <torch/library.h>
 

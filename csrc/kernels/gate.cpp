@@ -7,9 +7,11 @@
 #include "kernels/saved_bits.h"
 #include "ops/bounds.h"
 
-#include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 namespace clampgrad {
 

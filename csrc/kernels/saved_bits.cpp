@@ -2,7 +2,7 @@
 
 #include "kernels/memory_order.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 namespace clampgrad {
 

@@ -9,7 +9,7 @@
 #include "kernels/memory_order.h"
 #include "kernels/saved_bits.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 namespace clampgrad {
 

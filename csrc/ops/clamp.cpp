@@ -8,7 +8,9 @@
 #include "ops/convention.h"
 #include "ops/path.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/clamp_min.h>
 
 namespace clampgrad::native {
 

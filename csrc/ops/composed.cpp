@@ -2,7 +2,9 @@
 
 #include "Kernels.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/clamp_min.h>
 
 namespace clampgrad::native {
 

@@ -3,7 +3,8 @@
 #include "Operators.h"
 #include "ops/convention.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/scalar_tensor.h>
 
 namespace clampgrad {
 

@@ -7,11 +7,17 @@
 #include "ops/path.h"
 #include "ops/sharing.h"
 
-#include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/clamp_min.h>
+#include <ATen/ops/fmax.h>
+#include <ATen/ops/fmin.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 
 namespace clampgrad::native {
 

@@ -8,8 +8,10 @@
 #include "pin/pin.h"
 #include "pin/torchscript.h"
 
-#include <ATen/ATen.h>
+#include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/scalar_tensor.h>
 
 namespace clampgrad::pin {
 
