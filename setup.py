@@ -1,17 +1,20 @@
 """Build of the extension. Metadata is in pyproject.toml.
 
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
+CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
 CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cuda_build.py); 0: never,
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 """
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 
 ROOT = Path(__file__).parent.resolve()
 sys.path.insert(0, str(ROOT))
@@ -20,18 +23,35 @@ from tools.cuda_build import cuda_build  # noqa: E402
 
 CUDA, WHY = cuda_build()  # sets what the next import reads
 
-from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension  # noqa: E402
+import torch  # noqa: E402
+from torch.utils.cpp_extension import (  # noqa: E402
+    BuildExtension,
+    CppExtension,
+    CUDAExtension,
+    get_cxx_compiler,
+)
 
-from codegen.generate import generate  # noqa: E402
+from tools import sources  # noqa: E402
 
+TORCH = torch.__version__.split("+")[0]
 DEBUG = os.environ.get("CLAMPGRAD_DEBUG") == "1"
 OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-DNDEBUG"]
 # A file that needs few of ATen's operators includes those alone: half the time to compile.
 DEFINES = ["-DAT_PER_OPERATOR_HEADERS", *(["-DCLAMPGRAD_WITH_CUDA"] if CUDA else [])]
+SANITIZE = os.environ.get("CLAMPGRAD_SANITIZE") == "1"
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZE else []
+CLANG = "clang" in subprocess.check_output([*get_cxx_compiler().split(), "--version"], text=True)
+GCC_ALONE = [
+    # at::parallel_for. The OpenMP runtime is the one that libtorch brings, which is GCC's: code of
+    # another compiler would bring a second one, so there a kernel runs in the thread that calls it.
+    "-fopenmp",
+    # In torch's headers, wrongly.
+    "-Wno-maybe-uninitialized",
+]
 
 
-def sources(suffix: str) -> list[str]:
-    return sorted(os.path.relpath(p, ROOT) for p in (ROOT / "csrc").rglob("*" + suffix))
+def relative(paths: list[Path]) -> list[str]:
+    return [os.path.relpath(p, ROOT) for p in paths]
 
 
 class Build(BuildExtension):
@@ -41,9 +61,20 @@ class Build(BuildExtension):
         print(f"clampgrad: {'with' if CUDA else 'without'} CUDA kernels ({WHY})", flush=True)
         out = ROOT / "build" / "generated"
         (extension,) = self.extensions
-        extension.sources += [os.path.relpath(p, ROOT) for p in generate(ROOT, out, CUDA)]
+        extension.sources += relative(sources.generated(out, CUDA))
         extension.include_dirs += [str(out), str(ROOT / "csrc")]
         super().build_extensions()
+        library = Path(self.get_ext_fullpath(extension.name))
+        library.with_name("_built_for.py").write_text(f'TORCH = "{TORCH}"\n')
+
+
+class Metadata(egg_info):
+    """A build is good for one release of torch, which its version names; the sources are for all."""
+
+    def finalize_options(self) -> None:
+        if "sdist" not in self.distribution.commands:
+            self.tag_build = f"+torch{TORCH}"
+        super().finalize_options()
 
 
 class Package(build_py):
@@ -62,27 +93,27 @@ setup(
     ext_modules=[
         (CUDAExtension if CUDA else CppExtension)(
             "clampgrad._C",
-            sources=sources(".cpp") + (sources(".cu") if CUDA else []),
+            sources=relative(sources.written(CUDA)),
+            extra_link_args=SANITIZERS,
             extra_compile_args={
                 "cxx": [
                     *OPTIMISATION,
                     *([] if DEBUG else ["-g0"]),
+                    *SANITIZERS,
                     *DEFINES,
                     "-Wall",
                     "-Wextra",
                     # What torch's headers and torchgen's output are full of.
                     "-Wno-unused-parameter",
                     "-Wno-missing-field-initializers",
-                    "-Wno-maybe-uninitialized",
                     # Hidden symbols: what libtorch and another extension export must not be
                     # interposed.
                     "-fvisibility=hidden",
-                    # at::parallel_for; the OpenMP runtime is the one that libtorch brings.
-                    "-fopenmp",
+                    *([] if CLANG else GCC_ALONE),
                 ],
                 "nvcc": [*OPTIMISATION, *DEFINES, "-Xcompiler=-fvisibility=hidden"],
             },
         )
     ],
-    cmdclass={"build_ext": Build, "build_py": Package},
+    cmdclass={"build_ext": Build, "build_py": Package, "egg_info": Metadata},
 )

@@ -1,7 +1,9 @@
-"""Many threads at once, forward and backward, each with its own convention."""
+"""Many threads and processes at once, forward and backward, each with its own convention."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+import pytest
 import torch
 
 import clampgrad
@@ -32,3 +34,36 @@ def test_backward_in_another_thread():
     with ThreadPoolExecutor(1) as pool:
         pool.submit(y.backward, torch.ones_like(x)).result()
     assert_same(x.grad, gradient_of_x("half", x.detach(), torch.ones(5000), 0, 1))
+
+
+def test_threads_share_a_parameter():
+    """As the replicas of DataParallel do: all of them add to the gradient of one bound."""
+    x, bound = tied(5000, nan=False), torch.nn.Parameter(torch.ones(5000))
+
+    def work(_):
+        y = clampgrad.maximum(clampgrad.clamp(x, -1, bound), bound)
+        y.backward(torch.ones_like(y))
+
+    work(0)
+    once = bound.grad.clone()
+    assert once.any()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(63)))
+    assert_same(bound.grad, 64 * once)  # exact: halves and wholes
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_another_process(method):
+    if method not in torch.multiprocessing.get_all_start_methods():
+        pytest.skip("this system has no fork")
+    if method == "fork" and torch.cuda.is_available():
+        pytest.skip("with a GPU torch refuses backward after a fork: its engine has threads")
+    x, g = tied(5000), tied(5000, seed=1)
+    for convention in CONVENTIONS:  # here first, so that there is something to inherit
+        clampgrad.clamp(x.clone().requires_grad_(), 0, 1, gradient=convention).sum().backward()
+    with torch.multiprocessing.get_context(method).Pool(1) as pool:
+        for convention in CONVENTIONS:
+            f = partial(clampgrad.clamp, min=0, max=1, gradient=convention)
+            y, gradient = pool.apply(torch.autograd.functional.vjp, (f, x, g))
+            assert_same(y, x.clamp(0, 1))
+            assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))

@@ -1,6 +1,7 @@
 #pragma once
 // The names of the conventions, and what each is made of.
 
+#include "clampgrad/gradient.h"
 #include "kernels/gate.h"
 
 #include <array>
@@ -8,19 +9,9 @@
 
 namespace clampgrad {
 
-// The values are part of saved graphs: append, do not reorder.
-enum class Gradient : int64_t {
-  min_norm = 0,
-  inclusive = 1,
-  joint = 2,
-  half = 3,
-  with_grad = 4,
-  restoring = 5,
-  straight_through = 6,
-};
-
 enum class Extremum : int64_t { maximum = 0, minimum = 1, fmax = 2, fmin = 3 };
 
+// In the order of Gradient.
 constexpr std::array<std::string_view, 7> kGradientNames = {
     "min_norm", "inclusive", "joint", "half", "with_grad", "restoring", "straight_through"};
 

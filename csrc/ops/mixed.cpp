@@ -13,7 +13,7 @@ namespace {
 using at::Tensor;
 
 // The number as a constant Tensor that promotes as the number does.
-Tensor as_tensor(const MixedBound& bound, const Tensor& self) {
+Tensor as_tensor(const Bound& bound, const Tensor& self) {
   if (bound.tensor) {
     return *bound.tensor;
   }
@@ -27,7 +27,7 @@ bool at_once(Convention c) {
   return c.gradient == Gradient::min_norm || is_pseudo(c.gradient);
 }
 
-Tensor raised(const Tensor& self, const MixedBound& min, std::string_view gradient, bool maximize) {
+Tensor raised(const Tensor& self, const Bound& min, std::string_view gradient, bool maximize) {
   return min.number ? clampgrad::clamp_min(self, *min.number, gradient, maximize)
                     : clampgrad::clamp_min(self, *min.tensor, gradient, maximize);
 }
@@ -36,8 +36,8 @@ Tensor raised(const Tensor& self, const MixedBound& min, std::string_view gradie
 
 Tensor clamp_mixed(
     const Tensor& self,
-    const MixedBound& min,
-    const MixedBound& max,
+    const Bound& min,
+    const Bound& max,
     std::string_view gradient,
     bool maximize) {
   if (at_once(parse_convention(gradient, maximize))) {
@@ -49,11 +49,7 @@ Tensor clamp_mixed(
 }
 
 Tensor& clamp_mixed_(
-    Tensor& self,
-    const MixedBound& min,
-    const MixedBound& max,
-    std::string_view gradient,
-    bool maximize) {
+    Tensor& self, const Bound& min, const Bound& max, std::string_view gradient, bool maximize) {
   if (at_once(parse_convention(gradient, maximize))) {
     return clampgrad::clamp_(self, as_tensor(min, self), as_tensor(max, self), gradient, maximize);
   }
@@ -67,8 +63,8 @@ Tensor& clamp_mixed_(
 
 Tensor& clamp_mixed_out(
     const Tensor& self,
-    const MixedBound& min,
-    const MixedBound& max,
+    const Bound& min,
+    const Bound& max,
     std::string_view gradient,
     bool maximize,
     Tensor& out) {

@@ -75,12 +75,15 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
   if (!has_kernels(dtype)) {
     return std::nullopt;
   }
-  auto sizes = args[0].sizes().vec();
-  for (auto& t : args) {
+  for (const auto& t : args) {
     // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
     if (!is_plain(t) || t._fw_grad(0).defined() || t.device() != args[0].device()) {
       return std::nullopt;
     }
+  }
+  // Not before: where a compiler traces, sizes are symbols, and asking for a number fixes it.
+  auto sizes = args[0].sizes().vec();
+  for (auto& t : args) {
     sizes = at::infer_size(sizes, t.sizes());
     t = t.scalar_type() == dtype ? t : t.to(dtype);
   }

@@ -20,13 +20,13 @@ namespace clampgrad {
 namespace {
 
 using at::Tensor;
-using Bound = std::optional<at::Scalar>;
+using Number = std::optional<at::Scalar>;
 
 enum class Op { clamp, clamp_min, clamp_max };
 
 struct Call {
   Tensor self;
-  Bound min, max;
+  Number min, max;
   std::string_view gradient;
   bool maximize;
 };
@@ -34,17 +34,17 @@ struct Call {
 constexpr Py_ssize_t kArguments = 6; // input, min, max, gradient, maximize, out
 
 // Reads None or a plain Python number; false for anything else.
-bool read_bound(PyObject* object, Bound& bound) {
+bool read_number(PyObject* object, Number& number) {
   if (object == Py_None) {
     return true;
   }
   if (PyFloat_CheckExact(object)) {
-    bound = PyFloat_AS_DOUBLE(object);
+    number = PyFloat_AS_DOUBLE(object);
     return true;
   }
   if (PyLong_CheckExact(object)) {
     int overflow = 0;
-    bound = static_cast<int64_t>(PyLong_AsLongLongAndOverflow(object, &overflow));
+    number = static_cast<int64_t>(PyLong_AsLongLongAndOverflow(object, &overflow));
     return overflow == 0;
   }
   return false;
@@ -53,7 +53,7 @@ bool read_bound(PyObject* object, Bound& bound) {
 bool read_plain(PyObject* const* args, Call& call) {
   if (!THPVariable_CheckExact(args[0]) || at::impl::torch_function_mode_enabled() ||
       !PyUnicode_CheckExact(args[3]) || !PyBool_Check(args[4]) || args[5] != Py_None ||
-      !read_bound(args[1], call.min) || !read_bound(args[2], call.max)) {
+      !read_number(args[1], call.min) || !read_number(args[2], call.max)) {
     return false;
   }
   Py_ssize_t length = 0;
@@ -203,7 +203,7 @@ PyObject* run_parsed(PyObject* const* args) {
 
 struct TensorCall {
   Tensor self;
-  MixedBound min, max;
+  Bound min, max;
   std::string_view gradient;
   bool maximize;
 
@@ -212,22 +212,39 @@ struct TensorCall {
   }
 };
 
+template <Op op>
 Tensor run(const TensorCall& c) {
-  return c.mixed()
-      ? clamp_mixed(c.self, c.min, c.max, c.gradient, c.maximize)
-      : _ops::clamp_Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+  if constexpr (op == Op::clamp_min) {
+    return _ops::clamp_min_Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
+  } else if constexpr (op == Op::clamp_max) {
+    return _ops::clamp_max_Tensor::call(c.self, *c.max.tensor, c.gradient, c.maximize);
+  } else if (c.mixed()) {
+    return clamp_mixed(c.self, c.min, c.max, c.gradient, c.maximize);
+  } else {
+    return _ops::clamp_Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+  }
 }
 
+template <Op op>
 void run_(TensorCall& c) {
-  if (c.mixed()) {
+  if constexpr (op == Op::clamp_min) {
+    _ops::clamp_min__Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
+  } else if constexpr (op == Op::clamp_max) {
+    _ops::clamp_max__Tensor::call(c.self, *c.max.tensor, c.gradient, c.maximize);
+  } else if (c.mixed()) {
     clamp_mixed_(c.self, c.min, c.max, c.gradient, c.maximize);
   } else {
     _ops::clamp__Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
   }
 }
 
+template <Op op>
 void run_out(const TensorCall& c, Tensor& out) {
-  if (c.mixed()) {
+  if constexpr (op == Op::clamp_min) {
+    _ops::clamp_min_Tensor_out::call(c.self, *c.min.tensor, c.gradient, c.maximize, out);
+  } else if constexpr (op == Op::clamp_max) {
+    _ops::clamp_max_Tensor_out::call(c.self, *c.max.tensor, c.gradient, c.maximize, out);
+  } else if (c.mixed()) {
     clamp_mixed_out(c.self, c.min, c.max, c.gradient, c.maximize, out);
   } else {
     _ops::clamp_Tensor_out::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize, out);
@@ -253,8 +270,8 @@ std::vector<std::string> tensor_signatures(bool inplace) {
   return signatures;
 }
 
-MixedBound read_any(torch::PythonArgs& r, int i, bool number) {
-  MixedBound bound;
+Bound read_any(torch::PythonArgs& r, int i, bool number) {
+  Bound bound;
   if (number) {
     bound.number = r.scalar(i);
   } else {
@@ -285,19 +302,19 @@ PyObject* run_tensors(PyObject* const* args) {
   call.maximize = r.toBool(keyword + 1);
   if constexpr (inplace) {
     pybind11::gil_scoped_release no_gil;
-    run_(call);
+    run_<op>(call);
   } else if (!r.isNone(keyword + 2)) {
     auto out = r.tensor(keyword + 2);
     {
       pybind11::gil_scoped_release no_gil;
-      run_out(call, out);
+      run_out<op>(call, out);
     }
     return THPVariable_Wrap(out);
   } else {
     Tensor result;
     {
       pybind11::gil_scoped_release no_gil;
-      result = run(call);
+      result = run<op>(call);
     }
     return THPVariable_Wrap(result);
   }

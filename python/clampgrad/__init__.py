@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+import clampgrad._check  # noqa: F401  (first: it says what is wrong before anything breaks)
 from clampgrad.functional import (
     CONVENTIONS,
     clamp,

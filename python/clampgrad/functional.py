@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
+from torch.jit._builtins import _register_builtin
 
 from clampgrad import _C
 
@@ -285,3 +286,10 @@ def _trace_pair(
     if out is not None:
         return operator.out(input, other, gradient=gradient, out=out)
     return operator.default(input, other, gradient=gradient)
+
+
+# torch.jit.script sees the operators of the same names, which take the same keywords.
+_SCRIPTED = [clamp, clamp_, clamp_min, clamp_min_, clamp_max, clamp_max_]
+_SCRIPTED += [maximum, minimum, fmax, fmin]
+for _function in _SCRIPTED:
+    _register_builtin(_function, f"clampgrad::{_function.__name__}")

@@ -1,0 +1,138 @@
+#pragma once
+// clamp and its relatives for C++: what `import clampgrad` is for Python.
+//
+//     auto y = clampgrad::clamp(x, 0, 6);                                  // Gradient::min_norm
+//     auto z = clampgrad::clamp_min(x, bound, clampgrad::Gradient::half);  // the bound is a Tensor
+//
+// Shapes, dtypes and errors are those of the function of the same name in at::. Besides, a
+// c10::ValueError: for `maximize` where it means nothing, and for a gradient that is no derivative
+// (with_grad, restoring, straight_through) on maximum and its kind.
+
+#include <clampgrad/gradient.h>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#if defined(_WIN32)
+#define CLAMPGRAD_API
+#else
+#define CLAMPGRAD_API __attribute__((visibility("default")))
+#endif
+
+namespace clampgrad {
+
+// A number, which is a constant, a Tensor, which gets a gradient if it requires one, or nothing.
+struct Bound {
+  Bound() = default;
+  Bound(std::nullopt_t) {}
+  Bound(at::Tensor value) : tensor(std::move(value)) {}
+  template <typename T, typename = std::enable_if_t<std::is_convertible_v<T, at::Scalar>>>
+  Bound(T value) : number(value) {}
+
+  std::optional<at::Scalar> number;
+  std::optional<at::Tensor> tensor;
+};
+
+// `max` wins where min > max. `maximize`: the loss is maximised, for with_grad and restoring.
+CLAMPGRAD_API at::Tensor clamp(
+    const at::Tensor& self,
+    const Bound& min,
+    const Bound& max = {},
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+CLAMPGRAD_API at::Tensor& clamp_(
+    at::Tensor& self,
+    const Bound& min,
+    const Bound& max = {},
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+CLAMPGRAD_API at::Tensor& clamp_out(
+    at::Tensor& out,
+    const at::Tensor& self,
+    const Bound& min,
+    const Bound& max = {},
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+
+CLAMPGRAD_API at::Tensor clamp_min(
+    const at::Tensor& self,
+    const Bound& min,
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+CLAMPGRAD_API at::Tensor& clamp_min_(
+    at::Tensor& self,
+    const Bound& min,
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+CLAMPGRAD_API at::Tensor& clamp_min_out(
+    at::Tensor& out,
+    const at::Tensor& self,
+    const Bound& min,
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+
+CLAMPGRAD_API at::Tensor clamp_max(
+    const at::Tensor& self,
+    const Bound& max,
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+CLAMPGRAD_API at::Tensor& clamp_max_(
+    at::Tensor& self,
+    const Bound& max,
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+CLAMPGRAD_API at::Tensor& clamp_max_out(
+    at::Tensor& out,
+    const at::Tensor& self,
+    const Bound& max,
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false);
+
+CLAMPGRAD_API at::Tensor maximum(
+    const at::Tensor& self, const at::Tensor& other, Gradient gradient = Gradient::min_norm);
+CLAMPGRAD_API at::Tensor& maximum_out(
+    at::Tensor& out,
+    const at::Tensor& self,
+    const at::Tensor& other,
+    Gradient gradient = Gradient::min_norm);
+CLAMPGRAD_API at::Tensor minimum(
+    const at::Tensor& self, const at::Tensor& other, Gradient gradient = Gradient::min_norm);
+CLAMPGRAD_API at::Tensor& minimum_out(
+    at::Tensor& out,
+    const at::Tensor& self,
+    const at::Tensor& other,
+    Gradient gradient = Gradient::min_norm);
+CLAMPGRAD_API at::Tensor fmax(
+    const at::Tensor& self, const at::Tensor& other, Gradient gradient = Gradient::min_norm);
+CLAMPGRAD_API at::Tensor& fmax_out(
+    at::Tensor& out,
+    const at::Tensor& self,
+    const at::Tensor& other,
+    Gradient gradient = Gradient::min_norm);
+CLAMPGRAD_API at::Tensor fmin(
+    const at::Tensor& self, const at::Tensor& other, Gradient gradient = Gradient::min_norm);
+CLAMPGRAD_API at::Tensor& fmin_out(
+    at::Tensor& out,
+    const at::Tensor& self,
+    const at::Tensor& other,
+    Gradient gradient = Gradient::min_norm);
+
+inline at::Tensor clip(
+    const at::Tensor& self,
+    const Bound& min,
+    const Bound& max = {},
+    Gradient gradient = Gradient::min_norm,
+    bool maximize = false) {
+  return clamp(self, min, max, gradient, maximize);
+}
+
+inline at::Tensor clamp_with_grad(
+    const at::Tensor& self, const Bound& min, const Bound& max = {}, bool maximize = false) {
+  return clamp(self, min, max, Gradient::with_grad, maximize);
+}
+
+} // namespace clampgrad

@@ -1,0 +1,2 @@
+# Written by the build, beside the extension.
+TORCH: str  # a release: "2.13.0"

@@ -1,0 +1,209 @@
+"""What every process of a group runs for test_distributed.py; each check must pass on each rank."""
+
+import datetime
+import traceback
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import (
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_tensor,
+)
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.nn.parallel import DistributedDataParallel
+
+import clampgrad
+from common import assert_same, eager, tied
+from oracle import CONVENTIONS, EXACT
+
+PLACEMENTS = (Shard(0), Shard(1), Replicate())
+
+
+def sharded_gradients(f, mesh, args, placements, g, placement):
+    """Forward and backward on DTensors, with no communication: result and gradients, gathered."""
+    leaves = [distribute_tensor(a, mesh, [p]).requires_grad_() for a, p in zip(args, placements)]
+    g = distribute_tensor(g, mesh, [placement])
+    with CommDebugMode() as communication:
+        y = f(*leaves)
+        gradients = torch.autograd.grad(y, leaves, g)
+    assert communication.get_total_counts() == 0, communication.get_comm_counts()
+    assert isinstance(y, DTensor) and y.placements == (placement,)
+    return y.detach().full_tensor(), [v.full_tensor() for v in gradients]
+
+
+def check(f, mesh, args, placements, placement=None):
+    placement = placement or placements[0]
+    g = tied(8, 6, seed=9, nan=False).clamp(-9, 9)
+    y, gradients = sharded_gradients(f, mesh, args, placements, g, placement)
+    assert_same(y, f(*args))
+    for actual, expected in zip(gradients, eager(f, args, g)):
+        assert_same(actual, expected)
+
+
+def tensors(count, *shape):
+    """Without infinities, for a sum of them has no order that does not matter."""
+    return [tied(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
+
+
+def numbers_for_bounds(mesh):
+    for convention in CONVENTIONS:
+        for name, bounds in (("clamp", (0, 1)), ("clamp_min", (0,)), ("clamp_max", (1,))):
+
+            def f(x):
+                return getattr(clampgrad, name)(x, *bounds, gradient=convention)
+
+            for placement in PLACEMENTS:
+                check(f, mesh, [tied(8, 6)], [placement])
+
+
+def tensors_for_bounds(mesh):
+    for convention in CONVENTIONS:
+        for placement in PLACEMENTS:
+
+            def f(x, lo, hi):
+                return clampgrad.clamp(x, lo, hi, gradient=convention)
+
+            check(f, mesh, tensors(3, 8, 6), [placement] * 3)
+
+
+def pairs(mesh):
+    for convention in EXACT:
+        for name in ("maximum", "minimum", "fmax", "fmin"):
+
+            def f(x, y):
+                return getattr(clampgrad, name)(x, y, gradient=convention)
+
+            for placement in PLACEMENTS:
+                check(f, mesh, tensors(2, 8, 6), [placement] * 2)
+
+
+def a_replicated_bound_for_all_rows(mesh):
+    """Its gradient is a sum over rows that live in several places: Partial, until it is read."""
+    for convention in CONVENTIONS:
+
+        def f(x, lo):
+            return clampgrad.clamp_min(x, lo, gradient=convention)
+
+        check(f, mesh, [*tensors(1, 8, 6), *tensors(1, 6)], [Shard(0), Replicate()])
+
+
+def a_number_and_a_tensor(mesh):
+    for convention in CONVENTIONS:
+        for placement in PLACEMENTS:
+
+            def f(x, lo):
+                return clampgrad.clamp(x, lo, 1, gradient=convention)
+
+            check(f, mesh, tensors(2, 8, 6), [placement] * 2)
+
+
+def partial_sums_are_reduced_first(mesh):
+    """As torch.clamp does: the clamp of a sum is not the sum of clamps."""
+    x = torch.linspace(-1, 1, 48).reshape(8, 6)
+
+    def partial():
+        return DTensor.from_local(x, mesh, [Partial()]).requires_grad_()
+
+    theirs, leaf = torch.clamp(partial(), 0, 1), partial()
+    for convention in CONVENTIONS:
+        y = clampgrad.clamp(leaf, 0, 1, gradient=convention)
+        assert y.placements == theirs.placements
+        assert_same(y.detach().full_tensor(), theirs.detach().full_tensor())
+        assert_same(y.detach().full_tensor(), (x * mesh.size()).clamp(0, 1))
+
+
+# ---- A training step ---------------------------------------------------------------------------------
+
+
+class Model(torch.nn.Module):
+    """Small integers all the way, so that no sum rounds and no order of summing matters."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+        self.bound = torch.nn.Parameter(torch.full((8,), 4.0))
+        generator = torch.Generator().manual_seed(0)
+        for p in (*self.inner.parameters(), *self.outer.parameters()):
+            p.data = torch.randint(-2, 3, p.shape, generator=generator).float()
+
+    def forward(self, x):
+        y = clampgrad.clamp(self.inner(x), -4, self.bound)
+        return clampgrad.clamp(self.outer(y), -8, 8, gradient="half")
+
+
+def batches(count, rows):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(-2, 3, (count, rows, 8), generator=generator).float()
+
+
+def train(model, wrapped, data):
+    optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-6)
+    for batch in data:
+        optimizer.zero_grad()
+        wrapped(batch).mean().backward()
+        optimizer.step()
+    return model
+
+
+def check_training(mesh, wrap):
+    world, rank = mesh.size(), mesh.get_rank()
+    data = batches(2, 8)
+    alone, model = train(alone := Model(), alone, data), Model()
+    train(model, wrap(model), data.chunk(world, dim=1)[rank])
+    start = Model()
+    for (name, p), expected, before in zip(
+        model.named_parameters(), alone.parameters(), start.parameters()
+    ):
+        full = p.full_tensor() if isinstance(p, DTensor) else p
+        assert_same(full.detach(), expected.detach(), name)
+        assert not torch.equal(full, before), name  # or nothing was trained
+
+
+def ddp_step(mesh):
+    check_training(mesh, DistributedDataParallel)
+
+
+def fsdp_step(mesh):
+    check_training(mesh, lambda model: fully_shard(model, mesh=mesh))
+
+
+CHECKS = {
+    f.__name__: f
+    for f in (
+        numbers_for_bounds,
+        tensors_for_bounds,
+        pairs,
+        a_replicated_bound_for_all_rows,
+        a_number_and_a_tensor,
+        partial_sums_are_reduced_first,
+        ddp_step,
+        fsdp_step,
+    )
+}
+
+
+def run(rank, world, folder):
+    """Runs every check and writes its traceback, empty if it passed, to a file of its own."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=world,
+        timeout=datetime.timedelta(minutes=1),  # where one rank fails, the others must not wait on
+    )
+    mesh = init_device_mesh("cpu", (world,))
+    for name, check in CHECKS.items():
+        try:
+            check(mesh)
+            report = ""
+        except Exception:
+            report = traceback.format_exc()
+        (folder / f"{name}.{rank}").write_text(report)
+        dist.barrier()
+    dist.destroy_process_group()

@@ -1,0 +1,111 @@
+"""A graph that is trained on keeps its convention: exported, saved and loaded, or made of aten."""
+
+import pytest
+import torch
+from torch.export.experimental import _export_forward_backward
+
+import clampgrad
+from common import assert_same, eager, tied
+from oracle import CONVENTIONS, EXACT
+
+
+class Module(torch.nn.Module):
+    """A clamp with numbers, one with Tensors, one with one of each, and a maximum, if it has one."""
+
+    def __init__(self, convention):
+        super().__init__()
+        self.convention = convention
+        self.lo = torch.nn.Parameter(torch.zeros(8))
+        self.hi = torch.nn.Parameter(torch.ones(8))
+
+    def forward(self, x):
+        keywords = {"gradient": self.convention}
+        y = clampgrad.clamp(x * 1, 0, 1, **keywords) + clampgrad.clamp(
+            x, self.lo, self.hi, **keywords
+        )
+        y = y + clampgrad.clamp(x, self.lo, 1, **keywords)
+        return y + clampgrad.maximum(x, self.hi, **keywords) if self.convention in EXACT else y
+
+
+def slopes(module, x):
+    """Of the input and of both bounds; all sums of ties are exact here."""
+    leaf = x.clone().requires_grad_()
+    bounds = [dict(module.named_parameters())[name] for name in ("lo", "hi")]
+    return torch.autograd.grad(module(leaf), [leaf, *bounds], torch.ones_like(x))
+
+
+def example():
+    return tied(5, 8, nan=False).clamp(-9, 9)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_fine_tuning_an_exported_module(convention, tmp_path):
+    module, x = Module(convention), example()
+    program = torch.export.export(module, (x,))
+    operators = [n.target for n in program.graph.nodes if n.op == "call_function"]
+    assert {"clampgrad", "aten"} == {f.namespace for f in operators}
+    torch.export.save(program, tmp_path / "module.pt2")
+    expected = slopes(module, x)
+    for exported in (program, torch.export.load(tmp_path / "module.pt2")):
+        for found, wanted in zip(slopes(exported.module(), x), expected):
+            assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_forward_and_backward_in_one_graph(convention):
+    """Decomposed together, they are aten operators that compute our gradient."""
+
+    class Loss(Module):
+        def forward(self, x):
+            return super().forward(x).sum()
+
+    module, x = Loss(convention), example()
+    joint = _export_forward_backward(torch.export.export(module, (x,)))
+    operators = [n.target for n in joint.graph.nodes if n.op == "call_function"]
+    assert {f.namespace for f in operators} == {"aten"}
+    _, lo, hi = joint.graph_module(module.lo.detach(), module.hi.detach(), x)
+    wanted = torch.autograd.grad(module(x), list(module.parameters()))
+    assert_same(lo, wanted[0])
+    assert_same(hi, wanted[1])
+
+
+# ---- TorchScript -----------------------------------------------------------------------------------
+
+OPERATORS = {
+    "clamp": lambda x, y: clampgrad.clamp(x, 0, 1, gradient="half"),
+    "clamp_": lambda x, y: clampgrad.clamp_(x * 1, min=0, gradient="inclusive"),
+    "Tensors": lambda x, y: clampgrad.clamp(x, y, y + 1),
+    "clamp_max": lambda x, y: clampgrad.clamp_max(x, 1),
+    "maximum": lambda x, y: clampgrad.maximum(x, y, gradient="joint"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_traced(name, tmp_path):
+    f = OPERATORS[name]
+    args, g = [example(), example().flip(0)], torch.ones(5, 8)
+    traced = torch.jit.trace(f, tuple(args))
+    traced.save(str(tmp_path / "traced.pt"))
+    for function in (traced, torch.jit.load(str(tmp_path / "traced.pt"))):
+        assert_same(function(*args), f(*args))
+        for found, wanted in zip(eager(function, args, g), eager(f, args, g)):
+            assert_same(found, wanted)
+
+
+def several(x: torch.Tensor, y: torch.Tensor, bound: float):
+    z = clampgrad.clamp(x, 0, bound, gradient="half") + clampgrad.clamp_min_(x * 1, 0.0)
+    return z + clampgrad.clamp(x, y, y + 1) + clampgrad.maximum(x, y, gradient="joint")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_scripted(tmp_path):
+    args, g = [example(), example().flip(0)], torch.ones(5, 8)
+    scripted = torch.jit.script(several)
+    scripted.save(str(tmp_path / "scripted.pt"))
+    expected = eager(lambda x, y: several(x, y, 1.0), args, g)
+    for function in (scripted, torch.jit.load(str(tmp_path / "scripted.pt"))):
+        for _ in range(3):  # the executor looks twice before it specialises
+            found = eager(lambda x, y: function(x, y, 1.0), args, g)
+            for actual, wanted in zip(found, expected):
+                assert_same(actual, wanted)

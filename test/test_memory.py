@@ -1,0 +1,69 @@
+"""Nothing is kept: no memory over many calls, no reference to input or result afterwards."""
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+
+import clampgrad
+from oracle import CONVENTIONS
+
+CALLS = {
+    f"clamp, {convention}": lambda x, lo, hi, c=convention: clampgrad.clamp(x, 0, 1, gradient=c)
+    for convention in CONVENTIONS
+} | {
+    "clamp_": lambda x, lo, hi: clampgrad.clamp_(x + 0, 0, 1),
+    "Tensors": lambda x, lo, hi: clampgrad.clamp(x, lo, hi),
+    "mixed": lambda x, lo, hi: clampgrad.clamp(x, lo, 1, gradient="half"),
+    "mingrad": lambda x, lo, hi: torch.ops.clampgrad.clamp_mingrad(x, 0, 1),
+    "maximum": lambda x, lo, hi: clampgrad.maximum(x, hi),
+}
+
+
+def arguments():
+    """Torch knows the shape of no other test's tensors."""
+    return [torch.linspace(-1, 2, 7) + 0 for _ in range(3)]
+
+
+def resident():
+    """Bytes of memory that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_memory_is_flat_over_many_calls():
+    """A tensor is hundreds of bytes: one lost a call would show a hundred times over."""
+
+    def calls(count):
+        leaves = [a.requires_grad_() for a in arguments()]
+        g = torch.ones(7)
+        for _ in range(count // len(CALLS)):
+            for f in CALLS.values():
+                torch.autograd.grad(f(*leaves), leaves, g, allow_unused=True)
+        gc.collect()
+
+    calls(10_000)
+    before = resident()
+    calls(100_000)
+    assert resident() - before < 2**21  # 20 bytes a call: what an allocator may round up
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["before backward", "after backward"])
+@pytest.mark.parametrize("name", CALLS)
+def test_nothing_is_kept_alive(name, backward):
+    arguments_ = [a.requires_grad_() for a in arguments()]
+    # None of them is a leaf: a leaf is kept by the graph, which must add to its gradient.
+    inputs = [a * 1 for a in arguments_]
+    y = CALLS[name](*inputs)
+    if backward:
+        y.sum().backward()
+    node = y.grad_fn
+    keepers = [weakref.ref(t) for t in (*inputs, y)]
+    del inputs, y
+    alive = [r() is not None for r in keepers]
+    # Until backward, a _mingrad operator keeps its input, as aten's clamp does.
+    assert alive == [name == "mingrad" and not backward, False, False, False]
+    assert node is not None

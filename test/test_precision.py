@@ -1,0 +1,97 @@
+"""Mixed precision and reproducibility: autocast, GradScaler, subnormals, deterministic mode."""
+
+import pytest
+import torch
+
+import clampgrad
+from common import assert_same, eager, tied
+from oracle import CONVENTIONS, EXACT, gradient_of_x
+
+PAIRS = ("maximum", "minimum", "fmax", "fmin")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["clamp", "clamp_min", "clamp_max", *PAIRS])
+def test_autocast_gives_the_dtypes_of_torch(name, dtype):
+    """Results and gradients, whatever mixture of dtypes autocast leaves."""
+    weight = torch.randn(4, 4)
+    for other in (torch.randn(4, 4), torch.randn(4, 4).to(dtype)):
+        found = []
+        for namespace in (torch, clampgrad):
+            leaves = [weight.clone().requires_grad_(), other.clone().requires_grad_()]
+            with torch.autocast("cpu", dtype=dtype):
+                low = torch.mm(leaves[0], leaves[0])
+                y = getattr(namespace, name)(low, leaves[1])
+                loss = torch.nn.functional.linear(y, leaves[0]).sum()
+            assert low.dtype == dtype
+            loss.backward()
+            found.append([y.detach(), *(leaf.grad for leaf in leaves)])
+        # Random numbers do not tie, so the gradients are equal too.
+        for theirs, ours in zip(*found):
+            assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_gradient_under_autocast(convention):
+    x, g = tied(40, dtype=torch.bfloat16), tied(40, dtype=torch.bfloat16, seed=1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (gradient,) = eager(lambda x: clampgrad.clamp(x, 0, 1, gradient=convention), [x], g)
+    assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_the_scaler_sees_an_overflow_where_it_is_let_through(convention):
+    """An infinite gradient of a clamped element is no reason to skip a step; of an open one it is."""
+    for x, taken in ((2.0, True), (0.5, False)):
+        parameter = torch.nn.Parameter(torch.tensor([x, 0.25]))
+        optimizer = torch.optim.SGD([parameter], lr=1.0)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**15)
+        y = clampgrad.clamp(parameter, 0, 1, gradient=convention)
+        scaler.scale((y * torch.tensor([torch.inf, 1])).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert parameter.tolist() == ([x, -0.75] if taken else [x, 0.25])
+        assert scaler.get_scale() == (2.0**15 if taken else 2.0**14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_subnormal_numbers_are_numbers(convention, dtype):
+    """As values, as bounds and as gradients: none is taken for 0, and none becomes 0."""
+    s = torch.finfo(dtype).tiny / 4
+    x = torch.tensor([-s, 0, s, 2 * s, 3 * s], dtype=dtype).repeat(3)
+    g = torch.tensor([-s, s, 2 * s], dtype=dtype).repeat_interleave(5)
+    assert x[:5].unique().numel() == 5 and g.all()  # not flushed on the way here
+
+    def f(x):
+        return clampgrad.clamp(x, 0, 2 * s, gradient=convention)
+
+    assert_same(f(x), torch.clamp(x, 0, 2 * s))
+    (gradient,) = eager(f, [x], g)
+    assert_same(gradient, gradient_of_x(convention, x, g, 0, 2 * s))
+    assert gradient[2] == g[2] != 0
+
+
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_deterministic_mode(deterministic, convention):
+    """It raises nothing, and memory that it fills with NaN is all written."""
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    x, g = tied(999), tied(999, seed=1)
+    (gradient,) = eager(lambda x: clampgrad.clamp(x, 0, 1, gradient=convention), [x], g)
+    assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
+    args = [tied(99, 9, nan=False).clamp(-9, 9), torch.zeros(9), torch.ones(9)]
+    g = torch.ones(99, 9)
+    runs = [
+        eager(lambda x, lo, hi: clampgrad.clamp(x, lo, hi, gradient=convention), args, g)
+        for _ in range(2)
+    ]
+    for first, second in zip(*runs):
+        assert_same(first, second)
+        assert not first.isnan().any()
