@@ -1,5 +1,6 @@
 """`verify` lets a right patch through and says what is wrong with a wrong one."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torchgen
 
 from clampgrad.patches.series import Refusal, all_series
 from clampgrad.patches.tree import YAML
-from clampgrad.patches.verify.run import against_table, ask, verify
+from clampgrad.patches.verify.run import CODE, GRADIENTS, against_table, ask, verify
 
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
@@ -71,13 +72,44 @@ def test_the_series_for_this_release_holds():
     assert result["failures"] == [] and result["opinfo samples"] > 0
 
 
+MINIMUM = "  self: where(self {} min, grad, at::scalar_tensor(0., grad.options()))\n  result: auto"
+STRICT, LOOSE = MINIMUM.format(">"), MINIMUM.format(">=")
+
+
 @pytest.mark.slow
 def test_a_wrong_mask_is_caught(tmp_path):
-    sign = ">" if NEW else ">="
-    formula = (
-        "  self: where(self {} min, grad, at::scalar_tensor(0., grad.options()))\n  result: auto"
-    )
-    patch = patch_of(tmp_path, formula.format(sign), formula.format("<"))
-    failures = prove(patch, "joint" if NEW else "inclusive")["failures"]
-    assert any(f.startswith("clamp_min, numbers, eager") for f in failures)
-    assert not any("outside of the family" in f or "control" in f for f in failures)
+    patch = patch_of(tmp_path, STRICT if NEW else LOOSE, MINIMUM.format("<"))
+    result = prove(patch, "joint" if NEW else "inclusive")
+    assert {f.split(",")[0] for f in result["failures"]} == {"clamp_min"}
+    assert any(f.startswith("clamp_min, numbers, eager: at [") for f in result["failures"])
+    assert set(result[CODE]) >= {"ClampMinBackward0", "clamp_min"}
+    assert all(line.startswith("clamp_min, numbers") for line in result[GRADIENTS])
+
+
+@pytest.mark.slow
+def test_strict_masks_on_both_sides_of_a_tie_are_caught(tmp_path):
+    """(0, 0) at maximum(x, x), which is no subgradient."""
+    entry = re.search(r"- name: maximum\(.*\n  self: (.*)\n  other: (.*)\n", TEXT)
+    strict = entry.group().replace(entry[1], "grad.masked_fill(self <= other, 0)")
+    strict = strict.replace(entry[2], "grad.masked_fill(self >= other, 0)")
+    failures = prove(patch_of(tmp_path, entry.group(), strict), "joint" if NEW else "inclusive")[
+        "failures"
+    ]
+    lost = [f for f in failures if f.startswith("maximum, tensors, eager")]
+    assert lost and lost[0].endswith("no subgradient, the gradient is lost")
+
+
+@pytest.mark.slow
+def test_a_formula_that_is_no_cpp(tmp_path):
+    old = STRICT if NEW else LOOSE
+    with pytest.raises(Refusal, match="does not compile:\nproved.cpp:.* error: "):
+        prove(patch_of(tmp_path, old, old.replace("grad, at", "grad,, at")))
+
+
+@pytest.mark.slow
+def test_a_function_that_libtorch_does_not_export_is_named(tmp_path):
+    """A header declares it, so it compiles; it does not link."""
+    old = STRICT if NEW else LOOSE
+    new = "  self: sgn_backward(self, grad, self)\n  result: auto"
+    with pytest.raises(Refusal, match="undefined reference to .*sgn_backward"):
+        prove(patch_of(tmp_path, old, new))

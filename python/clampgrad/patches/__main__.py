@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import apply as applying
 from .series import PATCHES, Refusal, all_series
-from .verify.run import verify
+from .verify.run import CODE, GRADIENTS, verify
 
 
 def arguments() -> argparse.Namespace:
@@ -69,7 +69,15 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
         options.quick,
         lambda line: print(line, file=sys.stderr, flush=True),
     )
-    return result, "\n".join(result["failures"]) or "all of it holds"
+    return result, told(result)
+
+
+def told(result: dict) -> str:
+    """What `verify` found, for people."""
+    lines = [f"{key}: {', '.join(result[key]) or 'none'}" for key in ("patches", CODE)]
+    lines += ["gradients that changed, by operator, bounds and mode:"]
+    lines += [f"  {line}" for line in result[GRADIENTS]] or ["  none"]
+    return "\n".join(lines + (result["failures"] or [f"All of it holds: {result['convention']}."]))
 
 
 def main() -> int:

@@ -15,24 +15,7 @@ from torch.utils.cpp_extension import include_paths, library_paths
 
 from ..series import Refusal
 from .generate import FAMILY, MANUAL, Code
-
-# Helpers that libtorch does not export, restated.
-HELPERS = """
-Tensor& proved_unpack(Tensor& t, const char* name, int pos) {
-  TORCH_CHECK(t.defined(), "undefined tensor for argument '", name, "' (position ", pos, ")");
-  return t;
-}
-const Tensor& proved_unpack(const Tensor& t, const char* name, int pos) {
-  TORCH_CHECK(t.defined(), "undefined tensor for argument '", name, "' (position ", pos, ")");
-  return t;
-}
-std::vector<Tensor> proved_unpack(at::ITensorListRef tl, const char*, int) {
-  return std::vector<Tensor>(tl.begin(), tl.end());
-}
-Tensor proved_unpack_opt(const std::optional<Tensor>& t, const char*, int) {
-  return t.value_or(Tensor());
-}
-"""
+from .restated import CALLS, HELPERS
 
 
 def family(code: Code) -> dict[str, str]:
@@ -51,7 +34,6 @@ def classes(code: Code) -> list[str]:
 def source(code: Code) -> str:
     kernels, nodes = family(code), classes(code)
     body = "\n".join(kernels.values())
-    body = re.sub(r"(?<![.\w])unpack(_opt)?\(", r"proved_unpack\1(", body)
     kernel_prelude = code.kernel_prelude.split("using namespace")[0]
     registrations = "\n".join(
         f'  m.impl("{code.registrations[name]}", TORCH_FN({name}));' for name in kernels
@@ -68,18 +50,17 @@ def source(code: Code) -> str:
             "namespace torch::autograd::generated { namespace {",
             code.manual,
             helper_functions,
-            *(code.structs[name] for name in nodes),
-            *(code.nodes[name] for name in nodes),
             HELPERS,
-            body,
+            *(code.structs[name] for name in nodes),
+            *(re.sub(CALLS, r"proved_\1(", code.nodes[name]) for name in nodes),
+            re.sub(CALLS, r"proved_\1(", body),
             "TORCH_LIBRARY_IMPL(aten, Autograd, m) {",
             registrations,
             "}",
             "} }",
         ]
     )
-    manual = MANUAL if code.manual else ()
-    for name in (*nodes, *manual):
+    for name in (*nodes, *MANUAL):
         text = re.sub(rf"\b{name}(?=\b|_apply_functional)", f"Proved{name}", text)
     return text
 
@@ -98,6 +79,7 @@ def compiled(code: Code, directory: Path) -> Path:
         "-fPIC",
         "-shared",
         "-fvisibility=hidden",
+        "-Wl,--no-undefined",  # what libtorch does not export is named now, not when it is loaded
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *(f"-I{p}" for p in (*include_paths(), sysconfig.get_path("include"))),
         str(path),
@@ -110,8 +92,7 @@ def compiled(code: Code, directory: Path) -> Path:
     ]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
-        errors = [
-            line for line in result.stderr.splitlines() if "error" in line or "undefined" in line
-        ]
-        raise Refusal("The patched code does not compile:\n" + "\n".join(errors[:8]))
+        lines = [re.sub(r"^\S*(proved\.cpp)", r"\1", line) for line in result.stderr.splitlines()]
+        errors = [line for line in lines if "error:" in line or "undefined reference" in line]
+        raise Refusal("The code does not compile:\n" + "\n".join(dict.fromkeys(errors[:8])))
     return library

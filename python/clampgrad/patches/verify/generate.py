@@ -12,18 +12,11 @@ import torchgen
 from ..apply import files_of
 from ..series import Refusal, named
 from ..tree import FUNCTIONS, YAML, git
+from .restated import CLAMP_JVP, SCALAR_SIGNATURE
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"
 FAMILY = re.compile(r"(_foreach_)?(clamp|maximum|minimum|fmax|fmin)(_|$)")
 MANUAL = ("clamp_backward", "clamp_backward_min_max", "clamp_jvp")
-
-# What the oldest hunk leaves out: a signature that differs between releases.
-SCALAR_SIGNATURE = """Tensor clamp_backward(
-    const Tensor& grad,
-    const Tensor& self,
-    const std::optional<Scalar>& min,
-    const std::optional<Scalar>& max) {
-"""
 
 
 @dataclass
@@ -45,23 +38,28 @@ def manual_functions(text: str) -> str:
     return "\n".join(re.findall(pattern % "|".join(MANUAL), text, re.MULTILINE | re.DOTALL))
 
 
-def before(patch: Path, name: str) -> str:
-    """The text of one file before a patch, as far as its hunks show it."""
+def text_of(patch: Path, name: str, side: str) -> str:
+    """The text of one file before (`-`) or after (`+`) a patch, as far as its hunks show it."""
     section = re.search(
         rf"^--- a/{re.escape(name)}\n(.*?)(?=^diff |\Z)", patch.read_text(), re.M | re.S
     )
     lines = section.group(1).splitlines()[1:] if section else []
-    return "".join(line[1:] + "\n" for line in lines if line[:1] in (" ", "-"))
+    return "".join(line[1:] + "\n" for line in lines if line[:1] in (" ", side))
 
 
 def manual_text(release: str, source: Path | None) -> str:
-    """The clamp functions of FunctionsManual.cpp: from a checkout, or out of the hunks of a series."""
+    """The clamp functions of FunctionsManual.cpp: from a checkout, or out of the hunks of a series.
+
+    From 2.14 on, upstream's functions have the rule of that series. What the series makes of them
+    stands for them there, but for clamp_jvp.
+    """
     if source:
         return (source / FUNCTIONS).read_text()
     series = named("v2.13.0")
-    if not series.fits(release):
-        return ""
-    scalar, tensors = (before(patch, FUNCTIONS) for patch in series.patches[:2])
+    old = series.fits(release)
+    scalar, tensors = (text_of(p, FUNCTIONS, "-" if old else "+") for p in series.patches[:2])
+    if not old:
+        tensors = tensors[: tensors.index("at::Tensor clamp_jvp(")] + CLAMP_JVP
     return SCALAR_SIGNATURE + scalar + "\n" + tensors
 
 
@@ -80,7 +78,7 @@ def patched_text(directory: Path, patches: list[Path], release: str, source: Pat
         if not patch.is_file():
             raise Refusal(f"There is no {patch}.")
         touched = files_of(patch)
-        if FUNCTIONS in touched and not manual:
+        if FUNCTIONS in touched and not source and not named("v2.13.0").fits(release):
             raise Refusal(
                 f"{patch.name} changes {FUNCTIONS}: give a checkout of {release}, --source."
             )

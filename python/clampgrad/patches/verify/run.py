@@ -16,6 +16,9 @@ from .compile import FAMILY, compiled
 from .generate import differences, generated, patched_text
 
 Say = Callable[[str], None]
+# Keys of the result that say what a patch changed.
+CODE = "generated code that changed"
+GRADIENTS = "gradients that changed"
 
 
 def ask(task: str, library: Path | None = None) -> dict:
@@ -136,8 +139,8 @@ def verify(
         "torch": torch.__version__,
         "convention": convention,
         "patches": [patch.name for patch in patches],
-        "generated code that changed": sorted(changed),
-        "gradients that changed": changes(plain["gradients"], patched["gradients"]),
+        CODE: sorted(changed),
+        GRADIENTS: changes(plain["gradients"], patched["gradients"]),
         "opinfo samples": checks.get("checked", 0),
         "failures": failures,
     }

@@ -1,0 +1,59 @@
+"""C++ that the generated code calls, that libtorch does not export and that no hunk shows whole.
+
+Ours, and held to stock: the control, the same code without the patch, must have stock's gradients.
+"""
+
+# Under the names that compile.py gives their calls. The last is without its in-place shortcut.
+HELPERS = """
+Tensor& proved_unpack(Tensor& t, const char* name, int pos) {
+  TORCH_CHECK(t.defined(), "undefined tensor for argument '", name, "' (position ", pos, ")");
+  return t;
+}
+const Tensor& proved_unpack(const Tensor& t, const char* name, int pos) {
+  TORCH_CHECK(t.defined(), "undefined tensor for argument '", name, "' (position ", pos, ")");
+  return t;
+}
+std::vector<Tensor> proved_unpack(at::ITensorListRef tl, const char*, int) {
+  return std::vector<Tensor>(tl.begin(), tl.end());
+}
+Tensor proved_unpack_opt(const std::optional<Tensor>& t, const char*, int) {
+  return t.value_or(Tensor());
+}
+Tensor proved_masked_fill_inplace_if_safe(const Tensor& t, const Tensor& mask, const Scalar& value) {
+  return t.masked_fill(mask, value);
+}
+"""
+CALLS = r"(?<![.\w])(unpack|unpack_opt|masked_fill_inplace_if_safe)\("
+
+# The signature of the function in the first patch: it differs between releases, the hunk leaves it out.
+SCALAR_SIGNATURE = """Tensor clamp_backward(
+    const Tensor& grad,
+    const Tensor& self,
+    const std::optional<Scalar>& min,
+    const std::optional<Scalar>& max) {
+"""
+
+# From 2.14 on: as in the series for 2.13 but for a NaN, where it is not the gradient's transpose.
+CLAMP_JVP = """Tensor clamp_jvp(
+    const Tensor& self_p,
+    const Tensor& self_t,
+    const Tensor& min_p,
+    const Tensor& min_t,
+    const Tensor& max_p,
+    const Tensor& max_t) {
+  auto result = self_t;
+  const bool both = min_p.defined() && max_p.defined();
+  const auto tied = [&](const Tensor& bound) {
+    return both ? (self_p == bound).logical_and(min_p < max_p) : self_p == bound;
+  };
+  if (max_p.defined()) {
+    result = where(tied(max_p), (self_t + max_t) / 2, result);
+    result = where(self_p > max_p, max_t, result);
+  }
+  if (min_p.defined()) {
+    result = where(tied(min_p), (self_t + min_t) / 2, result);
+    result = where(self_p < min_p, min_t, result);
+  }
+  return both ? where(min_p > max_p, max_t, result) : result;
+}
+"""
