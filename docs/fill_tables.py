@@ -178,8 +178,9 @@ def speed_model():
     model = results["model"]
     rows = [["activation", "step", "saved for backward"]]
     for name, t in model["seconds"].items():
-        saved = f"{model['saved_bytes'][name] / 2**20:.1f} MiB"
-        rows.append([code(name), report.with_spread(t), saved])
+        saved = model["saved_bytes"].get(name)
+        shown = "" if saved is None else f"{saved / 2**20:.1f} MiB"
+        rows.append([code(name), report.with_spread(t), shown])
     size = model["size"]
     note = f"A batch of {model['batch']} images of {size} x {size}, one thread. {machine(results)}"
     return table(*rows, right=(1, 2)) + "\n\n" + note

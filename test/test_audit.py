@@ -164,6 +164,18 @@ def test_dead_is_not_known_where_shapes_change_or_memory_ends():
     assert sorted(str(f.dead) for f in report) == ["8", "None"]
 
 
+def test_one_call_in_so_many():
+    x = leaf(*X)
+    with clampgrad.audit(every=3) as report:
+        for step in range(7):  # at 0, 3 and 6 the bound is at 0
+            torch.clamp(x, 0 if step % 3 == 0 else 0.5, 6).sum().backward()
+    looked = {finding.calls: finding for finding in report}
+    assert looked[3].elements == 18 and looked[3].at_bound == 6
+    assert x.grad.tolist()[2] == 7
+    with pytest.raises(ValueError, match="at least 1"):
+        clampgrad.audit(every=0)
+
+
 def test_only_inside_the_block():
     x = leaf(1.0)
     x.clamp(0, 1)

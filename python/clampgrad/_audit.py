@@ -126,7 +126,7 @@ def _positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
     positions = torch.zeros(shape, dtype=torch.uint8, device=x.device)
     for mask, bit in masks:
         if mask.dim() or mask:  # most of what is said of numbers is False
-            positions.add_(mask, alpha=bit)
+            positions.add_(mask.view(torch.uint8), alpha=bit)
     return positions
 
 
@@ -241,7 +241,7 @@ class Finding:
     file: str
     line: int
     module: str  # its path from the module that was called, "" outside of modules
-    calls: int
+    calls: int  # those that were looked at, as in all that follows
     elements: int
     at_bound: int
     beyond: int
@@ -262,6 +262,7 @@ EXACT = CONVENTIONS[:4]
 class _Site:
     def __init__(self, call: Call, file: str, line: int, module: str) -> None:
         self.call, self.file, self.line, self.module = call, file, line, module
+        self.passed = 0  # calls, looked at or not
         self.calls = 0
         self.counts = torch.zeros(256, dtype=torch.int64)
         self.sums = torch.zeros(3, 512, dtype=torch.float64)  # of 1, |g|, g * g
@@ -270,6 +271,11 @@ class _Site:
         if any(call.differentiated):
             function = partial(call.operator.again, **dict(call.keywords))
             self.now = _answer(call, function)
+
+    def is_due(self, every: int) -> bool:
+        """Whether the call that is being made is one to look at; the first is."""
+        self.passed += 1
+        return self.passed % every == 1 % every
 
     def see(self, positions: Tensor, memory: int) -> int:
         """Counts one call; returns how much memory its map of elements takes from now on."""
@@ -509,11 +515,18 @@ class audit(TorchFunctionMode):
     Args:
         memory: bytes for finding dead elements, at one an element; call sites beyond that have
             ``dead`` None. From forward to backward, a byte an element comes on top.
+        every: looks at one in so many calls of each site, the first among them. Looking at a call
+            costs a few times what the call does; a long run needs few of them.
+
+    Raises:
+        ValueError: if `every` is less than 1.
     """
 
-    def __init__(self, memory: int = 1 << 28) -> None:
+    def __init__(self, memory: int = 1 << 28, every: int = 1) -> None:
         super().__init__()
-        self._memory = memory
+        if every < 1:
+            raise ValueError(f"audit: every must be at least 1, not {every}")
+        self._memory, self._every = memory, every
         self._report = Report()
         self._operators = _operators()
 
@@ -540,30 +553,26 @@ class audit(TorchFunctionMode):
             self._report.skipped[reason] += 1
             return function(*args, **kwargs)
         # Before the call, which may be in place.
-        site, positions = self._look(function, operator, bounds, kwargs)
+        site = self._site(function, operator, bounds, kwargs)
+        if not site.is_due(self._every):
+            return function(*args, **kwargs)
+        positions = _positions(*_compared(bounds, site.call.dtype))
+        self._memory -= site.see(positions, self._memory)
         result = function(*args, **kwargs)
         if site.now is not None and result.requires_grad:
             result.register_hook(lambda g: site.hear(positions, g))
         return result
 
-    def _look(
+    def _site(
         self, function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, Any]
-    ) -> tuple[_Site, Tensor]:
+    ) -> _Site:
         x, lo, hi = bounds
         tensors = [t for t in bounds if isinstance(t, Tensor)]
         dtype = x.dtype
         for tensor in tensors[1:]:
             dtype = torch.promote_types(dtype, torch.result_type(x, tensor))
-        with torch.no_grad():
-            compared = [
-                None if v is None else torch.as_tensor(v).detach().to(dtype) for v in bounds
-            ]
-            positions = _positions(*compared)
-            are = isinstance(lo, Tensor), isinstance(hi, Tensor)
-            constant = None
-            if not any(are):
-                numbers = (v if v is None else v[None] for v in compared[1:])
-                constant = int(_positions(torch.zeros(1), *numbers)) & OF_BOUNDS
+        are = isinstance(lo, Tensor), isinstance(hi, Tensor)
+        constant = None if any(are) else _of_bounds(dtype, lo, hi)
         requires: Any = tuple(
             isinstance(v, Tensor) and v.requires_grad and torch.is_grad_enabled() for v in bounds
         )
@@ -588,8 +597,18 @@ class audit(TorchFunctionMode):
         site = self._report._sites.get(key)
         if site is None:
             site = self._report._sites[key] = _Site(*key)
-        self._memory -= site.see(positions, self._memory)
-        return site, positions
+        return site
+
+
+def _compared(bounds: Bounds, dtype: torch.dtype) -> Iterator[Tensor | None]:
+    """As the kernel compares them: in the dtype of the result."""
+    return (None if v is None else torch.as_tensor(v).detach().to(dtype) for v in bounds)
+
+
+@lru_cache(1024)
+def _of_bounds(dtype: torch.dtype, lo: float | None, hi: float | None) -> int:
+    """What two numbers alone say of a position."""
+    return int(_positions(*_compared((torch.zeros(1), lo, hi), dtype))) & OF_BOUNDS
 
 
 def _in_backward() -> bool:
