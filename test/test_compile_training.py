@@ -12,7 +12,7 @@ from torch.utils.checkpoint import (
 )
 
 import clampgrad
-from common import assert_same, eager, tied
+from common import assert_same, tied
 from oracle import CONVENTIONS, EXACT
 
 
@@ -34,9 +34,14 @@ def several(x, lo, hi, convention):
     return y + clampgrad.maximum(x, hi, gradient=convention) if convention in EXACT else y
 
 
+def gradients(f, args):
+    leaves = [a.clone().requires_grad_() for a in args]
+    f(*leaves).sum().backward()  # not autograd.grad: a reentrant checkpoint does not allow it
+    return [leaf.grad for leaf in leaves]
+
+
 def check(compiled, f, args):
-    g = torch.ones_like(args[0])
-    for found, expected in zip(eager(compiled, args, g), eager(f, args, g)):
+    for found, expected in zip(gradients(compiled, args), gradients(f, args)):
         assert_same(found, expected)
 
 
@@ -50,25 +55,47 @@ def test_any_size_in_one_graph(convention):
     assert counter.frame_count == 1
 
 
-def test_what_compiles_again():
-    """Another convention does, once; another value of a number does not after the first change."""
+def compilations(function, bounds, dtype=torch.float32):
+    """How often it was compiled after each call with another bound."""
+    torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
 
-    def f(x, bound, convention):
-        return clampgrad.clamp(x, -bound, bound, gradient=convention)
+    def f(x, bound):
+        return function(x, -bound, bound)
 
     compiled = torch.compile(f, backend=counter, fullgraph=True)
-    x = data(40, count=1)
     counts = []
-    for convention in ("half", "joint", "half"):
-        for bound in (0.5, 1.0, 2.0, 4.0):
-            check(
-                partial(compiled, bound=bound, convention=convention),
-                partial(f, bound=bound, convention=convention),
-                x,
-            )
+    for bound in bounds:
+        check(partial(compiled, bound=bound), partial(f, bound=bound), [data(40)[0].to(dtype)])
         counts.append(counter.frame_count)
-    assert counts == [2, 3, 3]  # the number as a constant, as a symbol; then the other name
+    return counts
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_another_integer_for_a_bound(dtype):
+    """After the second one no integer compiles again, as with torch.clamp."""
+    ours, theirs = (compilations(f, (5, 1, 2, 4), dtype) for f in (clampgrad.clamp, torch.clamp))
+    assert ours == theirs == [1, 2, 2, 2]
+
+
+def test_another_number_for_a_bound():
+    """Every other one compiles again, as with torch.clamp, and one attempt more is in vain."""
+    bounds = (0.5, 1.5, 2.5, 4.5)
+    ours, theirs = (compilations(f, bounds) for f in (clampgrad.clamp, torch.clamp))
+    assert theirs == [1, 2, 3, 4]
+    assert ours == [1, 3, 4, 5]
+
+
+def test_another_convention():
+    """It compiles again, once each."""
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(several, backend=counter, fullgraph=True)
+    counts = []
+    for convention in ("half", "joint", "half", "joint"):
+        f = partial(several, convention=convention)
+        check(partial(compiled, convention=convention), f, data(40))
+        counts.append(counter.frame_count)
+    assert counts == [1, 2, 2, 2]
 
 
 def policy_of(choice, context, operator, *args, **kwargs):
@@ -106,17 +133,12 @@ def test_backward_itself_compiled(convention):
     """The whole backward pass is one graph, without a break, and compiled once."""
     counter = CompileCounterWithBackend("aot_eager")
 
-    def backward(f, args):
-        leaves = [a.clone().requires_grad_() for a in args]
-        f(*leaves, convention).sum().backward()
-        return [leaf.grad for leaf in leaves]
-
-    args = data(40)
-    expected = backward(several, args)
+    f, args = partial(several, convention=convention), data(40)
+    expected = gradients(f, args)
     for _ in range(2):
         compiler = torch.compile(backend=counter, fullgraph=True)
         with torch._dynamo.compiled_autograd._enable(compiler):
-            found = backward(several, args)
+            found = gradients(f, args)
         for actual, wanted in zip(found, expected):
             assert_same(actual, wanted)
     assert counter.frame_count == 1
