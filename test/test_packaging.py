@@ -43,6 +43,7 @@ def test_another_torch_is_one_clear_sentence(copy):
         assert part in message
 
 
+@pytest.mark.slow
 def test_two_libraries_in_one_process_is_one_clear_sentence(copy):
     script = """
 import torch
