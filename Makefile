@@ -14,6 +14,10 @@ CUDA_TORCH ?= 2.11.0
 # What `make check-jax` measures; it needs Python 3.11.
 JAX ?= 0.10.2
 
+# What `make sanitize` runs: everything with kernels under it, but compilers, processes and pictures.
+SANITIZED ?= test/test_kernels.py test/test_gate.py test/test_table.py test/test_tensors.py \
+             test/test_forward.py test/test_inplace_after.py test/test_threads.py
+
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5
 
 SHELL := bash
@@ -24,18 +28,20 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 VENV := .venv/torch-$(TORCH)
 LINT := .venv/lint
+CMAKE := .venv/cmake
+CPP := build/cpp-$(TORCH)
 JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen patches tools/cuda_build.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+SOURCES := $(shell find csrc codegen patches tools/cuda_build.py tools/sources.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            derivatives.yaml setup.py pyproject.toml
-CXX_FILES = $$(find csrc test/cuda_on_host -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
+CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test bench pictures check-all check-jax check-cuda lint format clean help
+.PHONY: demo test bench pictures cpp sanitize check-all check-jax check-cuda check-package lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -45,13 +51,34 @@ test: $(VENV)/installed ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
 	$(VENV)/bin/pytest $(ARGS)
 
-check-all: lint ## Lint, all tests (slow ones too) on every release, and the demo
-	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m ""'; done
-	$(MAKE) demo
+check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packages, and the demo
+	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
+	$(MAKE) cpp sanitize check-package demo
 
 check-jax: $(VENV)/installed $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
 	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
+
+cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, and test it
+	echo "==> libclampgrad for torch $(TORCH)"
+	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_MAKE_PROGRAM=$(abspath $(CMAKE))/bin/ninja \
+		-DPython_EXECUTABLE=$(abspath $(VENV))/bin/python > $(VENV)/cpp.log 2>&1 || { cat $(VENV)/cpp.log; exit 1; }
+	$(call with_progress,$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
+	$(CMAKE)/bin/ctest --test-dir $(CPP) --output-on-failure
+
+sanitize: $(VENV)/installed ## Run the tests of the kernels under the address and undefined behaviour sanitizers
+	echo "==> sanitizers on torch $(TORCH)"
+	$(call with_progress,CLAMPGRAD_SANITIZE=1 CLAMPGRAD_CUDA=0 $(VENV)/bin/python setup.py build \
+		--build-base build/sanitized --build-lib build/sanitized/lib,$(VENV)/sanitized.log)
+	libraries=; for name in asan ubsan stdc++; do \
+		libraries+="$$($${CXX:-c++} -print-file-name=lib$$name.so) "; \
+	done; \
+	LD_PRELOAD=$$libraries ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/sanitized/lib \
+		$(VENV)/bin/pytest $(SANITIZED) $(ARGS)
+
+check-package: $(VENV)/installed ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
+	echo "==> packages for torch $(TORCH)"
+	$(VENV)/bin/pytest test/test_build.py -m build $(ARGS)
 
 bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARGS=--full for all of it
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
@@ -95,7 +122,7 @@ clean: ## Remove what was built; `rm -r .venv` removes the environments too
 	rm -rf build out *.egg-info python/*.egg-info .venv/torch-*/installed
 
 help: ## This list
-	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	echo "  TORCH=$(TORCH) PYTHON=$(PYTHON) MAX_JOBS=$(MAX_JOBS) can be set on the command line."
 
 # ---- What they stand on --------------------------------------------------------------------------
@@ -106,7 +133,7 @@ define with_progress
 { $(1); } 2>&1 | tee $(2) | while IFS= read -r line; do \
 	if [[ $$line =~ ^\ *(Downloading|Processing|Installing\ collected|clampgrad:\ with) ]]; then \
 		echo "    $${line:0:90}"; \
-	elif [[ $$line =~ (\[[0-9]+/[0-9]+\])\ .*/([^/\ ]+\.(cpp|cu))\  ]]; then \
+	elif [[ $$line =~ (\[[0-9]+/[0-9]+\])\ .*/([^/\ ]+\.(cpp|cu))(\ |\.o$$) ]]; then \
 		echo "    $${BASH_REMATCH[1]} $${BASH_REMATCH[2]}"; \
 	fi; \
 done || { \
@@ -153,6 +180,13 @@ $(LINT)/installed: Makefile
 	echo "==> making $(LINT)"
 	$(PYTHON) -m venv $(LINT)
 	$(call with_progress,$(LINT)/bin/pip install $(LINTERS),$(LINT)/install.log)
+	touch $@
+
+$(CMAKE)/installed:
+	$(check_python)
+	echo "==> making $(CMAKE)"
+	$(PYTHON) -m venv $(CMAKE)
+	$(call with_progress,$(CMAKE)/bin/pip install cmake ninja,$(CMAKE)/install.log)
 	touch $@
 
 $(JAX_VENV)/installed:

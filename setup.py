@@ -24,12 +24,7 @@ from tools.cuda_build import cuda_build  # noqa: E402
 CUDA, WHY = cuda_build()  # sets what the next import reads
 
 import torch  # noqa: E402
-from torch.utils.cpp_extension import (  # noqa: E402
-    BuildExtension,
-    CppExtension,
-    CUDAExtension,
-    get_cxx_compiler,
-)
+from torch.utils import cpp_extension  # noqa: E402
 
 from tools import sources  # noqa: E402
 
@@ -40,7 +35,9 @@ OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-DNDEBUG"]
 DEFINES = ["-DAT_PER_OPERATOR_HEADERS", *(["-DCLAMPGRAD_WITH_CUDA"] if CUDA else [])]
 SANITIZE = os.environ.get("CLAMPGRAD_SANITIZE") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZE else []
-CLANG = "clang" in subprocess.check_output([*get_cxx_compiler().split(), "--version"], text=True)
+CLANG = "clang" in subprocess.check_output(
+    [*cpp_extension.get_cxx_compiler().split(), "--version"], text=True
+)
 GCC_ALONE = [
     # at::parallel_for. The OpenMP runtime is the one that libtorch brings, which is GCC's: code of
     # another compiler would bring a second one, so there a kernel runs in the thread that calls it.
@@ -54,7 +51,7 @@ def relative(paths: list[Path]) -> list[str]:
     return [os.path.relpath(p, ROOT) for p in paths]
 
 
-class Build(BuildExtension):
+class Build(cpp_extension.BuildExtension):
     """Generates code before it compiles; which files there are is known only then."""
 
     def build_extensions(self) -> None:
@@ -91,7 +88,7 @@ class Package(build_py):
 
 setup(
     ext_modules=[
-        (CUDAExtension if CUDA else CppExtension)(
+        (cpp_extension.CUDAExtension if CUDA else cpp_extension.CppExtension)(
             "clampgrad._C",
             sources=relative(sources.written(CUDA)),
             extra_link_args=SANITIZERS,

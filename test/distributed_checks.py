@@ -18,6 +18,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn.parallel import DistributedDataParallel
 
 import clampgrad
+import clampgrad.nn
 from common import assert_same, eager, tied
 from oracle import CONVENTIONS, EXACT
 
@@ -102,6 +103,15 @@ def a_number_and_a_tensor(mesh):
             check(f, mesh, tensors(2, 8, 6), [placement] * 2)
 
 
+def operators_without_keywords(mesh):
+    """Those that PyTorch itself would carry."""
+    operators = torch.ops.clampgrad
+    for placement in PLACEMENTS:
+        check(lambda x: operators.clamp_mingrad(x, 0, 1), mesh, [tied(8, 6)], [placement])
+        check(operators.clamp_mingrad, mesh, tensors(3, 8, 6), [placement] * 3)
+        check(operators.maximum_mingrad, mesh, tensors(2, 8, 6), [placement] * 2)
+
+
 def partial_sums_are_reduced_first(mesh):
     """As torch.clamp does: the clamp of a sum is not the sum of clamps."""
     x = torch.linspace(-1, 1, 48).reshape(8, 6)
@@ -126,6 +136,7 @@ class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.inner, self.outer = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+        self.clamp = clampgrad.nn.Clamp(-8, 8, gradient="half")
         self.bound = torch.nn.Parameter(torch.full((8,), 4.0))
         generator = torch.Generator().manual_seed(0)
         for p in (*self.inner.parameters(), *self.outer.parameters()):
@@ -133,7 +144,7 @@ class Model(torch.nn.Module):
 
     def forward(self, x):
         y = clampgrad.clamp(self.inner(x), -4, self.bound)
-        return clampgrad.clamp(self.outer(y), -8, 8, gradient="half")
+        return self.clamp(self.outer(y))
 
 
 def batches(count, rows):
@@ -180,6 +191,7 @@ CHECKS = {
         pairs,
         a_replicated_bound_for_all_rows,
         a_number_and_a_tensor,
+        operators_without_keywords,
         partial_sums_are_reduced_first,
         ddp_step,
         fsdp_step,

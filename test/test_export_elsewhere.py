@@ -85,6 +85,7 @@ def test_aot_inductor(model, tmp_path):
     check_alone("aoti", *model, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_onnx(model, tmp_path):
     for module in ("onnx", "onnxscript", "onnxruntime"):

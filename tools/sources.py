@@ -3,11 +3,12 @@
     python tools/sources.py OUT
 
 generates code in the folder OUT and prints, for CMake, the release of torch that it is for, where that
-torch has its CMake package, and the sources of the library.
+torch has its CMake package, the architectures of the CUDA kernels, if any, and the sources.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -40,4 +41,5 @@ if __name__ == "__main__":
     files = [*written(cuda), *generated(Path(sys.argv[1]), cuda)]
     sources = [p.as_posix() for p in files if not needs_python(p)]
     release = torch.__version__.split("+")[0]
-    print(";".join([release, torch.utils.cmake_prefix_path, *sources]), end="")
+    architectures = os.environ["TORCH_CUDA_ARCH_LIST"].replace(";", " ") if cuda else "none"
+    print(";".join([release, torch.utils.cmake_prefix_path, architectures, *sources]), end="")

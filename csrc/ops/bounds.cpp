@@ -6,8 +6,22 @@
 #include <ATen/OpMathType.h>
 
 #include <cmath>
+#include <limits>
 
 namespace clampgrad {
+
+namespace {
+
+// An integer that a compiler traces, and that no dtype of these would round: small enough is all
+// that the graph is guarded by, so that another one of them compiles nothing again.
+bool is_exact(const c10::SymInt& number, at::ScalarType dtype) {
+  return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
+    const auto limit = int64_t{1} << std::numeric_limits<scalar_t>::digits;
+    return number <= limit && number >= -limit;
+  });
+}
+
+} // namespace
 
 bool is_symbolic(const std::optional<at::Scalar>& bound) {
   return bound && bound->isSymbolic();
@@ -19,13 +33,17 @@ bool is_nan(const std::optional<at::Scalar>& bound) {
 
 std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
-  // A symbolic number needs no rounding to float64; for another dtype it becomes a constant of the
-  // graph, guarded, for a number that is not rounded compares equal to nothing.
+  // A symbolic number needs no rounding to float64; for another dtype one that may be rounded
+  // becomes a constant of the graph, guarded, for a number that is not rounded compares equal to
+  // nothing.
   if (!bound || (bound->isSymbolic() && dtype == at::kDouble)) {
     return bound;
   }
   if (bound->isSymbolic()) {
     if (bound->isSymInt()) {
+      if (has_kernels(dtype) && is_exact(bound->toSymInt(), dtype)) {
+        return bound;
+      }
       return in_dtype(bound->toSymInt().guard_int(__FILE__, __LINE__), self);
     }
     return in_dtype(bound->toSymFloat().guard_float(__FILE__, __LINE__), self);

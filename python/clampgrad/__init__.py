@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any
 
 import clampgrad._check  # noqa: F401  (first: it says what is wrong before anything breaks)
+from clampgrad._after_import import when_imported
 from clampgrad.functional import (
     CONVENTIONS,
     clamp,
@@ -39,6 +40,8 @@ __all__ = [
     "minimum",
     "override",
 ]
+
+when_imported("torch.distributed.tensor", lambda module: import_module("clampgrad._sharding"))
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
 _LAZY = {

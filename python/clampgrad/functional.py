@@ -88,7 +88,13 @@ def _trace_mixed(name: str, input: Tensor, min: Bound, max: Bound, **keywords: A
 
 
 def _like(input: Tensor, number: Number) -> dict[str, Any]:
-    return {"dtype": torch.result_type(input, number), "device": input.device}
+    """The dtype is torch.result_type's, which Dynamo cannot trace."""
+    dtype = input.dtype
+    if isinstance(number, float) and not (dtype.is_floating_point or dtype.is_complex):
+        dtype = torch.get_default_dtype()
+    elif dtype == torch.bool and not isinstance(number, bool):
+        dtype = torch.int64
+    return {"dtype": dtype, "device": input.device}
 
 
 def _keywords(gradient: str, maximize: bool, out: Tensor | None = None) -> dict[str, Any]:

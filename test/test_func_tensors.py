@@ -1,0 +1,136 @@
+"""torch.func where the bounds are Tensors: batched alone or together, differentiated twice, stacked."""
+
+import pytest
+import torch
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vmap
+
+import clampgrad
+import clampgrad.nn
+from common import assert_same
+from oracle import CONVENTIONS, EXACT
+
+IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 1, 0)]
+
+
+def values(*shape, seed):
+    """Few different ones, so that many tie; sums of them are exact."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-2, 3, shape, generator=generator) / 2
+
+
+def batched(in_dims, *example):
+    return [
+        values(*example, seed=i)
+        if dim is None
+        else values(3, *example, seed=i).movedim(0, dim).contiguous()
+        for i, dim in enumerate(in_dims)
+    ]
+
+
+def loop(f, in_dims, args):
+    def sample(i):
+        return f(*(a if d is None else a.select(d, i) for a, d in zip(args, in_dims)))
+
+    return [torch.stack(parts) for parts in zip(*(sample(i) for i in range(3)))]
+
+
+@pytest.mark.parametrize("randomness", ["error", "same", "different"])
+@pytest.mark.parametrize("in_dims", IN_DIMS, ids=str)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_some_of_the_three_are_batched(convention, in_dims, randomness):
+    """Nothing here is random, so that no choice of `randomness` matters."""
+
+    def slopes(*args):
+        def f(*args):
+            return clampgrad.clamp(*args, gradient=convention).sum()
+
+        return grad(f, argnums=(0, 1, 2))(*args)
+
+    args = batched(in_dims, 4)
+    found = vmap(slopes, in_dims=in_dims, randomness=randomness)(*args)
+    for actual, expected in zip(found, loop(slopes, in_dims, args)):
+        assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("convention", EXACT)
+@pytest.mark.parametrize("name", ["maximum", "fmin"])
+def test_nested_batches(name, convention):
+    def slopes(x, y):
+        function = getattr(clampgrad, name)
+        return grad(lambda x, y: function(x, y, gradient=convention), argnums=(0, 1))(x, y)
+
+    x, y = values(4, 5, seed=0), values(4, 5, seed=1)
+    table = vmap(vmap(slopes, in_dims=(0, None)), in_dims=(None, 0))(x[0], y[0])
+    for i in range(5):
+        for j in range(5):
+            for found, expected in zip(table, slopes(x[0, j], y[0, i])):
+                assert_same(found[i, j], expected)
+
+
+def second_orders(f, x):
+    yield jacfwd(grad(f))(x)  # forward over reverse
+    yield jacrev(grad(f))(x)  # reverse over reverse
+    yield jacrev(lambda x: jacfwd(f)(x))(x)  # reverse over forward
+    yield hessian(f)(x)
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_second_order_of_a_bound(convention):
+    """hi^3 / 3 where hi is active: 2 hi, times the square of its share at a tie."""
+    x, lo = torch.tensor([0.0, 1.0, 2.0]).double(), torch.tensor(-1.0).double()
+    share = {"min_norm": 0, "inclusive": 0, "joint": 0.5, "half": 0.5}[convention]
+
+    def f(hi):
+        return (clampgrad.clamp(x, lo, hi, gradient=convention) ** 3 / 3).sum()
+
+    hi = torch.ones(3).double()
+    expected = torch.tensor([0.0, 2 * share**2, 2.0]).double().diag()
+    for found in second_orders(f, hi):
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_functionalize(convention):
+    def f(x, lo):
+        y = x * 1
+        clampgrad.clamp_min_(y, lo, gradient=convention)
+        return (y * y).sum()
+
+    x, lo = values(40, seed=0), values(40, seed=1)
+    slopes = grad(f, argnums=(0, 1))
+    for found, expected in zip(torch.func.functionalize(slopes)(x, lo), slopes(x, lo)):
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_an_ensemble(convention):
+    """Stacked modules under functional_call and vmap have the gradients of each one alone."""
+
+    class Model(torch.nn.Module):
+        def __init__(self, seed):
+            super().__init__()
+            self.weight = torch.nn.Parameter(values(4, seed=seed))
+            self.bound = torch.nn.Parameter(values(4, seed=seed + 9))
+            self.clamp = clampgrad.nn.Clamp(-1, 1, gradient=convention)
+
+        def forward(self, x):
+            return clampgrad.clamp_min(self.clamp(x * self.weight), self.bound, gradient=convention)
+
+    models, x = [Model(i) for i in range(3)], values(5, 4, seed=20) * 2
+    parameters, buffers = stack_module_state(models)
+
+    def loss(parameters, buffers):
+        return functional_call(models[0], (parameters, buffers), (x,)).sum()
+
+    found = vmap(grad(loss))(parameters, buffers)
+    for i, model in enumerate(models):
+        expected = torch.autograd.grad(model(x).sum(), list(model.parameters()))
+        for (name, _), value in zip(model.named_parameters(), expected):
+            assert_same(found[name][i], value, name)
+
+
+def test_a_tangent_of_the_bounds():
+    lo, hi, t = torch.zeros(3), torch.ones(3), torch.tensor([2.0, 3.0, 4.0])
+    x = torch.tensor([-1.0, 0.5, 2.0])
+    _, tangent = jvp(lambda lo, hi: clampgrad.clamp(x, lo, hi), (lo, hi), (t, 2 * t))
+    assert tangent.tolist() == [2, 0, 8]

@@ -1,0 +1,96 @@
+"""Nested, quantised, sparse and mkldnn tensors: clamped where torch clamps them, or torch's own error."""
+
+import re
+
+import pytest
+import torch
+
+import clampgrad
+from common import OPERATORS, assert_same, eager, tied
+from oracle import CONVENTIONS, EXACT, gradient_of_x
+
+BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
+LENGTHS = (3, 1, 7)
+
+
+def jagged(values):
+    parts = values.split(LENGTHS)
+    return torch.nested.nested_tensor(list(parts), layout=torch.jagged, requires_grad=True)
+
+
+@pytest.mark.parametrize("suffix", ["", "_"])
+@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_sequences_of_several_lengths(operator, convention, suffix):
+    values, g = tied(sum(LENGTHS)), tied(sum(LENGTHS), seed=1)
+    x = jagged(values)
+    function = getattr(clampgrad, operator + suffix)
+    y = function(x * 1, **BOUNDS[operator], gradient=convention)
+    assert y.is_nested
+    (gradient,) = torch.autograd.grad(y.values(), x, g)
+    assert_same(y.values().detach(), getattr(torch, operator)(values, **BOUNDS[operator]))
+    assert_same(gradient.values(), gradient_of_x(convention, values, g, **BOUNDS[operator]))
+
+
+def outcome(function, *args, **keywords):
+    try:
+        return function(*args, **keywords)
+    except (RuntimeError, NotImplementedError) as error:
+        # For a nested tensor clamp is tried in place of clamp_min or clamp_; all are refused alike.
+        return type(error), re.sub(r"'aten::clamp\w*'", "'aten::clamp'", str(error).split("\n")[0])
+
+
+LAYOUTS = {
+    "nested": lambda x: torch.nested.nested_tensor(list(x)),
+    "quantised": lambda x: torch.quantize_per_tensor(x, 0.5, 4, torch.quint8),
+    "sparse": torch.Tensor.to_sparse,
+    "sparse rows": torch.Tensor.to_sparse_csr,
+    "mkldnn": torch.Tensor.to_mkldnn,
+}
+CALLS = {
+    "clamp": lambda namespace, x: namespace.clamp(x, 0, 1),
+    "clamp_": lambda namespace, x: namespace.clamp_(x, 0, 1),
+    "clamp_min": lambda namespace, x: namespace.clamp_min(x, 0),
+    "clamp with Tensors": lambda namespace, x: namespace.clamp(x, x, x),
+    "maximum": lambda namespace, x: namespace.maximum(x, x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*[Ss]parse.*beta", "ignore:.*quantiz", "ignore:.*nested")
+@pytest.mark.parametrize("recorded", [False, True], ids=["constant", "recorded"])
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_as_torch_does(layout, call, recorded):
+    if recorded and layout == "quantised":
+        pytest.skip("torch lets no quantised tensor require a gradient")
+
+    def x():
+        made = LAYOUTS[layout](torch.tensor([[-1.0, 0.5], [0.0, 2.0]]))
+        return made.requires_grad_().clone() if recorded else made
+
+    expected, actual = (outcome(CALLS[call], namespace, x()) for namespace in (torch, clampgrad))
+    if layout != "quantised":  # of these alone torch clamps some
+        assert not isinstance(expected, torch.Tensor)
+    if isinstance(expected, torch.Tensor):
+        assert_same(actual.dequantize(), expected.dequantize())
+    else:
+        assert actual == expected
+
+
+@pytest.mark.parametrize("convention", EXACT)
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin", "clamp_min"])
+def test_two_sequences_of_the_same_lengths(name, convention):
+    """torch's own maximum has no gradient here."""
+    values, g = [tied(11, seed=i, nan=False) for i in (0, 1)], tied(11, seed=2)
+    offsets = torch.tensor([0, 3, 4, 11])
+
+    def f(x, y):
+        x, y = (torch.nested.nested_tensor_from_jagged(v, offsets) for v in (x, y))
+        return getattr(clampgrad, name)(x, y, gradient=convention).values()
+
+    def flat(x, y):
+        return getattr(clampgrad, name)(x, y, gradient=convention)
+
+    assert_same(f(*values), flat(*values))
+    for found, expected in zip(eager(f, values, g), eager(flat, values, g)):
+        assert_same(found, expected)
