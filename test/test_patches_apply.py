@@ -1,24 +1,26 @@
 """A series applies to upstream's real text whole or not at all, and says why where it does not."""
 
 import json
+import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import torchgen
 
-from clampgrad.patches.apply import apply, state_of, status
-from clampgrad.patches.series import PATCHES, Refusal, all_series, read
-from clampgrad.patches.tree import YAML, convention_of, formulas
+from clampgrad.patches.__main__ import main
+from clampgrad.patches.apply import apply, attempt, files_of, status
+from clampgrad.patches.series import PATCHES, Refusal, all_series, named
+from clampgrad.patches.tree import FUNCTIONS, YAML, convention_of
+from clampgrad.patches.verify.text import hunks, manual_text
 
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
-OURS = (Path(__file__).parents[1] / "derivatives.yaml").read_text()
 MINE = [s for s in all_series().values() if s.fits(RELEASE)]
-ALONE = [s for s in MINE if all(p.read_text().count("--- a/") == 1 for p in s.patches)]
+SERIES = MINE[0]
+SOURCES = [Path(p) for p in os.environ.get("CLAMPGRAD_SOURCES", "").split(os.pathsep) if p]
 
 
 def git(tree, *arguments):
@@ -26,136 +28,205 @@ def git(tree, *arguments):
     subprocess.run(["git", *identity, *arguments], cwd=tree, check=True, capture_output=True)
 
 
-def tree_of(directory, text=TEXT, release=RELEASE):
-    (directory / YAML).parent.mkdir(parents=True)
-    (directory / YAML).write_text(text)
-    (directory / "version.txt").write_text(f"{release}a0\n")
+def write(tree, name, text):
+    (tree / name).parent.mkdir(parents=True, exist_ok=True)
+    (tree / name).write_text(text)
+
+
+def commit(tree):
+    git(tree, "add", ".")
+    git(tree, "commit", "-m", "upstream")
+
+
+def tree_of(directory, release=RELEASE):
+    """A tree with upstream's derivatives.yaml, and of the other files what the hunks quote."""
+    for patch in (p for s in MINE for p in s.patches):
+        for name in files_of(patch):
+            write(directory, name, hunks(patch, name, "-"))
+    write(directory, YAML, TEXT)
+    write(directory, FUNCTIONS, manual_text(RELEASE, None))
+    write(directory, "version.txt", f"{release}a0\n")
     git(directory, "init")
-    git(directory, "add", ".")
-    git(directory, "commit", "-m", "upstream")
+    commit(directory)
     return directory
 
 
-def yaml_applies(directory, series, *flags):
-    for patch in series.patches:
-        if f"--- a/{YAML}" in patch.read_text() and patch not in series.optional:
-            git(directory, "apply", *flags, f"--include={YAML}", str(patch))
+def content(tree):
+    return {p: p.read_bytes() for p in tree.rglob("*") if p.is_file() and ".git" not in p.parts}
 
 
-@pytest.mark.parametrize("series", MINE, ids=[s.name for s in MINE])
-def test_the_installed_derivatives_yaml_takes_every_patch_and_gives_it_back(tmp_path, series):
+@pytest.mark.parametrize("name", [s.name for s in MINE])
+def test_apply_and_undo(tmp_path, name):
     tree = tree_of(tmp_path)
-    yaml_applies(tree, series)
-    patched = (tree / YAML).read_text()
-    for patch in series.patches:
-        assert (patched != TEXT) or f"--- a/{YAML}" not in patch.read_text()
-    if series.name == "v2.13.0":
-        assert (convention_of(TEXT), convention_of(patched)) == ("inclusive", "fixed fmax")
-    if series.name.endswith("restore-inclusive"):
-        assert convention_of(patched) == "inclusive"
-
-
-def mingrad(name):
-    return formulas(OURS, f"{name}_mingrad")["self"]
-
-
-@pytest.mark.skipif(
-    not all_series()["v2.13.0"].fits(RELEASE), reason="the series is for 2.11 to 2.13"
-)
-def test_scalar_formulas_are_those_of_our_operators(tmp_path):
-    """Ours call one strict gate with the bounds that there are; theirs spell it out."""
-    tree = tree_of(tmp_path)
-    yaml_applies(tree, all_series()["v2.13.0"])
-    patched = (tree / YAML).read_text()
-    theirs = {n: formulas(patched, n)["self"] for n in ("clamp", "clamp_min", "clamp_max")}
-    gate = "clamp_mingrad_backward(grad, self, {}, {})"
-    assert mingrad("clamp") == gate.format("min", "max")
-    assert theirs["clamp"] == "clamp_backward(grad, self, min, max)"
-    for bound, sign in (("min", ">"), ("max", "<")):
-        none = "::std::nullopt"
-        bounds = ("min", none) if bound == "min" else (none, "max")
-        assert mingrad(f"clamp_{bound}") == gate.format(*bounds)
-        zero = "at::scalar_tensor(0., grad.options())"
-        assert theirs[f"clamp_{bound}"] == f"where(self {sign} {bound}, grad, {zero})"
-    added = read(PATCHES / "v2.13.0/series").patches[0].read_text().splitlines()
-    added = [line[1:].strip() for line in added if line.startswith("+    return where")]
-    assert added == [
-        "return where((self > *min).logical_and_(self < *max), grad, zero);",
-        "return where(self > *min, grad, zero);",
-        "return where(self < *max, grad, zero);",
-    ]
-
-
-@pytest.mark.skipif(not ALONE or RELEASE < "2.14", reason="other series need files no wheel has")
-def test_apply_undo_and_status(tmp_path):
-    tree = tree_of(tmp_path)
-    name = next(s.name for s in ALONE if s.name.endswith("restore-inclusive"))
-    assert status(tree).series[name] == "not applied"
-    apply(tree, name, check=True, reverse=False)
-    assert (tree / YAML).read_text() == TEXT
-    apply(tree, name, check=False, reverse=False)
+    before = content(tree)
+    patches = [patch.name for patch in named(name).patches]
+    assert status(tree).series[name] == "not applied" and not status(tree).dirty
+    assert apply(tree, name, check=True, reverse=False) == (patches, [])
+    assert content(tree) == before
+    assert apply(tree, name, check=False, reverse=False) == (patches, [])
+    changed = {str(p.relative_to(tree)) for p, text in content(tree).items() if text != before[p]}
+    assert changed == {f for patch in named(name).patches for f in files_of(patch)}
     assert status(tree).series[name] == "applied" and status(tree).dirty
     with pytest.raises(Refusal, match="already applied"):
         apply(tree, name, check=False, reverse=False)
-    apply(tree, name, check=False, reverse=True)
-    assert (tree / YAML).read_text() == TEXT
+    assert apply(tree, name, check=False, reverse=True) == (patches[::-1], [])
+    assert content(tree) == before
+    with pytest.raises(Refusal, match="not applied"):
+        apply(tree, name, check=False, reverse=True)
 
 
-def test_refusals_leave_the_tree_as_it_was(tmp_path):
-    with pytest.raises(Refusal, match="no PyTorch source tree"):
-        status(tmp_path)
-    tree = tree_of(tmp_path / "tree")
-    other = "v2.15.0/restore-inclusive" if RELEASE < "2.14" else "v2.13.0"
-    with pytest.raises(Refusal, match=f"{RELEASE} there is {MINE[0].name}"):
-        apply(tree, other, check=False, reverse=False)
-    (tree / YAML).write_text(TEXT + "# mine\n")
-    with pytest.raises(Refusal, match="uncommitted"):
-        apply(tree, MINE[0].name, check=False, reverse=False)
-    assert (tree / YAML).read_text() == TEXT + "# mine\n"
+def test_status_names_the_convention(tmp_path):
+    """Of derivatives.yaml as it comes with the installed torch, and as the series leave it."""
+    tree = tree_of(tmp_path)
+    upstream = {"2.14": "shared ties"}.get(RELEASE[:4], "fixed fmax")
+    old = named("v2.13.0").fits(RELEASE)
+    assert status(tree).convention == ("inclusive" if old else upstream)
+    assert status(tree).release == RELEASE and len(status(tree).commit) == 40
+    series = named("v2.13.0" if old else f"v{RELEASE}/restore-inclusive")
+    apply(tree, series.name, check=False, reverse=False)
+    assert status(tree).convention == ("fixed fmax" if old else "inclusive")
+    if old:
+        write(tree, YAML, TEXT)
+        git(tree, "apply", f"--include={YAML}", str(series.patches[0]))
+        assert convention_of((tree / YAML).read_text()) == "strict scalar"
+
+
+def test_git_am_takes_the_patches(tmp_path):
+    tree = tree_of(tmp_path)
+    git(tree, "am", *map(str, SERIES.patches))
+    assert status(tree).series[SERIES.name] == "applied" and not status(tree).dirty
+
+
+def refused(tree, match, name=SERIES.name, reverse=False):
+    before = content(tree)
+    with pytest.raises(Refusal, match=match):
+        apply(tree, name, check=False, reverse=reverse)
+    assert content(tree) == before
+
+
+def test_an_unknown_tree_is_refused(tmp_path):
+    write(tmp_path, "setup.py", "")
+    refused(tmp_path, "no PyTorch source tree")
+    refused(tree_of(tmp_path / "old", "2.9.1"), "none for 2.9.1, only for 2.11, 2.12", name=None)
+    write(tmp_path / "old", "version.txt", "main\n")
+    refused(tmp_path / "old", "does not begin with a release")
+
+
+def test_a_dirty_tree_is_refused(tmp_path):
+    tree = tree_of(tmp_path)
+    write(tree, "version.txt", f"{RELEASE}a1\n")
+    refused(tree, "uncommitted changes")
+
+
+def test_a_wrong_release_is_refused_with_the_right_series(tmp_path):
+    tree = tree_of(tmp_path)
+    other = next(s.name for s in all_series().values() if not s.fits(RELEASE))
+    refused(tree, f"for {RELEASE} there is {SERIES.name}", name=other)
+    if len(MINE) > 1:
+        refused(tree, "Name a series", name=None)
+
+
+def test_a_half_applied_series_is_refused(tmp_path):
+    tree, series = tree_of(tmp_path), named("v2.13.0")
+    if not series.fits(RELEASE):
+        pytest.skip("the series for this release have one patch each")
+    git(tree, "apply", str(series.patches[0]))
+    commit(tree)
+    assert status(tree).series == {series.name: "in part"}
+    for reverse in (False, True):
+        refused(tree, "applied in part", reverse=reverse)
 
 
 def test_a_series_that_does_not_apply_changes_nothing(tmp_path):
-    # The first patch of a series may fit; what a later one needs is not in this tree.
-    tree = tree_of(tmp_path, TEXT.replace("name: clamp_max(", "name: clamp_most("))
-    with pytest.raises(Refusal, match="does not apply"):
-        apply(tree, MINE[0].name, check=False, reverse=False)
-    assert not subprocess.check_output(["git", "status", "--porcelain"], cwd=tree)
-
-
-def test_applied_in_part(tmp_path):
-    """The first patch of the series is there, as far as this tree has its text, and no other."""
+    """The first files fit; a line that the last patch needs is another."""
     tree = tree_of(tmp_path)
-    series = MINE[0]
-    whole = replace(series)
-    if len(whole.patches) == 1:
-        pytest.skip("a series of one patch has no part")
-    git(tree, "apply", f"--include={YAML}", str(whole.patches[0]))
-    alone = tmp_path / "0001.patch"
-    text = whole.patches[0].read_text()
-    alone.write_text(text[: text.index("diff --git a/torch")])
-    whole.patches = [alone, *whole.patches[1:]]
-    assert state_of(tree, whole) == "in part"
-
-
-def test_the_command_line(tmp_path):
-    command = [sys.executable, "-m", "clampgrad.patches"]
-    listed = subprocess.run(
-        [*command, "list", "--json"], capture_output=True, text=True, check=True
+    patch = next(p for p in reversed(SERIES.patches) if p not in SERIES.optional)
+    name = files_of(patch)[-1]
+    context = next(
+        line[1:]
+        for line in patch.read_text().split("+++ b/")[-1].splitlines()
+        if line[:1] == " " and line.strip()
     )
-    assert set(json.loads(listed.stdout)) == set(all_series())
-    refused = subprocess.run([*command, "status", str(tmp_path)], capture_output=True, text=True)
-    assert refused.returncode == 2 and "no PyTorch source tree" in refused.stdout
+    write(tree, name, (tree / name).read_text().replace(context, context + "!"))
+    commit(tree)
+    refused(tree, f"{patch.name} does not apply")
+
+
+def test_an_optional_patch_may_be_missing(tmp_path):
+    tree, series = tree_of(tmp_path), named("v2.13.0")
+    if not series.fits(RELEASE):
+        pytest.skip("the series for this release have no optional patches")
+    last = series.patches[-1]
+    (tree / files_of(last)[0]).unlink()
+    commit(tree)
+    done, skipped = apply(tree, None, check=False, reverse=False)
+    assert skipped == [last.name] and len(done) == len(series.patches) - 1
+    assert status(tree).series == {series.name: "applied"}
+
+
+def test_a_file_that_cannot_be_written_leaves_the_tree_as_it_was(tmp_path, monkeypatch):
+    tree = tree_of(tmp_path)
+    before, write_bytes, failed = content(tree), Path.write_bytes, []
+
+    def once(path, data):
+        if tree in path.parents and not failed:
+            failed.append(path)
+            write_bytes(path, data[: len(data) // 2])
+            raise OSError("no space left")
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", once)
+    with pytest.raises(OSError, match="no space"):
+        apply(tree, SERIES.name, check=False, reverse=False)
+    assert failed and content(tree) == before
+
+
+def test_the_command_line(tmp_path, monkeypatch, capsys):
+    """Exit codes: 0 done, 2 refused; 1 is for a proof that failed."""
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["clampgrad.patches", *map(str, arguments)])
+        return subprocess.CompletedProcess(arguments, main(), capsys.readouterr().out)
+
+    listed = command("list", "--json")
+    assert set(json.loads(listed.stdout)) == set(all_series()) and listed.returncode == 0
+    tree = tree_of(tmp_path / "tree")
+    checked = command("apply", tree, "--series", SERIES.name, "--check", "--json")
+    patches = [patch.name for patch in SERIES.patches]
+    assert json.loads(checked.stdout) == {"done": patches, "skipped": []}
+    assert checked.returncode == 0 and not status(tree).dirty
+    assert command("apply", tree, "--series", SERIES.name).returncode == 0
+    told = json.loads(command("status", tree, "--json").stdout)
+    assert told["series"][SERIES.name] == "applied" and told["dirty"]
+    again = command("apply", tree, "--series", SERIES.name)
+    assert again.returncode == 2 and again.stdout.startswith("refused: ")
+    undone = command("apply", tree, "--series", SERIES.name, "--reverse")
+    assert undone.returncode == 0 and not status(tree).dirty
+    refused = command("status", tmp_path, "--json")
+    assert refused.returncode == 2 and "no PyTorch" in json.loads(refused.stdout)["error"]
+    assert command("export", tmp_path / "out").returncode == 0
+    assert (tmp_path / "out" / SERIES.name / "series").is_file()
+
+
+@pytest.mark.skipif(
+    not SOURCES, reason="CLAMPGRAD_SOURCES names no source tree; make check-sources"
+)
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_a_whole_source_tree_takes_the_code_patches(tmp_path, source):
+    """Of any release from 1.13 to 2.13; git applies a hunk where all of its context is, or not at all."""
+    series = named("v2.13.0")
+    done, skipped = attempt(source, series, False, tmp_path)
+    assert set(skipped) <= series.optional and len(done) + len(skipped) == len(series.patches)
+    assert convention_of((tmp_path / YAML).read_text()) == "fixed fmax"
+
+
+def test_it_runs_as_a_module():
+    listed = subprocess.check_output([sys.executable, "-m", "clampgrad.patches", "list"], text=True)
+    assert [line.split()[0] for line in listed.splitlines()] == list(all_series())
 
 
 def test_every_patch_is_ready_to_send():
+    words = ("From: ", "Subject: [PATCH] ", "Origin: ", "Bug: ", "Forwarded: ", "Last-Update: ")
     for path in PATCHES.rglob("*.patch"):
-        text = path.read_text()
-        for word in (
-            "From: ",
-            "Subject: [PATCH] ",
-            "Origin: ",
-            "Bug: ",
-            "Forwarded: ",
-            "Last-Update: ",
-        ):
-            assert f"\n{word}" in text, (path, word)
+        missing = [word for word in words if f"\n{word}" not in path.read_text()]
+        assert not missing, (path, missing)

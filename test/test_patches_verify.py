@@ -9,8 +9,9 @@ import torch
 import torchgen
 
 from clampgrad.patches.series import Refusal, all_series
-from clampgrad.patches.tree import YAML
+from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
 from clampgrad.patches.verify.run import CODE, GRADIENTS, against_table, ask, verify
+from clampgrad.patches.verify.text import manual_text, script_text
 
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
@@ -49,6 +50,24 @@ def test_a_formula_that_torchgen_does_not_take(tmp_path):
         prove(patch_of(tmp_path, old, old.replace("self:", "selff:")))
 
 
+def test_only_functions_that_can_be_proved(tmp_path):
+    """Of a checkout's FunctionsManual.cpp three functions are compiled, so no other may change."""
+    tree = tmp_path / "source"
+    texts = {FUNCTIONS: manual_text(RELEASE, None), SCRIPT: script_text(None)}
+    texts[FUNCTIONS] += "Tensor other() {\n  return 1;\n}\n"
+    for name, text in texts.items():
+        (tree / name).parent.mkdir(parents=True)
+        (tree / name).write_text(text)
+    git(tree, "init", "--quiet")
+    git(tree, "add", ".")
+    (tree / FUNCTIONS).write_text(texts[FUNCTIONS].replace("return 1;", "return 2;"))
+    patch = tmp_path / "mine.patch"
+    patch.write_text(git(tree, "diff").stdout)
+    git(tree, "checkout", ".")
+    with pytest.raises(Refusal, match="Only clamp_backward, .*FunctionsManual.cpp can be proved"):
+        verify([patch], None, tree, None, True, lambda line: None)
+
+
 def test_the_stock_gradients_are_told_from_the_other_convention():
     """Without compiling: the checks themselves, on the torch that is installed."""
     found = ask("gradients")["gradients"]
@@ -79,7 +98,7 @@ STRICT, LOOSE = MINIMUM.format(">"), MINIMUM.format(">=")
 @pytest.mark.slow
 def test_a_wrong_mask_is_caught(tmp_path):
     patch = patch_of(tmp_path, STRICT if NEW else LOOSE, MINIMUM.format("<"))
-    result = prove(patch, "joint" if NEW else "inclusive")
+    result = prove(patch)
     assert {f.split(",")[0] for f in result["failures"]} == {"clamp_min"}
     assert any(f.startswith("clamp_min, numbers, eager: at [") for f in result["failures"])
     assert set(result[CODE]) >= {"ClampMinBackward0", "clamp_min"}
@@ -89,12 +108,10 @@ def test_a_wrong_mask_is_caught(tmp_path):
 @pytest.mark.slow
 def test_strict_masks_on_both_sides_of_a_tie_are_caught(tmp_path):
     """(0, 0) at maximum(x, x), which is no subgradient."""
-    entry = re.search(r"- name: maximum\(.*\n  self: (.*)\n  other: (.*)\n", TEXT)
-    strict = entry.group().replace(entry[1], "grad.masked_fill(self <= other, 0)")
-    strict = strict.replace(entry[2], "grad.masked_fill(self >= other, 0)")
-    failures = prove(patch_of(tmp_path, entry.group(), strict), "joint" if NEW else "inclusive")[
-        "failures"
-    ]
+    entry = re.search(r"- name: maximum\(.*\n(?:  .*\n)+", TEXT).group()
+    strict = re.sub("  self: .*", "  self: grad.masked_fill(self <= other, 0)", entry)
+    strict = re.sub("  other: .*", "  other: grad.masked_fill(self >= other, 0)", strict)
+    failures = prove(patch_of(tmp_path, entry, strict))["failures"]
     lost = [f for f in failures if f.startswith("maximum, tensors, eager")]
     assert lost and lost[0].endswith("no subgradient, the gradient is lost")
 
@@ -113,3 +130,11 @@ def test_a_function_that_libtorch_does_not_export_is_named(tmp_path):
     new = "  self: sgn_backward(self, grad, self)\n  result: auto"
     with pytest.raises(Refusal, match="undefined reference to .*sgn_backward"):
         prove(patch_of(tmp_path, old, new))
+
+
+@pytest.mark.slow
+def test_a_change_outside_of_the_family_is_caught(tmp_path):
+    old = "- name: relu(Tensor self) -> Tensor\n  self: threshold_backward(grad, result, 0)"
+    patch = patch_of(tmp_path, old, old.replace("result, 0", "result, 1"))
+    failures = prove(patch)["failures"]
+    assert "ReluBackward0 changed, outside of the family" in failures

@@ -71,20 +71,28 @@ def apply(
         raise Refusal(f"{series.name} is {'not' if reverse else 'already'} applied.")
     if is_dirty(source) and not reverse:
         raise Refusal(f"{source} has uncommitted changes: commit or stash them first.")
-    done, skipped = [], []
     with tempfile.TemporaryDirectory() as scratch:
-        copy = copy_of(source, series, Path(scratch))
-        for patch in reversed(series.patches) if reverse else series.patches:
-            result = git(copy, "apply", *["--reverse"] * reverse, str(patch))
-            if result.returncode == 0:
-                done.append(patch)
-            elif patch in series.optional:
-                skipped.append(patch)
-            else:
-                raise Refusal(f"{patch.name} does not apply:\n{result.stderr.strip()}")
+        done, skipped = attempt(source, series, reverse, Path(scratch))
         if not check:
-            install(copy, source, sorted({name for patch in done for name in files_of(patch)}))
+            names = {name for patch in done for name in files_of(patch)}
+            install(Path(scratch), source, sorted(names))
     return [patch.name for patch in done], [patch.name for patch in skipped]
+
+
+def attempt(source: Path, series: Series, reverse: bool, to: Path) -> tuple[list[Path], list[Path]]:
+    """Applies or undoes a series on a copy of its files; the patches done and skipped."""
+    copy = copy_of(source, series, to)
+    done: list[Path] = []
+    skipped: list[Path] = []
+    for patch in reversed(series.patches) if reverse else series.patches:
+        result = git(copy, "apply", *["--reverse"] * reverse, str(patch))
+        if result.returncode == 0:
+            done.append(patch)
+        elif patch in series.optional:
+            skipped.append(patch)
+        else:
+            raise Refusal(f"{patch.name} does not apply:\n{result.stderr.strip()}")
+    return done, skipped
 
 
 def install(copy: Path, source: Path, names: list[str]) -> None:

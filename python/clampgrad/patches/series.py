@@ -59,13 +59,18 @@ def named(name: str) -> Series:
 
 def choices(release: str) -> str:
     """The series for a release, as words."""
-    names = [series.name for series in all_series().values() if series.fits(release)]
-    return f"for {release} there is {', '.join(names)}" if names else f"there is none for {release}"
+    known = all_series().values()
+    names = [series.name for series in known if series.fits(release)]
+    if names:
+        return f"for {release} there is {', '.join(names)}"
+    releases = sorted({r for series in known for r in series.releases}, key=lambda r: int(r[2:]))
+    return f"there is none for {release}, only for {', '.join(releases)}"
 
 
 def default(release: str) -> Series:
     """The one series for a release, where there is one and no choice."""
     fitting = [series for series in all_series().values() if series.fits(release)]
     if len(fitting) != 1:
-        raise Refusal(f"Name a series with --series: {choices(release)}.")
+        word = "Name a series with --series" if fitting else "There is nothing to apply"
+        raise Refusal(f"{word}: {choices(release)}.")
     return fitting[0]

@@ -9,6 +9,7 @@ from .series import Refusal
 
 YAML = "tools/autograd/derivatives.yaml"
 FUNCTIONS = "torch/csrc/autograd/FunctionsManual.cpp"
+SCRIPT = "torch/csrc/jit/runtime/symbolic_script.cpp"
 
 
 @dataclass

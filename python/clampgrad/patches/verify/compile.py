@@ -14,8 +14,9 @@ import torch
 from torch.utils.cpp_extension import include_paths, library_paths
 
 from ..series import Refusal
-from .generate import FAMILY, MANUAL, Code
+from .generate import FAMILY, Code
 from .restated import CALLS, HELPERS
+from .text import MANUAL
 
 
 def family(code: Code) -> dict[str, str]:

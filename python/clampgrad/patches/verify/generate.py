@@ -1,4 +1,4 @@
-"""Upstream's text for the installed torch, patched, and the C++ of the family made from it."""
+"""The C++ that the installed torchgen makes of a derivatives.yaml, taken apart."""
 
 import re
 import subprocess
@@ -7,21 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
 
-import torchgen
+from ..series import Refusal
+from .text import PACKAGED, Text
 
-from ..apply import files_of
-from ..series import Refusal, named
-from ..tree import FUNCTIONS, YAML, git
-from .restated import CLAMP_JVP, SCALAR_SIGNATURE
-
-PACKAGED = Path(torchgen.__file__).parent / "packaged"
 FAMILY = re.compile(r"(_foreach_)?(clamp|maximum|minimum|fmax|fmin)(_|$)")
-MANUAL = ("clamp_backward", "clamp_backward_min_max", "clamp_jvp")
 
 
 @dataclass
 class Code:
-    """Generated C++ by name, and the functions of FunctionsManual.cpp where their text is known."""
+    """Generated C++ by name, and the functions of FunctionsManual.cpp that it calls."""
 
     structs: dict[str, str]
     nodes: dict[str, str]
@@ -32,76 +26,11 @@ class Code:
     manual: str
 
 
-def manual_functions(text: str) -> str:
-    """The definitions of the clamp functions in a FunctionsManual.cpp, whole."""
-    pattern = r"^(?:std::tuple<at::Tensor, at::Tensor>|(?:at::)?Tensor) (?:%s)\(\n.*?^}\n"
-    return "\n".join(re.findall(pattern % "|".join(MANUAL), text, re.MULTILINE | re.DOTALL))
-
-
-def text_of(patch: Path, name: str, side: str) -> str:
-    """The text of one file before (`-`) or after (`+`) a patch, as far as its hunks show it."""
-    section = re.search(
-        rf"^--- a/{re.escape(name)}\n(.*?)(?=^diff |\Z)", patch.read_text(), re.M | re.S
-    )
-    lines = section.group(1).splitlines()[1:] if section else []
-    return "".join(line[1:] + "\n" for line in lines if line[:1] in (" ", side))
-
-
-def manual_text(release: str, source: Path | None) -> str:
-    """The clamp functions of FunctionsManual.cpp: from a checkout, or out of the hunks of a series.
-
-    From 2.14 on, upstream's functions have the rule of that series. What the series makes of them
-    stands for them there, but for clamp_jvp.
-    """
-    if source:
-        return (source / FUNCTIONS).read_text()
-    series = named("v2.13.0")
-    old = series.fits(release)
-    scalar, tensors = (text_of(p, FUNCTIONS, "-" if old else "+") for p in series.patches[:2])
-    if not old:
-        tensors = tensors[: tensors.index("at::Tensor clamp_jvp(")] + CLAMP_JVP
-    return SCALAR_SIGNATURE + scalar + "\n" + tensors
-
-
-def patched_text(directory: Path, patches: list[Path], release: str, source: Path | None) -> str:
-    """Patches derivatives.yaml under `directory`; returns the patched clamp functions."""
-    tree = directory / "tree"
-    manual = manual_text(release, source)
-    for name, text in (
-        (YAML, (PACKAGED / "autograd/derivatives.yaml").read_text()),
-        (FUNCTIONS, manual),
-    ):
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text(text)
-    git(tree, "init", "--quiet")
-    for patch in patches:
-        if not patch.is_file():
-            raise Refusal(f"There is no {patch}.")
-        touched = files_of(patch)
-        if FUNCTIONS in touched and not source and not named("v2.13.0").fits(release):
-            raise Refusal(
-                f"{patch.name} changes {FUNCTIONS}: give a checkout of {release}, --source."
-            )
-        included = [f"--include={name}" for name in (YAML, FUNCTIONS) if name in touched]
-        if not included:
-            continue
-        result = git(tree, "apply", *included, str(patch.resolve()))
-        if result.returncode:
-            raise Refusal(
-                f"{patch.name} does not apply to torch {release}:\n{result.stderr.strip()}"
-            )
-    after = (tree / FUNCTIONS).read_text()
-    functions = manual_functions(after)
-    if source and after.replace(functions, "") != manual.replace(manual_functions(manual), ""):
-        raise Refusal(f"Only {', '.join(MANUAL)} of {FUNCTIONS} can be proved here.")
-    return functions
-
-
-def generated(directory: Path, manual: str) -> Code:
+def generated(directory: Path, text: Text) -> Code:
     """Runs the installed torchgen on the (patched) derivatives.yaml and takes its output apart."""
     config, out = directory / "autograd", directory / "out"
     copytree(PACKAGED / "autograd", config)
-    (config / "derivatives.yaml").write_text((directory / "tree" / YAML).read_text())
+    (config / "derivatives.yaml").write_text(text.yaml)
     native = PACKAGED / "ATen/native"
     command = [sys.executable, "-m", "torchgen.packaged.autograd.gen_autograd"]
     arguments = [native / "native_functions.yaml", native / "tags.yaml", out, config]
@@ -134,7 +63,7 @@ def generated(directory: Path, manual: str) -> Code:
         {name: text for text, name in kernels},
         everything[: everything.index("namespace torch::autograd")],
         {kernel: operator for operator, kernel in registrations},
-        manual,
+        "\n".join(function for _, function in text.manual),
     )
 
 

@@ -1,4 +1,4 @@
-"""C++ that the generated code calls, that libtorch does not export and that no hunk shows whole.
+"""What the code that is proved calls, that libtorch does not export and that no hunk shows whole.
 
 Ours, and held to stock: the control, the same code without the patch, must have stock's gradients.
 """
@@ -56,4 +56,10 @@ CLAMP_JVP = """Tensor clamp_jvp(
   }
   return both ? where(min_p > max_p, max_t, result) : result;
 }
+"""
+
+# symbolic_script.cpp has it among its functions; there `torch.` alone reaches every operator.
+SCRIPT_HELPER = """def AD_sizes_if_not_equal_multi_0(t1, t2, result):
+    first = torch.ops.aten._size_if_not_equal(t1.size(), result.size())
+    return first, torch.ops.aten._size_if_not_equal(t2.size(), result.size())
 """

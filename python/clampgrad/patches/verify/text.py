@@ -1,0 +1,118 @@
+"""What upstream's files say for the installed torch, and what patches make of them.
+
+derivatives.yaml comes with the wheel. The functions in C++ and in TorchScript come from a checkout, or
+out of the hunks of our series, which show them whole.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torchgen
+
+from ..apply import files_of
+from ..series import Refusal, named
+from ..tree import FUNCTIONS, SCRIPT, YAML, git
+from .restated import CLAMP_JVP, SCALAR_SIGNATURE
+
+PACKAGED = Path(torchgen.__file__).parent / "packaged"
+MANUAL = ("clamp_backward", "clamp_backward_min_max", "clamp_jvp")
+SCRIPTED = ("clamp_1", "clamp_2", "max", "min")
+Functions = list[tuple[str, str]]  # names, which may be overloaded, and definitions
+
+
+@dataclass
+class Text:
+    yaml: str
+    manual: Functions
+    script: Functions
+
+
+def manual_functions(text: str) -> Functions:
+    """The definitions of the clamp functions in a FunctionsManual.cpp."""
+    names = "|".join(MANUAL)
+    pattern = rf"^(?:std::tuple<at::Tensor, at::Tensor>|(?:at::)?Tensor) ({names})\(\n.*?^}}\n"
+    found = re.finditer(pattern, text, re.MULTILINE | re.DOTALL)
+    return [(m[1], m[0]) for m in found]
+
+
+def script_functions(text: str) -> Functions:
+    """Those of a symbolic_script.cpp."""
+    names = "|".join(SCRIPTED)
+    pattern = rf'^( +)def ({names})\(.*?(?=^\1def |^ *\)"|\Z)'
+    return [(m[2], m[0]) for m in re.finditer(pattern, text, re.MULTILINE | re.DOTALL)]
+
+
+def hunks(patch: Path, name: str, side: str) -> str:
+    """The text of one file before (`-`) or after (`+`) a patch, as far as its hunks show it."""
+    section = re.search(
+        rf"^--- a/{re.escape(name)}\n(.*?)(?=^diff |\Z)", patch.read_text(), re.M | re.S
+    )
+    lines = section.group(1).splitlines()[1:] if section else []
+    return "".join(line[1:] + "\n" for line in lines if line[:1] in (" ", side))
+
+
+def manual_text(release: str, source: Path | None) -> str:
+    """FunctionsManual.cpp before any patch, at least its clamp functions.
+
+    From 2.14 on, upstream's functions have the rule of our series for 2.13. What the series makes of
+    them stands for them there, but for clamp_jvp.
+    """
+    if source:
+        return (source / FUNCTIONS).read_text()
+    series = named("v2.13.0")
+    old = series.fits(release)
+    scalar, tensors = (hunks(p, FUNCTIONS, "-" if old else "+") for p in series.patches[:2])
+    if not old:
+        tensors = tensors[: tensors.index("at::Tensor clamp_jvp(")] + CLAMP_JVP
+    return SCALAR_SIGNATURE + scalar + "\n" + tensors
+
+
+def script_text(source: Path | None) -> str:
+    """symbolic_script.cpp before any patch, at least its functions, which no release changed yet."""
+    if source:
+        return (source / SCRIPT).read_text()
+    return hunks(named("v2.13.0").patches[2], SCRIPT, "-")
+
+
+def patched(directory: Path, patches: list[Path], release: str, source: Path | None) -> Text:
+    """Applies patches, under `directory`, to the three files in which gradients are said."""
+    before = {
+        YAML: (PACKAGED / "autograd/derivatives.yaml").read_text(),
+        FUNCTIONS: manual_text(release, source),
+        SCRIPT: script_text(source),
+    }
+    for name, text in before.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+    git(directory, "init", "--quiet")
+    for patch in patches:
+        if not patch.is_file():
+            raise Refusal(f"There is no {patch}.")
+        touched = files_of(patch)
+        if FUNCTIONS in touched and not source and not named("v2.13.0").fits(release):
+            raise Refusal(
+                f"{patch.name} changes {FUNCTIONS}: give a checkout of {release}, --source."
+            )
+        included = [f"--include={name}" for name in before if name in touched]
+        if not included:
+            continue
+        result = git(directory, "apply", *included, str(patch.resolve()))
+        if result.returncode:
+            raise Refusal(
+                f"{patch.name} does not apply to torch {release}:\n{result.stderr.strip()}"
+            )
+    after = {name: (directory / name).read_text() for name in before}
+    for name, functions in ((FUNCTIONS, manual_functions), (SCRIPT, script_functions)):
+        if rest(after[name], functions) != rest(before[name], functions):
+            known = ", ".join(dict.fromkeys(n for n, _ in functions(before[name])))
+            raise Refusal(f"Only {known} of {name} can be proved here.")
+    return Text(after[YAML], manual_functions(after[FUNCTIONS]), script_functions(after[SCRIPT]))
+
+
+def rest(text: str, functions: Callable[[str], Functions]) -> str:
+    """A file without the functions that are read out of it."""
+    for _, function in functions(text):
+        text = text.replace(function, "")
+    return text

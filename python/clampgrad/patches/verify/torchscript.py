@@ -1,0 +1,104 @@
+"""The gradients that TorchScript's graph executor has of its own, in symbolic_script.cpp.
+
+No wheel has that file. But its functions are TorchScript, which the installed torch compiles. Each
+returns its result and a nested `backward`, which the executor lifts out of it; so is done here.
+"""
+
+import re
+from textwrap import dedent, indent
+
+import torch
+
+from ..series import Refusal
+from ..tree import SCRIPT
+from .checks import cases
+from .restated import SCRIPT_HELPER
+from .text import Functions
+
+# For each operator and kind of bounds, the function, and which of its arguments there are.
+FORMS = {
+    ("clamp", "numbers"): ("clamp_1", (True, True, True)),
+    ("clamp_min", "numbers"): ("clamp_1", (True, True, False)),
+    ("clamp_max", "numbers"): ("clamp_1", (True, False, True)),
+    ("clamp", "tensors"): ("clamp_2", (True, True, True)),
+    ("clamp_min", "tensors"): ("clamp_2", (True, True, False)),
+    ("clamp_max", "tensors"): ("clamp_2", (True, False, True)),
+    ("maximum", "tensors"): ("max", (True, True)),
+    ("minimum", "tensors"): ("min", (True, True)),
+}
+
+
+def lifted(function: str) -> str:
+    """The statements before `backward` and those in it, as a function of the arguments and grad_output."""
+    found = re.match(
+        r"(def .*?)\):\n(.*?)^( +)def backward\(grad_output\):\n(.*?)(?=^\3\S)",
+        function,
+        re.M | re.S,
+    )
+    if not found:
+        raise Refusal(f"There is no backward(grad_output) in:\n{function}")
+    signature, before, margin, block = found.groups()
+    return f"{signature}, grad_output):\n{before}{indent(dedent(block), margin)}"
+
+
+def compiled(functions: Functions) -> torch.jit.CompilationUnit:
+    """The backward of every function; refuses with TorchScript's own error."""
+    texts = [dedent(function) for _, function in functions]
+    try:
+        torch.jit.CompilationUnit("\n".join([SCRIPT_HELPER, *texts]))
+        return torch.jit.CompilationUnit("\n".join([SCRIPT_HELPER, *map(lifted, texts)]))
+    except RuntimeError as error:
+        raise Refusal(f"TorchScript does not take the functions of {SCRIPT}:\n{error}") from None
+
+
+def gradients(functions: Functions) -> dict[str, list]:
+    """At every point of the table, in the form of checks.gradients."""
+    unit = compiled(functions)
+    found: dict[str, list] = {}
+    for (operator, kind), (name, there) in FORMS.items():
+        key = f"{operator}, {kind}, TorchScript"
+        for _, variables, args, g in cases(operator, kind):
+            given = iter(
+                variables if kind == "tensors" else [args[0], *(a[0].item() for a in args[1:])]
+            )
+            values = getattr(unit, name)(
+                *(next(given) if there_is else None for there_is in there), g
+            )
+            values = [v for v, there_is in zip(values, there) if there_is][: len(variables)]
+            found.setdefault(key, []).extend(rows(args, g, values))
+    return found
+
+
+def rows(args: list, g: torch.Tensor, values: list) -> list[list[float]]:
+    values = [torch.zeros_like(g) if v is None else v for v in values]
+    return torch.stack([*args, g, *values], 1).tolist()
+
+
+def executed() -> dict[str, list]:
+    """What the installed torch's executor gives, at the same points."""
+    found: dict[str, list] = {}
+    profiling = torch._C._jit_set_profiling_executor(False)
+    torch._C._debug_set_autodiff_subgraph_inlining(False)
+    try:
+        for (operator, kind), (name, there) in FORMS.items():
+            for _, variables, args, g in cases(operator, kind):
+                names = [f"a{i}" for i in range(len(variables))]
+                given = iter(names + [f"float('{a[0].item()}')" for a in args[len(names) :]])
+                passed = ", ".join(next(given) if there_is else "None" for there_is in there)
+                call = f"torch.{name.split('_')[0]}({passed})"
+                unit = torch.jit.CompilationUnit(
+                    f"def f({', '.join(names)}):\n    return {call} * 2\n"
+                )
+                leaves = [v.clone().requires_grad_() for v in variables]
+                y = unit.f(*leaves)
+                if "prim::DifferentiableGraph" not in str(
+                    torch.jit.last_executed_optimized_graph()
+                ):
+                    raise Refusal("The graph executor did not differentiate the graph itself.")
+                values = torch.autograd.grad(y, leaves, g / 2, allow_unused=True)
+                key = f"{operator}, {kind}, TorchScript"
+                found.setdefault(key, []).extend(rows(args, g, list(values)))
+    finally:
+        torch._C._jit_set_profiling_executor(profiling)
+        torch._C._debug_set_autodiff_subgraph_inlining(True)
+    return found
