@@ -83,11 +83,12 @@ def test_another_integer_for_a_bound(dtype):
 
 
 def test_another_number_for_a_bound():
-    """Every other one compiles again, as with torch.clamp, and one attempt more is in vain."""
+    """Every other one compiles again, as with torch.clamp. One attempt to make it a symbol is in vain,
+    which torch.clamp is spared in some releases."""
     bounds = (0.5, 1.5, 2.5, 4.5)
     ours, theirs = (compilations(f, bounds) for f in (clampgrad.clamp, torch.clamp))
-    assert theirs == [1, 2, 3, 4]
     assert ours == [1, 3, 4, 5]
+    assert theirs in ([1, 2, 3, 4], ours)
 
 
 def test_another_convention():
