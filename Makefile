@@ -41,7 +41,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test bench pictures cpp sanitize check-all check-jax check-cuda check-package lint format clean help
+.PHONY: demo test bench pictures cpp sanitize check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -51,9 +51,9 @@ test: $(VENV)/installed ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
 	$(VENV)/bin/pytest $(ARGS)
 
-check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packages, and the demo
+check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packages, PyTorch's sources, and the demo
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
-	$(MAKE) cpp sanitize check-package demo
+	$(MAKE) cpp sanitize check-package check-sources demo
 
 check-jax: $(VENV)/installed $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
@@ -92,6 +92,15 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 		$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH); \
 		echo "==> CUDA kernels on torch $(CUDA_TORCH)"; \
 		.venv/torch-$(CUDA_TORCH)/bin/python tools/check_cuda.py; \
+	fi
+
+check-sources: $(VENV)/installed ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
+	if tools/debian_source.sh build/debian-source; then \
+		echo "==> patches on Debian's source of PyTorch"; \
+		CLAMPGRAD_SOURCES=$(abspath build/debian-source) \
+			$(VENV)/bin/pytest test/test_patches_apply.py -k whole_source_tree; \
+	else \
+		echo "==> Debian's source package is not to be had: needs apt-get and a network; not checked"; \
 	fi
 
 pictures: demo ## Make the figures and numbers of README.md again

@@ -25,8 +25,12 @@ PAGES = (
     "docs/migration.md",
     "docs/performance.md",
     "docs/pin.md",
+    "docs/upstream.md",
+    "patches/proposals/save-result/PULL_REQUEST.md",
 )
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
+PROPOSAL = json.loads((ROOT / "benchmarks/results/save-result.json").read_text())
+SOURCE_BUILD = yaml.safe_load((ROOT / "docs/source_build.yaml").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
@@ -302,7 +306,31 @@ def pin():
     return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
 
 
+def save_result():
+    """What saving the result instead of the input of a clamp saves."""
+    stock, proposal = PROPOSAL["stock"], PROPOSAL["proposal"]
+    keys = {"bytes kept per element": "bytes an element", "ms": "ms"}
+    heading = [f"{unit}, {side}" for unit in keys.values() for side in ("stock", "proposal")]
+    rows = [["", *heading]]
+    for case in stock["ms"]:
+        rows.append([code(case), *(f"{s[k][case]:g}" for k in keys for s in (stock, proposal))])
+    price = "clamp(x, 0, 1).mul_(2), backward"
+    note = (
+        f"{PROPOSAL['n']} elements of {PROPOSAL['dtype']}, one thread, torch {PROPOSAL['torch']}. "
+        f"{PROPOSAL['note']} The price, `{price}`: stock {stock[price]}, the proposal {proposal[price]}."
+    )
+    return table(*rows, right=range(1, 5)) + "\n\n" + note
+
+
+def source_build():
+    """How long it takes to build PyTorch."""
+    rows = [["what", "how long"], *([what, found] for what, found in SOURCE_BUILD["times"].items())]
+    return table(*rows) + "\n\n" + SOURCE_BUILD["how"]
+
+
 TABLES = {
+    "save_result": save_result,
+    "source_build": source_build,
     "pin": pin,
     "conventions": conventions,
     "speed_bars": speed_bars,
