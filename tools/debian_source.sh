@@ -12,13 +12,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 mkdir -p "$work/lists/partial" "$work/parts"
-cat > "$work/parts/source.sources" << END
-Types: deb-src
-URIs: http://deb.debian.org/debian
-Suites: bookworm
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-END
+# The system's own sources, asked for source packages instead of binary ones.
+for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources}; do
+  [ -f "$list" ] || continue
+  sed -E 's/^Types: .*/Types: deb-src/; s/^deb /deb-src /' "$list" > "$work/parts/$(basename "$list")"
+done
 options=(-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$work/parts"
          -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work")
 cd "$work"
