@@ -61,7 +61,11 @@ class Build(cpp_extension.BuildExtension):
         extension.sources += relative(sources.generated(out, CUDA))
         extension.include_dirs += [str(out), str(ROOT / "csrc")]
         super().build_extensions()
-        library = Path(self.get_ext_fullpath(extension.name))
+
+    def run(self) -> None:
+        super().run()
+        (extension,) = self.extensions
+        library = Path(self.get_ext_fullpath(extension.name))  # an editable one is in the sources
         library.with_name("_built_for.py").write_text(f'TORCH = "{TORCH}"\n')
 
 

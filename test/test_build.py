@@ -44,15 +44,19 @@ def sources(tmp_path_factory):
 
 @pytest.fixture
 def environment(tmp_path):
-    """An environment of its own that sees this one's torch; returns its Python."""
-    run(sys.executable, "-m", "venv", tmp_path / "environment")
+    """An environment of its own that sees this one's packages; returns its Python."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment")
     (site,) = tmp_path.glob("environment/lib/python*/site-packages")
     (site / "this.pth").write_text(f"{Path(torch.__file__).parent.parent}\n")
     return tmp_path / "environment/bin/python"
 
 
+def pip(environment, *arguments):
+    run(sys.executable, "-m", "pip", "--python", environment, *arguments)
+
+
 def install(environment, *arguments):
-    run(environment, "-m", "pip", "install", "--no-build-isolation", "--no-deps", *arguments)
+    pip(environment, "install", "--no-build-isolation", "--no-deps", *arguments)
 
 
 def file_of(environment, folder):
@@ -81,7 +85,7 @@ def test_a_wheel_installed_twice_and_uninstalled(sources, environment, tmp_path)
         install(environment, "--force-reinstall", wheel)
         package = file_of(environment, tmp_path).parent
         assert package.is_relative_to(environment.parent.parent)
-    run(environment, "-m", "pip", "uninstall", "-y", "clampgrad")
+    pip(environment, "uninstall", "-y", "clampgrad")
     assert not package.exists()
 
 
