@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -159,6 +160,8 @@ def verify(
     Nothing is generated or compiled where a patch changes no C++, nothing compiled where it changes
     more than the family. Refuses what does not apply, is not taken by torchgen or does not compile.
     """
+    if missing := [name for name in ("expecttest", "numpy", "yaml") if not find_spec(name)]:
+        raise Refusal(f"verify needs {', '.join(missing)}: pip install 'clampgrad[patches]'.")
     release = torch.__version__.split("+")[0]
     if not patches:
         chosen = named(series) if series else default(release)
