@@ -22,7 +22,7 @@ from .text import Text, patched
 
 Say = Callable[[str], None]
 # Keys of the result that say what a patch changed.
-CODE = "generated code that changed"
+CODE = "code that changed"
 GRADIENTS = "gradients that changed"
 
 
