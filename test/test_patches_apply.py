@@ -230,3 +230,20 @@ def test_every_patch_is_ready_to_send():
     for path in PATCHES.rglob("*.patch"):
         missing = [word for word in words if f"\n{word}" not in path.read_text()]
         assert not missing, (path, missing)
+
+
+def test_a_proposal_has_what_upstream_asks_for():
+    texts = [path.read_text() for path in PATCHES.rglob("PULL_REQUEST.md")]
+    assert len(texts) == 2
+    for text in texts:
+        for part in (
+            "\nFixes #",
+            "\n## Test plan",
+            "\n## Benchmarks",
+            "\n## BC",
+            "**BC-breaking**",
+        ):
+            assert part in text
+        statement = " ".join(text.replace("\n> ", " ").split())
+        assert "a human must have read all of it, must own it" in statement
+        assert "must disclose machine help" in statement

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.testing._internal.common_utils import TestCase
 
 import clampgrad
 from clampgrad.patches.series import named
@@ -109,3 +110,20 @@ def test_tensor_formulas_are_those_of_joint(theirs, operator):
     for name, wanted in zip(names, ours):
         formula = formulas(theirs, entry)[name]
         assert same(evaluate(formula, {"grad": g, **dict(zip(names, args))}), wanted)
+
+
+TESTS = SERIES.patches[3].read_text()
+
+
+@pytest.mark.parametrize("name", re.findall(r"^\+    def (test_\w+)\(", TESTS, re.MULTILINE))
+def test_the_tests_of_the_series_tell_the_releases_apart(name):
+    """Upstream, from 2.14 on, passes them as it is; before, it needs the series."""
+    added = [line[1:] for line in TESTS.splitlines() if re.match(r"\+(?!\+\+ )", line)]
+    scope = {"torch": torch, "TestCase": TestCase}
+    exec("class Added(TestCase):\n" + "\n".join(added), scope)
+    run = getattr(scope["Added"](name), name)
+    if SERIES.fits(RELEASE):
+        with pytest.raises(AssertionError):
+            run("cpu")
+    else:
+        run("cpu")

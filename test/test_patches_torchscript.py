@@ -1,9 +1,12 @@
 """The functions that a patch writes for TorchScript, compiled by TorchScript and held to the table."""
 
+import json
 import re
+import sys
 
 import pytest
 
+from clampgrad.patches.__main__ import main
 from clampgrad.patches.series import Refusal, named
 from clampgrad.patches.tree import SCRIPT
 from clampgrad.patches.verify import torchscript
@@ -73,3 +76,21 @@ def test_a_broken_formula_is_caught(tmp_path, change):
 def test_a_syntax_error_is_named(tmp_path):
     with pytest.raises(Refusal, match="TorchScript does not take the functions"):
         prove(broken(tmp_path, "torch.where(", "torch.where(("))
+
+
+def test_the_command_says_what_changed_and_what_is_wrong(tmp_path, monkeypatch, capsys):
+    """Without --convention each operator must have some convention; exit code 1 where one has none."""
+    wrong = broken(tmp_path, "grad_output / 2, grad_output", "grad_output, grad_output")
+    command = ["clampgrad.patches", "verify", "--patch", str(wrong)]
+    monkeypatch.setattr(sys, "argv", [*command, "--json"])
+    assert main() == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["patches"] == ["mine.patch"] and told[CODE] and told[GRADIENTS]
+    assert {f.split(",")[0] for f in told["failures"]} == {"maximum", "minimum"}
+    monkeypatch.setattr(sys, "argv", command)
+    assert main() == 1
+    printed = capsys.readouterr()
+    assert (
+        "max of TorchScript" in printed.out and "maximum, tensors, TorchScript: at [" in printed.out
+    )
+    assert "2/6" in printed.err

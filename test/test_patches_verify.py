@@ -10,6 +10,8 @@ import torchgen
 
 from clampgrad.patches.series import Refusal, all_series
 from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
+from clampgrad.patches.verify import run
+from clampgrad.patches.verify.compile import compiler
 from clampgrad.patches.verify.run import CODE, GRADIENTS, against_table, ask, verify
 from clampgrad.patches.verify.text import manual_text, script_text
 
@@ -48,6 +50,20 @@ def test_a_formula_that_torchgen_does_not_take(tmp_path):
     old = "- name: clamp_min(Tensor self, Scalar min) -> Tensor\n  self:"
     with pytest.raises(Refusal, match="torchgen does not take"):
         prove(patch_of(tmp_path, old, old.replace("self:", "selff:")))
+
+
+def test_what_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler -O1")
+    with pytest.raises(Refusal, match="no C.. compiler no-such-compiler: install one"):
+        compiler()
+    monkeypatch.setattr(run, "find_spec", lambda name: name != "yaml" or None)
+    with pytest.raises(Refusal, match=r"needs yaml: pip install 'clampgrad\[patches\]'"):
+        prove(tmp_path / "none.patch")
+
+
+def test_a_patch_that_is_not_there(tmp_path):
+    with pytest.raises(Refusal, match="There is no .*none.patch"):
+        prove(tmp_path / "none.patch")
 
 
 def test_only_functions_that_can_be_proved(tmp_path):

@@ -75,9 +75,15 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
 def told(result: dict) -> str:
     """What `verify` found, for people."""
     lines = [f"{key}: {', '.join(result[key]) or 'none'}" for key in ("patches", CODE)]
-    lines += ["gradients that changed, by operator, bounds and mode:"]
-    lines += [f"  {line}" for line in result[GRADIENTS]] or ["  none"]
-    return "\n".join(lines + (result["failures"] or [f"All of it holds: {result['convention']}."]))
+    changed: dict[str, list[str]] = {}
+    for line in result[GRADIENTS]:
+        where, count = line.split(": ")
+        operator, mode = where.rsplit(", ", 1)
+        changed.setdefault(operator, []).append(f"{mode} {count}")
+    lines.append(f"{GRADIENTS}, at how many points of the table:" + " none" * (not changed))
+    lines += [f"  {operator}: {', '.join(modes)}" for operator, modes in changed.items()]
+    wanted = result["convention"] or "some convention for each operator"
+    return "\n".join(lines + (result["failures"] or [f"All of it holds: {wanted}."]))
 
 
 def main() -> int:

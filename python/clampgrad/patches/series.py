@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-# Put here by setup.py: patches/ of the repository, and the table of conventions with its reader.
+# Put here by setup.py, with the table of conventions; an editable install has the repository's own.
 FILES = Path(__file__).parent / "files"
-PATCHES = FILES / "patches"
+PATCHES = (FILES if FILES.is_dir() else Path(__file__).parents[3]) / "patches"
 
 
 class Refusal(Exception):

@@ -6,6 +6,8 @@ are classes of their own, so nothing of libtorch is interposed and the library m
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -66,13 +68,20 @@ def source(code: Code) -> str:
     return text
 
 
+def compiler() -> list[str]:
+    command = shlex.split(os.environ.get("CXX", "c++"))
+    if not shutil.which(command[0]):
+        raise Refusal(f"There is no C++ compiler {command[0]}: install one, or name it in CXX.")
+    return command
+
+
 def compiled(code: Code, directory: Path) -> Path:
     """The library; refuses with the compiler's first errors."""
     path, library = directory / "proved.cpp", directory / "libproved.so"
     path.write_text(source(code))
     standard = "c++20" if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13) else "c++17"
     command = [
-        os.environ.get("CXX", "c++"),
+        *compiler(),
         f"-std={standard}",
         "-O0",
         "-DNDEBUG",

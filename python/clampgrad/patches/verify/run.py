@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +22,7 @@ from .text import Text, patched
 
 Say = Callable[[str], None]
 # Keys of the result that say what a patch changed.
-CODE = "generated code that changed"
+CODE = "code that changed"
 GRADIENTS = "gradients that changed"
 
 
@@ -66,7 +67,7 @@ def against_table(found: dict, convention: str, changed: set[str]) -> list[str]:
     failures = []
     for key, rows in found.items():
         operator, kind, mode = key.split(", ")
-        if mode in ("forward", "jvp") and operator not in changed:
+        if mode in ("forward", "jvp") and f"{operator}, {kind}" not in changed:
             continue
         count = 3 if operator == "clamp" else 2
         for row in rows:
@@ -159,6 +160,8 @@ def verify(
     Nothing is generated or compiled where a patch changes no C++, nothing compiled where it changes
     more than the family. Refuses what does not apply, is not taken by torchgen or does not compile.
     """
+    if missing := [name for name in ("expecttest", "numpy", "yaml") if not find_spec(name)]:
+        raise Refusal(f"verify needs {', '.join(missing)}: pip install 'clampgrad[patches]'.")
     release = torch.__version__.split("+")[0]
     if not patches:
         chosen = named(series) if series else default(release)
@@ -178,7 +181,9 @@ def verify(
             strangers = [f"{n} changed, outside of the family" for n in outside(changed, codes[1])]
             found.append({"failures": strangers, GRADIENTS: []})
         if changed | functions and not found[-1]["failures"]:
-            touched = operators(changed) | {"clamp"} if functions else operators(changed)
+            touched = operators(changed)
+            if functions:
+                touched |= {"clamp, numbers", "clamp, tensors"}
             found.append(in_torch(codes, folders, convention, touched, quick, say))
     scripted = {f"{n} of TorchScript" for n, _ in set(texts[0].script) ^ set(texts[1].script)}
     return {
@@ -200,6 +205,8 @@ def outside(changed: set[str], code: Code) -> list[str]:
 
 
 def operators(changed: set[str]) -> set[str]:
-    """The operators whose kernels, which hold the forward formulas, changed."""
-    names = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
-    return {n for n in names if n in changed or f"{n}_Tensor" in changed}
+    """The operators, with the kind of bounds, whose kernels changed: these hold the forward formulas."""
+    one = {f"{n}, tensors" for n in ("maximum", "minimum", "fmax", "fmin") if n in changed}
+    clamps = ("clamp", "clamp_min", "clamp_max")
+    numbers = {f"{n}, numbers" for n in clamps if n in changed}
+    return one | numbers | {f"{n}, tensors" for n in clamps if f"{n}_Tensor" in changed}
