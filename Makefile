@@ -47,7 +47,7 @@ demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
 	$(VENV)/bin/python examples/demo.py --out out
 
-test: $(VENV)/installed ## Run the tests on the installed package
+test: $(VENV)/tested ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
 	$(VENV)/bin/pytest $(ARGS)
 
@@ -55,7 +55,7 @@ check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packag
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
 	$(MAKE) cpp sanitize check-package check-sources demo
 
-check-jax: $(VENV)/installed $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
+check-jax: $(VENV)/tested $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
 	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
 
@@ -66,7 +66,7 @@ cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, 
 	$(call with_progress,$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
 	$(CMAKE)/bin/ctest --test-dir $(CPP) --output-on-failure
 
-sanitize: $(VENV)/installed ## Run the tests of the kernels under the address and undefined behaviour sanitizers
+sanitize: $(VENV)/tested ## Run the tests of the kernels under the address and undefined behaviour sanitizers
 	echo "==> sanitizers on torch $(TORCH)"
 	$(call with_progress,CLAMPGRAD_SANITIZE=1 CLAMPGRAD_CUDA=0 $(VENV)/bin/python setup.py build \
 		--build-base build/sanitized --build-lib build/sanitized/lib,$(VENV)/sanitized.log)
@@ -76,7 +76,7 @@ sanitize: $(VENV)/installed ## Run the tests of the kernels under the address an
 	LD_PRELOAD=$$libraries ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/sanitized/lib \
 		$(VENV)/bin/pytest $(SANITIZED) $(ARGS)
 
-check-package: $(VENV)/installed ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
+check-package: $(VENV)/tested ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
 	echo "==> packages for torch $(TORCH)"
 	$(VENV)/bin/pytest test/test_build.py -m build $(ARGS)
 
@@ -94,7 +94,7 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 		.venv/torch-$(CUDA_TORCH)/bin/python tools/check_cuda.py; \
 	fi
 
-check-sources: $(VENV)/installed ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
+check-sources: $(VENV)/tested ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
 	if tools/debian_source.sh build/debian-source; then \
 		echo "==> patches on Debian's source of PyTorch"; \
 		CLAMPGRAD_SOURCES=$(abspath build/debian-source) \
@@ -181,7 +181,13 @@ $(VENV)/installed: $(VENV)/torch $(SOURCES)
 	echo "==> building clampgrad for torch $(TORCH), with $(MAX_JOBS) jobs (minutes the first time)"
 	# What an earlier build left to be packed may hold files that are gone by now.
 	rm -rf build/lib.* build/bdist.*
-	$(call with_progress,$(VENV)/bin/pip install -v --no-build-isolation '.[test]',$(VENV)/build.log)
+	$(call with_progress,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
+	touch $@
+
+# What the demo can do without.
+$(VENV)/tested: $(VENV)/installed
+	echo "==> installing what the tests need"
+	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[test]',$(VENV)/tested.log)
 	touch $@
 
 $(LINT)/installed: Makefile
