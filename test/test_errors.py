@@ -258,3 +258,15 @@ def test_wrong_arguments_are_a_type_error(operator):
     ]:
         with pytest.raises(TypeError):
             function(*args, **keywords)
+
+
+@pytest.mark.parametrize("kind", ["recorded", "constant", "meta", "float64 under vmap"])
+def test_a_backward_without_a_bound(kind):
+    backward = torch.ops.clampgrad.clamp_mingrad_backward
+    x = torch.ones(3, device="meta" if kind == "meta" else "cpu")
+    if kind == "recorded":
+        x.requires_grad_()
+    if "vmap" in kind:
+        x, backward = x.double(), torch.vmap(backward)
+    with pytest.raises(RuntimeError, match="At least one of 'min' or 'max' must not be None"):
+        backward(x, x)

@@ -148,6 +148,7 @@ Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t
 
 Tensor clamp_mingrad_backward_composed(
     const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max) {
+  check_has_bound(min, max);
   return select(open_between(self, in_dtype(min, self), in_dtype(max, self), false), grad);
 }
 

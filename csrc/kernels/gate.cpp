@@ -91,6 +91,7 @@ at::Tensor clamp_mingrad_backward(
     const at::Tensor& self,
     const std::optional<at::Scalar>& min,
     const std::optional<at::Scalar>& max) {
+  check_has_bound(min, max);
   // Checks devices, dtypes and shapes, and decides the layout.
   at::Tensor dx;
   auto iter = at::TensorIteratorConfig()
@@ -114,8 +115,9 @@ at::Tensor clamp_mingrad_backward(
 at::Tensor clamp_mingrad_backward_meta(
     const at::Tensor& grad_output,
     const at::Tensor& self,
-    const std::optional<at::Scalar>&,
-    const std::optional<at::Scalar>&) {
+    const std::optional<at::Scalar>& min,
+    const std::optional<at::Scalar>& max) {
+  check_has_bound(min, max);
   return at::empty_like(
       at::add(grad_output, self)); // the type promotion and broadcast of an elementwise operator
 }

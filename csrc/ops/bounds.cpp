@@ -4,6 +4,7 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <limits>
@@ -29,6 +30,10 @@ bool is_symbolic(const std::optional<at::Scalar>& bound) {
 
 bool is_nan(const std::optional<at::Scalar>& bound) {
   return bound && !bound->isSymbolic() && bound->isFloatingPoint() && std::isnan(bound->toDouble());
+}
+
+void check_has_bound(const std::optional<at::Scalar>& min, const std::optional<at::Scalar>& max) {
+  TORCH_CHECK(min || max, "At least one of 'min' or 'max' must not be None");
 }
 
 std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, const at::Tensor& self) {

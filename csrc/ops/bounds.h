@@ -13,6 +13,9 @@ bool is_symbolic(const std::optional<at::Scalar>& bound);
 
 bool is_nan(const std::optional<at::Scalar>& bound);
 
+// Raises as torch.clamp does. For the operators of backward: the others ask torch.clamp.
+void check_has_bound(const std::optional<at::Scalar>& min, const std::optional<at::Scalar>& max);
+
 // The bound as the forward of `self` sees it: rounded to its dtype, in which alone an element can
 // be equal to it. Raises where torch.clamp does: on the CPU beyond the range of the dtype, on
 // others beyond that of the type it computes in.
