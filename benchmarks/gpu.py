@@ -198,7 +198,10 @@ def measure(dtype: torch.dtype, n: int, device: str, rounds: int) -> list[Result
 
     results = []
     for c, ones in zip(racers, seconds):
-        median, quartiles = statistics.median(ones), statistics.quantiles(ones, n=4)
+        median, quartiles = (
+            statistics.median(ones),
+            statistics.quantiles(ones, n=4, method="inclusive"),
+        )
         moved = c.bytes(dtype.itemsize) * n if c.bytes else None
         results.append(
             Result(

@@ -49,5 +49,5 @@ def interleaved(
 
 
 def summary(values: list[float]) -> dict[str, float]:
-    low, median, high = statistics.quantiles(values, n=4)
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return {"median": median, "low": low, "high": high, "rounds": len(values)}

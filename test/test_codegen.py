@@ -57,9 +57,9 @@ static variable_list ClampMingradBackward0_apply_functional(
 
 def test_below_autograd_an_operator_without_kernels_is_aten(files):
     assert_expected_inline(
-        block(files["VariableType.cpp"], "inline at::Tensor clamp_mingrad("),
+        block(files["VariableType.cpp"], "[[maybe_unused]] inline at::Tensor clamp_mingrad("),
         """\
-inline at::Tensor clamp_mingrad(c10::DispatchKeySet dispatchKeySet, const at::Tensor & self, const ::std::optional<at::Scalar> & min=::std::nullopt, const ::std::optional<at::Scalar> & max=::std::nullopt) {
+[[maybe_unused]] inline at::Tensor clamp_mingrad(c10::DispatchKeySet dispatchKeySet, const at::Tensor & self, const ::std::optional<at::Scalar> & min=::std::nullopt, const ::std::optional<at::Scalar> & max=::std::nullopt) {
     if (!has_functorch_level()) return clampgrad::native::clamp_mingrad(self, min, max);
     return clampgrad::_ops::clamp_mingrad::redispatch(dispatchKeySet, self, min, max);
 }""",
