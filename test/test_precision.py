@@ -7,6 +7,7 @@ import clampgrad
 from common import assert_same, eager, tied
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
+DEVICE = torch.get_default_device().type  # --device
 PAIRS = ("maximum", "minimum", "fmax", "fmin")
 
 
@@ -19,7 +20,7 @@ def test_autocast_gives_the_dtypes_of_torch(name, dtype):
         found = []
         for namespace in (torch, clampgrad):
             leaves = [weight.clone().requires_grad_(), other.clone().requires_grad_()]
-            with torch.autocast("cpu", dtype=dtype):
+            with torch.autocast(DEVICE, dtype=dtype):
                 low = torch.mm(leaves[0], leaves[0])
                 y = getattr(namespace, name)(low, leaves[1])
                 loss = torch.nn.functional.linear(y, leaves[0]).sum()
@@ -34,7 +35,7 @@ def test_autocast_gives_the_dtypes_of_torch(name, dtype):
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_the_gradient_under_autocast(convention):
     x, g = tied(40, dtype=torch.bfloat16), tied(40, dtype=torch.bfloat16, seed=1)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
         (gradient,) = eager(lambda x: clampgrad.clamp(x, 0, 1, gradient=convention), [x], g)
     assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
 
@@ -45,7 +46,7 @@ def test_the_scaler_sees_an_overflow_where_it_is_let_through(convention):
     for x, taken in ((2.0, True), (0.5, False)):
         parameter = torch.nn.Parameter(torch.tensor([x, 0.25]))
         optimizer = torch.optim.SGD([parameter], lr=1.0)
-        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**15)
+        scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**15)
         y = clampgrad.clamp(parameter, 0, 1, gradient=convention)
         scaler.scale((y * torch.tensor([torch.inf, 1])).sum()).backward()
         scaler.step(optimizer)

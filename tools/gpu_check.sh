@@ -63,7 +63,7 @@ else
 fi
 step benchmark $(($(left) > 120 ? 120 : $(left))) "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
 if has pytest; then
-  files=(test/test_{gate,tensors,table,nan,forward,rounding,inplace_after,gradcheck}.py)
+  files=(test/test_{gate,tensors,table,nan,forward,rounding,precision,inplace_after,gradcheck}.py)
   has hypothesis && files+=(test/test_hypothesis.py)
   workers=()
   has xdist && workers=(-n "$((MAX_JOBS < 8 ? MAX_JOBS : 8))")
