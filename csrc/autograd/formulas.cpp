@@ -51,7 +51,7 @@ Tensor shared_tie(const Tensor& grad, const Tensor& wins, const Tensor& ties) {
   return at::where(wins, grad, at::where(ties, grad * 0.5, 0));
 }
 
-Tensor half_gradient(const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max) {
+Tensor half_gradient(const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
   auto result = grad;
   if (max) {
     const auto raised = min ? at::clamp_min(self.detach(), *min) : self;
@@ -63,7 +63,7 @@ Tensor half_gradient(const Tensor& grad, const Tensor& self, const Bound& min, c
   return result;
 }
 
-Tensor open_between(const Tensor& self, const Bound& min, const Bound& max, bool inclusive) {
+Tensor open_between(const Tensor& self, const Number& min, const Number& max, bool inclusive) {
   const auto over = [&] { return inclusive ? self.ge(*min) : self.gt(*min); };
   const auto under = [&] { return inclusive ? self.le(*max) : self.lt(*max); };
   return min && max ? over().logical_and(under()) : min ? over() : under();
@@ -113,7 +113,7 @@ Tensor pseudo_gradient(const Tensor& grad, const Tensor& self, const Tensor& res
 }
 
 Tensor clamp_pinned_backward(
-    const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max, int64_t gate_) {
+    const Tensor& grad, const Tensor& self, const Number& min, const Number& max, int64_t gate_) {
   const auto gate = static_cast<Gate>(gate_);
   switch (gate) {
     case Gate::strict:
@@ -127,7 +127,7 @@ Tensor clamp_pinned_backward(
 }
 
 Tensor clamp_pinned_jvp(
-    const Tensor& tangent, const Tensor& self, const Bound& min, const Bound& max, int64_t gate) {
+    const Tensor& tangent, const Tensor& self, const Number& min, const Number& max, int64_t gate) {
   check_linear(gate);
   return clamp_pinned_backward(tangent, self, min, max, gate);
 }
@@ -147,7 +147,7 @@ Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t
 }
 
 Tensor clamp_mingrad_backward_composed(
-    const Tensor& grad, const Tensor& self, const Bound& min, const Bound& max) {
+    const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
   check_has_bound(min, max);
   return select(open_between(self, in_dtype(min, self), in_dtype(max, self), false), grad);
 }

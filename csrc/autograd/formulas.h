@@ -17,16 +17,16 @@ namespace clampgrad {
 at::Tensor clamp_pinned_backward(
     const at::Tensor& grad,
     const at::Tensor& self,
-    const Bound& min,
-    const Bound& max,
+    const Number& min,
+    const Number& max,
     int64_t gate);
 
 // The tangent; raises NotImplementedError for a gate that is not linear.
 at::Tensor clamp_pinned_jvp(
     const at::Tensor& tangent,
     const at::Tensor& self,
-    const Bound& min,
-    const Bound& max,
+    const Number& min,
+    const Number& max,
     int64_t gate);
 
 // The gradient, and the tangent, through a recorded gate.
@@ -36,7 +36,7 @@ at::Tensor gate_jvp(const at::Tensor& tangent, const at::Tensor& bits, int64_t g
 
 // clamp_mingrad_backward without a kernel.
 at::Tensor clamp_mingrad_backward_composed(
-    const at::Tensor& grad, const at::Tensor& self, const Bound& min, const Bound& max);
+    const at::Tensor& grad, const at::Tensor& self, const Number& min, const Number& max);
 
 // Raises NotImplementedError for a pseudo-gradient that is not linear.
 void check_has_tangent(Gradient gradient);

@@ -105,7 +105,7 @@ Tensor clamp(
 } // namespace
 
 TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
-  using BoundArg = const Bound&;
+  using BoundArg = const Number&;
   using Number = const at::Scalar&;
   m.impl("_clamp_pinned", unary<_ops::_clamp_pinned::call, BoundArg, BoundArg, int64_t>);
   m.impl("_clamp_straight_through", unary<_ops::_clamp_straight_through::call, BoundArg, BoundArg>);

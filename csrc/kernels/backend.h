@@ -4,6 +4,7 @@
 
 #include "kernels/gate.h"
 #include "kernels/shares.h"
+#include "ops/number.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/Scalar.h>
@@ -20,16 +21,20 @@ struct Flat {
   c10::Device device;
 };
 
-using Bound = std::optional<at::Scalar>;
-
 // y may be x. Raises where a bound is beyond the range of the dtype.
 using GateEncode = void(
-    const Flat&, const void* x, void* y, uint64_t* bits, const Bound& min, const Bound& max, Gate);
+    const Flat&,
+    const void* x,
+    void* y,
+    uint64_t* bits,
+    const Number& min,
+    const Number& max,
+    Gate);
 using GateDecode = void(const Flat&, const void* g, const uint64_t* bits, void* dx, Gate);
 
 // dx = g where Gate::strict is open at x, without recorded bits.
 using GateSelect =
-    void(const Flat&, const void* g, const void* x, void* dx, const Bound& min, const Bound& max);
+    void(const Flat&, const void* g, const void* x, void* dx, const Number& min, const Number& max);
 
 using PairEncode = void(
     const Flat&,

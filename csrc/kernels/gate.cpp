@@ -22,8 +22,8 @@ void encode_flat(
     const at::Tensor& x,
     const at::Tensor& y,
     const at::Tensor& bits,
-    const Bound& min,
-    const Bound& max,
+    const Number& min,
+    const Number& max,
     Gate gate) {
   backend(x.device())
       .gate_encode(

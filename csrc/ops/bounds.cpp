@@ -24,19 +24,19 @@ bool is_exact(const c10::SymInt& number, at::ScalarType dtype) {
 
 } // namespace
 
-bool is_symbolic(const std::optional<at::Scalar>& bound) {
+bool is_symbolic(const Number& bound) {
   return bound && bound->isSymbolic();
 }
 
-bool is_nan(const std::optional<at::Scalar>& bound) {
+bool is_nan(const Number& bound) {
   return bound && !bound->isSymbolic() && bound->isFloatingPoint() && std::isnan(bound->toDouble());
 }
 
-void check_has_bound(const std::optional<at::Scalar>& min, const std::optional<at::Scalar>& max) {
+void check_has_bound(const Number& min, const Number& max) {
   TORCH_CHECK(min || max, "At least one of 'min' or 'max' must not be None");
 }
 
-std::optional<at::Scalar> in_dtype(const std::optional<at::Scalar>& bound, const at::Tensor& self) {
+Number in_dtype(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
   // A symbolic number needs no rounding to float64; for another dtype one that may be rounded
   // becomes a constant of the graph, guarded, for a number that is not rounded compares equal to

@@ -16,31 +16,29 @@ namespace clampgrad::native {
 
 namespace {
 
-using Bound = std::optional<at::Scalar>;
-
-bool is_complex(const Bound& bound) {
+bool is_complex(const Number& bound) {
   return bound && bound->isComplex();
 }
 
 // False also where torch raises, so that it words the error.
-bool differentiable(const at::Tensor& self, const Bound& min, const Bound& max) {
+bool differentiable(const at::Tensor& self, const Number& min, const Number& max) {
   return may_need_gradient(self) && (min || max) && !is_complex(min) && !is_complex(max);
 }
 
 // torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with
 // NaN for both bounds it is, in every release.
-Bound other_bound(const at::Scalar& bound) {
-  return is_nan(bound) ? Bound(bound) : std::nullopt;
+Number other_bound(const at::Scalar& bound) {
+  return is_nan(bound) ? Number(bound) : std::nullopt;
 }
 
 // A bound of NaN makes the result NaN everywhere; kernels need not know that.
-bool fast(const at::Tensor& self, const Bound& min, const Bound& max) {
+bool fast(const at::Tensor& self, const Number& min, const Number& max) {
   return takes_fast_path(self) && !is_symbolic(min) && !is_symbolic(max) && !is_nan(min) &&
       !is_nan(max);
 }
 
 at::Tensor differentiable_clamp(
-    const at::Tensor& self, const Bound& min, const Bound& max, Convention convention) {
+    const at::Tensor& self, const Number& min, const Number& max, Convention convention) {
   if (convention.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through(self, min, max);
   }
@@ -53,7 +51,7 @@ at::Tensor differentiable_clamp(
 }
 
 at::Tensor& differentiable_clamp_(
-    at::Tensor& self, const Bound& min, const Bound& max, Convention convention) {
+    at::Tensor& self, const Number& min, const Number& max, Convention convention) {
   if (convention.gradient == Gradient::straight_through) {
     return self.copy_(clampgrad::_clamp_straight_through(self, min, max));
   }
@@ -71,8 +69,8 @@ at::Tensor& differentiable_clamp_(
 
 at::Tensor clamp(
     const at::Tensor& self,
-    const Bound& min,
-    const Bound& max,
+    const Number& min,
+    const Number& max,
     std::string_view gradient,
     bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
@@ -82,8 +80,8 @@ at::Tensor clamp(
 
 at::Tensor& clamp_(
     at::Tensor& self,
-    const Bound& min,
-    const Bound& max,
+    const Number& min,
+    const Number& max,
     std::string_view gradient,
     bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
@@ -93,8 +91,8 @@ at::Tensor& clamp_(
 
 at::Tensor& clamp_out(
     const at::Tensor& self,
-    const Bound& min,
-    const Bound& max,
+    const Number& min,
+    const Number& max,
     std::string_view gradient,
     bool maximize,
     at::Tensor& out) {

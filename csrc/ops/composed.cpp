@@ -1,6 +1,7 @@
 // Operators whose kernels are ATen's own: below autograd nothing of ours is left of them.
 
 #include "Kernels.h"
+#include "ops/number.h"
 
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/clamp_max.h>
@@ -8,26 +9,24 @@
 
 namespace clampgrad::native {
 
-using Bound = std::optional<at::Scalar>;
-
-at::Tensor clamp_pinned(const at::Tensor& self, const Bound& min, const Bound& max, int64_t) {
+at::Tensor clamp_pinned(const at::Tensor& self, const Number& min, const Number& max, int64_t) {
   return at::clamp(self, min, max);
 }
 
-at::Tensor clamp_straight_through(const at::Tensor& self, const Bound& min, const Bound& max) {
+at::Tensor clamp_straight_through(const at::Tensor& self, const Number& min, const Number& max) {
   return at::clamp(self, min, max);
 }
 
-at::Tensor clamp_mingrad(const at::Tensor& self, const Bound& min, const Bound& max) {
+at::Tensor clamp_mingrad(const at::Tensor& self, const Number& min, const Number& max) {
   return at::clamp(self, min, max);
 }
 
-at::Tensor& clamp_mingrad_(at::Tensor& self, const Bound& min, const Bound& max) {
+at::Tensor& clamp_mingrad_(at::Tensor& self, const Number& min, const Number& max) {
   return at::clamp_(self, min, max);
 }
 
 at::Tensor& clamp_mingrad_out(
-    const at::Tensor& self, const Bound& min, const Bound& max, at::Tensor& out) {
+    const at::Tensor& self, const Number& min, const Number& max, at::Tensor& out) {
   return at::clamp_out(out, self, min, max);
 }
 

@@ -6,6 +6,7 @@
 #include "Kernels.h"
 #include "Operators.h"
 #include "ops/mixed.h"
+#include "ops/number.h"
 #include "ops/path.h"
 #include "python/nodes.h"
 #include "python/pin.h"
@@ -20,7 +21,6 @@ namespace clampgrad {
 namespace {
 
 using at::Tensor;
-using Number = std::optional<at::Scalar>;
 
 enum class Op { clamp, clamp_min, clamp_max };
 

@@ -47,8 +47,8 @@ const GateLoops<T>& best_loops() {
 }
 
 template <typename T>
-Numbers<Lane<T>> numbers(const Bound& min, const Bound& max) {
-  const auto lane = [](const Bound& bound) {
+Numbers<Lane<T>> numbers(const Number& min, const Number& max) {
+  const auto lane = [](const Number& bound) {
     const T value = bound ? bound->to<T>() : T(0); // raises on overflow, as torch.clamp does
     Lane<T> bits;
     std::memcpy(&bits, &value, sizeof(bits));
@@ -58,7 +58,7 @@ Numbers<Lane<T>> numbers(const Bound& min, const Bound& max) {
 }
 
 // Which of the loops for two bounds, a lower or an upper one.
-int which(const Bound& min, const Bound& max) {
+int which(const Number& min, const Number& max) {
   return min ? (max ? 0 : 1) : 2;
 }
 
@@ -69,8 +69,8 @@ void gate_encode(
     const void* x,
     void* y,
     uint64_t* bits,
-    const Bound& min,
-    const Bound& max,
+    const Number& min,
+    const Number& max,
     Gate gate) {
   dispatch(flat.dtype, "clamp", [&](auto scalar) {
     using T = decltype(scalar);
@@ -91,7 +91,12 @@ void gate_decode(const Flat& flat, const void* g, const uint64_t* bits, void* dx
 }
 
 void gate_select(
-    const Flat& flat, const void* g, const void* x, void* dx, const Bound& min, const Bound& max) {
+    const Flat& flat,
+    const void* g,
+    const void* x,
+    void* dx,
+    const Number& min,
+    const Number& max) {
   dispatch(flat.dtype, "clamp_mingrad_backward", [&](auto scalar) {
     using T = decltype(scalar);
     const auto bounds = numbers<T>(min, max);

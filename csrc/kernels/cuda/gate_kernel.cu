@@ -142,7 +142,7 @@ void with_gate(Gate gate, F f) {
 // A bound as torch.clamp converts it on the GPU: rounded to the dtype, but out of the range of the
 // type that is computed in. Beyond that it raises.
 template <typename T>
-typename ElementOf<T>::Lane lane_of(const Bound& bound) {
+typename ElementOf<T>::Lane lane_of(const Number& bound) {
   using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const T value = bound ? static_cast<T>(bound->to<Computed>()) : T(0);
   typename ElementOf<T>::Lane lane;
@@ -152,7 +152,7 @@ typename ElementOf<T>::Lane lane_of(const Bound& bound) {
 
 // f(bounds, has_lo, has_hi)
 template <typename T, typename F>
-void with_bounds(const Bound& min, const Bound& max, F f) {
+void with_bounds(const Number& min, const Number& max, F f) {
   using E = ElementOf<T>;
   const auto lo = lane_of<T>(min), hi = lane_of<T>(max);
   const Numbers<E> bounds = {{lo, hi}, {E::key(lo), E::key(hi)}};
@@ -172,8 +172,8 @@ void gate_encode(
     const void* x,
     void* y,
     uint64_t* bits,
-    const Bound& min,
-    const Bound& max,
+    const Number& min,
+    const Number& max,
     Gate gate) {
   dispatch(flat.dtype, "clamp", [&](auto element) {
     using T = decltype(element);
@@ -198,7 +198,12 @@ void gate_decode(const Flat& flat, const void* g, const uint64_t* bits, void* dx
 }
 
 void gate_select(
-    const Flat& flat, const void* g, const void* x, void* dx, const Bound& min, const Bound& max) {
+    const Flat& flat,
+    const void* g,
+    const void* x,
+    void* dx,
+    const Number& min,
+    const Number& max) {
   dispatch(flat.dtype, "clamp_mingrad_backward", [&](auto element) {
     using T = decltype(element);
     with_bounds<T>(min, max, [&](const auto& bounds, auto has_lo, auto has_hi) {
