@@ -14,8 +14,8 @@ Flat flat(int dtype, int64_t n) {
   return {static_cast<at::ScalarType>(dtype), n, c10::Device(c10::kCPU)};
 }
 
-Bound bound(double value) {
-  return std::isnan(value) ? Bound() : Bound(value);
+Number bound(double value) {
+  return std::isnan(value) ? Number() : Number(value);
 }
 
 } // namespace
