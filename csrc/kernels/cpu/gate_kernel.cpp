@@ -1,8 +1,9 @@
 // Gates on the CPU: one pass forward, one pass backward.
 
 #include "kernels/backend.h"
-#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/streams.h"
+#include "kernels/dispatch.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/isa.h"
 
 #include <ATen/Version.h>
 

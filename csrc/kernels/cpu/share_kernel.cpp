@@ -1,8 +1,9 @@
 // Shares on the CPU: one pass forward for the result and the bits, one backward for all gradients.
 
 #include "kernels/backend.h"
-#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/streams.h"
+#include "kernels/dispatch.h"
 
 #if defined(CLAMPGRAD_X86_ISAS)
 #include <immintrin.h>

@@ -3,10 +3,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/launch.cuh"
-
-#include <c10/util/BFloat16.h>
-#include <c10/util/Exception.h>
-#include <c10/util/Half.h>
+#include "kernels/dispatch.h"
 
 #include <type_traits>
 
@@ -22,23 +19,6 @@
 namespace clampgrad::cuda {
 
 using namespace clampgrad::device;
-
-// Calls f with a value of the scalar type.
-template <typename F>
-void dispatch(at::ScalarType dtype, const char* name, F f) {
-  switch (dtype) {
-    case at::kFloat:
-      return f(float());
-    case at::kDouble:
-      return f(double());
-    case at::kHalf:
-      return f(c10::Half());
-    case at::kBFloat16:
-      return f(c10::BFloat16());
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "\"", name, "\" not implemented for '", dtype, "'");
-  }
-}
 
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;

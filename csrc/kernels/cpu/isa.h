@@ -1,28 +1,7 @@
 #pragma once
-// From a dtype to its type, and from this machine to its instruction set.
-
-#include <c10/core/Scalar.h>
-#include <c10/core/ScalarType.h>
-#include <c10/util/Exception.h>
+// From this machine to its instruction set.
 
 namespace clampgrad::cpu {
-
-// Calls f with a value of the scalar type.
-template <typename F>
-void dispatch(at::ScalarType dtype, const char* name, F f) {
-  switch (dtype) {
-    case at::kFloat:
-      return f(float());
-    case at::kDouble:
-      return f(double());
-    case at::kHalf:
-      return f(at::Half());
-    case at::kBFloat16:
-      return f(at::BFloat16());
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "\"", name, "\" not implemented for '", dtype, "'");
-  }
-}
 
 // The instruction set that ATen uses here; the environment variable ATEN_CPU_CAPABILITY can lower
 // it.
