@@ -3,7 +3,8 @@
     python tools/sources.py OUT
 
 generates code in the folder OUT and prints, for CMake, the release of torch that it is for, where that
-torch has its CMake package, the architectures of the CUDA kernels, if any, and the sources.
+torch has its CMake package, for the CUDA kernels, if any, the toolkit and the architectures, and the
+sources.
 """
 
 from __future__ import annotations
@@ -41,5 +42,7 @@ if __name__ == "__main__":
     files = [*written(cuda), *generated(Path(sys.argv[1]), cuda)]
     sources = [p.as_posix() for p in files if not needs_python(p)]
     release = torch.__version__.split("+")[0]
+    toolkit = os.environ["CUDA_HOME"] if cuda else "none"
     architectures = os.environ["TORCH_CUDA_ARCH_LIST"].replace(";", " ") if cuda else "none"
-    print(";".join([release, torch.utils.cmake_prefix_path, architectures, *sources]), end="")
+    package = torch.utils.cmake_prefix_path
+    print(";".join([release, package, toolkit, architectures, *sources]), end="")
