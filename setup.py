@@ -29,6 +29,8 @@ from torch.utils import cpp_extension  # noqa: E402
 from tools import sources  # noqa: E402
 
 TORCH = torch.__version__.split("+")[0]
+# A build is good for one release of torch, which its version names.
+LOCAL = f"+torch{TORCH}"
 DEBUG = os.environ.get("CLAMPGRAD_DEBUG") == "1"
 OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-DNDEBUG"]
 # A file includes the ATen operators that it calls, not all of them: it compiles sooner.
@@ -66,15 +68,16 @@ class Build(cpp_extension.BuildExtension):
         super().run()
         (extension,) = self.extensions
         library = Path(self.get_ext_fullpath(extension.name))  # an editable one is in the sources
-        library.with_name("_built_for.py").write_text(f'TORCH = "{TORCH}"\n')
+        version = self.distribution.get_version().removesuffix(LOCAL) + LOCAL
+        library.with_name("_built_for.py").write_text(f'TORCH = "{TORCH}"\nVERSION = "{version}"\n')
 
 
 class Metadata(egg_info):
-    """A build is good for one release of torch, which its version names; the sources are for all."""
+    """The sources are for all releases of torch, so that their version names none."""
 
     def finalize_options(self) -> None:
         if "sdist" not in self.distribution.commands:
-            self.tag_build = f"+torch{TORCH}"
+            self.tag_build = LOCAL
         super().finalize_options()
 
 

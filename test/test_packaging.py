@@ -1,5 +1,6 @@
 """The package as it is installed: what it is called, what it says on a wrong torch, its types."""
 
+import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -31,6 +32,11 @@ def test_it_runs_from_any_path(copy):
     run = python("-c", "import clampgrad; print(clampgrad.__file__)", cwd=copy.parent)
     assert run.returncode == 0, run.stderr
     assert Path(run.stdout.strip()).parent == copy
+
+
+def test_the_version_names_the_torch():
+    assert clampgrad.__version__.endswith(f"+torch{TORCH}")
+    assert clampgrad.__version__ == importlib.metadata.version("clampgrad")
 
 
 def test_another_torch_is_one_clear_sentence(copy):

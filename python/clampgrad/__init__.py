@@ -5,6 +5,7 @@ from typing import Any
 
 import clampgrad._check  # noqa: F401  (first: it says what is wrong before anything breaks)
 from clampgrad._after_import import when_imported
+from clampgrad._built_for import VERSION
 from clampgrad.functional import (
     CONVENTIONS,
     clamp,
@@ -22,6 +23,8 @@ from clampgrad.functional import (
     minimum,
 )
 from clampgrad.pin import override
+
+__version__ = VERSION
 
 __all__ = [
     "CONVENTIONS",
