@@ -1,6 +1,12 @@
 // Includes CLAMPGRAD_LOOPS once per instruction set, with CLAMPGRAD_ISA naming a namespace for it.
 // The caller chooses between them at run time. No include guard.
 
+#if defined(__OPTIMIZE__) && !defined(__clang__) // which optimises loops as much at -O2
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+#define CLAMPGRAD_O3
+#endif
+
 #define CLAMPGRAD_ISA baseline
 #define CLAMPGRAD_VECTOR_BYTES 16
 #include CLAMPGRAD_LOOPS
@@ -44,6 +50,11 @@
 #pragma GCC pop_options
 #endif
 
+#endif
+
+#if defined(CLAMPGRAD_O3)
+#pragma GCC pop_options
+#undef CLAMPGRAD_O3
 #endif
 
 #undef CLAMPGRAD_LOOPS
