@@ -37,7 +37,7 @@ CASES = {
 }
 WAYS = {
     "no pin": nullcontext,
-    "pin": lambda: clampgrad.override("inclusive"),
+    "pin": lambda: clampgrad.pin("inclusive"),
     "function mode": FunctionMode,
 }
 
@@ -57,7 +57,7 @@ def measure():
             for way, make in WAYS.items():
                 with make():
                     best[case][way] = min(best[case][way], seconds(function, CALLS))
-        pin = clampgrad.override("inclusive")
+        pin = clampgrad.pin("inclusive")
         block = min(block, seconds(lambda: pin.__enter__().__exit__(), 10))
     return best, block
 

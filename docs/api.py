@@ -75,12 +75,11 @@ def entry(name, thing, level="###"):
 
 def page():
     parts = [HEAD, "## clampgrad", markdown(inspect.getdoc(clampgrad.functional))]
-    aliases = {}
     for name in sorted(clampgrad.__all__, key=str.lower):
         thing = getattr(clampgrad, name)
         if callable(thing):
-            first = aliases.setdefault(thing, name)
-            parts.append(entry(name, thing) if first == name else f"### `{name}`\n\n`{first}`.")
+            own = thing.__name__
+            parts.append(entry(name, thing) if own == name else f"### `{name}`\n\n`{own}`.")
     names = ", ".join(f"`{name}`" for name in clampgrad.CONVENTIONS)
     parts.append(f"### `CONVENTIONS`\n\nThe names of all of them: {names}.")
     for name in ("nn",):

@@ -77,7 +77,7 @@ clampgrad.clamp(x, "0")  # wrong: a bound
 clampgrad.maximum(x, x, gradient="restoring")  # wrong: a gradient that is no derivative
 clampgrad.clamp(x, 0, gradient="minnorm")  # wrong: a name
 z: int = clampgrad.clamp_(x, 0)  # wrong: the result
-with clampgrad.override("half"):
+with clampgrad.pin("half"):
     pass
 """
 

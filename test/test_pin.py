@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import clampgrad
-from clampgrad import _C, override
+from clampgrad import _C
 from common import FORWARD, REVERSE, assert_same, dual, eager, jvp, tied, vjp
 from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled
 from test_conventions import RELEASED, compare_with_torch
@@ -22,7 +22,7 @@ PAIRS = ("maximum", "minimum", "fmax", "fmin")
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     yield
-    assert override.current() is None
+    assert clampgrad.pin.current() is None
     assert not is_registered()
 
 
@@ -32,11 +32,11 @@ def is_registered():
 
 def test_the_dispatcher_is_afterwards_what_it_was():
     """Hence neither gradients nor speed are other than torch's own."""
-    with override("half"):
+    with clampgrad.pin("half"):
         names = _C.pin_operators()
     dump = torch._C._dispatch_dump_table
     before = [dump(name) for name in names]
-    with override("half"):
+    with clampgrad.pin("half"):
         assert all(dump(n) != b for n, b in zip(names, before))
     assert [dump(name) for name in names] == before
 
@@ -65,7 +65,7 @@ def spellings(operator):
 def test_the_table_of_conventions(operator, kind, convention):
     """Element for element, NaN included: so `inclusive` is 2.13's own also on 2.15, and so on."""
     for function in spellings(operator).values():
-        with override(convention):
+        with clampgrad.pin(convention):
             compare_with_torch(function, operator, convention, kind)
 
 
@@ -81,7 +81,7 @@ def test_min_norm_asks_what_is_being_differentiated(operator):
             return function(*values.values())
 
         expected = factors(operator, "tensors", "min_norm", args, differentiated)
-        with override("min_norm"):
+        with clampgrad.pin("min_norm"):
             for mode in (eager, vjp, dual, jvp):
                 found = mode(f, [dict(zip(names, args))[n] for n in differentiated], g)
                 for name, gradient in zip(differentiated, found):
@@ -97,7 +97,7 @@ def test_a_pseudo_gradient_pins_the_clamps_alone(convention, maximize):
     x, y, g = tied(500), tied(500, seed=1), tied(500, seed=2)
     own = {op: eager(getattr(torch, op), [x, y], g) for op in PAIRS}
     expected = gradient_of_x(convention, x, g, 0, 1, maximize=maximize)
-    with override(convention, maximize=maximize):
+    with clampgrad.pin(convention, maximize=maximize):
         for function in spellings("clamp").values():
             assert_same(eager(lambda x: function(x, 0, 1), [x], g)[0], expected)
         for op in PAIRS:
@@ -110,14 +110,14 @@ def test_a_pseudo_gradient_pins_the_clamps_alone(convention, maximize):
 def test_in_transforms(convention, mode):
     x, g = tied(64), torch.ones(64)
     for function in spellings("clamp").values():
-        with override(convention):
+        with clampgrad.pin(convention):
             (gradient,) = mode(lambda x: function(x, 0, 1), [x], g)
         assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
 
 
 def test_double_backward():
     x = tied(64, nan=False).clamp(-5, 5).requires_grad_()
-    with override("half"):
+    with clampgrad.pin("half"):
         y = torch.clamp(x, 0, 1) ** 2
         (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.sum(), x)
@@ -152,7 +152,7 @@ def test_lists_of_tensors(operator, inplace, kind, convention):
         leaves = [x.clone().requires_grad_() for x in xs]
         return torch.autograd.grad([y.sum() for y in f(*leaves)], leaves)
 
-    with override(convention):
+    with clampgrad.pin(convention):
         if inplace and operator in ("maximum", "minimum") and kind != "List":
             with pytest.raises(RuntimeError, match="not implemented"):  # nor in torch
                 gradients(each)
@@ -165,7 +165,7 @@ def test_lists_of_tensors(operator, inplace, kind, convention):
 
 def test_lists_of_other_lengths_are_torchs_error():
     xs = [torch.ones(2, requires_grad=True)] * 2
-    with override("half"), pytest.raises(RuntimeError, match="length|same number"):
+    with clampgrad.pin("half"), pytest.raises(RuntimeError, match="length|same number"):
         torch._foreach_clamp_min(xs, [1.0])
 
 
@@ -177,7 +177,7 @@ def test_what_is_made_of_a_clamp_is_pinned_and_what_is_not_is_not():
     }
     own = {"relu6": F.relu6, "hardtanh": lambda x: F.hardtanh(x, 0, 1), "relu": F.relu}
     for pin, expected in (("straight_through", 1), ("min_norm", 0)):
-        with override(pin):
+        with clampgrad.pin(pin):
             for name, f in made.items():
                 assert eager(f, [x], torch.ones_like(f(x)))[0].abs().item() == expected, name
             for name, f in own.items():
@@ -187,7 +187,7 @@ def test_what_is_made_of_a_clamp_is_pinned_and_what_is_not_is_not():
 def test_values_stay_as_they_are():
     x, y = tied(500), tied(500, seed=1)
     before = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
-    with override("half"):
+    with clampgrad.pin("half"):
         after = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
         x.requires_grad_()
         recorded = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
@@ -205,7 +205,7 @@ def test_values_stay_as_they_are():
 ])  # fmt: skip
 def test_errors_are_torchs_own(call):
     messages = []
-    for pin in (nullcontext(), override("half")):
+    for pin in (nullcontext(), clampgrad.pin("half")):
         with pin, pytest.raises(RuntimeError) as error:
             call(torch.ones(2, requires_grad=True))
         messages.append(str(error.value).split("(")[0])
@@ -228,7 +228,7 @@ def test_our_own_operators_are_immune(pin):
                 if mode is not eager and name in ("tensors", "mixed"):
                     continue
                 (expected,) = mode(door, [x], g)
-                with override(pin):
+                with clampgrad.pin(pin):
                     assert_same(mode(door, [x], g)[0], expected, f"{convention} {name}")
 
 
@@ -245,22 +245,22 @@ OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
 
 
 def test_it_nests():
-    with override("half"):
+    with clampgrad.pin("half"):
         assert is_registered()
-        assert (slope(), override.current()) == (HALF, "half")
-        with override("straight_through"):
-            assert (slope(), override.current()) == (THROUGH, "straight_through")
-            with override(None):
-                assert (slope(), override.current()) == (OWN, None)
+        assert (slope(), clampgrad.pin.current()) == (HALF, "half")
+        with clampgrad.pin("straight_through"):
+            assert (slope(), clampgrad.pin.current()) == (THROUGH, "straight_through")
+            with clampgrad.pin(None):
+                assert (slope(), clampgrad.pin.current()) == (OWN, None)
             assert slope() == THROUGH
         assert slope() == HALF
-    assert (slope(), override.current()) == (OWN, None)
+    assert (slope(), clampgrad.pin.current()) == (OWN, None)
 
 
 def test_of_a_process():
-    half, through = override("half"), override("straight_through")
+    half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
     half.enable()
-    assert (slope(), override.current()) == (HALF, "half")
+    assert (slope(), clampgrad.pin.current()) == (HALF, "half")
     through.enable()
     assert slope() == THROUGH
     with half:  # a block wins
@@ -272,22 +272,22 @@ def test_of_a_process():
 
 
 def test_another_object_of_the_same_name_disables():
-    override("half").enable()
-    override("half").disable()
+    clampgrad.pin("half").enable()
+    clampgrad.pin("half").disable()
     assert slope() == OWN
 
 
 def test_maximize_is_part_of_the_name():
-    with override("with_grad", maximize=True):
-        assert override.current() == "with_grad, maximize"
+    with clampgrad.pin("with_grad", maximize=True):
+        assert clampgrad.pin.current() == "with_grad, maximize"
 
 
 def test_as_a_decorator():
-    assert override("half")(slope)() == HALF
+    assert clampgrad.pin("half")(slope)() == HALF
 
 
 def test_an_error_inside_undoes_it():
-    with pytest.raises(KeyError), override("half"):
+    with pytest.raises(KeyError), clampgrad.pin("half"):
         raise KeyError
     assert slope() == OWN
 
@@ -301,17 +301,17 @@ def in_a_thread(function):
 
 
 def test_a_block_is_of_its_thread():
-    with override("half"):
+    with clampgrad.pin("half"):
         assert in_a_thread(slope) == OWN
-        assert in_a_thread(override("straight_through")(slope)) == THROUGH
+        assert in_a_thread(clampgrad.pin("straight_through")(slope)) == THROUGH
         assert slope() == HALF
-    override("half").enable()
+    clampgrad.pin("half").enable()
     assert in_a_thread(slope) == HALF
-    override("half").disable()
+    clampgrad.pin("half").disable()
 
 
 def test_a_thread_that_ends_inside_a_block_leaves_nothing():
-    assert in_a_thread(lambda: override("half").__enter__() and slope()) == HALF
+    assert in_a_thread(lambda: clampgrad.pin("half").__enter__() and slope()) == HALF
     assert slope() == OWN
     while is_registered():  # join() returns before the thread's last destructor has run
         time.sleep(0.001)
@@ -323,13 +323,13 @@ def test_threads_that_come_and_go_while_others_clamp():
     def work():
         while not stop.is_set():
             if slope() != OWN:
-                wrong.append(override.current())
+                wrong.append(clampgrad.pin.current())
 
     workers = [threading.Thread(target=work) for _ in range(4)]
     for worker in workers:
         worker.start()
     for _ in range(200):
-        with override("half"):
+        with clampgrad.pin("half"):
             assert slope() == HALF
         assert slope() == OWN
     stop.set()
@@ -340,10 +340,10 @@ def test_threads_that_come_and_go_while_others_clamp():
 
 def test_the_convention_is_that_of_the_forward():
     x = torch.zeros(1, requires_grad=True)
-    with override("half"):
+    with clampgrad.pin("half"):
         y = torch.clamp(x, 0, 1)
     z = torch.clamp(x, 0, 1)
-    with override("straight_through"):
+    with clampgrad.pin("straight_through"):
         assert torch.autograd.grad(y, x)[0].item() == 0.5
         assert torch.autograd.grad(z, x)[0].item() == OWN[0]
 
@@ -353,16 +353,16 @@ def test_the_convention_is_that_of_the_forward():
 
 def test_unknown_names():
     with pytest.raises(ValueError, match="unknown gradient 'nope'; known are: min_norm"):
-        override("nope")
+        clampgrad.pin("nope")
     with pytest.raises(ValueError, match="maximize"):
-        override("half", maximize=True)
+        clampgrad.pin("half", maximize=True)
     with pytest.raises(TypeError):
-        override(3)
+        clampgrad.pin(3)
     assert slope() == OWN
 
 
 def test_enable_and_disable_out_of_order():
-    half, through = override("half"), override("straight_through")
+    half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
     with pytest.raises(RuntimeError, match="half> is not enabled"):
         half.disable()
     half.enable()
@@ -378,7 +378,7 @@ def test_enable_and_disable_out_of_order():
 
 
 def test_blocks_out_of_order():
-    half, through = override("half"), override("straight_through")
+    half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
     half.__enter__()
     through.__enter__()
     with pytest.raises(RuntimeError, match="not what this thread entered last"):
@@ -397,7 +397,7 @@ def test_torchscript_that_differentiates_by_itself_is_refused():
     script = torch.jit.script(f)
     x = tied(20, nan=False).clamp(-9, 9).requires_grad_()
     own = [torch.autograd.grad(script(x).sum(), x)[0] for _ in range(3)]
-    with override("half"):
+    with clampgrad.pin("half"):
         with pytest.raises(RuntimeError, match="which no pin reaches"):
             script(x)
         with torch.no_grad():

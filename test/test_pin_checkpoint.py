@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from clampgrad import override
+import clampgrad
 from common import assert_same
 
 PINS = (None, "half", "straight_through")
@@ -20,7 +20,7 @@ def points():
 
 def own(pin):
     x = points()
-    with override(pin):
+    with clampgrad.pin(pin):
         segment(x).sum().backward()
     return x.grad
 
@@ -30,9 +30,9 @@ def own(pin):
 @pytest.mark.parametrize("around_forward", PINS)
 def test_each_has_its_own(around_forward, around_backward, use_reentrant):
     x = points()
-    with override(around_forward):
+    with clampgrad.pin(around_forward):
         y = checkpoint(segment, x, use_reentrant=use_reentrant)
-    with override(around_backward):
+    with clampgrad.pin(around_backward):
         y.sum().backward()
     assert_same(x.grad, own(around_forward))
 
@@ -41,11 +41,11 @@ def test_nested_segments_under_different_pins():
     x = points()
 
     def outer(x):
-        with override("half"):
+        with clampgrad.pin("half"):
             y = checkpoint(segment, x, use_reentrant=False)
         return y + segment(x)
 
-    with override("straight_through"):
+    with clampgrad.pin("straight_through"):
         y = checkpoint(outer, x, use_reentrant=False)
     with set_checkpoint_early_stop(False):
         y.sum().backward()
@@ -54,9 +54,9 @@ def test_nested_segments_under_different_pins():
 
 def test_of_a_process():
     x = points()
-    override("half").enable()
+    clampgrad.pin("half").enable()
     y = checkpoint(segment, x, use_reentrant=False)
-    override("half").disable()
+    clampgrad.pin("half").disable()
     y.sum().backward()
     assert_same(x.grad, own("half"))
 
@@ -65,7 +65,7 @@ def test_backward_in_another_thread():
     from concurrent.futures import ThreadPoolExecutor
 
     x = points()
-    with override("half"):
+    with clampgrad.pin("half"):
         y = checkpoint(segment, x, use_reentrant=False)
         with ThreadPoolExecutor(1) as pool:
             pool.submit(y.sum().backward).result()
@@ -85,7 +85,7 @@ f = lambda x: torch.clamp(x * 1, 0, 1) * 1
 (own,) = torch.autograd.grad(f(x).sum(), x)
 y = checkpoint(f, x, use_reentrant={use_reentrant})
 import clampgrad
-with clampgrad.override("straight_through"):
+with clampgrad.pin("straight_through"):
     y.sum().backward()
 assert torch.equal(x.grad, own), x.grad
 """
@@ -109,8 +109,8 @@ def test_another_implementation_can_remember():
                 return torch.autograd.grad(ctx.function(x), x, g)[0], None
 
     x = points()
-    with override("half"):
-        y = Again.apply(x, override.remember(segment))
+    with clampgrad.pin("half"):
+        y = Again.apply(x, clampgrad.pin.remember(segment))
     y.sum().backward()
     assert_same(x.grad, own("half"))
 
@@ -118,7 +118,7 @@ def test_another_implementation_can_remember():
 def test_a_compiled_segment():
     x = points()
     compiled = torch.compile(segment, backend="aot_eager")
-    with override("half"):
+    with clampgrad.pin("half"):
         y = checkpoint(compiled, x, use_reentrant=False)
     y.sum().backward()
     assert_same(x.grad, own("half"))
@@ -131,7 +131,7 @@ def test_compiled_around_a_segment():
 
     for pin in PINS:
         x = points()
-        with override(pin):
+        with clampgrad.pin(pin):
             y = f(x)
         y.sum().backward()
         assert_same(x.grad, own(pin))

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from clampgrad import override
+import clampgrad
 from common import assert_same, eager, tied
 from oracle import CONVENTIONS, gradient_of_x
 
 
 @pytest.fixture(autouse=True)
 def fresh_compiler():
-    with override(None):  # the first pin of a process drops what was compiled before
+    with clampgrad.pin(None):  # the first pin of a process drops what was compiled before
         torch._dynamo.reset()
 
 
@@ -32,13 +32,13 @@ def test_another_pin_compiles_again(backend):
     for _ in range(2):  # the second time round nothing is compiled
         assert_same(eager(compiled, [x], g)[0], own)
         for convention in CONVENTIONS:
-            with override(convention):
+            with clampgrad.pin(convention):
                 assert_same(eager(compiled, [x], g)[0], gradient_of_x(convention, x, g, 0, 1))
         assert_same(eager(compiled, [x], g)[0], own)
         assert counter.frame_count == 1 + len(CONVENTIONS)
-    override("half").enable()  # the same pin, of the process
+    clampgrad.pin("half").enable()  # the same pin, of the process
     assert_same(eager(compiled, [x], g)[0], gradient_of_x("half", x, g, 0, 1))
-    override("half").disable()
+    clampgrad.pin("half").disable()
     assert counter.frame_count == 1 + len(CONVENTIONS)
 
 
@@ -51,7 +51,7 @@ def test_in_place_tensors_and_pairs():
     x, y = x.clamp(-9, 9), y.clamp(-9, 9)
     compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
     for pin in (None, "min_norm", "inclusive", "joint", "half", "straight_through"):
-        with override(pin):
+        with clampgrad.pin(pin):
             for found, wanted in zip(eager(compiled, [x, y], g), eager(f, [x, y], g)):
                 torch.testing.assert_close(found, wanted)
 
@@ -62,7 +62,7 @@ def test_a_pin_inside_what_is_compiled(fullgraph):
 
     @torch.compile(backend="aot_eager", fullgraph=fullgraph)
     def f(x):
-        with override("half"):
+        with clampgrad.pin("half"):
             return clamped(x)
 
     x, g = tied(64), tied(64, seed=1)
@@ -71,7 +71,7 @@ def test_a_pin_inside_what_is_compiled(fullgraph):
             f(x)
     else:
         assert_same(eager(f, [x], g)[0], gradient_of_x("half", x, g, 0, 1))
-    assert override.current() is None
+    assert clampgrad.pin.current() is None
 
 
 def test_a_transform_inside():
@@ -81,7 +81,7 @@ def test_a_transform_inside():
 
     x = tied(64)
     for pin in ("half", "straight_through"):
-        with override(pin):
+        with clampgrad.pin(pin):
             assert_same(slopes(x), gradient_of_x(pin, x, torch.ones(64), 0, 1))
 
 
@@ -95,7 +95,7 @@ def slope(f):
 own = slope(early)          # compiled before there is any pin
 import clampgrad
 for pin, expected in (("half", [0.5, 0.0]), (None, own), ("half", [0.5, 0.0])):
-    with clampgrad.override(pin):
+    with clampgrad.pin(pin):
         assert slope(early) == expected, (pin, slope(early))
         torch._dynamo.reset()
         inductor = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import clampgrad
-from clampgrad import override
 from clampgrad.__main__ import main
 
 CPP = """
@@ -57,7 +56,7 @@ def test_cpp(library):
     for function in (library.saturate, library.saturate_a_copy):
         own = slope(function)
         for pin, expected in (("half", HALF), ("straight_through", THROUGH)):
-            with override(pin):
+            with clampgrad.pin(pin):
                 assert slope(function) == expected
         assert slope(function) == own
 
@@ -88,13 +87,13 @@ def clamps():
 def test_a_saved_model_has_the_pin_under_which_it_runs(tmp_path):
     model = torch.nn.Hardtanh(0, 1)  # has a formula of its own
     exported = torch.export.export(clamps(), (torch.zeros(5, requires_grad=True),))
-    with override("half"):
+    with clampgrad.pin("half"):
         torch.export.save(exported, tmp_path / "model.pt2")
         torch.save(model, tmp_path / "model.pt")
     loaded = torch.export.load(tmp_path / "model.pt2").module()
     own = slope(loaded)
     assert own == slope(clamps())
-    with override("half"):
+    with clampgrad.pin("half"):
         assert slope(loaded) == HALF
         assert slope(torch.load(tmp_path / "model.pt", weights_only=False)) == [0, 0, 1, 0, 0]
 
@@ -149,7 +148,7 @@ def test_wrong_arguments(folder, arguments, message, monkeypatch, capsys):
         code = main(arguments)
     except SystemExit as end:
         code = end.code
-    assert (code, override.current()) == (2, None)
+    assert (code, clampgrad.pin.current()) == (2, None)
     out, err = capsys.readouterr()
     assert message in err and out == ""
 

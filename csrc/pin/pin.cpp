@@ -67,6 +67,14 @@ Code code_of(std::optional<std::string_view> gradient, bool maximize) {
   return kFirst + 2 * static_cast<Code>(c.gradient) + static_cast<Code>(c.maximize);
 }
 
+std::optional<std::string> name_of(Code code) {
+  const auto c = pinned(code);
+  if (!c) {
+    return std::nullopt;
+  }
+  return std::string(c->gradient) + (c->maximize ? ", maximize" : "");
+}
+
 std::optional<Pinned> pinned(Code code) {
   if (code < kFirst) {
     return std::nullopt;

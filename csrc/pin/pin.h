@@ -18,6 +18,9 @@ constexpr Code kUnset = 0, kTorchsOwn = 1, kFirst = 2;
 // Raises ValueError as the operators do; no name is torch's own gradient.
 Code code_of(std::optional<std::string_view> gradient, bool maximize);
 
+// "inclusive", or "with_grad, maximize"; none for torch's own gradient.
+std::optional<std::string> name_of(Code code);
+
 // Sets what holds in this thread, or in every thread that has not set its own; returns what held
 // before. While any of them is a convention, the kernels are registered over aten's.
 Code set_in_thread(Code code);

@@ -14,7 +14,7 @@ void refuse_torchscript_autodiff() {
   for (const auto& frame : torch::jit::currentCallstack()) {
     TORCH_CHECK(
         frame.filename != "<forward op>",
-        "clampgrad.override: TorchScript differentiates this clamp by a rule of its own, which no "
+        "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no "
         "pin reaches. Call the function that was scripted, or take the pin off around the script.");
   }
 }

@@ -4,7 +4,7 @@
 
 namespace clampgrad::pin {
 
-// Adds what python/clampgrad/pin.py calls to a module.
+// Adds what python/clampgrad/_pin.py calls to a module.
 void add_functions(PyObject* module);
 
 } // namespace clampgrad::pin

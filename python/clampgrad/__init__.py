@@ -6,6 +6,7 @@ from typing import Any
 import clampgrad._check  # noqa: F401  (first: it says what is wrong before anything breaks)
 from clampgrad._after_import import when_imported
 from clampgrad._built_for import VERSION
+from clampgrad._pin import pin
 from clampgrad.functional import (
     CONVENTIONS,
     clamp,
@@ -22,9 +23,9 @@ from clampgrad.functional import (
     maximum,
     minimum,
 )
-from clampgrad.pin import override
 
 __version__ = VERSION
+override = pin  # the name it had first
 
 __all__ = [
     "CONVENTIONS",
@@ -42,6 +43,7 @@ __all__ = [
     "maximum",
     "minimum",
     "override",
+    "pin",
 ]
 
 when_imported("torch.distributed.tensor", lambda module: import_module("clampgrad._sharding"))

@@ -28,8 +28,8 @@ from torch.overrides import TorchFunctionMode
 
 import clampgrad
 from clampgrad._optional import need
+from clampgrad._pin import pin
 from clampgrad.functional import CONVENTIONS
-from clampgrad.pin import override
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -591,7 +591,7 @@ class audit(TorchFunctionMode):
             of_bounds=constant,
             dtype=dtype,
             device=x.device,
-            pin=None if ours else override.current(),
+            pin=None if ours else pin.current(),
         )
         key = (call, *_caller())
         site = self._report._sites.get(key)

@@ -1,4 +1,4 @@
-"""What parts of torch must know about pins; imported, and done, at the first pin of a process.
+"""What parts of torch must know about pins, told to them at the first pin of a process.
 
 - activation checkpointing: a segment remembers its pin, and runs under it again in backward;
 - torch.compile: compiled code is guarded by the pin that it was compiled under, and the caches of
@@ -18,9 +18,31 @@ import torch
 
 from clampgrad import _C
 from clampgrad._after_import import when_imported
-from clampgrad.pin import Remembered, override
 
 TORCHS_OWN = _C.pin_code(None, False)
+
+
+def hold(code: int, put: Callable[[int], int] = _C.pin_thread) -> int:
+    """Puts a pin on this thread, or on the process; returns what held before."""
+    tell_torch()
+    before = put(code)
+    of_other_kernels()
+    return before
+
+
+class Remembered:
+    """A function and the pin that it runs under; without a code, the one that holds now."""
+
+    def __init__(self, function: Callable[..., Any], code: int | None = None) -> None:
+        self.function = function
+        self.code = _C.pin_current() if code is None else code
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        before = hold(self.code)
+        try:
+            return self.function(*args, **keywords)
+        finally:
+            hold(before)
 
 
 # ---- Activation checkpointing --------------------------------------------------------------------------
@@ -30,7 +52,7 @@ class RecomputeFunction:
     """The attribute of that name. What was there before we looked was recorded without a pin."""
 
     def __set__(self, frame: Any, function: Callable[..., Any]) -> None:
-        frame.__dict__["recompute_fn"] = override.remember(function)
+        frame.__dict__["recompute_fn"] = Remembered(function)
 
     def __get__(self, frame: Any, owner: type) -> Any:
         return recorded_earlier(frame.__dict__["recompute_fn"])
@@ -48,7 +70,7 @@ def remember_in_checkpoints(checkpoint: Any) -> None:
 
     @functools.wraps(torchs_forward)
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
-        return torchs_forward(ctx, override.remember(function), *args)
+        return torchs_forward(ctx, Remembered(function), *args)
 
     @functools.wraps(torchs_backward)
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -71,7 +93,7 @@ def guard_compiled_code(guards: Any) -> None:
         code = _C.pin_current()
         self.guard_manager.root.add_lambda_guard(
             lambda _: _C.pin_current() == code,
-            [f"clampgrad.override.current() == {override.current()!r}"],
+            [f"clampgrad.pin.current() == {_C.pin_name(code)!r}"],
             guard.user_stack,
         )
 
@@ -85,8 +107,8 @@ def key_caches(codecache: Any) -> None:
     @functools.wraps(torchs)
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:
         torchs(self, *args, **keywords)
-        if override.current() is not None:
-            self.clampgrad_override = override.current()
+        if (name := _C.pin_name(_C.pin_current())) is not None:
+            self.clampgrad_pin = name
 
     codecache.FxGraphHashDetails.__init__ = __init__
 
@@ -105,7 +127,12 @@ def of_other_kernels() -> None:
         overload(name)._dispatch_cache.clear()
 
 
-when_imported("torch.utils.checkpoint", remember_in_checkpoints)
-when_imported("torch._inductor.codecache", key_caches)
-if when_imported("torch._dynamo.guards", guard_compiled_code):
-    torch._dynamo.reset()  # what was compiled so far has no such guard
+# ---- All of it -------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def tell_torch() -> None:
+    when_imported("torch.utils.checkpoint", remember_in_checkpoints)
+    when_imported("torch._inductor.codecache", key_caches)
+    if when_imported("torch._dynamo.guards", guard_compiled_code):
+        torch._dynamo.reset()  # what was compiled so far has no such guard

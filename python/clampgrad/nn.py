@@ -194,7 +194,7 @@ def convert(
     A module stays the same object, with its hooks, flags and names: its class is changed to the one
     here. Modules of a class derived from torch's are left alone, because what they override
     is unknown. Calls of functions (`F.relu`, `torch.clamp`) inside a `forward` are no modules:
-    for those of the clamp family there is :func:`clampgrad.override`.
+    for those of the clamp family there is :func:`clampgrad.pin`.
 
     Args:
         model: any module, also a single ReLU.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from clampgrad import CONVENTIONS, override
+from clampgrad import CONVENTIONS, pin
 from clampgrad.cli import program
 
 
@@ -21,9 +21,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     program.check(parser, options)
     try:
-        pin = override(options.gradient, maximize=options.maximize)
+        chosen = pin(options.gradient, maximize=options.maximize)
     except ValueError as error:
         parser.error(str(error).splitlines()[0])
-    pin.enable()  # and it stays on: threads may go on when the program has ended
+    chosen.enable()  # and it stays on: threads may go on when the program has ended
     program.run(options)
     return 0

@@ -1,4 +1,4 @@
-"""override: one convention for torch's own clamp and its family, in code that one cannot rewrite."""
+"""pin: one convention for torch's own clamp and its family, in code that one cannot rewrite."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any
 
 from clampgrad import _C
+from clampgrad._torch_knows import Remembered, hold
 
 if TYPE_CHECKING:
     from clampgrad.functional import Gradient
 
-_names: dict[int, str | None] = {}  # of every code there is a pin of
 _enabled: list[int] = []  # in the process, the last one counts
 _lock = threading.Lock()
 
@@ -27,7 +27,7 @@ class _Entered(threading.local):
 _entered = _Entered()
 
 
-class override(ContextDecorator):
+class pin(ContextDecorator):
     """Pins the gradient of torch's own clamp and its family, whoever calls them.
 
     Under a pin ``torch.clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
@@ -41,7 +41,7 @@ class override(ContextDecorator):
     Per thread, until the end of the block, or, as a decorator, of the call::
 
         >>> x = torch.zeros(1, requires_grad=True)
-        >>> with clampgrad.override("inclusive"):
+        >>> with clampgrad.pin("inclusive"):
         ...     y = torch.clamp(x, 0, 1)
         >>> torch.autograd.grad(y, x)
         (tensor([1.]),)
@@ -63,19 +63,18 @@ class override(ContextDecorator):
     def __init__(self, gradient: Gradient | None, *, maximize: bool = False) -> None:
         self._code = _C.pin_code(gradient, maximize)
         self._name = f"{gradient}, maximize" if maximize else gradient
-        _names[self._code] = self._name
 
     def __repr__(self) -> str:
-        return f"<clampgrad.override: {self._name}>"
+        return f"<clampgrad.pin: {self._name}>"
 
-    def __enter__(self) -> override:
-        _entered.pins.append((self._code, _hold(self._code)))
+    def __enter__(self) -> pin:
+        _entered.pins.append((self._code, hold(self._code)))
         return self
 
     def __exit__(self, *_: object) -> None:
         if not _entered.pins or _entered.pins[-1][0] != self._code:
             raise RuntimeError(f"{self!r} is not what this thread entered last")
-        _hold(_entered.pins.pop()[1])
+        hold(_entered.pins.pop()[1])
 
     def enable(self) -> None:
         """Pins every thread of the process, until :meth:`disable`."""
@@ -83,7 +82,7 @@ class override(ContextDecorator):
             if self._code in _enabled:
                 raise RuntimeError(f"{self!r} is enabled already")
             _enabled.append(self._code)
-            _hold(self._code, _C.pin_process)
+            hold(self._code, _C.pin_process)
 
     def disable(self) -> None:
         """Takes the pin off the process; what was enabled before it holds again."""
@@ -92,10 +91,10 @@ class override(ContextDecorator):
                 raise RuntimeError(f"{self!r} is not enabled")
             if _enabled[-1] != self._code:
                 raise RuntimeError(
-                    f"{_names[_enabled[-1]]!r} was enabled after {self!r}: it goes first"
+                    f"{_C.pin_name(_enabled[-1])!r} was enabled after {self!r}: it goes first"
                 )
             _enabled.pop()
-            _hold(_enabled[-1] if _enabled else 0, _C.pin_process)
+            hold(_enabled[-1] if _enabled else 0, _C.pin_process)
 
     @staticmethod
     def current() -> str | None:
@@ -103,7 +102,7 @@ class override(ContextDecorator):
 
         A pin with ``maximize=True`` is called, for example, ``"with_grad, maximize"``.
         """
-        return _names.get(_C.pin_current())
+        return _C.pin_name(_C.pin_current())
 
     @staticmethod
     def remember(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,26 +111,3 @@ class override(ContextDecorator):
         For code that runs a forward again in backward. ``torch.utils.checkpoint`` needs no help.
         """
         return function if isinstance(function, Remembered) else Remembered(function)
-
-
-class Remembered:
-    """A function and the pin that it is to run under; without a code, the one that holds now."""
-
-    def __init__(self, function: Callable[..., Any], code: int | None = None) -> None:
-        self.function = function
-        self.code = _C.pin_current() if code is None else code
-
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        before = _hold(self.code)
-        try:
-            return self.function(*args, **keywords)
-        finally:
-            _hold(before)
-
-
-def _hold(code: int, put: Callable[[int], int] = _C.pin_thread) -> int:
-    from clampgrad import _torch_knows  # at the first pin: it changes torch
-
-    before = put(code)
-    _torch_knows.of_other_kernels()
-    return before
