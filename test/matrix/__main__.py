@@ -1,0 +1,9 @@
+"""Runs the cells that are given as text: PYTHONPATH=test python -m matrix "Cell(...)"."""
+
+import sys
+
+from matrix.run import Arg, Cell, check, inf, nan
+
+for text in sys.argv[1:]:
+    check(eval(text, {"Arg": Arg, "Cell": Cell, "inf": inf, "nan": nan}))
+    print("holds:", text)

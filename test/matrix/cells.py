@@ -1,0 +1,206 @@
+"""One cell of the matrix as data: the arguments of a call, its gradient, its form and its context.
+
+The repr of a Cell is the line to paste: `python -m matrix "Cell(...)"` runs it again.
+"""
+
+import random
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, lru_cache
+
+import torch
+
+from matrix import reference
+
+inf, nan = float("inf"), float("nan")
+
+
+def neg_view(t):
+    return torch._neg_view(t.neg())
+
+
+def imaginary_of_conj(t):
+    return torch.complex(t, t.neg()).conj().imag
+
+
+def with_gaps(t):
+    """Every second element of a buffer, in every dimension."""
+    wide = t
+    for d in range(t.dim()):
+        wide = torch.stack((wide, wide), d + 1).flatten(d, d + 1)
+    return wide[(slice(None, None, 2),) * t.dim()]
+
+
+# What a tensor may look like in memory, as a differentiable function that keeps its values.
+LAYOUTS = {
+    "plain": lambda t: t,
+    "transposed": lambda t: t.clone().mT.contiguous().mT if t.dim() > 1 else t.clone(),
+    "reversed": lambda t: (
+        t.permute(*range(t.dim())[::-1]).contiguous().permute(*range(t.dim())[::-1])
+    ),
+    "channels_last": lambda t: (
+        t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t.clone()
+    ),
+    "gaps": with_gaps,
+    "offset": lambda t: torch.cat((t.new_zeros(1), t.flatten()))[1:].view(t.shape),
+    "neg": neg_view,
+    "conj": imaginary_of_conj,
+}
+
+
+@dataclass(frozen=True)
+class Arg:
+    """A Tensor: its values in order, its shape, and what it looks like."""
+
+    values: tuple
+    shape: tuple
+    dtype: str = "float32"
+    layout: str = "plain"
+    want: bool = True
+
+    def __repr__(self):
+        shown = [repr(self.values), repr(self.shape)]
+        for f in fields(self)[2:]:
+            value = getattr(self, f.name)
+            if value != f.default:
+                shown.append(f"{f.name}={value!r}")
+        return f"Arg({', '.join(shown)})"
+
+    def make(self):
+        dtype = getattr(torch, self.dtype)
+        return torch.tensor(self.values, dtype=torch.float64).to(dtype).reshape(self.shape)
+
+    @property
+    def floating(self):
+        return getattr(torch, self.dtype).is_floating_point
+
+
+@dataclass(frozen=True)
+class Cell:
+    operator: str
+    args: tuple  # Arg, number or None
+    gradient: str = "min_norm"
+    maximize: bool = False
+    form: str = "function"
+    context: str = "plain"
+    seed: int = 0  # of the incoming gradient
+
+    def __repr__(self):
+        shown = [repr(self.operator), repr(self.args)]
+        for f in fields(self)[2:]:
+            value = getattr(self, f.name)
+            if value != f.default:
+                shown.append(f"{f.name}={value!r}")
+        return f"Cell({', '.join(shown)})"
+
+    @cached_property
+    def tensors(self):
+        """The Tensor arguments, fresh values each in plain memory."""
+        return [a.make() for a in self.args if isinstance(a, Arg)]
+
+    @cached_property
+    def value(self):
+        return _expected(self.call).value
+
+    @cached_property
+    def call(self):
+        """The same arguments and gradient in the plainest form and context."""
+        return replace(self, form="function", context="plain")
+
+    @cached_property
+    def want(self):
+        return tuple(a.want and a.floating for a in self.args if isinstance(a, Arg))
+
+    @cached_property
+    def numbers(self):
+        return not any(isinstance(a, Arg) for a in self.args[1:])
+
+    @cached_property
+    def mixed(self):
+        given = [isinstance(a, Arg) for a in self.args[1:] if a is not None]
+        return any(given) and not all(given)
+
+    @cached_property
+    def pseudo(self):
+        return self.gradient in reference.PSEUDO
+
+    @cached_property
+    def differentiable(self):
+        return any(self.want)
+
+    def fill(self, tensors):
+        """The arguments with these tensors in the places of the Args."""
+        tensors = iter(tensors)
+        return [next(tensors) if isinstance(a, Arg) else a for a in self.args]
+
+    def spread(self, want):
+        """Per argument, what `want` says per Tensor; False for numbers."""
+        want = iter(want)
+        return [next(want) if isinstance(a, Arg) else False for a in self.args]
+
+    def laid_out(self, tensors):
+        """Each tensor in its layout; differentiable."""
+        layouts = [a.layout for a in self.args if isinstance(a, Arg)]
+        return [LAYOUTS[name](t) for name, t in zip(layouts, tensors)]
+
+    def reduced(self):
+        """Operator and arguments without what is None: a clamp with one bound is clamp_min or _max."""
+        if self.operator == "clamp" and None in self.args:
+            return ("clamp_max" if self.args[1] is None else "clamp_min"), [
+                i for i, a in enumerate(self.args) if a is not None
+            ]
+        return self.operator, list(range(len(self.args)))
+
+
+# Gradients that tell a select from a product, ties from blocks, and descent from ascent.
+COTANGENTS = (3.0, -6.0, 0.0, inf, -inf, nan, 1.5, -0.75, 12.0, -0.0, 9.0, -3.0, 65504.0, -9.0)
+FINITE = tuple(v for v in COTANGENTS if abs(v) < 100)
+
+
+def numbers(seed, shape, dtype, values=COTANGENTS):
+    """Every kind of number, in an order that `seed` gives. Not random to torch: vmap asks."""
+    count = torch.Size(shape).numel()
+    chosen = random.Random(seed).choices(values, k=count)
+    return torch.tensor(chosen, dtype=torch.float64).to(dtype).reshape(shape)
+
+
+@dataclass
+class Expected:
+    """What a call should give: the result, and by Tensor argument its gradient before reduction."""
+
+    value: torch.Tensor
+    g: torch.Tensor | None = None
+    full: list = field(default_factory=list)
+
+
+def gradients(cell, args, want, g):
+    """By Tensor argument; `args` and `want` have an entry each for every argument of the call."""
+    operator, given = cell.reduced()
+    found = reference.gradients(
+        operator,
+        cell.gradient,
+        cell.maximize,
+        [args[i] for i in given],
+        [want[i] for i in given],
+        g,
+    )
+    return [s for s, i in zip(found, given) if isinstance(cell.args[i], Arg)]
+
+
+@lru_cache(maxsize=100_000)
+def _expected(cell):
+    operator, given = cell.reduced()
+    args = cell.fill(cell.tensors)
+    value = reference.forward(operator, [args[i] for i in given])
+    if not value.is_floating_point() or not cell.differentiable:
+        return Expected(value)
+    g = numbers(cell.seed, value.shape, value.dtype)
+    return Expected(value, g, gradients(cell, args, cell.spread(cell.want), g))
+
+
+def expected(cell):
+    return _expected(cell.call)
+
+
+def reduced_to(share, like):
+    """As autograd undoes a broadcast, and casts."""
+    return share.sum_to_size(like.shape).to(like.dtype)

@@ -1,0 +1,538 @@
+"""Everything around a call that its gradient has to survive.
+
+A context takes a form's function and a cell, and says where what comes is not what should: it
+raises. Most are one function (f, leaves, args, g) -> (value, gradients of the leaves), which
+`reverse` compares with the reference.
+"""
+
+import copy
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+import torch.autograd.forward_ad as fwad
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+
+from matrix import reference
+from matrix.cells import FINITE, Arg, expected, gradients, numbers, reduced_to
+
+
+def always(cell):
+    return True
+
+
+@dataclass(frozen=True)
+class Context:
+    run: Callable  # (f, cell) -> None, or raises
+    accepts: Callable = always
+    costly: bool = False  # a compiler: sampled
+    records_nothing: bool = False
+
+
+CONTEXTS: dict[str, Context] = {}
+
+
+# ---- Comparing -----------------------------------------------------------------------------------
+
+
+class Wrong(AssertionError):
+    pass
+
+
+def same(what, actual, wanted, exact=True):
+    """Equal values, NaN equal to NaN, same dtype and shape; to rounding after a sum."""
+    if actual.dtype != wanted.dtype or actual.shape != wanted.shape:
+        raise Wrong(
+            f"{what}: {actual.dtype} {tuple(actual.shape)} "
+            f"instead of {wanted.dtype} {tuple(wanted.shape)}"
+        )
+    a, w = actual.detach(), wanted.detach()
+    equal = (a == w) | (a.isnan() & w.isnan())
+    if not exact and a.dtype.is_floating_point:
+        equal |= torch.isclose(a.double(), w.double(), rtol=4 * torch.finfo(a.dtype).eps, atol=1e-7)
+    if not equal.all():
+        raise Wrong(f"{what}: {a.tolist()} instead of {w.tolist()}")
+
+
+def check_gradients(cell, leaves, found, full, where="gradient"):
+    found = iter(found)
+    for i, (leaf, share) in enumerate(zip(leaves, full)):
+        if leaf.requires_grad:
+            gradient = next(found)
+            gradient = torch.zeros_like(leaf) if gradient is None else gradient
+            summed = share.shape != leaf.shape
+            same(f"{where} of Tensor {i}", gradient, reduced_to(share, leaf), exact=not summed)
+
+
+# ---- Reverse mode --------------------------------------------------------------------------------
+
+
+def leaves_of(cell):
+    return [t.clone().requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
+
+
+def grad(y, leaves, g, **more):
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    return torch.autograd.grad(y, wanted, g, allow_unused=True, **more)
+
+
+def compare(cell, leaves, y, found):
+    should = expected(cell)
+    same("value", y, should.value)
+    if not should.full:
+        assert not y.requires_grad, "a gradient where torch has none"
+    else:
+        check_gradients(cell, leaves, found, should.full)
+
+
+def reverse(name, accepts=always, costly=False):
+    """Adds a context from (f, leaves, args, g) -> (value, gradients)."""
+
+    def add(context):
+        def run(f, cell):
+            leaves = leaves_of(cell)
+            args = cell.laid_out(leaves)
+            g = expected(cell).g
+            if g is None:
+                y = f(*args)
+                found = []
+            else:
+                y, found = context(f, leaves, args, g.clone())
+            compare(cell, leaves, y, found)
+
+        CONTEXTS[name] = Context(run, accepts, costly)
+        return context
+
+    return add
+
+
+def whole(name, accepts=always, costly=False, records_nothing=False):
+    """Adds a context that compares by itself: (f, cell) -> None."""
+
+    def add(run):
+        CONTEXTS[name] = Context(run, accepts, costly, records_nothing)
+        return run
+
+    return add
+
+
+@reverse("plain")
+def plain(f, leaves, args, g):
+    y = f(*args)
+    return y, grad(y, leaves, g)
+
+
+@reverse("backward() into .grad")
+def backward(f, leaves, args, g):
+    y = f(*args)
+    y.backward(g)
+    return y, [leaf.grad for leaf in leaves if leaf.requires_grad]
+
+
+@reverse("retain_graph, twice")
+def retain_graph(f, leaves, args, g):
+    y = f(*args)
+    first = grad(y, leaves, g, retain_graph=True)
+    second = grad(y, leaves, g)
+    for a, b in zip(first, second):
+        same("second gradient", a, b)
+    return y, first
+
+
+@reverse("one gradient at a time")
+def one_at_a_time(f, leaves, args, g):
+    """What is asked for is not what was being differentiated."""
+    y = f(*args)
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    found = [
+        torch.autograd.grad(y, leaf, g, retain_graph=True, allow_unused=True)[0] for leaf in wanted
+    ]
+    return y, found
+
+
+@reverse("expanded gradient of sum()")
+def expanded_gradient(f, leaves, args, g):
+    y = f(*args)
+    grad(y.sum(), leaves, None, retain_graph=True)  # of strides 0
+    return y, grad(y, leaves, g)
+
+
+@reverse("gradient with gaps")
+def gradient_with_gaps(f, leaves, args, g):
+    y = f(*args)
+    return y, grad(y, leaves, torch.stack((g, g), -1)[..., 0])
+
+
+@reverse("anomaly mode")
+def anomaly(f, leaves, args, g):
+    with torch.autograd.detect_anomaly(check_nan=False):
+        return plain(f, leaves, args, g)
+
+
+@reverse("autocast")
+def autocast(f, leaves, args, g):
+    with torch.autocast("cpu", torch.bfloat16):
+        y = f(*args)
+    return y, grad(y, leaves, g)
+
+
+@reverse("input and output changed in place", accepts=lambda cell: public(cell))
+def changed_after(f, leaves, args, g):
+    args = [a.clone() for a in args]
+    y = f(*args)
+    kept = y.detach().clone()
+    with torch.no_grad():
+        y.fill_(99)
+        args[0].fill_(99)
+    found = grad(y, leaves, g)
+    return kept, found
+
+
+def public(cell):
+    """The doors for which the contract promises it, and bounds that leave x on the fast path."""
+    return cell.form in ("function", "in place") and cell.args[0].layout not in ("neg", "conj")
+
+
+# ---- Saved tensors -------------------------------------------------------------------------------
+
+
+def hooked(name, pack, unpack):
+    @reverse(f"saved tensors {name}")
+    def context(f, leaves, args, g):
+        with saved_tensors_hooks(pack, unpack):
+            y = f(*args)
+        return y, grad(y, leaves, g)
+
+
+def at_an_odd_address(t):
+    """Bytes may be anywhere; other dtypes have an alignment of their own."""
+    if t.dtype != torch.uint8:
+        return t.clone()
+    return torch.cat((t.new_zeros(1), t.flatten()))[1:].view(t.shape)
+
+
+hooked("copied", lambda t: t.clone(), lambda t: t)
+hooked("copied when unpacked", lambda t: t, lambda t: t.clone())
+hooked("pickled", pickle.dumps, pickle.loads)
+hooked("at an odd address", at_an_odd_address, lambda t: t)
+hooked("cast", lambda t: (t.dtype, t.to(torch.float64)), lambda packed: packed[1].to(packed[0]))
+hooked(
+    "as numpy",
+    lambda t: (t.dtype, t.detach().double().resolve_neg().numpy().copy()),
+    lambda packed: torch.from_numpy(packed[1]).to(packed[0]),
+)
+
+
+@reverse("save_on_cpu")
+def on_cpu(f, leaves, args, g):
+    with save_on_cpu():
+        y = f(*args)
+    return y, grad(y, leaves, g)
+
+
+# ---- Checkpoints ---------------------------------------------------------------------------------
+
+
+@reverse("checkpoint, reentrant")
+def reentrant(f, leaves, args, g):
+    y = checkpoint(f, *args, use_reentrant=True)
+    y.backward(g)  # autograd.grad does not work with this kind
+    return y, [leaf.grad for leaf in leaves if leaf.requires_grad]
+
+
+@reverse("checkpoint, not reentrant")
+def not_reentrant(f, leaves, args, g):
+    y = checkpoint(f, *args, use_reentrant=False)
+    return y, grad(y, leaves, g)
+
+
+@reverse("checkpoint, selective")
+def selective(f, leaves, args, g):
+    def policy(ctx, op, *args, **keywords):
+        clamps = "clamp" in str(op)
+        return CheckpointPolicy.MUST_SAVE if clamps else CheckpointPolicy.PREFER_RECOMPUTE
+
+    y = checkpoint(
+        f,
+        *args,
+        use_reentrant=False,
+        context_fn=lambda: create_selective_checkpoint_contexts(policy),
+    )
+    return y, grad(y, leaves, g)
+
+
+@reverse("checkpoint, selective, nothing saved")
+def selective_nothing(f, leaves, args, g):
+    y = checkpoint(
+        f,
+        *args,
+        use_reentrant=False,
+        context_fn=lambda: create_selective_checkpoint_contexts([]),
+    )
+    return y, grad(y, leaves, g)
+
+
+# ---- Many gradients at once, and gradients of gradients ------------------------------------------
+
+
+def linear(cell):
+    return cell.gradient not in ("with_grad", "restoring")
+
+
+@reverse("is_grads_batched")
+def batched_gradients(f, leaves, args, g):
+    y = f(*args)
+    both = torch.stack((g, torch.ones_like(g)))
+    found = grad(y, leaves, both, is_grads_batched=True)
+    return y, [None if v is None else v[0] for v in found]
+
+
+@whole("vectorized jacobian")
+def vectorized(f, cell):
+    leaves = leaves_of(cell)
+    if expected(cell).g is None:
+        return
+    wanted = [i for i, leaf in enumerate(leaves) if leaf.requires_grad]
+
+    def of_wanted(*some):
+        some = iter(some)
+        return f(*cell.laid_out([next(some) if i in wanted else v for i, v in enumerate(leaves)]))
+
+    given = tuple(leaves[i].detach() for i in wanted)
+    found = torch.autograd.functional.jacobian(of_wanted, given, vectorize=True)
+    value = expected(cell).value
+    for n, i in enumerate(wanted):
+        total = found[n].flatten(0, value.dim() - 1) if value.dim() else found[n][None]
+        for k in range(min(value.numel(), 4)):
+            g = torch.zeros_like(value).flatten()
+            g[k] = 1
+            share = gradients(
+                cell, cell.fill(cell.tensors), cell.spread(cell.want), g.view(value.shape)
+            )[i]
+            same(f"row {k} of the jacobian by Tensor {i}", total[k], reduced_to(share, leaves[i]))
+
+
+@whole("double backward")
+def double_backward(f, cell):
+    """The gradient is linear in g, or selects of it; it is constant in everything else."""
+    leaves = leaves_of(cell)
+    should = expected(cell)
+    if should.g is None:
+        return
+    g = should.g.clone().requires_grad_()
+    y = f(*cell.laid_out(leaves))
+    found = grad(y, leaves, g, create_graph=True)
+    check_gradients(cell, leaves, found, should.full)
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    pairs = [
+        (v, numbers(i, v.shape, v.dtype, FINITE)) for i, v in enumerate(found) if v is not None
+    ]
+    pairs = [(v, t) for v, t in pairs if v.requires_grad]
+    if not pairs:
+        assert cell.gradient == "restoring" or y.numel() == 0, "no gradient with respect to g"
+        return
+    of_g, *of_leaves = torch.autograd.grad(
+        [v for v, _ in pairs], [g, *wanted], [t for _, t in pairs], allow_unused=True
+    )
+    vs = iter([numbers(i, leaf.shape, leaf.dtype, FINITE) for i, leaf in enumerate(wanted)])
+    vs = [next(vs) if leaf.requires_grad else None for leaf in leaves]
+    same("gradient of g", of_g, pushed(cell, vs, cell.want, should.g), exact=False)
+    for i, v in enumerate(of_leaves):
+        if v is not None:
+            same(f"second gradient {i}", v, torch.zeros_like(v))
+
+
+def pushed(cell, tangents, want, g, args=None):
+    """The tangent of the result: the transpose of the gradient. Of a selection, what it let by."""
+    args = cell.fill(cell.tensors) if args is None else args
+    operator, given = cell.reduced()
+    value = reference.forward(operator, [args[i] for i in given])
+    total = torch.zeros_like(value)
+    positions = [i for i, a in enumerate(cell.args) if isinstance(a, Arg)]
+    for n, t in enumerate(tangents):
+        if t is None:
+            continue
+        t = t.to(value.dtype).expand(value.shape)
+        if cell.pseudo and positions[n] == 0:
+            total = total + torch.where(passes(cell, args[0].to(value.dtype), value, g), t, 0)
+        else:
+            total = total + gradients(cell, args, cell.spread(want), t)[n]
+    return total
+
+
+def passes(cell, x, y, g):
+    """Where a pseudo-gradient of x is g itself: found by two gradients that differ."""
+    a = reference.pseudo_of_x(cell.gradient, cell.maximize, x, y, g)
+    if cell.gradient == "restoring":
+        return x == y
+    moved = torch.where(g == 0, g, g * 2)
+    b = reference.pseudo_of_x(cell.gradient, cell.maximize, x, y, moved)
+    free = torch.isfinite(g) & (g != 0)
+    one = torch.ones_like(g)
+    at_inf = reference.pseudo_of_x(cell.gradient, cell.maximize, x, y, one * g.sign()) != 0
+    if cell.gradient == "straight_through":
+        return torch.ones_like(x, dtype=torch.bool)
+    let_nan = reference.pseudo_of_x(cell.gradient, cell.maximize, x, y, one * torch.nan).isnan()
+    let_zero = ~y.isnan()
+    return torch.where(
+        free, a != b, torch.where(g.isnan(), let_nan, torch.where(g == 0, let_zero, at_inf))
+    )
+
+
+# ---- Forward mode --------------------------------------------------------------------------------
+
+
+def raises_not_implemented(run):
+    try:
+        run()
+    except NotImplementedError:
+        return
+    raise Wrong("a tangent instead of NotImplementedError")
+
+
+@whole("dual tensors")
+def dual(f, cell):
+    should = expected(cell)
+    if should.g is None:
+        return
+    tensors = cell.tensors
+    tangents = [
+        numbers(cell.seed + i, t.shape, t.dtype, FINITE) if w else None
+        for i, (t, w) in enumerate(zip(tensors, cell.want))
+    ]
+
+    def run():
+        with fwad.dual_level():
+            args = [
+                t.clone() if v is None else fwad.make_dual(t.clone(), v.clone())
+                for t, v in zip(tensors, tangents)
+            ]
+            result = fwad.unpack_dual(f(*cell.laid_out(args)))
+            tangent = result.tangent
+            return result.primal, torch.zeros_like(result.primal) if tangent is None else tangent
+
+    if not linear(cell):
+        return raises_not_implemented(run)
+    value, tangent = run()
+    same("value", value, should.value)
+    same("tangent", tangent, pushed(cell, tangents, cell.want, should.g), exact=False)
+
+
+@whole("dual tensors that require grad")
+def dual_recorded(f, cell):
+    """Both at once: the gradient of the primal is what it is without a tangent."""
+    should = expected(cell)
+    if should.g is None:
+        return
+    leaves = leaves_of(cell)
+
+    def run():
+        with fwad.dual_level():
+            args = [
+                fwad.make_dual(leaf * 1, torch.ones_like(leaf)) if w else leaf
+                for leaf, w in zip(leaves, cell.want)
+            ]
+            y = f(*cell.laid_out(args))
+            return y, grad(y, leaves, should.g)
+
+    if not linear(cell):
+        return raises_not_implemented(run)
+    y, found = run()
+    same("value", y, should.value)
+    check_gradients(cell, leaves, found, should.full)
+
+
+# ---- Nothing is recorded -------------------------------------------------------------------------
+
+
+@whole("no_grad", records_nothing=True)
+def no_grad(f, cell):
+    with torch.no_grad():
+        y = f(*cell.laid_out(leaves_of(cell)))
+    assert not y.requires_grad
+    same("value", y, expected(cell).value)
+
+
+@whole("inference mode", records_nothing=True)
+def inference(f, cell):
+    with torch.inference_mode():
+        y = f(*cell.laid_out([t.clone() for t in cell.tensors]))
+    assert y.is_inference() and not y.requires_grad
+    same("value", y, expected(cell).value)
+
+
+@whole("meta tensors")
+def meta(f, cell):
+    leaves = [t.to("meta").requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
+    y = f(*leaves)
+    value = expected(cell).value
+    assert (y.shape, y.dtype, y.stride()) == (value.shape, value.dtype, value.stride())
+    if expected(cell).g is not None:
+        for leaf, v in zip(
+            [v for v in leaves if v.requires_grad], grad(y, leaves, torch.empty_like(y))
+        ):
+            assert v is None or v.shape == leaf.shape
+
+
+# ---- Strides -------------------------------------------------------------------------------------
+
+
+@whole("strides as torch's")
+def strides(f, cell):
+    leaves = leaves_of(cell)
+    args = cell.laid_out(leaves)
+    operator, given = cell.reduced()
+    filled = cell.fill(args)
+    theirs = reference.forward(
+        operator,
+        [filled[i].detach() if isinstance(filled[i], torch.Tensor) else filled[i] for i in given],
+    )
+    y = f(*args)
+    if y.stride() != theirs.stride():
+        raise Wrong(f"strides of the result: {y.stride()} instead of {theirs.stride()}")
+
+
+# ---- Threads -------------------------------------------------------------------------------------
+
+
+@whole("threads")
+def threads(f, cell):
+    """The forward in several threads at once, each with its backward."""
+
+    def work():
+        for _ in range(3):
+            CONTEXTS["plain"].run(f, cell)
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(work) for _ in range(3)]:
+            done.result()
+
+
+@reverse("backward in another thread")
+def other_thread(f, leaves, args, g):
+    y = f(*args)
+    with ThreadPoolExecutor(1) as pool:
+        return y, pool.submit(grad, y, leaves, g).result()
+
+
+# ---- Copies --------------------------------------------------------------------------------------
+
+
+@whole("deepcopy and pickle", accepts=lambda cell: "module" in cell.form or "nn." in cell.form)
+def copies(f, cell):
+    original = getattr(f, "module", None)
+    if original is None:
+        return
+    try:
+        for copied in (copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
+            f.module = copied
+            CONTEXTS["plain"].run(f, cell)
+    finally:
+        f.module = original

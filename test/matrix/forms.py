@@ -1,0 +1,231 @@
+"""Every way to call an operator: a function of the Tensor arguments, and what it accepts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+import clampgrad
+from matrix.cells import Arg
+from matrix.reference import CLAMPS, EXACT
+
+PIN = getattr(clampgrad, "pin", None)
+PIN = PIN if isinstance(PIN, type) else clampgrad.override
+
+
+def exact(cell):
+    return cell.gradient in EXACT
+
+
+def least_norm(cell):
+    return (cell.gradient, cell.maximize) == ("min_norm", False)
+
+
+def one_kind(cell):
+    """No overload of an operator takes a number and a Tensor."""
+    return not cell.mixed
+
+
+def is_clamp(cell):
+    return cell.operator in CLAMPS
+
+
+def keeps_x(cell):
+    """In place: neither the shape nor the dtype of x changes."""
+    x, value = cell.args[0], cell.value
+    return value.shape == torch.Size(x.shape) and value.dtype == getattr(torch, x.dtype)
+
+
+@dataclass(frozen=True)
+class Form:
+    make: Callable  # cell -> f(*tensors)
+    accepts: Callable = lambda cell: True
+    in_place: bool = False
+    writes: bool = False  # has out=: values alone
+    pin: bool = False
+    module: bool = False
+
+
+def keywords(cell):
+    return {"gradient": cell.gradient} | ({"maximize": True} if cell.maximize else {})
+
+
+def called(function, cell, in_place=False, **more):
+    """function(x, bounds...), without a bound that is None where one must be given by name."""
+
+    def f(*tensors):
+        x, *bounds = cell.fill(tensors)
+        x = x.clone() if in_place else x
+        if cell.operator == "clamp":
+            given = {n: b for n, b in zip(("min", "max"), bounds) if b is not None}
+            return function(x, **given, **more)
+        return function(x, *bounds, **more)
+
+    return f
+
+
+def public(suffix=""):
+    def make(cell):
+        function = getattr(clampgrad, cell.operator + suffix)
+        return called(function, cell, bool(suffix), **keywords(cell))
+
+    return make
+
+
+def has(namespace, suffix):
+    return lambda cell: hasattr(namespace, cell.operator + suffix)
+
+
+def packet(suffix=""):
+    """torch.ops, by the overload: resolution is torch's own business."""
+
+    def make(cell):
+        operator = getattr(torch.ops.clampgrad, cell.operator + suffix)
+        tensors = is_clamp(cell) and not cell.numbers
+        operator = operator.Tensor if tensors else operator.default
+        more = {} if "mingrad" in suffix else keywords(cell)
+        return called(operator, cell, suffix.endswith("_"), **more)
+
+    return make
+
+
+def pinned(call, in_place=False):
+    def make(cell):
+        pin = PIN(cell.gradient, maximize=cell.maximize)
+        f = called(call(cell), cell, in_place)
+
+        def under_the_pin(*tensors):
+            with pin:
+                return f(*tensors)
+
+        return under_the_pin
+
+    return make
+
+
+def method(suffix=""):
+    return lambda cell: getattr(torch.Tensor, cell.operator + suffix)
+
+
+def foreach(cell):
+    name = {"maximum": "_foreach_maximum", "minimum": "_foreach_minimum"}.get(
+        cell.operator, f"_foreach_{cell.operator}"
+    )
+    function = getattr(torch, name)
+    return lambda x, b: function([x], b if not isinstance(b, torch.Tensor) else [b])[0]
+
+
+def with_grad_name(cell):
+    more = {"maximize": True} if cell.maximize else {}
+    return called(clampgrad.clamp_with_grad, cell, **more)
+
+
+def out(cell):
+    function = getattr(clampgrad, cell.operator)
+    return called(
+        lambda *a, **k: function(*a, **k, out=torch.empty(0, dtype=cell.value.dtype)),
+        cell,
+        **keywords(cell),
+    )
+
+
+def bounds_of(cell, args):
+    if cell.operator == "clamp_min":
+        return args[1], None
+    if cell.operator == "clamp_max":
+        return None, args[1]
+    return args[1:]
+
+
+def module(in_place):
+    """nn.Clamp; made in the call where its bounds are Tensors that a context makes."""
+
+    def make(cell):
+        named = {"gradient": cell.gradient, "maximize": cell.maximize, "inplace": in_place}
+
+        def f(*tensors):
+            x, *bounds = cell.fill(tensors)
+            made = f.module or clampgrad.nn.Clamp(*bounds_of(cell, [x, *bounds]), **named)
+            return made(x.clone() if in_place else x)
+
+        bounds = bounds_of(cell, cell.args)
+        f.module = clampgrad.nn.Clamp(*bounds, **named) if cell.numbers else None
+        return f
+
+    return make
+
+
+TWINS = {
+    ("clamp_min", (0,)): lambda **k: clampgrad.nn.ReLU(**k),
+    ("clamp", (0, 6)): lambda **k: clampgrad.nn.ReLU6(**k),
+    ("clamp", (-1, 1)): lambda **k: clampgrad.nn.Hardtanh(**k),
+}
+
+
+def twin(in_place):
+    def make(cell):
+        made = TWINS[cell.operator, cell.args[1:]](
+            inplace=in_place, gradient=cell.gradient, maximize=cell.maximize
+        )
+
+        def f(x):
+            return f.module(x.clone() if in_place else x)
+
+        f.module = made
+        return f
+
+    return make
+
+
+def has_twin(cell):
+    return (
+        cell.numbers
+        and TWINS.get((cell.operator, cell.args[1:])) is not None
+        and cell.args[0].floating
+    )
+
+
+def both(*conditions):
+    return lambda cell: all(c(cell) for c in conditions)
+
+
+has_in_place = both(lambda cell: is_clamp(cell), keeps_x)
+pins = lambda cell: (exact(cell) or is_clamp(cell)) and one_kind(cell)  # noqa: E731
+
+FORMS = {
+    "function": Form(public()),
+    "in place": Form(public("_"), has_in_place, in_place=True),
+    "out": Form(out, writes=True),
+    "clamp_with_grad": Form(
+        with_grad_name, lambda cell: (cell.operator, cell.gradient) == ("clamp", "with_grad")
+    ),
+    "torch.ops": Form(packet(), one_kind),
+    "torch.ops in place": Form(packet("_"), both(has_in_place, one_kind), in_place=True),
+    "mingrad": Form(
+        packet("_mingrad"),
+        both(least_norm, one_kind, has(torch.ops.clampgrad, "_mingrad")),
+    ),
+    "mingrad in place": Form(
+        packet("_mingrad_"),
+        both(least_norm, one_kind, has_in_place, has(torch.ops.clampgrad, "_mingrad_")),
+        in_place=True,
+    ),
+    "pinned function": Form(pinned(lambda cell: getattr(torch, cell.operator)), pins, pin=True),
+    "pinned method": Form(pinned(method()), pins, pin=True),
+    "pinned method in place": Form(
+        pinned(method("_"), True), both(pins, has_in_place), in_place=True, pin=True
+    ),
+    "pinned foreach": Form(
+        pinned(foreach),
+        both(
+            pins,
+            lambda cell: cell.operator in ("clamp_min", "clamp_max", "maximum", "minimum"),
+            lambda cell: isinstance(cell.args[1], Arg),
+        ),
+        pin=True,
+    ),
+    "module": Form(module(False), is_clamp, module=True),
+    "module in place": Form(module(True), has_in_place, in_place=True, module=True),
+    "nn.ReLU and kin": Form(twin(False), has_twin, module=True),
+    "nn.ReLU and kin in place": Form(twin(True), has_twin, in_place=True, module=True),
+}
