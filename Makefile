@@ -35,7 +35,7 @@ JAX_VENV := .venv/jax-$(JAX)
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
 # Folders are in the list so that a removed file counts as a change too.
 SOURCES := $(shell find csrc codegen patches tools/cuda_build.py tools/sources.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
-           derivatives.yaml setup.py pyproject.toml
+           conventions.yaml derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 # Those that are programs of their own; the others are parts of the demo.

@@ -6,12 +6,14 @@ CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cud
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import yaml
 from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.command.egg_info import egg_info
@@ -68,8 +70,7 @@ class Build(cpp_extension.BuildExtension):
         super().run()
         (extension,) = self.extensions
         library = Path(self.get_ext_fullpath(extension.name))  # an editable one is in the sources
-        version = self.distribution.get_version().removesuffix(LOCAL) + LOCAL
-        library.with_name("_built_for.py").write_text(f'TORCH = "{TORCH}"\nVERSION = "{version}"\n')
+        library.with_name("_built_for.py").write_text(f'TORCH = "{TORCH}"\n')
 
 
 class Metadata(egg_info):
@@ -82,15 +83,27 @@ class Metadata(egg_info):
 
 
 class Package(build_py):
-    """Puts the patch files, and the table they are checked against, into the package."""
+    """Puts into the package what stands elsewhere in the sources.
+
+    The contract, in a form that needs no PyYAML; and the patch files, in folders as in the sources,
+    with the contract and its reader, which they are checked by.
+    """
 
     def run(self) -> None:
         super().run()
-        files = Path(self.build_lib, "clampgrad", "patches", "files")
+        package = Path("python" if self.editable_mode else self.build_lib, "clampgrad")
+        version = self.distribution.get_version().removesuffix(LOCAL) + LOCAL
+        (package / "_version.py").write_text(f'VERSION = "{version}"\n')
+        table = yaml.safe_load((ROOT / "conventions.yaml").read_text())
+        (package / "_table.json").write_text(json.dumps(table))
+        if self.editable_mode:
+            return  # the patch files are found in the sources
+        files = package / "patches" / "files"
         shutil.rmtree(files, ignore_errors=True)
         shutil.copytree(ROOT / "patches", files / "patches")
-        for name in ("conventions.yaml", "oracle.py"):
-            shutil.copyfile(ROOT / "test" / name, files / name)
+        (files / "test").mkdir()
+        for name in ("conventions.yaml", "test/oracle.py"):
+            shutil.copyfile(ROOT / name, files / name)
 
 
 setup(

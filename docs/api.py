@@ -13,6 +13,11 @@ HEAD = """# API
 Made from the docstrings by [api.py](api.py). What every convention means, case by case, is in
 [conventions.md](conventions.md).
 """
+CONSTANTS = {
+    "CONVENTIONS": "The names of all conventions",
+    "EXACT": "Those that differ at ties and at NaN alone",
+    "PSEUDO": "Those that are no derivatives of the forward, on purpose",
+}
 
 
 def markdown(text):
@@ -80,8 +85,13 @@ def page():
         if callable(thing):
             own = thing.__name__
             parts.append(entry(name, thing) if own == name else f"### `{name}`\n\n`{own}`.")
-    names = ", ".join(f"`{name}`" for name in clampgrad.CONVENTIONS)
-    parts.append(f"### `CONVENTIONS`\n\nThe names of all of them: {names}.")
+    for name, what in CONSTANTS.items():
+        names = ", ".join(f"`{name}`" for name in getattr(clampgrad, name))
+        parts.append(f"### `{name}`\n\n{what}: {names}.")
+    parts.append(
+        '### `implementation`\n\n`"compiled"`, or `"portable"` where no compiled library serves the '
+        "installed torch: the same functions, in plain PyTorch."
+    )
     for name in ("nn",):
         module = importlib.import_module(f"clampgrad.{name}")
         parts += [f"## clampgrad.{name}", markdown(inspect.getdoc(module))]

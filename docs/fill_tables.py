@@ -2,7 +2,7 @@
 
 A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. What is
 in it comes from docs/*.json and docs/examples/ (measured by the demo, the pin's benchmark and the
-examples), benchmarks/results/, docs/frameworks.yaml (measured elsewhere) and test/conventions.yaml
+examples), benchmarks/results/, docs/frameworks.yaml (measured elsewhere) and conventions.yaml
 (the contract).
 """
 
@@ -38,7 +38,7 @@ SPEED = {
     release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
     for release in ("2.13.0", "2.15.0")
 }
-CONTRACT = yaml.safe_load((ROOT / "test/conventions.yaml").read_text())
+CONTRACT = yaml.safe_load((ROOT / "conventions.yaml").read_text())
 PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
 EXACT = [name for name in CONTRACT["conventions"] if name not in PSEUDO]
 

@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+import clampgrad
+
 
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", help="where the tests make their tensors")
@@ -10,6 +12,12 @@ def pytest_configure(config):
     # Before the tests are collected: some make tensors when they are imported.
     if config.getoption("device") != "cpu":
         torch.set_default_device(config.getoption("device"))
+
+
+def pytest_runtest_setup(item):
+    marker = item.get_closest_marker("compiled")
+    if marker and clampgrad.implementation != "compiled":
+        pytest.skip(f"needs the compiled implementation: {marker.args[0]}")
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import yaml
 
-TABLE = yaml.safe_load((Path(__file__).parent / "conventions.yaml").read_text())
+TABLE = yaml.safe_load((Path(__file__).parents[1] / "conventions.yaml").read_text())
 CONVENTIONS = tuple(TABLE["conventions"])
 PSEUDO = tuple(name for name in TABLE["pseudo_gradients"]["rows"][0] if name in CONVENTIONS)
 EXACT = tuple(name for name in CONVENTIONS if name not in PSEUDO)

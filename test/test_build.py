@@ -79,7 +79,12 @@ def test_a_wheel_installed_twice_and_uninstalled(sources, environment, tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     assert f"+torch{TORCH}-" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"clampgrad/py.typed", "clampgrad/_C.pyi", "clampgrad/_built_for.py"} <= set(names)
+    assert {
+        "clampgrad/py.typed",
+        "clampgrad/_C.pyi",
+        "clampgrad/_built_for.py",
+        "clampgrad/_table.json",
+    } <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"clampgrad"}
     for _ in range(2):
         install(environment, "--force-reinstall", wheel)

@@ -1,6 +1,7 @@
 """The package as it is installed: what it is called, what it says on a wrong torch, its types."""
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ def python(*arguments, **keywords):
 def copy(tmp_path):
     """The package at a path with a space and letters that are not ASCII."""
     target = tmp_path / "ein Pfad, größer" / "clampgrad"
-    shutil.copytree(PACKAGE, target)
+    shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__"))
     return target
 
 
@@ -39,14 +40,42 @@ def test_the_version_names_the_torch():
     assert clampgrad.__version__ == importlib.metadata.version("clampgrad")
 
 
-def test_another_torch_is_one_clear_sentence(copy):
+def python_with(variables, *arguments, **keywords):
+    rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
+    return python(*arguments, env={**rest, **variables}, **keywords)
+
+
+SHOW = "import clampgrad; print(clampgrad.implementation)"
+
+
+@pytest.mark.compiled("it is about which library is loaded")
+def test_another_minor_of_torch_is_one_warning_and_the_portable_implementation(copy):
     (copy / "_built_for.py").write_text('TORCH = "2.10.0"\n')
-    run = python("-c", "import clampgrad", cwd=copy.parent)
-    assert run.returncode
+    run = python_with({}, "-c", SHOW, cwd=copy.parent)
+    assert run.stdout.strip() == "portable", run.stderr
+    assert run.stderr.count("Warning") == 1
+    for part in ("for torch 2.10", f"here is torch {torch.__version__}", "CLAMPGRAD_PORTABLE=1"):
+        assert part in run.stderr
+    silent = python_with({"CLAMPGRAD_PORTABLE": "1"}, "-c", SHOW, cwd=copy.parent)
+    assert (silent.stdout.strip(), silent.stderr) == ("portable", "")
+
+
+@pytest.mark.compiled("it is about which library is loaded")
+def test_another_minor_of_torch_is_one_clear_sentence_where_a_library_is_required(copy):
+    (copy / "_built_for.py").write_text('TORCH = "2.10.0"\n')
+    run = python_with({"CLAMPGRAD_REQUIRE_COMPILED": "1"}, "-c", SHOW, cwd=copy.parent)
     message = run.stderr.splitlines()[-1]
     assert message.startswith("ImportError: ")
-    for part in ("built for torch 2.10.0", f"here is torch {TORCH}", "pip install"):
+    for part in ("for torch 2.10", f"here is torch {torch.__version__}", "pip install"):
         assert part in message
+
+
+@pytest.mark.compiled("it is about which library is loaded")
+def test_a_patch_release_of_torch_is_served(copy):
+    minor = ".".join(TORCH.split(".")[:2])
+    (copy / "_built_for.py").write_text(f'TORCH = "{minor}.99"\n')
+    run = python_with({"CLAMPGRAD_REQUIRE_COMPILED": "1"}, "-c", SHOW, cwd=copy.parent)
+    assert (run.stdout.strip(), run.stderr) == ("compiled", "")
 
 
 @pytest.mark.slow
@@ -96,5 +125,12 @@ def test_types_are_checked(tmp_path):
 @pytest.mark.slow
 def test_stubs_say_what_the_extension_has(tmp_path):
     pytest.importorskip("mypy", reason="mypy checks the types: install it")
-    run = python("-m", "mypy.stubtest", "clampgrad._C", "clampgrad._built_for", cwd=tmp_path)
+    run = python(
+        "-m",
+        "mypy.stubtest",
+        "clampgrad._C",
+        "clampgrad._built_for",
+        "clampgrad._version",
+        cwd=tmp_path,
+    )
     assert run.returncode == 0, run.stdout

@@ -3,12 +3,12 @@
 from importlib import import_module
 from typing import Any
 
-import clampgrad._check  # noqa: F401  (first: it says what is wrong before anything breaks)
+from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._after_import import when_imported
-from clampgrad._built_for import VERSION
 from clampgrad._pin import pin
+from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
+from clampgrad._version import VERSION
 from clampgrad.functional import (
-    CONVENTIONS,
     clamp,
     clamp_,
     clamp_max,
@@ -25,10 +25,13 @@ from clampgrad.functional import (
 )
 
 __version__ = VERSION
+implementation = _implementation.name
 override = pin  # the name it had first
 
 __all__ = [
     "CONVENTIONS",
+    "EXACT",
+    "PSEUDO",
     "clamp",
     "clamp_",
     "clamp_max",
@@ -40,6 +43,7 @@ __all__ = [
     "clip_",
     "fmax",
     "fmin",
+    "implementation",
     "maximum",
     "minimum",
     "override",

@@ -29,7 +29,7 @@ from torch.overrides import TorchFunctionMode
 import clampgrad
 from clampgrad._optional import need
 from clampgrad._pin import pin
-from clampgrad.functional import CONVENTIONS
+from clampgrad._table import CONVENTIONS, EXACT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -254,9 +254,6 @@ class Finding:
         moved = [math.inf if v is None else v for k, v in self.moved.items() if k in EXACT]
         size = max(self.elements, 1)
         return max(moved, default=-1.0), self.at_bound / size, self.nan / size, self.beyond / size
-
-
-EXACT = CONVENTIONS[:4]
 
 
 class _Site:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any
 
-from clampgrad import _C
+from clampgrad import _implementation
 from clampgrad._torch_knows import Remembered, hold
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class pin(ContextDecorator):
     """
 
     def __init__(self, gradient: Gradient | None, *, maximize: bool = False) -> None:
-        self._code = _C.pin_code(gradient, maximize)
+        self._code = _implementation.pin_code(gradient, maximize)
         self._name = f"{gradient}, maximize" if maximize else gradient
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class pin(ContextDecorator):
             if self._code in _enabled:
                 raise RuntimeError(f"{self!r} is enabled already")
             _enabled.append(self._code)
-            hold(self._code, _C.pin_process)
+            hold(self._code, _implementation.pin_process)
 
     def disable(self) -> None:
         """Takes the pin off the process; what was enabled before it holds again."""
@@ -91,10 +91,10 @@ class pin(ContextDecorator):
                 raise RuntimeError(f"{self!r} is not enabled")
             if _enabled[-1] != self._code:
                 raise RuntimeError(
-                    f"{_C.pin_name(_enabled[-1])!r} was enabled after {self!r}: it goes first"
+                    f"{_implementation.pin_name(_enabled[-1])!r} was enabled after {self!r}: it goes first"
                 )
             _enabled.pop()
-            hold(_enabled[-1] if _enabled else 0, _C.pin_process)
+            hold(_enabled[-1] if _enabled else 0, _implementation.pin_process)
 
     @staticmethod
     def current() -> str | None:
@@ -102,7 +102,7 @@ class pin(ContextDecorator):
 
         A pin with ``maximize=True`` is called, for example, ``"with_grad, maximize"``.
         """
-        return _C.pin_name(_C.pin_current())
+        return _implementation.pin_name(_implementation.pin_current())
 
     @staticmethod
     def remember(function: Callable[..., Any]) -> Callable[..., Any]:

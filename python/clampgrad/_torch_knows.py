@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
-from clampgrad import _C
+from clampgrad import _implementation
 from clampgrad._after_import import when_imported
 
-TORCHS_OWN = _C.pin_code(None, False)
+TORCHS_OWN = _implementation.pin_code(None, False)
 
 
-def hold(code: int, put: Callable[[int], int] = _C.pin_thread) -> int:
+def hold(code: int, put: Callable[[int], int] = _implementation.pin_thread) -> int:
     """Puts a pin on this thread, or on the process; returns what held before."""
     tell_torch()
     before = put(code)
@@ -35,7 +35,7 @@ class Remembered:
 
     def __init__(self, function: Callable[..., Any], code: int | None = None) -> None:
         self.function = function
-        self.code = _C.pin_current() if code is None else code
+        self.code = _implementation.pin_current() if code is None else code
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         before = hold(self.code)
@@ -90,10 +90,10 @@ def guard_compiled_code(guards: Any) -> None:
     @functools.wraps(torchs)
     def GLOBAL_STATE(self: Any, guard: Any) -> None:
         torchs(self, guard)
-        code = _C.pin_current()
+        code = _implementation.pin_current()
         self.guard_manager.root.add_lambda_guard(
-            lambda _: _C.pin_current() == code,
-            [f"clampgrad.pin.current() == {_C.pin_name(code)!r}"],
+            lambda _: _implementation.pin_current() == code,
+            [f"clampgrad.pin.current() == {_implementation.pin_name(code)!r}"],
             guard.user_stack,
         )
 
@@ -107,7 +107,7 @@ def key_caches(codecache: Any) -> None:
     @functools.wraps(torchs)
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:
         torchs(self, *args, **keywords)
-        if (name := _C.pin_name(_C.pin_current())) is not None:
+        if (name := _implementation.pin_name(_implementation.pin_current())) is not None:
             self.clampgrad_pin = name
 
     codecache.FxGraphHashDetails.__init__ = __init__
@@ -123,7 +123,7 @@ def overload(name: str) -> Any:
 
 
 def of_other_kernels() -> None:
-    for name in _C.pin_operators():
+    for name in _implementation.pin_operators():
         overload(name)._dispatch_cache.clear()
 
 

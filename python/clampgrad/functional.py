@@ -1,17 +1,10 @@
 """clamp and its relatives, with the gradient as a keyword.
 
 Every function here has the forward of the function of the same name in torch: the same values,
-dtypes, strides and errors. What differs is the gradient, which `gradient` names:
+dtypes, strides and errors. What differs is the gradient, which `gradient` names; `min_norm` is the
+default:
 
-===================  ==========================================================================
-min_norm (default)   0 at a bound: the least-norm subgradient, as F.relu6 and F.hardtanh have it
-inclusive            1 at a bound: torch.clamp up to PyTorch 2.13
-joint                torch.clamp from PyTorch 2.14 on
-half                 1/2 at a bound: jax.numpy.clip
-with_grad            outside the bounds, lets through what moves the input back
-restoring            outside the bounds, +1 or -1: back, whatever the loss says
-straight_through     1 everywhere
-===================  ==========================================================================
+{conventions}
 
 The last three are no derivatives of the forward; they are for optimisation. Their direction "back"
 is that of gradient descent; `maximize=True` is for ascent, and only for `with_grad` and `restoring`.
@@ -34,7 +27,8 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.jit._builtins import _register_builtin
 
-from clampgrad import _C
+from clampgrad import _implementation
+from clampgrad._table import CONVENTIONS, TABLE
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -47,15 +41,17 @@ Gradient: TypeAlias = Literal[
 
 ExactGradient: TypeAlias = Literal["min_norm", "inclusive", "joint", "half"]
 
-CONVENTIONS: tuple[Gradient, ...] = (
-    "min_norm",
-    "inclusive",
-    "joint",
-    "half",
-    "with_grad",
-    "restoring",
-    "straight_through",
-)
+
+def _rules() -> str:
+    """The conventions and their rules, as the contract has them, in a table."""
+    width = max(map(len, CONVENTIONS))
+    rows = [f"{name:{width}}  {TABLE['conventions'][name]}" for name in CONVENTIONS]
+    line = "=" * width + "  " + "=" * (max(map(len, rows)) - width - 2)
+    return "\n".join([line, *rows, line])
+
+
+if __doc__:  # python -OO leaves it out
+    __doc__ = __doc__.format(conventions=_rules())
 
 # Dynamo traces the operators; everyone else takes the short way, which skips the operator packet.
 _ops = torch.ops.clampgrad
@@ -135,7 +131,7 @@ def clamp(
     """
     if is_dynamo_compiling():
         return _trace("clamp", input, min, max, **_keywords(gradient, maximize, out))
-    return _C.clamp(input, min, max, gradient, maximize, out)
+    return _implementation.clamp(input, min, max, gradient, maximize, out)
 
 
 def clamp_(
@@ -149,7 +145,7 @@ def clamp_(
     """:func:`clamp` in place; returns `input`."""
     if is_dynamo_compiling():
         return _trace("clamp_", input, min, max, **_keywords(gradient, maximize))
-    return _C.clamp_(input, min, max, gradient, maximize, None)
+    return _implementation.clamp_(input, min, max, gradient, maximize, None)
 
 
 def clamp_min(
@@ -163,7 +159,7 @@ def clamp_min(
     """:func:`clamp` with a lower bound alone; like :func:`torch.clamp_min`."""
     if is_dynamo_compiling():
         return _trace("clamp_min", input, min, None, **_keywords(gradient, maximize, out))
-    return _C.clamp_min(input, min, None, gradient, maximize, out)
+    return _implementation.clamp_min(input, min, None, gradient, maximize, out)
 
 
 def clamp_min_(
@@ -172,7 +168,7 @@ def clamp_min_(
     """:func:`clamp_min` in place; returns `input`."""
     if is_dynamo_compiling():
         return _trace("clamp_min_", input, min, None, **_keywords(gradient, maximize))
-    return _C.clamp_min_(input, min, None, gradient, maximize, None)
+    return _implementation.clamp_min_(input, min, None, gradient, maximize, None)
 
 
 def clamp_max(
@@ -186,7 +182,7 @@ def clamp_max(
     """:func:`clamp` with an upper bound alone; like :func:`torch.clamp_max`."""
     if is_dynamo_compiling():
         return _trace("clamp_max", input, None, max, **_keywords(gradient, maximize, out))
-    return _C.clamp_max(input, None, max, gradient, maximize, out)
+    return _implementation.clamp_max(input, None, max, gradient, maximize, out)
 
 
 def clamp_max_(
@@ -195,7 +191,7 @@ def clamp_max_(
     """:func:`clamp_max` in place; returns `input`."""
     if is_dynamo_compiling():
         return _trace("clamp_max_", input, None, max, **_keywords(gradient, maximize))
-    return _C.clamp_max_(input, None, max, gradient, maximize, None)
+    return _implementation.clamp_max_(input, None, max, gradient, maximize, None)
 
 
 def clamp_with_grad(
@@ -243,7 +239,7 @@ def maximum(
     """
     if is_dynamo_compiling():
         return _trace_pair("maximum", input, other, gradient, out)
-    return _C.maximum(input, other, gradient, out)
+    return _implementation.maximum(input, other, gradient, out)
 
 
 def minimum(
@@ -256,7 +252,7 @@ def minimum(
     """The elementwise minimum; see :func:`maximum` and :func:`torch.minimum`."""
     if is_dynamo_compiling():
         return _trace_pair("minimum", input, other, gradient, out)
-    return _C.minimum(input, other, gradient, out)
+    return _implementation.minimum(input, other, gradient, out)
 
 
 def fmax(
@@ -269,7 +265,7 @@ def fmax(
     """:func:`maximum` that passes over a NaN on one side; like :func:`torch.fmax`."""
     if is_dynamo_compiling():
         return _trace_pair("fmax", input, other, gradient, out)
-    return _C.fmax(input, other, gradient, out)
+    return _implementation.fmax(input, other, gradient, out)
 
 
 def fmin(
@@ -282,7 +278,7 @@ def fmin(
     """:func:`minimum` that passes over a NaN on one side; like :func:`torch.fmin`."""
     if is_dynamo_compiling():
         return _trace_pair("fmin", input, other, gradient, out)
-    return _C.fmin(input, other, gradient, out)
+    return _implementation.fmin(input, other, gradient, out)
 
 
 def _trace_pair(

@@ -14,7 +14,7 @@ import torch.autograd.forward_ad as fwad
 
 # The table of conventions and its reader, as in ../series.py.
 FILES = Path(__file__).parents[1] / "files"
-sys.path.insert(0, str(FILES if FILES.is_dir() else Path(__file__).parents[4] / "test"))
+sys.path.insert(0, str((FILES if FILES.is_dir() else Path(__file__).parents[4]) / "test"))
 OPERATORS = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
 INCOMING = (1.0, -3.0, torch.inf, torch.nan)
 
