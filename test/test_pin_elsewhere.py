@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import clampgrad
-from clampgrad.__main__ import main
+from clampgrad.cli import main
 
 CPP = """
 #include <ATen/ops/clamp.h>
@@ -98,7 +98,7 @@ def test_a_saved_model_has_the_pin_under_which_it_runs(tmp_path):
         assert slope(torch.load(tmp_path / "model.pt", weights_only=False)) == [0, 0, 1, 0, 0]
 
 
-# ---- python -m clampgrad run ---------------------------------------------------------------------------
+# ---- clampgrad run ---------------------------------------------------------------------------
 
 
 PROGRAM = """
@@ -128,7 +128,7 @@ def test_run(folder, program):
     command += [*program, "--lr", "1", "-m", "x"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert done.stderr == ""
-    path = folder / "package" / "train.py" if program[0] == "-m" else program[0]
+    path = folder / "package" / "train.py"
     assert done.stdout == f"[0.5, 0.0] ['--lr', '1', '-m', 'x'] {path}\n"
     assert done.returncode == 3
 
@@ -140,7 +140,6 @@ def test_run(folder, program):
     (["run", "--gradient", "half", "--maximize", "package/train.py"], "maximize=True means nothing"),
     (["run", "--gradient", "half"], "nothing to run"),
     (["run", "package/train.py"], "required: --gradient"),
-    (["fly"], "no command 'fly'"),
 ])  # fmt: skip
 def test_wrong_arguments(folder, arguments, message, monkeypatch, capsys):
     monkeypatch.chdir(folder)
@@ -151,8 +150,3 @@ def test_wrong_arguments(folder, arguments, message, monkeypatch, capsys):
     assert (code, clampgrad.pin.current()) == (2, None)
     out, err = capsys.readouterr()
     assert message in err and out == ""
-
-
-def test_help(capsys):
-    assert main(["--help"]) == 0
-    assert "  run " in capsys.readouterr().out

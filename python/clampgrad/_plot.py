@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._optional import need
+from clampgrad._progress import progress
 from clampgrad.functional import CONVENTIONS, clamp
 
 if TYPE_CHECKING:
@@ -181,6 +182,6 @@ def gallery(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{draw.__name__}.png" for draw in GALLERY]
-    for draw, path in zip(GALLERY, paths):
+    for draw, path in progress("pictures", list(zip(GALLERY, paths))):
         draw(path)
     return paths

@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clampgrad._progress import progress
+
 RULES = {
     1: "smooth: the derivative",
     2: "convex: the subgradient of least norm",
@@ -95,7 +97,8 @@ def survey(device: str = "cpu") -> list[Row]:
     """
     with torch.enable_grad(), torch.device(device), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself
-        return [_row(f, names, point) for f, names, points in CASES for point in points]
+        cases = [(f, names, point) for f, names, points in CASES for point in points]
+        return [_row(*case) for case in progress("points", cases)]
 
 
 # ---- One row -------------------------------------------------------------------------------------

@@ -1,48 +1,122 @@
-"""Whether the convention matters to a program: audit [--every N] script.py ARGS."""
+"""clampgrad audit: where the bounds of a program are trouble, and where the gradient matters."""
 
 from __future__ import annotations
 
 import argparse
+import logging
+import os
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 
-from clampgrad._audit import COLUMNS, LEFT, Report, audit, cells
-from clampgrad._optional import need
+from clampgrad._audit import WARNINGS, Report, Thresholds, audit
 from clampgrad.cli import program
 
+logger = logging.getLogger("clampgrad")
 
-def show(report: Report) -> None:
-    from clampgrad.cli.table import new_table, print_table
-
-    table = new_table("Clamp-like calls, what matters first", COLUMNS, LEFT, report.note())
-    for finding in report:
-        colour = "yellow" if finding.weight()[0] > 0 else ""
-        table.add_row(*cells(finding), style=colour)
-    print_table(table)
+FAILED = 3  # neither a program's 1 nor argparse's 2
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> int | str | None:
     parser = argparse.ArgumentParser(
-        "python -m clampgrad audit",
-        description="Run a program, count what its clamp-like calls do, and what conventions change.",
-        usage=f"%(prog)s [-h] [--every N] [--json FILE] [--picture FILE] {program.USAGE}",
+        "clampgrad audit",
+        description="Run a program, look at its clamp-like calls, and report to stderr when it ends.",
+        usage=f"%(prog)s [-h] [OPTIONS] {program.USAGE}",
+        epilog="warnings:\n" + "\n".join(f"  {name:20} {what}" for name, what in WARNINGS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument(
         "--every", metavar="N", type=int, default=1, help="look at one in N calls of each site"
     )
-    parser.add_argument("--json", metavar="FILE", help="write everything there, as JSON")
-    parser.add_argument("--picture", metavar="FILE", help="draw it there")
-    program.add_to(parser)
-    options = parser.parse_args(arguments)
-    program.check(parser, options)
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write everything there, as JSON")
+    parser.add_argument("--picture", metavar="FILE", type=Path, help="draw it there")
+    parser.add_argument(
+        "--fail-on",
+        metavar="WARNING",
+        action="append",
+        default=[],
+        choices=[*WARNINGS, "any"],
+        help=f"exit with {FAILED} if there is such a warning and the program itself ended with 0; "
+        "may be given several times",
+    )
+    normal = Thresholds()
+    parser.add_argument(
+        "--norm",
+        metavar="X",
+        type=float,
+        default=normal.norm,
+        help="conventions-differ beyond this norm of the difference over norm (%(default)s)",
+    )
+    parser.add_argument(
+        "--signs",
+        metavar="X",
+        type=float,
+        default=normal.signs,
+        help="conventions-differ beyond this share of gradients whose sign changes (%(default)s)",
+    )
+    options, theirs = program.parse(parser, arguments)
     if options.every < 1:
         parser.error("--every must be at least 1")
-    need("rich")  # before the program runs, not after
-    with audit(every=options.every) as report:
-        try:
-            program.run(options)
-        finally:  # also of a program that calls sys.exit, or fails
-            show(report)
-            if options.json:
-                report.save(options.json)
-            if options.picture:
-                report.picture(options.picture)
-    return 0
+    # What a report needs is checked before the program runs, not after.
+    files = {name: _of_this_rank(getattr(options, name)) for name in ("json", "picture")}
+    for path in filter(None, files.values()):
+        _check(parser, path)
+    if options.picture and find_spec("matplotlib") is None:
+        parser.error("--picture needs matplotlib: pip install matplotlib")
+
+    code: int | str | None = 0
+    looking = audit(every=options.every, thresholds=Thresholds(options.norm, options.signs))
+    try:
+        with looking:
+            theirs.run()
+    except SystemExit as end:
+        code = end.code
+    finally:  # of a program that is interrupted, too
+        _tell(looking.report, files["json"], files["picture"])
+    found = {warning.name for finding in looking.report for warning in finding.warnings}
+    fails = found if "any" in options.fail_on else found.intersection(options.fail_on)
+    return code or (FAILED if fails else code)
+
+
+# ---- Processes of one program ----------------------------------------------------------------------
+
+
+def _rank() -> int | None:
+    """Which process of several this is, as torchrun says."""
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return int(os.environ.get("RANK", "0")) if several else None
+
+
+def _of_this_rank(path: Path | None) -> Path | None:
+    """audit.json becomes audit.rank0.json, one file per process."""
+    rank = _rank()
+    return path if path is None or rank is None else path.with_suffix(f".rank{rank}{path.suffix}")
+
+
+# ---- The report ------------------------------------------------------------------------------------
+
+
+def _check(parser: argparse.ArgumentParser, path: Path) -> None:
+    """Ends with a message if nothing can be written there."""
+    try:
+        with path.open("a"):
+            pass
+    except OSError as error:
+        parser.error(f"cannot write {path}: {error.strerror}")
+
+
+def _tell(report: Report, json: Path | None, picture: Path | None) -> None:
+    """Files first: the terminal may be gone. One thing that fails does not keep the next from being tried."""
+    for write, path in ((report.save, json), (report.picture, picture)):
+        if path is not None:
+            try:
+                write(path)
+            except Exception as error:
+                logger.error("cannot write %s: %s", path, error)
+    rank = _rank()
+    text = str(report) if not rank else f"rank {rank}: {report.summary()}"
+    with suppress(OSError, ValueError, AttributeError):  # stderr is closed
+        sys.stderr.write(f"\n{text}\n")
+        sys.stderr.flush()

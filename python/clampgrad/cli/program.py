@@ -1,45 +1,168 @@
-"""Somebody's program, run as python itself runs it: script.py ARGS, or -m module ARGS."""
+"""Somebody's program, run as `python` itself runs it: a script, a directory, a zip, or -m module."""
 
 from __future__ import annotations
 
 import argparse
+import builtins
+import io
 import os
-import runpy
+import pkgutil
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
+from types import CodeType, ModuleType, TracebackType
 
-USAGE = "(script.py | -m module) [ARGS ...]"
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    rest = argparse.REMAINDER
-    parser.add_argument("-m", dest="module", nargs=rest, metavar="module", help="not a script")
-    parser.add_argument("script", nargs=rest, metavar="script.py", help="and its arguments")
+USAGE = "(script.py | directory | zip | -m module) [ARGS ...]"
 
 
-def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends with a message if there is nothing to run."""
-    if options.module:
-        if not is_module(options.module[0]):
-            parser.error(f"no module named {options.module[0]}")
-    elif not options.script:
+def parse(
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
+) -> tuple[argparse.Namespace, Program]:
+    """Our own options, and the program that follows them with its own arguments."""
+    ours, program = _split(parser, arguments)
+    options = parser.parse_args(ours)
+    if not program:
         parser.error("nothing to run: script.py or -m module is missing")
-    elif not os.path.exists(options.script[0]):
-        parser.error(f"no such file: {options.script[0]}")
+    started = _Module(program[1:]) if program[0] == "-m" else _File(program)
+    complaint = started.complaint()
+    if complaint:
+        parser.error(complaint)
+    return options, started
 
 
-def is_module(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # of a package that it is said to be in
-        return False
+def _split(
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """The program begins at the first word that is neither an option of ours nor its value."""
+    words = list(arguments)
+    i = 0
+    while i < len(words):
+        word = words[i]
+        if word == "--":
+            return words[:i], words[i + 1 :]
+        if word.startswith("-m"):
+            attached = [word[2:]] if word != "-m" else []
+            return words[:i], ["-m", *attached, *words[i + 1 :]]
+        if not word.startswith("-"):
+            return words[:i], words[i:]
+        option = parser._option_string_actions.get(word)
+        takes_value = option is not None and option.nargs is None
+        i += 2 if takes_value else 1
+    return words, []
 
 
-def run(options: argparse.Namespace) -> None:
-    if options.module:
-        sys.argv = options.module
-        runpy.run_module(options.module[0], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = options.script
-        sys.path[0] = os.path.dirname(os.path.abspath(options.script[0]))
-        runpy.run_path(options.script[0], run_name="__main__")
+class Program:
+    """What to run. `argv[0]` is as given until the program starts."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self.argv = argv
+
+    def complaint(self) -> str | None:
+        """Why it cannot be run, as far as one can say without running any of it."""
+        raise NotImplementedError
+
+    def prepare(self, main: ModuleType) -> CodeType:
+        """The code to run, after setting what the program will find in sys and in `__main__`."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Runs it to its end. Like python itself, it turns an exception into a traceback and exit code 1.
+
+        `__main__` stays the program's when it has ended: what runs at exit, and other threads, need it.
+        """
+        main = ModuleType("__main__")
+        main.__dict__.update(__builtins__=builtins, __file__=None)
+        try:
+            code = self.prepare(main)
+            sys.argv = self.argv
+            sys.modules["__main__"] = main
+            exec(code, main.__dict__)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            error.__traceback__ = _theirs(error.__traceback__)
+            sys.excepthook(type(error), error, error.__traceback__)
+            raise SystemExit(1) from None
+
+
+class _File(Program):
+    def complaint(self) -> str | None:
+        path = self.argv[0]
+        if not os.path.exists(path):
+            return f"no such file: {path}"
+        if self._spec() is None and os.path.isdir(path):
+            return f"no __main__.py in {path}"
+        return None
+
+    def _spec(self) -> ModuleSpec | None:
+        """Of the `__main__` in a directory or a zip file."""
+        path = os.path.abspath(self.argv[0])
+        return PathFinder.find_spec("__main__", [path])
+
+    def prepare(self, main: ModuleType) -> CodeType:
+        path = os.path.abspath(self.argv[0])
+        spec = self._spec()
+        if spec:
+            sys.path.insert(0, path)
+            return _from_spec(spec, main)
+        _first_on_path(os.path.dirname(os.path.realpath(path)))
+        main.__dict__.update(
+            __file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path)
+        )
+        with io.open_code(path) as file:
+            code = pkgutil.read_code(file)  # if it is a .pyc
+        if code is None:
+            with io.open_code(path) as file:
+                code = compile(file.read(), path, "exec", dont_inherit=True)
+        return code
+
+
+class _Module(Program):
+    def complaint(self) -> str | None:
+        if not self.argv:
+            return "-m needs the name of a module"
+        _first_on_path(os.getcwd())
+        # Finding a submodule would import its package: that is for later.
+        package = self.argv[0].partition(".")[0]
+        return None if find_spec(package) else f"no module named {self.argv[0]}"
+
+    def prepare(self, main: ModuleType) -> CodeType:
+        name = self.argv[0]
+        spec = find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name += ".__main__"
+            spec = find_spec(name)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named {name}", name=name)
+        self.argv[0] = spec.origin or name
+        return _from_spec(spec, main)
+
+
+def _from_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
+    main.__dict__.update(
+        __file__=spec.origin,
+        __cached__=spec.cached,
+        __loader__=spec.loader,
+        __package__=spec.parent,
+        __spec__=spec,
+    )
+    code = spec.loader.get_code(spec.name) if spec.loader else None  # type: ignore[attr-defined]
+    if code is None:
+        raise ImportError(f"No code object available for {spec.name}", name=spec.name)
+    return code
+
+
+def _first_on_path(folder: str) -> None:
+    """In the place of what python put there for us, if it puts anything there (`python -P`)."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = folder
+
+
+def _theirs(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback from where the program begins."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(
+        (__file__, "<frozen importlib", pkgutil.__file__)
+    ):
+        traceback = traceback.tb_next
+    return traceback

@@ -1,19 +1,19 @@
-"""What the installed torch does at kinks and ties, beside what it documents: survey [--json]."""
+"""clampgrad survey: what the installed torch does at kinks and ties, beside what it documents."""
 
 from __future__ import annotations
 
 import argparse
-import json
 
 import torch
 
 from clampgrad._survey import COLUMNS, RULES, Row, as_data, as_markdown, cells, survey
+from clampgrad.cli.output import write, write_json
 
 COLOURS = {"as documented": "green", "a free choice": "green"}
 
 
 def show(rows: list[Row]) -> None:
-    from clampgrad.cli.table import new_table, print_table
+    from clampgrad.cli.table import new_table, rendered
 
     table = new_table(
         f"The gradient at kinks and ties: torch {torch.__version__}",
@@ -30,11 +30,14 @@ def show(rows: list[Row]) -> None:
         *before, verdict, scripted, nan = cells(row)
         colour = COLOURS.get(verdict, "red" if verdict == "no subgradient" else "yellow")
         table.add_row(*before, f"[{colour}]{verdict}[/]", scripted, nan)
-    print_table(table)
+    write(rendered(table))
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser("python -m clampgrad survey", description=__doc__)
+    parser = argparse.ArgumentParser(
+        "clampgrad survey",
+        description="Measure what the installed torch does at kinks and ties, beside what it documents.",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print a Markdown table")
@@ -42,9 +45,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     rows = survey(options.device)
     if options.json:
-        print(json.dumps(as_data(rows), indent=1, allow_nan=False))
+        write_json(as_data(rows))
     elif options.markdown:
-        print(as_markdown(rows), end="")
+        write(as_markdown(rows))
     else:
         show(rows)
     return 0

@@ -24,10 +24,11 @@ def new_table(
     return table
 
 
-def print_table(table: Table) -> None:
-    """Prints it whole, also where the terminal is narrower: a cut number is no number."""
+def rendered(table: Table) -> str:
+    """The whole of it, also where the terminal is narrower: a cut number is no number."""
     rich = need("rich.console")
-    natural = rich.Console(width=10_000).measure(table).maximum
     console = rich.Console()
-    console.width = max(console.width, natural)
-    console.print(table)
+    console.width = max(console.width, rich.Console(width=10_000).measure(table).maximum)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()

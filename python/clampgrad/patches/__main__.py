@@ -2,17 +2,22 @@
 
 import argparse
 import json
+import logging
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from clampgrad.cli import main as command_line
+from clampgrad.cli.output import write
 
 from . import apply as applying
 from .series import PATCHES, Refusal, all_series
 from .verify.run import CODE, GRADIENTS, verify
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m clampgrad.patches", description=__doc__)
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="clampgrad patches", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="the result as JSON on stdout")
@@ -37,7 +42,7 @@ def arguments() -> argparse.Namespace:
     proof.add_argument("--quick", action="store_true", help="without OpInfo")
     export = commands.add_parser("export", parents=[common], help="copy the patches to a folder")
     export.add_argument("directory", type=Path)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def run(options: argparse.Namespace) -> tuple[dict, str]:
@@ -67,7 +72,7 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
         options.source,
         options.convention,
         options.quick,
-        lambda line: print(line, file=sys.stderr, flush=True),
+        logging.getLogger("clampgrad").info,
     )
     return result, told(result)
 
@@ -86,16 +91,16 @@ def told(result: dict) -> str:
     return "\n".join(lines + (result["failures"] or [f"All of it holds: {wanted}."]))
 
 
-def main() -> int:
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> int:
+    options = arguments(words)
     try:
         result, text = run(options)
     except Refusal as refusal:
-        print(json.dumps({"error": str(refusal)}) if options.json else f"refused: {refusal}")
+        write(json.dumps({"error": str(refusal)}) if options.json else f"refused: {refusal}")
         return 2
-    print(json.dumps(result) if options.json else text)
+    write(json.dumps(result) if options.json else text)
     return 1 if result.get("failures") else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command_line(["patches", *sys.argv[1:]]))

@@ -1,0 +1,250 @@
+"""What becomes of a bound further on: followed through elementwise operators until one is singular there.
+
+A clamp puts many elements at exactly one value, its bound. Each operator that takes the result is run on
+that value too, by itself: if what it returns or its derivative is not finite, the bound is a singular
+point of it (the logarithm of a lower bound 0, ``acos`` of an upper bound 1, a division by 0).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clampgrad._audit.callers import Caller, caller
+from clampgrad._audit.sites import Site
+from clampgrad._audit.unseen import differentiating
+
+# By name, without the underscores of methods, of in-place forms and of operators.
+UNARY = set(
+    [
+        "abs",
+        "absolute",
+        "neg",
+        "negative",
+        "square",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "arcsinh",
+        "arccosh",
+        "arctanh",
+        "sigmoid",
+        "logit",
+        "erf",
+        "erfc",
+        "erfinv",
+        "lgamma",
+        "digamma",
+        "logsigmoid",
+        "softplus",
+    ]
+)
+# With a number.
+BINARY = set(
+    [
+        "add",
+        "radd",
+        "iadd",
+        "sub",
+        "subtract",
+        "rsub",
+        "isub",
+        "mul",
+        "multiply",
+        "rmul",
+        "imul",
+        "pow",
+        "float_power",
+        "ipow",
+        "div",
+        "divide",
+        "true_divide",
+        "truediv",
+        "rtruediv",
+        "itruediv",
+    ]
+)
+# The divisor of a Tensor too.
+DIVISIONS = set(["div", "divide", "true_divide", "truediv", "itruediv"])
+SAME = set(
+    [
+        "view",
+        "reshape",
+        "flatten",
+        "unflatten",
+        "squeeze",
+        "unsqueeze",
+        "permute",
+        "transpose",
+        "swapaxes",
+        "movedim",
+        "t",
+        "expand",
+        "contiguous",
+        "clone",
+        "to",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "type",
+        "getitem",
+        "select",
+        "narrow",
+    ]
+)
+# 0 where every element is at a bound 0.
+SUMS = {"sum", "mean"}
+# Of every element at a bound.
+NORMS = {"norm", "vector_norm"}
+FOLLOWED = UNARY | BINARY | SAME | SUMS | NORMS
+
+Side = tuple[Site, str]  # a site and "min" or "max"
+
+
+class Trace(NamedTuple):
+    """The bounds, in the dtype and with the value that they have by now."""
+
+    sides: tuple[Side, ...]
+    values: tuple[float, ...]
+    dtype: torch.dtype
+
+
+class Image(NamedTuple):
+    """What an operator makes of such a value."""
+
+    value: float
+    finite: bool
+    smooth: bool  # whether the derivative is finite
+
+
+@dataclass(frozen=True)
+class Singular:
+    """An operator that a bound is a singular point of."""
+
+    function: str
+    argument: float  # what the bound has become when it gets there
+    finite: (
+        bool  # whether the result is; its derivative is not, or the result would be no singularity
+    )
+    caller: Caller
+
+
+class Consumers:
+    """The results of clamps that are alive, and what is done with them."""
+
+    def __init__(self) -> None:
+        self._traces: dict[int, tuple[weakref.ref[Tensor], int, Trace]] = {}
+        self._known: dict[Any, list[Image]] = {}
+
+    def begin(self, result: Tensor, sides: list[tuple[Side, float]]) -> None:
+        """A clamp has returned; its bounds are known numbers."""
+        if sides:
+            names, values = zip(*sides)
+            key = id(result)
+            alive = weakref.ref(result, lambda _: self._traces.pop(key, None))
+            self._traces[key] = alive, result._version, Trace(names, values, result.dtype)
+
+    def _find(self, tensor: Any) -> Trace | None:
+        """The trace of a Tensor, unless that was changed in place since."""
+        alive, version, trace = self._traces.get(id(tensor), (None, 0, None))
+        here = alive() if alive is not None else None
+        if here is None or here is not tensor:
+            return None
+        if here._version != version:
+            del self._traces[id(tensor)]
+            return None
+        return trace
+
+    def follow(
+        self, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Callable[[Any], None] | None:
+        """What is to be done with the result of a call that is not a clamp, if anything."""
+        if not self._traces or not args:
+            return None
+        name = getattr(function, "__name__", "").strip("_")
+        if name not in FOLLOWED or "out" in kwargs:
+            return None
+        first = self._find(args[0])
+        other = args[1] if len(args) > 1 else kwargs.get("other")
+        if isinstance(other, Tensor):
+            divisor = self._find(other) if name in DIVISIONS else None
+            return divisor and partial(self._divided, name, divisor)
+        return first and partial(self._applied, name, function, args[1:], kwargs, first)
+
+    def _divided(self, name: str, trace: Trace, result: Any) -> None:
+        self._go_on(name, trace, _evaluate(lambda y: 1 / y, trace), result)
+
+    def _applied(
+        self, name: str, function: Any, args: Any, kwargs: Any, trace: Trace, result: Any
+    ) -> None:
+        if name in SAME:
+            images = [Image(v, True, True) for v in trace.values]
+        elif name in SUMS:
+            images = [Image(v if v == 0 else torch.nan, True, True) for v in trace.values]
+        else:
+            key = (function, trace.values, trace.dtype, str(args), str(kwargs))
+            if key not in self._known:
+                self._known[key] = _evaluate(lambda y: function(y, *args, **kwargs), trace)
+            images = self._known[key]
+        self._go_on(name, trace, images, result)
+
+    def _go_on(self, name: str, trace: Trace, images: list[Image], result: Any) -> None:
+        """Notes where the operator was singular, and follows the result where it was not."""
+        for (site, which), before, image in zip(trace.sides, trace.values, images):
+            if not (image.finite and image.smooth):
+                found = Singular(name, before, image.finite, caller())
+                site.hazards.setdefault(("singular", which, name, found.caller), found)
+        if isinstance(result, Tensor) and result.requires_grad:
+            good = [
+                (side, _in(image.value, result.dtype))
+                for side, image in zip(trace.sides, images)
+                if image.finite and image.smooth and image.value == image.value
+            ]
+            self.begin(result, good)
+
+
+def _in(value: float, dtype: torch.dtype) -> float:
+    """As a dtype has it."""
+    return torch.tensor(value, dtype=dtype, device="cpu").item()
+
+
+def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace) -> list[Image]:
+    """An operator at each value of a trace."""
+    images = []
+    with differentiating():
+        for value in trace.values:
+            leaf = torch.tensor([value], dtype=trace.dtype, device="cpu", requires_grad=True)
+            result = function(leaf * 1)  # in-place forms want no leaf
+            (slope,) = torch.autograd.grad(result.sum(), leaf)
+            finite = bool(result.isfinite().all())
+            images.append(Image(result.sum().item(), finite, bool(slope.isfinite().all())))
+    return images

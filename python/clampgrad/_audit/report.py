@@ -1,0 +1,143 @@
+"""What an audit found: a sentence, warnings, a table; and all of it as data."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clampgrad._audit.callers import short
+from clampgrad._audit.lint import USUAL, Diagnostic, Thresholds, diagnostics, name_of
+from clampgrad._audit.sites import Key, Site
+from clampgrad._audit.unseen import unseen
+from clampgrad._table import EXACT
+
+
+@dataclass
+class Finding:
+    """What was seen at one call site. The counts are of the calls that were looked at."""
+
+    function: str
+    gradient: str  # torch's own ("torch"), the pin's, or the one that was asked for
+    file: str
+    line: int
+    module: str  # its path from the module that was called, "" outside of modules
+    dtypes: list[str]  # of the results
+    bounds: list[list[str]]  # as the program has them, lower and upper: a number, "Tensor" or ""
+    calls: int
+    recorded: int  # calls that recorded a gradient
+    elements: int
+    at_bound: int
+    beyond: int
+    nan: int
+    dead: int | None  # never inside in any call; None if shapes changed or there were too many
+    moved: dict[str, float | None]  # how far each convention would move the gradient, relative to
+    # its norm; None: from a gradient of 0 to one that is not; empty where none came back
+    follows_torch: bool  # whether the gradient is what the installed release says
+    warnings: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def farthest(self) -> tuple[float, str]:
+        """How far an exact convention would move the gradient, and which moves it most."""
+        moved = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
+        name = max(moved, key=lambda k: moved[k], default="")
+        return moved.get(name, 0.0), name
+
+    def weight(self) -> tuple[float, ...]:
+        """What matters comes first: gradients that would move and warnings, then what nothing is
+        known of; elements that tie without moving anything come last."""
+        farthest, _ = self.farthest
+        ties = self.at_bound / max(self.elements, 1)
+        if farthest or self.warnings:
+            return 2, farthest, len(self.warnings), ties
+        if not self.moved:
+            return 1, ties, self.beyond, self.elements
+        return 0, -ties, self.beyond, self.elements
+
+
+class Report:
+    """What an audit saw. It can be read at any time, also while the audit goes on.
+
+    Iterating yields a :class:`Finding` for every call site, what matters most first. ``str`` is a
+    summary, the warnings and a table; :meth:`as_data` and :meth:`save` have everything.
+    """
+
+    def __init__(self, every: int = 1, thresholds: Thresholds = USUAL) -> None:
+        self._sites: dict[Key, Site] = {}
+        self._every, self._thresholds = every, thresholds
+        self._folder = os.getcwd()  # the program may go elsewhere
+        self.skipped: Counter[str] = Counter()  # calls that were not looked at, by reason
+
+    def __iter__(self) -> Iterator[Finding]:
+        with unseen():
+            findings = [_finding(site, self._thresholds) for site in self._sites.values()]
+        return iter(sorted(findings, key=Finding.weight, reverse=True))
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def __str__(self) -> str:
+        from clampgrad._audit.text import text
+
+        return text(list(self), self.skipped, self._every, self.place)
+
+    def place(self, file: str, line: int) -> str:
+        """A place as the report names it: from the working directory, or from site-packages."""
+        return f"{short(file, self._folder)}:{line}"
+
+    def summary(self) -> str:
+        """Whether the convention matters here, in a sentence or two."""
+        from clampgrad._audit.text import summary
+
+        return summary(list(self), self.place)
+
+    def as_data(self) -> dict[str, Any]:
+        """Everything, in what JSON can say."""
+        return {
+            "torch": torch.__version__,
+            "summary": self.summary(),
+            "every": self._every,
+            "thresholds": asdict(self._thresholds),
+            "sites": [asdict(finding) for finding in self],
+            "skipped": dict(self.skipped),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Writes `as_data` as JSON."""
+        text = json.dumps(self.as_data(), indent=1, allow_nan=False)
+        Path(path).write_text(text + "\n")
+
+    def picture(self, path: str | Path, most: int = 12) -> None:
+        """Draws where elements stand and how far gradients would move, one bar per call site."""
+        from clampgrad._audit.picture import picture
+
+        picture(list(self)[:most], path, self.place)
+
+
+def _finding(site: Site, thresholds: Thresholds) -> Finding:
+    variants = [v for v in site.variants.values() if v.calls]
+    kinds = site.counts()
+    return Finding(
+        function=site.key.function,
+        gradient=site.key.gradient,
+        **site.key.caller._asdict(),
+        dtypes=list(dict.fromkeys(name_of(v.call.dtype) for v in variants)),
+        bounds=[list(pair) for pair in site.bounds],
+        calls=sum(v.calls for v in variants),
+        recorded=sum(v.calls for v in variants if v.now is not None),
+        elements=sum(kinds.values()),
+        at_bound=kinds["at_bound"],
+        beyond=kinds["beyond"],
+        nan=kinds["nan"],
+        dead=site.dead(),
+        moved=site.moved(),
+        follows_torch=site.follows_torch,
+        warnings=diagnostics(site, thresholds),
+    )

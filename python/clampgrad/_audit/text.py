@@ -1,0 +1,154 @@
+"""A report as people read it: a sentence, the warnings, a table, and what its blanks mean."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
+
+from clampgrad._audit.report import Finding
+from clampgrad._audit.sites import MOST_BOUNDS
+from clampgrad._table import EXACT
+
+Place: TypeAlias = Callable[[str, int], str]
+
+LEFT = ("call", "where", "module", "gradient", "dtype", "bounds")
+COUNTS = ("elements", "at bound", "beyond", "NaN", "dead")
+COLUMNS = (*LEFT, *COUNTS, *EXACT)
+
+
+def text(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
+    """All of it."""
+    parts = [summary(findings, place), *_warnings(findings, place)]
+    if findings:
+        parts += ["", _table(findings, place)]
+    notes = _notes(findings, skipped, every)
+    return "\n".join([*parts, "", *notes] if notes else parts)
+
+
+def summary(findings: list[Finding], place: Place) -> str:
+    """Whether the convention matters, and where."""
+    if not findings:
+        return "No call of the clamp family was seen."
+    heard = [f for f in findings if f.moved]
+    if not heard:
+        return (
+            f"No gradient came back to any of {_sites(len(findings))}: where values stand was "
+            "counted, what a convention would change is unknown."
+        )
+    moving = sorted((f for f in heard if f.farthest[0]), key=lambda f: f.farthest[0], reverse=True)
+    if not moving:
+        text = f"No other exact convention would change the gradient of any of {_sites(len(heard))}"
+    else:
+        first = moving[0]
+        far, name = first.farthest
+        much = "from 0 to something" if far == math.inf else f"by {far:.2g} of its norm"
+        text = (
+            f"Another exact convention would change the gradient at {len(moving)} of {_sites(len(heard))}, "
+            f"most at {_name(first, place)}: {name} {much}. {_upgrade(moving)}"
+        )
+    warned = [f for f in findings if f.warnings]
+    count = sum(len(f.warnings) for f in warned)
+    end = (
+        f"{count} warning{'s' * (count != 1)} at {_sites(len(warned))}" if count else "No warnings"
+    )
+    return f"{text.rstrip('. ')}. {end}."
+
+
+def _upgrade(moving: list[Finding]) -> str:
+    """What the one change of convention that torch made would do here."""
+    torchs = [
+        f for f in moving if f.follows_torch and (f.moved["inclusive"], f.moved["joint"]) != (0, 0)
+    ]
+    if not torchs:
+        return "torch 2.14, which changed the gradient of clamp, makes no difference."
+    return f"torch 2.14, which changed the gradient of clamp, makes a difference at {len(torchs)} of them."
+
+
+def _sites(count: int) -> str:
+    return f"{count} call site{'s' * (count != 1)}"
+
+
+def _name(f: Finding, place: Place) -> str:
+    where = place(f.file, f.line)
+    return f"{where} ({f.function} in {f.module})" if f.module else f"{where} ({f.function})"
+
+
+def _warnings(findings: list[Finding], place: Place) -> list[str]:
+    lines = []
+    for f in findings:
+        for warning in f.warnings:
+            message = warning.message
+            if "file" in warning.evidence:
+                at = warning.evidence["file"], warning.evidence["line"]
+                message = message.replace("{}:{}".format(*at), place(*at))
+            lines += ["", f"{_name(f, place)}: {warning.name}"]
+            lines += textwrap.wrap(
+                f"{message}. {warning.remedy}", 98, initial_indent="  ", subsequent_indent="  "
+            )
+    return lines
+
+
+def _table(findings: list[Finding], place: Place) -> str:
+    rows = [COLUMNS, *(cells(f, place) for f in findings)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if name in LEFT else cell.rjust(width)
+            for name, cell, width in zip(COLUMNS, row, widths)
+        ).rstrip()
+        for row in rows
+    )
+    return "\n".join(lines)
+
+
+def cells(f: Finding, place: Place) -> tuple[str, ...]:
+    """A finding as text, in the order of COLUMNS."""
+
+    def share(count: int | None) -> str:
+        return "" if count is None else f"{count / max(f.elements, 1):.2%}"
+
+    def moved(convention: str) -> str:
+        value = f.moved.get(convention, "")
+        return value if isinstance(value, str) else "from 0" if value is None else f"{value:.2g}"
+
+    dead = None if f.dead is None else f.dead * f.calls
+    return (
+        *(f.function, place(f.file, f.line), f.module, f.gradient),
+        *(", ".join(f.dtypes), _bounds(f), f"{f.elements:,}"),
+        *map(share, (f.at_bound, f.beyond, f.nan, dead)),
+        *map(moved, EXACT),
+    )
+
+
+def _bounds(f: Finding) -> str:
+    """[lower, upper], or how many pairs there are."""
+    if len(f.bounds) > 2:
+        return f"{len(f.bounds)}{' or more' * (len(f.bounds) == MOST_BOUNDS)} pairs"
+    return " ".join(f"[{lo}, {hi}]" for lo, hi in f.bounds)
+
+
+def _notes(findings: list[Finding], skipped: Counter[str], every: int) -> list[str]:
+    """What the reader of this table has to know, and no more."""
+    notes = []
+    if any(f.moved for f in findings):
+        notes.append(
+            "Columns of conventions: how far the gradient that the call hands back would move, norm of "
+            "the difference over norm. What becomes of it further back is not followed."
+        )
+    if any(not f.moved for f in findings):
+        notes.append("Blank there: nothing was differentiated, or no gradient came back.")
+    if any(None in f.moved.values() for f in findings):
+        notes.append("from 0: the gradient is 0 now, and would not be.")
+    if any(f.dead for f in findings):
+        notes.append("dead: elements that were inside their bounds in no call.")
+    if any(f.dead is None for f in findings):
+        notes.append("dead is blank where shapes changed from call to call, or memory ran out.")
+    if every > 1:
+        notes.append(f"Looked at: one in {every} calls of each site, the first among them.")
+    if skipped:
+        reasons = ", ".join(f"{count} ({reason})" for reason, count in skipped.items())
+        notes.append(f"Calls not looked at: {reasons}.")
+    return notes

@@ -1,0 +1,29 @@
+"""Work of our own amid somebody's program: no mode, hook or default of theirs is to see or change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Without function modes (torch.set_default_device is one), dispatch modes and anomaly mode."""
+    with ExitStack() as stack:
+        stack.enter_context(torch._C.DisableTorchFunction())
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_disable_current_modes())
+        yield
+
+
+@contextmanager
+def differentiating() -> Iterator[None]:
+    """Where we differentiate something ourselves: `unseen`, and with gradients."""
+    # A checkpoint counts what is saved, and keeps it.
+    ours = saved_tensors_hooks(lambda t: t, lambda t: t)
+    with unseen(), torch.inference_mode(False), torch.enable_grad(), ours:
+        yield

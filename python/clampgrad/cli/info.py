@@ -1,0 +1,38 @@
+"""clampgrad info: which implementation runs here, and why."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from typing import Any
+
+import torch
+
+from clampgrad import __version__, _implementation
+from clampgrad.cli.output import write, write_json
+
+
+def facts() -> dict[str, Any]:
+    return {
+        "clampgrad": __version__,
+        "implementation": _implementation.name,
+        "because": _implementation.why,
+        "libraries": list(_implementation.libraries()),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        "clampgrad info", description="Say which implementation runs here, and why."
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    found = facts()
+    if parser.parse_args(arguments).json:
+        write_json(found)
+    else:
+        width = max(map(len, found))
+        rows = {k: ", ".join(v) if isinstance(v, list) else v for k, v in found.items()}
+        write("\n".join(f"{name:{width}}  {value}" for name, value in rows.items()))
+    return 0

@@ -1,0 +1,27 @@
+"""What a command prints on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+BROKEN_PIPE = 141  # what a shell reports of a process that SIGPIPE ended
+
+
+def write(text: str) -> None:
+    """Prints text whole; ends the process quietly if nobody reads any more (`| head -1`)."""
+    if sys.stdout is None:  # closed by whoever started us
+        return
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer must not fail again when Python flushes it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(BROKEN_PIPE) from None
+
+
+def write_json(data: Any) -> None:
+    write(json.dumps(data, indent=1, allow_nan=False))

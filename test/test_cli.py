@@ -1,0 +1,211 @@
+"""The command line: one help, quiet ends, and programs that run as python itself runs them."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+import clampgrad
+from clampgrad.cli import COMMANDS, main
+
+CLAMPGRAD = [sys.executable, "-m", "clampgrad"]
+
+
+def run(command, **keywords):
+    return subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, **keywords
+    )
+
+
+# ---- The commands --------------------------------------------------------------------------------
+
+
+def test_one_help(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0
+    out = capsys.readouterr().out
+    assert all(f"    {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
+    assert f"usage: clampgrad {name}" in capsys.readouterr().out
+
+
+def test_the_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == clampgrad.__version__
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["--fly"]])
+def test_no_such_command(arguments, capsys):
+    try:
+        code = main(arguments)
+    except SystemExit as end:
+        code = end.code
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "") and "usage: clampgrad" in err
+
+
+@pytest.mark.parametrize("command", [["info"], ["patches", "list"], ["survey"]])
+def test_json(command, capsys):
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_gallery_as_json(tmp_path, capsys):
+    assert main(["gallery", str(tmp_path), "--json"]) == 0
+    paths = json.loads(capsys.readouterr().out)["pictures"]
+    assert paths and all(os.path.exists(path) for path in paths)
+
+
+def test_a_closed_pipe_ends_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*CLAMPGRAD, "patches", "list"], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert done.stderr == b"" and done.returncode == 141
+
+
+def test_progress_is_said_after_a_while_and_through_the_logger(caplog, monkeypatch):
+    from clampgrad import _progress
+
+    caplog.set_level("INFO", "clampgrad")
+    assert list(_progress.progress("points", [1, 2, 3])) == [1, 2, 3]
+    assert caplog.messages == []
+    monkeypatch.setattr(_progress, "QUIET", 0)
+    list(_progress.progress("points", [1, 2, 3]))
+    assert caplog.messages[-1] == "points: 2 of 3"
+
+
+# ---- Programs ------------------------------------------------------------------------------------
+
+# What a program can see of how it was started.
+SEES = """
+import sys
+spec = __spec__ and __spec__.name
+print(__name__, __file__, __package__, spec, type(__loader__).__name__, sys.argv, sys.path[0])
+print(sys._getframe().f_code.co_filename, sys.modules["__main__"].__dict__ is globals())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for file in ("script.py", "pkg/mod.py", "pkg/__main__.py"):
+        (tmp_path / file).write_text(SEES)
+    (tmp_path / "link.py").symlink_to("pkg/mod.py")
+    with zipfile.ZipFile(tmp_path / "program.zip", "w") as archive:
+        archive.writestr("__main__.py", SEES)
+    return tmp_path
+
+
+WAYS = [
+    ["script.py"],
+    ["pkg/mod.py", "--lr", "1"],
+    ["script.py", "--", "-m", "x"],
+    ["--", "script.py", "-mx"],
+    ["-m", "pkg.mod", "--lr", "1"],
+    ["-mpkg.mod", "--lr", "1"],
+    ["-m", "pkg"],
+    ["pkg", "-m"],
+    ["program.zip", "a"],
+    ["link.py"],
+]
+
+
+@pytest.fixture(scope="module")
+def under_a_pin(tmp_path_factory):
+    """`clampgrad run` of several programs: one process imports torch, and forks for each."""
+    log = tmp_path_factory.mktemp("runs")
+    forks = """
+import json, os, sys
+from clampgrad.cli import main
+for line in sys.stdin:
+    cwd, words, out, err = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        for path, fd in ((out, 1), (err, 2)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), fd)
+        sys.exit(main(words))
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", forks], stdin=pipe, stdout=pipe, text=True)
+
+    def run(program, cwd):
+        files = [log / "out", log / "err"]
+        words = ["run", "--gradient", "half", *map(str, program)]
+        print(json.dumps([str(cwd), words, *map(str, files)]), file=process.stdin, flush=True)
+        code = int(process.stdout.readline())
+        return code, *(file.read_text() for file in files)
+
+    yield run
+    process.stdin.close()
+    process.wait()
+
+
+def under_python(program, cwd):
+    done = run([sys.executable, *program], cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("program", WAYS, ids=" ".join)
+def test_a_program_sees_what_it_sees_under_python(folder, program, under_a_pin):
+    code, out, err = under_python(program, folder)
+    assert (code, err) == (0, "")
+    assert under_a_pin(program, folder) == (code, out, err)
+
+
+ENDS = {
+    "an error": "def f(): raise ValueError('of mine')\nf()",
+    "no syntax": "x = = 1",
+    "exit code": "import sys; sys.exit(3)",
+    "exit with a word": "import sys; sys.exit('no')",
+    "at exit": """
+import atexit, pickle
+class Thing: pass
+atexit.register(lambda: print(type(pickle.loads(pickle.dumps(Thing()))).__name__))""",
+    "spawn": """
+import multiprocessing
+def work(): print("worked", flush=True)
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()""",
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_program_ends_as_under_python(tmp_path, name, under_a_pin):
+    (tmp_path / "script.py").write_text(ENDS[name])
+    expected = under_python(["script.py"], tmp_path)
+    assert under_a_pin(["script.py"], tmp_path) == expected
+    assert any(expected)
+
+
+@pytest.mark.parametrize("command", ["run", "audit"])
+@pytest.mark.parametrize("program, message", [
+    (["nowhere.py"], "no such file: nowhere.py"),
+    (["-m", "no.such.module"], "no module named no.such.module"),
+    (["-m"], "-m needs the name of a module"),
+    (["."], "no __main__.py in ."),
+    ([], "nothing to run"),
+])  # fmt: skip
+def test_nothing_to_run(command, program, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit) as error:
+        main([command, *(["--gradient", "half"] if command == "run" else []), *program])
+    assert error.value.code == 2
+    assert message in capsys.readouterr().err
