@@ -54,6 +54,11 @@ when_imported("torch.distributed.tensor", lambda module: import_module("clampgra
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
 _LAZY = {
+    "Diagnostic": "clampgrad._audit",
+    "Finding": "clampgrad._audit",
+    "Report": "clampgrad._audit",
+    "Row": "clampgrad._survey",
+    "Thresholds": "clampgrad._audit",
     "audit": "clampgrad._audit",
     "gallery": "clampgrad._plot",
     "plot": "clampgrad._plot",

@@ -93,7 +93,7 @@ def survey(device: str = "cpu") -> list[Row]:
     Returns:
         A list of rows: the function, the point, the limits of the gradient there, PyTorch's
         documented rule and what it asks for, what was measured, a verdict, what TorchScript gives where
-        that differs, and the gradient at NaN. ``python -m clampgrad survey`` shows them.
+        that differs, and the gradient at NaN. ``clampgrad survey`` shows them.
     """
     with torch.enable_grad(), torch.device(device), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself
