@@ -82,10 +82,14 @@ class Metadata(egg_info):
         super().finalize_options()
 
 
+def is_public(schema: str) -> bool:
+    return not schema.startswith("_") and "_backward(" not in schema
+
+
 class Package(build_py):
     """Puts into the package what stands elsewhere in the sources.
 
-    The contract, in a form that needs no PyYAML; and the patch files, in folders as in the sources,
+    The contract and the schemas, in a form that needs no PyYAML; and the patch files, in folders as in the sources,
     with the contract and its reader, which they are checked by.
     """
 
@@ -96,6 +100,9 @@ class Package(build_py):
         (package / "_version.py").write_text(f'VERSION = "{version}"\n')
         table = yaml.safe_load((ROOT / "conventions.yaml").read_text())
         (package / "_table.json").write_text(json.dumps(table))
+        operators = yaml.safe_load((ROOT / "csrc" / "native_functions.yaml").read_text())
+        schemas = [o["func"] for o in operators if is_public(o["func"])]
+        (package / "_schemas.json").write_text(json.dumps(schemas))
         if self.editable_mode:
             return  # the patch files are found in the sources
         files = package / "patches" / "files"

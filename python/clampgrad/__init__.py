@@ -50,7 +50,8 @@ __all__ = [
     "pin",
 ]
 
-when_imported("torch.distributed.tensor", lambda module: import_module("clampgrad._sharding"))
+if implementation == "compiled":  # the other has no operator that DTensor sees
+    when_imported("torch.distributed.tensor", lambda module: import_module("clampgrad._sharding"))
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
 _LAZY = {

@@ -1,0 +1,53 @@
+"""clampgrad in plain PyTorch, without a rule of its own: it executes the contract table.
+
+    contract   how the arguments of an element compare gives a number below 64, and the table says what
+               the gradient is there
+    gate       the autograd function: that number is recorded, and a select applies what the table says
+    functions  what people call: checks, types, in place, `out`
+    library    the same as `torch.ops.clampgrad`
+    pin        the pin, for calls from Python
+
+It runs on every device and, because it is made of torch's own operators, on releases of torch that
+nothing was compiled for. What it costs is speed, and memory: a byte per element in place of a bit.
+"""
+
+from clampgrad._portable import library  # noqa: F401  (registers torch.ops.clampgrad)
+from clampgrad._portable.functions import (
+    clamp,
+    clamp_,
+    clamp_max,
+    clamp_max_,
+    clamp_min,
+    clamp_min_,
+    fmax,
+    fmin,
+    maximum,
+    minimum,
+)
+from clampgrad._portable.pin import (
+    pin_code,
+    pin_current,
+    pin_name,
+    pin_operators,
+    pin_process,
+    pin_thread,
+)
+
+__all__ = [
+    "clamp",
+    "clamp_",
+    "clamp_max",
+    "clamp_max_",
+    "clamp_min",
+    "clamp_min_",
+    "fmax",
+    "fmin",
+    "maximum",
+    "minimum",
+    "pin_code",
+    "pin_current",
+    "pin_name",
+    "pin_operators",
+    "pin_process",
+    "pin_thread",
+]

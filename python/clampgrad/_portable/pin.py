@@ -1,0 +1,187 @@
+"""The pin, for calls that go through Python.
+
+A mode of torch sees every call of torch's functions and methods that the thread makes. It does not
+see what torch calls by itself: in C++, inside functions of torch.nn.functional and torch's other
+functions in Python, in TorchScript and in graphs that were captured earlier. There torch's own
+gradient stays; the compiled implementation pins those as well.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
+
+import clampgrad
+from clampgrad._portable import functions
+from clampgrad._table import CONVENTIONS, PSEUDO
+
+# A code: nothing was said, torch's own gradient, or FIRST + twice the convention + maximize.
+UNSET, TORCHS_OWN, FIRST = 0, 1, 2
+
+
+class Here(threading.local):
+    """The pin of this thread, the one of the process as far as this thread knows, and the mode."""
+
+    code = of_process = UNSET
+    mode: TorchFunctionMode | None = None
+
+
+here = Here()
+
+
+def pin_code(gradient: str | None, maximize: bool, /) -> int:
+    if gradient is None:
+        return TORCHS_OWN
+    return FIRST + 2 * CONVENTIONS.index(functions.resolved(gradient, maximize)) + maximize
+
+
+def pin_name(code: int, /) -> str | None:
+    if code < FIRST:
+        return None
+    return CONVENTIONS[(code - FIRST) // 2] + ", maximize" * (code % 2)
+
+
+def pin_current() -> int:
+    return here.code or here.of_process or TORCHS_OWN
+
+
+def pin_thread(code: int, /) -> int:
+    before, here.code = here.code, code
+    watch()
+    return before
+
+
+def pin_process(code: int, /) -> int:
+    if code >= FIRST and threading.active_count() > 1:
+        warnings.warn(
+            "the portable implementation of clampgrad pins the thread that asks for it: other threads "
+            "of this process keep torch's own gradient",
+            stacklevel=4,
+        )
+    before, here.of_process = here.of_process, code
+    watch()
+    return before
+
+
+def pin_operators() -> list[str]:
+    return []  # no kernel is another
+
+
+def watch() -> None:
+    """Has the mode on while there is something to pin, unless others were entered after it."""
+    if pin_current() >= FIRST:
+        if here.mode is None:
+            here.mode = Mode()
+            here.mode.__enter__()
+    elif here.mode is not None and _get_current_function_mode() is here.mode:
+        here.mode.__exit__(None, None, None)
+        here.mode = None
+
+
+class Mode(TorchFunctionMode):
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = pin_name(pin_current())
+        pinned = PINNED.get(func) if name is not None else None
+        if name is None or pinned is None:
+            return func(*args, **kwargs)
+        gradient, _, maximize = name.partition(", ")
+        return pinned(func, gradient, bool(maximize), *args, **kwargs)
+
+
+# ---- What is called in place of torch's own ------------------------------------------------------------
+
+
+def clamp(name: str) -> Callable[..., Tensor]:
+    def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Tensor:
+        bounds = [*args[1:], kwargs.get("min"), kwargs.get("max")]
+        if len({isinstance(b, Tensor) for b in bounds if b is not None}) == 2:
+            # Beside a number torch takes a Tensor without a dimension for one, and no other.
+            if any(isinstance(b, Tensor) and (b.dim() or b.requires_grad) for b in bounds):
+                return func(*args, **kwargs)  # which raises
+            args = args[:1] + tuple(map(number, args[1:]))
+            kwargs = {k: b if k == "out" else number(b) for k, b in kwargs.items()}
+        keywords = {"gradient": gradient, "maximize": maximize}
+        return getattr(clampgrad, name)(*args, **kwargs, **keywords)
+
+    return call
+
+
+def number(bound: Any) -> Any:
+    return bound.item() if isinstance(bound, Tensor) else bound
+
+
+def extremum(name: str) -> Callable[..., Tensor]:
+    def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Any:
+        """torch.max with two Tensors is torch.maximum, and with anything else it is not."""
+        given = dict(zip(("input", "other"), args)) | kwargs
+        pair = isinstance(given.get("other"), Tensor) and set(given) <= {"input", "other", "out"}
+        if gradient in PSEUDO or not pair:
+            return func(*args, **kwargs)
+        out = {"out": given["out"]} if "out" in given else {}
+        return getattr(clampgrad, name)(given["input"], given["other"], gradient=gradient, **out)
+
+    return call
+
+
+def for_each(name: str) -> Callable[..., Any]:
+    """Of a list, one by one; a maximum with a number is a clamp."""
+    in_place, name = name.endswith("_"), name.rstrip("_")
+    with_number = {"maximum": "clamp_min", "minimum": "clamp_max"}.get(name, name)
+
+    def call(func: Any, gradient: str, maximize: bool, self: Any, other: Any) -> Any:
+        others = other if isinstance(other, (list, tuple)) else [other] * len(self)
+        kinds = {name if isinstance(o, Tensor) else with_number for o in others}
+        if (
+            len(others) != len(self)
+            or len(kinds) != 1
+            or (gradient in PSEUDO and kinds & {*EXTREMA})
+        ):
+            return func(self, other)  # torch's own, or its error
+        one = PINNED[getattr(torch, kinds.pop())]
+        results = [one(func, gradient, maximize, x, o) for x, o in zip(self, others)]
+        if not in_place:
+            return tuple(results)
+        for x, result in zip(self, results):
+            x.copy_(result)
+        return self
+
+    return call
+
+
+EXTREMA = {"maximum": "max", "minimum": "min", "fmax": None, "fmin": None}
+PINNED: dict[Any, Callable[..., Any]] = {}
+
+
+def pin(function: Callable[..., Any], *names: str) -> None:
+    for name in names:
+        for namespace in (torch, torch.Tensor):
+            if hasattr(namespace, name):
+                PINNED[getattr(namespace, name)] = function
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is not None and name not in ("max", "min"):
+            PINNED[packet] = function
+            PINNED.update({getattr(packet, o): function for o in packet.overloads()})
+
+
+for suffix in ("", "_"):
+    pin(clamp("clamp" + suffix), "clamp" + suffix, "clip" + suffix)
+    for bound in ("min", "max"):
+        pin(clamp(f"clamp_{bound}{suffix}"), f"clamp_{bound}{suffix}")
+for name, other in EXTREMA.items():
+    pin(extremum(name), name, *([other] if other else []))
+for name in ("clamp_min", "clamp_max", "maximum", "minimum"):
+    for suffix in ("", "_"):
+        PINNED[getattr(torch, f"_foreach_{name}{suffix}")] = for_each(name + suffix)
