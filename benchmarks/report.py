@@ -91,30 +91,40 @@ def with_spread(t):
     return f"{duration(t['median'])} ({duration(t['low'])} to {duration(t['high'])})"
 
 
-def plot(results, path):
-    """Forward and backward together, one thread: seconds an element by size, log-log."""
-    import matplotlib
+# What the picture shows: a group, a direction, and which of its functions. The first is ours.
+PANELS = (
+    ("clamp", "forward", ("clampgrad.clamp", "F.relu", "F.hardtanh", "torch.clamp")),
+    ("clamp", "backward", ("clampgrad.clamp", "F.relu", "F.hardtanh", "torch.clamp")),
+    ("maximum", "both", ("clampgrad.maximum", "torch.maximum")),
+)
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
-    for axis, dtype in zip(axes, ("float32", "bfloat16")):
-        key = dict(group="clamp", dtype=dtype, threads=1, direction="both", malloc="fixed")
-        sizes = sorted({r["n"] for r in results["rows"] if all(r[k] == v for k, v in key.items())})
-        lines = {}
-        for n in sizes:
-            for name, t in seconds(results, n=n, **key).items():
-                lines.setdefault(name, []).append((n, t["median"] * 1e9 / n))
-        for name, points in lines.items():
-            mine = name == ours(results, "clamp")
-            axis.plot(*zip(*points), label=name, lw=2.5 if mine else 1, marker="o" if mine else ".")
-        axis.set(xscale="log", yscale="log", xlabel="elements", title=dtype)
-        axis.set_xscale("log", base=2)
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("ns an element, forward and backward")
-    axes[1].legend(fontsize=7)
-    figure.tight_layout()
+def plot(results, path, n=2**20):
+    """Bars: microseconds of one call, one thread, float32, with the quartiles."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 2.6), layout="constrained")
+    for panel, (group, direction, functions) in zip(figure.subplots(1, len(PANELS)), PANELS):
+        key = dict(group=group, n=n, direction=direction)
+        times = seconds(results, dtype="float32", threads=1, malloc="fixed", **key)
+        medians = [times[f]["median"] * 1e6 for f in functions]
+        spread = [
+            [(times[f]["median"] - times[f]["low"]) * 1e6 for f in functions],
+            [(times[f]["high"] - times[f]["median"]) * 1e6 for f in functions],
+        ]
+        colours = ["tab:red"] + ["0.7"] * (len(functions) - 1)
+        bars = panel.barh(functions, medians, color=colours, height=0.65, xerr=spread)
+        panel.bar_label(bars, fmt="{:,.0f}", padding=3)
+        title = {"both": "both ways"}.get(direction, direction)
+        panel.set_title(f"{group}, {title}", fontsize=11)
+        panel.set_xlabel("µs")
+        panel.margins(x=0.25)
+        panel.locator_params(axis="x", nbins=3)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.invert_yaxis()
+    machine = results["machine"]
+    note = f"{n:,} elements of float32, one thread (torch {results['torch']}, {machine['cpu']})"
+    figure.supxlabel(note, fontsize=9, color="0.35")
     figure.savefig(path, dpi=110)
 
 

@@ -1,10 +1,10 @@
-"""clamp(x, min=0).sqrt() at x = 0: does the guard guard?
+"""clamp(x, min=0).sqrt() at x = 0: does the guard prevent NaN?
 
-The square root has an infinite slope at 0. A clamp that blocks at its bound stops it; one that lets the
-gradient through hands on an infinity, and 0 * inf one step further back is NaN.
+The square root has an infinite slope at 0. A clamp that blocks at its bound stops it; a clamp that
+passes the gradient at its bound returns infinity, and 0 * inf one step further back is NaN.
 
-Caveats. The gradient of a norm at 0 is a choice, not a fact, and a guard with room, such as
-clamp(min=1e-12), is better where the value matters. Here only what comes back is compared.
+Caveats. The gradient of a norm at 0 is a matter of choice, and a guard with a margin, such as
+clamp(min=1e-12), is better where the value matters. This example compares gradients only.
 """
 
 import torch
@@ -37,14 +37,15 @@ def measure():
 
 
 def draw(figure, data):
-    panel = figure.subplots()
     x = torch.linspace(-0.5, 1, 301)
-    for how, style in {"inclusive": "-", "min_norm": "--"}.items():
-        panel.plot(x.tolist(), [slope(how, v) for v in x.tolist()], style, label=how)
-    panel.set(xlabel="x", ylabel="slope of clamp(x, min=0).sqrt()", ylim=(-0.5, 8))
-    for how, y in {"inclusive": 7.5, "min_norm": 0}.items():
-        panel.annotate(f"{how} at 0: {data['slope at 0'][how]}", (0, y), (0.1, y))
-    panel.legend()
+    for panel, how in zip(figure.subplots(1, 2, sharey=True), ("inclusive", "min_norm")):
+        panel.plot(x.tolist(), [slope(how, v) for v in x.tolist()], color="tab:red")
+        value = data["slope at 0"][how]
+        panel.plot(0, 7.6 if value == "inf" else float(value), "o", color="tab:red")
+        panel.set_title(f"{how}: {value} at 0", fontsize=10)
+        panel.set(xlabel="x", ylim=(-0.5, 8))
+        panel.grid(alpha=0.25)
+    figure.supylabel("slope of clamp(x, min=0).sqrt()", fontsize=9)
 
 
 if __name__ == "__main__":

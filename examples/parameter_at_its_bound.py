@@ -1,12 +1,12 @@
-"""A parameter that stands exactly at its bound, and a target that moves inside: does it follow?
+"""A parameter is exactly at its bound, and the target moves inside: does the parameter follow?
 
-The loss wants 1.5, outside, for 100 steps, and 0.5 for 100 more. After each step the
-parameter is projected into [0, 1], so by then it stands at 1 exactly, where `min_norm` and `joint`
-say 0 for good, and `half`, `inclusive` and `with_grad` let it go.
+The target is 1.5, outside, for 100 steps, then 0.5 for another 100. The parameter is projected into
+[0, 1] after each step, so it ends up at exactly 1. There the gradient of `min_norm` and `joint` is 0,
+and it stays; `half`, `inclusive` and `with_grad` release it.
 
-Caveats. Without the projection it drifts to 1.5 or stops beyond 1, where no exact convention
-moves it again. A clamp in the loss and a projection after the step do the same work twice: one of
-them is enough, and with the projection alone no convention is involved.
+Caveats. Without the projection the parameter stops beyond 1, where no exact convention moves it again.
+A clamp in the loss and a projection after the step do the same work twice: one of them is enough, and
+with the projection alone no convention is involved.
 """
 
 import torch
@@ -34,12 +34,13 @@ def measure():
 
 
 def draw(figure, data):
-    panel = figure.subplots()
-    panel.step([0, 100, 200], [1.5, 1.5, 0.5], color="0.8", label="target")
-    for i, how in enumerate(SHOWN):
-        panel.plot(path(how), label=how, linewidth=6 - i)
-    panel.set(xlabel="step", ylabel="x")
-    panel.legend(fontsize=8)
+    for panel, how in zip(figure.subplots(1, len(SHOWN), sharey=True), SHOWN):
+        panel.step([0, 100, 200], [1.5, 1.5, 0.5], color="0.8", linewidth=4, label="target")
+        panel.plot(path(how), color="tab:red", label="x")
+        panel.set_title(f"{how}\nends at {data['end'][how]:.2g}", fontsize=9)
+        panel.set_xlabel("step")
+        panel.set_xticks([0, 100, 200])
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,10 @@ def draw(figure, data):
     left, right = figure.subplots(1, 2)
     left.bar(list(data), [row["at a bound"] for row in data.values()])
     left.set_ylabel("share of weights at a bound")
-    for how in EXACT:
-        right.plot(list(data), [row["moved"][how] for row in data.values()], "o-", label=how)
+    for i, how in enumerate(EXACT):
+        places = [place + 0.2 * (i - 1.5) for place in range(len(data))]
+        right.bar(places, [row["moved"][how] for row in data.values()], width=0.2, label=how)
+    right.set_xticks(range(len(data)), list(data))
     right.set_ylabel("gradient moves, from inclusive")
     right.legend(fontsize=8)
 

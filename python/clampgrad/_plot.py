@@ -1,4 +1,4 @@
-"""A convention seen: the clamp, a loss behind it, the gradient that x gets, and where descent goes."""
+"""Pictures of conventions: what x receives, a loss behind a clamp, and where descent goes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from clampgrad._optional import need
 from clampgrad._progress import progress
-from clampgrad.functional import CONVENTIONS, clamp
+from clampgrad._table import CONVENTIONS, EXACT
+from clampgrad.functional import clamp, maximum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Function: TypeAlias = Callable[[Tensor], Tensor]
 
 LO, HI = -1.0, 1.0
+EXACT = ("min_norm", "inclusive", "joint", "half")
 # Hundredths, so that the bounds themselves are among the points.
 X = torch.arange(-200, 201) / 100
 STARTS = (-1.75, -1.25, -0.9, 0.25, 0.75, 1.25, 1.75)
@@ -63,10 +65,11 @@ def descent(
 def plot(
     *what: str | Function, loss: Function = example_loss, path: str | Path | None = None
 ) -> Figure:
-    """Draws conventions, or functions of your own, a column each.
+    """Draws conventions, or functions of your own, one column per function.
 
-    Above: the function, the loss behind it, and the gradient that x gets (cut at the bounds, where
-    a dot says what it is). Below: where gradient descent takes x from several starts.
+    Above: the function, the loss behind it, and the gradient that x receives (a dot marks its value
+    at a bound). Below: where gradient descent takes x from several starting points; a dashed line is
+    a start that never moves.
 
     Args:
         what: names of conventions, drawn for ``clamp(x, -1, 1)``, or functions of a Tensor of one
@@ -93,24 +96,34 @@ def plot(
         top.set_title(one if isinstance(one, str) else getattr(one, "__name__", "function"))
         top.set_xlabel("x")
         bottom.set_xlabel("step")
-    axes[0, 0].legend(fontsize=7)
-    axes[1, 0].set_ylabel("x")
+    legend(figure, axes[0, 0])
+    axes[1, 0].set_ylabel("x, by gradient descent")
     if path is not None:
         figure.savefig(path, dpi=100)
     return figure
 
 
 def draw_curves(panel: Any, function: Function, loss: Function = example_loss) -> None:
-    """The clamp, the loss and the gradient, into one panel of matplotlib."""
+    """The loss, the clamp and the gradient, each narrower than the one below it, so none is hidden."""
     y, values, gradient = curves(function, loss)
     red = {"color": "tab:red"}
     at_bound = (X == LO) | (X == HI)
-    panel.axvspan(X[0].item(), LO, color="0.94")
-    panel.axvspan(HI, X[-1].item(), color="0.94")
-    panel.plot(X, y, color="0.5", linewidth=1, label="clamp(x, -1, 1)")
-    panel.plot(X, values, color="tab:blue", label="loss")
+    shade_outside(panel)
+    panel.plot(X, values, color="tab:blue", alpha=0.35, linewidth=7, label="loss")
+    panel.plot(X, y, color="0.55", linewidth=3.5, label="clamp(x, -1, 1)")
     panel.plot(X, gradient.masked_fill(at_bound, torch.nan), label="d loss / dx", **red)
     panel.plot(X[at_bound], gradient[at_bound], "o", markersize=4, **red)
+
+
+def legend(figure: Any, panel: Any) -> None:
+    """One legend for all panels, below them."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+
+
+def shade_outside(panel: Any) -> None:
+    panel.axvspan(X[0].item(), LO, color="0.94")
+    panel.axvspan(HI, X[-1].item(), color="0.94")
     panel.set_xlim(X[0].item(), X[-1].item())
     panel.set_xticks([LO, 0, HI])
     panel.grid(alpha=0.25)
@@ -125,53 +138,92 @@ def draw_descent(panel: Any, function: Function, loss: Function = example_loss) 
         panel.plot(column, linewidth=1, **style)
     for bound in (LO, HI):
         panel.axhline(bound, color="0.8", linewidth=1)
+    panel.set_ylim(-2.2, 3.2)  # straight_through leaves
     panel.grid(alpha=0.25)
 
 
 # ---- The gallery ---------------------------------------------------------------------------------
 
+# With numbers for bounds min_norm and joint are the same, so one panel shows both.
+PANELS = {"min_norm": "min_norm, joint"} | {
+    name: name for name in CONVENTIONS if name not in ("min_norm", "joint")
+}
+
 
 def conventions(path: str | Path) -> None:
-    """One panel a convention: the clamp, the loss behind it, and the gradient that x gets."""
-    figure = need("matplotlib.figure").Figure(figsize=(11, 5.2), layout="constrained")
-    axes = figure.subplots(2, 4, sharex=True, sharey=True)
-    dotted = {"color": "tab:purple", "linestyle": ":", "linewidth": 2}
-    for panel, how in zip(axes.flat, CONVENTIONS):
-        draw_curves(panel, _function(how))
-        if how in ("with_grad", "restoring"):
-            _, _, ascent = curves(_function(how, maximize=True))
-            outside = ascent.masked_fill(X.abs() <= 1, torch.nan)
-            panel.plot(X, outside, label="… with maximize=True", **dotted)
-            lines, labels = panel.get_legend_handles_labels()
-            labels[1] = "loss = sin(π clamp(x, -1, 1)) + 1"
-        panel.set_title(how, family="monospace", fontsize=11)
-    axes.flat[3].tick_params(labelbottom=True)
-    for panel in axes[1]:
-        panel.set_xlabel("x")
-    axes.flat[-1].axis("off")
-    axes.flat[-1].legend(lines, labels, loc="center", frameon=False, fontsize=9.5)
+    """What x receives from clamp(x, -1, 1) for an incoming gradient of +1 and of -1."""
+    figure = need("matplotlib.figure").Figure(figsize=(11, 5), layout="constrained")
+    axes = figure.subplots(2, 4)
+    for panel, (how, title) in zip([*axes[0, :3], *axes[1]], PANELS.items()):
+        draw_response(panel, how)
+        panel.set_title(title, family="monospace", fontsize=11)
+    draw_tie(axes[0, 3])
+    axes[0, 0].set_ylabel("gradient of x")
+    axes[1, 0].set_ylabel("gradient of x")
+    axes[1, 3].axis("off")
+    axes[1, 3].legend(*axes[1, 0].get_legend_handles_labels(), loc="center", frameon=False)
     figure.savefig(path, dpi=110)
+
+
+def draw_response(panel: Any, how: str) -> None:
+    """The gradient of x for g = 1 and g = -1, as curves that are cut at the bounds."""
+    shade_outside(panel)
+    inside, at_bound = X.abs() < HI, X.abs() == HI
+    for g, colour, width in ((1.0, "tab:red", 4.5), (-1.0, "tab:blue", 2)):
+        x = X.clone().requires_grad_()
+        with torch.enable_grad():
+            y = _function(how)(x)
+            (gradient,) = torch.autograd.grad(y, x, torch.full_like(y, g))
+        for part in (X < LO, inside, X > HI):
+            label = f"incoming gradient {g:+.0f}".replace("-", "−") if part is inside else None
+            line = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
+            panel.plot(X[part], gradient[part], label=label, **line)
+        style = {"markersize": 5 + width, "markeredgecolor": "white", "zorder": 3}
+        panel.plot(X[at_bound], gradient[at_bound], "o", color=colour, **style)
+    panel.set_ylim(-1.35, 1.35)
+    panel.set_yticks([-1, -0.5, 0, 0.5, 1])
+    panel.set_xlabel("x")
+
+
+def draw_tie(panel: Any) -> None:
+    """Where min_norm and joint differ: a Tensor that is not being differentiated."""
+    shares = {}
+    for how in EXACT:
+        x = torch.zeros(1, requires_grad=True)
+        with torch.enable_grad():
+            y = maximum(x, torch.zeros(1), gradient=how)
+        shares[how] = torch.autograd.grad(y, x)[0].item()
+    bars = panel.barh(list(shares), list(shares.values()), color="tab:red", height=0.55)
+    panel.bar_label(bars, fmt="{:g}", padding=3)
+    panel.set_title("maximum(x, c) at x = c,\nc a constant Tensor", fontsize=10)
+    panel.set_xlim(0, 1)
+    panel.set_xlabel("share of x")
+    panel.invert_yaxis()
 
 
 def notebook(path: str | Path) -> None:
     """clamp, `clamp_with_grad` and what the notebook on it proposed, side by side."""
-    figure = need("matplotlib.figure").Figure(figsize=(10, 3.4), layout="constrained")
+    figure = need("matplotlib.figure").Figure(figsize=(10, 3.6), layout="constrained")
     titles = {
         "min_norm": "clamp",
         "with_grad": "clamp_with_grad",
         "restoring": "clamp_with_grad_proposed",
     }
-    for panel, (how, title) in zip(figure.subplots(1, 3, sharey=True), titles.items()):
+    panels = figure.subplots(1, 3, sharey=True)
+    for panel, (how, title) in zip(panels, titles.items()):
         draw_curves(panel, _function(how))
         panel.set_title(f"{title}\n(gradient={how!r})", fontsize=10)
         panel.set_xlabel("x")
-    panel.legend(fontsize=8)
+    legend(figure, panels[0])
     figure.savefig(path, dpi=100)
 
 
 def descents(path: str | Path) -> None:
-    """`plot` of every convention."""
-    plot(path=path)
+    """The loss under every convention, and where gradient descent goes from several starts."""
+    figure = plot(*PANELS)
+    for panel, title in zip(figure.axes, PANELS.values()):
+        panel.set_title(title)
+    figure.savefig(path, dpi=100)
 
 
 GALLERY: Sequence[Callable[[Path], None]] = (conventions, notebook, descents)
