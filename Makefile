@@ -18,6 +18,9 @@ JAX ?= 0.10.2
 SANITIZED ?= test/test_kernels.py test/test_gate.py test/test_table.py test/test_tensors.py \
              test/test_forward.py test/test_inplace_after.py test/test_threads.py
 
+# What the documentation site is built with.
+SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
+
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5
 
 SHELL := bash
@@ -28,6 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 VENV := .venv/torch-$(TORCH)
 LINT := .venv/lint
+DOCS := .venv/docs
 CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
 JAX_VENV := .venv/jax-$(JAX)
@@ -41,7 +45,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test bench pictures cpp sanitize check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: demo test bench docs pictures tutorial cpp sanitize check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -103,9 +107,16 @@ check-sources: $(VENV)/tested ## Apply the patches to PyTorch 1.13.1, Debian's s
 		echo "==> Debian's source package is not to be had: needs apt-get and a network; not checked"; \
 	fi
 
-pictures: demo ## Make the figures and numbers of README.md again
+docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
+	$(DOCS)/bin/mkdocs build --quiet --strict
+	echo "==> out/site/index.html"
+
+tutorial: $(VENV)/tested ## Run docs/tutorial.ipynb, and keep its outputs
+	$(VENV)/bin/python docs/run_tutorial.py
+
+pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img
-	cp out/conventions.png docs/img/
+	$(VENV)/bin/python -m clampgrad gallery docs/img > /dev/null
 	cp out/demo.json docs/
 	$(VENV)/bin/python benchmarks/report.py --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \
@@ -113,7 +124,6 @@ pictures: demo ## Make the figures and numbers of README.md again
 		cp out/$$name.{json,png} docs/examples/; \
 	done
 	$(VENV)/bin/python docs/fill_tables.py
-	$(VENV)/bin/python docs/api.py
 
 lint: $(LINT)/installed ## Check style and types; changes nothing
 	echo "==> lint"
@@ -195,6 +205,13 @@ $(LINT)/installed: Makefile
 	echo "==> making $(LINT)"
 	$(PYTHON) -m venv $(LINT)
 	$(call with_progress,$(LINT)/bin/pip install $(LINTERS),$(LINT)/install.log)
+	touch $@
+
+$(DOCS)/installed: Makefile
+	$(check_python)
+	echo "==> making $(DOCS)"
+	$(PYTHON) -m venv $(DOCS)
+	$(call with_progress,$(DOCS)/bin/pip install $(SITE),$(DOCS)/install.log)
 	touch $@
 
 $(CMAKE)/installed:

@@ -18,4 +18,5 @@ def markdown(text):
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
     text = re.sub(r"^Example::$", "Examples:", text, flags=re.M)
     text = re.sub(r"^Errors:", "**Errors:**", text, flags=re.M)
+    text = re.sub(r"^( +)(\w+), (\w+): (.*)$", r"\1\2: \4\n\1\3: likewise.", text, flags=re.M)
     return re.sub(r"::$", ":", text, flags=re.M)

@@ -1,7 +1,7 @@
 """One forward and a named, pinned gradient for clamp, on every release of PyTorch."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._after_import import when_imported
@@ -52,6 +52,11 @@ __all__ = [
 
 if implementation == "compiled":  # the other has no operator that DTensor sees
     when_imported("torch.distributed.tensor", lambda module: import_module("clampgrad._sharding"))
+
+if TYPE_CHECKING:
+    from clampgrad._audit import audit  # noqa: F401
+    from clampgrad._plot import gallery, plot  # noqa: F401
+    from clampgrad._survey import survey  # noqa: F401
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
 _LAZY = {

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Function: TypeAlias = Callable[[Tensor], Tensor]
 
 LO, HI = -1.0, 1.0
-EXACT = ("min_norm", "inclusive", "joint", "half")
 # Hundredths, so that the bounds themselves are among the points.
 X = torch.arange(-200, 201) / 100
 STARTS = (-1.75, -1.25, -0.9, 0.25, 0.75, 1.25, 1.75)
@@ -191,7 +190,7 @@ def draw_tie(panel: Any) -> None:
     for how in EXACT:
         x = torch.zeros(1, requires_grad=True)
         with torch.enable_grad():
-            y = maximum(x, torch.zeros(1), gradient=how)
+            y = maximum(x, torch.zeros(1), gradient=how)  # type: ignore[arg-type]
         shares[how] = torch.autograd.grad(y, x)[0].item()
     bars = panel.barh(list(shares), list(shares.values()), color="tab:red", height=0.55)
     panel.bar_label(bars, fmt="{:g}", padding=3)

@@ -1,0 +1,34 @@
+"""The tutorial runs on the installed torch and prints what is committed; `make tutorial` runs it anew."""
+
+import os
+import sys
+
+import pytest
+import torch
+
+
+def printed(notebook):
+    """What every cell prints; of a picture, that there is one."""
+    return [
+        [output.get("text") or sorted(output["data"]) for output in cell.outputs]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+@pytest.mark.thorough
+def test_the_outputs_are_those_of_the_installed_torch(monkeypatch):
+    nbformat = pytest.importorskip("nbformat", reason="needs nbformat, nbclient and ipykernel")
+    import run_tutorial
+
+    committed = nbformat.read(run_tutorial.NOTEBOOK, as_version=4)
+    nbformat.validate(committed)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(os.path.abspath, sys.path)))
+    fresh, expected = printed(run_tutorial.executed(committed)), printed(committed)
+    release = f"torch {torch.__version__.split('+')[0]}\n"
+    if expected[0] == [release]:
+        assert fresh == expected
+    else:  # of another release: it runs, and draws the same pictures
+        assert fresh[0] == [release]
+        kinds = [[type(output) for output in cell] for cell in fresh]
+        assert kinds == [[type(output) for output in cell] for cell in expected]
