@@ -54,9 +54,10 @@ if implementation == "compiled":  # the other has no operator that DTensor sees
     when_imported("torch.distributed.tensor", lambda module: import_module("clampgrad._sharding"))
 
 if TYPE_CHECKING:
-    from clampgrad._audit import audit  # noqa: F401
-    from clampgrad._plot import gallery, plot  # noqa: F401
-    from clampgrad._survey import survey  # noqa: F401
+    # ruff: noqa: F401
+    from clampgrad._audit import Diagnostic, Finding, Report, Thresholds, audit
+    from clampgrad._plot import gallery, plot
+    from clampgrad._survey import Row, survey
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
 _LAZY = {
