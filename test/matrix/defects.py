@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch.func import vjp, vmap
 
 import clampgrad
 from matrix.forms import FORMS
@@ -81,6 +82,14 @@ def sixteen_dimensions():
     equal(int((x.grad != (x.detach().abs() < 0.5)).sum()), 0)
 
 
+def level_of_vmap():
+    def inside(x):
+        twice = vjp(vmap(lambda x: torch.ops.clampgrad.clamp_max_mingrad_(x.clone(), 1)), x)
+        return twice[1](torch.ones(2, 3))
+
+    vmap(inside)(torch.randn(2, 2, 3))
+
+
 DEFECTS = [
     Defect(
         "12.1 in place, the bits are packed before they are written",
@@ -98,6 +107,11 @@ DEFECTS = [
             )
         ),
         sixteen_dimensions,
+    ),
+    Defect(
+        "12.3 vmap rules take the highest level they find",
+        lambda cell: cell.form == "mingrad in place" and cell.context.count("vmap") > 1,
+        level_of_vmap,
     ),
     Defect(
         "12.4 mixed bounds of several dtypes",

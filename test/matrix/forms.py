@@ -98,6 +98,7 @@ def pinned(call, in_place=False):
             with pin:
                 return f(*tensors)
 
+        under_the_pin.pin, under_the_pin.bare = pin, f
         return under_the_pin
 
     return make

@@ -79,45 +79,44 @@ def inputs(operator):
             0.0,
             vector((1.0,) * 5, "bfloat16"),
         )
-    if operator != "clamp" or True:
-        every = tensors(operator)
-        found["Tensors"] = every
-        for i, name in enumerate(ARGUMENTS[operator]):
-            found[f"Tensors: {name} frozen"] = tuple(
-                replace(a, want=False) if i == j else a for j, a in enumerate(every)
-            )
-            found[f"Tensors: {name} alone"] = tuple(
-                a if i == j else replace(a, want=False) for j, a in enumerate(every)
-            )
-        for dtype in ("float16", "bfloat16", "float64"):
-            found[f"Tensors: {dtype}"] = tensors(operator, dtype)
-        x, *rest = every
-        found["0-dim bounds"] = (
-            vector(X),
-            *(Arg((v,), ()) for v in one_or_two(operator, 0.0, 6.0)[: len(rest)]),
+    every = tensors(operator)
+    found["Tensors"] = every
+    for i, name in enumerate(ARGUMENTS[operator]):
+        found[f"Tensors: {name} frozen"] = tuple(
+            replace(a, want=False) if i == j else a for j, a in enumerate(every)
         )
-        if operator not in CLAMPS:
-            found["0-dim bounds"] = (vector(X), Arg((1.0,), ()))
-        found["all 0-dim"] = tuple(Arg((1.0,), ()) for _ in every)
-        found["0-dim x"] = (Arg((1.0,), ()), *(vector((0.0, 1.0, 2.0)) for _ in rest))
-        column = Arg((0.0, 1.0, nan), (3, 1))
-        row = Arg((1.0, 0.0, 6.0, 1.0), (1, 4))
-        found["broadcast bounds"] = (Arg(X, (3, 4)), *(column, row)[: len(rest)])
-        found["broadcast x"] = (column, *(row, Arg((1.0,), (1,)))[: len(rest)])
-        found["bounds of another dtype, up"] = (
-            vector(points(operator)[0], "float16"),
-            *(vector(v, "float32") for v in points(operator)[1:]),
+        found[f"Tensors: {name} alone"] = tuple(
+            a if i == j else replace(a, want=False) for j, a in enumerate(every)
         )
-        found["bounds of another dtype, down"] = (
-            vector(points(operator)[0], "float32"),
-            *(vector(v, "bfloat16") for v in points(operator)[1:]),
-        )
-        found["integer bounds"] = (vector(X), *(vector((0, 1, 6, 2) * 3, "int64") for _ in rest))
-        found["integer x, Tensors"] = (
-            vector((0, 1, 2, 7), "int32"),
-            *(vector((0.0, 1.0, 6.0, 2.0)) for _ in rest),
-        )
-        found["integers alone"] = tuple(vector((0, 1, 2, 7), "int64") for _ in every)
+    for dtype in ("float16", "bfloat16", "float64"):
+        found[f"Tensors: {dtype}"] = tensors(operator, dtype)
+    x, *rest = every
+    found["0-dim bounds"] = (
+        vector(X),
+        *(Arg((v,), ()) for v in one_or_two(operator, 0.0, 6.0)[: len(rest)]),
+    )
+    if operator not in CLAMPS:
+        found["0-dim bounds"] = (vector(X), Arg((1.0,), ()))
+    found["all 0-dim"] = tuple(Arg((1.0,), ()) for _ in every)
+    found["0-dim x"] = (Arg((1.0,), ()), *(vector((0.0, 1.0, 2.0)) for _ in rest))
+    column = Arg((0.0, 1.0, nan), (3, 1))
+    row = Arg((1.0, 0.0, 6.0, 1.0), (1, 4))
+    found["broadcast bounds"] = (Arg(X, (3, 4)), *(column, row)[: len(rest)])
+    found["broadcast x"] = (column, *(row, Arg((1.0,), (1,)))[: len(rest)])
+    found["bounds of another dtype, up"] = (
+        vector(points(operator)[0], "float16"),
+        *(vector(v, "float32") for v in points(operator)[1:]),
+    )
+    found["bounds of another dtype, down"] = (
+        vector(points(operator)[0], "float32"),
+        *(vector(v, "bfloat16") for v in points(operator)[1:]),
+    )
+    found["integer bounds"] = (vector(X), *(vector((0, 1, 6, 2) * 3, "int64") for _ in rest))
+    found["integer x, Tensors"] = (
+        vector((0, 1, 2, 7), "int32"),
+        *(vector((0.0, 1.0, 6.0, 2.0)) for _ in rest),
+    )
+    found["integers alone"] = tuple(vector((0, 1, 2, 7), "int64") for _ in every)
     return found
 
 

@@ -84,16 +84,27 @@ def shares(operator, convention, args, differentiated, g):
     return [divided(g, table[rows, i]) for i in range(len(chosen))]
 
 
-def pseudo_of_x(convention, maximize, x, y, g):
+def pseudo_rows(convention, maximize, x, y, g):
+    """What the table says of x, "g" or a number, and where."""
     key = convention + (", maximize" if maximize else "")
     positions = {"x = y": x == y, "x < y": x < y, "x > y": x > y, "y is NaN": y.isnan()}
     columns = {"g < 0": g < 0, "g = 0": g == 0, "g > 0": g > 0, "g is NaN": g.isnan()}
-    result = torch.full_like(g, torch.nan)
     for row in TABLE["pseudo_gradients"]["rows"]:
         for column, what in zip(TABLE["pseudo_gradients"]["columns"], row[key]):
-            here = positions[row["position"]] & columns[column]
-            result = torch.where(here, g if what == "g" else float(what), result)
+            yield what, positions[row["position"]] & columns[column]
+
+
+def pseudo_of_x(convention, maximize, x, y, g):
+    result = torch.full_like(g, torch.nan)
+    for what, here in pseudo_rows(convention, maximize, x, y, g):
+        result = torch.where(here, g if what == "g" else float(what), result)
     return result
+
+
+def let_through(convention, maximize, x, y, g):
+    """Where a pseudo-gradient of x is the incoming one, whatever that is."""
+    rows = pseudo_rows(convention, maximize, x, y, g)
+    return torch.stack([here for what, here in rows if what == "g"]).any(0)
 
 
 def pseudo_shares(operator, convention, maximize, args, differentiated, g, y):

@@ -2,6 +2,8 @@
 
 from functools import cache
 
+import matrix.compilers
+import matrix.levels  # noqa: F401  (they add contexts)
 from matrix.cells import Arg, Cell, inf, nan
 from matrix.contexts import CONTEXTS
 from matrix.defects import spoilt

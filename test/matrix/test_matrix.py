@@ -34,6 +34,12 @@ def some(context, form, count):
             break
 
 
+def of_any_form(context, count):
+    """For contexts that cost seconds per cell."""
+    forms = random.Random(f"{context}, {torch.__version__}").sample(list(FORMS), count)
+    return [cell for form in forms if not FORMS[form].writes for cell in some(context, form, 1)]
+
+
 def run(cells):
     for cell in cells:
         try:
@@ -51,3 +57,17 @@ def test_few(context, form):
 @pytest.mark.parametrize("context, form", PAIRS)
 def test_many(context, form):
     run(some(context, form, 60))
+
+
+COSTLY = [context for context in CONTEXTS if CONTEXTS[context].costly]
+
+
+@pytest.mark.parametrize("context", [c for c in COSTLY if "Inductor" not in c])
+def test_one_compiled(context):
+    run(of_any_form(context, 1))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("context", COSTLY)
+def test_some_compiled(context):
+    run(of_any_form(context, 4 if "Inductor" in context else len(FORMS)))

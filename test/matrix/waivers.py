@@ -3,6 +3,7 @@
 import math
 
 from matrix.cells import Arg
+from matrix.forms import FORMS
 
 
 def empty(cell):
@@ -16,6 +17,18 @@ def bound_is_nan(cell):
 WAIVERS = {
     "torch.autograd.functional.jacobian has no vectorized form of an empty result": lambda cell: (
         cell.context == "vectorized jacobian" and empty(cell)
+    ),
+    "torch has no batching rule for _foreach_clamp and its kind": lambda cell: (
+        cell.form == "pinned foreach" and "vmap" in cell.context
+    ),
+    "torch has no batching rule for clamp_ with Tensors: its loop over samples refuses, or counts x as"
+    " differentiated once a sample of it is written": lambda cell: (
+        cell.form == "pinned method in place"
+        and (cell.operator, cell.numbers) == ("clamp", False)
+        and "vmap" in cell.context
+    ),
+    "torch.func.functionalize takes no operator in place that is not ATen's": lambda cell: (
+        cell.context == "functionalize" and FORMS[cell.form].in_place and not FORMS[cell.form].pin
     ),
     "off the fast path (a bound of NaN, 16 dimensions) ATen operators keep the input: autograd raises": (
         lambda cell: (

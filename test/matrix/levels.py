@@ -1,0 +1,203 @@
+"""Transforms inside of transforms, with constants and variables of every level.
+
+A word such as "vjp vmap jvp" is a nest, outermost first. Each vjp and jvp differentiates a choice of
+the arguments of its own, each vmap batches one, and outside of all of them autograd records what
+requires grad. The call runs once, in the middle; every level then reports its own gradient of the
+result, which must be what the table gives for what *that* level differentiates.
+"""
+
+import random
+from itertools import product
+
+import torch
+from torch.func import jvp, vjp, vmap
+
+from matrix import reference
+from matrix.cells import FINITE, Arg, gradients, numbers
+from matrix.contexts import (
+    grad,
+    linear,
+    pushed,
+    raises_not_implemented,
+    same,
+    whole,
+)
+from matrix.forms import FORMS
+
+BATCH = 2
+
+
+def subset(chooser, items, always=()):
+    chosen = [i for i in items if i in always or chooser.random() < 0.6]
+    return chosen or [chooser.choice(items)]
+
+
+class Nest:
+    """The choices of one cell, and what its levels should report."""
+
+    def __init__(self, word, cell):
+        self.word, self.cell = word.split(), cell
+        self.tensors = cell.tensors
+        count = len(self.tensors)
+        floating = [i for i, t in enumerate(self.tensors) if t.is_floating_point()]
+        chooser = random.Random(f"{word} {cell.seed} {cell.operator} {cell.gradient}")
+        in_place = [0] if FORMS[cell.form].in_place else []
+        self.chosen = [
+            subset(chooser, range(count), in_place) if t == "vmap" else subset(chooser, floating)
+            for t in self.word
+        ]
+        self.results = []  # what jvp and vjp report: (level, Tensor argument or None, value)
+
+    # ---- What each argument is outside of all levels ----
+
+    def physical(self, i):
+        t = self.tensors[i]
+        for kind, chosen in reversed(list(zip(self.word, self.chosen))):
+            if kind == "vmap" and i in chosen:
+                t = torch.stack([t, t.flatten().roll(1).view(t.shape)])
+        return t
+
+    def aligned(self, i, result_dim):
+        """With a dimension for every vmap and every dimension of the result, to broadcast."""
+        t, shape = self.physical(i), list(self.tensors[i].shape)
+        batched = [i in c for k, c in zip(self.word, self.chosen) if k == "vmap"]
+        lead = [BATCH if b else 1 for b in batched]
+        return t.reshape(lead + [1] * (result_dim - len(shape)) + shape)
+
+    # ---- Running ----
+
+    def run(self, f, k, args):
+        if k == len(self.word):
+            return f(*args), ()
+        kind, chosen = self.word[k], self.chosen[k]
+        if kind == "vmap":
+            axes = tuple(0 if i in chosen else None for i in range(len(args)))
+            return vmap(lambda *a: self.run(f, k + 1, a), in_dims=axes)(*args)
+
+        def inner(*variables):
+            variables = iter(variables)
+            every = [next(variables) if i in chosen else a for i, a in enumerate(args)]
+            return self.run(f, k + 1, every)
+
+        variables = tuple(args[i] for i in chosen)
+        if kind == "vjp":
+            y, pull, found = vjp(inner, *variables, has_aux=True)
+            return y, (*found, pull(self.cotangent(k, y.shape, y.dtype)))
+        tangents = tuple(self.tangent(k, i, v.shape) for i, v in zip(chosen, variables))
+        if FORMS[self.cell.form].in_place:  # batched as the tensor is, or vmap refuses to write
+            tangents = tuple(t + torch.zeros_like(v) for t, v in zip(tangents, variables))
+        y, tangent, found = jvp(inner, variables, tangents, has_aux=True)
+        return y, (*found, tangent)
+
+    def cotangent(self, k, shape, dtype):
+        return numbers(self.cell.seed + k, shape, dtype)
+
+    def tangent(self, k, i, shape):
+        return numbers(self.cell.seed + 7 * k + i, shape, self.tensors[i].dtype, FINITE)
+
+    # ---- Comparing ----
+
+    def check(self, f):
+        cell = self.cell
+        leaves = [self.physical(i).requires_grad_(w) for i, w in enumerate(cell.want)]
+        y, found = self.run(f, 0, leaves)
+        logical = reference_value(cell, cell.fill(self.tensors))
+        every = [self.aligned(i, logical.dim()) for i in range(len(leaves))]
+        value = reference_value(cell, cell.fill(every))
+        shape = y.shape
+        same("value", y, value.reshape(shape))
+        levels = [k for k in range(len(self.word)) if self.word[k] != "vmap"]
+        for k, results in zip(reversed(levels), found):
+            self.check_level(k, results, every, value)
+        if any(leaf.requires_grad for leaf in leaves):
+            g = numbers(cell.seed, value.shape, value.dtype)
+            should = gradients(cell, cell.fill(every), cell.spread(cell.want), g)
+            should = [
+                s.sum_to_size(a.shape).reshape(leaf.shape)
+                if s.shape != a.shape
+                else s.reshape(leaf.shape)
+                for s, a, leaf in zip(should, every, leaves)
+            ]
+            summed = any(a.shape != value.shape for a in every)
+            for leaf, v, s in zip(
+                [v for v in leaves if v.requires_grad],
+                grad(y, leaves, g.reshape(shape)),
+                [s for s, leaf in zip(should, leaves) if leaf.requires_grad],
+            ):
+                v = torch.zeros_like(leaf) if v is None else v
+                same("gradient outside of all levels", v, s.to(leaf.dtype), exact=not summed)
+
+    def check_level(self, k, results, every, value):
+        """Dimensions of the vmaps outside of this level stay; those inside are summed, or stay."""
+        cell, chosen = self.cell, self.chosen[k]
+        outside = self.word[:k].count("vmap")
+        inside = value.shape[outside:]
+        want = [i in chosen for i in range(len(every))]
+        where = f"{self.word[k]} at level {k + 1} of {' '.join(self.word)}"
+        if self.word[k] == "jvp":
+            tangents = []
+            for i, e in enumerate(every):
+                if not want[i]:
+                    tangents.append(None)
+                    continue
+                here = e.shape[outside:]
+                batched = [i in c for n, c in zip(self.word[k:], self.chosen[k:]) if n == "vmap"]
+                logical = [BATCH] * sum(batched) + list(self.tensors[i].shape)
+                tangents.append(self.tangent(k, i, logical).reshape(here))
+            total = pushed(cell, tangents, want, None, cell.fill(every))
+            same(where, results, total.reshape(results.shape), exact=False)
+            return
+        g = self.cotangent(k, inside, value.dtype).expand(value.shape)
+        should = gradients(cell, cell.fill(every), cell.spread(want), g)
+        for result, i in zip(results, chosen):
+            share, kept = should[i], list(value.shape[:outside]) + list(every[i].shape[outside:])
+            summed = list(share.shape) != kept
+            share = share.sum_to_size(kept) if summed else share
+            share = share.to(self.tensors[i].dtype).reshape(result.shape)
+            same(f"{where}, Tensor {i}", result, share, exact=not summed)
+
+
+def reference_value(cell, args):
+    operator, given = cell.reduced()
+    return reference.forward(operator, [args[i] for i in given])
+
+
+def of_one_dtype(cell):
+    """Promotion under vmap goes by the dimensions that it shows: `vmap of torch's own` compares it."""
+    args = [a for a in cell.args if isinstance(a, Arg)]
+    plain = all(a.layout == "plain" and len(a.shape) < 9 and 0 not in a.shape for a in args)
+    return plain and len({a.dtype for a in args}) == 1 and args[0].floating
+
+
+def add(word):
+    @whole(word, accepts=of_one_dtype)
+    def run(f, cell):
+        nest = Nest(word, cell)
+        if "jvp" in word and not linear(cell):
+            return raises_not_implemented(lambda: nest.check(f))
+        nest.check(f)
+
+
+for length in (1, 2, 3):
+    for letters in product(("vjp", "jvp", "vmap"), repeat=length):
+        add(" ".join(letters))
+
+
+@whole(
+    "vmap beside torch's own",
+    accepts=lambda cell: all(
+        a.layout == "plain" and len(a.shape) < 9 and a.shape and 0 not in a.shape
+        for a in cell.args
+        if isinstance(a, Arg)
+    ),
+)
+def vmap_beside_torch(f, cell):
+    """Value and dtype where the arguments show torch fewer dimensions than they have."""
+    tensors = cell.tensors
+    smallest = min(t.shape[0] for t in tensors)
+    tensors = [t[:smallest] for t in tensors]
+
+    def theirs(*args):
+        return reference_value(cell, cell.fill(args))
+
+    same("value", vmap(f)(*tensors), vmap(theirs)(*tensors))
