@@ -30,13 +30,15 @@ def with_gaps(t):
     return wide[(slice(None, None, 2),) * t.dim()]
 
 
+def backwards(t):
+    return t.permute(tuple(range(t.dim()))[::-1])
+
+
 # What a tensor may look like in memory, as a differentiable function that keeps its values.
 LAYOUTS = {
     "plain": lambda t: t,
     "transposed": lambda t: t.clone().mT.contiguous().mT if t.dim() > 1 else t.clone(),
-    "reversed": lambda t: (
-        t.permute(*range(t.dim())[::-1]).contiguous().permute(*range(t.dim())[::-1])
-    ),
+    "reversed": lambda t: backwards(backwards(t).contiguous()),
     "channels_last": lambda t: (
         t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t.clone()
     ),

@@ -1,0 +1,108 @@
+"""A cell drawn from anything that chooses as random.Random does; and a failing one made small."""
+
+from dataclasses import replace
+
+import torch
+
+from matrix.cells import LAYOUTS, Arg, Cell, inf, nan
+from matrix.inputs import grown
+from matrix.reference import ARGUMENTS, CLAMPS, GRADIENTS, PSEUDO
+from matrix.run import CONTEXTS, FORMS, applies, spoilt, waived
+
+# Ties come after the conversion to the result's dtype: 0.1 is another number in each.
+VALUES = [0.0, 1.0, 2.0, -1.0, 0.1, 0.5, -0.0, inf, -inf, nan, 3.0, 1e-7, 65504.0]
+NUMBERS = [0, 1, -1, 2, 0.0, 0.5, 0.1, 1.0, -0.0, inf, -inf, nan]
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+INTEGERS = ["int64", "int32", "int16", "int8", "uint8"]
+CHEAP = [c for c in CONTEXTS if not CONTEXTS[c].costly]
+
+
+def shapes(r, count):
+    """Shapes that broadcast: each drops or shrinks some dimensions of one."""
+    whole = [r.choice([0, 1, 2, 3, 4, 5, 2, 3]) for _ in range(r.choice([0, 1, 1, 1, 2, 2, 3, 4]))]
+    found = [tuple(whole)]
+    for _ in range(count - 1):
+        part = whole[r.choice([0, 0, 0, 1, len(whole)]) :]
+        found.append(tuple(1 if r.choice([0, 0, 0, 1]) else n for n in part))
+    r.shuffle(found)
+    return found if r.choice([0, 1]) else [tuple(whole)] * count
+
+
+def draw(r):
+    """A cell, or None where torch takes no such arguments or nothing fits."""
+    operator = r.choice(list(ARGUMENTS))
+    gradient, maximize = r.choice(
+        [g for g in GRADIENTS if operator in CLAMPS or g[0] not in PSEUDO]
+    )
+    # Most transforms and tracers take plain memory and one dtype.
+    plain, one_dtype = r.choice([True, False]), r.choice([True, False])
+    dtype = r.choice(FLOATS)
+    args = []
+    for shape in shapes(r, len(ARGUMENTS[operator])):
+        if args and operator in CLAMPS and r.choice([True, False]):
+            args.append(r.choice(NUMBERS))
+            continue
+        here = dtype if one_dtype else r.choice(FLOATS + INTEGERS)
+        values = VALUES if here in FLOATS else [0.0, 1.0, 2.0, 3.0]
+        some = tuple(r.choice(values) for _ in range(r.choice([1, 2, 5, 8])))
+        layouts = ["plain"] if plain or here not in FLOATS else list(LAYOUTS)
+        layouts = [n for n in layouts if n != "conj" or here in ("float32", "float64")]
+        want = not args or r.choice([True, False])
+        args.append(Arg(grown(some, shape), shape, here, r.choice(layouts), want))
+    if operator == "clamp" and r.choice(range(5)) == 0:
+        args[r.choice([1, 2])] = None
+    cell = Cell(operator, tuple(args), gradient, maximize, seed=r.choice(range(10)))
+    try:
+        cell.value  # noqa: B018  (torch's own operator may refuse)
+    except RuntimeError:
+        return None
+    forms = [replace(cell, form=f) for f in FORMS if FORMS[f].accepts(cell)]
+    cell = r.choice(forms)
+    records_nothing = FORMS[cell.form].writes
+    cells = [
+        replace(cell, context=c) for c in CHEAP if records_nothing <= CONTEXTS[c].records_nothing
+    ]
+    cells = [c for c in cells if applies(c) and not waived(c) and not spoilt(c)]
+    return r.choice(cells) if cells else None
+
+
+def smaller(cell):
+    """Cells that are simpler in one respect."""
+    yield replace(cell, form="function")
+    yield replace(cell, context="plain")
+    yield replace(cell, gradient="min_norm", maximize=False)
+    yield replace(cell, seed=0)
+    tensors = [a for a in cell.args if isinstance(a, Arg)]
+    longest = max(len(a.values) for a in tensors)
+    for k in range(longest):  # one element alone, where no argument is broadcast along others
+        if all(len(a.values) in (1, longest) for a in tensors):
+            one = (replace(a, values=(a.values[k % len(a.values)],), shape=(1,)) for a in tensors)
+            yield replace(
+                cell, args=tuple(next(one) if isinstance(a, Arg) else a for a in cell.args)
+            )
+    for i, a in enumerate(cell.args):
+        if isinstance(a, Arg):
+            for simpler in (
+                replace(a, layout="plain"),
+                replace(a, dtype="float32"),
+                replace(a, want=True),
+                replace(a, values=(0.0,), shape=()),
+            ):
+                yield replace(cell, args=(*cell.args[:i], simpler, *cell.args[i + 1 :]))
+
+
+def shrunk(cell, fails):
+    """The smallest cell on the way down that still fails."""
+    size = len(repr(cell))
+    for other in smaller(cell):
+        if other != cell and len(repr(other)) <= size and still(other, fails):
+            return shrunk(other, fails)
+    return cell
+
+
+def still(cell, fails):
+    try:
+        torch.manual_seed(0)
+        return applies(cell) and not waived(cell) and fails(cell)
+    except Exception:  # torch's own operator refuses it
+        return False
