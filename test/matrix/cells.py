@@ -155,6 +155,8 @@ class Cell:
 
 # Gradients that tell a select from a product, ties from blocks, and descent from ascent.
 COTANGENTS = (3.0, -6.0, 0.0, inf, -inf, nan, 1.5, -0.75, 12.0, -0.0, 9.0, -3.0, 65504.0, -9.0)
+# And, in float16 and bfloat16, whether a share of a subnormal number is rounded to even.
+COTANGENTS += (3 * 2.0**-24, 5 * 2.0**-24, 3 * 2.0**-133, -7 * 2.0**-133, 1.0, 5.0)
 FINITE = tuple(v for v in COTANGENTS if abs(v) < 100)
 
 

@@ -50,13 +50,13 @@ def run(cells):
 
 @pytest.mark.parametrize("context, form", PAIRS)
 def test_few(context, form):
-    run(some(context, form, 3))
+    run(some(context, form, 1))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("context, form", PAIRS)
 def test_many(context, form):
-    run(some(context, form, 60))
+    run(some(context, form, 30))
 
 
 COSTLY = [context for context in CONTEXTS if CONTEXTS[context].costly]
