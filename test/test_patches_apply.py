@@ -79,16 +79,16 @@ def test_status_names_the_convention(tmp_path):
     """Of derivatives.yaml as it comes with the installed torch, and as the series leave it."""
     tree = tree_of(tmp_path)
     upstream = {"2.14": "shared ties"}.get(RELEASE[:4], "fixed fmax")
-    old = named("v2.13.0").fits(RELEASE)
+    old = named("v2.13.0/joint").fits(RELEASE)
     assert status(tree).convention == ("inclusive" if old else upstream)
     assert status(tree).release == RELEASE and len(status(tree).commit) == 40
-    series = named("v2.13.0" if old else f"v{RELEASE}/restore-inclusive")
+    series = named("v2.13.0/joint" if old else f"v{RELEASE}/restore-inclusive")
     apply(tree, series.name, check=False, reverse=False)
     assert status(tree).convention == ("fixed fmax" if old else "inclusive")
     if old:
-        write(tree, YAML, TEXT)
-        git(tree, "apply", f"--include={YAML}", str(series.patches[0]))
-        assert convention_of((tree / YAML).read_text()) == "strict scalar"
+        git(tree, "checkout", ".")
+        apply(tree, "v2.13.0/strict", check=False, reverse=False)
+        assert status(tree).convention == "strict scalar"
 
 
 def test_git_am_takes_the_patches(tmp_path):
@@ -107,7 +107,7 @@ def refused(tree, match, name=SERIES.name, reverse=False):
 def test_an_unknown_tree_is_refused(tmp_path):
     write(tmp_path, "setup.py", "")
     refused(tmp_path, "no PyTorch source tree")
-    refused(tree_of(tmp_path / "old", "2.9.1"), "none for 2.9.1, only for 2.11, 2.12", name=None)
+    refused(tree_of(tmp_path / "old", "2.6.1"), "none for 2.6.1, only for 2.7, 2.8", name=None)
     write(tmp_path / "old", "version.txt", "main\n")
     refused(tmp_path / "old", "does not begin with a release")
 
@@ -127,14 +127,14 @@ def test_a_wrong_release_is_refused_with_the_right_series(tmp_path):
 
 
 def test_a_half_applied_series_is_refused(tmp_path):
-    tree, series = tree_of(tmp_path), named("v2.13.0")
+    tree, series = tree_of(tmp_path), named("v2.13.0/joint")
     if not series.fits(RELEASE):
         pytest.skip("the series for this release have one patch each")
     git(tree, "apply", str(series.patches[0]))
     commit(tree)
-    assert status(tree).series == {series.name: "in part"}
+    assert status(tree).series[series.name] == "in part"
     for reverse in (False, True):
-        refused(tree, "applied in part", reverse=reverse)
+        refused(tree, "applied in part", name=series.name, reverse=reverse)
 
 
 def test_a_series_that_does_not_apply_changes_nothing(tmp_path):
@@ -153,15 +153,15 @@ def test_a_series_that_does_not_apply_changes_nothing(tmp_path):
 
 
 def test_an_optional_patch_may_be_missing(tmp_path):
-    tree, series = tree_of(tmp_path), named("v2.13.0")
+    tree, series = tree_of(tmp_path), named("v2.13.0/joint")
     if not series.fits(RELEASE):
         pytest.skip("the series for this release have no optional patches")
     last = series.patches[-1]
     (tree / files_of(last)[0]).unlink()
     commit(tree)
-    done, skipped = apply(tree, None, check=False, reverse=False)
+    done, skipped = apply(tree, series.name, check=False, reverse=False)
     assert skipped == [last.name] and len(done) == len(series.patches) - 1
-    assert status(tree).series == {series.name: "applied"}
+    assert status(tree).series[series.name] == "applied"
 
 
 def test_a_file_that_cannot_be_written_leaves_the_tree_as_it_was(tmp_path, monkeypatch):
@@ -214,7 +214,7 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_a_whole_source_tree_takes_the_code_patches(tmp_path, source):
     """Of any release from 1.13 to 2.13; git applies a hunk where all of its context is, or not at all."""
-    series = named("v2.13.0")
+    series = named("v2.13.0/joint")
     done, skipped = attempt(source, series, False, tmp_path)
     assert set(skipped) <= series.optional and len(done) + len(skipped) == len(series.patches)
     assert convention_of((tmp_path / YAML).read_text()) == "fixed fmax"
@@ -234,7 +234,7 @@ def test_every_patch_is_ready_to_send():
 
 def test_a_proposal_has_what_upstream_asks_for():
     texts = [path.read_text() for path in PATCHES.rglob("PULL_REQUEST.md")]
-    assert len(texts) == 2
+    assert texts
     for text in texts:
         for part in (
             "\nFixes #",

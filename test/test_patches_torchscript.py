@@ -5,19 +5,22 @@ import re
 import sys
 
 import pytest
+import torch
 
 from clampgrad.patches.__main__ import main
-from clampgrad.patches.series import Refusal, named
+from clampgrad.patches.apply import files_of
+from clampgrad.patches.series import Claim, Refusal, named
 from clampgrad.patches.tree import SCRIPT
 from clampgrad.patches.verify import torchscript
-from clampgrad.patches.verify.run import CODE, GRADIENTS, against_table, changes, verify
-from clampgrad.patches.verify.text import hunks, script_functions, script_text
+from clampgrad.patches.verify.held import against_table, changes
+from clampgrad.patches.verify.run import CODE, GRADIENTS, Question, verify
+from clampgrad.patches.verify.text import JOINT, hunks, script_functions, script_text
 
-PATCH = named("v2.13.0").patches[2]
+(PATCH,) = (p for p in named(JOINT).patches if SCRIPT in files_of(p))
 
 
 def prove(patch):
-    return verify([patch], None, None, "joint", True, lambda line: None)
+    return verify(Question([patch], Claim("joint"), quick=True), lambda line: None)
 
 
 def broken(directory, old, new):
@@ -58,7 +61,7 @@ def test_nothing_but_the_gradients_changes():
 
 
 BROKEN = {
-    "a tie that is lost": ("grad_output / 2, grad_output", "grad_output * 0, grad_output"),
+    "a tie that is lost": ("other, grad_output / 2,", "other, grad_output * 0,"),
     "a mask of the other convention": ("self > float(min)", "self >= float(min)"),
     "bounds that get nothing": ("grad_min = torch.where(below", "grad_min = torch.where(above"),
 }
@@ -78,11 +81,14 @@ def test_a_syntax_error_is_named(tmp_path):
         prove(broken(tmp_path, "torch.where(", "torch.where(("))
 
 
-def test_the_command_says_what_changed_and_what_is_wrong(tmp_path, monkeypatch, capsys):
-    """Without --convention each operator must have some convention; exit code 1 where one has none."""
-    wrong = broken(tmp_path, "grad_output / 2, grad_output", "grad_output, grad_output")
+def test_the_command_says_what_changed_and_what_is_wrong(tmp_path, monkeypatch, capsys, caplog):
+    """Without --convention all operators must have one; exit code 1 where they have none."""
+    wrong = broken(
+        tmp_path, "other, grad_output / 2, grad_output", "other, grad_output, grad_output"
+    )
     command = ["clampgrad.patches", "verify", "--patch", str(wrong)]
     monkeypatch.setattr(sys, "argv", [*command, "--json"])
+    caplog.set_level("INFO", "clampgrad")
     assert main() == 1
     told = json.loads(capsys.readouterr().out)
     assert told["patches"] == ["mine.patch"] and told[CODE] and told[GRADIENTS]
@@ -93,4 +99,76 @@ def test_the_command_says_what_changed_and_what_is_wrong(tmp_path, monkeypatch, 
     assert (
         "max of TorchScript" in printed.out and "maximum, tensors, TorchScript: at [" in printed.out
     )
-    assert "2/6" in printed.err
+    assert "2/7" in caplog.text
+
+
+# What the fuser of TorchScript takes stands in a prim::TensorExprGroup behind a prim::TypeCheck, the
+# rest beside that check.
+ELEMENTWISE = {"eq", "lt", "le", "gt", "ge", "where", "div", "mul", "type_as", "masked_fill"}
+ELEMENTWISE |= {"logical_and", "logical_or", "logical_not", "__and__", "__or__"}
+
+
+def operators_beside_the_group(function, *args):
+    """The elementwise operators of the block with the fused group that are not in the group."""
+    for _ in range(3):
+        function(*args)
+
+    def blocks(block):
+        yield block
+        for node in block.nodes():
+            for inner in node.blocks():
+                yield from blocks(inner)
+
+    (fused,) = (
+        [node.kind() for node in block.nodes()]
+        for block in blocks(torch.jit.last_executed_optimized_graph())
+        if any(node.kind() == "prim::TypeCheck" for node in block.nodes())
+    )
+    return ELEMENTWISE & {kind.removeprefix("aten::") for kind in fused}
+
+
+@pytest.fixture
+def fuser_on_the_cpu():
+    before = torch._C._jit_can_fuse_on_cpu(), torch._C._jit_texpr_fuser_enabled()
+    llvm = torch._C._jit_get_te_must_use_llvm_cpu()
+    torch._C._jit_override_can_fuse_on_cpu(True)
+    torch._C._jit_set_texpr_fuser_enabled(True)
+    torch._C._jit_set_te_must_use_llvm_cpu(False)
+    yield
+    torch._C._jit_override_can_fuse_on_cpu(before[0])
+    torch._C._jit_set_texpr_fuser_enabled(before[1])
+    torch._C._jit_set_te_must_use_llvm_cpu(llvm)
+
+
+def fused(text, name, bounds):
+    unit = torchscript.compiled(script_functions(text))
+    x, g = torch.randn(64), torch.ones(64)
+    return operators_beside_the_group(getattr(unit, name), x, *bounds, g)
+
+
+LOW, HIGH = torch.zeros(64), torch.ones(64)
+
+
+@pytest.mark.parametrize(
+    "name, bounds",
+    [
+        ("clamp_1", (0.0, 1.0)),
+        ("clamp_1", (0.0, None)),
+        ("clamp_1", (None, 1.0)),
+        ("clamp_2", (LOW, HIGH)),
+        ("clamp_2", (LOW, None)),
+        ("clamp_2", (None, HIGH)),
+        ("max", (LOW,)),
+        ("min", (LOW,)),
+    ],
+)
+def test_the_fused_graph_stays_whole(fuser_on_the_cpu, name, bounds):
+    assert fused(hunks(PATCH, SCRIPT, "+"), name, bounds) == set()
+
+
+def test_an_operator_that_the_fuser_leaves_out_is_seen(fuser_on_the_cpu):
+    text = hunks(PATCH, SCRIPT, "+")
+    old = "torch.where(self > other, 0., grad)"
+    assert text.count(old) == 2
+    wrong = text.replace(old, "torch.masked_fill(grad, self > other, 0.)")
+    assert "masked_fill" in fused(wrong, "max", (LOW,))

@@ -6,14 +6,17 @@ import logging
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from clampgrad.cli import main as command_line
 from clampgrad.cli.output import write
 
 from . import apply as applying
 from .series import PATCHES, Refusal, all_series
-from .verify.run import CODE, GRADIENTS, verify
+from .verify.run import CODE, GRADIENTS, SAVED, Question, of_series, verify
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -38,8 +41,28 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     proof.add_argument("--series", help="a series; else the one for the installed torch")
     proof.add_argument("--patch", type=Path, action="append", help="patches of your own, in order")
     proof.add_argument("--source", type=Path, help="a checkout to take FunctionsManual.cpp from")
-    proof.add_argument("--convention", help="what must hold, if not what the series says")
-    proof.add_argument("--quick", action="store_true", help="without OpInfo")
+    proof.add_argument(
+        "--convention", help="what must hold for all operators, if not what the series says"
+    )
+    proof.add_argument(
+        "--scope",
+        nargs="+",
+        default=[],
+        metavar="WORD",
+        help="what the patch is about: `numbers`, `tensors`, names of operators; all else must stay",
+    )
+    proof.add_argument(
+        "--expect", choices=["changed", "unchanged"], help="whether gradients change (they must)"
+    )
+    proof.add_argument(
+        "--oracle",
+        type=Path,
+        help="a Python file with gradients(operator, args, kwargs, g): what OpInfo's samples must get",
+    )
+    proof.add_argument(
+        "--allow-unproved", action="store_true", help="exit with 0 although not all was looked at"
+    )
+    proof.add_argument("--quick", action="store_true", help="without Inductor and OpInfo")
     export = commands.add_parser("export", parents=[common], help="copy the patches to a folder")
     export.add_argument("directory", type=Path)
     return parser.parse_args(words)
@@ -66,15 +89,29 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
     if options.command == "export":
         shutil.copytree(PATCHES, options.directory, dirs_exist_ok=True)
         return {"directory": str(options.directory)}, f"written to {options.directory}"
-    result = verify(
-        options.patch,
-        options.series,
-        options.source,
-        options.convention,
-        options.quick,
-        logging.getLogger("clampgrad").info,
-    )
+    result = verify(question(options), logging.getLogger("clampgrad").info)
     return result, told(result)
+
+
+def question(options: argparse.Namespace) -> Question:
+    """What `verify` is asked: a series claims what its file says, a patch what the options say."""
+    if options.patch:
+        asked = Question(options.patch)
+    else:
+        asked = of_series(options.series, torch.__version__.split("+")[0])
+    claim = asked.claim
+    return replace(
+        asked,
+        claim=replace(
+            claim,
+            convention=options.convention or claim.convention,
+            scope=frozenset(options.scope) or claim.scope,
+            unchanged=options.expect == "unchanged" if options.expect else claim.unchanged,
+        ),
+        source=options.source,
+        oracle=options.oracle,
+        quick=options.quick,
+    )
 
 
 def told(result: dict) -> str:
@@ -87,8 +124,9 @@ def told(result: dict) -> str:
         changed.setdefault(operator, []).append(f"{mode} {count}")
     lines.append(f"{GRADIENTS}, at how many points of the table:" + " none" * (not changed))
     lines += [f"  {operator}: {', '.join(modes)}" for operator, modes in changed.items()]
-    wanted = result["convention"] or "some convention for each operator"
-    return "\n".join(lines + (result["failures"] or [f"All of it holds: {wanted}."]))
+    for key in (SAVED, "tests and documentation", "not proved"):
+        lines += [f"{key}:", *(f"  {line}" for line in result[key])] if result[key] else []
+    return "\n".join(lines + (result["failures"] or [f"All of it holds: {result['convention']}."]))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -99,7 +137,8 @@ def main(words: Sequence[str] | None = None) -> int:
         write(json.dumps({"error": str(refusal)}) if options.json else f"refused: {refusal}")
         return 2
     write(json.dumps(result) if options.json else text)
-    return 1 if result.get("failures") else 0
+    unproved = result.get("not proved") and not options.allow_unproved
+    return 1 if result.get("failures") or unproved else 0
 
 
 if __name__ == "__main__":

@@ -13,13 +13,33 @@ class Refusal(Exception):
 
 
 @dataclass
+class Claim:
+    """What a patch promises about gradients.
+
+    `scope` holds words such as "numbers", "tensors" or "fmax": the operators and kinds of bounds that
+    have `convention` afterwards; all of them if it is empty. Everything else keeps its gradient.
+    """
+
+    convention: str | None = None
+    scope: frozenset[str] = frozenset()
+    unchanged: bool = False  # no gradient changes: what is saved, or how fast it is, does
+    saves: tuple[
+        str, ...
+    ] = ()  # what the nodes within the scope keep for backward, if that is the point
+
+    def covers(self, operator: str, kind: str) -> bool:
+        return not self.scope or bool(self.scope & {operator, kind})
+
+
+@dataclass
 class Series:
     name: str
     releases: list[str]
-    convention: str
+    claim: Claim
     summary: str
     patches: list[Path]
-    optional: set[Path]
+    optional: set[Path]  # skipped, with a word, where the text they change is not there
+    unproved: set[Path]  # tests and documentation: no gradient depends on them
 
     def fits(self, release: str) -> bool:
         """Whether it was made for a release such as 2.13.1."""
@@ -27,10 +47,10 @@ class Series:
 
 
 def read(path: Path) -> Series:
-    """A `series` file: `# Key: value` lines, then a patch a line, its path relative to the file."""
+    """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file."""
     keys: dict[str, str] = {}
     patches: list[Path] = []
-    optional: set[Path] = set()
+    flagged: dict[str, set[Path]] = {"optional": set(), "unproved": set()}
     for line in path.read_text().splitlines():
         if line.startswith("# ") and ": " in line:
             key, value = line[2:].split(": ", 1)
@@ -38,11 +58,16 @@ def read(path: Path) -> Series:
         elif line and not line.startswith("#"):
             name, *flags = line.split()
             patches.append((path.parent / name).resolve())
-            if "optional" in flags:
-                optional.add(patches[-1])
+            for flag in flags:
+                flagged[flag].add(patches[-1])
     name = path.parent.relative_to(PATCHES).as_posix()
-    releases = keys["Releases"].split()
-    return Series(name, releases, keys["Convention"], keys["Summary"], patches, optional)
+    claim = Claim(
+        keys["Convention"],
+        frozenset(keys.get("Scope", "").split()),
+        keys.get("Gradients") == "unchanged",
+        tuple(keys.get("Saves", "").split()),
+    )
+    return Series(name, keys["Releases"].split(), claim, keys["Summary"], patches, **flagged)
 
 
 def all_series() -> dict[str, Series]:

@@ -1,7 +1,8 @@
 """Run by `verify` in a process of its own: python checks.py TASK, a JSON on stdin and one on stdout.
 
-TASK is `gradients` (of every point of the table, in every mode) or `opinfo`. With a `library` it is
-loaded first and the nodes that ran are named.
+TASK is `gradients` (at every point of the table, in every mode), `inductor` (the same, compiled) or
+`opinfo` (samples.py). A `library` is loaded first. Each task also reports which nodes ran and what
+they saved.
 """
 
 import json
@@ -16,7 +17,11 @@ import torch.autograd.forward_ad as fwad
 FILES = Path(__file__).parents[1] / "files"
 sys.path.insert(0, str((FILES if FILES.is_dir() else Path(__file__).parents[4]) / "test"))
 OPERATORS = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
+FOREACH = ("clamp_min", "clamp_max", "maximum", "minimum")
 INCOMING = (1.0, -3.0, torch.inf, torch.nan)
+
+
+# ---- Ways to differentiate: mode(f, args, g) -> a gradient per argument ----------------------------
 
 
 def reverse(f, args, g):
@@ -24,8 +29,36 @@ def reverse(f, args, g):
     return torch.autograd.grad(f(*args), args, g, allow_unused=True)
 
 
-def in_place(f, args, g):
-    return reverse(lambda x, *rest: f.in_place(x.clone(), *rest), args, g)
+def in_dtype(dtype):
+    """All values of the table are exact in every dtype, and so are halves and quarters of them."""
+    return lambda f, args, g: reverse(f, [a.to(dtype) for a in args], g.to(dtype))
+
+
+def promoted(f, args, g):
+    """The input in float32 and the bounds in float64: compared, and differentiated, in float64."""
+    return reverse(f, [args[0].float(), *args[1:]], g)
+
+
+def broadcast(f, args, g):
+    """The input in two rows of which the second gets no gradient; the bounds sum over the rows."""
+    x, *rest = args
+    first, *others = reverse(f, [torch.stack([x, x]), *rest], torch.stack([g, torch.zeros_like(g)]))
+    if first[1].any():
+        raise AssertionError("a gradient of 0 came out as another")
+    return [first[0], *others]
+
+
+def without_dimensions(f, args, g):
+    """Every bound as a Tensor of no dimension, one call per point."""
+    calls = zip(*(a.split(1) for a in (*args, g)))
+    found = [reverse(f, [x, *(b[0] for b in rest[:-1])], rest[-1]) for x, *rest in calls]
+    return [torch.stack([v.reshape(()) for v in of_one]) for of_one in zip(*found)]
+
+
+def over_reverse(f, args, g):
+    """The gradient is linear in g, so the tangent of the gradient along g is the gradient of g."""
+    function = torch.func.vjp(f, *args)[1]
+    return torch.func.jvp(function, (torch.ones_like(g),), (g,))[1]
 
 
 def twice(f, args, g):
@@ -73,103 +106,169 @@ def jvp(f, args, g):
 
 REVERSE = {
     "eager": reverse,
-    "in place": in_place,
+    "float32": in_dtype(torch.float32),
+    "bfloat16": in_dtype(torch.bfloat16),
+    "float16": in_dtype(torch.float16),
+    "broadcast": broadcast,
     "double backward": twice,
+    "forward over reverse": over_reverse,
     "vjp": vjp,
     "vmap": vmapped,
-    "compile": compiled,
+    "aot_eager": compiled,
 }
+TENSORS_ONLY = {"promoted": promoted, "bounds of no dimension": without_dimensions}
 FORWARD = {"forward": forward, "jvp": jvp}
+
+
+# ---- Ways to call: form(operator) -> a function of the arguments, or None where there is none -------
+
+
+def in_place(operator):
+    changing = getattr(torch.Tensor, operator + "_", None)
+    return changing and (lambda x, *bounds: changing(x.clone(), *bounds))
+
+
+def foreach(operator):
+    """The bounds of a list are lists too, but for one number, which is for all."""
+    if operator not in FOREACH:
+        return None
+    function = getattr(torch, "_foreach_" + operator)
+    return lambda x, b: function([x], [b] if isinstance(b, torch.Tensor) else b)[0]
+
+
+def foreach_in_place(operator):
+    if operator not in FOREACH:
+        return None
+    function = getattr(torch, "_foreach_" + operator + "_")
+
+    def changed(x, b):
+        y = x.clone()
+        function([y], [b] if isinstance(b, torch.Tensor) else b)
+        return y
+
+    return changed
+
+
+def one_sided(operator):
+    """The clamp with one bound, which has a formula of its own."""
+    if operator not in ("clamp_min", "clamp_max"):
+        return None
+    return lambda x, b: torch.clamp(x, **{operator.removeprefix("clamp_"): b})
+
+
+FORMS = {
+    "in place": in_place,
+    "foreach": foreach,
+    "foreach in place": foreach_in_place,
+    "one bound of clamp": one_sided,
+}
+
+
+def applied(function, bounds):
+    """A function of the variables; the bounds that are numbers stand in it."""
+    return lambda *args: function(*args, *bounds)
+
+
+def calls(operator, kind):
+    """(form, bounds of the table, the function of the variables), one for each pair of numbers."""
+    from oracle import TABLE
+
+    forms = {"": getattr(torch, operator)} | {n: make(operator) for n, make in FORMS.items()}
+    points = [p for row in TABLE["operators"][operator]["rows"] for p in row["points"]]
+    for bounds in sorted({str(p[1:]) for p in points}) if kind == "numbers" else [None]:
+        chosen = [p for p in points if bounds in (None, str(p[1:]))]
+        numbers = chosen[0][1:] if kind == "numbers" else ()
+        rows = [(*p, g) for p, g in product(chosen, INCOMING)]
+        *args, g = torch.tensor(rows, dtype=torch.float64).unbind(1)
+        yield {n: applied(f, numbers) for n, f in forms.items() if f}, args, g, numbers
 
 
 def cases(operator, kind):
     """Functions with the points they are called at: all points at once, or one call for a pair of numbers."""
+    for forms, args, g, _ in calls(operator, kind):
+        yield forms[""], args[:1] if kind == "numbers" else args, args, g
+
+
+def kinds(operator):
     from oracle import TABLE
 
-    points = [p for row in TABLE["operators"][operator]["rows"] for p in row["points"]]
-    function = getattr(torch, operator)
-    changing = getattr(torch.Tensor, operator + "_", None)
-    for bounds in sorted({str(p[1:]) for p in points}) if kind == "numbers" else [None]:
-        chosen = [p for p in points if bounds in (None, str(p[1:]))]
-        rows = [(*p, g) for p, g in product(chosen, INCOMING)]
-        *args, g = torch.tensor(rows, dtype=torch.float64).unbind(1)
-        if kind == "tensors":
+    scalar = "numbers" in TABLE["operators"][operator]["rows"][0]
+    return ["numbers"] * scalar + ["tensors"]
 
-            def f(*args):
-                return function(*args)
 
-            f.in_place = changing
-            yield f, args, args, g
-        else:
-            numbers = chosen[0][1:]
-
-            def f(x, *, numbers=numbers):  # type: ignore[misc]
-                return function(x, *numbers)
-
-            f.in_place = changing and (lambda x, numbers=numbers: changing(x, *numbers))
-            yield f, args[:1], args, g
+def stacked(args, g, values):
+    values = [torch.zeros_like(g) if v is None else v.double() for v in values]
+    return torch.stack([*args, g, *values], 1).tolist()
 
 
 def gradients():
     """{operator, kind, mode}: [for each point: args, g, gradients]."""
-    from oracle import TABLE
-
     found = {}
-    for operator in OPERATORS:
-        scalar = "numbers" in TABLE["operators"][operator]["rows"][0]
-        for kind in ["numbers"] * scalar + ["tensors"]:
-            for mode, differentiate in (REVERSE | FORWARD).items():
-                if kind == "numbers" and mode == "compile" and operator != "clamp":
-                    continue
-                rows = []
-                for i, (f, variables, args, g) in enumerate(cases(operator, kind)):
-                    if mode == "in place" and not f.in_place:
-                        continue
-                    if mode == "compile" and i > 2:
-                        continue
-                    values = differentiate(f, variables, g)
-                    values = [torch.zeros_like(g) if v is None else v for v in values]
-                    stacked = torch.stack([*args, g, *values], 1)
-                    rows += stacked.tolist()
-                found[f"{operator}, {kind}, {mode}"] = rows
-    return found
+    for operator, kind in [(o, k) for o in OPERATORS for k in kinds(o)]:
+        for i, (forms, args, g, numbers) in enumerate(calls(operator, kind)):
+            variables = args[:1] if kind == "numbers" else args
+            ways = {mode: (forms[""], way) for mode, way in (REVERSE | FORWARD).items()}
+            ways |= {form: (f, reverse) for form, f in forms.items() if form}
+            if kind == "tensors":
+                ways |= {mode: (forms[""], way) for mode, way in TENSORS_ONLY.items()}
+            if i > 2:  # seconds each
+                del ways["aot_eager"]
+            if any(n != n for n in numbers):  # up to 2.12 clamp with one bound ignores a NaN there
+                ways.pop("one bound of clamp", None)
+            for mode, (f, way) in ways.items():
+                rows = stacked(args, g, way(f, variables, g))
+                found.setdefault(f"{operator}, {kind}, {mode}", []).extend(rows)
+    return {"gradients": found}
+
+
+def inductor():
+    """All operators as one function, compiled once, forward and backward."""
+    import torch._inductor.config
+
+    torch._inductor.config.force_disable_caches = True
+    keys, functions, inputs = [], [], []
+    for operator, kind in [(o, k) for o in OPERATORS for k in kinds(o)]:
+        for forms, args, g, _ in list(calls(operator, kind))[:2]:
+            keys.append(f"{operator}, {kind}, Inductor")
+            functions.append(forms[""])
+            inputs.append((args, g, args[:1] if kind == "numbers" else args))
+
+    def everything(variables):
+        return [f(*v) for f, v in zip(functions, variables)]
+
+    leaves = [[v.clone().requires_grad_() for v in variables] for _, _, variables in inputs]
+    results = torch.compile(everything, fullgraph=True, dynamic=False)(leaves)
+    flat = [v for of_one in leaves for v in of_one]
+    values = iter(torch.autograd.grad(results, flat, [g for _, g, _ in inputs], allow_unused=True))
+    found = {}
+    for key, (args, g, variables) in zip(keys, inputs):
+        rows = stacked(args, g, [next(values) for _ in variables])
+        found.setdefault(key, []).extend(rows)
+    return {"gradients": found}
+
+
+# ---- What ran ------------------------------------------------------------------------------------------
 
 
 def nodes():
-    """The grad_fn of each operator, by name."""
-    x = torch.ones(2, requires_grad=True)
-    calls = {op: getattr(torch, op) for op in OPERATORS}
-    two = {op: calls[op](x, x) for op in OPERATORS if op != "clamp"}
-    two["clamp"] = torch.clamp(x, 0, 1)
-    return {op: y.grad_fn.name() for op, y in two.items()}
-
-
-def opinfo():
-    """gradcheck, with forward mode and batched gradients, and gradgradcheck, on OpInfo's samples."""
-    from torch.autograd import gradcheck, gradgradcheck
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    names = {"clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin"}
-    names |= {"max_binary", "min_binary", "max", "min", "clip"}
-    checked, failures = 0, []
-    for op in op_db:
-        if op.name not in names or (op.name in ("max", "min") and op.variant_test_name != "binary"):
-            continue
-        for sample in op.sample_inputs("cpu", torch.float64, requires_grad=True):
-            tensors = [sample.input, *sample.args]
-            args = [t for t in tensors if isinstance(t, torch.Tensor) and t.requires_grad]
-            if not all(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors):
-                args = [sample.input]
-                function = lambda x, s=sample: op(x, *s.args, **s.kwargs)  # noqa: E731
-            else:
-                function = lambda *a, s=sample: op(*a, **s.kwargs)  # noqa: E731
-            try:
-                gradcheck(function, args, check_forward_ad=True, check_batched_grad=True)
-                gradgradcheck(function, args)
-                checked += 1
-            except Exception as error:
-                failures.append(f"OpInfo {op.name}: {str(error).splitlines()[0]}")
-    return {"checked": checked, "failures": failures}
+    """For each form of each operator the grad_fn, and what it saved: its input, its result, bounds."""
+    ran, saved = {}, {}
+    for operator, kind in [(o, k) for o in OPERATORS for k in kinds(o)]:
+        forms, args, _, numbers = next(calls(operator, kind))
+        for form, f in forms.items():
+            variables = [a.clone().requires_grad_() for a in (args[:1] if numbers else args)]
+            kept = []
+            with torch.autograd.graph.saved_tensors_hooks(
+                lambda t, kept=kept: kept.append(t.data_ptr()), lambda t: t
+            ):
+                y = f(*variables)
+            key = ", ".join(filter(None, (operator, kind, form)))
+            names = dict(zip((v.data_ptr() for v in variables), ("self", "bound", "bound")))
+            names[y.data_ptr()] = "result"
+            ran[key] = y.grad_fn.name()
+            if "in place" not in form:  # there the input is a copy
+                saved[key] = [names.get(pointer, "another") for pointer in kept]
+    return {"nodes": ran, "saved": saved}
 
 
 def main():
@@ -177,8 +276,13 @@ def main():
     torch.set_num_threads(1)
     if question.get("library"):
         torch.ops.load_library(question["library"])
-    result = opinfo() if sys.argv[1] == "opinfo" else {"gradients": gradients()}
-    json.dump(result | {"nodes": nodes()}, sys.stdout)
+    if sys.argv[1] == "opinfo":
+        import samples
+
+        result = samples.opinfo(question["operators"], question["oracle"], question["check"])
+    else:
+        result = {"gradients": gradients, "inductor": inductor}[sys.argv[1]]()
+    json.dump(result | nodes(), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One C++ file with the family's nodes and kernels under names of their own, compiled and linked.
+"""One C++ file with the nodes and kernels that are proved, under names of their own, compiled and linked.
 
 Loaded into a stock torch, it registers its kernels over `aten::` at the alias key Autograd; its nodes
 are classes of their own, so nothing of libtorch is interposed and the library may be loaded late.
@@ -16,27 +16,23 @@ import torch
 from torch.utils.cpp_extension import include_paths, library_paths
 
 from ..series import Refusal
-from .generate import FAMILY, Code
+from .generate import FAMILY, Code, recorders
 from .restated import CALLS, HELPERS
 from .text import MANUAL
 
 
-def family(code: Code) -> dict[str, str]:
-    """The kernels of the family that record a node."""
-    found = {
-        n: text for n, text in code.kernels.items() if FAMILY.match(n) and n in code.registrations
+def chosen(code: Code, names: set[str]) -> dict[str, str]:
+    """The kernels that changed; the whole family of clamp, if one of it did."""
+    whole = any(FAMILY.match(name) for name in names)
+    return {
+        n: text for n, text in recorders(code).items() if n in names or (whole and FAMILY.match(n))
     }
-    return {n: text for n, text in found.items() if "grad_fn" in text and "_out" not in n}
 
 
-def classes(code: Code) -> list[str]:
-    text = "\n".join(family(code).values())
-    return [name for name in code.nodes if re.search(rf"\b{name}\b", text)]
-
-
-def source(code: Code) -> str:
-    kernels, nodes = family(code), classes(code)
+def source(code: Code, names: set[str]) -> str:
+    kernels = chosen(code, names)
     body = "\n".join(kernels.values())
+    nodes = [name for name in code.nodes if re.search(rf"\b{name}\b", body)]
     kernel_prelude = code.kernel_prelude.split("using namespace")[0]
     registrations = "\n".join(
         f'  m.impl("{code.registrations[name]}", TORCH_FN({name}));' for name in kernels
@@ -75,10 +71,10 @@ def compiler() -> list[str]:
     return command
 
 
-def compiled(code: Code, directory: Path) -> Path:
+def compiled(code: Code, directory: Path, names: set[str]) -> Path:
     """The library; refuses with the compiler's first errors."""
     path, library = directory / "proved.cpp", directory / "libproved.so"
-    path.write_text(source(code))
+    path.write_text(source(code, names))
     standard = "c++20" if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13) else "c++17"
     command = [
         *compiler(),

@@ -67,7 +67,35 @@ def generated(directory: Path, text: Text) -> Code:
     )
 
 
+def differ(a: dict[str, str], b: dict[str, str]) -> set[str]:
+    return {name for name in a.keys() | b.keys() if a.get(name) != b.get(name)}
+
+
+def kernels_that_differ(a: Code, b: Code) -> set[str]:
+    """Kernels of another text: forward-mode formulas stand in them."""
+    return differ(a.kernels, b.kernels)
+
+
 def differences(a: Code, b: Code) -> set[str]:
     """Names of the generated kernels and nodes that are not the same text."""
-    pairs = ((a.kernels, b.kernels), (a.nodes, b.nodes), (a.structs, b.structs))
-    return {n for x, y in pairs for n in x.keys() | y.keys() if x.get(n) != y.get(n)}
+    return kernels_that_differ(a, b) | differ(a.nodes, b.nodes) | differ(a.structs, b.structs)
+
+
+def affected(a: Code, b: Code) -> set[str]:
+    """The kernels that record a node and differ, or whose node does."""
+    nodes = differ(a.nodes, b.nodes) | differ(a.structs, b.structs)
+    node = re.compile(rf"\b({'|'.join(nodes)})\b") if nodes else None
+    changed = kernels_that_differ(a, b)
+    recording = recorders(b).items()
+    return {n for n, text in recording if n in changed or (node and node.search(text))}
+
+
+def recorders(code: Code) -> dict[str, str]:
+    """The kernels that record a node, but for out= variants, which record none of their own."""
+    found = {n: text for n, text in code.kernels.items() if n in code.registrations}
+    return {n: text for n, text in found.items() if "grad_fn" in text and "_out" not in n}
+
+
+def operator_of(kernel: str, code: Code) -> str:
+    """The name of its operator, without the overload."""
+    return code.registrations[kernel].partition(".")[0].rstrip("_")

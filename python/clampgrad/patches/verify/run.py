@@ -1,212 +1,217 @@
 """`verify`: a patch proved against the installed torch, the whole way from derivatives.yaml to gradients."""
 
 import json
-import math
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
-from ..series import Refusal, default, named
+from ..apply import files_of
+from ..series import Claim, Refusal, default, named
+from ..tree import FUNCTIONS, SCRIPT, YAML
 from . import torchscript
 from .compile import compiled
-from .generate import FAMILY, Code, differences, generated
+from .generate import (
+    FAMILY,
+    Code,
+    affected,
+    differences,
+    generated,
+    kernels_that_differ,
+    operator_of,
+)
+from .held import changes, convention_of, held
 from .text import Text, patched
 
 Say = Callable[[str], None]
 # Keys of the result that say what a patch changed.
 CODE = "code that changed"
 GRADIENTS = "gradients that changed"
+SAVED = "what is saved that changed"
 
 
-def ask(task: str, library: Path | None = None) -> dict:
-    """One run of checks.py, in a process of its own."""
-    result = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("checks.py")), task],
-        input=json.dumps({"library": str(library) if library else None}),
-        capture_output=True,
-        text=True,
-    )
+@dataclass
+class Question:
+    """What is to be proved, and how much of it."""
+
+    patches: list[Path]
+    claim: Claim = field(default_factory=Claim)
+    source: Path | None = None  # a checkout, where hunks do not show functions whole
+    oracle: Path | None = None  # a Python file that says what the gradients should be
+    unproved: set[Path] = field(default_factory=set)  # patches to tests and documentation
+    quick: bool = False  # without Inductor and OpInfo
+
+
+def of_series(name: str | None, release: str) -> Question:
+    """A series, proved to be what its file says."""
+    chosen = named(name) if name else default(release)
+    return Question(chosen.patches, chosen.claim, unproved=chosen.unproved)
+
+
+def ask(task: str, library: Path | None = None, **question: object) -> dict:
+    """One run of checks.py, in a process of its own, with no cache of compiled code."""
+    with tempfile.TemporaryDirectory() as cache:
+        result = subprocess.run(
+            [sys.executable, str(Path(__file__).with_name("checks.py")), task],
+            input=json.dumps({"library": str(library) if library else None} | question),
+            env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache},
+            capture_output=True,
+            text=True,
+        )
     if result.returncode:
         last = result.stderr.strip().splitlines()[-4:]
         raise Refusal(f"the checks ({task}) broke off:\n" + "\n".join(last))
     return json.loads(result.stdout)
 
 
-def same(a: float, b: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b))
-
-
-def table() -> ModuleType:
-    """The table of conventions with its reader, which checks.py puts on the path."""
-    return import_module("oracle")
-
-
-def expected(convention: str, key: str, row: list[float], count: int) -> list[float]:
-    """The gradients that the table asks for at one point."""
-    oracle = table()
-    operator, kind, _ = key.split(", ")
-    args = [torch.tensor(v, dtype=torch.float64) for v in row[:count]]
-    g = torch.tensor(row[count], dtype=torch.float64)
-    return [oracle.scaled(g, f).item() for f in oracle.factors(operator, kind, convention, args)]
-
-
-def against_table(found: dict, convention: str, changed: set[str]) -> list[str]:
-    """Where the gradients are not those of a convention, one example for each operator and mode.
-
-    Forward mode is held to the table where the patch changed it: elsewhere it is stock's own, which
-    is no transpose at NaN.
-    """
-    failures = []
-    for key, rows in found.items():
-        operator, kind, mode = key.split(", ")
-        if mode in ("forward", "jvp") and f"{operator}, {kind}" not in changed:
-            continue
-        count = 3 if operator == "clamp" else 2
-        for row in rows:
-            got, wanted = row[count + 1 :], expected(convention, key, row, count)
-            if not all(same(a, b) for a, b in zip(got, wanted)):
-                lost = not any(got) and any(wanted) and len(got) > 1
-                word = ": no subgradient, the gradient is lost" if lost else ""
-                failures.append(
-                    f"{key}: at {row[:count]} with gradient {row[count]} got {got},"
-                    f" {convention} has {wanted}{word}"
-                )
-                break
-    return failures
-
-
-def changes(a: dict, b: dict) -> list[str]:
-    """Which operators, kinds and modes have other gradients, with how many points."""
-    lines = []
-    for key in a:
-        n = sum(not all(map(same, x, y)) for x, y in zip(a[key], b[key]))
-        if n:
-            lines.append(f"{key}: {n} of {len(a[key])}")
-    return lines
-
-
-def held(found: dict, convention: str | None, changed: set[str]) -> list[str]:
-    """Where the gradients are not those of a convention; of any one, for each operator, if none is named."""
-    if convention:
-        return against_table(found, convention, changed)
-    failures: list[str] = []
-    for operator in sorted({key.rpartition(", ")[0] for key in found}):
-        some = {key: rows for key, rows in found.items() if key.startswith(operator + ", ")}
-        tries = [against_table(some, name, changed) for name in table().EXACT]
-        nearest: list[str] = min(tries, key=len)
-        failures += nearest
-    return failures
-
-
-def in_torchscript(texts: list[Text], convention: str | None) -> dict:
+def in_torchscript(texts: list[Text], claim: Claim) -> dict:
     """The functions of symbolic_script.cpp: stock's own gradients before, those of a convention after."""
     before, after = (torchscript.gradients(text.script) for text in texts)
     found = {"failures": [], GRADIENTS: changes(before, after)}
     if differing := changes(torchscript.executed(), before):
         found["failures"].append("TorchScript's gradients are not stock's: " + "; ".join(differing))
     if texts[0].script != texts[1].script:
-        found["failures"] += held(after, convention, set())
+        found["failures"] += held(after, before, claim, set())
     return found
 
 
 def in_torch(
     codes: list[Code],
     folders: list[Path],
-    convention: str | None,
+    names: set[str],
     touched: set[str],
-    quick: bool,
+    q: Question,
     say: Say,
 ) -> dict:
-    """Everything else: compiled twice, and run in processes of their own."""
+    """The generated code: compiled with the patch and without, run in processes of their own."""
+    say("4/7 compiling it twice, without the patch and with it")
     with ThreadPoolExecutor(2) as both:
-        say("4/6 compiling it twice, without the patch and with it")
-        libraries = list(both.map(compiled, codes, folders))
-        say("5/6 gradients: stock, the control, the patch")
-        plain, control, patched = both.map(ask, ["gradients"] * 3, [None, *libraries])
-    failures = []
-    if differing := changes(plain["gradients"], control["gradients"]):
+        libraries = list(both.map(lambda c, f: compiled(c, f, names), codes, folders))
+    found: dict = {"failures": [], GRADIENTS: [], SAVED: [], "opinfo samples": 0, "not proved": []}
+    if any(FAMILY.match(name) for name in names):
+        of_family(libraries, touched, q, found, say)
+    say("7/7 OpInfo" + ": left out" * q.quick)
+    if not q.quick:
+        of_operators(libraries, sorted({operator_of(n, codes[1]) for n in names}), q, found)
+    return found
+
+
+def of_family(libraries: list[Path], touched: set[str], q: Question, found: dict, say: Say) -> None:
+    """clamp and its family, at every point of the table."""
+    say("5/7 gradients: stock, the control, the patch")
+    with ThreadPoolExecutor(2) as both:
+        stock, control, new = both.map(ask, ["gradients"] * 3, [None, *libraries])
+    say("6/7 the same compiled by Inductor" + ": left out" * q.quick)
+    if not q.quick:
+        new["gradients"] |= ask("inductor", libraries[1])["gradients"]
+    before, after = stock["gradients"], new["gradients"]
+    failures = found["failures"]
+    if differing := changes(before, control["gradients"]):
         failures.append("the control without the patch is not stock: " + "; ".join(differing))
-    for operator, name in patched["nodes"].items():
+    for form, name in new["nodes"].items():
         if not name.startswith("Proved"):
-            failures.append(f"{operator} did not run the patched node but {name}")
-    failures += held(patched["gradients"], convention, touched)
-    say("6/6 OpInfo" + ": left out" * quick)
-    checks = {} if quick else ask("opinfo", libraries[1])
-    return {
-        "failures": failures + checks.get("failures", []),
-        GRADIENTS: changes(plain["gradients"], patched["gradients"]),
-        "opinfo samples": checks.get("checked", 0),
-    }
+            failures.append(f"{form} did not run the patched node but {name}")
+    failures += held(after, before, q.claim, touched)
+    found[GRADIENTS] += changes(before, after)
+    for form, saved in new["saved"].items():
+        if saved != stock["saved"][form]:
+            line = f"{form}: {', '.join(stock['saved'][form])} -> {', '.join(saved)}"
+            found[SAVED].append(line)
+        operator, kind, *_ = form.split(", ")
+        if q.claim.saves and q.claim.covers(operator, kind) and saved != list(q.claim.saves):
+            failures.append(f"{form} saves {', '.join(saved)}")
+    found["convention"] = convention_of(after, q.claim)
 
 
-def verify(
-    patches: list[Path] | None,
-    series: str | None,
-    source: Path | None,
-    convention: str | None,
-    quick: bool,
-    say: Say,
-) -> dict:
-    """Proves patches, or a series, in the installed torch. `failures` is empty if all of it holds.
+def of_operators(libraries: list[Path], names: list[str], q: Question, found: dict) -> None:
+    """The operators that changed, on the samples of torch's own tests."""
+    question = {"operators": names, "oracle": str(q.oracle) if q.oracle else None}
+    with ThreadPoolExecutor(2) as both:
+        runs = [(None, False), (libraries[0], False), (libraries[1], True)]
+        stock, control, new = both.map(
+            lambda run: ask("opinfo", run[0], check=run[1], **question), runs
+        )
+    for name, digests in stock["digests"].items():
+        if digests != control["digests"][name]:
+            found["failures"].append(f"the control without the patch is not stock: {name}")
+        n = sum(a != b for a, b in zip(digests, new["digests"][name]))
+        if n:
+            found[GRADIENTS].append(f"{name}, OpInfo: {n} of {len(digests)}")
+    found["failures"] += new["failures"]
+    found["failures"] += [f"{n} did not run the patched node" for n in new["stock nodes"]]
+    found["opinfo samples"] = new["checked"]
+    found["not proved"] += [f"{n}: OpInfo has no samples of it" for n in new["no OpInfo"]]
 
-    Nothing is generated or compiled where a patch changes no C++, nothing compiled where it changes
-    more than the family. Refuses what does not apply, is not taken by torchgen or does not compile.
+
+def verify(q: Question, say: Say) -> dict:
+    """Proves patches in the installed torch. `failures` is empty if all of the claim holds; what was
+    not looked at stands under `not proved`.
+
+    Nothing is generated or compiled where a patch changes no C++. Refuses what does not apply, is not
+    taken by torchgen or does not compile.
     """
     if missing := [name for name in ("expecttest", "numpy", "yaml") if not find_spec(name)]:
         raise Refusal(f"verify needs {', '.join(missing)}: pip install 'clampgrad[patches]'.")
     release = torch.__version__.split("+")[0]
-    if not patches:
-        chosen = named(series) if series else default(release)
-        patches, convention = chosen.patches, convention or chosen.convention
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as both:
         folders = [Path(scratch, "stock"), Path(scratch, "new")]
-        say(f"1/6 applying to the text of torch {release}")
-        texts = [patched(folder, p, release, source) for folder, p in zip(folders, ([], patches))]
-        say("2/6 the functions of TorchScript")
-        found = [in_torchscript(texts, convention)]
+        say(f"1/7 applying to the text of torch {release}")
+        proved = [patch for patch in q.patches if patch not in q.unproved]
+        texts = [patched(f, p, release, q.source) for f, p in zip(folders, ([], proved))]
+        say("2/7 the functions of TorchScript")
+        found = [in_torchscript(texts, q.claim)]
         functions = {n for n, _ in set(texts[0].manual) ^ set(texts[1].manual)}
         changed: set[str] = set()
         if functions or texts[0].yaml != texts[1].yaml:
-            say("3/6 generating code with the installed torchgen")
+            say("3/7 generating code with the installed torchgen")
             codes = list(both.map(generated, folders, texts))
             changed = differences(*codes)
-            strangers = [f"{n} changed, outside of the family" for n in outside(changed, codes[1])]
-            found.append({"failures": strangers, GRADIENTS: []})
-        if changed | functions and not found[-1]["failures"]:
-            touched = operators(changed)
-            if functions:
-                touched |= {"clamp, numbers", "clamp, tensors"}
-            found.append(in_torch(codes, folders, convention, touched, quick, say))
+            names = affected(*codes) | ({"clamp", "clamp_Tensor"} if functions else set())
+            touched = operators(kernels_that_differ(*codes))
+            touched |= {"clamp, numbers", "clamp, tensors"} if functions else set()
+            if names:
+                found.append(in_torch(codes, folders, names, touched, q, say))
     scripted = {f"{n} of TorchScript" for n, _ in set(texts[0].script) ^ set(texts[1].script)}
-    return {
+    result = {
         "torch": torch.__version__,
-        "convention": convention,
-        "patches": [patch.name for patch in patches],
+        "convention": next((f["convention"] for f in found if "convention" in f), None)
+        or q.claim.convention,
+        "patches": [patch.name for patch in q.patches],
         CODE: sorted(changed | functions | scripted),
         GRADIENTS: sum((f[GRADIENTS] for f in found), []),
+        SAVED: sum((f.get(SAVED, []) for f in found), []),
         "opinfo samples": found[-1].get("opinfo samples", 0),
+        "tests and documentation": sorted(patch.name for patch in q.unproved),
+        "not proved": unlooked(proved) + found[-1].get("not proved", []),
         "failures": sum((f["failures"] for f in found), []),
     }
+    result["failures"] += unexpected(result, q.claim)
+    return result
 
 
-def outside(changed: set[str], code: Code) -> list[str]:
-    """What changed beside the kernels and nodes of the family."""
-    kernels = {n for n in code.kernels if FAMILY.match(n)}
-    nodes = {n for n in code.nodes if "Clamp" in n or "imum" in n or n[:4] in ("Fmax", "Fmin")}
-    return sorted(changed - kernels - nodes)
+def unlooked(patches: list[Path]) -> list[str]:
+    """The files of patches that none of this looks at."""
+    files = dict.fromkeys(name for patch in patches for name in files_of(patch))
+    return [name for name in files if name not in (YAML, FUNCTIONS, SCRIPT)]
+
+
+def unexpected(result: dict, claim: Claim) -> list[str]:
+    """Nothing is proved of a patch that does nothing."""
+    if claim.unchanged:
+        return [f"a gradient changed, {line}" for line in result[GRADIENTS]]
+    return [] if result[GRADIENTS] else ["no gradient changed (--expect unchanged, if none should)"]
 
 
 def operators(changed: set[str]) -> set[str]:
     """The operators, with the kind of bounds, whose kernels changed: these hold the forward formulas."""
-    one = {f"{n}, tensors" for n in ("maximum", "minimum", "fmax", "fmin") if n in changed}
     clamps = ("clamp", "clamp_min", "clamp_max")
+    pairs = {f"{n}, tensors" for n in ("maximum", "minimum", "fmax", "fmin") if n in changed}
     numbers = {f"{n}, numbers" for n in clamps if n in changed}
-    return one | numbers | {f"{n}, tensors" for n in clamps if f"{n}_Tensor" in changed}
+    return pairs | numbers | {f"{n}, tensors" for n in clamps if f"{n}_Tensor" in changed}

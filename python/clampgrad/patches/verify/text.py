@@ -18,6 +18,7 @@ from .restated import CLAMP_JVP, SCALAR_SIGNATURE
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"
 MANUAL = ("clamp_backward", "clamp_backward_min_max", "clamp_jvp")
+JOINT = "v2.13.0/joint"  # the series whose hunks show the functions whole
 SCRIPTED = ("clamp_1", "clamp_2", "max", "min")
 Functions = list[tuple[str, str]]  # names, which may be overloaded, and definitions
 
@@ -61,9 +62,10 @@ def manual_text(release: str, source: Path | None) -> str:
     """
     if source:
         return (source / FUNCTIONS).read_text()
-    series = named("v2.13.0")
+    series = named(JOINT)
     old = series.fits(release)
-    scalar, tensors = (hunks(p, FUNCTIONS, "-" if old else "+") for p in series.patches[:2])
+    showing = [p for p in series.patches if FUNCTIONS in files_of(p)]
+    scalar, tensors, *_ = (hunks(p, FUNCTIONS, "-" if old else "+") for p in showing)
     if not old:
         tensors = tensors[: tensors.index("at::Tensor clamp_jvp(")] + CLAMP_JVP
     return SCALAR_SIGNATURE + scalar + "\n" + tensors
@@ -73,7 +75,8 @@ def script_text(source: Path | None) -> str:
     """symbolic_script.cpp before any patch, at least its functions, which no release changed yet."""
     if source:
         return (source / SCRIPT).read_text()
-    return hunks(named("v2.13.0").patches[2], SCRIPT, "-")
+    (patch,) = (p for p in named(JOINT).patches if SCRIPT in files_of(p))
+    return hunks(patch, SCRIPT, "-")
 
 
 def patched(directory: Path, patches: list[Path], release: str, source: Path | None) -> Text:
@@ -91,7 +94,7 @@ def patched(directory: Path, patches: list[Path], release: str, source: Path | N
         if not patch.is_file():
             raise Refusal(f"There is no {patch}.")
         touched = files_of(patch)
-        if FUNCTIONS in touched and not source and not named("v2.13.0").fits(release):
+        if FUNCTIONS in touched and not source and not named(JOINT).fits(release):
             raise Refusal(
                 f"{patch.name} changes {FUNCTIONS}: give a checkout of {release}, --source."
             )

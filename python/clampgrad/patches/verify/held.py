@@ -1,0 +1,91 @@
+"""Gradients held to the table of conventions, and to those of another run."""
+
+import math
+from importlib import import_module
+from types import ModuleType
+
+import torch
+
+from ..series import Claim
+
+# In the form of checks.gradients: {operator, kind, mode}: [for each point: args, g, gradients].
+Gradients = dict[str, list[list[float]]]
+
+
+def table() -> ModuleType:
+    """The table of conventions with its reader, which checks.py puts on the path."""
+    return import_module("oracle")
+
+
+def same(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))
+
+
+def expected(convention: str, key: str, row: list[float], count: int) -> list[float]:
+    """The gradients that the table asks for at one point."""
+    oracle = table()
+    operator, kind, _ = key.split(", ")
+    args = [torch.tensor(v, dtype=torch.float64) for v in row[:count]]
+    g = torch.tensor(row[count], dtype=torch.float64)
+    return [oracle.scaled(g, f).item() for f in oracle.factors(operator, kind, convention, args)]
+
+
+def against_table(found: Gradients, convention: str, changed: set[str]) -> list[str]:
+    """Where the gradients are not those of a convention, one example for each operator and mode.
+
+    Forward mode is held to the table where the patch changed it: elsewhere it is stock's own, which
+    is no transpose at NaN.
+    """
+    failures = []
+    for key, rows in found.items():
+        operator, kind, mode = key.split(", ")
+        if mode in ("forward", "jvp") and f"{operator}, {kind}" not in changed:
+            continue
+        count = 3 if operator == "clamp" else 2
+        for row in rows:
+            got, wanted = row[count + 1 :], expected(convention, key, row, count)
+            if not all(map(same, got, wanted)):
+                lost = not any(got) and any(wanted) and len(got) > 1
+                word = ": no subgradient, the gradient is lost" if lost else ""
+                failures.append(
+                    f"{key}: at {row[:count]} with gradient {row[count]} got {got},"
+                    f" {convention} has {wanted}{word}"
+                )
+                break
+    return failures
+
+
+def changes(a: Gradients, b: Gradients) -> list[str]:
+    """Which operators, kinds and modes have other gradients, with how many points."""
+    lines = []
+    for key in a:
+        n = sum(not all(map(same, x, y)) for x, y in zip(a[key], b[key]))
+        if n:
+            lines.append(f"{key}: {n} of {len(a[key])}")
+    return lines
+
+
+def held(found: Gradients, stock: Gradients, claim: Claim, changed: set[str]) -> list[str]:
+    """Where the gradients are not what a patch claims.
+
+    One convention for all that it covers: that of the claim, or the one that fits best if it names
+    none. What it does not cover must have stock's gradients.
+    """
+
+    def covered(key: str) -> bool:
+        operator, kind, _ = key.split(", ")
+        return claim.covers(operator, kind)
+
+    inside = {key: rows for key, rows in found.items() if covered(key)}
+    names = [claim.convention] if claim.convention else table().EXACT
+    failures: list[str] = min((against_table(inside, n, changed) for n in names), key=len)
+    strangers = {key: rows for key, rows in stock.items() if key not in inside}
+    failures += [f"outside of the scope, {line}" for line in changes(strangers, found)]
+    return failures
+
+
+def convention_of(found: Gradients, claim: Claim) -> str | None:
+    """The convention that the claim names, or the one that all the gradients have, if there is one."""
+    if claim.convention:
+        return claim.convention
+    return next((n for n in table().EXACT if not against_table(found, n, set())), None)
