@@ -89,13 +89,18 @@ def speed():
         return times[rival]["median"] / times[ours]["median"]
 
     ours = "clampgrad.clamp"
-    relu, clamp = (of("clamp", "backward", ours, rival) for rival in ("F.relu", "torch.clamp"))
-    forward = 1 / of("clamp", "forward", ours, "torch.clamp")
+    times = {
+        (direction, rival): 1 / of("clamp", direction, ours, rival)
+        for direction in ("forward", "backward")
+        for rival in ("torch.clamp", "F.relu")
+    }
     maximum = of("maximum", "both", "clampgrad.maximum", "torch.maximum")
     return (
-        f"On a CPU the forward takes {forward:.2f} times as long as that of `torch.clamp`; the backward "
-        f"is {clamp:.0f} times faster, and {relu:.1f} times faster than that of `F.relu`. "
-        f"`maximum` is {maximum:.0f} times faster, forward and backward together."
+        "On a CPU, `clampgrad.clamp` takes, forward and backward, "
+        f"{times['forward', 'torch.clamp']:.2f} and **{times['backward', 'torch.clamp']:.2f}** times as "
+        f"long as `torch.clamp`, and {times['forward', 'F.relu']:.2f} and "
+        f"**{times['backward', 'F.relu']:.2f}** times as long as `F.relu`. `clampgrad.maximum` is "
+        f"{maximum:.0f} times faster than `torch.maximum`, both directions together."
     )
 
 
@@ -159,7 +164,7 @@ def machine(results):
 def speed_bars():
     """Every ratio that must hold, beside what was measured."""
     measured = [list(report.bars(results)) for results in SPEED.values()]
-    rows = [["forward and backward", "dtype", "at least", *SPEED]]
+    rows = [["forward and backward", "dtype", "target", *SPEED]]
     for releases in zip(*measured):
         what, dtype, required = releases[0][:3]
         cells = []
@@ -170,7 +175,7 @@ def speed_bars():
     note = " ".join(machine(results) for results in SPEED.values())
     return (
         table(*rows, right=range(2, 3 + len(SPEED)))
-        + "\n\nBold: short of it. Of: the limit. "
+        + "\n\nBold: below the target. Of: the limit. "
         + note
     )
 
@@ -204,9 +209,7 @@ def speed_saved():
             bits = (f"{r['saved_bits']:g}" for r in (wide, narrow))
             rows.append([group, code(function), *bits, peak])
     n = report.size(results["kept"][0]["n"])
-    note = (
-        f"Bits an element that the graph keeps; how far a step of N = {n} raises what is resident."
-    )
+    note = f"Bits per element saved for backward, and how far a step of N = {n} raises resident memory."
     return table(*rows, right=(2, 3, 4)) + "\n\n" + note
 
 
@@ -329,12 +332,12 @@ def examples(keys):
 def pin():
     """One row a way to pin, one column what is called."""
     cases = PIN["nanoseconds"]
-    rows = [["ns a call", *cases]]
+    rows = [["ns per call", *cases]]
     for way in next(iter(cases.values())):
         rows.append([way, *(ways[way] for ways in cases.values())])
     note = (
-        f"Tensors of one element, one thread, torch {PIN['torch']}, {PIN['machine']}; the quickest of "
-        f"many rounds. To enter a block and to leave it takes {PIN['a block, microseconds']} µs."
+        f"Tensors of one element, one thread, torch {PIN['torch']}, {PIN['machine']}; the fastest of "
+        f"many rounds. Entering and leaving a block takes {PIN['a block, microseconds']} µs."
     )
     return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
 

@@ -66,9 +66,7 @@ def test_every_page_is_in_the_navigation():
 # ---- Numbers -------------------------------------------------------------------------------------
 
 # A quantity: a number with a unit, a percentage, a factor, or a decimal fraction.
-UNIT = (
-    r"(?:%|x\b|times|percent|[kMG]i?B|bytes?|bits?|[mun\u00b5]?s\b|seconds?|minutes?|hours?|steps?)"
-)
+UNIT = r"(?:%|x\b|times|percent|[kKMG]i?B|bytes?|bits?|[mun\u00b5]?s\b|seconds?|minutes?|hours?|steps?)"
 QUANTITY = re.compile(rf"(?<![\w.^])(\d+(?:,\d{3})*(?:\.\d+)?(?:[ -]?{UNIT})|0\.\d+)(?!\w)")
 VERSION = re.compile(
     r"\b(?:PyTorch|torch|JAX|TensorFlow|Paddle|MLX|tinygrad|autograd|Python|CMake|version)\b,? v?[\d.]+(?:(?:,| and| or| to) [\d.]+)*",
@@ -98,9 +96,9 @@ def test_numbers_are_generated_or_accounted_for():
 def test_a_number_is_seen(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
-        "It is 7.5 times faster, takes 12 ms, loses 93% and 0.25; `5 ms`, torch 2.13.0, 2^20."
+        "It is 7.5 times faster, takes 12 ms, loses 93% of 2 KiB and 0.25; `5 ms`, torch 2.13.0, 2^20."
     )
-    assert quantities(page) == ["7.5 times", "12 ms", "93%", "0.25"]
+    assert quantities(page) == ["7.5 times", "12 ms", "93%", "2 KiB", "0.25"]
 
 
 # ---- The API -------------------------------------------------------------------------------------

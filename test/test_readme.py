@@ -1,7 +1,9 @@
 """What README.md and docs/ say is so: snippets run, tables are generated, and the data is measured."""
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from fractions import Fraction
@@ -37,6 +39,29 @@ SNIPPETS = [
 @pytest.mark.parametrize("page, code", SNIPPETS)
 def test_snippets_run(page, code):
     exec(compile(code, page, "exec"), {})
+
+
+@pytest.mark.slow
+def test_commands_of_the_readme(tmp_path):
+    """Copied from README.md and run in order, in a copy of the tree and an empty environment."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    tree = tmp_path / "clampgrad"
+    for name in filter(None, listed.split("\0")):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    commands = re.findall(r"^```sh\n(.*?)^```", read("README.md"), flags=re.DOTALL | re.MULTILINE)
+    assert commands
+    result = subprocess.run(
+        ["bash", "-euc", "\n".join(commands)],
+        cwd=tree,
+        env={"PATH": os.defpath + ":/usr/local/bin", "HOME": str(tmp_path), "MAX_JOBS": "2"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    assert "| `clamp" in result.stdout  # the last of them prints a table
 
 
 def test_there_are_snippets_and_tables():
