@@ -1,21 +1,21 @@
-"""clamp and its relatives, with the gradient as a keyword.
+"""clamp and related functions, with the gradient as a keyword.
 
 Every function here has the forward of the function of the same name in torch: the same values,
-dtypes, strides and errors. What differs is the gradient, which `gradient` names; `min_norm` is the
+dtypes, strides and errors. The gradient is the one that `gradient` names; `min_norm` is the
 default:
 
 {conventions}
 
-The last three are no derivatives of the forward; they are for optimisation. Their direction "back"
-is that of gradient descent; `maximize=True` is for ascent, and only for `with_grad` and `restoring`.
+The last three are not derivatives of the forward; they are meant for optimisation. They assume
+gradient descent; `maximize=True`, for `with_grad` and `restoring` only, is for gradient ascent.
 
-Where Tensors tie (a bound that is a Tensor, or the two sides of `maximum`), `min_norm` asks which of
-them are being differentiated: if all that tie are, they share the gradient; if one is a constant,
-all get 0. So freezing one side changes the gradient of the other, and that is the point of the rule.
+Where Tensors tie (a bound that is a Tensor, or the two sides of `maximum`), `min_norm` depends on
+which of them are being differentiated: if all of them are, they share the gradient; if one is a
+constant, all get 0. Freezing one side therefore changes the gradient of the other.
 
-Errors, besides torch's own: ValueError for an unknown `gradient`, for `maximize` where it means
-nothing, and for the last three on `maximum` and its kind; NotImplementedError for forward-mode
-differentiation of `with_grad` and `restoring`, which are no linear functions of the incoming gradient.
+Errors, besides torch's own: ValueError for an unknown `gradient`, for `maximize` with another
+convention, and for the last three on `maximum`, `minimum`, `fmax` and `fmin`; NotImplementedError for
+forward mode of `with_grad` and `restoring`, which are not linear in the incoming gradient.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _rules() -> str:
 if __doc__:  # python -OO leaves it out
     __doc__ = __doc__.format(conventions=_rules())
 
-# Dynamo traces the operators; everyone else takes the short way, which skips the operator packet.
+# Dynamo traces the operators; other callers take the shorter path, which skips the operator packet.
 _ops = torch.ops.clampgrad
 
 
@@ -106,21 +106,22 @@ def clamp(
     maximize: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Clamps every element into [min, max]; like :func:`torch.clamp`, with a named gradient.
+    """Clamps all elements into [min, max], as :func:`torch.clamp`, with a named gradient.
 
     Args:
         input: a Tensor of any shape and real dtype.
-        min: the lower bound: a number, a Tensor that broadcasts with `input`, or None for none.
-        max: the upper bound, likewise. Wins where ``min > max``. A number is a constant; a Tensor,
-            also of no dimension, gets a gradient if it requires one. Of one number and one Tensor,
-            the lower bound is applied first.
-        gradient: the convention; see the module's documentation.
-        maximize: the loss is maximised, not minimised (`with_grad` and `restoring` only).
-        out: where to write the result; not differentiable, as everywhere in torch.
+        min: the lower bound: a number, a Tensor that broadcasts with `input`, or None for no bound.
+        max: the upper bound, likewise; it wins where ``min > max``. A number is a constant. A Tensor,
+            including a Tensor with no dimensions, receives a gradient if it requires grad. With one
+            number and one Tensor, the lower bound is applied first.
+        gradient: the name or an alias of a convention. (Not the argument of the same name of
+            `Tensor.backward`, which is the incoming gradient.)
+        maximize: whether the loss is maximised (`with_grad` and `restoring` only).
+        out: the output tensor; not differentiable, as everywhere in torch.
 
     Returns:
-        A Tensor of the shape of `input`, of the dtype that `input` and the bounds promote to.
-        Bounds are compared after conversion to that dtype.
+        A Tensor of the broadcast shape of `input` and the bounds, and of the dtype to which they
+        promote. Bounds are compared after conversion to that dtype.
 
     Example::
 
@@ -156,7 +157,7 @@ def clamp_min(
     maximize: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`clamp` with a lower bound alone; like :func:`torch.clamp_min`."""
+    """:func:`clamp` with only a lower bound, as :func:`torch.clamp_min`."""
     if is_dynamo_compiling():
         return _trace("clamp_min", input, min, None, **_keywords(gradient, maximize, out))
     return _implementation.clamp_min(input, min, None, gradient, maximize, out)
@@ -179,7 +180,7 @@ def clamp_max(
     maximize: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`clamp` with an upper bound alone; like :func:`torch.clamp_max`."""
+    """:func:`clamp` with only an upper bound, as :func:`torch.clamp_max`."""
     if is_dynamo_compiling():
         return _trace("clamp_max", input, None, max, **_keywords(gradient, maximize, out))
     return _implementation.clamp_max(input, None, max, gradient, maximize, out)
@@ -201,10 +202,11 @@ def clamp_with_grad(
     *,
     maximize: bool = False,
 ) -> Tensor:
-    """:func:`clamp` with ``gradient="with_grad"``, under the name the community gave it.
+    """:func:`clamp` with ``gradient="with_grad"``, under the name that the community uses.
 
-    Equal to the ``ClampWithGrad`` of many notebooks, ``grad * (grad * (x - clamp(x)) >= 0)``, for
-    finite gradients; by selection, so that no product underflows or turns an infinity into NaN.
+    Equals the ``ClampWithGrad`` of many notebooks, ``grad * (grad * (x - clamp(x)) >= 0)``, for
+    finite gradients. It selects instead of multiplying, so no product underflows and no infinity
+    becomes NaN.
     """
     return clamp(input, min, max, gradient="with_grad", maximize=maximize)
 
@@ -220,13 +222,14 @@ def maximum(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """The elementwise maximum; like :func:`torch.maximum`, with a named gradient.
+    """The elementwise maximum, as :func:`torch.maximum`, with a named gradient.
 
-    Where the two are equal, `min_norm` gives each half of the gradient if both are being
-    differentiated and nothing if one of them is a constant; the other conventions give each half.
+    Where the two are equal, `min_norm` gives half of the gradient to each if both are being
+    differentiated, and 0 if one of them is a constant; the other conventions give half to each.
 
     Args:
-        input, other: Tensors of real dtypes whose shapes broadcast.
+        input: a Tensor of a real dtype.
+        other: a Tensor whose shape broadcasts with `input`.
         gradient: `min_norm`, `inclusive`, `joint` or `half`.
         out: where to write the result; not differentiable, as everywhere in torch.
 
@@ -262,7 +265,7 @@ def fmax(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`maximum` that passes over a NaN on one side; like :func:`torch.fmax`."""
+    """:func:`maximum` that ignores a NaN on one side, as :func:`torch.fmax`."""
     if is_dynamo_compiling():
         return _trace_pair("fmax", input, other, gradient, out)
     return _implementation.fmax(input, other, gradient, out)
@@ -275,7 +278,7 @@ def fmin(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`minimum` that passes over a NaN on one side; like :func:`torch.fmin`."""
+    """:func:`minimum` that ignores a NaN on one side, as :func:`torch.fmin`."""
     if is_dynamo_compiling():
         return _trace_pair("fmin", input, other, gradient, out)
     return _implementation.fmin(input, other, gradient, out)
