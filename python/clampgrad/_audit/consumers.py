@@ -17,115 +17,31 @@ import torch
 from torch import Tensor
 
 from clampgrad._audit.callers import Caller, caller
+from clampgrad._audit.positions import rounded
 from clampgrad._audit.sites import Site
-from clampgrad._audit.unseen import differentiating
+from clampgrad._audit.unseen import differentiating, unseen
 
 # By name, without the underscores of methods, of in-place forms and of operators.
-UNARY = set(
-    [
-        "abs",
-        "absolute",
-        "neg",
-        "negative",
-        "square",
-        "sqrt",
-        "rsqrt",
-        "reciprocal",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "arcsinh",
-        "arccosh",
-        "arctanh",
-        "sigmoid",
-        "logit",
-        "erf",
-        "erfc",
-        "erfinv",
-        "lgamma",
-        "digamma",
-        "logsigmoid",
-        "softplus",
-    ]
-)
-# With a number.
-BINARY = set(
-    [
-        "add",
-        "radd",
-        "iadd",
-        "sub",
-        "subtract",
-        "rsub",
-        "isub",
-        "mul",
-        "multiply",
-        "rmul",
-        "imul",
-        "pow",
-        "float_power",
-        "ipow",
-        "div",
-        "divide",
-        "true_divide",
-        "truediv",
-        "rtruediv",
-        "itruediv",
-    ]
-)
+FOLLOWED = {
+    "unary": """
+        abs absolute neg negative square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p
+        sin cos tan asin acos atan arcsin arccos arctan sinh cosh tanh asinh acosh atanh arcsinh
+        arccosh arctanh sigmoid logit erf erfc erfinv lgamma digamma logsigmoid softplus""",
+    "with a number": """
+        add radd iadd sub subtract rsub isub mul multiply rmul imul pow rpow ipow float_power div
+        divide true_divide truediv rtruediv itruediv rdiv idiv""",
+    # The value stays, in another shape or dtype.
+    "same": """
+        view reshape flatten unflatten squeeze unsqueeze permute transpose swapaxes movedim t expand
+        contiguous clone to float double half bfloat16 type getitem select narrow""",
+    # 0 where every element is at a bound 0.
+    "sum": "sum mean",
+    # Of every element at a bound.
+    "norm": "norm vector_norm",
+}
+KIND = {name: kind for kind, names in FOLLOWED.items() for name in names.split()}
 # The divisor of a Tensor too.
-DIVISIONS = set(["div", "divide", "true_divide", "truediv", "itruediv"])
-SAME = set(
-    [
-        "view",
-        "reshape",
-        "flatten",
-        "unflatten",
-        "squeeze",
-        "unsqueeze",
-        "permute",
-        "transpose",
-        "swapaxes",
-        "movedim",
-        "t",
-        "expand",
-        "contiguous",
-        "clone",
-        "to",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "type",
-        "getitem",
-        "select",
-        "narrow",
-    ]
-)
-# 0 where every element is at a bound 0.
-SUMS = {"sum", "mean"}
-# Of every element at a bound.
-NORMS = {"norm", "vector_norm"}
-FOLLOWED = UNARY | BINARY | SAME | SUMS | NORMS
+DIVISIONS = ("div", "divide", "true_divide", "truediv", "itruediv", "idiv")
 
 Side = tuple[Site, str]  # a site and "min" or "max"
 
@@ -191,7 +107,7 @@ class Consumers:
         if not self._traces or not args:
             return None
         name = getattr(function, "__name__", "").strip("_")
-        if name not in FOLLOWED or "out" in kwargs:
+        if name not in KIND or "out" in kwargs:
             return None
         first = self._find(args[0])
         other = args[1] if len(args) > 1 else kwargs.get("other")
@@ -206,9 +122,9 @@ class Consumers:
     def _applied(
         self, name: str, function: Any, args: Any, kwargs: Any, trace: Trace, result: Any
     ) -> None:
-        if name in SAME:
+        if KIND[name] == "same":
             images = [Image(v, True, True) for v in trace.values]
-        elif name in SUMS:
+        elif KIND[name] == "sum":
             images = [Image(v if v == 0 else torch.nan, True, True) for v in trace.values]
         else:
             key = (function, trace.values, trace.dtype, str(args), str(kwargs))
@@ -224,17 +140,13 @@ class Consumers:
                 found = Singular(name, before, image.finite, caller())
                 site.hazards.setdefault(("singular", which, name, found.caller), found)
         if isinstance(result, Tensor) and result.requires_grad:
-            good = [
-                (side, _in(image.value, result.dtype))
-                for side, image in zip(trace.sides, images)
-                if image.finite and image.smooth and image.value == image.value
-            ]
+            with unseen():
+                good = [
+                    (side, rounded(image.value, result.dtype))
+                    for side, image in zip(trace.sides, images)
+                    if image.finite and image.smooth and image.value == image.value
+                ]
             self.begin(result, good)
-
-
-def _in(value: float, dtype: torch.dtype) -> float:
-    """As a dtype has it."""
-    return torch.tensor(value, dtype=dtype, device="cpu").item()
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace) -> list[Image]:

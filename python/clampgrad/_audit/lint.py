@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from clampgrad._audit.consumers import Singular
-from clampgrad._audit.positions import AT_HI, AT_LO
+from clampgrad._audit.positions import AT_HI, AT_LO, rounded
 from clampgrad._audit.sites import ALL, Site
 
 WARNINGS = {
@@ -73,11 +73,6 @@ def _rounded(lo: float | None, hi: float | None, dtype: torch.dtype) -> list[Rou
     if lo is not None and hi is not None and lo < hi and become.get("min") == become.get("max"):
         found.append(Rounded("both", lo, become["min"], dtype))
     return found
-
-
-def rounded(bound: float, dtype: torch.dtype) -> float:
-    """A number as a dtype has it."""
-    return torch.tensor(bound, dtype=torch.float64, device="cpu").to(dtype).double().item()
 
 
 # ---- Read from a site ----------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from torch.overrides import TorchFunctionMode
 from clampgrad._audit.callers import caller
 from clampgrad._audit.calls import Bounds, Call, Operator, in_backward, operators, unreadable
 from clampgrad._audit.consumers import Consumers
-from clampgrad._audit.lint import USUAL, Thresholds, note_rounding, rounded
-from clampgrad._audit.positions import compared, of_bounds, positions
+from clampgrad._audit.lint import USUAL, Thresholds, note_rounding
+from clampgrad._audit.positions import compared, of_bounds, positions, rounded
 from clampgrad._audit.report import Report
 from clampgrad._audit.sites import Key, Site, Variant
 from clampgrad._audit.unseen import unseen

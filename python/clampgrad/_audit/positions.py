@@ -41,6 +41,11 @@ def compared(bounds: Bounds, dtype: torch.dtype) -> tuple[Any, ...]:
     return tuple(None if v is None else torch.as_tensor(v).detach().to(dtype) for v in bounds)
 
 
+def rounded(bound: float, dtype: torch.dtype) -> float:
+    """A number as a dtype has it."""
+    return torch.tensor(bound, dtype=torch.float64, device="cpu").to(dtype).double().item()
+
+
 @lru_cache(1024)
 def of_bounds(dtype: torch.dtype, lo: float | None, hi: float | None) -> int:
     """What two numbers alone say of a position."""

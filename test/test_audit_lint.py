@@ -1,0 +1,227 @@
+"""The warnings of an audit: each has programs that it is about, and others that look alike and are sound."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import clampgrad
+from clampgrad import Thresholds
+from clampgrad._audit import WARNINGS
+
+BF16, FP16 = torch.bfloat16, torch.float16
+TRIPLE = (0.0, 0.5, 1.0)
+
+
+def values(*numbers, dtype=torch.float32):
+    return torch.tensor(numbers, dtype=dtype, requires_grad=True)
+
+
+def warnings_of(f, x, g=None, thresholds=None):
+    """What is warned of in one forward and backward, by name."""
+    keywords = {"thresholds": thresholds} if thresholds else {}
+    with clampgrad.audit(**keywords) as report:
+        y = f(x)
+        y.backward(torch.ones_like(y) if g is None else g)
+    assert not report.skipped
+    found = [warning for finding in report for warning in finding.warnings]
+    assert all(warning.name in WARNINGS and warning.remedy for warning in found)
+    return found
+
+
+def of(name, *args, **keywords):
+    return [w for w in warnings_of(*args, **keywords) if w.name == name]
+
+
+# ---- A bound that the dtype rounds to another meaningful value -----------------------------------
+
+ROUNDS = {
+    "1 - 1e-6 in bfloat16": (lambda x: x.clamp(max=1 - 1e-6), BF16, "max", 1.0, 0.99609375),
+    "-1 + 1e-6 in bfloat16": (lambda x: x.clamp(min=-1 + 1e-6), BF16, "min", -1.0, -0.99609375),
+    "1 + 1e-6 in float16": (lambda x: x.clamp_min(1 + 1e-6), FP16, "min", 1.0, 1 + 2**-10),
+    "1e-8 in float16": (lambda x: torch.clamp(x, 1e-8), FP16, "min", 0.0, 2.0**-14),
+    "a Tensor of one": (lambda x: torch.maximum(x, torch.tensor(1e-8)), FP16, "min", 0.0, 2.0**-14),
+    "hardtanh": (lambda x: F.hardtanh(x, -1e-8, 1.0), FP16, "min", 0.0, -(2.0**-14)),
+    "both": (lambda x: x.clamp(0.5, 0.5 + 1e-4), BF16, "both", 0.5, None),
+}
+KEEPS = {
+    "1 - 1e-6 in float32": (lambda x: x.clamp(max=1 - 1e-6), torch.float32),
+    "1e-8 in bfloat16": (lambda x: x.clamp(min=1e-8), BF16),
+    "0.1, which no dtype has": (lambda x: x.clamp(0.1, 0.7), BF16),
+    "0 and 1": (lambda x: x.clamp(0, 1), FP16),
+    "equal as written": (lambda x: x.clamp(1, 1), FP16),
+    "infinite as written": (lambda x: x.clamp(-torch.inf, torch.inf), FP16),
+    "in float32, and back": (lambda x: x.float().clamp(max=1 - 1e-6).to(x.dtype), BF16),
+    "a Tensor of many": (lambda x: torch.maximum(x, torch.full((2,), 1e-8, dtype=FP16)), FP16),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_bound_rounds(name):
+    f, dtype, which, becomes, nearest = ROUNDS[name]
+    (warning,) = of("bound-rounds", f, values(0.25, 0.75, dtype=dtype))
+    assert (warning.evidence["bound"], warning.evidence["becomes"]) == (which, becomes)
+    assert str(dtype).removeprefix("torch.") in warning.message
+    if nearest is not None:
+        assert warning.evidence["nearest"] == nearest
+        assert torch.tensor(nearest, dtype=dtype).item() == nearest
+
+
+@pytest.mark.parametrize("name", KEEPS)
+def test_no_bound_rounds(name):
+    f, dtype = KEEPS[name]
+    assert not of("bound-rounds", f, values(0.25, 0.75, dtype=dtype))
+
+
+# ---- A bound that is a singular point of what takes the result -----------------------------------
+
+
+SINGULAR = {
+    "log": (lambda x: x.clamp(min=0).log(), "min", "log"),
+    "log_": (lambda x: (x * 1).clamp_(0, 1).log_(), "min", "log"),
+    "sqrt": (lambda x: torch.sqrt(torch.clamp(x, 0, 1)), "min", "sqrt"),
+    "rsqrt": (lambda x: F.relu(x).rsqrt(), "min", "rsqrt"),
+    "reciprocal": (lambda x: nn.ReLU()(x).reciprocal(), "min", "reciprocal"),
+    "acos": (lambda x: torch.acos(x.clamp(-0.9, 1)), "max", "acos"),
+    "asin": (lambda x: torch.asin(x.clamp(-1, 0.9)), "min", "asin"),
+    "atanh": (lambda x: torch.atanh(x.clamp(-0.9, 1)), "max", "atanh"),
+    "log1p": (lambda x: torch.log1p(x.clamp(min=-1)), "min", "log1p"),
+    "logit": (lambda x: torch.logit(x.clamp(0.1, 1)), "max", "logit"),
+    "erfinv": (lambda x: torch.erfinv(F.hardtanh(x, -0.5, 1.0)), "max", "erfinv"),
+    "1 / y": (lambda x: 1 / x.clamp(min=0), "min", "rdiv"),
+    "x / y": (lambda x: torch.ones(3) / torch.maximum(x, torch.tensor(0.0)), "min", "div"),
+    "div": (lambda x: torch.div(torch.ones(3), x.clamp_min(0)), "min", "div"),
+    "power": (lambda x: x.clamp(min=0) ** 0.5, "min", "pow"),
+    "negative power": (lambda x: x.clamp(min=0).pow(-1), "min", "pow"),
+    "log(1 - y)": (lambda x: torch.log(1 - x.clamp(0.1, 1)), "max", "log"),
+    "log(1 - y) in a cast": (lambda x: (1 - x.double().clamp(0.1, 1).float()).log(), "max", "log"),
+    "through a view": (lambda x: x.clamp(min=0).view(3, 1).transpose(0, 1).log(), "min", "log"),
+    "a norm by hand": (lambda x: x.clamp(min=0).square().sum().sqrt(), "min", "sqrt"),
+    "exp, too large": (lambda x: x.clamp(max=100.0).exp(), "max", "exp"),
+    "where": (
+        lambda x: torch.where(x > 0, x.clamp(min=0).log(), torch.zeros(3)), "min", "log",
+    ),
+}  # fmt: skip
+SOUND = {
+    "log of a guard": lambda x: x.clamp(min=1e-6).log(),
+    "guarded later": lambda x: (x.clamp(min=0) + 1e-6).log(),
+    "acos inside": lambda x: torch.acos(x.clamp(-0.9, 0.9)),
+    "square": lambda x: x.clamp(min=0) ** 2,
+    "the upper bound": lambda x: (2 - x.clamp(0.1, 1)).log(),
+    "numerator": lambda x: x.clamp(min=0) / torch.ones(3),
+    "changed in place": lambda x: (x * 1).clamp_(min=0).add_(torch.ones(3)).log(),
+    "another Tensor": lambda x: x.clamp(min=0) + x.abs().add(1).log(),
+    "a Tensor of many bounds": lambda x: torch.maximum(x, torch.full((3,), 0.1)).log(),
+    "no gradient": lambda x: x * x.detach().clamp(min=0.1).log(),
+    "an infinite bound": lambda x: x.clamp(0.1, torch.inf).log(),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+def test_bound_singular(name):
+    f, which, function = SINGULAR[name]
+    (warning,) = of("bound-singular", f, values(0.25, 0.5, 0.75))
+    assert (warning.evidence["bound"], warning.evidence["function"]) == (which, function)
+    assert warning.evidence["file"] == __file__
+    # The numbers bear it out: with every element there, values or gradients are not finite.
+    x = values(*[-2.0 if which == "min" else 200.0] * 3)
+    assert not f(x).isfinite().all() or of("gradient-not-finite", f, x)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_no_bound_singular(name):
+    assert not of("bound-singular", SOUND[name], values(0.25, 0.5, 0.75))
+
+
+def test_a_bound_that_becomes_singular_by_rounding():
+    f = lambda x: torch.atanh(x.clamp(-1 + 1e-6, 1 - 1e-6))  # noqa: E731
+    names = [w.name for w in warnings_of(f, values(0.5, dtype=BF16))]
+    assert names.count("bound-rounds") == 2 and names.count("bound-singular") == 2
+    assert not warnings_of(f, values(0.5))
+
+
+def test_a_gradient_that_was_chosen_to_block_it_is_a_guard():
+    def root(gradient):
+        return lambda x: clampgrad.clamp(x, min=0, gradient=gradient).sqrt()
+
+    assert not of("bound-singular", root("min_norm"), values(0.0, 1.0))
+    assert of("bound-singular", root("inclusive"), values(0.0, 1.0))
+    # The value itself is infinite here, whatever the gradient.
+    assert of("bound-singular", lambda x: clampgrad.clamp(x, min=0).log(), values(0.5))
+
+
+def test_the_norm_is_as_this_release_has_it():
+    zero = values(0.0, 0.0)
+    (slope,) = torch.autograd.grad(zero.norm(), zero)
+    found = of("bound-singular", lambda x: x.clamp(min=0).norm(), values(0.0, 0.0))
+    assert bool(found) == (not slope.isfinite().all())
+
+
+# ---- A gradient that is not finite ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+def test_gradient_not_finite(bad):
+    # One beyond, where it stops; one inside, where it goes on.
+    g = torch.tensor([bad, bad, 1.0])
+    (warning,) = of("gradient-not-finite", lambda x: x.clamp(0, 1), values(-1.0, 0.5, 0.5), g=g)
+    assert warning.evidence == {"arrived": 2, "left": 1, "gradients": 3}
+
+
+def test_gradients_that_are_finite():
+    g = torch.tensor([1e38, -0.0, 0.0])
+    assert not of("gradient-not-finite", lambda x: x.clamp(0, 1), values(-1.0, 0.5, 0.5), g=g)
+
+
+def test_where_it_comes_from_and_where_it_goes():
+    f = lambda x: torch.sqrt(clampgrad.clamp(x, min=0, gradient="inclusive"))  # noqa: E731
+    (warning,) = of("gradient-not-finite", f, values(0.0, 1.0))
+    assert warning.evidence == {"arrived": 1, "left": 1, "gradients": 2}
+    f = lambda x: torch.sqrt(clampgrad.clamp(x, min=0))  # noqa: E731
+    (warning,) = of("gradient-not-finite", f, values(0.0, 1.0))
+    assert warning.evidence == {"arrived": 1, "left": 0, "gradients": 2}
+
+
+# ---- Conventions that differ ---------------------------------------------------------------------
+
+
+def test_conventions_differ():
+    x = values(*[0.0] * 2, *[0.5] * 6)
+    (warning,) = of("conventions-differ", lambda x: torch.clamp(x, 0, 1), x)
+    assert warning.evidence["relative_norm"] == pytest.approx((2 / 8) ** 0.5)
+    assert warning.evidence["sign_changes"] == 2 and warning.evidence["gradients"] == 8
+
+
+def test_a_gradient_of_0_changes_no_sign():
+    g = torch.tensor([0.0, -3.0, 4.0])
+    clamp = lambda x: torch.clamp(x, 0, 1)  # noqa: E731
+    (warning,) = of("conventions-differ", clamp, values(0.0, 0.0, 0.5), g=g)
+    assert warning.evidence["sign_changes"] == 1
+    assert warning.evidence["relative_norm"] == pytest.approx(3 / 5)
+
+
+SAME = {
+    "no ties": (lambda x: torch.clamp(x, 0, 1), (0.25, 0.5, 2.0)),
+    "a formula of its own": (F.relu6, TRIPLE),
+    "named": (lambda x: clampgrad.clamp(x, 0, 1), TRIPLE),
+    "both sides differentiated": (lambda x: torch.minimum(x, x * 1), TRIPLE),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_conventions_do_not_differ(name):
+    f, numbers = SAME[name]
+    assert not of("conventions-differ", f, values(*numbers))
+
+
+def test_a_pin_is_a_choice():
+    with clampgrad.pin("inclusive"):
+        assert not of("conventions-differ", lambda x: torch.clamp(x, 0, 1), values(*TRIPLE))
+
+
+def test_thresholds():
+    clamp = lambda x: torch.clamp(x, 0, 1)  # noqa: E731
+    x = (0.0, *[0.5] * 99)  # 0.1 of the norm, 0.01 of the signs
+    for thresholds, warns in [((0.09, 1), True), ((0.11, 1), False), ((1, 0.009), True)]:
+        found = of("conventions-differ", clamp, values(*x), thresholds=Thresholds(*thresholds))
+        assert bool(found) == warns
