@@ -10,7 +10,7 @@ import torch
 
 from clampgrad._audit.consumers import Singular
 from clampgrad._audit.positions import AT_HI, AT_LO, rounded
-from clampgrad._audit.sites import ALL, Site
+from clampgrad._audit.sites import COUNT, Site
 
 WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
@@ -167,7 +167,7 @@ def _not_finite(site: Site) -> list[Diagnostic]:
     arrived, left = sum(v.arrived for v in variants), sum(v.left for v in variants)
     if not arrived:
         return []
-    of = sum(int(v.sums[ALL].sum()) for v in variants)
+    of = sum(int(v.sums[COUNT].sum()) for v in variants)
     message = f"{arrived:,} of {of:,} incoming gradients are not finite; {left:,} go on from here"
     remedy = "torch.autograd.detect_anomaly() names the operator that makes them."
     evidence = {"arrived": arrived, "left": left, "gradients": of}
@@ -178,7 +178,7 @@ def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
     if not site.follows_torch:
         return []
     norm, signs = site.between("inclusive", "joint")
-    of = sum(int(v.sums[ALL].sum()) for v in site.heard())
+    of = sum(int(v.sums[COUNT].sum()) for v in site.heard())
     if norm <= thresholds.norm and signs <= thresholds.signs * of:
         return []
     message = (

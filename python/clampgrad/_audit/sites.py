@@ -22,8 +22,9 @@ from clampgrad._audit.calls import PAIRS, Call, call
 from clampgrad._audit.positions import ABOVE_LO, examples, kind
 from clampgrad._table import CONVENTIONS, EXACT
 
-# The rows of sums.
-ALL, NOT_ZERO, SIZE, SQUARE = range(4)
+# The rows of sums; each has a column for every position, times three: g > 0, g < 0 and g = 0.
+COUNT, SIZE, SQUARE = range(3)
+SIGNS = [0, 1, 0]  # which answer each of the three takes
 
 MOST_BOUNDS = 8  # pairs of bounds that a site remembers; a schedule may go through thousands
 
@@ -44,7 +45,7 @@ class Variant:
         self.passed = 0  # calls, looked at or not
         self.calls = 0
         self.counts = torch.zeros(256, dtype=torch.int64, device="cpu")
-        self.sums = torch.zeros(4, 512, dtype=torch.float64, device="cpu")
+        self.sums = torch.zeros(3, 256, 3, dtype=torch.float64, device="cpu")
         self.arrived = 0  # gradients that are not finite, and those of them that went on
         self.left = 0
         self.inside: Tensor | None = None
@@ -75,23 +76,19 @@ class Variant:
 
     def hear(self, positions: Tensor, g: Tensor) -> None:
         """The gradient that arrives for the result of one call."""
-        g = g.detach().flatten()
-        index = positions.flatten().to(torch.int16).mul_(2).add_(g < 0)
-        finite = g.isfinite()
-        if not finite.all():
-            self._not_finite(index[~finite])
-            g = g.where(finite, 0)  # what is not finite has no share in a norm
-        size = g.abs().double()
-        self.sums[ALL] += _histogram(index, 512)
-        self.sums[NOT_ZERO] += _histogram(index, 512, size != 0)
-        self.sums[SIZE] += _histogram(index, 512, size)
-        self.sums[SQUARE] += _histogram(index, 512, size.square_())
+        g, positions = g.detach().flatten(), positions.flatten()
+        found = _sums(positions, g)
+        if not found.isfinite().all():
+            finite = g.isfinite()
+            self._not_finite(positions[~finite], g[~finite] < 0)
+            found = _sums(positions, g.where(finite, 0))  # the rest has no share in a norm
+        self.sums += found
 
-    def _not_finite(self, index: Tensor) -> None:
+    def _not_finite(self, positions: Tensor, negative: Tensor) -> None:
         assert self.now is not None
-        passes = (self.now.slope != 0).any(-1).flatten()
-        self.arrived += index.numel()
-        self.left += int(passes[index.cpu().long()].sum())
+        passes = (self.now.slope != 0).any(-1)
+        self.arrived += positions.numel()
+        self.left += int(passes[positions.cpu().long(), negative.cpu().long()].sum())
 
     def under(self, convention: str) -> Answer:
         """What it would hand back under a convention."""
@@ -105,7 +102,8 @@ class Variant:
 
     def squared_norm(self, slope: Tensor, constant: Tensor) -> float:
         """Of the gradients that arrived, each taken through a function of |g|."""
-        count, _, first, second = (s.view(256, 2, 1) for s in self.sums)
+        slope, constant = slope[:, SIGNS], constant[:, SIGNS]
+        count, first, second = self.sums.unsqueeze(-1)
         squares = slope**2 * second + 2 * slope * constant * first + constant**2 * count
         return max(squares.sum().item(), 0.0)
 
@@ -127,7 +125,7 @@ class Site:
 
     def heard(self) -> list[Variant]:
         """Those that gradients came back to."""
-        return [v for v in self.variants.values() if v.sums[ALL].any()]
+        return [v for v in self.variants.values() if v.sums[COUNT].any()]
 
     def remember_bounds(self, lo: str, hi: str) -> bool:
         """Whether these are new and there is room for them."""
@@ -174,8 +172,8 @@ class Site:
             a, b = v.under(one), v.under(other)
             far += _apart(v, a, b)
             size += max(v.squared_norm(*a), v.squared_norm(*b))
-            differ = (a.slope.sign() != b.slope.sign()).sum(-1).flatten()
-            signs += int((differ * v.sums[NOT_ZERO]).sum())
+            differ = (a.slope.sign() != b.slope.sign()).sum(-1)
+            signs += int((differ * v.sums[COUNT][:, :2]).sum())
         return math.sqrt(far / size) if size else 0.0, signs
 
 
@@ -183,9 +181,16 @@ def _apart(variant: Variant, a: Answer, b: Answer) -> float:
     return variant.squared_norm(*(p - q for p, q in zip(a, b)))
 
 
+def _sums(positions: Tensor, g: Tensor) -> Tensor:
+    """How many, of what |g| and of what g squared, for every position and sign."""
+    index = positions.to(torch.int16).mul_(3).add_(g < 0).add_(g == 0, alpha=2)
+    size = g.abs().double()
+    weights = (None, size, size.square())
+    return torch.stack([_histogram(index, 768, w).double() for w in weights]).view(3, 256, 3)
+
+
 def _histogram(index: Tensor, length: int, weights: Tensor | None = None) -> Tensor:
     if index.is_cuda and torch.are_deterministic_algorithms_enabled():
         # There it has no deterministic kernel, and would raise.
         index, weights = index.cpu(), None if weights is None else weights.cpu()
-    weights = None if weights is None else weights.double()
     return torch.bincount(index.flatten(), weights, length).cpu()

@@ -35,26 +35,30 @@ def summary(findings: list[Finding], place: Place) -> str:
     heard = [f for f in findings if f.moved]
     if not heard:
         return (
-            f"No gradient came back to any of {_sites(len(findings))}: where values stand was "
-            "counted, what a convention would change is unknown."
+            f"No gradient reached {_any(len(findings))}: where values stand was counted, what a "
+            "convention would change is unknown."
         )
     moving = sorted((f for f in heard if f.farthest[0]), key=lambda f: f.farthest[0], reverse=True)
     if not moving:
-        text = f"No other exact convention would change the gradient of any of {_sites(len(heard))}"
+        text = f"No other exact convention would change the gradient at {_any(len(heard))} that one reached"
     else:
         first = moving[0]
         far, name = first.farthest
         much = "from 0 to something" if far == math.inf else f"by {far:.2g} of its norm"
         text = (
-            f"Another exact convention would change the gradient at {len(moving)} of {_sites(len(heard))}, "
-            f"most at {_name(first, place)}: {name} {much}. {_upgrade(moving)}"
+            f"Another exact convention would change the gradient at {len(moving)} of the {len(heard)} call "
+            f"sites that one reached, most at {_name(first, place)}: {name} {much}. {_upgrade(moving)}"
         )
+    return f"{text.rstrip('. ')}. {_warned(findings, place)}."
+
+
+def _warned(findings: list[Finding], place: Place) -> str:
     warned = [f for f in findings if f.warnings]
+    if not warned:
+        return "No warnings"
     count = sum(len(f.warnings) for f in warned)
-    end = (
-        f"{count} warning{'s' * (count != 1)} at {_sites(len(warned))}" if count else "No warnings"
-    )
-    return f"{text.rstrip('. ')}. {end}."
+    places = ", ".join(_name(f, place) for f in warned[:3])
+    return f"Warnings: {count}, at {places}{' and elsewhere' * (len(warned) > 3)}"
 
 
 def _upgrade(moving: list[Finding]) -> str:
@@ -67,8 +71,8 @@ def _upgrade(moving: list[Finding]) -> str:
     return f"torch 2.14, which changed the gradient of clamp, makes a difference at {len(torchs)} of them."
 
 
-def _sites(count: int) -> str:
-    return f"{count} call site{'s' * (count != 1)}"
+def _any(count: int) -> str:
+    return "the only call site" if count == 1 else f"any of the {count} call sites"
 
 
 def _name(f: Finding, place: Place) -> str:

@@ -1,0 +1,194 @@
+"""The report of an audit: a sentence that answers, rows that can be told apart, and all of it as JSON."""
+
+import json
+import os
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import clampgrad
+from clampgrad._audit.callers import short
+
+
+def leaf(*values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = nn.ReLU()
+
+    def forward(self, x):
+        return self.act(torch.clamp(x, -1, 1))
+
+
+# ---- The sentence on top -------------------------------------------------------------------------
+
+
+def test_where_it_matters():
+    with clampgrad.audit() as report:
+        Net()(leaf(1.0, 0.5, 0.75)).sum().backward()
+        leaf(0.5).clamp(0, 1).sum().backward()
+    first = str(report).splitlines()[0]
+    assert first == report.summary()
+    assert first.startswith("Another exact convention would change the gradient at")
+    assert report.as_data()["summary"] == first
+
+
+def test_what_an_upgrade_of_torch_changes():
+    with clampgrad.audit() as report:
+        F.relu(leaf(0.0, 1.0)).sum().backward()
+    assert "at 1 of the 1 call sites" in report.summary() and "no difference" in report.summary()
+    with clampgrad.audit() as report:
+        leaf(0.0, 1.0).clamp(min=0).sum().backward()
+    assert "makes a difference at 1 of them" in report.summary()
+
+
+def test_nothing_would_change():
+    with clampgrad.audit() as report:
+        leaf(0.5, 2.0).clamp(0, 1).sum().backward()
+    assert report.summary() == (
+        "No other exact convention would change the gradient at the only call site that one reached. "
+        "No warnings."
+    )
+
+
+def test_nothing_is_known():
+    with clampgrad.audit() as report:
+        leaf(0.0).clamp(0, 1)
+    assert report.summary().startswith("No gradient reached the only call site")
+    assert clampgrad.Report().summary() == "No call of the clamp family was seen."
+
+
+# ---- Rows ----------------------------------------------------------------------------------------
+
+
+def test_a_row_for_each_site():
+    """Whatever the dtype, the bounds, and whether it is recorded: one row, which names them all."""
+    with clampgrad.audit() as report:
+        for dtype in (torch.float32, torch.bfloat16):
+            for bound in (0.0, torch.zeros(2)):
+                for grad in (True, False):
+                    with torch.set_grad_enabled(grad):
+                        y = torch.clamp(leaf(0.0, 1.0, dtype=dtype), min=bound)
+                    if grad:
+                        y.sum().backward()
+    (found,) = report
+    assert (found.calls, found.recorded, found.elements, found.at_bound) == (8, 4, 16, 8)
+    assert found.dtypes == ["float32", "bfloat16"]
+    assert found.bounds == [["0", ""], ["Tensor", ""]]
+    row = next(line for line in str(report).splitlines() if line.startswith("clamp "))
+    assert "float32, bfloat16" in row and "[0, ] [Tensor, ]" in row
+
+
+def test_a_row_for_each_gradient():
+    def f(x):
+        return torch.clamp(x, 0, 1).sum().backward()
+
+    with clampgrad.audit() as report:
+        f(leaf(0.0))
+        with clampgrad.pin("half"):
+            f(leaf(0.0))
+    assert sorted(found.gradient for found in report) == ["half", "torch"]
+
+
+def test_variants_are_added_up():
+    """What moves is the norm over all calls, not that of the last kind of them."""
+
+    def moved(*dtypes):
+        with clampgrad.audit() as report:
+            for dtype in dtypes:
+                x = leaf(0.0, 0.5, 0.75, 0.5, dtype=dtype)
+                clampgrad.clamp(x, 0, 1, gradient="inclusive").sum().backward()
+        (found,) = report
+        return found.moved["min_norm"]
+
+    assert moved(torch.float32) == moved(torch.float32, torch.float64) == 0.5
+
+
+def test_a_schedule_of_bounds_is_no_list_of_them():
+    with clampgrad.audit() as report:
+        for step in range(100):
+            leaf(0.0).clamp(0, 1 - step / 1000)
+    (found,) = report
+    assert found.calls == 100 and len(found.bounds) == 8
+    assert "8 or more pairs" in str(report)
+
+
+def test_harmless_ties_come_last():
+    """The first step of PPO: both sides of its minimum are equal and differentiated, and share."""
+    ratio = torch.ones(4).mul(leaf(1.0))
+    advantage = torch.tensor([1.0, -1.0, 2.0, 3.0])
+    with clampgrad.audit() as report:
+        clipped = torch.clamp(ratio, 0.8, 1.2) * advantage
+        loss = torch.min(ratio * advantage, clipped).sum()
+        (loss + leaf(0.0, 1.0).clamp(0, 2).sum()).backward()
+        leaf(0.5).clamp(0, 1)
+    findings = list(report)
+    assert [f.function for f in findings] == ["clamp", "clamp", "clamp", "min"]
+    assert findings[0].farthest[0] > 0 and findings[-1].farthest[0] == 0
+    assert findings[-1].at_bound == findings[-1].elements == 4
+
+
+def test_pseudo_gradients_are_out_of_the_way():
+    with clampgrad.audit() as report:
+        (leaf(0.5, 2.0).clamp(0, 1).sum() * 1e-6).backward()
+    assert "restoring" not in str(report)
+    (found,) = report
+    assert found.moved["restoring"] > 1e5
+
+
+def test_blanks_and_samples_are_explained():
+    def notes(every=1, grad=True):
+        with clampgrad.audit(every=every) as report:
+            y = leaf(0.5).clamp(0, 1)
+            y = y.backward() if grad else y
+        return str(report)
+
+    assert "Blank there" not in notes() and "Blank there" in notes(grad=False)
+    assert "one in 3 calls" in notes(every=3) and "one in" not in notes()
+
+
+# ---- Paths ---------------------------------------------------------------------------------------
+
+
+def test_paths_from_where_one_stands(monkeypatch):
+    here = os.path.dirname(os.path.dirname(__file__))
+    monkeypatch.chdir(here)
+    with clampgrad.audit() as report:
+        leaf(0.5).clamp(0, 1)
+    monkeypatch.chdir("/")  # the program goes elsewhere
+    assert "test/test_audit_report.py:" in str(report) and here not in str(report)
+    packages = Path(torch.__file__).parent.parent
+    assert short(torch.__file__, here) == "torch/__init__.py"
+    assert short(torch.__file__, str(packages / "torch")) == "__init__.py"
+    assert short("/elsewhere/f.py", here) == "/elsewhere/f.py"
+
+
+# ---- Data ----------------------------------------------------------------------------------------
+
+
+def test_json_and_picture(tmp_path):
+    with clampgrad.audit() as report:
+        Net()(leaf(-1.0, 0.5)).sqrt().sum().backward()
+        clampgrad.clamp(leaf(0.0), 0, torch.inf).backward()
+    report.save(tmp_path / "audit.json")
+    data = json.loads((tmp_path / "audit.json").read_text())
+    assert [s["module"] for s in data["sites"]] == [f.module for f in report]
+    named = {w["name"]: w for s in data["sites"] for w in s["warnings"]}
+    assert named["bound-singular"]["evidence"]["function"] == "sqrt"
+    assert all(w["message"] and w["remedy"] for w in named.values())
+    report.picture(tmp_path / "audit.png")
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_warnings_are_in_the_text_with_their_places(monkeypatch):
+    monkeypatch.chdir(os.path.dirname(__file__))
+    with clampgrad.audit() as report:
+        leaf(0.0, 1.0).clamp(min=0).sqrt().sum().backward()
+    text = " ".join(str(report).split())
+    assert ": bound-singular where the input is at or beyond min, test_audit_report.py:" in text
+    assert "takes sqrt of 0, whose derivative is not finite" in text

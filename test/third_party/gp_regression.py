@@ -1,0 +1,30 @@
+"""Somebody's program on gpytorch: exact regression, a few steps, as in its own first example."""
+
+import gpytorch
+import torch
+
+torch.manual_seed(0)
+x = torch.linspace(0, 1, 50).unsqueeze(-1).requires_grad_()  # how much do the inputs matter?
+y = torch.sin(6 * x.detach()[:, 0]) + 0.1 * torch.randn(50)
+
+
+class GP(gpytorch.models.ExactGP):
+    def __init__(self, x, y, likelihood):
+        super().__init__(x, y, likelihood)
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=1.5))
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+likelihood = gpytorch.likelihoods.GaussianLikelihood()
+model = GP(x, y, likelihood)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = -objective(model(x), y)
+    loss.backward()
+    optimizer.step()
+print(f"loss {loss.item():.3f}")
