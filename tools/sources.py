@@ -5,6 +5,10 @@
 generates code in the folder OUT and prints, for CMake, the release of torch that it is for, where that
 torch has its CMake package, for the CUDA kernels, if any, the toolkit and the architectures, and the
 sources.
+
+Most of the time of a file goes into torch's headers: seven to fifteen seconds, whatever else it holds.
+So the files of a room are compiled together, as one that includes them all. CLAMPGRAD_UNITY=0 compiles
+each by itself, which finds a missing include.
 """
 
 from __future__ import annotations
@@ -19,17 +23,53 @@ sys.path.insert(0, str(ROOT))
 from codegen.generate import generate  # noqa: E402
 
 
-def written(cuda: bool) -> list[Path]:
+# Compiled with others: a unit for each of these, and one for the rest of csrc/.
+ROOMS = ("pin", "python")
+
+
+def sources(out: Path, cuda: bool) -> list[Path]:
+    """What is to be compiled, after code was generated in `out`."""
     suffixes = (".cpp", ".cu") if cuda else (".cpp",)
-    return sorted(p for p in (ROOT / "csrc").rglob("*") if p.suffix in suffixes)
+    written = sorted(p for p in (ROOT / "csrc").rglob("*") if p.suffix in suffixes)
+    files = [*written, *generate(ROOT, out, cuda)]
+    return together(files, out) if os.environ.get("CLAMPGRAD_UNITY", "1") == "1" else files
 
 
-def generated(out: Path, cuda: bool) -> list[Path]:
-    return generate(ROOT, out, cuda)
+def together(files: list[Path], out: Path) -> list[Path]:
+    """Files that include them, and those that stand alone."""
+    units: dict[str | Path, list[Path]] = {}
+    for path in files:
+        units.setdefault(unit_of(path), []).append(path)
+    compiled = []
+    for unit, members in units.items():
+        if isinstance(unit, Path):
+            compiled.append(unit)
+            continue
+        compiled.append(out / "units" / f"{unit}.cpp")
+        write(compiled[-1], "".join(f'#include "{p.as_posix()}"\n' for p in members))
+    return sorted(compiled)
+
+
+def unit_of(path: Path) -> str | Path:
+    if path.suffix == ".cu" or path.name.startswith("loops_"):
+        return path  # csrc/kernels/cpu/loops.h says why
+    if needs_python(path):
+        return "python"
+    if not path.is_relative_to(ROOT / "csrc"):
+        return "autograd" if path.stem in ("Functions", "VariableType") else "operators"
+    room = path.relative_to(ROOT / "csrc").parts[0]
+    return room if room in ROOMS else "csrc"
+
+
+def write(path: Path, text: str) -> None:
+    """What has not changed is not compiled again."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def needs_python(path: Path) -> bool:
-    return path.parent.name == "python" or path.name.startswith("python_")
+    return path.parent.name == "python" or path.name.startswith("python")
 
 
 if __name__ == "__main__":
@@ -39,10 +79,9 @@ if __name__ == "__main__":
 
     cuda, why = cuda_build()
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", file=sys.stderr)
-    files = [*written(cuda), *generated(Path(sys.argv[1]), cuda)]
-    sources = [p.as_posix() for p in files if not needs_python(p)]
+    files = [p.as_posix() for p in sources(Path(sys.argv[1]), cuda) if not needs_python(p)]
     release = torch.__version__.split("+")[0]
     toolkit = os.environ["CUDA_HOME"] if cuda else "none"
     architectures = os.environ["TORCH_CUDA_ARCH_LIST"].replace(";", " ") if cuda else "none"
     package = torch.utils.cmake_prefix_path
-    print(";".join([release, package, toolkit, architectures, *sources]), end="")
+    print(";".join([release, package, toolkit, architectures, *files]), end="")

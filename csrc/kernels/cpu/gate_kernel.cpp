@@ -1,48 +1,18 @@
 // Gates on the CPU: one pass forward, one pass backward.
 
 #include "kernels/backend.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/streams.h"
+#include "kernels/cpu/loops.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/dispatch.h"
 
 #include <cstring>
-
-#if defined(CLAMPGRAD_X86_ISAS)
-#include <immintrin.h>
-#endif
-
-namespace clampgrad {
-namespace {
-
-// The bounds of one call.
-template <typename L>
-struct Numbers {
-  L lo, hi;
-};
-
-// The loops of one dtype, chosen by gate and by which bounds are there.
-template <typename T>
-struct GateLoops {
-  using L = Lane<T>;
-
-  void (*encode[kGates][3])(const Encoded<1, L>&, int64_t, int64_t, const Numbers<L>&);
-  void (*decode[kGates])(const Decoded<1, L>&, int64_t, int64_t);
-  // dx = g where the gate is open at x, without a recorded gate.
-  void (*select[3])(const L*, const L*, L*, int64_t, const Numbers<L>&);
-};
-
-} // namespace
-} // namespace clampgrad
-
-#define CLAMPGRAD_LOOPS "kernels/cpu/gate_loops.h"
-#include "kernels/cpu/foreach_isa.h"
 
 namespace clampgrad::cpu {
 
 namespace {
 
 template <typename T>
-const GateLoops<T>& best_loops() {
+const GateLoops<T>& best_gate_loops() {
   static const auto best = CLAMPGRAD_BEST(gate_loops<T>());
   return best;
 }
@@ -76,7 +46,7 @@ void gate_encode(
   dispatch(flat.dtype, "clamp", [&](auto scalar) {
     using T = decltype(scalar);
     const auto bounds = numbers<T>(min, max);
-    const auto loop = best_loops<T>().encode[int64_t(gate)][which(min, max)];
+    const auto loop = best_gate_loops<T>().encode[int64_t(gate)][which(min, max)];
     const Encoded<1, Lane<T>> s = {{in<T>(x)}, {out<T>(y)}, bits, flat.n};
     foreach_words(flat.n, [&](int64_t begin, int64_t end) { loop(s, begin, end, bounds); });
   });
@@ -85,7 +55,7 @@ void gate_encode(
 void gate_decode(const Flat& flat, const void* g, const uint64_t* bits, void* dx, Gate gate) {
   dispatch(flat.dtype, "clamp_backward", [&](auto scalar) {
     using T = decltype(scalar);
-    const auto loop = best_loops<T>().decode[int64_t(gate)];
+    const auto loop = best_gate_loops<T>().decode[int64_t(gate)];
     const Decoded<1, Lane<T>> s = {{in<T>(g)}, {out<T>(dx)}, bits, flat.n};
     foreach_words(flat.n, [&](int64_t begin, int64_t end) { loop(s, begin, end); });
   });
@@ -101,7 +71,7 @@ void gate_select(
   dispatch(flat.dtype, "clamp_mingrad_backward", [&](auto scalar) {
     using T = decltype(scalar);
     const auto bounds = numbers<T>(min, max);
-    const auto loop = best_loops<T>().select[which(min, max)];
+    const auto loop = best_gate_loops<T>().select[which(min, max)];
     at::parallel_for(0, flat.n, at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
       loop(in<T>(g) + begin, in<T>(x) + begin, out<T>(dx) + begin, end - begin, bounds);
     });

@@ -1,11 +1,4 @@
-// The loops of gate_kernel.cpp, compiled once per instruction set (foreach_isa.h).
-
-// clang-format off: each stands on those before it
-#include "kernels/cpu/vectors.h"
-#include "kernels/rules/element.h"
-#include "kernels/rules/element_of.h"
-#include "kernels/rules/gate.h"
-// clang-format on
+// The loops of gate_kernel.cpp, compiled once per instruction set (every_loop.h).
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {

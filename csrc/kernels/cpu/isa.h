@@ -8,7 +8,7 @@ namespace clampgrad::cpu {
 enum class Isa { baseline, avx2, avx512 };
 Isa isa();
 
-// `loops`, an expression, as compiled for that set (foreach_isa.h).
+// `loops`, an expression, as compiled for that set (loops.h).
 #if defined(__x86_64__) && defined(__GNUC__)
 #define CLAMPGRAD_X86_ISAS 1
 #define CLAMPGRAD_BEST(loops)                                                                \

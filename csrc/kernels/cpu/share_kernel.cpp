@@ -1,40 +1,16 @@
 // Shares on the CPU: one pass forward for the result and the bits, one backward for all gradients.
 
 #include "kernels/backend.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/streams.h"
+#include "kernels/cpu/loops.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/dispatch.h"
-
-#if defined(CLAMPGRAD_X86_ISAS)
-#include <immintrin.h>
-#endif
-
-namespace clampgrad {
-namespace {
-
-// The loops of one dtype.
-template <typename T>
-struct ShareLoops {
-  using L = Lane<T>;
-
-  void (*encode_pair[2][2])(const Encoded<2, L>&, int64_t, int64_t, PairCodes);
-  void (*encode_triple[kRules])(const Encoded<3, L>&, int64_t, int64_t, int);
-  void (*decode_pair[kSharings])(const Decoded<2, L>&, int64_t, int64_t, bool);
-  void (*decode_triple[kSharings])(const Decoded<3, L>&, int64_t, int64_t);
-};
-
-} // namespace
-} // namespace clampgrad
-
-#define CLAMPGRAD_LOOPS "kernels/cpu/share_loops.h"
-#include "kernels/cpu/foreach_isa.h"
 
 namespace clampgrad::cpu {
 
 namespace {
 
 template <typename T>
-const ShareLoops<T>& best_loops() {
+const ShareLoops<T>& best_share_loops() {
   static const auto best = CLAMPGRAD_BEST(share_loops<T>());
   return best;
 }
@@ -52,7 +28,7 @@ void pair_encode(
     PairCodes codes) {
   dispatch(flat.dtype, "maximum", [&](auto scalar) {
     using T = decltype(scalar);
-    const auto loop = best_loops<T>().encode_pair[greater_wins][nan_loses];
+    const auto loop = best_share_loops<T>().encode_pair[greater_wins][nan_loses];
     const Encoded<2, Lane<T>> s = {{in<T>(self), in<T>(other)}, {out<T>(y)}, bits, flat.n};
     foreach_words(flat.n, [&](int64_t begin, int64_t end) { loop(s, begin, end, codes); });
   });
@@ -69,7 +45,7 @@ void triple_encode(
     int differentiated) {
   dispatch(flat.dtype, "clamp", [&](auto scalar) {
     using T = decltype(scalar);
-    const auto loop = best_loops<T>().encode_triple[int64_t(rule)];
+    const auto loop = best_share_loops<T>().encode_triple[int64_t(rule)];
     const Encoded<3, Lane<T>> s = {{in<T>(x), in<T>(lo), in<T>(hi)}, {out<T>(y)}, bits, flat.n};
     foreach_words(flat.n, [&](int64_t begin, int64_t end) { loop(s, begin, end, differentiated); });
   });
@@ -85,7 +61,7 @@ void pair_decode(
     bool clamps_from_below) {
   dispatch(flat.dtype, "maximum_backward", [&](auto scalar) {
     using T = decltype(scalar);
-    const auto loop = best_loops<T>().decode_pair[int64_t(sharing)];
+    const auto loop = best_share_loops<T>().decode_pair[int64_t(sharing)];
     const Decoded<2, Lane<T>> s = {{in<T>(g)}, {out<T>(of_self), out<T>(of_other)}, bits, flat.n};
     foreach_words(
         flat.n, [&](int64_t begin, int64_t end) { loop(s, begin, end, clamps_from_below); });
@@ -102,7 +78,7 @@ void triple_decode(
     Sharing sharing) {
   dispatch(flat.dtype, "clamp_backward", [&](auto scalar) {
     using T = decltype(scalar);
-    const auto loop = best_loops<T>().decode_triple[int64_t(sharing)];
+    const auto loop = best_share_loops<T>().decode_triple[int64_t(sharing)];
     const Decoded<3, Lane<T>> s = {
         {in<T>(g)}, {out<T>(of_x), out<T>(of_lo), out<T>(of_hi)}, bits, flat.n};
     foreach_words(flat.n, [&](int64_t begin, int64_t end) { loop(s, begin, end); });

@@ -3,8 +3,7 @@
 
 #include "kernels/gate.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/TensorIterator.h> // the grain
+#include <type_traits>
 
 namespace clampgrad {
 
@@ -33,12 +32,6 @@ const Lane<T>* in(const void* p) {
 template <typename T>
 Lane<T>* out(void* p) {
   return static_cast<Lane<T>*>(p);
-}
-
-// f(begin, end) over the words of n elements, a thread for each of ATen's grains.
-template <typename F>
-void foreach_words(int64_t n, const F& f) {
-  at::parallel_for(0, words(n), at::internal::GRAIN_SIZE / kWord, f);
 }
 
 } // namespace clampgrad

@@ -1,5 +1,5 @@
 // Vectors of the instruction set at hand, 64 bits to masks and back, and the walk over flat memory.
-// Compiled once per instruction set (foreach_isa.h): no include guard. Nothing from the standard
+// Compiled once per instruction set (every_loop.h): no include guard. Nothing from the standard
 // library, whose inline functions, compiled here, could be linked into code that runs on an older
 // machine.
 

@@ -1,0 +1,21 @@
+// All loops for the instruction set CLAMPGRAD_ISA: loops_<set>.cpp includes this once.
+
+// clang-format off: each stands on those before it
+#include "kernels/cpu/vectors.h"
+#include "kernels/rules/element.h"
+#include "kernels/rules/element_of.h"
+#include "kernels/rules/gate.h"
+#include "kernels/rules/shares.h"
+#include "kernels/cpu/gate_loops.h"
+#include "kernels/cpu/share_loops.h"
+// clang-format on
+
+namespace clampgrad::CLAMPGRAD_ISA {
+
+#define CLAMPGRAD_LOOPS_OF(T)         \
+  template GateLoops<T> gate_loops(); \
+  template ShareLoops<T> share_loops();
+CLAMPGRAD_FOR_EACH_DTYPE(CLAMPGRAD_LOOPS_OF)
+#undef CLAMPGRAD_LOOPS_OF
+
+} // namespace clampgrad::CLAMPGRAD_ISA

@@ -1,0 +1,82 @@
+#pragma once
+// The loops over flat memory, in a table per dtype, and the instruction sets they are compiled for.
+//
+// Note [One translation unit per instruction set]
+// loops_<set>.cpp compiles every loop for one set, in a namespace of that name; the kernels take
+// the best one that runs here (isa.h). A pragma names the set, not a flag of the compiler, and it
+// stands below all other includes: an inline function of the standard library that is compiled for
+// AVX-512 might be the copy that the linker keeps for everybody.
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/streams.h"
+#include "kernels/shares.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+namespace clampgrad {
+
+// The bounds of one call.
+template <typename L>
+struct Numbers {
+  L lo, hi;
+};
+
+// Chosen by gate and by which bounds are there.
+template <typename T>
+struct GateLoops {
+  using L = Lane<T>;
+
+  void (*encode[kGates][3])(const Encoded<1, L>&, int64_t, int64_t, const Numbers<L>&);
+  void (*decode[kGates])(const Decoded<1, L>&, int64_t, int64_t);
+  // dx = g where the gate is open at x, without a recorded gate.
+  void (*select[3])(const L*, const L*, L*, int64_t, const Numbers<L>&);
+};
+
+template <typename T>
+struct ShareLoops {
+  using L = Lane<T>;
+
+  void (*encode_pair[2][2])(const Encoded<2, L>&, int64_t, int64_t, PairCodes);
+  void (*encode_triple[kRules])(const Encoded<3, L>&, int64_t, int64_t, int);
+  void (*decode_pair[kSharings])(const Decoded<2, L>&, int64_t, int64_t, bool);
+  void (*decode_triple[kSharings])(const Decoded<3, L>&, int64_t, int64_t);
+};
+
+#define CLAMPGRAD_FOR_EACH_DTYPE(_) _(float) _(double) _(c10::Half) _(c10::BFloat16)
+
+#define CLAMPGRAD_DECLARE_LOOPS(isa) \
+  namespace isa {                    \
+  template <typename T>              \
+  GateLoops<T> gate_loops();         \
+  template <typename T>              \
+  ShareLoops<T> share_loops();       \
+  }
+CLAMPGRAD_DECLARE_LOOPS(baseline)
+#if defined(CLAMPGRAD_X86_ISAS)
+CLAMPGRAD_DECLARE_LOOPS(avx2)
+CLAMPGRAD_DECLARE_LOOPS(avx512)
+#endif
+#undef CLAMPGRAD_DECLARE_LOOPS
+
+} // namespace clampgrad
+
+// Around the code for one set. GCC unrolls and vectorises what these loops need at -O3 alone; Clang
+// does at -O2.
+#define CLAMPGRAD_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define CLAMPGRAD_BEGIN_LOOPS
+#define CLAMPGRAD_BEGIN_LOOPS_FOR(set) \
+  CLAMPGRAD_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
+#define CLAMPGRAD_END_LOOPS_FOR CLAMPGRAD_PRAGMA(clang attribute pop)
+#else
+#if defined(__OPTIMIZE__)
+#define CLAMPGRAD_BEGIN_LOOPS CLAMPGRAD_PRAGMA(GCC optimize("O3"))
+#else
+#define CLAMPGRAD_BEGIN_LOOPS
+#endif
+#define CLAMPGRAD_BEGIN_LOOPS_FOR(set) \
+  CLAMPGRAD_BEGIN_LOOPS                \
+  CLAMPGRAD_PRAGMA(GCC target(set))
+#define CLAMPGRAD_END_LOOPS_FOR
+#endif

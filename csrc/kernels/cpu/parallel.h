@@ -1,0 +1,17 @@
+#pragma once
+// Words, shared out among ATen's threads.
+
+#include "kernels/gate.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h> // the grain
+
+namespace clampgrad {
+
+// f(begin, end) over the words of n elements, a thread for each of ATen's grains.
+template <typename F>
+void foreach_words(int64_t n, const F& f) {
+  at::parallel_for(0, words(n), at::internal::GRAIN_SIZE / kWord, f);
+}
+
+} // namespace clampgrad
