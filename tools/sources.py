@@ -22,7 +22,6 @@ sys.path.insert(0, str(ROOT))
 
 from codegen.generate import generate  # noqa: E402
 
-
 # Compiled with others: a unit for each of these, and one for the rest of csrc/.
 ROOMS = ("pin", "python")
 

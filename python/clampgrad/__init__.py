@@ -3,11 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from _clampgrad_by_environment import pin as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._after_import import when_imported
+from clampgrad._build import VERSION
 from clampgrad._pin import pin
 from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
-from clampgrad._version import VERSION
 from clampgrad.functional import (
     clamp,
     clamp_,
@@ -84,3 +85,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_pin_by_environment()

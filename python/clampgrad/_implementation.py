@@ -10,12 +10,17 @@ the package calls `_implementation.clamp` and never asks which it is.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
+
+from clampgrad._build import MISSING
 
 if TYPE_CHECKING:
     from clampgrad._C import *  # noqa: F403
@@ -37,28 +42,45 @@ def minor(release: str) -> str:
 
 
 def libraries() -> dict[str, str]:
-    """The compiled libraries that are installed: of each minor release of torch, the module."""
-    try:
-        from clampgrad._built_for import TORCH
-    except ImportError:
-        return {}
-    return {minor(TORCH): "clampgrad._C"}
+    """The compiled libraries that are installed: folder under _lib -> module. A folder is called
+    torch_2_13, or torch_2_13_cu13 where it has kernels for CUDA 13 too."""
+    folders = sorted(Path(__file__).with_name("_lib").glob("torch_*"))
+    return {
+        folder.name: f"clampgrad._lib.{folder.name}._C"
+        for folder in folders
+        if any((folder / f"_C{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
+    }
 
 
 def load_library() -> ModuleType:
-    """The one for the torch that is here."""
-    found, here = libraries(), minor(torch.__version__)
+    """The one for the torch that is here: its minor release decides, and the CUDA it is built for.
+    Patch releases share a library, and so do a torch for the CPU and one for CUDA."""
+    found, here = libraries(), "torch_" + minor(torch.__version__).replace(".", "_")
     if not found:
-        raise NoLibrary("this installation has no compiled library")
-    if here not in found:
-        there = " and ".join(found)
         raise NoLibrary(
-            f"the compiled library is for torch {there}, and here is torch {torch.__version__}"
+            "this installation has no compiled library" + (f": {MISSING}" if MISSING else "")
+        )
+    cuda = f"{here}_cu{torch.version.cuda.split('.')[0]}" if torch.version.cuda else here
+    name = cuda if cuda in found else here
+    if name not in found:
+        there = " and ".join(dict.fromkeys(words(folder) for folder in found))
+        raise NoLibrary(
+            f"the compiled libraries are for {there}, and here is torch {torch.__version__}"
         )
     try:
-        return import_module(found[here])
+        library = import_module(found[name])
     except ImportError as error:
-        raise NoLibrary(f"the compiled library for torch {here} does not load ({error})") from error
+        raise NoLibrary(
+            f"the compiled library for {words(name)} does not load ({error})"
+        ) from error
+    sys.modules["clampgrad._C"] = library  # the name that its stub has
+    return library
+
+
+def words(folder: str) -> str:
+    """ "torch 2.13 with CUDA 13" of "torch_2_13_cu13"."""
+    _, major, minor, *cuda = folder.split("_")
+    return f"torch {major}.{minor}" + "".join(f" with CUDA {c[2:]}" for c in cuda)
 
 
 def choose() -> tuple[str, str, ModuleType]:
@@ -92,7 +114,7 @@ def choose() -> tuple[str, str, ModuleType]:
                 f"{why}, and CLAMPGRAD_REQUIRE_COMPILED is set: install a wheel for this torch, or, in "
                 "the source tree, `pip install --force-reinstall --no-deps --no-build-isolation .`"
             )
-        if libraries():  # who installed it without any knows
+        if libraries() or MISSING:  # who asked for none knows
             warnings.warn(
                 f"clampgrad runs its portable implementation, in plain PyTorch: {why}. "
                 "CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",

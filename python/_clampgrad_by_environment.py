@@ -1,0 +1,37 @@
+"""CLAMPGRAD_GRADIENT=inclusive python train.py: a pin for a program that never imports clampgrad.
+
+`import torch` calls `pin` when it is done, as it calls every entry point of the group torch.backends
+(torch 2.5 and later, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0), and `import clampgrad` does too. It stands
+outside the package, whose import would cost every program its time, and imports nothing by itself.
+"""
+
+import os
+import sys
+
+_done = False
+
+
+def pin() -> None:
+    """Pins the process to the convention that CLAMPGRAD_GRADIENT names, if it names one."""
+    global _done
+    name = os.environ.get("CLAMPGRAD_GRADIENT")
+    if not name or _done:
+        return
+    if "clampgrad" in sys.modules and not hasattr(sys.modules["clampgrad"], "pin"):
+        return  # it is being imported, and has just imported torch: it will call again
+    _done = True
+    try:
+        import clampgrad
+    except Exception as error:  # torch must be usable whatever is wrong with this package
+        import warnings
+
+        warnings.warn(
+            f"CLAMPGRAD_GRADIENT={name} has no effect, because clampgrad cannot be imported: {error}",
+            stacklevel=1,
+        )
+        return
+    try:
+        chosen = clampgrad.pin(name)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"CLAMPGRAD_GRADIENT={name!r}: {error}") from None
+    chosen.enable()

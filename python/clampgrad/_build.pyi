@@ -1,0 +1,3 @@
+# Written by the build.
+VERSION: str  # "0.1.0"
+MISSING: str | None  # why no library was compiled, where one was wanted

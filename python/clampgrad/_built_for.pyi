@@ -1,2 +1,0 @@
-# Written by the build, beside the extension.
-TORCH: str  # a release: "2.13.0"

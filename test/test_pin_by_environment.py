@@ -1,0 +1,96 @@
+"""CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it starts."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clampgrad
+
+HOME = Path(clampgrad.__file__).parent.parent
+# The gradient of torch.clamp at its lower bound: 1 under inclusive, 1/2 under half.
+AT_A_BOUND = """
+import torch
+x = torch.zeros(1, requires_grad=True)
+torch.clamp(x, 0, 1).backward()
+print(x.grad.item())
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """Where Python finds the package and its entry point, installed or not."""
+    points = importlib.metadata.entry_points(group="torch.backends")
+    if any(p.name == "clampgrad" for p in points):
+        return str(HOME)
+    folder = tmp_path_factory.mktemp("metadata")
+    (folder / "clampgrad-0.dist-info").mkdir()
+    (folder / "clampgrad-0.dist-info/METADATA").write_text("Name: clampgrad\nVersion: 0\n")
+    (folder / "clampgrad-0.dist-info/entry_points.txt").write_text(
+        "[torch.backends]\nclampgrad = _clampgrad_by_environment:pin\n"
+    )
+    return f"{HOME}{os.pathsep}{folder}"
+
+
+@pytest.fixture
+def python(path, tmp_path):
+    def run(script, **variables):
+        rest = {k: v for k, v in os.environ.items() if k != "CLAMPGRAD_GRADIENT"}
+        return subprocess.run(
+            [sys.executable, "-c", script],
+            env={**rest, "PYTHONPATH": path, **variables},
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("name, gradient", [("half", 0.5), ("inclusive", 1), ("min_norm", 0)])
+def test_a_program_that_imports_torch_alone(python, name, gradient):
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT=name)
+    assert (run.stdout.strip(), run.stderr) == (str(float(gradient)), "")
+
+
+def test_what_it_spawns(python):
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {AT_A_BOUND!r}])"
+    assert python(script, CLAMPGRAD_GRADIENT="half").stdout.strip() == "0.5"
+
+
+@pytest.mark.parametrize("autoload", ["0", "1"])
+def test_a_program_that_imports_clampgrad_first(python, autoload):
+    run = python(
+        "import clampgrad" + AT_A_BOUND,
+        CLAMPGRAD_GRADIENT="half",
+        TORCH_DEVICE_BACKEND_AUTOLOAD=autoload,
+    )
+    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
+
+
+def test_without_the_variable_nothing_is_imported(python):
+    run = python("import torch, sys; print('clampgrad' in sys.modules)")
+    assert (run.stdout.strip(), run.stderr) == ("False", "")
+
+
+def test_a_wrong_name_is_an_error_that_lists_the_names(python):
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="inclusiv")
+    assert run.returncode
+    assert "CLAMPGRAD_GRADIENT='inclusiv'" in run.stderr
+    for name in clampgrad.CONVENTIONS:
+        assert name in run.stderr
+
+
+def test_a_broken_package_is_one_warning(python):
+    run = python(
+        AT_A_BOUND,
+        CLAMPGRAD_GRADIENT="half",
+        CLAMPGRAD_PORTABLE="1",
+        CLAMPGRAD_REQUIRE_COMPILED="1",  # both: an ImportError
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() != "0.5"
+    assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1

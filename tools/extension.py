@@ -1,0 +1,116 @@
+"""The compiled extension: whether it can be built here, and how."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from setuptools import Extension
+
+ROOT = Path(__file__).resolve().parent.parent
+OLDEST, NEWEST = (2, 11), (2, 15)  # the releases of torch that the C++ is for
+
+DEBUG = os.environ.get("CLAMPGRAD_DEBUG") == "1"
+OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-DNDEBUG"]
+SANITIZE = os.environ.get("CLAMPGRAD_SANITIZE") == "1"
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZE else []
+WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    # What torch's headers and torchgen's output are full of.
+    "-Wno-unused-parameter",
+    "-Wno-missing-field-initializers",
+]
+GCC_ALONE = [
+    # at::parallel_for. The OpenMP runtime is the one that libtorch brings, which is GCC's: code of
+    # another compiler would bring a second one, so there a kernel runs in the thread that calls it.
+    "-fopenmp",
+    # In torch's headers, wrongly.
+    "-Wno-maybe-uninitialized",
+]
+
+
+def cannot_build() -> str | None:
+    """What is missing, before anything of torch is imported."""
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        return "torch was not there when it was built"
+    if not OLDEST <= tuple(map(int, torch.split(".")[:2])) <= NEWEST:
+        return f"it was built beside torch {torch}, which its C++ is not for"
+    compiler = os.environ.get("CXX", "cl" if sys.platform == "win32" else "c++").split()
+    # A wrapper, as ccache, is no compiler; the last word is its compiler, or an option.
+    names = [word for word in compiler if not word.startswith("-")]
+    if not all(map(shutil.which, names)):
+        return f"there was no C++ compiler when it was built (no {names[-1]} on PATH)"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "the headers of Python were not there when it was built"
+    return None
+
+
+def folder(torch: str, cuda: str | None) -> str:
+    """Where the library for a torch is, under clampgrad/_lib: "torch_2_13", "torch_2_13_cu13"."""
+    name = "torch_" + "_".join(torch.split(".")[:2])
+    return f"{name}_cu{cuda.split('.')[0]}" if cuda else name
+
+
+def extension() -> tuple[Extension, type]:
+    """The extension, and the command that builds it."""
+    from tools.cuda_build import cuda_build
+
+    cuda, why = cuda_build()  # sets what the next import reads
+
+    import torch
+    from torch.utils import cpp_extension
+
+    from tools.sources import sources
+
+    class Build(cpp_extension.BuildExtension):
+        """Generates code before it compiles; which files there are is known only then."""
+
+        def build_extensions(self) -> None:
+            print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", flush=True)
+            out = ROOT / "build" / "generated" / folder(torch.__version__, None)
+            (only,) = self.extensions
+            only.sources += [os.path.relpath(p, ROOT) for p in sources(out, cuda)]
+            only.include_dirs += [str(out), str(ROOT / "csrc")]
+            super().build_extensions()
+
+        def copy_extensions_to_source(self) -> None:
+            (only,) = self.extensions
+            Path("python", *only.name.split(".")[:-1]).mkdir(parents=True, exist_ok=True)
+            super().copy_extensions_to_source()
+
+    # A file includes the ATen operators that it calls, not all of them: it compiles sooner.
+    defines = ["-DAT_PER_OPERATOR_HEADERS", *(["-DCLAMPGRAD_WITH_CUDA"] if cuda else [])]
+    if sys.platform == "win32":
+        flags = ["/O2", "/DNDEBUG", *defines]
+    else:
+        compiler = [*cpp_extension.get_cxx_compiler().split(), "--version"]
+        clang = "clang" in subprocess.check_output(compiler, text=True)
+        flags = [
+            *OPTIMISATION,
+            *([] if DEBUG else ["-g0"]),
+            *SANITIZERS,
+            *defines,
+            *WARNINGS,
+            # Hidden symbols: what libtorch and another extension export must not be interposed.
+            "-fvisibility=hidden",
+            *([] if clang else GCC_ALONE),
+        ]
+    kind = cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension
+    library = kind(
+        f"clampgrad._lib.{folder(torch.__version__, torch.version.cuda if cuda else None)}._C",
+        sources=[],
+        extra_link_args=SANITIZERS,
+        extra_compile_args={
+            "cxx": flags,
+            "nvcc": [*OPTIMISATION, *defines, "-Xcompiler=-fvisibility=hidden"],
+        },
+    )
+    return library, Build
