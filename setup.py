@@ -40,8 +40,8 @@ def is_public(schema: str) -> bool:
 class Package(build_py):
     """Puts into the package what stands elsewhere in the sources.
 
-    The contract and the schemas, in a form that needs no PyYAML; and the patch files, in folders as in the sources,
-    with the contract and its reader, which they are checked by.
+    The contract and the schemas, in a form that needs no PyYAML; and the patch files, in folders as
+    in the sources, with the contract and its reader, which they are checked by.
     """
 
     def run(self) -> None:

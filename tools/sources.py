@@ -45,8 +45,14 @@ def together(files: list[Path], out: Path) -> list[Path]:
             compiled.append(unit)
             continue
         compiled.append(out / "units" / f"{unit}.cpp")
-        write(compiled[-1], "".join(f'#include "{p.as_posix()}"\n' for p in members))
+        write(compiled[-1], "".join(f'#include "{included(p, out)}"\n' for p in members))
     return sorted(compiled)
+
+
+def included(path: Path, out: Path) -> str:
+    """Its name for the compiler, which looks in both folders."""
+    folder = out if path.is_relative_to(out) else ROOT / "csrc"
+    return path.relative_to(folder).as_posix()
 
 
 def unit_of(path: Path) -> str | Path:
