@@ -1,4 +1,4 @@
-"""The main job, shown: what your torch does at a bound, and what each convention does instead.
+"""What your torch does at a bound, and what each convention does instead.
 
     python examples/demo.py [--out DIR]
 

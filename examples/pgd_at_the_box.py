@@ -1,11 +1,11 @@
 """An attack that starts at pixels of exactly 0 and 1: does the model look robust?
 
-PGD whose forward clamps the attacked image, x + delta, into [0, 1], from delta = 0. Where a pixel is
-black or white it starts exactly at a bound, and a gradient of 0 there never lets it move inside.
+PGD clamps the attacked image, x + delta, into [0, 1] in its forward and starts from delta = 0. A black or
+white pixel starts exactly at a bound, and if the gradient there is 0, it never moves.
 
-Caveats. Only attacks that differentiate through the clamp care; those that project afterwards, the
-usual kind, do not. The model is linear and its images are black and white, which is the worst case;
-on photographs a share of the pixels is affected. More accuracy here is no robustness.
+Caveats. Only attacks that differentiate through the clamp are affected; those that project after the
+step, the usual kind, are not. The model is linear and its images are black and white, which is the worst
+case; in photographs only some pixels are affected. A higher accuracy here is not robustness.
 """
 
 import torch

@@ -1,11 +1,11 @@
-"""Weights fake-quantised to int8, int4 and int2: how many stand exactly at a bound?
+"""Weights fake-quantised to int8, int4 and int2: how many are exactly at a bound?
 
-In quantisation-aware training the weights are divided by a scale, rounded and clamped, and the gradient
-goes straight through the rounding. The scale is that of the largest weight, so some always stand
-exactly at a bound, and the fewer bits the more. The audit counts them, and how far the
-gradient that the clamp hands back would move with another convention.
+Quantisation-aware training divides the weights by a scale, rounds and clamps them, and passes the
+gradient straight through the rounding. The scale comes from the largest weight, so some weights are
+always exactly at a bound, and more of them with fewer bits. The audit counts them and reports how far
+the gradient of the clamp would move with another convention.
 
-Caveats. Random weights stand in for a trained model, and the loss is made up: shares, not accuracies.
+Caveats. Random weights stand in for a trained model, and the loss is artificial: shares, not accuracies.
 """
 
 import torch

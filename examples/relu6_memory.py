@@ -1,10 +1,11 @@
-"""What a stack of convolution, norm and ReLU6 keeps for backward, and what it keeps converted.
+"""What a stack of convolution, norm and ReLU6 saves for backward, before and after conversion.
 
-ReLU6 in torch saves its input, a whole Tensor; clampgrad saves a bit an element. Gradients are the same.
+torch's ReLU6 saves its input, a whole Tensor; clampgrad saves one bit per element. The gradients are
+equal.
 
-Caveats. What is counted is what autograd saves, each storage once; a model has other memory too.
-The gain is for ReLU6 and Hardtanh alone: nn.ReLU saves its result, which the next convolution saves
-anyway. nn.ReLU6(inplace=True) does not help: autograd copies the input before it is overwritten.
+Caveats. The count is of what autograd saves, each storage once; a model uses other memory too. Only
+ReLU6 and Hardtanh gain: nn.ReLU saves its result, which the next convolution saves anyway.
+nn.ReLU6(inplace=True) does not help, because autograd copies the input before it is overwritten.
 """
 
 import torch

@@ -1,6 +1,6 @@
-"""A clamp in the middle of a chain: where it blocks, everything before it gets nothing.
+"""A clamp in the middle of a chain: where it blocks, everything before it receives nothing.
 
-a[0] * b[0] = 1 stands exactly on the lower bound, and 4 * 2 = 8 above the upper one.
+a[0] * b[0] = 1 is exactly at the lower bound, and 4 * 2 = 8 is above the upper one.
 """
 
 import torch

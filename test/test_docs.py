@@ -136,3 +136,8 @@ def test_messages_in_the_faq_are_those_of_the_code():
     code = re.sub(r'"\s*\n\s*f?"', "", "".join(p.read_text() for p in sources))
     torchs_own = {"Unknown type annotation: 'Gradient'"}
     assert messages and [m for m in messages if m not in code and m not in torchs_own] == []
+
+
+def test_the_citation_names_the_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
+    assert f'version = "{cited}"' in (ROOT / "pyproject.toml").read_text()

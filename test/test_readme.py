@@ -61,7 +61,7 @@ def test_commands_of_the_readme(tmp_path):
         text=True,
     )
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
-    assert "| `clamp" in result.stdout  # the last of them prints a table
+    assert "| `torch.clamp" in result.stdout  # the last of them prints a table
 
 
 def test_there_are_snippets_and_tables():
