@@ -111,3 +111,65 @@ def test_caches_on_disk_and_code_compiled_before_the_first_pin(tmp_path):
     command = [sys.executable, "-c", SCRIPT]
     output = subprocess.check_output(command, text=True, env=environment, cwd=tmp_path)
     assert output.split() == ["1", "2"]
+
+
+AHEAD = """
+import contextlib
+import sys
+import torch
+import clampgrad
+def f(x): return torch.clamp(x, 0, 1) * 1
+def pinned(name): return contextlib.nullcontext() if name == "none" else clampgrad.pin(name)
+def load(): return torch.compiler.load_compiled_function(open(path, "rb"))
+def slope(f):
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    try:
+        return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+    except RuntimeError as error:
+        return str(error)
+how, pin, path = sys.argv[1:]
+if how == "save":
+    example = ((torch.zeros(2, requires_grad=True),), {})
+    with pinned(pin):
+        compiled = torch.compile(f, fullgraph=True, backend="aot_eager").aot_compile(example)
+    compiled.save_compiled_function(path)
+else:
+    own = slope(f)
+    early = load()  # before the first pin of the process
+    if pin == "none":
+        assert slope(early) == own, slope(early)
+    with clampgrad.pin("half"):
+        found = slope(early), slope(load())
+    if pin == "half":
+        assert found == ([0.5, 0],) * 2, found
+    else:
+        assert "before the first pin" in found[0], found
+        assert "clampgrad.pin.current() == None" in found[1], found
+    with clampgrad.pin("inclusive"):
+        assert all("clampgrad.pin" in slope(f) for f in (early, load()))
+    assert slope(load()) == (own if pin == "none" else slope(load())) != [0.5, 0]
+"""
+
+
+@pytest.mark.parametrize("pin", ["half", "none"])
+def test_code_compiled_ahead_of_time_is_of_its_pin_wherever_it_is_loaded(tmp_path, pin):
+    (tmp_path / "ahead.py").write_text(AHEAD)
+    for how in ("save", "load"):
+        command = [sys.executable, "ahead.py", how, pin, "saved.bin"]
+        subprocess.run(command, check=True, cwd=tmp_path)
+
+
+def test_a_release_with_other_internals_is_named():
+    from clampgrad import _torch_knows
+
+    class Guards:
+        class GuardBuilder:
+            def GLOBAL_STATE(self, guard, something_new):
+                pass
+
+    with pytest.raises(
+        RuntimeError, match=r"does not support torch .*GLOBAL_STATE takes .*'something_new'"
+    ):
+        _torch_knows.guard_compiled_code(Guards)
+    with pytest.raises(RuntimeError, match="has no GuardBuilder"):
+        _torch_knows.guard_compiled_code(object())

@@ -1,66 +1,23 @@
 #include "pin/pin.h"
 
+#include <c10/util/Exception.h>
+
 #include <atomic>
-#include <mutex>
+#include <utility>
 
 namespace clampgrad::pin {
 
 namespace {
 
-// How many threads, and the process, have a convention set.
-class Users {
- public:
-  void add() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (count_++ == 0) {
-      register_kernels();
-    }
-  }
-  void remove() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (--count_ == 0) {
-      unregister_kernels();
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  int64_t count_ = 0;
-};
-
-Users& users() {
-  static auto* users = new Users; // threads may end after static objects are gone
-  return *users;
-}
-
-// Registered before it is set, and set back before it is unregistered.
-template <typename Exchange>
-Code set(Code code, Code before, Exchange exchange) {
-  if (code >= kFirst && before < kFirst) {
-    users().add();
-  }
-  exchange();
-  if (code < kFirst && before >= kFirst) {
-    users().remove();
-  }
-  return before;
-}
-
 std::atomic<Code> of_process = kUnset;
-
-// Apart, because reading a thread_local object with a destructor costs more.
 thread_local Code of_thread = kUnset;
-
-struct AtThreadExit {
-  ~AtThreadExit() {
-    set_in_thread(kUnset);
-  }
-};
+std::atomic<Code (*)()> asked = nullptr;
 
 } // namespace
 
 Code code_of(std::optional<std::string_view> gradient, bool maximize) {
   if (!gradient) {
+    TORCH_CHECK_VALUE(!maximize, "maximize=True means nothing for torch's own gradient");
     return kTorchsOwn;
   }
   const auto c = parse_convention(*gradient, maximize);
@@ -84,20 +41,22 @@ std::optional<Pinned> pinned(Code code) {
 }
 
 Code set_in_thread(Code code) {
-  thread_local AtThreadExit at_thread_exit;
-  (void)at_thread_exit;
-  return set(code, of_thread, [&] { of_thread = code; });
+  return std::exchange(of_thread, code);
 }
 
 Code set_in_process(Code code) {
-  return set(code, of_process, [&] { of_process = code; });
+  return of_process.exchange(code);
+}
+
+void ask_with(Code (*function)()) {
+  asked = function;
 }
 
 Code current() {
-  if (of_thread != kUnset) {
-    return of_thread;
+  auto code = of_thread == kAsk ? asked.load()() : of_thread;
+  if (code == kUnset) {
+    code = of_process.load(std::memory_order_relaxed);
   }
-  const auto code = of_process.load(std::memory_order_relaxed);
   return code != kUnset ? code : kTorchsOwn;
 }
 

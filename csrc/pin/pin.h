@@ -10,10 +10,11 @@
 
 namespace clampgrad::pin {
 
-// A pin as one number, so that a thread can read it without a lock. Nothing said, torch's own
-// gradient by name, or a convention.
+// A pin as one number, so that a thread can read it without a lock: nothing said, torch's own
+// gradient by name, or a convention. kAsk: one thread runs several tasks with pins of their own,
+// and a function (see ask_with) knows which one runs now.
 using Code = int32_t;
-constexpr Code kUnset = 0, kTorchsOwn = 1, kFirst = 2;
+constexpr Code kAsk = -1, kUnset = 0, kTorchsOwn = 1, kFirst = 2;
 
 // Raises ValueError as the operators do; no name is torch's own gradient.
 Code code_of(std::optional<std::string_view> gradient, bool maximize);
@@ -21,10 +22,13 @@ Code code_of(std::optional<std::string_view> gradient, bool maximize);
 // "inclusive", or "with_grad, maximize"; none for torch's own gradient.
 std::optional<std::string> name_of(Code code);
 
-// Sets what holds in this thread, or in every thread that has not set its own; returns what held
-// before. While any of them is a convention, the kernels are registered over aten's.
+// Sets what holds in this thread, or in every thread that has not set its own; returns what was set
+// before. It has an effect once the kernels are registered.
 Code set_in_thread(Code code);
 Code set_in_process(Code code);
+
+// Sets the function that says what holds in a thread whose code is kAsk.
+void ask_with(Code (*function)());
 
 // What holds in this thread: its own, or else that of the process, or else torch's own.
 Code current();
@@ -48,9 +52,8 @@ class Unpinned {
   Code before_;
 };
 
-// In kernels.cpp: what is registered over aten's own, and its names: "aten::clamp.Tensor".
-void register_kernels();
-void unregister_kernels();
-std::vector<std::string> pinned_operators(); // none before the first pin
+// In kernels.cpp: registers over aten's own, at the first call (see Note [Registered once]);
+// returns the operators' names.
+const std::vector<std::string>& register_kernels();
 
 } // namespace clampgrad::pin

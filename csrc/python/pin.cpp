@@ -7,6 +7,23 @@
 
 namespace clampgrad::pin {
 
+namespace {
+
+// kept for good: a thread may ask while Python ends
+PyObject* function_to_ask = nullptr;
+
+Code ask() {
+  const py::gil_scoped_acquire gil;
+  return py::cast<Code>(py::reinterpret_borrow<py::object>(function_to_ask)());
+}
+
+void pin_ask(py::object function) {
+  Py_XDECREF(std::exchange(function_to_ask, function.release().ptr()));
+  ask_with(&ask);
+}
+
+} // namespace
+
 void add_functions(PyObject* module_) {
   auto module = py::reinterpret_borrow<py::module>(module_);
   module.def("pin_code", torch::wrap_pybind_function(&code_of));
@@ -14,7 +31,8 @@ void add_functions(PyObject* module_) {
   module.def("pin_thread", torch::wrap_pybind_function(&set_in_thread));
   module.def("pin_process", torch::wrap_pybind_function(&set_in_process));
   module.def("pin_current", torch::wrap_pybind_function(&current));
-  module.def("pin_operators", torch::wrap_pybind_function(&pinned_operators));
+  module.def("pin_ask", torch::wrap_pybind_function(&pin_ask));
+  module.def("pin_register", torch::wrap_pybind_function(&register_kernels));
 }
 
 } // namespace clampgrad::pin

@@ -21,10 +21,11 @@ minimum: _Pair
 fmax: _Pair
 fmin: _Pair
 
-# Pins (csrc/pin/pin.h): a code says what holds; 0 is nothing.
+# Pins (csrc/pin/pin.h): a code says what holds. 0: nothing; -1: what the function of pin_ask says.
 def pin_code(gradient: str | None, maximize: bool, /) -> int: ...
-def pin_name(code: int, /) -> str | None: ...  # "with_grad, maximize"; none for torch's own
-def pin_thread(code: int, /) -> int: ...  # returns what held before
+def pin_name(code: int, /) -> str | None: ...  # "with_grad, maximize"; None for torch's own
+def pin_thread(code: int, /) -> int: ...  # returns what was set before
 def pin_process(code: int, /) -> int: ...
 def pin_current() -> int: ...
-def pin_operators() -> list[str]: ...  # "aten::clamp.Tensor"; none before the first pin
+def pin_ask(function: Callable[[], int], /) -> None: ...
+def pin_register() -> list[str]: ...  # once; the operators' names, "aten::clamp.Tensor"

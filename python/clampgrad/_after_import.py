@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 
 class AfterImport(MetaPathFinder):
-    """Calls a function on a module when that is imported."""
+    """Calls a function on a module when that is imported.
+
+    To be asked for a spec (`importlib.util.find_spec`) is no import yet: it stays until the module runs.
+    """
 
     def __init__(self, name: str, action: Callable[[ModuleType], object]) -> None:
         self.name, self.action = name, action
@@ -20,17 +22,40 @@ class AfterImport(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if fullname != self.name:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(fullname)
-        if spec and spec.loader:
-            run = spec.loader.exec_module
+        others = [finder for finder in sys.meta_path if finder is not self]
+        for finder in others:
+            find = getattr(finder, "find_spec", None)
+            if spec := find and find(fullname, path, target):
+                if spec.loader:
+                    spec.loader = Then(spec.loader, self)
+                return spec
+        return None
 
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                self.action(module)
+    def imported(self, module: ModuleType) -> None:
+        if self in sys.meta_path and sys.modules.get(self.name) is module:
+            sys.meta_path.remove(self)
+            self.action(module)
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+
+class Then(Loader):
+    """A module's own loader, and what follows."""
+
+    def __init__(self, loader: Loader, after: AfterImport) -> None:
+        self.loader, self.after = loader, after
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module and its spec keep the loader that they would have had.
+        module.__loader__ = self.loader
+        if module.__spec__:
+            module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
+        self.after.imported(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
 
 
 def when_imported(name: str, action: Callable[[ModuleType], object]) -> bool:

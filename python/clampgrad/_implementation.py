@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FUNCTIONS = (
     *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
     *("maximum", "minimum", "fmax", "fmin"),
-    *("pin_code", "pin_thread", "pin_process", "pin_current", "pin_name", "pin_operators"),
+    *("pin_code", "pin_name", "pin_thread", "pin_process", "pin_current", "pin_ask", "pin_register"),
 )
 
 

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import threading
+import functools
+import inspect
 from collections.abc import Callable
-from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any
 
-from clampgrad import _implementation
-from clampgrad._torch_knows import Remembered, hold
+from clampgrad import _implementation, _pin_state
+from clampgrad._pin_state import Awaitable, Remembered, steps
+from clampgrad._torch_knows import tell_torch
 
 if TYPE_CHECKING:
     from clampgrad.functional import Gradient
 
-_enabled: list[int] = []  # in the process, the last one counts
-_lock = threading.Lock()
 
-
-class _Entered(threading.local):
-    """The pins that this thread is in, each with what held before."""
-
-    def __init__(self) -> None:
-        self.pins: list[tuple[int, int]] = []
-
-
-_entered = _Entered()
-
-
-class pin(ContextDecorator):
+class pin:
     """Pins the gradient of torch's own clamp and its family, whoever calls them.
 
     Under a pin ``torch.clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
@@ -62,39 +50,88 @@ class pin(ContextDecorator):
 
     def __init__(self, gradient: Gradient | None, *, maximize: bool = False) -> None:
         self._code = _implementation.pin_code(gradient, maximize)
-        self._name = f"{gradient}, maximize" if maximize else gradient
 
     def __repr__(self) -> str:
-        return f"<clampgrad.pin: {self._name}>"
+        return f"<clampgrad.pin: {_implementation.pin_name(self._code)}>"
 
     def __enter__(self) -> pin:
-        _entered.pins.append((self._code, hold(self._code)))
+        tell_torch()
+        _pin_state.enter(self._code, self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not _entered.pins or _entered.pins[-1][0] != self._code:
-            raise RuntimeError(f"{self!r} is not what this thread entered last")
-        hold(_entered.pins.pop()[1])
+        if not _pin_state.leave(self):
+            raise RuntimeError(
+                f"{self!r} was left before a block that was entered after it: what ran in between "
+                "may have had the wrong pin"
+            )
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorates a function, a generator, or an asynchronous one of either, whose body is pinned."""
+        decorated = self._decorated(function)
+        return functools.wraps(function)(decorated)
+
+    def _decorated(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **keywords: Any) -> Any:
+            with self:
+                return function(*args, **keywords)
+
+        def generate(*args: Any, **keywords: Any) -> Any:
+            tell_torch()
+            return (yield from steps(self._code, function(*args, **keywords)))
+
+        async def run(*args: Any, **keywords: Any) -> Any:
+            tell_torch()
+            return await Awaitable(self._code, function(*args, **keywords))
+
+        async def generate_async(*args: Any, **keywords: Any) -> Any:
+            tell_torch()
+            body = function(*args, **keywords)
+            step = body.asend(None)
+            try:
+                while True:
+                    try:
+                        item = await Awaitable(self._code, step)
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        step = body.asend((yield item))
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step = body.athrow(error)
+            finally:
+                await Awaitable(self._code, body.aclose())
+
+        if inspect.isasyncgenfunction(function):
+            return generate_async
+        if inspect.iscoroutinefunction(function):
+            return run
+        if inspect.isgeneratorfunction(function):
+            return generate
+        return call
 
     def enable(self) -> None:
         """Pins every thread of the process, until :meth:`disable`."""
-        with _lock:
-            if self._code in _enabled:
+        tell_torch()
+        with _pin_state.lock:
+            if self._code in _pin_state.enabled:
                 raise RuntimeError(f"{self!r} is enabled already")
-            _enabled.append(self._code)
-            hold(self._code, _implementation.pin_process)
+            _pin_state.enabled.append(self._code)
+            _pin_state.set_enabled()
 
     def disable(self) -> None:
         """Takes the pin off the process; what was enabled before it holds again."""
-        with _lock:
-            if self._code not in _enabled:
+        enabled = _pin_state.enabled
+        with _pin_state.lock:
+            if self._code not in enabled:
                 raise RuntimeError(f"{self!r} is not enabled")
-            if _enabled[-1] != self._code:
+            if enabled[-1] != self._code:
                 raise RuntimeError(
-                    f"{_implementation.pin_name(_enabled[-1])!r} was enabled after {self!r}: it goes first"
+                    f"{_implementation.pin_name(enabled[-1])!r} was enabled after {self!r}: it goes first"
                 )
-            _enabled.pop()
-            hold(_enabled[-1] if _enabled else 0, _implementation.pin_process)
+            enabled.pop()
+            _pin_state.set_enabled()
 
     @staticmethod
     def current() -> str | None:

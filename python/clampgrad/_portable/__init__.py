@@ -25,11 +25,12 @@ from clampgrad._portable.functions import (
     minimum,
 )
 from clampgrad._portable.pin import (
+    pin_ask,
     pin_code,
     pin_current,
     pin_name,
-    pin_operators,
     pin_process,
+    pin_register,
     pin_thread,
 )
 
@@ -44,10 +45,11 @@ __all__ = [
     "fmin",
     "maximum",
     "minimum",
+    "pin_ask",
     "pin_code",
     "pin_current",
     "pin_name",
-    "pin_operators",
     "pin_process",
+    "pin_register",
     "pin_thread",
 ]

@@ -21,8 +21,9 @@ import clampgrad
 from clampgrad._portable import functions
 from clampgrad._table import CONVENTIONS, PSEUDO
 
-# A code: nothing was said, torch's own gradient, or FIRST + twice the convention + maximize.
-UNSET, TORCHS_OWN, FIRST = 0, 1, 2
+# A code: what the function of pin_ask says, nothing, torch's own gradient, or FIRST + twice the
+# convention + maximize.
+ASK, UNSET, TORCHS_OWN, FIRST = -1, 0, 1, 2
 
 
 class Here(threading.local):
@@ -33,10 +34,13 @@ class Here(threading.local):
 
 
 here = Here()
+asked: Callable[[], int]
 
 
 def pin_code(gradient: str | None, maximize: bool, /) -> int:
     if gradient is None:
+        if maximize:
+            raise ValueError("maximize=True means nothing for torch's own gradient")
         return TORCHS_OWN
     return FIRST + 2 * CONVENTIONS.index(functions.resolved(gradient, maximize)) + maximize
 
@@ -48,7 +52,8 @@ def pin_name(code: int, /) -> str | None:
 
 
 def pin_current() -> int:
-    return here.code or here.of_process or TORCHS_OWN
+    code = asked() if here.code == ASK else here.code
+    return code or here.of_process or TORCHS_OWN
 
 
 def pin_thread(code: int, /) -> int:
@@ -69,13 +74,18 @@ def pin_process(code: int, /) -> int:
     return before
 
 
-def pin_operators() -> list[str]:
+def pin_ask(function: Callable[[], int], /) -> None:
+    global asked
+    asked = function
+
+
+def pin_register() -> list[str]:
     return []  # no kernel is another
 
 
 def watch() -> None:
     """Has the mode on while there is something to pin, unless others were entered after it."""
-    if pin_current() >= FIRST:
+    if here.code == ASK or pin_current() >= FIRST:
         if here.mode is None:
             here.mode = Mode()
             here.mode.__enter__()
