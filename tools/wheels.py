@@ -1,0 +1,98 @@
+"""Puts together what dist/ holds; `make wheels` runs it.
+
+    python tools/wheels.py DIST PYTHON...
+
+Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform and
+this Python with a library per minor release of torch, of which the package takes the one that fits when
+it is imported; a wheel for everything else, without any library; and the source distribution.
+CLAMPGRAD_CUDA=1 adds a wheel clampgrad_cuda: the same libraries with kernels for CUDA, beside the others.
+
+The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled: libtorch and
+the OpenMP runtime are those that torch brings.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Libraries that the process has already when this one is loaded.
+FROM_TORCH = ["libc10*", "libtorch*", "libgomp*", "libcudart*"]
+
+
+def run(*command: object, **variables: str) -> str:
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise SystemExit(f"{done.stdout}\nfailed: {' '.join(map(str, command))}")
+    return done.stdout
+
+
+def build(python: str, out: Path, **variables: str) -> Path:
+    """The wheel that one environment makes."""
+    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
+    for old in (*ROOT.glob("build/lib.*"), *ROOT.glob("build/bdist.*")):
+        shutil.rmtree(old)  # what an earlier build left would be packed
+    run(python, "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps", "-w", out, ".", **variables)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+def merge(wheels: list[Path], out: Path) -> Path:
+    """The first one, with the libraries of all."""
+    unpacked = out / "unpacked"
+    for i, wheel in enumerate(wheels):
+        run(sys.executable, "-m", "wheel", "unpack", "-d", unpacked / str(i), wheel)
+    first, *others = (next((unpacked / str(i)).iterdir()) for i in range(len(wheels)))
+    for other in others:
+        shutil.copytree(other / "clampgrad/_lib", first / "clampgrad/_lib", dirs_exist_ok=True)
+    run(sys.executable, "-m", "wheel", "pack", "-d", out, first)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+def tag(wheel: Path, dist: Path) -> None:
+    """With the platform that it runs on. Where there is no auditwheel it stays as pip named it."""
+    if not sys.platform.startswith("linux"):
+        shutil.copy(wheel, dist)
+        return
+    excluded = [word for name in FROM_TORCH for word in ("--exclude", name)]
+    shown = run(sys.executable, "-m", "auditwheel", "show", wheel)
+    print(shown.strip())
+    print(run(sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", dist, wheel).strip())
+
+
+def main(dist: Path, pythons: list[str]) -> None:
+    shutil.rmtree(dist, ignore_errors=True)
+    dist.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        shutil.copy(build(pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1"), dist)
+        wheels = []
+        for i, python in enumerate(pythons):
+            print(f"clampgrad: compiling with {python}", flush=True)
+            wheels.append(
+                build(python, out / str(i), CLAMPGRAD_CUDA="0", CLAMPGRAD_REQUIRE_COMPILED="1")
+            )
+        tag(merge(wheels, out), dist)
+    run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
+    print(run(sys.executable, "-m", "twine", "check", *dist.iterdir()).strip())
+    for file in sorted(dist.iterdir()):
+        size = file.stat().st_size / 2**20
+        print(f"{size:6.1f} MiB  {re.sub('^.*/', '', str(file))}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).absolute(), sys.argv[2:])
