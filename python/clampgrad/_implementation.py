@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 FUNCTIONS = (
     *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
     *("maximum", "minimum", "fmax", "fmin"),
-    *("pin_code", "pin_name", "pin_thread", "pin_process", "pin_current", "pin_ask", "pin_register"),
+    *(
+        "pin_code",
+        "pin_name",
+        "pin_thread",
+        "pin_process",
+        "pin_current",
+        "pin_ask",
+        "pin_register",
+    ),
 )
 
 
