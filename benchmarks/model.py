@@ -16,8 +16,6 @@ ACTIVATIONS = {
     "clampgrad.clamp_": lambda x: clampgrad.clamp_(x, 0, 6),
     "F.relu6, in place": lambda x: F.relu6(x, inplace=True),
 }
-# What it costs to look at every call, or at one in so many.
-AUDITS = (1, 10)
 
 
 class InvertedResidual(nn.Module):
@@ -44,16 +42,6 @@ def stack(activation, channels: int = 16, blocks: int = 4, expansion: int = 6) -
     return nn.Sequential(nn.Conv2d(3, channels, 3, stride=2, padding=1), *body)
 
 
-def audited(train, every: int):
-    audit = clampgrad.audit(every=every)
-
-    def step():
-        with audit:
-            train()
-
-    return step
-
-
 def measure(seconds: float, batch: int = 8, size: int = 64) -> dict:
     """Step time and saved bytes for each activation, on the same batch."""
     x = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0))
@@ -69,8 +57,6 @@ def measure(seconds: float, batch: int = 8, size: int = 64) -> dict:
 
         steps[name] = train
         saved[name] = saved_bytes(model, x)
-    for every in AUDITS:
-        steps[f"F.relu6, audit(every={every})"] = audited(steps["F.relu6"], every)
     times = interleaved(steps, seconds, slice_seconds=0)
     return {
         "batch": batch,

@@ -20,6 +20,7 @@ import report  # noqa: E402
 
 PAGES = (
     "README.md",
+    "docs/audit.md",
     "docs/conventions.md",
     "docs/history.md",
     "docs/howto/attacks.md",
@@ -41,6 +42,7 @@ SPEED = {
     release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
     for release in ("2.13.0", "2.15.0")
 }
+AUDIT_COST = json.loads((ROOT / "benchmarks/results/audit-2.13.0.json").read_text())
 CONTRACT = yaml.safe_load((ROOT / "conventions.yaml").read_text())
 PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
 EXACT = [name for name in CONTRACT["conventions"] if name not in PSEUDO]
@@ -217,13 +219,33 @@ def speed_model():
     results = SPEED["2.13.0"]
     model = results["model"]
     rows = [["activation", "step", "saved for backward"]]
-    for name, t in model["seconds"].items():
-        saved = model["saved_bytes"].get(name)
-        shown = "" if saved is None else f"{saved / 2**20:.1f} MiB"
-        rows.append([code(name), report.with_spread(t), shown])
+    for name, saved in model["saved_bytes"].items():
+        spread = report.with_spread(model["seconds"][name])
+        rows.append([code(name), spread, f"{saved / 2**20:.1f} MiB"])
     size = model["size"]
     note = f"A batch of {model['batch']} images of {size} x {size}, one thread. {machine(results)}"
     return table(*rows, right=(1, 2)) + "\n\n" + note
+
+
+# ---- The audit -----------------------------------------------------------------------------------
+
+
+def audit_example():
+    """The report on the first program of the page, as PyTorch 2.13 gives it."""
+    return "```text\n" + (ROOT / "docs/audit_example.txt").read_text() + "```"
+
+
+def audit_cost():
+    rows = [["`every`", "added to a step"]]
+    rows += [[n, f"{share:.0%}"] for n, share in AUDIT_COST["overhead"].items()]
+    size, plain = AUDIT_COST["size"], AUDIT_COST["seconds"]["plain"]
+    note = (
+        f"A stack of MobileNetV2 blocks with {AUDIT_COST['call_sites']} call sites of `relu6`, a batch of "
+        f"{AUDIT_COST['batch']} images of {size} x {size}, one thread, {1000 * plain:.0f} ms of processor time "
+        f"per step without an audit, on a machine with other load. torch {AUDIT_COST['torch']}, "
+        f"{AUDIT_COST['cores']} cores, {AUDIT_COST['instruction_set']}; `python benchmarks/audit.py`."
+    )
+    return table(*rows, right=(0, 1)) + "\n\n" + note
 
 
 # ---- The examples --------------------------------------------------------------------------------
@@ -375,6 +397,8 @@ TABLES = {
     "speed_times": speed_times,
     "speed_saved": speed_saved,
     "speed_model": speed_model,
+    "audit_example": audit_example,
+    "audit_cost": audit_cost,
     "scale_of_the_loss": scale_of_the_loss,
     "frameworks": frameworks,
     "pgd": pgd,

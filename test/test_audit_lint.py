@@ -140,6 +140,15 @@ def test_a_bound_that_becomes_singular_by_rounding():
     assert not warnings_of(f, values(0.5))
 
 
+def test_where_nothing_is_differentiated_the_value_alone_counts():
+    x = torch.tensor([0.5])
+    assert not of("bound-singular", lambda y: y * x.clamp(min=0).sqrt(), values(1.0))
+    assert of("bound-singular", lambda y: y * x.clamp(min=0).log(), values(1.0))
+    with torch.inference_mode(), clampgrad.audit() as report:
+        x.clamp(min=0).log()
+    assert not report.skipped
+
+
 def test_a_gradient_that_was_chosen_to_block_it_is_a_guard():
     def root(gradient):
         return lambda x: clampgrad.clamp(x, min=0, gradient=gradient).sqrt()

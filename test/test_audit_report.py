@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -32,7 +33,7 @@ def test_where_it_matters():
     with clampgrad.audit() as report:
         Net()(leaf(1.0, 0.5, 0.75)).sum().backward()
         leaf(0.5).clamp(0, 1).sum().backward()
-    first = str(report).splitlines()[0]
+    first = " ".join(str(report).partition("\n\n")[0].splitlines())
     assert first == report.summary()
     assert first.startswith("Another exact convention would change the gradient at")
     assert report.as_data()["summary"] == first
@@ -192,3 +193,22 @@ def test_warnings_are_in_the_text_with_their_places(monkeypatch):
     text = " ".join(str(report).split())
     assert ": bound-singular where the input is at or beyond min, test_audit_report.py:" in text
     assert "takes sqrt of 0, whose derivative is not finite" in text
+
+
+# ---- The page ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(
+    torch.__version__.split(".")[:2] > ["2", "13"], reason="the page shows PyTorch up to 2.13"
+)
+def test_the_example_of_the_page(tmp_path, monkeypatch):
+    """docs/audit_example.txt is the beginning of the report on the first program of docs/audit.md."""
+    docs = Path(__file__).parent.parent / "docs"
+    page = (docs / "audit.md").read_text()
+    script = tmp_path / "train.py"
+    script.write_text(page.partition("```python\n")[2].partition("```")[0])
+    monkeypatch.chdir(tmp_path)
+    with clampgrad.audit() as report:
+        exec(compile(script.read_text(), script, "exec"), {"__name__": "__main__"})
+    shown = str(report).partition("\n\ncall ")[0] + "\n"
+    assert shown == (docs / "audit_example.txt").read_text()

@@ -20,7 +20,7 @@ def python(tmp_path_factory):
     (packages,) = folder.glob("lib/python3*/site-packages")
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
     executable = folder / "bin" / "python"
-    subprocess.run([executable, *"-m pip install --quiet".split(), *PACKAGES], check=True)
+    subprocess.run([executable, *("-m", "pip", "install", "--quiet"), *PACKAGES], check=True)
     return executable
 
 

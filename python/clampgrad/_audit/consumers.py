@@ -135,18 +135,21 @@ class Consumers:
 
     def _go_on(self, name: str, trace: Trace, images: list[Image], result: Any) -> None:
         """Notes where the operator was singular, and follows the result where it was not."""
-        for (site, which), before, image in zip(trace.sides, trace.values, images):
-            if not (image.finite and image.smooth):
+        if not isinstance(result, Tensor):
+            return
+        sound = []
+        for side, before, image in zip(trace.sides, trace.values, images):
+            # Where nothing is differentiated, a derivative that is not finite does no harm.
+            if image.finite and (image.smooth or not result.requires_grad):
+                sound.append((side, image.value))
+            else:
+                site, which = side
                 found = Singular(name, before, image.finite, caller())
                 site.hazards.setdefault(("singular", which, name, found.caller), found)
-        if isinstance(result, Tensor) and result.requires_grad:
-            with unseen():
-                good = [
-                    (side, rounded(image.value, result.dtype))
-                    for side, image in zip(trace.sides, images)
-                    if image.finite and image.smooth and image.value == image.value
-                ]
-            self.begin(result, good)
+        with unseen():
+            known = [(s, rounded(v, result.dtype)) for s, v in sound if v == v]
+        if not result.is_inference():
+            self.begin(result, known)
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace) -> list[Image]:

@@ -100,7 +100,7 @@ def _of_rounding(r: Rounded) -> Diagnostic:
         return Diagnostic(
             "bound-rounds", message, "Bounds further apart, or the clamp in float32.", evidence
         )
-    message = f"{r.which}={r.written:.17g} is {r.becomes:g} in {dtype}"
+    message = f"{r.which}={r.written!r} is {r.becomes:g} in {dtype}"
     near = _neighbour(r)
     evidence["nearest"] = near
     remedy = f"The nearest bound that {dtype} has on that side is {near:.4g}; or clamp in float32."
@@ -168,7 +168,7 @@ def _not_finite(site: Site) -> list[Diagnostic]:
     if not arrived:
         return []
     of = sum(int(v.sums[COUNT].sum()) for v in variants)
-    message = f"{arrived:,} of {of:,} incoming gradients are not finite; {left:,} go on from here"
+    message = f"{arrived:,} of {of:,} incoming gradients not finite, {left:,} of them passed on"
     remedy = "torch.autograd.detect_anomaly() names the operator that makes them."
     evidence = {"arrived": arrived, "left": left, "gradients": of}
     return [Diagnostic("gradient-not-finite", message, remedy, evidence)]
@@ -182,8 +182,8 @@ def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
     if norm <= thresholds.norm and signs <= thresholds.signs * of:
         return []
     message = (
-        f"torch up to 2.13 (inclusive) and from 2.14 on (joint) are {norm:.2g} apart, norm of the "
-        f"difference over norm; {signs:,} of {of:,} gradients change sign"
+        f"torch up to 2.13 (inclusive) and torch from 2.14 on (joint) differ: the norm of the "
+        f"difference is {norm:.2g} times the norm, {signs:,} of {of:,} gradients change sign"
     )
     remedy = (
         'Name the gradient: clampgrad.clamp(..., gradient="inclusive"), or a pin for the program.'

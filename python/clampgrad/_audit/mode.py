@@ -133,6 +133,10 @@ class audit(TorchFunctionMode):
         self, site: Site, variant: Variant, where: Tensor, sides: dict[str, float], result: Any
     ) -> None:
         """Waits for the gradient of a result, and for what is done with its bounds."""
+        if not result.is_inference():
+            with unseen():
+                known = [((site, side), rounded(v, result.dtype)) for side, v in sides.items()]
+            self._consumers.begin(result, known)
         if variant.now is None or result.grad_fn is None:
             return
 
@@ -141,10 +145,6 @@ class audit(TorchFunctionMode):
 
         output = result.output_nr
         result.grad_fn.register_prehook(arrived)
-        with unseen():
-            self._consumers.begin(
-                result, [((site, side), rounded(v, result.dtype)) for side, v in sides.items()]
-            )
 
     def _hear(self, variant: Variant, where: Tensor, g: Tensor | None) -> None:
         if g is None:

@@ -17,15 +17,17 @@ Place: TypeAlias = Callable[[str, int], str]
 LEFT = ("call", "where", "module", "gradient", "dtype", "bounds")
 COUNTS = ("elements", "at bound", "beyond", "NaN", "dead")
 COLUMNS = (*LEFT, *COUNTS, *EXACT)
+WIDTH = 98  # of prose; the table takes what it needs
 
 
 def text(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
     """All of it."""
-    parts = [summary(findings, place), *_warnings(findings, place)]
+    parts = [*textwrap.wrap(summary(findings, place), WIDTH), *_warnings(findings, place)]
     if findings:
         parts += ["", _table(findings, place)]
     notes = _notes(findings, skipped, every)
-    return "\n".join([*parts, "", *notes] if notes else parts)
+    lines = [line for note in notes for line in textwrap.wrap(note, WIDTH)]
+    return "\n".join([*parts, "", *lines] if lines else parts)
 
 
 def summary(findings: list[Finding], place: Place) -> str:
@@ -44,10 +46,10 @@ def summary(findings: list[Finding], place: Place) -> str:
     else:
         first = moving[0]
         far, name = first.farthest
-        much = "from 0 to something" if far == math.inf else f"by {far:.2g} of its norm"
+        much = "away from 0" if far == math.inf else f"by {far:.2g} times its norm"
         text = (
             f"Another exact convention would change the gradient at {len(moving)} of the {len(heard)} call "
-            f"sites that one reached, most at {_name(first, place)}: {name} {much}. {_upgrade(moving)}"
+            f"sites that one reached, most at {_name(first, place)}: {name} would move it {much}. {_upgrade(moving)}"
         )
     return f"{text.rstrip('. ')}. {_warned(findings, place)}."
 
@@ -90,7 +92,7 @@ def _warnings(findings: list[Finding], place: Place) -> list[str]:
                 message = message.replace("{}:{}".format(*at), place(*at))
             lines += ["", f"{_name(f, place)}: {warning.name}"]
             lines += textwrap.wrap(
-                f"{message}. {warning.remedy}", 98, initial_indent="  ", subsequent_indent="  "
+                f"{message}. {warning.remedy}", WIDTH, initial_indent="  ", subsequent_indent="  "
             )
     return lines
 
