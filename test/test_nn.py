@@ -113,32 +113,64 @@ def test_convert_and_undo():
     seen = []
     model.again.register_forward_hook(lambda *_: seen.append(1))
     before, state, modules = repr(model), copy.deepcopy(model.state_dict()), list(model.modules())
-    changed = clampgrad.nn.convert(model, gradient="inclusive")
+    assert clampgrad.nn.convert(model, gradient="inclusive") is model
+    changed = clampgrad.nn.conversions(model)
     assert list(changed) == ["body.1", "body.2", "head.0"]
     assert changed["body.1"] == "ReLU6 -> ReLU6(gradient='inclusive')"
-    assert "body.2: ReLU -> ReLU(inplace=True, gradient='inclusive')" in repr(changed)
+    assert changed["body.2"] == "ReLU -> ReLU(inplace=True, gradient='inclusive')"
     assert all(a is b for a, b in zip(model.modules(), modules, strict=True))
     assert type(model.again) is clampgrad.nn.ReLU6 and type(model.derived).__name__ == "Mine"
     assert all(torch.equal(a, b) for a, b in zip(state.values(), model.state_dict().values()))
     model(torch.zeros(1, 4))
     assert seen == [1, 1]  # hooks are kept
 
-    again = clampgrad.nn.convert(model, gradient="half")
-    assert again["head.0"].endswith("Hardtanh(min_val=-2, max_val=2, gradient='half')")
-    again.undo()
-    assert model.again.gradient == "inclusive"
-    changed.undo()
-    assert repr(model) == before
+    clampgrad.nn.convert(model, gradient="half")
+    changed = clampgrad.nn.conversions(model)
+    assert changed["head.0"] == "Hardtanh -> Hardtanh(min_val=-2, max_val=2, gradient='half')"
+    assert repr(clampgrad.nn.undo(copy.deepcopy(model))) == before
+    assert clampgrad.nn.undo(model) is model
+    assert repr(model) == before and not clampgrad.nn.conversions(model)
     assert type(model.again) is nn.ReLU6 and "gradient" not in vars(model.again)
+
+
+def test_undo_restores_what_one_of_ours_was():
+    model = nn.Sequential(clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1))
+    clampgrad.nn.undo(clampgrad.nn.convert(model, gradient="inclusive"))
+    assert [m.gradient for m in model] == ["half", "min_norm"]
+
+
+def test_convert_what_a_filter_chooses():
+    model, asked = Net(), []
+
+    def in_the_body(module, fqn):
+        asked.append((module, fqn))
+        return fqn.startswith("body") and not module.inplace
+
+    clampgrad.nn.convert(model, "half", filter_fn=in_the_body)
+    assert list(clampgrad.nn.conversions(model)) == ["body.1"]
+    assert asked == [
+        (model.body[1], "body.1"), (model.body[2], "body.2"), (model.head[0], "head.0")
+    ]  # fmt: skip
 
 
 def test_convert_of_one_module_and_of_none():
     relu = nn.ReLU()
-    assert repr(clampgrad.nn.convert(relu, "half")) == "(model): ReLU -> ReLU(gradient='half')"
-    assert not clampgrad.nn.convert(nn.Linear(1, 1))
+    assert clampgrad.nn.convert(relu, "half") is relu
+    assert clampgrad.nn.conversions(relu) == {"": "ReLU -> ReLU(gradient='half')"}
+    assert not clampgrad.nn.conversions(clampgrad.nn.convert(nn.Linear(1, 1)))
     with pytest.raises(ValueError, match="typo"):
         clampgrad.nn.convert(relu, "typo")
     assert relu.gradient == "half"
+
+
+def test_a_forward_of_the_instance_is_left_alone_and_named():
+    """As accelerate's hooks set it: another class would not change what it calls."""
+    model = nn.Sequential(nn.ReLU6(), nn.ReLU6())
+    old = model[0].forward
+    model[0].forward = lambda *args: old(*args)
+    with pytest.warns(UserWarning, match="left alone 0: a forward of its own"):
+        clampgrad.nn.convert(model, gradient="inclusive")
+    assert list(clampgrad.nn.conversions(model)) == ["1"] and type(model[0]) is nn.ReLU6
 
 
 def test_convert_changes_the_gradient_and_nothing_else():
@@ -146,15 +178,14 @@ def test_convert_changes_the_gradient_and_nothing_else():
     assert bias_gradient(model) == [0] * 4
     clampgrad.nn.convert(model)
     assert bias_gradient(model) == [0] * 4
-    changed = clampgrad.nn.convert(model, gradient="inclusive")
+    clampgrad.nn.convert(model, gradient="inclusive")
     assert bias_gradient(model) == [1] * 4
     assert bias_gradient(copy.deepcopy(model)) == [1] * 4
     file = io.BytesIO()
     torch.save(model, file)
     file.seek(0)
     assert bias_gradient(torch.load(file, weights_only=False)) == [1] * 4
-    changed.undo()
-    assert bias_gradient(model) == [0] * 4
+    assert bias_gradient(clampgrad.nn.undo(model)) == [0] * 4
 
 
 def test_a_compiled_model_notices():
@@ -162,10 +193,96 @@ def test_a_compiled_model_notices():
     model = at_the_bound()
     compiled = torch.compile(model, backend="aot_eager")
     assert bias_gradient(model, compiled) == [0] * 4
-    changed = clampgrad.nn.convert(model, gradient="inclusive")
+    clampgrad.nn.convert(model, gradient="inclusive")
     assert bias_gradient(model, compiled) == [1] * 4
-    changed.undo()
+    clampgrad.nn.undo(model)
     assert bias_gradient(model, compiled) == [0] * 4
+
+
+# ---- What torch.nn's own modules do ----------------------------------------------------------------------
+
+
+LAYOUTS = {
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "sparse rows": lambda: torch.eye(3).to_sparse_csr(),
+    "mkldnn": lambda: torch.eye(3).to_mkldnn(),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)]),
+    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged),
+}
+
+
+def outcome(function):
+    try:
+        result = function()
+    except (RuntimeError, NotImplementedError) as error:
+        return type(error)
+    if result.is_nested:
+        return result.layout, [part.tolist() for part in result.unbind()]
+    return result.layout, result.to_dense().tolist()
+
+
+@twins
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.filterwarnings("ignore:.*[Ss]parse.*beta", "ignore:.*nested")
+def test_layouts(theirs, ours, arguments, bounds, layout):
+    make = LAYOUTS[layout]
+    assert outcome(lambda: ours(*arguments)(make())) == outcome(lambda: theirs(*arguments)(make()))
+
+
+def test_a_layout_without_the_gradient_that_is_asked_for():
+    """Never torch's own in place of the one that is named."""
+    x = torch.eye(3).to_sparse().requires_grad_()
+    with pytest.raises(NotImplementedError, match="gradient='inclusive' of a sparse_coo tensor"):
+        clampgrad.relu(x, gradient="inclusive")
+    assert clampgrad.relu(x.detach(), gradient="inclusive").layout == torch.sparse_coo
+    assert clampgrad.relu(x, gradient="joint").layout == torch.sparse_coo
+    with pytest.raises(ValueError, match="typo"):
+        clampgrad.relu(x, gradient="typo")
+
+
+@twins
+def test_functions_beside_the_modules(theirs, ours, arguments, bounds):
+    function = getattr(clampgrad, ours.__name__.lower())
+    x, g = tied(50) * 6, tied(50, seed=1)
+    (actual,) = eager(lambda x: function(x, *arguments, gradient="half"), [x], g)
+    assert_same(actual, gradient_of_x("half", x, g, **bounds))
+    given = x.clone()
+    assert function(given, *arguments, inplace=True) is given
+    assert_same(given, theirs(*arguments)(x))
+
+
+@pytest.mark.filterwarnings("ignore:keyword argument")
+def test_the_old_names_of_hardtanhs_bounds():
+    assert repr(clampgrad.nn.Hardtanh(min_value=-2, max_value=3)) == repr(nn.Hardtanh(-2, 3))
+
+
+def test_symbolic_trace():
+    model = clampgrad.nn.convert(nn.Sequential(nn.ReLU(), nn.ReLU6(), nn.Hardtanh()), "inclusive")
+    model.append(clampgrad.nn.Clamp(0, 1, gradient="half"))
+    traced = torch.fx.symbolic_trace(model)
+    called = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert called == [clampgrad.relu, clampgrad.relu6, clampgrad.hardtanh, clampgrad.clamp]
+    x, g = tied(50), tied(50, seed=1)
+    assert_same(eager(traced, [x], g)[0], eager(model, [x], g)[0])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fuse_modules():
+    from torch.ao.quantization import fuse_modules, fuse_modules_qat
+
+    def model(gradient):
+        layers = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU())
+        return clampgrad.nn.convert(layers, gradient)
+
+    converted = model("inclusive").eval()
+    x = torch.randn(1, 1, 4, 4)
+    fused = fuse_modules(converted, [["0", "1", "2"]])
+    torch.testing.assert_close(fused(x), converted(x))
+    assert type(fused[0]) is torch.ao.nn.intrinsic.ConvReLU2d
+    assert type(fused[0][1]) is clampgrad.nn.ReLU and fused[0][1].gradient == "inclusive"
+    with pytest.raises(NotImplementedError, match="'inclusive' would be lost"):
+        fuse_modules_qat(model("inclusive"), [["0", "1", "2"]])
+    assert fuse_modules_qat(model("min_norm"), [["0", "1", "2"]])(x).shape == x.shape
 
 
 def test_a_bit_an_element_is_saved():

@@ -9,6 +9,7 @@ from clampgrad._after_import import when_imported
 from clampgrad._build import VERSION
 from clampgrad._pin import pin
 from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
+from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import (
     clamp,
     clamp_,
@@ -44,11 +45,14 @@ __all__ = [
     "clip_",
     "fmax",
     "fmin",
+    "hardtanh",
     "implementation",
     "maximum",
     "minimum",
     "override",
     "pin",
+    "relu",
+    "relu6",
 ]
 
 if implementation == "compiled":  # the other has no operator that DTensor sees

@@ -8,15 +8,22 @@ backward is one bit an element in place of a whole Tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clampgrad.functional import Bound, Gradient, clamp, clamp_, clamp_min, clamp_min_
+from clampgrad._after_import import when_imported
+from clampgrad.activations import hardtanh, relu, relu6
+from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
-__all__ = ["Clamp", "Conversion", "Hardtanh", "ReLU", "ReLU6", "convert"]
+__all__ = ["Clamp", "Hardtanh", "ReLU", "ReLU6", "conversions", "convert", "undo"]
+
+# torch.fx traces a module down to the calls of these.
+for _function in ("clamp", "clamp_", "hardtanh", "relu", "relu6"):
+    torch.fx.wrap(_function)
 
 
 class _Named(nn.Module):
@@ -31,9 +38,8 @@ class _Named(nn.Module):
         clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
         self.gradient, self.maximize = gradient, maximize
 
-    def _clamp(self, input: Tensor, min: Bound | None, max: Bound | None) -> Tensor:
-        function = clamp_ if self.inplace else clamp
-        return function(input, min, max, gradient=self.gradient, maximize=self.maximize)
+    def _keywords(self) -> dict[str, Any]:
+        return {"gradient": self.gradient, "maximize": self.maximize}
 
     def extra_repr(self) -> str:
         parts = [
@@ -96,7 +102,8 @@ class Clamp(_Named, _Interval):
                 setattr(self, name, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._clamp(input, self.min, self.max)
+        function = clamp_ if self.inplace else clamp
+        return function(input, self.min, self.max, **self._keywords())
 
 
 class ReLU(_Named, nn.ReLU):
@@ -109,10 +116,7 @@ class ReLU(_Named, nn.ReLU):
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
-        if not input.is_floating_point():  # no gradient to name
-            return super().forward(input)
-        function = clamp_min_ if self.inplace else clamp_min
-        return function(input, 0, gradient=self.gradient, maximize=self.maximize)
+        return relu(input, self.inplace, **self._keywords())
 
 
 class Hardtanh(_Named, nn.Hardtanh):
@@ -123,17 +127,17 @@ class Hardtanh(_Named, nn.Hardtanh):
         min_val: float = -1.0,
         max_val: float = 1.0,
         inplace: bool = False,
+        min_value: float | None = None,  # torch's own names of before, which it warns about
+        max_value: float | None = None,
         *,
         gradient: Gradient = "min_norm",
         maximize: bool = False,
     ) -> None:
-        super().__init__(min_val, max_val, inplace)
+        super().__init__(min_val, max_val, inplace, min_value, max_value)
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
-        if not input.is_floating_point():  # a float bound would promote it; torch's own does not
-            return nn.Hardtanh.forward(self, input)
-        return self._clamp(input, self.min_val, self.max_val)
+        return hardtanh(input, self.min_val, self.max_val, self.inplace, **self._keywords())
 
 
 class ReLU6(_Named, nn.ReLU6):
@@ -145,7 +149,8 @@ class ReLU6(_Named, nn.ReLU6):
         super().__init__(inplace)
         self._name(gradient, maximize)
 
-    forward = Hardtanh.forward
+    def forward(self, input: Tensor) -> Tensor:
+        return relu6(input, self.inplace, **self._keywords())
 
 
 TWINS: dict[type[nn.Module], type[nn.Module]] = {
@@ -155,55 +160,40 @@ TWINS: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
-class Conversion(Mapping[str, str]):
-    """What `convert` changed: the names of modules, each with what it was and is, as text."""
+# ---- The modules of a model ------------------------------------------------------------------------------
 
-    def __init__(self, model: nn.Module, before: dict[str, tuple[nn.Module, type, dict[str, Any]]]):
-        self._before = before
-        self._text = {
-            name: f"{was.__name__} -> {type(module).__name__}({module.extra_repr()})"
-            for name, (module, was, _) in before.items()
-        }
-
-    def __getitem__(self, name: str) -> str:
-        return self._text[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._text)
-
-    def __len__(self) -> int:
-        return len(self._text)
-
-    def __repr__(self) -> str:
-        return "\n".join(f"{name or '(model)'}: {text}" for name, text in self.items())
-
-    def undo(self) -> None:
-        """Makes every module what it was. Undo several conversions in reverse order."""
-        for module, was, named in self._before.values():
-            module.__class__ = was
-            for key in ("gradient", "maximize"):
-                module.__dict__.pop(key, None)
-            module.__dict__.update(named)
+# An attribute of a module that `convert` changed: its class before, and the gradient it had then.
+_WAS = "_clampgrad_was"
 
 
 def convert(
-    model: nn.Module, gradient: Gradient = "min_norm", *, maximize: bool = False
-) -> Conversion:
+    model: nn.Module,
+    gradient: Gradient = "min_norm",
+    *,
+    maximize: bool = False,
+    filter_fn: Callable[[nn.Module, str], bool] | None = None,
+) -> nn.Module:
     """Gives the ReLU, ReLU6, Hardtanh and Clamp modules of a model a named gradient, in place.
 
-    A module stays the same object, with its hooks, flags and names: its class is changed to the one
-    here. Modules of a class derived from torch's are left alone, because what they override
-    is unknown. Calls of functions (`F.relu`, `torch.clamp`) inside a `forward` are no modules:
+    A module stays the same object, with its hooks, flags and names; its class is changed to the one
+    here. Modules of a class derived from torch's are left alone, because what they override is
+    unknown. Calls of functions (`F.relu`, `torch.clamp`) inside a `forward` are not modules:
     for those of the clamp family there is :func:`clampgrad.pin`.
 
     Args:
         model: any module, also a single ReLU.
-        gradient: the convention. With the default, gradients stay what they were (but at NaN), and
+        gradient: the convention. With the default, gradients stay what they were (except at NaN), and
             what the modules keep for backward shrinks.
         maximize: the loss is maximised (`with_grad` and `restoring` only).
+        filter_fn: called with a module and its fully qualified name; only modules for which it
+            returns True are converted.
 
     Returns:
-        A mapping of the names of the modules that changed to what they were and are, with `undo()`.
+        The model itself. :func:`conversions` says what was changed, :func:`undo` takes it back.
+
+    Warns:
+        A module with a `forward` of its own (hooks of accelerate, for example) is left alone, because
+        another class would not change what it calls.
 
     Raises:
         ValueError: the name of the convention is unknown. Nothing is changed then.
@@ -211,20 +201,85 @@ def convert(
     Example::
 
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU6())
-        >>> changed = clampgrad.nn.convert(model, gradient="inclusive")
-        >>> changed
-        1: ReLU6 -> ReLU6(gradient='inclusive')
-        >>> changed.undo()
-        >>> model[1]
+        >>> model = clampgrad.nn.convert(model, gradient="inclusive")
+        >>> clampgrad.nn.conversions(model)
+        {'1': "ReLU6 -> ReLU6(gradient='inclusive')"}
+        >>> clampgrad.nn.undo(model)[1]
         ReLU6()
     """
     Clamp(0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
-    before = {}
-    for name, module in model.named_modules():
-        was = type(module)
-        if was in TWINS or isinstance(module, _Named):
-            named = {k: v for k, v in module.__dict__.items() if k in ("gradient", "maximize")}
-            before[name] = (module, was, named)
-            module.__class__ = TWINS.get(was, was)
+    chosen = [
+        (name, module)
+        for name, module in model.named_modules()
+        if (type(module) in TWINS or isinstance(module, _Named))
+        and (filter_fn is None or filter_fn(module, name))
+    ]
+    left_alone = [name or "(model)" for name, module in chosen if "forward" in vars(module)]
+    for _, module in chosen:
+        if "forward" not in vars(module):
+            if _WAS not in vars(module):
+                named = {k: v for k, v in vars(module).items() if k in ("gradient", "maximize")}
+                vars(module)[_WAS] = type(module), named
+            module.__class__ = TWINS.get(type(module), type(module))
             module._name(gradient, maximize)
-    return Conversion(model, before)
+    if left_alone:
+        warnings.warn(
+            f"clampgrad.nn.convert left alone {', '.join(left_alone)}: a forward of its own was set on "
+            "the instance (by hooks of accelerate, perhaps); convert the model before that",
+            stacklevel=2,
+        )
+    return model
+
+
+def conversions(model: nn.Module) -> dict[str, str]:
+    """What :func:`convert` changed in a model: the names of modules, each with what it was and is."""
+    return {
+        name: f"{vars(module)[_WAS][0].__name__} -> {type(module).__name__}({module.extra_repr()})"
+        for name, module in model.named_modules()
+        if _WAS in vars(module)
+    }
+
+
+def undo(model: nn.Module) -> nn.Module:
+    """Makes every module of a model what it was before its first :func:`convert`; returns the model."""
+    for module in model.modules():
+        if _WAS in vars(module):
+            was, named = vars(module).pop(_WAS)
+            module.__class__ = was
+            for key in ("gradient", "maximize"):
+                vars(module).pop(key, None)
+            vars(module).update(named)
+    return model
+
+
+# ---- torch.ao.quantization.fuse_modules ------------------------------------------------------------------
+
+
+def _fuse_ours(mappings: Any) -> None:
+    """What can be fused with torch's ReLU can be with ours, which stays the module that it is."""
+    fusers = mappings._DEFAULT_OP_LIST_TO_FUSER_METHOD
+    for types, fuse in list(fusers.items()):
+        if types[-1] is nn.ReLU:
+            fusers[(*types[:-1], ReLU)] = _fuser(fuse)
+
+
+def _fuser(fuse: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    def fuse_ours(is_qat: bool, *modules: nn.Module) -> nn.Module:
+        *others, ours = modules
+        assert isinstance(ours, ReLU)
+        if is_qat and ours.gradient not in ("min_norm", "joint"):
+            raise NotImplementedError(
+                f"a module that is fused for quantization-aware training calls F.relu: the gradient "
+                f"{ours.gradient!r} would be lost; leave this ReLU out of the fusion"
+            )
+        theirs = nn.ReLU(ours.inplace).train(ours.training)
+        fused = fuse(is_qat, *others, theirs)
+        for name, child in fused.named_children():
+            if child is theirs:
+                setattr(fused, name, ours)
+        return fused
+
+    return fuse_ours
+
+
+when_imported("torch.ao.quantization.fuser_method_mappings", _fuse_ours)

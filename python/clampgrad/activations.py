@@ -1,0 +1,95 @@
+"""relu, relu6 and hardtanh as torch.nn.functional has them, with the gradient as a keyword.
+
+Their values, dtypes and in-place forms are torch's own. So are layouts: on sparse, MKL-DNN and strided
+nested tensors, torch's own function runs, whose gradient is 0 at a bound.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clampgrad.functional import Gradient, clamp, clamp_, clamp_min, clamp_min_
+
+__all__ = ["hardtanh", "relu", "relu6"]
+
+
+def relu(
+    input: Tensor,
+    inplace: bool = False,
+    *,
+    gradient: Gradient = "min_norm",
+    maximize: bool = False,
+) -> Tensor:
+    """:func:`torch.nn.functional.relu` with a named gradient at 0.
+
+    Args:
+        input: a Tensor.
+        inplace: write the result into `input`.
+        gradient: the convention; see :func:`clampgrad.clamp`.
+        maximize: the loss is maximised (`with_grad` and `restoring` only).
+
+    Raises:
+        ValueError: the name of the convention is unknown.
+        NotImplementedError: a gradient of a sparse, MKL-DNN or strided nested tensor is recorded, and
+            the convention is not `min_norm` or `joint`.
+
+    Example::
+
+        >>> x = torch.zeros(1, requires_grad=True)
+        >>> torch.autograd.grad(clampgrad.relu(x, gradient="half"), x)
+        (tensor([0.5000]),)
+    """
+    if _is_for_torch(input, gradient, maximize):
+        return F.relu(input, inplace)
+    function = clamp_min_ if inplace else clamp_min
+    return function(input, 0, gradient=gradient, maximize=maximize)
+
+
+def hardtanh(
+    input: Tensor,
+    min_val: float = -1.0,
+    max_val: float = 1.0,
+    inplace: bool = False,
+    *,
+    gradient: Gradient = "min_norm",
+    maximize: bool = False,
+) -> Tensor:
+    """:func:`torch.nn.functional.hardtanh` with a named gradient at its bounds; see :func:`relu`."""
+    if _is_for_torch(input, gradient, maximize):
+        return F.hardtanh(input, min_val, max_val, inplace)
+    function = clamp_ if inplace else clamp
+    return function(input, min_val, max_val, gradient=gradient, maximize=maximize)
+
+
+def relu6(
+    input: Tensor,
+    inplace: bool = False,
+    *,
+    gradient: Gradient = "min_norm",
+    maximize: bool = False,
+) -> Tensor:
+    """:func:`torch.nn.functional.relu6` with a named gradient at 0 and 6; see :func:`relu`."""
+    if _is_for_torch(input, gradient, maximize):
+        return F.relu6(input, inplace)
+    function = clamp_ if inplace else clamp
+    return function(input, 0, 6, gradient=gradient, maximize=maximize)
+
+
+def _is_for_torch(input: Tensor, gradient: Gradient, maximize: bool) -> bool:
+    """Whether there is no gradient to name, or the layout is one that only torch's function takes."""
+    strided = input.layout == torch.jagged or (
+        input.layout == torch.strided and not input.is_nested
+    )
+    if strided and input.is_floating_point():
+        return False
+    clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
+    recorded = input.requires_grad and torch.is_grad_enabled()
+    if recorded and gradient not in ("min_norm", "joint", "torch_2_15"):
+        layout = "nested" if input.is_nested else str(input.layout).removeprefix("torch.")
+        raise NotImplementedError(
+            f"gradient={gradient!r} of a {layout} tensor: torch's own function runs there, whose "
+            "gradient is 0 at a bound, as 'min_norm' and 'joint' have it"
+        )
+    return True
