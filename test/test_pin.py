@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import clampgrad
-from clampgrad import _C
+from clampgrad import _implementation
 from common import FORWARD, REVERSE, assert_same, dual, eager, jvp, tied, vjp
 from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled
 from test_conventions import RELEASED, compare_with_torch
@@ -29,13 +29,13 @@ def nothing_is_left():
 def test_kernels_are_registered_once():
     """At the first pin; later pins write to no table that other threads read."""
     with clampgrad.pin("half"):
-        names = _C.pin_register()
+        names = _implementation.pin_register()
     dump = torch._C._dispatch_dump_table
     before = [dump(name) for name in names]
     with clampgrad.pin("inclusive"):
         assert [dump(name) for name in names] == before
     assert [dump(name) for name in names] == before
-    assert _C.pin_register() == names and "aten::clamp.Tensor" in names
+    assert _implementation.pin_register() == names and "aten::clamp.Tensor" in names
 
 
 def test_nothing_is_registered_before_the_first_pin():
