@@ -1,3 +1,7 @@
+import json
+from collections import defaultdict
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -6,6 +10,7 @@ import clampgrad
 
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", help="where the tests make their tensors")
+    parser.addoption("--record", help="the file to add this run to (tools/support.py)")
 
 
 def pytest_configure(config):
@@ -25,3 +30,19 @@ def same_start():
     """Every test begins alike. One thread is quicker here; tests that need more say so."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Adds to the file of --record how many tests of each file passed and failed, and on what."""
+    if not config.getoption("record"):
+        return
+    counts = defaultdict(lambda: {"passed": 0, "failed": 0})
+    for outcome, counted in (("passed", "passed"), ("failed", "failed"), ("error", "failed")):
+        for report in terminalreporter.stats.get(outcome, []):
+            counts[Path(report.nodeid.split("::")[0]).stem][counted] += 1
+    path = Path(config.getoption("record"))
+    runs = json.loads(path.read_text()) if path.exists() else {}
+    name = f"{torch.__version__}, {clampgrad.implementation}, {config.getoption('device')}"
+    runs.setdefault(name, {}).update(counts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(runs, indent=1) + "\n")
