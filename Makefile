@@ -49,7 +49,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test wheels check-wheel bench docs pictures tutorial cpp sanitize check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: demo test wheels check-wheel bench study docs pictures tutorial cpp sanitize check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -103,6 +103,15 @@ bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARG
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
 	$(VENV)/bin/python benchmarks/run.py --out out/cpu-$(TORCH).json $(ARGS)
 	$(VENV)/bin/python benchmarks/report.py out/cpu-$(TORCH).json --plot out/cpu-$(TORCH).png
+
+study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
+study: $(VENV)/studied ## Train what docs/study.md reports, in half an hour or so; interrupted, it goes on
+	echo "==> study on torch $(TORCH); records, figures and tables go to $$STUDY_RESULTS"
+	$(VENV)/bin/python -W ignore -m study $(ARGS)
+	$(VENV)/bin/python -m study.guards > /dev/null
+	$(VENV)/bin/python -m study.swiglu > /dev/null
+	$(VENV)/bin/python -m study.figures --out $$STUDY_RESULTS
+	$(VENV)/bin/python -m study.tables | tee $$STUDY_RESULTS/tables.md
 
 check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; needs nvcc, but no GPU
 	if [ -z "$(NVCC)" ]; then \
@@ -220,6 +229,11 @@ endif
 $(VENV)/tested: $(VENV)/installed
 	echo "==> installing what the tests need"
 	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[test]',$(VENV)/tested.log)
+	touch $@
+
+$(VENV)/studied: $(VENV)/installed
+	echo "==> installing what the study needs"
+	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[study]',$(VENV)/studied.log)
 	touch $@
 
 $(LINT)/installed: Makefile

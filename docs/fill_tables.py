@@ -2,7 +2,7 @@
 
 A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. What is
 in it comes from docs/*.json and docs/examples/ (measured by the demo, the pin's benchmark and the
-examples), benchmarks/results/, docs/frameworks.yaml (measured elsewhere) and conventions.yaml
+examples), benchmarks/results/, study/results/, docs/frameworks.yaml (measured elsewhere) and conventions.yaml
 (the contract).
 """
 
@@ -14,9 +14,10 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT)]
 
 import report  # noqa: E402
+import study.tables  # noqa: E402
 
 PAGES = (
     "README.md",
@@ -26,9 +27,13 @@ PAGES = (
     "docs/howto/attacks.md",
     "docs/howto/images.md",
     "docs/examples.md",
+    "docs/howto/nan_guards.md",
+    "docs/howto/qat.md",
+    "docs/howto/swiglu.md",
     "docs/migration.md",
     "docs/performance.md",
     "docs/pin.md",
+    "docs/study.md",
     "docs/upstream.md",
     "patches/proposals/save-result/PULL_REQUEST.md",
 )
@@ -269,17 +274,6 @@ def nan_guard():
     return table(["`gradient=`", "slope at 0", "weight after a step"], *rows)
 
 
-def quantisation_ties():
-    data = EXAMPLES["quantisation_ties"]
-    names = list(data["int8"]["moved"])
-    rows = [
-        [bits, f"{row['at a bound']:.1%}", *(f"{row['moved'][how]:.2f}" for how in names)]
-        for bits, row in data.items()
-    ]
-    heading = ["", "at a bound", *(f"moved, {code(how)}" for how in names)]
-    return table(heading, *rows, right=range(1, len(heading)))
-
-
 def parameter_at_its_bound():
     rows = [[code(how), f"{x:.3g}"] for how, x in EXAMPLES["parameter_at_its_bound"]["end"].items()]
     return table(["`gradient=`", "x at the end"], *rows, right=[1])
@@ -404,7 +398,6 @@ TABLES = {
     "pgd": pgd,
     "dead_pixels": dead_pixels,
     "nan_guard": nan_guard,
-    "quantisation_ties": quantisation_ties,
     "parameter_at_its_bound": parameter_at_its_bound,
     "relu6_memory": relu6_memory,
     "numbers": numbers,
@@ -413,6 +406,7 @@ TABLES = {
     "pseudo_gradients": pseudo_gradients,
     "exact_examples": lambda: examples(EXACT),
     "pseudo_examples": lambda: examples(PSEUDO),
+    **study.tables.TABLES,
 }
 
 

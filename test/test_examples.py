@@ -16,7 +16,7 @@ def test_every_example_is_here():
     programs = [
         p.stem for p in ROOT.glob("examples/*.py") if "\n    main(measure, draw)" in p.read_text()
     ]
-    assert sorted(programs) == NAMES and len(NAMES) == 6
+    assert sorted(programs) == NAMES and len(NAMES) == 5
 
 
 COMPILED = {"relu6_memory": "the portable implementation saves a byte where it saves a bit"}
