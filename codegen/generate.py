@@ -243,6 +243,10 @@ def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped
         return [nodes.process_function(i, template) for i in node_infos]
 
     return {
+        "make_node": [
+            template.substitute(op="Node", op_ctor="", args_with_derivatives=["input"])
+            for template in (variable_type.DECLARE_GRAD_FN, variable_type.ASSIGN_GRAD_FN)
+        ],
         "node_declarations": per_node(nodes.FUNCTION_DECLARATION),
         "node_definitions": per_node(nodes.FUNCTION_DEFINITION),
         "autograd_definitions": collect("type_derived_method_definitions_Default"),

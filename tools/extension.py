@@ -78,7 +78,8 @@ def extension() -> tuple[Extension, type]:
             out = ROOT / "build" / "generated" / folder(torch.__version__, None)
             (only,) = self.extensions
             only.sources += [os.path.relpath(p, ROOT) for p in sources(out, cuda)]
-            only.include_dirs += [str(out), str(ROOT / "csrc")]
+            csrc = ROOT / "csrc"
+            only.include_dirs += [str(out), str(csrc), str(csrc / "compat")]
             super().build_extensions()
 
         def copy_extensions_to_source(self) -> None:

@@ -14,4 +14,11 @@ using namespace torch::autograd;
 
 ${node_declarations}
 
+// A node with its edge to `input`, held as this release of torch holds nodes.
+template <typename Node>
+auto make_node(const Tensor& input) {
+  ${make_node}
+  return grad_fn;
+}
+
 } // namespace clampgrad::autograd

@@ -1,7 +1,9 @@
 #include "autograd/formulas.h"
 
+#include "Kernels.h"
 #include "Operators.h"
 #include "autograd/kernels.h"
+#include "kernels/check.h"
 #include "ops/bounds.h"
 #include "ops/path.h"
 
@@ -37,6 +39,10 @@ Position position_of(const Tensor& self, const Tensor& result) {
 
 Position position_in(const Tensor& codes) {
   return {codes.eq(position::inside), codes.eq(position::below), codes.eq(position::above)};
+}
+
+bool is_with_grad(Gate gate) {
+  return gate == Gate::with_grad || gate == Gate::with_grad_maximize;
 }
 
 Tensor open_with_grad(const Tensor& grad, const Position& at, Gate gate) {
@@ -94,13 +100,25 @@ bool takes_kernel(const Tensor& grad) {
 }
 
 Tensor pseudo_gradient_at(const Tensor& grad, const Position& at, Gate gate) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!grad._fw_grad(0).defined(), kNotLinear);
-  if (gate == Gate::with_grad || gate == Gate::with_grad_maximize) {
-    return select(open_with_grad(grad, at, gate), grad);
-  }
-  const auto& up = gate == Gate::restoring ? at.above : at.below;
-  const auto& down = gate == Gate::restoring ? at.below : at.above;
-  return at::where(at.inside, grad, up.to(grad.dtype()) - down.to(grad.dtype()));
+  return clampgrad::_pseudo_gradient(
+      grad, at.inside, at.below, at.above, static_cast<int64_t>(gate));
+}
+
+Tensor pseudo_gradient_backward(
+    const Tensor& grad,
+    const Tensor& grad_output,
+    const Tensor& inside,
+    const Tensor& below,
+    const Tensor& above,
+    int64_t gate_) {
+  const auto gate = static_cast<Gate>(gate_);
+  return select(
+      is_with_grad(gate) ? open_with_grad(grad_output, {inside, below, above}, gate) : inside,
+      grad);
+}
+
+Tensor pseudo_gradient_jvp(const Tensor&) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, kNotLinear);
 }
 
 void check_has_tangent(Gradient gradient) {
@@ -152,4 +170,27 @@ Tensor clamp_mingrad_backward_composed(
   return select(open_between(self, in_dtype(min, self), in_dtype(max, self), false), grad);
 }
 
+namespace native {
+
+Tensor pseudo_gradient(
+    const Tensor& grad,
+    const Tensor& inside,
+    const Tensor& below,
+    const Tensor& above,
+    int64_t gate_) {
+  const auto gate = checked_enum<Gate>(gate_, kGates);
+  if (is_with_grad(gate)) {
+    return select(open_with_grad(grad, {inside, below, above}, gate), grad);
+  }
+  TORCH_CHECK_VALUE(
+      gate == Gate::restoring || gate == Gate::restoring_maximize,
+      "clampgrad: gate ",
+      gate_,
+      " is no pseudo-gradient");
+  const auto& up = gate == Gate::restoring ? above : below;
+  const auto& down = gate == Gate::restoring ? below : above;
+  return at::where(inside, grad, up.to(grad.dtype()) - down.to(grad.dtype()));
+}
+
+} // namespace native
 } // namespace clampgrad

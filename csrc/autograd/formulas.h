@@ -34,6 +34,16 @@ at::Tensor gate_backward(
     const at::Tensor& grad, const at::Tensor& bits, int64_t gate, int64_t order);
 at::Tensor gate_jvp(const at::Tensor& tangent, const at::Tensor& bits, int64_t gate, int64_t order);
 
+// Of _pseudo_gradient. The tangent raises NotImplementedError.
+at::Tensor pseudo_gradient_backward(
+    const at::Tensor& grad,
+    const at::Tensor& grad_output,
+    const at::Tensor& inside,
+    const at::Tensor& below,
+    const at::Tensor& above,
+    int64_t gate);
+at::Tensor pseudo_gradient_jvp(const at::Tensor& tangent);
+
 // clamp_mingrad_backward without a kernel.
 at::Tensor clamp_mingrad_backward_composed(
     const at::Tensor& grad, const at::Tensor& self, const Number& min, const Number& max);

@@ -1,15 +1,21 @@
 #pragma once
-// The fused backward kernels, which formulas call where the gradient is a plain tensor that nobody
-// differentiates again. Elsewhere they compose ATen operators to the same effect.
+// Fused kernels that are no operators. Those of the backward are what formulas call where the
+// gradient is a plain tensor that nobody differentiates again. Elsewhere they compose ATen
+// operators to the same effect.
 
 #include "kernels/gate.h"
 #include "kernels/shares.h"
+#include "ops/number.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <array>
 
 namespace clampgrad {
+
+// clamp_ of a plain tensor; returns the bits of the gate. Knows nothing of autograd.
+at::Tensor clamp_gate_(
+    const at::Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order);
 
 at::Tensor decode_gate(const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order);
 

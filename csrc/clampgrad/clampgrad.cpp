@@ -1,8 +1,8 @@
 #include "clampgrad/clampgrad.h"
 
 #include "Operators.h"
+#include "kernels/check.h"
 #include "ops/convention.h"
-#include "ops/mixed.h"
 
 #include <c10/util/Exception.h>
 
@@ -13,11 +13,8 @@ using at::Tensor;
 namespace {
 
 std::string_view name_of(Gradient gradient) {
-  return kGradientNames.at(static_cast<size_t>(gradient));
-}
-
-bool mixed(const Bound& min, const Bound& max) {
-  return (min.number && max.tensor) || (min.tensor && max.number);
+  return kGradientNames[static_cast<size_t>(
+      checked_enum<Gradient>(static_cast<int64_t>(gradient), kGradients))];
 }
 
 const at::Scalar& number(const Bound& bound) {
@@ -27,25 +24,30 @@ const at::Scalar& number(const Bound& bound) {
 
 } // namespace
 
+// The overload that fits the bounds: numbers, Tensors, or one of each.
+#define CLAMPGRAD_CALL(op, out, ...)                                                 \
+  const auto name = name_of(gradient);                                               \
+  if (min.tensor && max.number) {                                                    \
+    return _ops::op##_Tensor_Scalar##out::call(                                      \
+        self, *min.tensor, *max.number, name, maximize __VA_OPT__(, ) __VA_ARGS__);  \
+  }                                                                                  \
+  if (min.number && max.tensor) {                                                    \
+    return _ops::op##_Scalar_Tensor##out::call(                                      \
+        self, *min.number, *max.tensor, name, maximize __VA_OPT__(, ) __VA_ARGS__);  \
+  }                                                                                  \
+  return min.tensor || max.tensor                                                    \
+      ? _ops::op##_Tensor##out::call(                                                \
+            self, min.tensor, max.tensor, name, maximize __VA_OPT__(, ) __VA_ARGS__) \
+      : _ops::op##out::call(                                                         \
+            self, min.number, max.number, name, maximize __VA_OPT__(, ) __VA_ARGS__)
+
 Tensor clamp(
     const Tensor& self, const Bound& min, const Bound& max, Gradient gradient, bool maximize) {
-  const auto name = name_of(gradient);
-  if (mixed(min, max)) {
-    return clamp_mixed(self, min, max, name, maximize);
-  }
-  return min.tensor || max.tensor
-      ? _ops::clamp_Tensor::call(self, min.tensor, max.tensor, name, maximize)
-      : _ops::clamp::call(self, min.number, max.number, name, maximize);
+  CLAMPGRAD_CALL(clamp, );
 }
 
 Tensor& clamp_(Tensor& self, const Bound& min, const Bound& max, Gradient gradient, bool maximize) {
-  const auto name = name_of(gradient);
-  if (mixed(min, max)) {
-    return clamp_mixed_(self, min, max, name, maximize);
-  }
-  return min.tensor || max.tensor
-      ? _ops::clamp__Tensor::call(self, min.tensor, max.tensor, name, maximize)
-      : _ops::clamp_::call(self, min.number, max.number, name, maximize);
+  CLAMPGRAD_CALL(clamp_, );
 }
 
 Tensor& clamp_out(
@@ -55,14 +57,10 @@ Tensor& clamp_out(
     const Bound& max,
     Gradient gradient,
     bool maximize) {
-  const auto name = name_of(gradient);
-  if (mixed(min, max)) {
-    return clamp_mixed_out(self, min, max, name, maximize, out);
-  }
-  return min.tensor || max.tensor
-      ? _ops::clamp_Tensor_out::call(self, min.tensor, max.tensor, name, maximize, out)
-      : _ops::clamp_out::call(self, min.number, max.number, name, maximize, out);
+  CLAMPGRAD_CALL(clamp, _out, out);
 }
+
+#undef CLAMPGRAD_CALL
 
 Tensor clamp_min(const Tensor& self, const Bound& min, Gradient gradient, bool maximize) {
   const auto name = name_of(gradient);

@@ -5,8 +5,9 @@
 //     auto z = clampgrad::clamp_min(x, bound, clampgrad::Gradient::half);  // the bound is a Tensor
 //
 // Shapes, dtypes and errors are those of the function of the same name in at::. Besides, a
-// c10::ValueError: for `maximize` where it means nothing, and for a gradient that is no derivative
-// (with_grad, restoring, straight_through) on maximum and its kind.
+// c10::ValueError: for a value that is no Gradient, for `maximize` where it means nothing, and for
+// a gradient that is no derivative (with_grad, restoring, straight_through) on maximum and its
+// kind.
 
 #include <clampgrad/gradient.h>
 
@@ -29,7 +30,11 @@ namespace clampgrad {
 struct Bound {
   Bound() = default;
   Bound(std::nullopt_t) {}
-  Bound(at::Tensor value) : tensor(std::move(value)) {}
+  Bound(at::Tensor value) {
+    if (value.defined()) { // an undefined one is no bound, as everywhere in at::
+      tensor = std::move(value);
+    }
+  }
   template <typename T, typename = std::enable_if_t<std::is_convertible_v<T, at::Scalar>>>
   Bound(T value) : number(value) {}
 

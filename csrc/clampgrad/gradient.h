@@ -14,6 +14,12 @@ enum class Gradient : int64_t {
   with_grad = 4,
   restoring = 5,
   straight_through = 6,
+
+  // Whose they are; wherever a name is expected, these names are accepted too.
+  torch_2_13 = inclusive,
+  torch_2_15 = joint,
+  jax = half,
+  ste = straight_through,
 };
 
 } // namespace clampgrad

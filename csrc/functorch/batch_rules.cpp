@@ -7,122 +7,128 @@
 #include "autograd/formulas.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/functorch/DynamicLayer.h>
+#include <ATen/functorch/PlumbingHelper.h>
+#include <ATen/native/TypeProperties.h>
 #include <torch/library.h>
+
+#include <tuple>
+#include <type_traits>
 
 namespace clampgrad::batch_rules {
 namespace {
 
 using at::Tensor;
-using at::functorch::maybeGetBatchedImpl;
 
-const Tensor& unwrap(const Tensor& tensor) {
-  return tensor;
-}
-
-const Tensor& unwrap(const OptionalTensor& tensor) {
-  static const Tensor undefined;
-  return tensor ? *tensor : undefined;
-}
-
-// What the tensors of one call have in common.
-struct Batch {
-  int64_t level = -1; // the innermost vmap level among them; -1 if none is batched
-  int64_t dim = 0; // the most dimensions that one of them shows to the user
+// What the tensors of one call have in common, at the level that is being processed. Tensors may be
+// batched at others too: those are the business of their own levels.
+class Batch {
+ public:
+  Batch() {
+    const auto layer = at::functorch::maybeCurrentDynamicLayer();
+    TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
+    level_ = layer->layerId();
+  }
 
   void add(const Tensor& tensor) {
-    if (!tensor.defined()) {
-      return;
+    if (tensor.defined()) {
+      any_ = any_ || at::functorch::isBatchedAtLevel(tensor, level_);
+      dim_ = std::max(dim_, tensor.dim());
+      types_ = at::native::update_result_type_state(tensor, types_);
     }
-    dim = std::max(dim, tensor.dim());
-    if (const auto* batched = maybeGetBatchedImpl(tensor)) {
-      level = std::max(level, batched->level());
+  }
+  void add(const OptionalTensor& tensor) {
+    if (tensor) {
+      add(*tensor);
     }
+  }
+  template <typename Other>
+  void add(const Other&) {}
+
+  bool any() const {
+    return any_;
   }
 
   // The tensor inside, batch dimension first and shapes aligned at the end; a tensor that this
-  // level does not batch broadcasts as it is.
+  // level does not batch broadcasts as it is. To the user a tensor may have no dimension, and
+  // promotes accordingly, when inside it has one: so the dtype is settled before.
   Tensor physical(const Tensor& tensor) const {
-    const auto* batched = tensor.defined() ? maybeGetBatchedImpl(tensor) : nullptr;
-    if (!batched || batched->level() != level) {
+    const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level_);
+    if (!batch_dim) {
       return tensor;
     }
-    auto result = batched->value().movedim(batched->bdim(), 0);
-    for (auto missing = dim - tensor.dim(); missing > 0; --missing) {
+    auto result = value.movedim(*batch_dim, 0);
+    if (tensor.dim() == 0 && dim_ > 0 && tensor.scalar_type() != at::kBool) {
+      result = result.to(at::native::result_type(types_));
+    }
+    for (auto missing = dim_ - tensor.dim(); missing > 0; --missing) {
       result = result.unsqueeze(1);
     }
     return result;
   }
-
   OptionalTensor physical(const OptionalTensor& tensor) const {
-    return tensor ? OptionalTensor(physical(*tensor)) : std::nullopt;
+    return tensor && tensor->defined() ? OptionalTensor(physical(*tensor)) : std::nullopt;
   }
+  template <typename Other>
+  const Other& physical(const Other& other) const {
+    return other;
+  }
+
+  Tensor logical(Tensor result) const {
+    return at::functorch::makeBatched(std::move(result), 0, level_);
+  }
+
+ private:
+  int64_t level_;
+  bool any_ = false;
+  int64_t dim_ = 0; // the most dimensions that one of them shows to the user
+  at::native::ResultTypeState types_ = {};
 };
 
-// Calls f with the physical tensors.
-template <typename F, typename... Tensors>
-Tensor batched(F f, const Tensors&... tensors) {
-  Batch batch;
-  (batch.add(unwrap(tensors)), ...);
-  c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-  if (batch.level < 0) {
-    return f(tensors...);
+template <auto op, typename Schema = std::remove_pointer_t<decltype(op)>>
+struct Rule;
+
+template <auto op, typename Result, typename... Args>
+struct Rule<op, Result(Args...)> {
+  static Result call(Args... args) {
+    Batch batch;
+    (batch.add(args), ...);
+    c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
+    if (!batch.any()) {
+      return op(args...);
+    }
+    auto inside = std::make_tuple(batch.physical(args)...);
+    if constexpr (std::is_reference_v<Result>) { // in place: the first argument, a view of whose
+      std::apply(op, inside); // inside was written
+      return std::get<0>(std::tie(args...));
+    } else {
+      return batch.logical(std::apply(op, inside));
+    }
   }
-  return at::functorch::makeBatched(f(batch.physical(tensors)...), 0, batch.level);
-}
-
-// The rule of an operator op(Tensor, other arguments...).
-template <auto op, typename... Rest>
-Tensor unary(const Tensor& self, Rest... rest) {
-  return batched([&](const Tensor& x) { return op(x, rest...); }, self);
-}
-
-template <auto op, typename... Rest>
-Tensor& unary_(Tensor& self, Rest... rest) {
-  batched([&](Tensor x) { return op(x, rest...); }, self);
-  return self;
-}
-
-// op(Tensor, Tensor, other arguments...)
-template <auto op, typename... Rest>
-Tensor binary(const Tensor& self, const Tensor& other, Rest... rest) {
-  return batched([&](const Tensor& x, const Tensor& y) { return op(x, y, rest...); }, self, other);
-}
-
-// op(Tensor, Tensor?, Tensor?, other arguments...)
-template <auto op, typename... Rest>
-Tensor clamp(
-    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Rest... rest) {
-  return batched(
-      [&](const Tensor& x, const OptionalTensor& lo, const OptionalTensor& hi) {
-        return op(x, lo, hi, rest...);
-      },
-      self,
-      min,
-      max);
-}
+};
 
 } // namespace
 
 TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
-  using BoundArg = const Number&;
-  using Number = const at::Scalar&;
-  m.impl("_clamp_pinned", unary<_ops::_clamp_pinned::call, BoundArg, BoundArg, int64_t>);
-  m.impl("_clamp_straight_through", unary<_ops::_clamp_straight_through::call, BoundArg, BoundArg>);
-  m.impl("_clamp_tensors_pinned", clamp<_ops::_clamp_tensors_pinned::call, int64_t, bool>);
-  m.impl("_extremum_pinned", binary<_ops::_extremum_pinned::call, int64_t, int64_t>);
-  m.impl("clamp_mingrad", unary<_ops::clamp_mingrad::call, BoundArg, BoundArg>);
-  m.impl("clamp_mingrad_", unary_<_ops::clamp_mingrad_::call, BoundArg, BoundArg>);
-  m.impl("clamp_mingrad.Tensor", clamp<_ops::clamp_mingrad_Tensor::call>);
-  m.impl("clamp_min_mingrad", unary<_ops::clamp_min_mingrad::call, Number>);
-  m.impl("clamp_min_mingrad_", unary_<_ops::clamp_min_mingrad_::call, Number>);
-  m.impl("clamp_min_mingrad.Tensor", binary<_ops::clamp_min_mingrad_Tensor::call>);
-  m.impl("clamp_max_mingrad", unary<_ops::clamp_max_mingrad::call, Number>);
-  m.impl("clamp_max_mingrad_", unary_<_ops::clamp_max_mingrad_::call, Number>);
-  m.impl("clamp_max_mingrad.Tensor", binary<_ops::clamp_max_mingrad_Tensor::call>);
-  m.impl("clamp_mingrad_backward", binary<_ops::clamp_mingrad_backward::call, BoundArg, BoundArg>);
-  m.impl("maximum_mingrad", binary<_ops::maximum_mingrad::call>);
-  m.impl("minimum_mingrad", binary<_ops::minimum_mingrad::call>);
+#define RULE(name, op) m.impl(name, Rule<_ops::op::call>::call)
+  RULE("_clamp_pinned", _clamp_pinned);
+  RULE("_clamp_straight_through", _clamp_straight_through);
+  RULE("_clamp_tensors_pinned", _clamp_tensors_pinned);
+  RULE("_extremum_pinned", _extremum_pinned);
+  RULE("_pseudo_gradient", _pseudo_gradient);
+  RULE("clamp_mingrad", clamp_mingrad);
+  RULE("clamp_mingrad_", clamp_mingrad_);
+  RULE("clamp_mingrad.Tensor", clamp_mingrad_Tensor);
+  RULE("clamp_min_mingrad", clamp_min_mingrad);
+  RULE("clamp_min_mingrad_", clamp_min_mingrad_);
+  RULE("clamp_min_mingrad.Tensor", clamp_min_mingrad_Tensor);
+  RULE("clamp_max_mingrad", clamp_max_mingrad);
+  RULE("clamp_max_mingrad_", clamp_max_mingrad_);
+  RULE("clamp_max_mingrad.Tensor", clamp_max_mingrad_Tensor);
+  RULE("clamp_mingrad_backward", clamp_mingrad_backward);
+  RULE("maximum_mingrad", maximum_mingrad);
+  RULE("minimum_mingrad", minimum_mingrad);
+#undef RULE
 }
 
 // For compilers the fused backward is the ATen operators that it fuses. Its derivative is that of a

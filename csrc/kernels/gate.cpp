@@ -3,6 +3,7 @@
 #include "Kernels.h"
 #include "autograd/kernels.h"
 #include "kernels/backend.h"
+#include "kernels/check.h"
 #include "kernels/memory_order.h"
 #include "kernels/saved_bits.h"
 #include "ops/bounds.h"
@@ -30,6 +31,11 @@ void encode_flat(
           flat(x), x.const_data_ptr(), y.mutable_data_ptr(), mutable_words(bits), min, max, gate);
 }
 
+int checked_planes(int64_t planes) {
+  TORCH_CHECK_VALUE(planes >= 1 && planes <= 3, "clampgrad: nothing has ", planes, " bit planes");
+  return static_cast<int>(planes);
+}
+
 } // namespace
 
 namespace native {
@@ -40,50 +46,33 @@ std::tuple<at::Tensor, at::Tensor> clamp_gate(
     const std::optional<at::Scalar>& max,
     int64_t gate_,
     int64_t order) {
-  const auto gate = static_cast<Gate>(gate_);
+  const auto gate = checked_enum<Gate>(gate_, kGates);
+  check_has_bound(min, max);
+  TORCH_CHECK_VALUE(!is_nan(min) && !is_nan(max), "clampgrad: a bound of NaN has no gate");
   const auto x = in_memory_order(self, order);
   const auto bits = empty_bits(self, planes(gate));
   if (!x.is_alias_of(self)) { // not dense: x is a copy of our own
     encode_flat(x, x, bits, min, max, gate);
     return {at::empty_like(self).copy_(x), bits};
   }
-  const auto y = empty_in_order(self.sizes(), order, self.options());
+  const auto y = empty_result(order, self);
   encode_flat(x, y, bits, min, max, gate);
   return {y, bits};
 }
 
-at::Tensor& clamp_gate_(
-    at::Tensor& self,
-    at::Tensor& bits,
-    const std::optional<at::Scalar>& min,
-    const std::optional<at::Scalar>& max,
-    int64_t gate_,
-    int64_t order) {
-  at::assert_no_internal_overlap(self);
-  const auto gate = static_cast<Gate>(gate_);
-  const auto x = in_memory_order(self, order);
-  const auto words = checked_bits(bits, x, planes(gate));
-  encode_flat(x, x, words, min, max, gate);
-  if (!words.is_same(bits)) {
-    bits.copy_(words);
-  }
-  if (!x.is_alias_of(self)) {
-    self.copy_(x);
-  }
-  return self;
-}
-
 at::Tensor codes(const at::Tensor& bits, c10::SymIntArrayRef size, int64_t planes, int64_t order) {
   const auto codes = empty_in_order(C10_AS_INTARRAYREF_SLOW(size), order, bits.options());
-  const auto p = static_cast<int>(planes);
+  const auto p = checked_planes(planes);
   const auto saved = checked_bits(bits, codes, p);
   backend(codes.device())
       .unpack_codes(flat(codes), words_of(saved), codes.mutable_data_ptr<uint8_t>(), p);
   return codes;
 }
 
-at::Tensor codes_meta(const at::Tensor& bits, c10::SymIntArrayRef size, int64_t, int64_t) {
-  return at::empty_symint(size, bits.options());
+at::Tensor codes_meta(
+    const at::Tensor& bits, c10::SymIntArrayRef size, int64_t planes, int64_t order) {
+  checked_planes(planes);
+  return empty_in_order_symint(size, order, bits.options());
 }
 
 at::Tensor clamp_mingrad_backward(
@@ -103,13 +92,14 @@ at::Tensor clamp_mingrad_backward(
   if (is_nan(min) || is_nan(max)) { // the result is NaN everywhere
     return dx.zero_();
   }
-  const auto order = *memory_order(dx); // freshly made, so dense
+  const auto order = memory_order(dx).value_or(kContiguousOrder);
   const auto g = in_memory_order(grad_output.expand(dx.sizes()), order);
   const auto x = in_memory_order(self.expand(dx.sizes()), order);
+  const auto to = in_memory_order(dx, order);
   backend(dx.device())
       .gate_select(
-          flat(dx), g.const_data_ptr(), x.const_data_ptr(), dx.mutable_data_ptr(), min, max);
-  return dx;
+          flat(to), g.const_data_ptr(), x.const_data_ptr(), to.mutable_data_ptr(), min, max);
+  return to.is_alias_of(dx) ? dx : dx.copy_(to); // no order where dimensions are too many
 }
 
 at::Tensor clamp_mingrad_backward_meta(
@@ -123,6 +113,18 @@ at::Tensor clamp_mingrad_backward_meta(
 }
 
 } // namespace native
+
+at::Tensor clamp_gate_(
+    const at::Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order) {
+  at::assert_no_internal_overlap(self);
+  const auto x = in_memory_order(self, order);
+  const auto bits = empty_bits(x, planes(gate));
+  encode_flat(x, x, bits, min, max, gate);
+  if (!x.is_alias_of(self)) {
+    self.copy_(x);
+  }
+  return bits;
+}
 
 at::Tensor decode_gate(const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order) {
   const auto g = in_memory_order(grad, order);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 namespace clampgrad {
 
@@ -14,12 +16,51 @@ namespace {
 constexpr int64_t kBits = 4;
 constexpr int64_t kMostDims = 15; // so that the integer stays positive
 
+// Raises where `order` is not a permutation of `dim` dimensions: it is an argument of operators.
 c10::DimVector permutation(int64_t order, int64_t dim) {
   c10::DimVector dims(dim);
-  for (auto i = dim - 1; i >= 0; --i, order >>= kBits) {
-    dims[i] = order & ((1 << kBits) - 1);
+  int64_t seen = 0, rest = order;
+  for (auto i = dim - 1; i >= 0; --i, rest >>= kBits) {
+    dims[i] = rest & ((1 << kBits) - 1);
+    seen |= int64_t{1} << dims[i];
   }
+  TORCH_CHECK_VALUE(
+      dim <= kMostDims && rest == 0 && seen == (int64_t{1} << dim) - 1,
+      "clampgrad: ",
+      order,
+      " is not a memory order of ",
+      dim,
+      " dimensions");
   return dims;
+}
+
+int64_t order_of(const c10::DimVector& dims) {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{0}, [](int64_t order, int64_t d) {
+    return (order << kBits) | d;
+  });
+}
+
+int64_t at_least_one(int64_t size) {
+  return std::max<int64_t>(size, 1);
+}
+c10::SymInt at_least_one(const c10::SymInt& size) {
+  return size.max(1);
+}
+
+template <typename Int>
+std::vector<Int> strides_in_order(c10::ArrayRef<Int> sizes, int64_t order) {
+  std::vector<Int> strides(sizes.size());
+  Int stride = 1;
+  const auto dims = permutation(order, static_cast<int64_t>(sizes.size()));
+  for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
+    strides[*d] = stride;
+    stride = stride * at_least_one(sizes[*d]);
+  }
+  return strides;
+}
+
+bool is_channels_last(const at::Tensor& tensor) {
+  return tensor.dim() == 4 && tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 } // namespace
@@ -28,19 +69,25 @@ std::optional<int64_t> memory_order(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) {
     return kContiguousOrder;
   }
-  if (!tensor.is_non_overlapping_and_dense() || tensor.dim() > kMostDims) {
+  if (!tensor.is_non_overlapping_and_dense()) {
+    return std::nullopt;
+  }
+  return is_channels_last(tensor) ? order_of({0, 2, 3, 1}) : order_of_strides(tensor);
+}
+
+std::optional<int64_t> order_of_strides(const at::Tensor& tensor) {
+  if (tensor.dim() > kMostDims) {
     return std::nullopt;
   }
   c10::DimVector dims(tensor.dim());
   std::iota(dims.begin(), dims.end(), 0);
-  // The stride of a dimension of size 1 means nothing: such dimensions go outermost.
-  const auto key = [&](int64_t d) {
-    return tensor.size(d) == 1 ? std::numeric_limits<int64_t>::max() : tensor.stride(d);
-  };
-  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return key(a) > key(b); });
-  return std::accumulate(dims.begin(), dims.end(), int64_t{0}, [](int64_t order, int64_t d) {
-    return (order << kBits) | d;
+  // Of two dimensions with one stride, at most one has elements to step over: the other, of size 1,
+  // goes inside it, where its stride comes out as it is.
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
+    return std::pair(tensor.stride(a), tensor.size(a)) >
+        std::pair(tensor.stride(b), tensor.size(b));
   });
+  return std::is_sorted(dims.begin(), dims.end()) ? kContiguousOrder : order_of(dims);
 }
 
 at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order) {
@@ -54,14 +101,20 @@ at::Tensor empty_in_order(at::IntArrayRef sizes, int64_t order, at::TensorOption
     return options.device().is_cpu() ? at::detail::empty_cpu(sizes, options)
                                      : at::empty(sizes, options);
   }
-  c10::DimVector strides(sizes.size());
-  int64_t stride = 1;
-  const auto dims = permutation(order, static_cast<int64_t>(sizes.size()));
-  for (auto i = static_cast<int64_t>(sizes.size()) - 1; i >= 0; --i) {
-    strides[dims[i]] = stride;
-    stride *= std::max<int64_t>(sizes[dims[i]], 1);
-  }
-  return at::empty_strided(sizes, strides, options);
+  return at::empty_strided(sizes, strides_in_order(sizes, order), options);
+}
+
+at::Tensor empty_in_order_symint(
+    c10::SymIntArrayRef sizes, int64_t order, at::TensorOptions options) {
+  return order == kContiguousOrder
+      ? at::empty_symint(sizes, options)
+      : at::empty_strided_symint(sizes, strides_in_order(sizes, order), options);
+}
+
+at::Tensor empty_like_in_order(const at::Tensor& like, int64_t order) {
+  return order != kContiguousOrder && !is_channels_last(like) && memory_order(like) == order
+      ? at::empty_strided(like.sizes(), like.strides(), like.options())
+      : empty_in_order(like.sizes(), order, like.options());
 }
 
 } // namespace clampgrad

@@ -18,11 +18,30 @@ constexpr int64_t kContiguousOrder = 0;
 // Nothing for a tensor that is not dense: it is handled through a contiguous copy.
 std::optional<int64_t> memory_order(const at::Tensor& tensor);
 
+// The same of a compact tensor, to the dimension of size 1: a tensor that is made in this order has
+// its strides.
+std::optional<int64_t> order_of_strides(const at::Tensor& tensor);
+
 // The elements of `tensor` as flat memory in this order: a view where they lie so, else a copy.
 at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order);
 
-// For a result that is written whole: on the CPU past the dispatcher, which costs more than the
-// memory.
+// For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
+// memory. The strides of dimensions of size 1 are those of a compact tensor.
 at::Tensor empty_in_order(at::IntArrayRef sizes, int64_t order, at::TensorOptions options);
+at::Tensor empty_in_order_symint(
+    c10::SymIntArrayRef sizes, int64_t order, at::TensorOptions options);
+
+// The same, with the strides of `like` to the dimension of size 1 if `like` lies in this order, and
+// is neither contiguous nor channels last.
+at::Tensor empty_like_in_order(const at::Tensor& like, int64_t order);
+
+// The result of an elementwise operator of arguments of one shape and dtype, with the strides that
+// TensorIterator gives it: those of the arguments where they agree.
+template <typename... Others>
+at::Tensor empty_result(int64_t order, const at::Tensor& first, const Others&... others) {
+  return order != kContiguousOrder && (... && (others.strides() == first.strides()))
+      ? empty_like_in_order(first, order)
+      : empty_in_order(first.sizes(), order, first.options());
+}
 
 } // namespace clampgrad

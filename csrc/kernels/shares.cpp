@@ -6,10 +6,14 @@
 #include "Kernels.h"
 #include "autograd/kernels.h"
 #include "kernels/backend.h"
+#include "kernels/check.h"
 #include "kernels/memory_order.h"
 #include "kernels/saved_bits.h"
 
 #include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <initializer_list>
 
 namespace clampgrad {
 
@@ -24,6 +28,21 @@ std::array<at::Tensor, n> empty_gradients(
     to[i] = wanted[i] ? empty_in_order(grad.sizes(), order, grad.options()) : at::Tensor();
   }
   return to;
+}
+
+void check_alike(std::initializer_list<std::reference_wrapper<const at::Tensor>> args) {
+  const at::Tensor& self = *args.begin();
+  for (const at::Tensor& t : args) {
+    TORCH_CHECK(
+        t.sizes() == self.sizes() && t.scalar_type() == self.scalar_type() &&
+            t.device() == self.device(),
+        "clampgrad: expected Tensors of one shape, dtype and device, got ",
+        self.toString(),
+        self.sizes(),
+        " and ",
+        t.toString(),
+        t.sizes());
+  }
 }
 
 void* pointer(const at::Tensor& t) {
@@ -41,10 +60,13 @@ std::tuple<at::Tensor, at::Tensor> extremum_shares(
     bool nan_loses,
     int64_t tie,
     int64_t nan,
-    int64_t /*sharing*/,
+    int64_t sharing,
     int64_t order) {
+  check_alike({self, other});
+  checked_enum<Sharing>(sharing, kSharings);
+  const PairCodes codes = {checked_enum<int>(tie, kBoth + 1), checked_enum<int>(nan, kBoth + 1)};
   const auto a = in_memory_order(self, order), b = in_memory_order(other, order);
-  const auto y = empty_in_order(self.sizes(), order, self.options());
+  const auto y = empty_result(order, self, other);
   const auto bits = empty_bits(self, 2);
   backend(a.device())
       .pair_encode(
@@ -55,7 +77,7 @@ std::tuple<at::Tensor, at::Tensor> extremum_shares(
           mutable_words(bits),
           greater_wins,
           nan_loses,
-          {static_cast<int>(tie), static_cast<int>(nan)});
+          codes);
   return {y, bits};
 }
 
@@ -65,11 +87,13 @@ std::tuple<at::Tensor, at::Tensor> clamp_shares(
     const at::Tensor& max,
     int64_t rule,
     int64_t among,
-    int64_t /*sharing*/,
+    int64_t sharing,
     int64_t order) {
+  check_alike({self, min, max});
+  checked_enum<Sharing>(sharing, kSharings);
   const auto x = in_memory_order(self, order), lo = in_memory_order(min, order),
              hi = in_memory_order(max, order);
-  const auto y = empty_in_order(self.sizes(), order, self.options());
+  const auto y = empty_result(order, self, min, max);
   const auto bits = empty_bits(self, 3);
   backend(x.device())
       .triple_encode(
@@ -79,8 +103,8 @@ std::tuple<at::Tensor, at::Tensor> clamp_shares(
           hi.const_data_ptr(),
           y.mutable_data_ptr(),
           mutable_words(bits),
-          static_cast<Rule>(rule),
-          static_cast<int>(among));
+          checked_enum<Rule>(rule, kRules),
+          checked_enum<int>(among, kAll + 1));
   return {y, bits};
 }
 

@@ -2,18 +2,20 @@
 
 #include "Kernels.h"
 #include "Operators.h"
+#include "autograd/inplace.h"
 #include "kernels/memory_order.h"
-#include "kernels/saved_bits.h"
 #include "ops/bounds.h"
 #include "ops/convention.h"
 #include "ops/path.h"
+#include "ops/recorded.h"
 
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/clamp_min.h>
 
-namespace clampgrad::native {
+namespace clampgrad {
 
+namespace native {
 namespace {
 
 bool is_complex(const Number& bound) {
@@ -37,32 +39,39 @@ bool fast(const at::Tensor& self, const Number& min, const Number& max) {
       !is_nan(max);
 }
 
-at::Tensor differentiable_clamp(
-    const at::Tensor& self, const Number& min, const Number& max, Convention convention) {
+} // namespace
+} // namespace native
+
+at::Tensor recorded_clamp(
+    const at::Tensor& self,
+    const Number& min,
+    const Number& max,
+    Convention convention,
+    bool self_will_change) {
   if (convention.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through(self, min, max);
   }
   const auto gate = static_cast<int64_t>(scalar_gate(convention));
-  if (fast(self, min, max)) {
+  if (native::fast(self, min, max)) {
     const auto order = memory_order(self).value_or(kContiguousOrder);
     return std::get<0>(clampgrad::_clamp_gate(self, min, max, gate, order));
   }
-  return clampgrad::_clamp_pinned(self, in_dtype(min, self), in_dtype(max, self), gate);
+  return clampgrad::_clamp_pinned(
+      self_will_change ? self.clone() : self, in_dtype(min, self), in_dtype(max, self), gate);
 }
+
+namespace native {
+
+namespace {
 
 at::Tensor& differentiable_clamp_(
     at::Tensor& self, const Number& min, const Number& max, Convention convention) {
-  if (convention.gradient == Gradient::straight_through) {
-    return self.copy_(clampgrad::_clamp_straight_through(self, min, max));
-  }
-  if (fast(self, min, max)) {
-    const auto gate = scalar_gate(convention);
+  if (convention.gradient != Gradient::straight_through && fast(self, min, max)) {
     const auto order = memory_order(self).value_or(kContiguousOrder);
-    auto bits = empty_bits(self, planes(gate));
-    return clampgrad::_clamp_gate_(self, bits, min, max, static_cast<int64_t>(gate), order);
+    return record_clamp_(self, min, max, scalar_gate(convention), order);
   }
-  // copy_ gives the checks of an in-place operator; the clone is what backward may look at.
-  return self.copy_(differentiable_clamp(self.clone(), min, max, convention));
+  // copy_ gives the checks of an in-place operator.
+  return self.copy_(recorded_clamp(self, min, max, convention, /*self_will_change=*/true));
 }
 
 } // namespace
@@ -74,7 +83,7 @@ at::Tensor clamp(
     std::string_view gradient,
     bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
-  return differentiable(self, min, max) ? differentiable_clamp(self, min, max, convention)
+  return differentiable(self, min, max) ? recorded_clamp(self, min, max, convention)
                                         : at::clamp(self, min, max);
 }
 
@@ -104,7 +113,7 @@ at::Tensor clamp_min(
     const at::Tensor& self, const at::Scalar& min, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
   return differentiable(self, min, std::nullopt)
-      ? differentiable_clamp(self, min, other_bound(min), convention)
+      ? recorded_clamp(self, min, other_bound(min), convention)
       : at::clamp_min(self, min);
 }
 
@@ -130,7 +139,7 @@ at::Tensor clamp_max(
     const at::Tensor& self, const at::Scalar& max, std::string_view gradient, bool maximize) {
   const auto convention = parse_convention(gradient, maximize);
   return differentiable(self, std::nullopt, max)
-      ? differentiable_clamp(self, other_bound(max), max, convention)
+      ? recorded_clamp(self, other_bound(max), max, convention)
       : at::clamp_max(self, max);
 }
 
@@ -152,4 +161,5 @@ at::Tensor& clamp_max_out(
   return at::clamp_max_out(out, self, max);
 }
 
-} // namespace clampgrad::native
+} // namespace native
+} // namespace clampgrad

@@ -1,6 +1,8 @@
 // Operators whose kernels are ATen's own: below autograd nothing of ours is left of them.
 
 #include "Kernels.h"
+#include "kernels/check.h"
+#include "kernels/gate.h"
 #include "ops/number.h"
 
 #include <ATen/ops/clamp.h>
@@ -9,7 +11,9 @@
 
 namespace clampgrad::native {
 
-at::Tensor clamp_pinned(const at::Tensor& self, const Number& min, const Number& max, int64_t) {
+at::Tensor clamp_pinned(
+    const at::Tensor& self, const Number& min, const Number& max, int64_t gate) {
+  checked_enum<Gate>(gate, kGates);
   return at::clamp(self, min, max);
 }
 

@@ -3,24 +3,38 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include <optional>
+
 namespace clampgrad {
 
-Convention parse_convention(std::string_view name, bool maximize) {
+namespace {
+
+std::optional<Gradient> gradient_named(std::string_view name) {
   for (size_t i = 0; i < kGradientNames.size(); ++i) {
-    if (name != kGradientNames[i]) {
-      continue;
+    if (name == kGradientNames[i]) {
+      return static_cast<Gradient>(i);
     }
-    const auto gradient = static_cast<Gradient>(i);
-    TORCH_CHECK_VALUE(
-        !maximize || gradient == Gradient::with_grad || gradient == Gradient::restoring ||
-            gradient == Gradient::straight_through,
-        "maximize=True means nothing for gradient='",
-        name,
-        "': only 'with_grad' and 'restoring' depend on whether the loss is minimised");
-    return {gradient, maximize};
   }
+  for (const auto& alias : kAliases) {
+    if (name == alias.name) {
+      return alias.gradient;
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+Convention parse_convention(std::string_view name, bool maximize) {
+  const auto gradient = gradient_named(name);
   TORCH_CHECK_VALUE(
-      false, "unknown gradient '", name, "'; known are: ", c10::Join(", ", kGradientNames));
+      gradient, "unknown gradient '", name, "'; known are: ", c10::Join(", ", kGradientNames));
+  TORCH_CHECK_VALUE(
+      !maximize || is_pseudo(*gradient),
+      "maximize=True means nothing for gradient='",
+      name,
+      "': only 'with_grad' and 'restoring' depend on whether the loss is minimised");
+  return {*gradient, maximize};
 }
 
 Gradient parse_exact(std::string_view name, bool maximize, std::string_view operation) {

@@ -10,10 +10,24 @@
 namespace clampgrad {
 
 enum class Extremum : int64_t { maximum = 0, minimum = 1, fmax = 2, fmin = 3 };
+constexpr int64_t kExtrema = 4;
 
 // In the order of Gradient.
 constexpr std::array<std::string_view, 7> kGradientNames = {
     "min_norm", "inclusive", "joint", "half", "with_grad", "restoring", "straight_through"};
+constexpr auto kGradients = static_cast<int64_t>(kGradientNames.size());
+
+// Other names of theirs, accepted wherever a convention is named: whose gradient it is.
+struct Alias {
+  std::string_view name;
+  Gradient gradient;
+};
+constexpr std::array<Alias, 4> kAliases = {{
+    {"torch_2_13", Gradient::inclusive},
+    {"torch_2_15", Gradient::joint},
+    {"jax", Gradient::half},
+    {"ste", Gradient::straight_through},
+}};
 
 struct Convention {
   Gradient gradient;

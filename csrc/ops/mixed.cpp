@@ -1,75 +1,147 @@
-#include "ops/mixed.h"
+// The front doors with one number and one Tensor for bounds, which torch has no operator for. The
+// value and its dtype are those of torch.clamp_max(torch.clamp_min(self, min), max).
 
-#include "Operators.h"
+#include "Kernels.h"
+#include "ops/bounds.h"
 #include "ops/convention.h"
+#include "ops/path.h"
+#include "ops/recorded.h"
 
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 
-namespace clampgrad {
+namespace clampgrad::native {
 
 namespace {
 
+using at::Scalar;
 using at::Tensor;
 
-// The number as a constant Tensor that promotes as the number does.
-Tensor as_tensor(const Bound& bound, const Tensor& self) {
-  if (bound.tensor) {
-    return *bound.tensor;
-  }
-  const auto dtype = at::result_type(self, *bound.number);
-  return at::scalar_tensor(*bound.number, self.options().dtype(dtype));
-}
-
-// Least norm and the pseudo-gradients look at all three at once. The others give a number its own
-// rule, one bound after the other.
+// Least norm and the pseudo-gradients look at all three arguments at once. The others give a number
+// its own rule, one bound after the other.
 bool at_once(Convention c) {
   return c.gradient == Gradient::min_norm || is_pseudo(c.gradient);
 }
 
-Tensor raised(const Tensor& self, const Bound& min, std::string_view gradient, bool maximize) {
-  return min.number ? clampgrad::clamp_min(self, *min.number, gradient, maximize)
-                    : clampgrad::clamp_min(self, *min.tensor, gradient, maximize);
+bool may_need_gradient(const Tensor& t) {
+  return clampgrad::may_need_gradient(t);
+}
+bool may_need_gradient(const Scalar&) {
+  return false;
+}
+
+// torch words the error.
+bool is_complex(const Tensor&) {
+  return false;
+}
+bool is_complex(const Scalar& number) {
+  return number.isComplex();
+}
+
+// The bound beside `self`, whose dtype is that of clamp_min(self, min): there a number is rounded.
+Tensor beside(const Tensor& self, const Scalar& number) {
+  const auto rounded = number.isSymbolic() ? number : *in_dtype(number, self);
+  return at::scalar_tensor(rounded, self.options());
+}
+Tensor beside(const Tensor& self, const Tensor& bound) {
+  return on_device_of(self, bound);
+}
+
+Tensor on_device_of_bound(const Tensor& self, const Tensor& bound) {
+  return on_device_of(bound, self);
+}
+Tensor on_device_of_bound(const Tensor& self, const Scalar&) {
+  return self;
+}
+
+template <typename Min, typename Max>
+Tensor mixed(
+    const Tensor& self,
+    const Min& min,
+    const Max& max,
+    std::string_view gradient,
+    bool maximize,
+    bool self_will_change = false) {
+  const auto c = parse_convention(gradient, maximize);
+  const bool differentiable =
+      may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max);
+  if (!differentiable || is_complex(min) || is_complex(max)) {
+    return at::clamp_max(at::clamp_min(self, min), max);
+  }
+  if (!at_once(c)) {
+    const auto raised = clamp_min(self_will_change ? self.clone() : self, min, gradient, maximize);
+    return clamp_max(raised, max, gradient, maximize);
+  }
+  const auto here = on_device_of_bound(on_device_of_bound(self, min), max);
+  const auto x = here.to(at::result_type(here, min));
+  return recorded_clamp(x, beside(x, min), beside(x, max), c, self_will_change);
+}
+
+// Nothing is written before everything is known to be right.
+template <typename Min, typename Max>
+Tensor& mixed_(
+    Tensor& self,
+    const Min& min,
+    const Max& max,
+    const Tensor& bound,
+    std::string_view gradient,
+    bool maximize) {
+  check_no_overlap(self, bound);
+  return assign(self, mixed(self, min, max, gradient, maximize, /*self_will_change=*/true));
 }
 
 } // namespace
 
-Tensor clamp_mixed(
+Tensor clamp(
     const Tensor& self,
-    const Bound& min,
-    const Bound& max,
+    const Tensor& min,
+    const Scalar& max,
     std::string_view gradient,
     bool maximize) {
-  if (at_once(parse_convention(gradient, maximize))) {
-    return clampgrad::clamp(self, as_tensor(min, self), as_tensor(max, self), gradient, maximize);
-  }
-  const auto x = raised(self, min, gradient, maximize);
-  return max.number ? clampgrad::clamp_max(x, *max.number, gradient, maximize)
-                    : clampgrad::clamp_max(x, *max.tensor, gradient, maximize);
+  return mixed(self, min, max, gradient, maximize);
 }
 
-Tensor& clamp_mixed_(
-    Tensor& self, const Bound& min, const Bound& max, std::string_view gradient, bool maximize) {
-  if (at_once(parse_convention(gradient, maximize))) {
-    return clampgrad::clamp_(self, as_tensor(min, self), as_tensor(max, self), gradient, maximize);
-  }
-  if (min.number) {
-    clampgrad::clamp_min_(self, *min.number, gradient, maximize);
-    return clampgrad::clamp_max_(self, *max.tensor, gradient, maximize);
-  }
-  clampgrad::clamp_min_(self, *min.tensor, gradient, maximize);
-  return clampgrad::clamp_max_(self, *max.number, gradient, maximize);
-}
-
-Tensor& clamp_mixed_out(
+Tensor clamp(
     const Tensor& self,
-    const Bound& min,
-    const Bound& max,
+    const Scalar& min,
+    const Tensor& max,
+    std::string_view gradient,
+    bool maximize) {
+  return mixed(self, min, max, gradient, maximize);
+}
+
+Tensor& clamp_(
+    Tensor& self, const Tensor& min, const Scalar& max, std::string_view gradient, bool maximize) {
+  return mixed_(self, min, max, min, gradient, maximize);
+}
+
+Tensor& clamp_(
+    Tensor& self, const Scalar& min, const Tensor& max, std::string_view gradient, bool maximize) {
+  return mixed_(self, min, max, max, gradient, maximize);
+}
+
+Tensor& clamp_out(
+    const Tensor& self,
+    const Tensor& min,
+    const Scalar& max,
     std::string_view gradient,
     bool maximize,
     Tensor& out) {
-  return clampgrad::clamp_outf(
-      self, as_tensor(min, self), as_tensor(max, self), gradient, maximize, out);
+  parse_convention(gradient, maximize);
+  return at::clamp_max_out(out, at::clamp_min(self, min), max);
 }
 
-} // namespace clampgrad
+Tensor& clamp_out(
+    const Tensor& self,
+    const Scalar& min,
+    const Tensor& max,
+    std::string_view gradient,
+    bool maximize,
+    Tensor& out) {
+  parse_convention(gradient, maximize);
+  return at::clamp_max_out(out, at::clamp_min(self, min), max);
+}
+
+} // namespace clampgrad::native

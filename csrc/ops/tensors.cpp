@@ -3,11 +3,14 @@
 
 #include "Kernels.h"
 #include "Operators.h"
+#include "kernels/check.h"
 #include "kernels/memory_order.h"
 #include "ops/path.h"
+#include "ops/recorded.h"
 #include "ops/sharing.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
@@ -19,15 +22,19 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 
-namespace clampgrad::native {
+namespace clampgrad {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
+namespace native {
 namespace {
 
+bool is_given(const OptionalTensor& t) {
+  return t && t->defined();
+}
+
 bool may_need_gradient(const OptionalTensor& t) {
-  return t && t->defined() && clampgrad::may_need_gradient(*t);
+  return is_given(t) && clampgrad::may_need_gradient(*t);
 }
 
 bool is_differentiated(const Tensor& t) {
@@ -60,13 +67,16 @@ std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args) {
   if (alike) {
     return kContiguousOrder;
   }
-  Tensor result;
+  // A result of no memory.
   at::TensorIteratorConfig config;
-  config.add_output(result);
+  config.check_all_same_dtype(false)
+      .check_all_same_device(false)
+      .declare_static_dtype_and_device(args[0].scalar_type(), at::kMeta)
+      .add_owned_output(Tensor());
   for (const auto& t : args) {
     config.add_const_input(t);
   }
-  return memory_order(config.build().output());
+  return order_of_strides(config.build().output());
 }
 
 template <size_t n>
@@ -122,12 +132,16 @@ Tensor triple(const Operands<3>& in, Convention c) {
       in.order));
 }
 
-bool is_given(const OptionalTensor& t) {
-  return t && t->defined();
-}
+} // namespace
+} // namespace native
 
-Tensor differentiable_clamp(
-    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
+Tensor recorded_clamp(
+    const Tensor& self,
+    const OptionalTensor& min,
+    const OptionalTensor& max,
+    Convention c,
+    bool self_will_change) {
+  using namespace native;
   if (is_given(min) && is_given(max)) {
     if (const auto in = for_kernel<3>({self, *min, *max})) {
       return triple(*in, c);
@@ -136,18 +150,46 @@ Tensor differentiable_clamp(
     return pair(*in, /*greater_wins=*/is_given(min), Kind::clamp, c);
   }
   return clampgrad::_clamp_tensors_pinned(
-      self, min, max, static_cast<int64_t>(c.gradient), c.maximize);
+      self_will_change ? self.clone() : self,
+      min,
+      max,
+      static_cast<int64_t>(c.gradient),
+      c.maximize);
 }
 
-// copy_ gives the checks of an in-place operator but two: it broadcasts, and it casts anything.
-Tensor& differentiable_clamp_(
-    Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  const auto result = differentiable_clamp(is_plain(self) ? self : self.clone(), min, max, c);
+void check_no_overlap(const Tensor& self, const Tensor& other) {
+  if (is_plain(self) && is_plain(other) && !self.is_same(other)) {
+    at::assert_no_partial_overlap(self, other);
+  }
+}
+
+Tensor on_device_of(const Tensor& other, const Tensor& t) {
+  return t.dim() == 0 && t.device() != other.device() && t.device().is_cpu() ? t.to(other.device())
+                                                                             : t;
+}
+
+// copy_ checks all that an in-place operator does but two things: it broadcasts, and it casts
+// anything.
+Tensor& assign(Tensor& self, const Tensor& result) {
   if (result.sym_sizes() != self.sym_sizes() ||
       !at::canCast(result.scalar_type(), self.scalar_type())) {
-    return at::clamp_(self, min, max); // which raises
+    return at::clamp_min_(self, result); // which raises
   }
   return self.copy_(result);
+}
+
+namespace native {
+
+namespace {
+
+Tensor& differentiable_clamp_(
+    Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
+  for (const auto* bound : {&min, &max}) {
+    if (is_given(*bound)) {
+      check_no_overlap(self, **bound);
+    }
+  }
+  return assign(self, recorded_clamp(self, min, max, c, /*self_will_change=*/true));
 }
 
 Tensor differentiable_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient g) {
@@ -163,12 +205,18 @@ Tensor differentiable_extremum(const Tensor& self, const Tensor& other, Extremum
 // Kernels of the operators with a node.
 
 Tensor clamp_tensors_pinned(
-    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, int64_t, bool) {
+    const Tensor& self,
+    const OptionalTensor& min,
+    const OptionalTensor& max,
+    int64_t gradient,
+    bool) {
+  checked_enum<Gradient>(gradient, kGradients);
   return at::clamp(self, min, max);
 }
 
-Tensor extremum_pinned(const Tensor& self, const Tensor& other, int64_t op, int64_t) {
-  switch (static_cast<Extremum>(op)) {
+Tensor extremum_pinned(const Tensor& self, const Tensor& other, int64_t op, int64_t gradient) {
+  checked_enum<Gradient>(gradient, kGradients);
+  switch (checked_enum<Extremum>(op, kExtrema)) {
     case Extremum::maximum:
       return at::maximum(self, other);
     case Extremum::minimum:
@@ -181,7 +229,39 @@ Tensor extremum_pinned(const Tensor& self, const Tensor& other, int64_t op, int6
   TORCH_INTERNAL_ASSERT(false);
 }
 
-// Front doors.
+// Front doors. An undefined Tensor is no bound.
+
+namespace {
+
+bool differentiable(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
+  return (is_given(min) || is_given(max)) &&
+      (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
+}
+
+OptionalTensor if_given(const OptionalTensor& t) {
+  return is_given(t) ? t : std::nullopt;
+}
+
+void check_given(const Tensor& bound) {
+  TORCH_CHECK_VALUE(bound.defined(), "clamp_min and clamp_max need a bound");
+}
+
+Tensor recorded_clamp_min(const Tensor& self, const Tensor& bound, Convention c) {
+  const auto x = on_device_of(bound, self);
+  return recorded_clamp(x, on_device_of(x, bound), std::nullopt, c);
+}
+Tensor recorded_clamp_max(const Tensor& self, const Tensor& bound, Convention c) {
+  const auto x = on_device_of(bound, self);
+  return recorded_clamp(x, std::nullopt, on_device_of(x, bound), c);
+}
+Tensor& recorded_clamp_min_(Tensor& self, const Tensor& bound, Convention c) {
+  return differentiable_clamp_(self, on_device_of(self, bound), std::nullopt, c);
+}
+Tensor& recorded_clamp_max_(Tensor& self, const Tensor& bound, Convention c) {
+  return differentiable_clamp_(self, std::nullopt, on_device_of(self, bound), c);
+}
+
+} // namespace
 
 Tensor clamp(
     const Tensor& self,
@@ -190,9 +270,8 @@ Tensor clamp(
     std::string_view gradient,
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
-  const bool differentiable = (min || max) &&
-      (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
-  return differentiable ? differentiable_clamp(self, min, max, c) : at::clamp(self, min, max);
+  return differentiable(self, min, max) ? recorded_clamp(self, min, max, c)
+                                        : at::clamp(self, if_given(min), if_given(max));
 }
 
 Tensor& clamp_(
@@ -202,9 +281,8 @@ Tensor& clamp_(
     std::string_view gradient,
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
-  const bool differentiable = (min || max) &&
-      (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
-  return differentiable ? differentiable_clamp_(self, min, max, c) : at::clamp_(self, min, max);
+  return differentiable(self, min, max) ? differentiable_clamp_(self, min, max, c)
+                                        : at::clamp_(self, if_given(min), if_given(max));
 }
 
 Tensor& clamp_out(
@@ -215,45 +293,45 @@ Tensor& clamp_out(
     bool maximize,
     Tensor& out) {
   parse_convention(gradient, maximize);
-  return at::clamp_out(out, self, min, max);
+  return at::clamp_out(out, self, if_given(min), if_given(max));
 }
 
-#define CLAMPGRAD_ONE_BOUND(bound, as_min, as_max)                                            \
-  Tensor clamp_##bound(                                                                       \
-      const Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {    \
-    const auto c = parse_convention(gradient, maximize);                                      \
-    return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(bound)          \
-        ? differentiable_clamp(self, as_min, as_max, c)                                       \
-        : at::clamp_##bound(self, bound);                                                     \
-  }                                                                                           \
-  Tensor& clamp_##bound##_(                                                                   \
-      Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {          \
-    const auto c = parse_convention(gradient, maximize);                                      \
-    return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(bound)          \
-        ? differentiable_clamp_(self, as_min, as_max, c)                                      \
-        : at::clamp_##bound##_(self, bound);                                                  \
-  }                                                                                           \
-  Tensor& clamp_##bound##_out(                                                                \
-      const Tensor& self,                                                                     \
-      const Tensor& bound,                                                                    \
-      std::string_view gradient,                                                              \
-      bool maximize,                                                                          \
-      Tensor& out) {                                                                          \
-    parse_convention(gradient, maximize);                                                     \
-    return at::clamp_##bound##_out(out, self, bound);                                         \
-  }                                                                                           \
-  Tensor clamp_##bound##_mingrad_tensor(const Tensor& self, const Tensor& bound) {            \
-    return at::clamp_##bound(self, bound);                                                    \
-  }                                                                                           \
-  Tensor& clamp_##bound##_mingrad_(Tensor& self, const Tensor& bound) {                       \
-    return clamp_##bound##_(self, bound, "min_norm", false);                                  \
-  }                                                                                           \
-  Tensor& clamp_##bound##_mingrad_out(const Tensor& self, const Tensor& bound, Tensor& out) { \
-    return at::clamp_##bound##_out(out, self, bound);                                         \
+#define CLAMPGRAD_ONE_BOUND(bound)                                                               \
+  Tensor clamp_##bound(                                                                          \
+      const Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {       \
+    check_given(bound);                                                                          \
+    const auto c = parse_convention(gradient, maximize);                                         \
+    return differentiable(self, bound, std::nullopt) ? recorded_clamp_##bound(self, bound, c)    \
+                                                     : at::clamp_##bound(self, bound);           \
+  }                                                                                              \
+  Tensor& clamp_##bound##_(                                                                      \
+      Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {             \
+    check_given(bound);                                                                          \
+    const auto c = parse_convention(gradient, maximize);                                         \
+    return differentiable(self, bound, std::nullopt) ? recorded_clamp_##bound##_(self, bound, c) \
+                                                     : at::clamp_##bound##_(self, bound);        \
+  }                                                                                              \
+  Tensor& clamp_##bound##_out(                                                                   \
+      const Tensor& self,                                                                        \
+      const Tensor& bound,                                                                       \
+      std::string_view gradient,                                                                 \
+      bool maximize,                                                                             \
+      Tensor& out) {                                                                             \
+    parse_convention(gradient, maximize);                                                        \
+    return at::clamp_##bound##_out(out, self, bound);                                            \
+  }                                                                                              \
+  Tensor clamp_##bound##_mingrad_tensor(const Tensor& self, const Tensor& bound) {               \
+    return at::clamp_##bound(self, bound);                                                       \
+  }                                                                                              \
+  Tensor& clamp_##bound##_mingrad_(Tensor& self, const Tensor& bound) {                          \
+    return clamp_##bound##_(self, bound, "min_norm", false);                                     \
+  }                                                                                              \
+  Tensor& clamp_##bound##_mingrad_out(const Tensor& self, const Tensor& bound, Tensor& out) {    \
+    return at::clamp_##bound##_out(out, self, bound);                                            \
   }
 
-CLAMPGRAD_ONE_BOUND(min, min, std::nullopt)
-CLAMPGRAD_ONE_BOUND(max, std::nullopt, max)
+CLAMPGRAD_ONE_BOUND(min)
+CLAMPGRAD_ONE_BOUND(max)
 #undef CLAMPGRAD_ONE_BOUND
 
 #define CLAMPGRAD_EXTREMUM(op)                                                                   \
@@ -311,4 +389,5 @@ Tensor& minimum_mingrad_out(const Tensor& self, const Tensor& other, Tensor& out
   return at::minimum_out(out, self, other);
 }
 
-} // namespace clampgrad::native
+} // namespace native
+} // namespace clampgrad

@@ -5,7 +5,6 @@
 
 #include "Kernels.h"
 #include "Operators.h"
-#include "ops/mixed.h"
 #include "ops/number.h"
 #include "ops/path.h"
 #include "python/nodes.h"
@@ -21,6 +20,7 @@ namespace clampgrad {
 namespace {
 
 using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
 
 enum class Op { clamp, clamp_min, clamp_max };
 
@@ -203,51 +203,54 @@ PyObject* run_parsed(PyObject* const* args) {
 
 struct TensorCall {
   Tensor self;
-  Bound min, max;
+  OptionalTensor min, max;
+  Number number; // in place of the bound that is none
   std::string_view gradient;
   bool maximize;
-
-  bool mixed() const {
-    return min.number || max.number;
-  }
 };
 
 template <Op op>
 Tensor run(const TensorCall& c) {
   if constexpr (op == Op::clamp_min) {
-    return _ops::clamp_min_Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
+    return _ops::clamp_min_Tensor::call(c.self, *c.min, c.gradient, c.maximize);
   } else if constexpr (op == Op::clamp_max) {
-    return _ops::clamp_max_Tensor::call(c.self, *c.max.tensor, c.gradient, c.maximize);
-  } else if (c.mixed()) {
-    return clamp_mixed(c.self, c.min, c.max, c.gradient, c.maximize);
+    return _ops::clamp_max_Tensor::call(c.self, *c.max, c.gradient, c.maximize);
+  } else if (!c.number) {
+    return _ops::clamp_Tensor::call(c.self, c.min, c.max, c.gradient, c.maximize);
+  } else if (c.min) {
+    return _ops::clamp_Tensor_Scalar::call(c.self, *c.min, *c.number, c.gradient, c.maximize);
   } else {
-    return _ops::clamp_Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+    return _ops::clamp_Scalar_Tensor::call(c.self, *c.number, *c.max, c.gradient, c.maximize);
   }
 }
 
 template <Op op>
 void run_(TensorCall& c) {
   if constexpr (op == Op::clamp_min) {
-    _ops::clamp_min__Tensor::call(c.self, *c.min.tensor, c.gradient, c.maximize);
+    _ops::clamp_min__Tensor::call(c.self, *c.min, c.gradient, c.maximize);
   } else if constexpr (op == Op::clamp_max) {
-    _ops::clamp_max__Tensor::call(c.self, *c.max.tensor, c.gradient, c.maximize);
-  } else if (c.mixed()) {
-    clamp_mixed_(c.self, c.min, c.max, c.gradient, c.maximize);
+    _ops::clamp_max__Tensor::call(c.self, *c.max, c.gradient, c.maximize);
+  } else if (!c.number) {
+    _ops::clamp__Tensor::call(c.self, c.min, c.max, c.gradient, c.maximize);
+  } else if (c.min) {
+    _ops::clamp__Tensor_Scalar::call(c.self, *c.min, *c.number, c.gradient, c.maximize);
   } else {
-    _ops::clamp__Tensor::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize);
+    _ops::clamp__Scalar_Tensor::call(c.self, *c.number, *c.max, c.gradient, c.maximize);
   }
 }
 
 template <Op op>
 void run_out(const TensorCall& c, Tensor& out) {
   if constexpr (op == Op::clamp_min) {
-    _ops::clamp_min_Tensor_out::call(c.self, *c.min.tensor, c.gradient, c.maximize, out);
+    _ops::clamp_min_Tensor_out::call(c.self, *c.min, c.gradient, c.maximize, out);
   } else if constexpr (op == Op::clamp_max) {
-    _ops::clamp_max_Tensor_out::call(c.self, *c.max.tensor, c.gradient, c.maximize, out);
-  } else if (c.mixed()) {
-    clamp_mixed_out(c.self, c.min, c.max, c.gradient, c.maximize, out);
+    _ops::clamp_max_Tensor_out::call(c.self, *c.max, c.gradient, c.maximize, out);
+  } else if (!c.number) {
+    _ops::clamp_Tensor_out::call(c.self, c.min, c.max, c.gradient, c.maximize, out);
+  } else if (c.min) {
+    _ops::clamp_Tensor_Scalar_out::call(c.self, *c.min, *c.number, c.gradient, c.maximize, out);
   } else {
-    _ops::clamp_Tensor_out::call(c.self, c.min.tensor, c.max.tensor, c.gradient, c.maximize, out);
+    _ops::clamp_Scalar_Tensor_out::call(c.self, *c.number, *c.max, c.gradient, c.maximize, out);
   }
 }
 
@@ -270,16 +273,6 @@ std::vector<std::string> tensor_signatures(bool inplace) {
   return signatures;
 }
 
-Bound read_any(torch::PythonArgs& r, int i, bool number) {
-  Bound bound;
-  if (number) {
-    bound.number = r.scalar(i);
-  } else {
-    bound.tensor = r.optionalTensor(i);
-  }
-  return bound;
-}
-
 template <Op op, bool inplace>
 PyObject* run_tensors(PyObject* const* args) {
   static torch::PythonArgParser parser(tensor_signatures<op>(inplace), /*traceable=*/false);
@@ -293,10 +286,12 @@ PyObject* run_tensors(PyObject* const* args) {
   TensorCall call;
   call.self = r.tensor(0);
   if constexpr (op == Op::clamp) {
-    call.min = read_any(r, 1, r.idx == 2);
-    call.max = read_any(r, 2, r.idx == 1);
+    const bool number_min = r.idx == 2, number_max = r.idx == 1;
+    call.min = number_min ? std::nullopt : r.optionalTensor(1);
+    call.max = number_max ? std::nullopt : r.optionalTensor(2);
+    call.number = number_min || number_max ? Number(r.scalar(number_min ? 1 : 2)) : std::nullopt;
   } else {
-    (op == Op::clamp_min ? call.min : call.max).tensor = r.tensor(1);
+    (op == Op::clamp_min ? call.min : call.max) = r.tensor(1);
   }
   call.gradient = r.stringView(keyword);
   call.maximize = r.toBool(keyword + 1);

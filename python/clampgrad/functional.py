@@ -61,36 +61,11 @@ def _trace(
     name: str, input: Tensor, min: Bound | None, max: Bound | None, **keywords: Any
 ) -> Tensor:
     """A call for Dynamo to trace: the overload that fits the bounds."""
-    tensors = isinstance(min, Tensor), isinstance(max, Tensor)
-    if any(tensors) and min is not None and max is not None and not all(tensors):
-        return _trace_mixed(name, input, min, max, **keywords)
-    overload = ("Tensor_out" if any(tensors) else "out") if "out" in keywords else ""
-    overload = overload or ("Tensor" if any(tensors) else "default")
     bounds = [min] * ("max" not in name) + [max] * ("min" not in name)
-    return getattr(getattr(_ops, name), overload)(input, *bounds, **keywords)
-
-
-def _trace_mixed(name: str, input: Tensor, min: Bound, max: Bound, **keywords: Any) -> Tensor:
-    """One number and one Tensor; the rule is that of csrc/ops/mixed.cpp."""
-    if keywords["gradient"] in ("inclusive", "joint", "half"):
-        out = {"out": keywords.pop("out")} if "out" in keywords else {}
-        raised = _trace(name.replace("clamp", "clamp_min"), input, min, None, **keywords)
-        return _trace(name.replace("clamp", "clamp_max"), raised, None, max, **keywords, **out)
-    bounds = [
-        b if isinstance(b, Tensor) else torch.scalar_tensor(b, **_like(input, b))
-        for b in (min, max)
-    ]
-    return _trace(name, input, *bounds, **keywords)
-
-
-def _like(input: Tensor, number: Number) -> dict[str, Any]:
-    """The dtype is torch.result_type's, which Dynamo cannot trace."""
-    dtype = input.dtype
-    if isinstance(number, float) and not (dtype.is_floating_point or dtype.is_complex):
-        dtype = torch.get_default_dtype()
-    elif dtype == torch.bool and not isinstance(number, bool):
-        dtype = torch.int64
-    return {"dtype": dtype, "device": input.device}
+    kinds = ["Tensor" if isinstance(b, Tensor) else "Scalar" for b in bounds if b is not None]
+    overload = "_".join(sorted(set(kinds), key=kinds.index)) if "Tensor" in kinds else ""
+    overload += ("_out" if overload else "out") if "out" in keywords else ""
+    return getattr(getattr(_ops, name), overload or "default")(input, *bounds, **keywords)
 
 
 def _keywords(gradient: str, maximize: bool, out: Tensor | None = None) -> dict[str, Any]:

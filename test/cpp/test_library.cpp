@@ -130,7 +130,43 @@ void errors() {
   EXPECT(raises<c10::ValueError>([&] { clampgrad::maximum(x, x, Gradient::restoring); }));
   EXPECT(raises<c10::ValueError>([&] { clampgrad::clamp_min(x, {}); }));
   EXPECT(raises<c10::Error>([&] { clampgrad::clamp(x, {}); }));
-  EXPECT(raises<std::out_of_range>([&] { clampgrad::clamp(x, 0, 1, static_cast<Gradient>(7)); }));
+  EXPECT(raises<c10::ValueError>([&] { clampgrad::clamp(x, 0, 1, static_cast<Gradient>(7)); }));
+}
+
+void no_bound() {
+  const Tensor none;
+  auto lower = [&](const Tensor& x) { return clampgrad::clamp(x, none, 1, Gradient::inclusive); };
+  EXPECT(is(slope(lower, {-1, 1, 2}), {1, 1, 0}));
+  auto upper = [&](const Tensor& x) {
+    return clampgrad::clamp(x, torch::zeros(3), none, Gradient::inclusive);
+  };
+  EXPECT(is(slope(upper, {-1, 0, 2}), {0, 1, 1}));
+  const auto x = torch::ones(3);
+  auto y = x.clone();
+  EXPECT(raises<c10::Error>([&] { clampgrad::clamp(x, none, std::nullopt); }));
+  EXPECT(raises<c10::Error>([&] { clampgrad::clamp(leaf({1}), none); }));
+  EXPECT(raises<c10::Error>([&] { clampgrad::clamp_(y, none, none); }));
+  EXPECT(raises<c10::Error>([&] { clampgrad::clamp_min(x, none); }));
+  EXPECT(raises<c10::Error>([&] { clampgrad::clamp_max_(y, none); }));
+}
+
+void mixed() {
+  for (const auto gradient : {Gradient::min_norm, Gradient::joint}) {
+    auto lo = leaf({0, 0, 0});
+    auto x = leaf({-1, 0, 2});
+    clampgrad::clamp(x, lo, 1, gradient).sum().backward();
+    EXPECT(is(x.grad(), {0, 0.5, 0}) && is(lo.grad(), {1, 0.5, 0}));
+    auto y = leaf({-1, 0, 2});
+    auto z = y * 1;
+    clampgrad::clamp_(z, 0, torch::ones(3), gradient).sum().backward();
+    EXPECT(is(y.grad(), {0, 0, 0}) && is(z.detach(), {0, 0, 1}));
+  }
+}
+
+void aliases() {
+  static_assert(Gradient::torch_2_13 == Gradient::inclusive && Gradient::jax == Gradient::half);
+  static_assert(Gradient::torch_2_15 == Gradient::joint);
+  static_assert(Gradient::ste == Gradient::straight_through);
 }
 
 void second_order() {
@@ -168,6 +204,9 @@ int main() {
   pairs();
   out();
   errors();
+  no_bound();
+  mixed();
+  aliases();
   second_order();
   threads();
   return failures != 0;
