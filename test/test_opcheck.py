@@ -38,6 +38,12 @@ def samples():
             found[f"clampgrad::{operator}{overload}{tensor}"] = named(operator, tensors)
             found[f"clampgrad::{operator}_mingrad{suffix}"] = plain
             found[f"clampgrad::{operator}_mingrad{overload}{tensor}"] = tensors
+    lo, hi = torch.full((1,), -1.0), torch.full((1,), 1.0)
+    for suffix, end in (("", ""), ("_", ""), ("", "_out")):
+        for overload, bounds in (("Tensor_Scalar", (lo, 1)), ("Scalar_Tensor", (-1, hi))):
+            found[f"clampgrad::clamp{suffix}.{overload}{end}"] = named(
+                "clamp", [("contiguous", bounds, {})]
+            )
     for operator in ("maximum", "minimum", "fmax", "fmin"):
         plain = [("contiguous", [torch.ones(3, 1)], {}), ("0-dim", [torch.tensor(1.0)], {})]
         for suffix in ("", ".out"):
