@@ -128,6 +128,7 @@ def choose() -> tuple[str, str, ModuleType]:
                 "CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
                 stacklevel=2,
             )
+    import_module("clampgrad._portable.library")
     return "portable", why, import_module("clampgrad._portable")
 
 

@@ -68,6 +68,25 @@ def _trace(
     return getattr(getattr(_ops, name), overload or "default")(input, *bounds, **keywords)
 
 
+def _trace_pair(
+    name: str, input: Tensor, other: Tensor, gradient: str, out: Tensor | None = None
+) -> Tensor:
+    operator = getattr(_ops, name)
+    if out is not None:
+        return operator.out(input, other, gradient=gradient, out=out)
+    return operator.default(input, other, gradient=gradient)
+
+
+def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
+    """The function `name` as calls of operators, whoever traces."""
+    if not name.startswith("clamp"):
+        return _trace_pair(name, input, *bounds, **keywords)
+    min, max = {"clamp_min": (*bounds, None), "clamp_max": (None, *bounds)}.get(
+        name.rstrip("_"), bounds
+    )
+    return _trace(name, input, min, max, **keywords)
+
+
 def _keywords(gradient: str, maximize: bool, out: Tensor | None = None) -> dict[str, Any]:
     return {"gradient": gradient, "maximize": maximize} | ({} if out is None else {"out": out})
 
@@ -257,15 +276,6 @@ def fmin(
     if is_dynamo_compiling():
         return _trace_pair("fmin", input, other, gradient, out)
     return _implementation.fmin(input, other, gradient, out)
-
-
-def _trace_pair(
-    name: str, input: Tensor, other: Tensor, gradient: str, out: Tensor | None
-) -> Tensor:
-    operator = getattr(_ops, name)
-    if out is not None:
-        return operator.out(input, other, gradient=gradient, out=out)
-    return operator.default(input, other, gradient=gradient)
 
 
 # torch.jit.script sees the operators of the same names, which take the same keywords.

@@ -4,14 +4,13 @@
                the gradient is there
     gate       the autograd function: that number is recorded, and a select applies what the table says
     functions  what people call: checks, types, in place, `out`
-    library    the same as `torch.ops.clampgrad`
+    library    the same as `torch.ops.clampgrad`; importing it registers them
     pin        the pin, for calls from Python
 
 It runs on every device and, because it is made of torch's own operators, on releases of torch that
 nothing was compiled for. What it costs is speed, and memory: a byte per element in place of a bit.
 """
 
-from clampgrad._portable import library  # noqa: F401  (registers torch.ops.clampgrad)
 from clampgrad._portable.functions import (
     clamp,
     clamp_,

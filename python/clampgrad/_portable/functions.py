@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.autograd.forward_ad as fwad
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
 from clampgrad._portable.gate import Clamp, Extremum, Rule
@@ -41,8 +41,8 @@ def resolved(gradient: str, maximize: bool) -> str:
     return name
 
 
-def resolved_exact(gradient: str, operator: str) -> str:
-    name = resolved(gradient, False)
+def resolved_exact(gradient: str, maximize: bool, operator: str) -> str:
+    name = resolved(gradient, maximize)
     if name in PSEUDO:
         raise ValueError(
             f"gradient='{gradient}' is for clamps: {operator} has no interval to be outside of"
@@ -117,10 +117,10 @@ def torchs_own(name: str, x: Tensor, lo: Bound, hi: Bound, **out: Any) -> Tensor
     return one_bound_after_the_other(x, lo, hi, **out)
 
 
-def clamp_of(name: str) -> Callable[..., Tensor]:
-    in_place = name.endswith("_")
+def clamp_kernel(name: str) -> Callable[..., Tensor]:
+    """What the operator of that name does."""
 
-    def function(
+    def kernel(
         input: Tensor,
         min: Bound,
         max: Bound,
@@ -128,59 +128,93 @@ def clamp_of(name: str) -> Callable[..., Tensor]:
         maximize: bool = False,
         out: Tensor | None = None,
     ) -> Tensor:
-        if has_torch_function((input, min, max, out)):
-            bounds = [min] * ("max" not in name) + [max] * ("min" not in name)
-            keywords: dict[str, Any] = {"gradient": gradient, "maximize": maximize}
-            keywords |= {} if out is None else {"out": out}
-            return dispatched(name, (input, *bounds), keywords)
         gradient = resolved(gradient, maximize)
         if out is not None:
             return torchs_own(name, input, min, max, out=out)
-        if min is None and max is None or not recorded((input, min, max)):
+        if (min is None and max is None) or not recorded((input, min, max)):
             return torchs_own(name, input, min, max)
         result = clamped(name.rstrip("_"), input, min, max, gradient, maximize)
-        if not in_place:
+        if not name.endswith("_"):
             return result
         if result.shape != input.shape or not torch.can_cast(result.dtype, input.dtype):
             return torchs_own(name, input, min, max)  # which raises
         return input.copy_(result)
 
+    return kernel
+
+
+def clamp_function(name: str) -> Callable[..., Tensor]:
+    kernel = clamp_kernel(name)
+
+    def function(
+        input: Tensor,
+        min: Bound,
+        max: Bound,
+        gradient: str,
+        maximize: bool,
+        out: Tensor | None,
+    ) -> Tensor:
+        if not has_torch_function((input, min, max, out)) and not is_compiling():
+            return kernel(input, min, max, gradient, maximize, out)
+        bounds = [min] * ("max" not in name) + [max] * ("min" not in name)
+        keywords: dict[str, Any] = {"gradient": gradient, "maximize": maximize}
+        return elsewhere(name, (input, *bounds), keywords, out)
+
     return function
 
 
-clamp, clamp_ = clamp_of("clamp"), clamp_of("clamp_")
-clamp_min, clamp_min_ = clamp_of("clamp_min"), clamp_of("clamp_min_")
-clamp_max, clamp_max_ = clamp_of("clamp_max"), clamp_of("clamp_max_")
+clamp, clamp_ = clamp_function("clamp"), clamp_function("clamp_")
+clamp_min, clamp_min_ = clamp_function("clamp_min"), clamp_function("clamp_min_")
+clamp_max, clamp_max_ = clamp_function("clamp_max"), clamp_function("clamp_max_")
 
 
 # ---- maximum and its kind ------------------------------------------------------------------------------
 
 
-def extremum(name: str) -> Callable[..., Tensor]:
+def extremum_kernel(name: str) -> Callable[..., Tensor]:
     forward = getattr(torch, name)
 
-    def function(
-        input: Tensor, other: Tensor, gradient: str = "min_norm", out: Tensor | None = None
+    def kernel(
+        input: Tensor,
+        other: Tensor,
+        gradient: str = "min_norm",
+        maximize: bool = False,
+        out: Tensor | None = None,
     ) -> Tensor:
-        if has_torch_function((input, other, out)):
-            keywords: dict[str, Any] = {"gradient": gradient} | (
-                {} if out is None else {"out": out}
-            )
-            return dispatched(name, (input, other), keywords)
-        gradient = resolved_exact(gradient, name)
+        gradient = resolved_exact(gradient, maximize, name)
         if out is not None:
             return forward(input, other, out=out)
         return apply(Rule(name, forward, gradient, False, False), input, other)
 
+    return kernel
+
+
+def extremum_function(name: str) -> Callable[..., Tensor]:
+    kernel = extremum_kernel(name)
+
+    def function(input: Tensor, other: Tensor, gradient: str, out: Tensor | None) -> Tensor:
+        if not has_torch_function((input, other, out)) and not is_compiling():
+            return kernel(input, other, gradient, False, out)
+        return elsewhere(name, (input, other), {"gradient": gradient}, out)
+
     return function
 
 
-maximum, minimum = extremum("maximum"), extremum("minimum")
-fmax, fmin = extremum("fmax"), extremum("fmin")
+maximum, minimum = extremum_function("maximum"), extremum_function("minimum")
+fmax, fmin = extremum_function("fmax"), extremum_function("fmin")
 
 
-def dispatched(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
-    """Subclasses and modes see the public function."""
-    public = getattr(import_module("clampgrad"), name)
-    relevant = [a for a in (*args, keywords.get("out")) if a is not None]
-    return handle_torch_function(public, relevant, *args, **keywords)
+# ---- Those who want to see the call ------------------------------------------------------------------
+
+
+def elsewhere(
+    name: str, args: tuple[Any, ...], keywords: dict[str, Any], out: Tensor | None
+) -> Tensor:
+    """Subclasses and modes get the public function, and what traces a graph gets the operator."""
+    import clampgrad
+
+    keywords |= {} if out is None else {"out": out}
+    relevant = [a for a in (*args, out) if a is not None]
+    if has_torch_function(relevant):
+        return handle_torch_function(getattr(clampgrad, name), relevant, *args, **keywords)
+    return clampgrad.functional.traced(name, *args, **keywords)

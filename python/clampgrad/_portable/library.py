@@ -22,22 +22,18 @@ KEYS = ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode")
 
 def kernel(name: str) -> Callable[..., Tensor]:
     """Of an operator without its overload."""
-    in_place, base = "_" * name.endswith("_"), name.rstrip("_").removesuffix("_mingrad")
-    function = getattr(functions, base + in_place)
+    base = name.rstrip("_").removesuffix("_mingrad")
+    if not base.startswith("clamp"):
+        return functions.extremum_kernel(base)
+    clamp = functions.clamp_kernel(base + "_" * name.endswith("_"))
 
-    def clamp(self: Tensor, min: Any = None, max: Any = None, **keywords: Any) -> Tensor:
-        return function(self, min, max, **keywords)
+    def one_or_two(self: Tensor, min: Any = None, max: Any = None, **keywords: Any) -> Tensor:
+        return clamp(self, min, max, **keywords)
 
-    def clamp_max(self: Tensor, max: Any, **keywords: Any) -> Tensor:
-        return function(self, None, max, **keywords)
+    def upper(self: Tensor, max: Any, **keywords: Any) -> Tensor:
+        return clamp(self, None, max, **keywords)
 
-    def extremum(self: Tensor, other: Tensor, maximize: bool = False, **keywords: Any) -> Tensor:
-        functions.resolved(keywords.get("gradient", "min_norm"), maximize)
-        return function(self, other, **keywords)
-
-    if base.startswith("clamp"):
-        return clamp_max if base == "clamp_max" else clamp
-    return extremum
+    return upper if base == "clamp_max" else one_or_two
 
 
 library = torch.library.Library("clampgrad", "DEF")
