@@ -10,6 +10,10 @@ import clampgrad
 from common import DTYPES, OPERATORS, assert_same, eager, tied
 from oracle import CONVENTIONS, gradient_of_x
 
+pytestmark = pytest.mark.compiled(
+    "it looks at kernels and nodes that the portable implementation does not have"
+)
+
 BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
 

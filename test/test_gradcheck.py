@@ -69,6 +69,7 @@ def test_gradgradcheck(name):
     )
 
 
+@pytest.mark.compiled("it is an operator of its own there alone")
 def test_the_backward_operator():
     g = torch.randn(12, dtype=torch.float64, requires_grad=True)
     x = away_from_ties(12).requires_grad_()

@@ -11,6 +11,10 @@ import clampgrad
 from common import DTYPES, assert_same, eager, vjp
 from oracle import EXACT, PSEUDO, TABLE
 
+pytestmark = pytest.mark.compiled(
+    "it looks at kernels and nodes that the portable implementation does not have"
+)
+
 # Ties, both zeros, what 16 bits cannot hold exactly, and what is no number.
 VALUES = torch.tensor(
     [0, -0.0, 1, 1, 2, -3, 0.1, 6, 6e-8, 1e30, torch.inf, -torch.inf, torch.nan],

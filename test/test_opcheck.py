@@ -7,6 +7,10 @@ import clampgrad  # noqa: F401, it registers the operators
 from common import OPERATORS
 from oracle import CONVENTIONS
 
+pytestmark = pytest.mark.compiled(
+    "it looks at kernels and nodes that the portable implementation does not have"
+)
+
 BOUNDS = {"clamp": (-1, 1), "clamp_min": (-1,), "clamp_max": (1,)}
 
 

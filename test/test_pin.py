@@ -16,6 +16,8 @@ from common import FORWARD, REVERSE, assert_same, dual, eager, jvp, tied, vjp
 from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled
 from test_conventions import RELEASED, compare_with_torch
 
+pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+
 OPERATORS = TABLE["operators"]
 PAIRS = ("maximum", "minimum", "fmax", "fmin")
 

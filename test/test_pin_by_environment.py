@@ -10,6 +10,8 @@ import pytest
 
 import clampgrad
 
+pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+
 HOME = Path(clampgrad.__file__).parent.parent
 # The gradient of torch.clamp at its lower bound: 1 under inclusive, 1/2 under half.
 AT_A_BOUND = """

@@ -7,6 +7,8 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 import clampgrad
 from common import assert_same
 
+pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+
 PINS = (None, "half", "straight_through")
 
 

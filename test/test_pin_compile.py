@@ -12,6 +12,8 @@ import clampgrad
 from common import assert_same, eager, tied
 from oracle import CONVENTIONS, gradient_of_x
 
+pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+
 
 @pytest.fixture(autouse=True)
 def fresh_compiler():

@@ -9,6 +9,8 @@ import torch
 import clampgrad
 from clampgrad.cli import main
 
+pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+
 CPP = """
 #include <ATen/ops/clamp.h>
 #include <torch/library.h>

@@ -9,6 +9,8 @@ import pytest
 import clampgrad
 from test_pin import HALF, OWN, THROUGH, slope
 
+pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+
 half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
 
 
