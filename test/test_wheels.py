@@ -1,0 +1,59 @@
+"""One wheel out of several: the libraries of all, and a record that holds."""
+
+import hashlib
+import zipfile
+from base64 import urlsafe_b64encode
+
+import pytest
+
+pytest.importorskip("wheel", reason="wheels are packed with it: pip install wheel")
+
+from tools.support import cell, page  # noqa: E402
+from tools.wheels import merge  # noqa: E402
+
+INFO = "clampgrad-1.0.dist-info"
+
+
+def digest(data):
+    return "sha256=" + urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def a_wheel(folder, library):
+    folder.mkdir()
+    files = {
+        "clampgrad/__init__.py": b"",
+        f"clampgrad/_lib/{library}/_C.so": library.encode(),
+        f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: clampgrad\nVersion: 1.0\n",
+        f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n",
+    }
+    record = [f"{name},{digest(data)},{len(data)}\n" for name, data in files.items()]
+    files[f"{INFO}/RECORD"] = "".join([*record, f"{INFO}/RECORD,,\n"]).encode()
+    path = folder / "clampgrad-1.0-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_merge(tmp_path):
+    names = ["torch_2_11", "torch_2_13", "torch_2_15"]
+    merged = merge([a_wheel(tmp_path / name, name) for name in names], tmp_path)
+    with zipfile.ZipFile(merged) as archive:
+        record = archive.read(f"{INFO}/RECORD").decode()
+        for name in names:
+            path = f"clampgrad/_lib/{name}/_C.so"
+            data = archive.read(path)
+            assert data == name.encode()
+            assert f"{path},{digest(data)},{len(data)}" in record
+
+
+def test_a_cell_of_the_support_page_says_what_ran():
+    ran, failed = {"passed": 3, "failed": 0}, {"passed": 3, "failed": 1}
+    files = ["test_a", "test_b"]
+    assert cell({"test_a": ran, "test_b": ran}, files) == "tested"
+    assert cell({"test_a": ran}, files) == "partly"
+    assert cell({"test_a": ran, "test_b": failed}, files) == "failed"
+    assert cell({}, files) == cell({"test_a": {"passed": 0, "failed": 0}}, files) == "-"
+    text = page({"2.13.0+cpu, compiled, cpu": {"test_export": ran}})
+    assert "| 2.13.0+cpu | compiled | cpu | - | - | - | - | tested | - |" in text
+    assert "| 2.15 | | |" in text and "| 2.13 | | |" not in text
