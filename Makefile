@@ -105,7 +105,7 @@ bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARG
 	$(VENV)/bin/python benchmarks/report.py out/cpu-$(TORCH).json --plot out/cpu-$(TORCH).png
 
 study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
-study: $(VENV)/studied ## Train what docs/study.md reports, in half an hour or so; interrupted, it goes on
+study: $(VENV)/studied ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
 	echo "==> study on torch $(TORCH); records, figures and tables go to $$STUDY_RESULTS"
 	$(VENV)/bin/python -W ignore -m study $(ARGS)
 	$(VENV)/bin/python -m study.guards > /dev/null
