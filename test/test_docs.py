@@ -69,7 +69,7 @@ def test_every_page_is_in_the_navigation():
 UNIT = r"(?:%|x\b|times|percent|[kKMG]i?B|bytes?|bits?|[mun\u00b5]?s\b|seconds?|minutes?|hours?|steps?)"
 QUANTITY = re.compile(rf"(?<![\w.^])(\d+(?:,\d{3})*(?:\.\d+)?(?:[ -]?{UNIT})|0\.\d+)(?!\w)")
 VERSION = re.compile(
-    r"\b(?:PyTorch|torch|JAX|TensorFlow|Paddle|MLX|tinygrad|autograd|Python|CMake|version)\b,? v?[\d.]+(?:(?:,| and| or| to) [\d.]+)*",
+    r"\b(?:PyTorch|torch|torchao|JAX|TensorFlow|Paddle|MLX|tinygrad|autograd|Python|CMake|version)\b,? v?[\d.]+(?:(?:,| and| or| to) [\d.]+)*",
     re.I,
 )
 
