@@ -11,6 +11,8 @@ from torch import nn
 
 import clampgrad
 from clampgrad._audit.callers import short
+from clampgrad._audit.calls import operators
+from clampgrad._audit.mode import describe
 
 
 def leaf(*values, dtype=torch.float32):
@@ -94,6 +96,19 @@ def test_a_row_for_each_gradient():
         with clampgrad.pin("half"):
             f(leaf(0.0))
     assert sorted(found.gradient for found in report) == ["half", "torch"]
+
+
+def test_an_alias_is_named_as_its_convention():
+    clamp = operators()[clampgrad.clamp]
+    for name in ("half", "jax"):
+        call = describe(clampgrad.clamp, clamp, (leaf(0.0), 0, 1), {"gradient": name})
+        assert call.gradient == "half"
+
+
+def test_a_call_without_elements_is_no_row():
+    with clampgrad.audit() as report:
+        torch.empty(0, 3).clamp(0, 1)
+    assert len(report) == 0 and not report.skipped
 
 
 def test_variants_are_added_up():

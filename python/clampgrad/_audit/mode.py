@@ -19,6 +19,7 @@ from clampgrad._audit.report import Report
 from clampgrad._audit.sites import Key, Site, Variant
 from clampgrad._audit.unseen import unseen
 from clampgrad._pin import pin
+from clampgrad._table import ALIASES
 
 logger = logging.getLogger("clampgrad")
 
@@ -120,6 +121,8 @@ class audit(TorchFunctionMode):
         if reason:
             self.report.skipped[reason] += 1
             return None
+        if not x.numel():
+            return None  # nothing to count
         with unseen():
             site, variant = self._site(function, operator, bounds, kwargs)
             if not variant.is_due(self._every):
@@ -159,7 +162,7 @@ class audit(TorchFunctionMode):
     def _site(
         self, function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, Any]
     ) -> tuple[Site, Variant]:
-        call = _call(function, operator, bounds, kwargs)
+        call = describe(function, operator, bounds, kwargs)
         key = Key(caller(), call.function, call.gradient)
         site = self.report._sites.get(key)
         if site is None:
@@ -170,7 +173,8 @@ class audit(TorchFunctionMode):
         return site, variant
 
 
-def _call(function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, Any]) -> Call:
+def describe(function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, Any]) -> Call:
+    """What decides how a call differentiates."""
     x, lo, hi = bounds
     dtype = x.dtype
     for tensor in (t for t in (lo, hi) if isinstance(t, Tensor)):
@@ -181,7 +185,8 @@ def _call(function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, A
     )
     ours = getattr(function, "__module__", "") == "clampgrad.functional"
     name = getattr(function, "__name__", str(function))
-    asked = {"gradient": kwargs.get("gradient", "min_norm")} if ours else {}
+    gradient = kwargs.get("gradient", "min_norm")
+    asked = {"gradient": ALIASES.get(gradient, gradient)} if ours else {}
     if kwargs.get("maximize"):
         asked["maximize"] = True
     return Call(
