@@ -19,10 +19,13 @@ JAX ?= 0.10.2
 
 # What `make sanitize` runs: everything with kernels under it, but compilers, processes and pictures.
 SANITIZED ?= test/test_kernels.py test/test_gate.py test/test_table.py test/test_tensors.py \
-             test/test_forward.py test/test_inplace_after.py test/test_threads.py
+             test/test_forward.py test/test_inplace_after.py test/test_threads.py test/matrix
 
 # What the documentation site is built with.
 SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
+
+# How long `make fuzz` takes.
+SECONDS ?= 300
 
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5
 
@@ -49,7 +52,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test wheels check-wheel bench study docs pictures tutorial cpp sanitize check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: demo test wheels check-wheel bench study docs pictures tutorial cpp sanitize fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -94,6 +97,15 @@ sanitize: $(VENV)/tested ## Run the tests of the kernels under the address and u
 	done; \
 	LD_PRELOAD=$$libraries ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/sanitized/lib \
 		$(VENV)/bin/pytest $(SANITIZED) $(ARGS)
+
+fuzz: $(VENV)/tested ## Call the operators with random arguments, in random forms and contexts, for SECONDS
+	echo "==> fuzz on torch $(TORCH), $(SECONDS) s"
+	SECONDS_OF_FUZZ=$(SECONDS) $(VENV)/bin/pytest -s test/matrix/test_fuzz.py -k as_long $(ARGS)
+
+mutants: $(VENV)/tested ## Break the rules one operator at a time; the tests must notice (tools/mutants.yaml)
+	echo "==> mutants on torch $(TORCH)"
+	$(call with_progress,$(VENV)/bin/python tools/mutants.py build,$(VENV)/mutants.log)
+	$(VENV)/bin/python tools/mutants.py run
 
 check-package: $(VENV)/tested ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
 	echo "==> packages for torch $(TORCH)"

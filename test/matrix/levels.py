@@ -22,7 +22,7 @@ from matrix.contexts import (
     same,
     whole,
 )
-from matrix.forms import FORMS
+from matrix.forms import FORMS, bounds_of
 
 BATCH = 2
 
@@ -178,9 +178,13 @@ def add(word):
         nest.check(f)
 
 
-for length in (1, 2, 3):
-    for letters in product(("vjp", "jvp", "vmap"), repeat=length):
-        add(" ".join(letters))
+WORDS = [
+    " ".join(word)
+    for length in (1, 2, 3)
+    for word in product(("vjp", "jvp", "vmap"), repeat=length)
+]
+for _word in WORDS:
+    add(_word)
 
 
 @whole(
@@ -197,7 +201,12 @@ def vmap_beside_torch(f, cell):
     smallest = min(t.shape[0] for t in tensors)
     tensors = [t[:smallest] for t in tensors]
 
-    def theirs(*args):
-        return reference_value(cell, cell.fill(args))
+    def theirs(*args):  # clamp and clamp_min have batching rules of their own, which differ
+        x, *bounds = cell.fill(args)
+        if cell.mixed:
+            return reference_value(cell, [x, *bounds])
+        if "module" in cell.form:
+            return torch.clamp(x, *bounds_of(cell, [x, *bounds]))
+        return getattr(torch, cell.operator)(x, *bounds)
 
     same("value", vmap(f)(*tensors), vmap(theirs)(*tensors))

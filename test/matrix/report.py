@@ -1,0 +1,199 @@
+"""docs/with_pytorch.md, from what the matrix ran.
+
+PYTHONPATH=test python -m matrix.report run      runs cells, writes docs/with_pytorch.json
+PYTHONPATH=test python -m matrix.report write    writes the page from it
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+import warnings
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from matrix.levels import WORDS
+from matrix.run import CONTEXTS, FORMS, applies, calls, check, spoilt, waived
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+JSON, PAGE = DOCS / "with_pytorch.json", DOCS / "with_pytorch.md"
+
+COLUMNS = {
+    "function": ("function", "clamp_with_grad"),
+    "in place": ("in place",),
+    "`out=`": ("out",),
+    "`torch.ops`": ("torch.ops", "torch.ops in place"),
+    "`_mingrad`": ("mingrad", "mingrad in place"),
+    "pin": (
+        "pinned function",
+        "pinned method",
+        "pinned method in place",
+        "pinned foreach",
+    ),
+    "module": (
+        "module",
+        "module in place",
+        "nn.ReLU and kin",
+        "nn.ReLU and kin in place",
+    ),
+}
+
+LEVELS = "torch.func: vjp, jvp and vmap, to three levels"
+
+BY_HAND = """\
+## What one test shows
+
+The matrix does not build files, start processes or need other packages. These claims have a test each.
+
+| with | what holds | test |
+| --- | --- | --- |
+| `torch.compile` | any size in one graph; an integer bound may change; a clamp is one kernel each way | `test_compile.py`, `test_compile_training.py` |
+| `torch.export` | a graph to train on holds our operator and keeps its convention, saved and loaded as well | `test_export_training.py` |
+| the same, after `run_decompositions()` | ATen operators alone: it runs where this package is not, and so do its ONNX (`Clip`) and its AOTInductor package. Trained on, it has torch's own gradient | `test_export.py`, `test_export_elsewhere.py` |
+| TorchScript | traced or scripted, training too; the file needs the operators, from the package or from [libclampgrad](cpp.md) | `test_export_training.py` |
+| mixed precision | GradScaler, subnormal numbers, deterministic mode | `test_precision.py` |
+| debugging | anomaly mode and the profiler name the operator; nodes have `_saved_` attributes | `test_names.py` |
+| Tensor subclasses | wrappers see ATen operators; fake and meta tensors; parameters | `test_subclass.py` |
+| nested (jagged) tensors | also two of the same lengths, which torch's own maximum cannot differentiate | `test_layouts.py` |
+| sparse, quantised, mkldnn | what torch does, or its error | `test_layouts.py` |
+| DTensor, FSDP2, DDP | in groups of 2 and 4 processes what one process gives; no communication of ours; `Partial` is reduced first, as by torch.clamp | `test_distributed.py` |
+| fork, spawn | of a process, one interpreter (two are not supported) | `test_threads.py` |
+| memory | no reference kept, no byte lost over 10^5 calls | `test_memory.py` |
+| what torch refuses | every form refuses in kind, and leaves its input as it was | `matrix/test_refused.py` |
+| sanitizers | the matrix and the kernels' tests under ASan and UBSan | `make sanitize` |
+
+Two limits come from PyTorch: the older ONNX exporter (`dynamo=False`) knows no operator but its own, and
+`torch.jit.script` cannot read the modules of `clampgrad.nn` (trace them, or script the functions).
+"""
+
+
+def run(count, costly, seed):
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    start, order, rows = time.monotonic(), random.Random(seed), []
+    for context in CONTEXTS:
+        for form in FORMS:
+            if FORMS[form].writes and not CONTEXTS[context].records_nothing:
+                continue
+            wanted = count if not CONTEXTS[context].costly else costly
+            wanted = min(wanted, 1) if "Inductor" in context else wanted
+            if not wanted:
+                continue
+            held, reasons, defects = 0, Counter(), Counter()
+            for call in order.sample(calls(), min(len(calls()), 20 * wanted)):
+                cell = replace(call, form=form, context=context)
+                if held == wanted:
+                    break
+                if not applies(cell):
+                    continue
+                if reason := waived(cell):
+                    reasons[reason] += 1
+                elif defect := spoilt(cell):
+                    defects[defect] += 1
+                else:
+                    try:
+                        check(cell)
+                    except Exception as e:
+                        sys.exit(f'python -m matrix "{cell}"\n{type(e).__name__}: {e}')
+                    held += 1
+            rows.append(
+                {
+                    "context": context,
+                    "form": form,
+                    "held": held,
+                    "waived": dict(reasons),
+                    "defects": dict(defects),
+                }
+            )
+        print(f"{time.monotonic() - start:6.0f} s  {context}", flush=True)
+    found = {
+        "torch": torch.__version__.split("+")[0],
+        "seconds": round(time.monotonic() - start),
+        "seed": seed,
+        "calls": len(calls()),
+        "contexts": len(CONTEXTS),
+        "forms": len(FORMS),
+        "held": sum(r["held"] for r in rows),
+        "waived": sum(sum(r["waived"].values()) for r in rows),
+        "rows": rows,
+    }
+    write(found)
+
+
+def write(found):
+    """One row per line."""
+    rows = ",\n".join(json.dumps(row) for row in found["rows"])
+    head = json.dumps({k: v for k, v in found.items() if k != "rows"}, indent=1)
+    JSON.write_text(head[:-2] + ',\n "rows": [\n' + rows + "\n]}\n")
+
+
+def page(found):
+    reasons = sorted({reason for r in found["rows"] for reason in r["waived"]})
+    contexts = list(
+        dict.fromkeys(LEVELS if r["context"] in WORDS else r["context"] for r in found["rows"])
+    )
+
+    def shown(context, forms):
+        rows = [
+            r
+            for r in found["rows"]
+            if (r["context"] in WORDS if context == LEVELS else r["context"] == context)
+            and r["form"] in forms
+        ]
+        held = sum(r["held"] for r in rows)
+        notes = sorted({reasons.index(w) + 1 for r in rows for w in r["waived"]})
+        defects = any(r["defects"] for r in rows)
+        marks = "".join(f"[{n}]" for n in notes) + (" ✗" if defects else "")
+        return f"{held or '·'} {marks}".strip()
+
+    lines = [
+        "# With the rest of PyTorch",
+        "",
+        "<!-- Written by test/matrix/report.py from with_pytorch.json; edit those. -->",
+        "",
+        "Every way to call an operator is tried in every context that autograd has, with every kind of"
+        " bounds and under every convention. The result is compared with torch's own operator, and the"
+        " gradient with a reference in plain torch that looks it up in"
+        " [the table](../conventions.yaml), element by element.",
+        "",
+        f"On torch {found['torch']}, {found['held']:,} cells of this matrix ran, drawn from"
+        f" {found['calls']:,} calls x {found['forms']} forms x {found['contexts']} contexts, and all hold."
+        " The tests draw other cells, and some under compilers (torch.compile with and without Inductor,"
+        " compiled autograd), which take seconds each; `make fuzz SECONDS=...` draws arguments that are"
+        " in no list.",
+        "",
+        "How many cells held, for each context and form. A dot: there is no such call. A number in"
+        " brackets: some cells are left out, for the reason below.",
+        "",
+        "| context | " + " | ".join(COLUMNS) + " |",
+        "| --- |" + " --- |" * len(COLUMNS),
+    ]
+    for context in contexts:
+        row = [shown(context, forms) for forms in COLUMNS.values()]
+        lines.append(f"| {context} | " + " | ".join(row) + " |")
+    lines += ["", "Left out:", ""]
+    lines += [f"{n}. {reason}" for n, reason in enumerate(reasons, 1)]
+    if defects := sorted({d for r in found["rows"] for d in r["defects"]}):
+        lines += [
+            "",
+            "A cross marks a known defect, whose cells are left out until it is mended:",
+            "",
+        ]
+        lines += [f"- {defect}" for defect in defects]
+    return "\n".join(lines) + "\n\n" + BY_HAND
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["run", "write"])
+    parser.add_argument("--cells", type=int, default=12, help="of each form in each context")
+    parser.add_argument("--costly", type=int, default=0, help="where a compiler runs: seconds each")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    if given.what == "run":
+        run(given.cells, given.costly, given.seed)
+    PAGE.write_text(page(json.loads(JSON.read_text())))
