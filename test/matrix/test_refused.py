@@ -97,10 +97,7 @@ KINDS = {RuntimeError, NotImplementedError}
 @pytest.mark.parametrize("in_place", [False, True], ids=["", "in place"])
 @pytest.mark.parametrize("make", [plain, recorded])
 @pytest.mark.parametrize("bad", BAD)
-def test_refused_in_kind(bad, make, in_place, request):
-    if (bad, make, in_place) == ("x overlaps the bound in part", recorded, True):
-        reason = "overlapping arguments in place are taken where torch refuses"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_refused_in_kind(bad, make, in_place):
     for operator in ("clamp_min", "clamp_max"):
         for convention in ("min_norm", "half", "with_grad"):
             for door, ours, theirs in doors(operator, in_place, convention):
