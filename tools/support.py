@@ -33,9 +33,9 @@ generated: `pytest --record` adds a run to a file, and `tools/support.py` puts i
 | --- | --- | --- | {rules} |
 """
 TAIL = """
-Built, and not run here: the wheels for macOS and Windows, and for Python other than 3.11
-(`.github/workflows/wheels.yml`, which has not run), and the CUDA kernels, which `make check-cuda` compiles,
-links and reads where there is no GPU. Untried: MPS, XPU and ROCm.
+Written, and neither built nor run: the wheels for macOS and Windows, and for Python other than 3.11
+(`.github/workflows/wheels.yml`). Compiled, linked and read, and not run where there is no GPU: the CUDA
+kernels (`make check-cuda`). Untried: MPS, XPU and ROCm.
 """
 
 
