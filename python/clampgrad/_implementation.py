@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -133,4 +133,30 @@ def choose() -> tuple[str, str, ModuleType]:
 
 
 name, why, _functions = choose()
+
+
+def info() -> dict[str, Any]:
+    """Which implementation runs here, why, and how to get the other: what `clampgrad info` says."""
+    compiled = name == "compiled"
+    folder = _functions.__name__.split(".")[-2] if compiled else ""
+    other = (
+        "set CLAMPGRAD_PORTABLE=1"
+        if compiled
+        else "unset CLAMPGRAD_PORTABLE"
+        if why.startswith("CLAMPGRAD_PORTABLE") and libraries()
+        else "install a wheel for this torch, or build the sources where there is a C++ compiler"
+    )
+    return {
+        "implementation": name,
+        "because": why,
+        "libraries": list(libraries()),
+        "torch": torch.__version__,
+        "CUDA kernels": "yes" if "_cu" in folder else "no",
+        "pin sees": "torch's operators, whoever calls them"
+        if compiled
+        else "calls from Python, in the thread that pins",
+        "the other implementation": other,
+    }
+
+
 globals().update({f: getattr(_functions, f) for f in FUNCTIONS})

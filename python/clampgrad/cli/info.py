@@ -6,8 +6,6 @@ import argparse
 import platform
 from typing import Any
 
-import torch
-
 from clampgrad import __version__, _implementation
 from clampgrad.cli.output import write, write_json
 
@@ -15,10 +13,7 @@ from clampgrad.cli.output import write, write_json
 def facts() -> dict[str, Any]:
     return {
         "clampgrad": __version__,
-        "implementation": _implementation.name,
-        "because": _implementation.why,
-        "libraries": list(_implementation.libraries()),
-        "torch": torch.__version__,
+        **_implementation.info(),
         "python": platform.python_version(),
     }
 
