@@ -2,6 +2,7 @@
 
 import operator
 
+import numpy as np
 import pytest
 import torch
 from torch._dynamo.backends.common import aot_autograd
@@ -226,3 +227,14 @@ def test_inductor():
         for chosen in torch.eye(len(CONVENTIONS), dtype=torch.bool):
             gs = torch.where(chosen[:, None], g, 0)  # g for one convention, 0 for the others
             assert_same(eager(compiled, [x], gs)[0], eager(f, [x], gs)[0])
+
+
+def test_a_numpy_scalar_is_a_number():
+    bound = np.float64(0.5)
+    compiled = torch.compile(
+        lambda x: clampgrad.clamp(x, bound, gradient="joint"), backend="aot_eager", fullgraph=True
+    )
+    x = torch.full((2,), 0.5, requires_grad=True)
+    y = compiled(x)
+    assert_same(y, x.detach())
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 0]  # at a Tensor's tie it would be .5

@@ -87,6 +87,11 @@ def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
     return _trace(name, input, min, max, **keywords)
 
 
+def _bound(bound: Any) -> Any:
+    """A scalar of NumPy is a number, and Dynamo takes it for a Tensor."""
+    return bound if bound is None or isinstance(bound, (int, float, Tensor)) else bound.item()
+
+
 def _keywords(gradient: str, maximize: bool, out: Tensor | None = None) -> dict[str, Any]:
     return {"gradient": gradient, "maximize": maximize} | ({} if out is None else {"out": out})
 
@@ -125,7 +130,9 @@ def clamp(
         tensor([0., 1., 0., 0.])
     """
     if is_dynamo_compiling():
-        return _trace("clamp", input, min, max, **_keywords(gradient, maximize, out))
+        return _trace(
+            "clamp", input, _bound(min), _bound(max), **_keywords(gradient, maximize, out)
+        )
     return _implementation.clamp(input, min, max, gradient, maximize, out)
 
 
@@ -139,7 +146,7 @@ def clamp_(
 ) -> Tensor:
     """:func:`clamp` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _trace("clamp_", input, min, max, **_keywords(gradient, maximize))
+        return _trace("clamp_", input, _bound(min), _bound(max), **_keywords(gradient, maximize))
     return _implementation.clamp_(input, min, max, gradient, maximize, None)
 
 
@@ -153,7 +160,7 @@ def clamp_min(
 ) -> Tensor:
     """:func:`clamp` with only a lower bound, as :func:`torch.clamp_min`."""
     if is_dynamo_compiling():
-        return _trace("clamp_min", input, min, None, **_keywords(gradient, maximize, out))
+        return _trace("clamp_min", input, _bound(min), None, **_keywords(gradient, maximize, out))
     return _implementation.clamp_min(input, min, None, gradient, maximize, out)
 
 
@@ -162,7 +169,7 @@ def clamp_min_(
 ) -> Tensor:
     """:func:`clamp_min` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _trace("clamp_min_", input, min, None, **_keywords(gradient, maximize))
+        return _trace("clamp_min_", input, _bound(min), None, **_keywords(gradient, maximize))
     return _implementation.clamp_min_(input, min, None, gradient, maximize, None)
 
 
@@ -176,7 +183,7 @@ def clamp_max(
 ) -> Tensor:
     """:func:`clamp` with only an upper bound, as :func:`torch.clamp_max`."""
     if is_dynamo_compiling():
-        return _trace("clamp_max", input, None, max, **_keywords(gradient, maximize, out))
+        return _trace("clamp_max", input, None, _bound(max), **_keywords(gradient, maximize, out))
     return _implementation.clamp_max(input, None, max, gradient, maximize, out)
 
 
@@ -185,7 +192,7 @@ def clamp_max_(
 ) -> Tensor:
     """:func:`clamp_max` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _trace("clamp_max_", input, None, max, **_keywords(gradient, maximize))
+        return _trace("clamp_max_", input, None, _bound(max), **_keywords(gradient, maximize))
     return _implementation.clamp_max_(input, None, max, gradient, maximize, None)
 
 
