@@ -101,3 +101,7 @@ def pseudo_gradient(operator: str, key: str) -> dict[Any, list[int]]:
             if value != 0:
                 result[value][relation] |= 1 << position
     return result
+
+
+for _operator in OPERATORS:
+    rows(_operator)  # now: what is traced later has no values to look up
