@@ -256,6 +256,12 @@ def test_the_old_names_of_hardtanhs_bounds():
     assert repr(clampgrad.nn.Hardtanh(min_value=-2, max_value=3)) == repr(nn.Hardtanh(-2, 3))
 
 
+def test_an_alias_is_shown_as_its_convention():
+    assert repr(clampgrad.nn.ReLU6(gradient="torch_2_13")) == "ReLU6(gradient='inclusive')"
+    converted = clampgrad.nn.convert(nn.ReLU(), "ste")
+    assert clampgrad.nn.conversions(converted)[""] == "ReLU -> ReLU(gradient='straight_through')"
+
+
 def test_symbolic_trace():
     model = clampgrad.nn.convert(nn.Sequential(nn.ReLU(), nn.ReLU6(), nn.Hardtanh()), "inclusive")
     model.append(clampgrad.nn.Clamp(0, 1, gradient="half"))

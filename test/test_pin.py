@@ -421,6 +421,19 @@ def test_blocks_out_of_order():
         half.__exit__(None, None, None)
 
 
+@pytest.mark.parametrize("convention", ["with_grad", "restoring"])
+def test_forward_over_reverse_of_what_has_no_tangent(convention):
+    """As for clampgrad's own operators: an error, not a tangent."""
+
+    def slopes(w):
+        return torch.func.grad(lambda x: (w * torch.clamp(x, 0.0, 1.0)).sum())(
+            torch.tensor([-1.0, 2])
+        )
+
+    with clampgrad.pin(convention), pytest.raises(NotImplementedError, match="forward mode"):
+        torch.func.jvp(slopes, (torch.ones(2),), (torch.ones(2),))
+
+
 def test_torchscript_that_differentiates_by_itself_is_refused():
     def f(x):
         return (torch.clamp(x * 2.0, 0.0, 1.0) * 3.0 + 1.0) * x

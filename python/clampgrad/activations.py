@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clampgrad._table import ALIASES
 from clampgrad.functional import Gradient, clamp, clamp_, clamp_min, clamp_min_
 
 __all__ = ["hardtanh", "relu", "relu6"]
@@ -86,7 +87,7 @@ def _is_for_torch(input: Tensor, gradient: Gradient, maximize: bool) -> bool:
         return False
     clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
     recorded = input.requires_grad and torch.is_grad_enabled()
-    if recorded and gradient not in ("min_norm", "joint", "torch_2_15"):
+    if recorded and ALIASES.get(gradient, gradient) not in ("min_norm", "joint"):
         layout = "nested" if input.is_nested else str(input.layout).removeprefix("torch.")
         raise NotImplementedError(
             f"gradient={gradient!r} of a {layout} tensor: torch's own function runs there, whose "

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from clampgrad._after_import import when_imported
+from clampgrad._table import ALIASES
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
@@ -36,7 +37,8 @@ class _Named(nn.Module):
 
     def _name(self, gradient: Gradient, maximize: bool) -> None:
         clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
-        self.gradient, self.maximize = gradient, maximize
+        self.gradient = cast("Gradient", ALIASES.get(gradient, gradient))
+        self.maximize = maximize
 
     def _keywords(self) -> dict[str, Any]:
         return {"gradient": self.gradient, "maximize": self.maximize}
