@@ -4,6 +4,7 @@ import json
 import statistics
 import subprocess
 import sys
+from typing import get_args, get_origin
 
 import pytest
 
@@ -54,8 +55,19 @@ def test_the_public_names():
     expected = {f + s for f in functions for s in ("", "_")} | {"clamp_with_grad", "CONVENTIONS"}
     assert set(clampgrad.__all__) >= expected
     for name in clampgrad.__all__:
-        if callable(getattr(clampgrad, name)):
-            assert getattr(clampgrad, name).__doc__, name
+        value = getattr(clampgrad, name)
+        if callable(value) and get_origin(value) is None:  # a type alias has no docstring
+            assert value.__doc__, name
+
+
+def test_the_type_of_the_keyword_has_every_name_and_alias():
+    import clampgrad
+    from clampgrad._table import ALIASES
+    from clampgrad.functional import ExactGradient
+
+    assert {*get_args(clampgrad.Gradient)} == {*clampgrad.CONVENTIONS, *ALIASES}
+    exact = {name for name, of in ALIASES.items() if of in clampgrad.EXACT}
+    assert {*get_args(ExactGradient)} == {*clampgrad.EXACT} | exact
 
 
 def test_to_look_for_a_module_is_not_to_import_it():

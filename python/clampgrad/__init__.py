@@ -11,6 +11,7 @@ from clampgrad._pin import pin
 from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import (
+    Gradient,
     clamp,
     clamp_,
     clamp_max,
@@ -33,6 +34,7 @@ override = pin  # the name it had first
 __all__ = [
     "CONVENTIONS",
     "EXACT",
+    "Gradient",
     "PSEUDO",
     "clamp",
     "clamp_",

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 Number: TypeAlias = int | float
 Bound: TypeAlias = int | float | Tensor
-Gradient: TypeAlias = Literal[
-    "min_norm", "inclusive", "joint", "half", "with_grad", "restoring", "straight_through"
+# Names and aliases; those of the exact conventions are what maximum and its relatives take.
+ExactGradient: TypeAlias = Literal[
+    "min_norm", "inclusive", "joint", "half", "torch_2_13", "torch_2_15", "jax"
 ]
-
-ExactGradient: TypeAlias = Literal["min_norm", "inclusive", "joint", "half"]
+Gradient: TypeAlias = Literal[ExactGradient, "with_grad", "restoring", "straight_through", "ste"]
 
 
 def _rules() -> str:
