@@ -4,8 +4,8 @@
 
 Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform and
 this Python with a library per minor release of torch, of which the package takes the one that fits when
-it is imported; a wheel for everything else, without any library; and the source distribution.
-CLAMPGRAD_CUDA=1 adds a wheel clampgrad_cuda: the same libraries with kernels for CUDA, beside the others.
+it is imported; a wheel for everything else, without any library; and the source distribution. The
+wheels hold kernels for the CPU only: those for CUDA come from a source build.
 
 The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled: libtorch and
 the OpenMP runtime are those that torch brings.
