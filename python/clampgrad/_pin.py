@@ -1,4 +1,4 @@
-"""pin: one convention for torch's own clamp and its family, in code that one cannot rewrite."""
+"""pin: one convention for torch's own clamp and its family, in code that you cannot rewrite."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 
 
 class pin:
-    """Pins the gradient of torch's own clamp and its family, whoever calls them.
+    """Pins the gradient of torch's own clamp and its family.
 
-    Under a pin ``torch.clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
-    ``fmax``, ``fmin``, their Tensor methods, their in-place and their ``_foreach_`` forms have the
-    gradient that clampgrad's operators of those names have; the values stay as they are. So does
-    everything that is made of them (``torch.max(x, y)``, ``F.normalize``, ``F.cosine_similarity``),
-    in Python and in C++. What has a formula of its own keeps it: ``relu6``, ``hardtanh`` and others.
-    clampgrad's own operators do what they are told. What is recorded under a pin keeps its gradient
-    when the pin is gone.
+    Under a pin, ``torch.clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
+    ``fmax`` and ``fmin``, including their Tensor methods, in-place and ``_foreach_`` forms, have the
+    gradient of clampgrad's operators of those names. Values do not change. The pin also applies to
+    whatever is composed of them (``torch.max(x, y)``, ``F.normalize``, ``F.cosine_similarity``), whether
+    it is called from Python or C++; the portable implementation only sees calls from Python. Operators
+    with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and clampgrad's own
+    operators have the gradient that the call names. What is recorded under a pin keeps its gradient
+    after the pin has ended.
 
-    Per thread, until the end of the block, or, as a decorator, of the call::
+    A block pins the current thread until it ends; a decorator, until the call returns::
 
         >>> x = torch.zeros(1, requires_grad=True)
         >>> with clampgrad.pin("inclusive"):
@@ -34,18 +35,19 @@ class pin:
         >>> torch.autograd.grad(y, x)
         (tensor([1.]),)
 
-    A thread that is started inside the block, such as those of ``nn.DataParallel``, is not pinned by
-    it. For a whole process there are :meth:`enable` and :meth:`disable`; a block wins over them.
+    Threads started inside the block, such as those of ``nn.DataParallel``, are not pinned by it. To pin
+    a whole process, use :meth:`enable` and :meth:`disable`; a block takes precedence over them.
 
     Args:
-        gradient: one of :data:`clampgrad.CONVENTIONS`, or None for torch's own gradient where
-            another pin is on. ``with_grad``, ``restoring`` and ``straight_through`` pin the clamps
-            and leave ``maximum``, ``minimum``, ``fmax`` and ``fmin`` alone.
+        gradient: one of :data:`clampgrad.CONVENTIONS` or an alias, or None to restore torch's own
+            gradient inside another pin. ``with_grad``, ``restoring`` and ``straight_through`` pin the
+            clamps and leave ``maximum``, ``minimum``, ``fmax`` and ``fmin`` alone.
         maximize: the loss is maximised (`with_grad` and `restoring` only).
 
-    Errors: ValueError as in :func:`clampgrad.clamp`; RuntimeError for a pin that is enabled twice,
-    or taken off in another order or another thread than it was put on, and for what TorchScript
-    differentiates by its own rules, which no pin reaches.
+    Raises:
+        ValueError: as in :func:`clampgrad.clamp`.
+        RuntimeError: a pin is enabled twice, or removed in another order or another thread than it was
+            set; or TorchScript differentiates a clamp by its own rules, which no pin reaches.
     """
 
     def __init__(self, gradient: Gradient | None, *, maximize: bool = False) -> None:
@@ -67,7 +69,7 @@ class pin:
             )
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorates a function, a generator, or an asynchronous one of either, whose body is pinned."""
+        """Decorates a function or generator, asynchronous or not, so that its body runs under the pin."""
         decorated = self._decorated(function)
         return functools.wraps(function)(decorated)
 
@@ -121,7 +123,7 @@ class pin:
             _pin_state.set_enabled()
 
     def disable(self) -> None:
-        """Takes the pin off the process; what was enabled before it holds again."""
+        """Removes the pin from the process; the one that was enabled before it holds again."""
         enabled = _pin_state.enabled
         with _pin_state.lock:
             if self._code not in enabled:
@@ -143,8 +145,8 @@ class pin:
 
     @staticmethod
     def remember(function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` under the pin, or without one, that holds now, whenever it is called.
+        """Wraps `function` so that every call runs under the pin that holds now, or under none.
 
-        For code that runs a forward again in backward. ``torch.utils.checkpoint`` needs no help.
+        Use it for code that runs a forward again in backward. ``torch.utils.checkpoint`` does not need it.
         """
         return function if isinstance(function, Remembered) else Remembered(function)

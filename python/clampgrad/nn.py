@@ -1,9 +1,9 @@
 """Modules with a named gradient, and `convert`, which gives one to the modules of a model.
 
 `ReLU`, `ReLU6` and `Hardtanh` are the modules of the same names in torch.nn, which they inherit from:
-same arguments, state_dict and repr, and `gradient=`. For the default, `min_norm`, their gradient
-is torch's own but at NaN (where `min_norm` gives 0; torch gives g or 0), and what they keep for
-backward is one bit an element in place of a whole Tensor.
+same arguments, state_dict and repr, plus the keyword `gradient`. With the default, `min_norm`, their
+gradient is that of torch except at NaN (where `min_norm` gives 0, and torch gives g or 0), and they save
+one bit per element for backward instead of a whole Tensor.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ for _function in ("clamp", "clamp_", "hardtanh", "relu", "relu6"):
 
 
 class _Named(nn.Module):
-    """What the modules here share: which gradient, and how it is shown."""
+    """What the modules here share: the gradient, and how it is shown."""
 
-    # A module that `convert` changed has these from here until it sets its own.
+    # The defaults of a module that `convert` changed, until it sets its own.
     gradient: Gradient = "min_norm"
     maximize: bool = False
     inplace: bool
@@ -129,7 +129,7 @@ class Hardtanh(_Named, nn.Hardtanh):
         min_val: float = -1.0,
         max_val: float = 1.0,
         inplace: bool = False,
-        min_value: float | None = None,  # torch's own names of before, which it warns about
+        min_value: float | None = None,  # torch's former names, which it warns about
         max_value: float | None = None,
         *,
         gradient: Gradient = "min_norm",
@@ -177,28 +177,28 @@ def convert(
 ) -> nn.Module:
     """Gives the ReLU, ReLU6, Hardtanh and Clamp modules of a model a named gradient, in place.
 
-    A module stays the same object, with its hooks, flags and names; its class is changed to the one
-    here. Modules of a class derived from torch's are left alone, because what they override is
-    unknown. Calls of functions (`F.relu`, `torch.clamp`) inside a `forward` are not modules:
-    for those of the clamp family there is :func:`clampgrad.pin`.
+    A module stays the same object, with its hooks, flags and names; only its class changes. Modules whose
+    class derives from torch's are not converted, because it is unknown what they override. Function calls
+    inside a `forward` (`F.relu`, `torch.clamp`) are not modules and are not converted; use
+    :class:`clampgrad.pin` for those of the clamp family.
 
     Args:
-        model: any module, also a single ReLU.
-        gradient: the convention. With the default, gradients stay what they were (except at NaN), and
-            what the modules keep for backward shrinks.
+        model: any module; it may itself be a ReLU, ReLU6, Hardtanh or Clamp.
+        gradient: the convention. The default keeps the gradients of torch's modules (except at NaN) and
+            reduces what they save for backward.
         maximize: the loss is maximised (`with_grad` and `restoring` only).
         filter_fn: called with a module and its fully qualified name; only modules for which it
             returns True are converted.
 
     Returns:
-        The model itself. :func:`conversions` says what was changed, :func:`undo` takes it back.
+        The model itself. :func:`conversions` reports what changed, and :func:`undo` reverts it.
 
     Warns:
-        A module with a `forward` of its own (hooks of accelerate, for example) is left alone, because
-        another class would not change what it calls.
+        UserWarning: a module has a `forward` set on the instance (by hooks of accelerate, for example).
+            It is not converted, because changing its class would not change what it calls.
 
     Raises:
-        ValueError: the name of the convention is unknown. Nothing is changed then.
+        ValueError: the name of the convention is unknown. The model is then unchanged.
 
     Example::
 
@@ -234,7 +234,7 @@ def convert(
 
 
 def conversions(model: nn.Module) -> dict[str, str]:
-    """What :func:`convert` changed in a model: the names of modules, each with what it was and is."""
+    """Reports what :func:`convert` changed: the name of each module, with its former and present form."""
     return {
         name: f"{vars(module)[_WAS][0].__name__} -> {type(module).__name__}({module.extra_repr()})"
         for name, module in model.named_modules()
@@ -243,7 +243,7 @@ def conversions(model: nn.Module) -> dict[str, str]:
 
 
 def undo(model: nn.Module) -> nn.Module:
-    """Makes every module of a model what it was before its first :func:`convert`; returns the model."""
+    """Reverts every :func:`convert` of a model, and returns the model."""
     for module in model.modules():
         if _WAS in vars(module):
             was, named = vars(module).pop(_WAS)
@@ -258,7 +258,7 @@ def undo(model: nn.Module) -> nn.Module:
 
 
 def _fuse_ours(mappings: Any) -> None:
-    """What can be fused with torch's ReLU can be with ours, which stays the module that it is."""
+    """Lets whatever fuses with torch's ReLU fuse with ours, and keeps ours in the fused module."""
     fusers = mappings._DEFAULT_OP_LIST_TO_FUSER_METHOD
     for types, fuse in list(fusers.items()):
         if types[-1] is nn.ReLU:
