@@ -213,6 +213,12 @@ def test_compiled_code_is_seen():
     assert (found.elements, found.at_bound) == (2, 1)
 
 
+def test_a_number_of_integers_and_a_tensor_of_floats():
+    (found,) = audited(lambda x: torch.maximum(torch.tensor(0), x), leaf(-1.0, 0.0, 1.0))
+    assert (found.elements, found.at_bound, found.dtypes) == (3, 1, ["float32"])
+    assert found.recorded == 1 and found.moved["min_norm"] > 0
+
+
 def test_what_is_not_looked_at_is_said():
     with clampgrad.audit() as report:
         torch.func.grad(lambda x: x.clamp(0, 1).sum())(torch.rand(3))

@@ -98,6 +98,10 @@ SINGULAR = {
     "through a view": (lambda x: x.clamp(min=0).view(3, 1).transpose(0, 1).log(), "min", "log"),
     "a norm by hand": (lambda x: x.clamp(min=0).square().sum().sqrt(), "min", "sqrt"),
     "exp, too large": (lambda x: x.clamp(max=100.0).exp(), "max", "exp"),
+    "after another clamp": (lambda x: F.relu(x).clamp(max=9).log(), "min", "log"),
+    "input by name": (lambda x: torch.log(input=x.clamp(min=0)), "min", "log"),
+    "torch.special": (lambda x: torch.special.logit(x.clamp(0.1, 1)), "max", "logit"),
+    "infinite in another dtype": (lambda x: (1e5 * x).clamp(max=1e6).half().log(), "max", "log"),
     "where": (
         lambda x: torch.where(x > 0, x.clamp(min=0).log(), torch.zeros(3)), "min", "log",
     ),
@@ -113,6 +117,10 @@ SOUND = {
     "another Tensor": lambda x: x.clamp(min=0) + x.abs().add(1).log(),
     "a Tensor of many bounds": lambda x: torch.maximum(x, torch.full((3,), 0.1)).log(),
     "no gradient": lambda x: x * x.detach().clamp(min=0.1).log(),
+    "moved by another clamp": lambda x: F.relu(x).clamp(min=0.1).log(),
+    "a norm of rows": lambda x: x.clamp(min=0.1).view(1, 3).norm(dim=1),
+    "complex": lambda x: (x.clamp(min=0) * 1j).abs() + x.clamp(min=0).to(torch.cfloat).abs(),
+    "integers": lambda x: x + x.detach().clamp(min=0).to(torch.uint8) / 2,
     "an infinite bound": lambda x: x.clamp(0.1, torch.inf).log(),
 }
 
@@ -157,6 +165,13 @@ def test_a_gradient_that_was_chosen_to_block_it_is_a_guard():
     assert of("bound-singular", root("inclusive"), values(0.0, 1.0))
     # The value itself is infinite here, whatever the gradient.
     assert of("bound-singular", lambda x: clampgrad.clamp(x, min=0).log(), values(0.5))
+
+
+def test_anomaly_mode_is_for_the_program():
+    """What is evaluated to see whether it is NaN is no anomaly."""
+    with torch.autograd.set_detect_anomaly(True):
+        assert of("bound-singular", lambda x: x.clamp(min=-1).sqrt(), values(0.5))
+        assert torch.is_anomaly_enabled()
 
 
 def test_the_norm_is_as_this_release_has_it():

@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from clampgrad._audit.callers import Caller, caller
+from clampgrad._audit.calls import unreadable
 from clampgrad._audit.positions import rounded
 from clampgrad._audit.sites import Site
 from clampgrad._audit.unseen import differentiating, unseen
 
-# By name, without the underscores of methods, of in-place forms and of operators.
+# By name, without the underscores of methods, of in-place forms and of operators, and without the
+# names of torch.linalg and torch.special.
 FOLLOWED = {
     "unary": """
         abs absolute neg negative square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p
@@ -42,6 +44,8 @@ FOLLOWED = {
 KIND = {name: kind for kind, names in FOLLOWED.items() for name in names.split()}
 # The divisor of a Tensor too.
 DIVISIONS = ("div", "divide", "true_divide", "truediv", "itruediv", "idiv")
+
+MOST_KNOWN = 1024  # images that are kept; a schedule may go through any number
 
 Side = tuple[Site, str]  # a site and "min" or "max"
 
@@ -89,6 +93,11 @@ class Consumers:
             alive = weakref.ref(result, lambda _: self._traces.pop(key, None))
             self._traces[key] = alive, result._version, Trace(names, values, result.dtype)
 
+    def between(self, tensor: Tensor, lo: float, hi: float) -> list[tuple[Side, float]]:
+        """The bounds in a Tensor that a further clamp leaves as they are, and their gradient with them."""
+        trace = self._find(tensor)
+        return [(s, v) for s, v in zip(trace.sides, trace.values) if lo < v < hi] if trace else []
+
     def _find(self, tensor: Any) -> Trace | None:
         """The trace of a Tensor, unless that was changed in place since."""
         alive, version, trace = self._traces.get(id(tensor), (None, 0, None))
@@ -104,38 +113,54 @@ class Consumers:
         self, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> Callable[[Any], None] | None:
         """What is to be done with the result of a call that is not a clamp, if anything."""
-        if not self._traces or not args:
+        if not self._traces:
             return None
+        if not args:
+            args, kwargs = (kwargs.get("input"),), {k: v for k, v in kwargs.items() if k != "input"}
         name = getattr(function, "__name__", "").strip("_")
-        if name not in KIND or "out" in kwargs:
+        name = name.removeprefix("linalg_").removeprefix("special_")
+        if name not in KIND or "out" in kwargs or unreadable(()):
             return None
         first = self._find(args[0])
         other = args[1] if len(args) > 1 else kwargs.get("other")
         if isinstance(other, Tensor):
             divisor = self._find(other) if name in DIVISIONS else None
             return divisor and partial(self._divided, name, divisor)
-        return first and partial(self._applied, name, function, args[1:], kwargs, first)
+        return first and partial(
+            self._applied, name, function, args[0].dim(), args[1:], kwargs, first
+        )
 
     def _divided(self, name: str, trace: Trace, result: Any) -> None:
-        self._go_on(name, trace, _evaluate(lambda y: 1 / y, trace), result)
+        self._go_on(name, trace, _evaluate(lambda y: 1 / y, trace, 1), result)
 
     def _applied(
-        self, name: str, function: Any, args: Any, kwargs: Any, trace: Trace, result: Any
+        self,
+        name: str,
+        function: Any,
+        dim: int,
+        args: Any,
+        kwargs: Any,
+        trace: Trace,
+        result: Any,
     ) -> None:
+        if not isinstance(result, Tensor) or not result.is_floating_point():
+            return
         if KIND[name] == "same":
             images = [Image(v, True, True) for v in trace.values]
         elif KIND[name] == "sum":
             images = [Image(v if v == 0 else torch.nan, True, True) for v in trace.values]
         else:
-            key = (function, trace.values, trace.dtype, str(args), str(kwargs))
+            key = (function, dim, trace.values, trace.dtype, str(args), str(kwargs))
             if key not in self._known:
-                self._known[key] = _evaluate(lambda y: function(y, *args, **kwargs), trace)
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = _evaluate(lambda y: function(y, *args, **kwargs), trace, dim)
             images = self._known[key]
         self._go_on(name, trace, images, result)
 
     def _go_on(self, name: str, trace: Trace, images: list[Image], result: Any) -> None:
         """Notes where the operator was singular, and follows the result where it was not."""
-        if not isinstance(result, Tensor):
+        if not isinstance(result, Tensor) or not result.is_floating_point():
             return
         sound = []
         for side, before, image in zip(trace.sides, trace.values, images):
@@ -152,12 +177,14 @@ class Consumers:
             self.begin(result, known)
 
 
-def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace) -> list[Image]:
-    """An operator at each value of a trace."""
+def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace, dim: int) -> list[Image]:
+    """An operator at each value of a trace, in one element of as many dimensions: it may name one."""
     images = []
     with differentiating():
         for value in trace.values:
-            leaf = torch.tensor([value], dtype=trace.dtype, device="cpu", requires_grad=True)
+            leaf = torch.full(
+                (1,) * dim, value, dtype=trace.dtype, device="cpu", requires_grad=True
+            )
             result = function(leaf * 1)  # in-place forms want no leaf
             (slope,) = torch.autograd.grad(result.sum(), leaf)
             finite = bool(result.isfinite().all())

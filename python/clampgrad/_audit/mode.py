@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from clampgrad._audit.callers import caller
 from clampgrad._audit.calls import Bounds, Call, Operator, in_backward, operators, unreadable
-from clampgrad._audit.consumers import Consumers
+from clampgrad._audit.consumers import Consumers, Side
 from clampgrad._audit.lint import USUAL, Thresholds, note_rounding
 from clampgrad._audit.positions import compared, of_bounds, positions, rounded
 from clampgrad._audit.report import Report
@@ -115,7 +115,7 @@ class audit(TorchFunctionMode):
         except TypeError:
             return None  # wrong arguments: the function itself will say so
         x = bounds and bounds[0]
-        if not isinstance(x, Tensor) or not x.is_floating_point():
+        if not isinstance(x, Tensor) or not any(map(_is_floating_point, bounds)):
             return None
         reason = unreadable(bounds)
         if reason:
@@ -130,15 +130,19 @@ class audit(TorchFunctionMode):
             where = positions(*compared(bounds, variant.call.dtype))
             self._memory -= variant.see(where, self._memory)
             sides = _note_bounds(site, variant.call, bounds)
-        return partial(self._listen, site, variant, where, sides)
+            known = [((site, side), v) for side, v in sides.items()]
+            if all(v is None or _number(v) is not None for v in bounds[1:]):
+                inf = float("inf")
+                known += self._consumers.between(x, sides.get("min", -inf), sides.get("max", inf))
+        return partial(self._listen, variant, where, known)
 
     def _listen(
-        self, site: Site, variant: Variant, where: Tensor, sides: dict[str, float], result: Any
+        self, variant: Variant, where: Tensor, sides: list[tuple[Side, float]], result: Any
     ) -> None:
         """Waits for the gradient of a result, and for what is done with its bounds."""
         if not result.is_inference():
             with unseen():
-                known = [((site, side), rounded(v, result.dtype)) for side, v in sides.items()]
+                known = [(side, rounded(v, result.dtype)) for side, v in sides]
             self._consumers.begin(result, known)
         if variant.now is None or result.grad_fn is None:
             return
@@ -199,7 +203,7 @@ def describe(function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str
         of_bounds=None if any(are) else of_bounds(dtype, lo, hi),
         dtype=dtype,
         device=x.device,
-        pin=None if ours else pin.current(),
+        pin=None if ours or operator.own else pin.current(),
     )
 
 
@@ -212,6 +216,10 @@ def _note_bounds(site: Site, call: Call, bounds: Bounds) -> dict[str, float]:
     note_rounding(site, call.dtype, *numbers)
     pairs = zip(("min", "max"), numbers)
     return {side: v for side, v in pairs if v is not None and abs(v) < float("inf")}
+
+
+def _is_floating_point(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def _number(bound: Any) -> float | None:

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Without function modes (torch.set_default_device is one), dispatch modes and anomaly mode."""
+    """Without function modes (torch.set_default_device is one) and dispatch modes."""
     with ExitStack() as stack:
         stack.enter_context(torch._C.DisableTorchFunction())
         if torch._C._len_torch_dispatch_stack():
@@ -22,8 +22,14 @@ def unseen() -> Iterator[None]:
 
 @contextmanager
 def differentiating() -> Iterator[None]:
-    """Where we differentiate something ourselves: `unseen`, and with gradients."""
+    """Where we differentiate something ourselves: `unseen`, with gradients, which may well be NaN."""
     # A checkpoint counts what is saved, and keeps it.
     ours = saved_tensors_hooks(lambda t: t, lambda t: t)
-    with unseen(), torch.inference_mode(False), torch.enable_grad(), ours:
+    with (
+        unseen(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autograd.set_detect_anomaly(False),
+        ours,
+    ):
         yield
