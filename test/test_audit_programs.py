@@ -181,6 +181,12 @@ def hooks():
     return y._backward_hooks
 
 
+def differentiated_around_it():
+    """What a clamp outside of a transform returned, in the transform."""
+    y = X.clamp(min=0)
+    return torch.func.grad(lambda v: (y.log1p() * v).sum())(X)
+
+
 def indexed():
     x = leaf()
     F.relu(x)[torch.tensor([0, 2])].log1p().sum().backward()
@@ -214,7 +220,7 @@ PROGRAMS = {
         is_grads_batched, default_device, under_device, meta, traced, traced_module,
         nested_functions, closed_over, fake, made_a_graph, exported, symbolic,
         seen_by_a_dispatch_mode, packed_by_hooks, twice, dual, wrong_arguments, a_view_in_place,
-        deterministic, autocast, hooks, indexed,
+        deterministic, autocast, hooks, indexed, differentiated_around_it,
     )
 }  # fmt: skip
 
@@ -310,6 +316,7 @@ def test_files_are_written_also_of_a_program_that_fails(script, capsys):
 @pytest.mark.parametrize("arguments, message", [
     (["--json", "no/such/a.json"], "cannot write no/such/a.json: No such file"),
     (["--picture", "."], "cannot write .: Is a directory"),
+    (["--picture", "a.foo"], "--picture a.foo: the name has to end in one of"),
     (["--every", "0"], "--every must be at least 1"),
     (["--fail-on", "everything"], "invalid choice: 'everything'"),
 ])  # fmt: skip
@@ -342,6 +349,12 @@ def test_a_picture_without_matplotlib_is_refused_before_the_program_runs(
 def test_fail_on(script, fail_on, end, code):
     options = [word for name in fail_on for word in ("--fail-on", name)]
     assert (main(["audit", *options, script(end)]) or 0) == code
+
+
+def test_the_program_may_go_elsewhere(script):
+    main(["audit", "--json", "a.json", script("import os; os.chdir('sub')")])
+    os.chdir("..")
+    assert json.loads(Path("a.json").read_text())["sites"] and not os.path.exists("sub/a.json")
 
 
 def test_one_file_per_rank(script, monkeypatch, capsys):

@@ -98,6 +98,13 @@ def test_a_row_for_each_gradient():
     assert sorted(found.gradient for found in report) == ["half", "torch"]
 
 
+def test_a_pin_is_not_named_where_it_changes_nothing():
+    with clampgrad.audit() as report, clampgrad.pin("half"):
+        F.relu(leaf(0.0, 1.0)).sum().backward()
+    (found,) = report
+    assert found.gradient == "torch" and found.moved["half"] > 0
+
+
 def test_an_alias_is_named_as_its_convention():
     clamp = operators()[clampgrad.clamp]
     for name in ("half", "jax"):
@@ -187,7 +194,7 @@ def test_paths_from_where_one_stands(monkeypatch):
 # ---- Data ----------------------------------------------------------------------------------------
 
 
-def test_json_and_picture(tmp_path):
+def test_json(tmp_path):
     with clampgrad.audit() as report:
         Net()(leaf(-1.0, 0.5)).sqrt().sum().backward()
         clampgrad.clamp(leaf(0.0), 0, torch.inf).backward()
@@ -197,6 +204,26 @@ def test_json_and_picture(tmp_path):
     named = {w["name"]: w for s in data["sites"] for w in s["warnings"]}
     assert named["bound-singular"]["evidence"]["function"] == "sqrt"
     assert all(w["message"] and w["remedy"] for w in named.values())
+
+
+@pytest.mark.parametrize("f, g", [
+    (lambda x: x.clamp(max=1e6).half().log(), 1.0),
+    (lambda x: x.double().clamp(0, 1), 1e200),  # its square is infinite
+    (lambda x: x.clamp(0, torch.nan), torch.nan),
+    (lambda x: torch.maximum(x.half(), torch.tensor(1e9)), torch.inf),
+])  # fmt: skip
+def test_json_without_infinities(f, g, tmp_path):
+    with clampgrad.audit() as report:
+        y = f(leaf(0.0, 0.5))
+        y.backward(torch.full_like(y, g))
+    report.save(tmp_path / "audit.json")
+    (site,) = json.loads((tmp_path / "audit.json").read_text())["sites"]
+    assert site["calls"] == 1
+
+
+def test_a_picture(tmp_path):
+    with clampgrad.audit() as report:
+        leaf(0.5).clamp(0, 1).backward()
     report.picture(tmp_path / "audit.png")
     assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
 

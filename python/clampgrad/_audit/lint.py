@@ -92,7 +92,7 @@ def _of_rounding(r: Rounded) -> Diagnostic:
     evidence = {
         "bound": r.which,
         "written": r.written,
-        "becomes": _plain(r.becomes),
+        "becomes": r.becomes,
         "dtype": dtype,
     }
     if r.which == "both":
@@ -103,7 +103,10 @@ def _of_rounding(r: Rounded) -> Diagnostic:
     message = f"{r.which}={r.written!r} is {r.becomes:g} in {dtype}"
     near = _neighbour(r)
     evidence["nearest"] = near
-    remedy = f"The nearest bound that {dtype} has on that side is {near:.4g}; or clamp in float32."
+    nearest = "nearest" if r.becomes else "nearest normal"  # subnormal numbers guard no division
+    remedy = (
+        f"The {nearest} bound that {dtype} has on that side is {near:.4g}; or clamp in float32."
+    )
     return Diagnostic("bound-rounds", message, remedy, evidence)
 
 
@@ -194,8 +197,3 @@ def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
 
 def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _plain(value: float) -> float | str:
-    """JSON has no infinity."""
-    return value if abs(value) != torch.inf else str(value)

@@ -105,7 +105,7 @@ class Report:
             "summary": self.summary(),
             "every": self._every,
             "thresholds": asdict(self._thresholds),
-            "sites": [asdict(finding) for finding in self],
+            "sites": [_plain(asdict(finding)) for finding in self],
             "skipped": dict(self.skipped),
         }
 
@@ -119,6 +119,15 @@ class Report:
         from clampgrad._audit.picture import picture
 
         picture(list(self)[:most], path, self.place)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity and no NaN: they become words."""
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _finding(site: Site, thresholds: Thresholds) -> Finding:

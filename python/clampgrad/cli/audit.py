@@ -63,8 +63,10 @@ def main(arguments: list[str]) -> int | str | None:
     files = {name: _of_this_rank(getattr(options, name)) for name in ("json", "picture")}
     for path in filter(None, files.values()):
         _check(parser, path)
-    if options.picture and find_spec("matplotlib") is None:
-        parser.error("--picture needs matplotlib: pip install matplotlib")
+    if options.picture:
+        _check_picture(parser, options.picture)
+    # The program may go elsewhere.
+    files = {name: path and path.absolute() for name, path in files.items()}
 
     code: int | str | None = 0
     looking = audit(every=options.every, thresholds=Thresholds(options.norm, options.signs))
@@ -105,6 +107,16 @@ def _check(parser: argparse.ArgumentParser, path: Path) -> None:
             pass
     except OSError as error:
         parser.error(f"cannot write {path}: {error.strerror}")
+
+
+def _check_picture(parser: argparse.ArgumentParser, path: Path) -> None:
+    if find_spec("matplotlib") is None:
+        parser.error("--picture needs matplotlib: pip install matplotlib")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in formats:
+        parser.error(f"--picture {path}: the name has to end in one of {', '.join(formats)}")
 
 
 def _tell(report: Report, json: Path | None, picture: Path | None) -> None:
