@@ -31,7 +31,7 @@ Vector: TypeAlias = tuple[float, ...]
 
 X, C, XY = ("x",), ("x", "c"), ("x", "y")
 
-# A function, its arguments, and the points to look at: one value an argument, a list for a vector.
+# A function, its arguments, and the points to look at: one value per argument, a list for a vector.
 # `c` is a constant, everything else is differentiated.
 CASES: list[tuple[str, Sequence[str], list[Any]]] = [
     ("torch.clamp(x, 0, 6)", X, [0, 6]),
@@ -142,7 +142,7 @@ def _row(expression: str, names: Sequence[str], point: Any) -> Row:
 def _gradients(
     function: Callable[..., Tensor], arguments: Sequence[Tensor], free: list[bool], reduces: bool
 ) -> Tensor:
-    """One row an element: the gradient of that element of the result, argument by argument."""
+    """One row per element: the gradient of that element of the result, argument by argument."""
     arguments = [a.clone().requires_grad_(r) for a, r in zip(arguments, free)]
     wanted = [a for a, r in zip(arguments, free) if r]
     gradients = _grad(function(*arguments), wanted)
