@@ -351,6 +351,14 @@ def test_fail_on(script, fail_on, end, code):
     assert (main(["audit", *options, script(end)]) or 0) == code
 
 
+def test_a_report_that_fails_keeps_the_exit_code(script, capsys, monkeypatch):
+    """Working it out asks the device, which may be of no use after what the program did."""
+    monkeypatch.setattr(clampgrad.Report, "__iter__", lambda _: 1 / 0)
+    assert main(["audit", "--json", "a.json", script("sys.exit(7)")]) == 7
+    err = capsys.readouterr().err
+    assert "cannot be reported: division by zero" in err and "cannot write" in err
+
+
 def test_the_program_may_go_elsewhere(script):
     main(["audit", "--json", "a.json", script("import os; os.chdir('sub')")])
     os.chdir("..")

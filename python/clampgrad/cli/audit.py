@@ -77,9 +77,11 @@ def main(arguments: list[str]) -> int | str | None:
         code = end.code
     finally:  # of a program that is interrupted, too
         _tell(looking.report, files["json"], files["picture"])
+    if code or not options.fail_on:
+        return code
     found = {warning.name for finding in looking.report for warning in finding.warnings}
     fails = found if "any" in options.fail_on else found.intersection(options.fail_on)
-    return code or (FAILED if fails else code)
+    return FAILED if fails else code
 
 
 # ---- Processes of one program ----------------------------------------------------------------------
@@ -128,7 +130,10 @@ def _tell(report: Report, json: Path | None, picture: Path | None) -> None:
             except Exception as error:
                 logger.error("cannot write %s: %s", path, error)
     rank = _rank()
-    text = str(report) if not rank else f"rank {rank}: {report.summary()}"
+    try:
+        text = str(report) if not rank else f"rank {rank}: {report.summary()}"
+    except Exception as error:
+        text = f"The audit cannot be reported: {error}"
     with suppress(OSError, ValueError, AttributeError):  # stderr is closed
         sys.stderr.write(f"\n{text}\n")
         sys.stderr.flush()
