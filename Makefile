@@ -21,6 +21,11 @@ JAX ?= 0.10.2
 SANITIZED ?= test/test_kernels.py test/test_gate.py test/test_table.py test/test_tensors.py \
              test/test_forward.py test/test_inplace_after.py test/test_threads.py test/matrix
 
+# What `make test-portable` runs: what every implementation must do.
+PORTABLE_TESTED ?= test/test_portable.py test/test_table.py test/test_tensors.py test/test_func.py \
+                   test/test_func_tensors.py test/test_inplace_after.py test/test_errors.py \
+                   test/test_gradcheck.py test/test_nan.py test/test_seeds.py
+
 # What the documentation site is built with.
 SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
 
@@ -52,7 +57,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test wheels check-wheel bench study docs pictures tutorial cpp sanitize fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: demo test test-portable wheels check-wheel bench study docs pictures tutorial cpp sanitize fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -61,6 +66,10 @@ demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 test: $(VENV)/tested ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
 	$(VENV)/bin/pytest -n $(MAX_JOBS) $(ARGS)
+
+test-portable: $(VENV)/tested ## Run the tests of what every implementation must do on the portable one
+	echo "==> tests of the portable implementation on torch $(TORCH)"
+	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest -n $(MAX_JOBS) $(PORTABLE_TESTED) $(ARGS)
 
 check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packages, PyTorch's sources, and the demo
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done

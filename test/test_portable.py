@@ -5,13 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import clampgrad
 
 HERE = Path(__file__).parent
-# Files that any implementation passes, or almost: what needs the compiled one is marked so.
-FILES = ("table", "tensors", "func", "func_tensors", "inplace_after", "errors", "gradcheck", "nan")
 
 
 def portable(*command):
@@ -91,11 +87,3 @@ print("done")
 
 def test_the_pin_of_calls_from_python():
     assert portable("-c", PROGRAM) == "done\n"
-
-
-@pytest.mark.thorough
-@pytest.mark.compiled("these tests run on the portable implementation by themselves")
-def test_the_tests_that_need_no_compiled_library():
-    files = [f"test/test_{name}.py" for name in FILES]
-    out = portable("-m", "pytest", "-q", "-p", "no:cacheprovider", *files)
-    assert " passed" in out and "failed" not in out
