@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -101,9 +102,15 @@ def test_only_functions_that_can_be_proved(tmp_path):
         verify(Question([patch], source=tree, quick=True), lambda line: None)
 
 
-def test_the_stock_gradients_are_told_from_the_other_convention():
-    """Without compiling: the checks themselves, on the torch that is installed."""
-    found = ask("gradients")["gradients"]
+@pytest.fixture(scope="module")
+def gradients():
+    """Those of the torch that is installed."""
+    return ask("gradients")["gradients"]
+
+
+def test_the_stock_gradients_are_told_from_the_other_convention(gradients):
+    """Without compiling: the checks themselves."""
+    found = deepcopy(gradients)
     stock, other = ("joint", "inclusive") if NEW else ("inclusive", "joint")
     assert against_table(found, stock, set()) == []
     failures = against_table(found, other, set())
@@ -118,9 +125,9 @@ def test_the_stock_gradients_are_told_from_the_other_convention():
     assert any("the gradient is lost" in f for f in against_table(found, stock, set()))
 
 
-def test_one_convention_for_all_operators():
+def test_one_convention_for_all_operators(gradients):
     """clamp at `half` beside maximum at `joint` is none, although each is in the table."""
-    found = ask("gradients")["gradients"]
+    found = gradients
     stock = "joint" if NEW else "inclusive"
     assert held(found, found, Claim(stock), set()) == []
     assert held(found, found, Claim(), set()) == []
