@@ -12,6 +12,8 @@
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <type_traits>
+
 namespace clampgrad::native {
 
 namespace {
@@ -75,6 +77,13 @@ Tensor mixed(
     return clamp_max(raised, max, gradient, maximize);
   }
   const auto here = on_device_of_bound(on_device_of_bound(self, min), max);
+  if constexpr (std::is_same_v<Min, Scalar>) {
+    // Of integers nothing is differentiated, and what a number beyond their range means to
+    // clamp_min depends on the release of torch.
+    if (!at::isFloatingType(at::result_type(here, min))) {
+      return clamp_max(at::clamp_min(here, min), max, gradient, maximize);
+    }
+  }
   const auto x = here.to(at::result_type(here, min));
   return recorded_clamp(x, beside(x, min), beside(x, max), c, self_will_change);
 }

@@ -13,7 +13,6 @@ import sysconfig
 from pathlib import Path
 
 import torch
-from torch.utils.cpp_extension import include_paths, library_paths
 
 from ..series import Refusal
 from .generate import FAMILY, Code, recorders
@@ -73,6 +72,9 @@ def compiler() -> list[str]:
 
 def compiled(code: Code, directory: Path, names: set[str]) -> Path:
     """The library; refuses with the compiler's first errors."""
+    # It looks for a compiler and for CUDA when it is imported, and may complain.
+    from torch.utils.cpp_extension import include_paths, library_paths
+
     path, library = directory / "proved.cpp", directory / "libproved.so"
     path.write_text(source(code, names))
     standard = "c++20" if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13) else "c++17"
