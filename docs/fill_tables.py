@@ -95,23 +95,22 @@ def speed():
         times = report.seconds(results, group=group, direction=direction, **key)
         return times[rival]["median"] / times[ours]["median"]
 
-    ours = "clampgrad.clamp"
     times = {
-        (direction, rival): 1 / of("clamp", direction, ours, rival)
+        (direction, rival): of("clamp", direction, "clampgrad.clamp", rival)
         for direction in ("forward", "backward", "both")
         for rival in ("torch.clamp", "F.relu")
     }
     maximum = of("maximum", "both", "clampgrad.maximum", "torch.maximum")
-    theirs, relu = (
-        f"{times['forward', rival]:.2f} times as long as `{rival}` forward, "
-        f"**{times['backward', rival]:.2f}** times backward and {times['both', rival]:.2f} times in "
-        "sequence"
-        for rival in ("torch.clamp", "F.relu")
+    forward, backward, both = (
+        [f"{times[direction, rival]:{digits}}" for rival in ("torch.clamp", "F.relu")]
+        for direction, digits in (("forward", ".2f"), ("backward", ".3g"), ("both", ".2g"))
     )
     return (
-        f"On a CPU, with 2^20 elements, `clampgrad.clamp` takes {theirs}, and {relu}. "
-        f"`clampgrad.maximum` is {maximum:.1f} times faster than `torch.maximum`, both directions "
-        "together."
+        f"On a CPU, with 2^20 elements, backward is **{backward[0]} times** as fast as "
+        f"`torch.clamp`'s and **{backward[1]} times** as fast as `F.relu`'s; forward runs at "
+        f"{forward[0]} and {forward[1]} times their speed, and both together at {both[0]} and "
+        f"{both[1]} times. `clampgrad.maximum` is {maximum:.1f} times as fast as `torch.maximum`, both "
+        "directions together."
     )
 
 
