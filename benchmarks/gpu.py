@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 
 import clampgrad
+from memory import saved_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -114,20 +115,6 @@ def captured(run: Callable[[], object], pool: object) -> Callable[[], object]:
     return graph.replay
 
 
-def saved_bytes(c: Contender, inputs: list[torch.Tensor]) -> int:
-    """Of what autograd keeps from the forward to the backward."""
-    storages = {}
-
-    def pack(t: torch.Tensor) -> torch.Tensor:
-        storages[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        kept = c.function(*inputs[: c.inputs])
-    del kept
-    return sum(storages.values())
-
-
 def make_inputs(dtype: torch.dtype, n: int, device: str) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Values around the bounds 0 and 6, some exactly there; the Tensor bounds are around them."""
     torch.manual_seed(0)
@@ -212,7 +199,7 @@ def measure(dtype: torch.dtype, n: int, device: str, rounds: int) -> list[Result
                 spread=(quartiles[2] - quartiles[0]) / median,
                 bytes=moved,
                 of_copy_bandwidth=moved / median / copy if moved else None,
-                saved_bytes=0 if c is COPY else saved_bytes(c, inputs),
+                saved_bytes=0 if c is COPY else saved_bytes(c.function, *inputs[: c.inputs]),
             )
         )
     return results

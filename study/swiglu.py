@@ -1,12 +1,13 @@
 """What a clamped SwiGLU keeps for backward, and how many kernels torch.compile makes of it.
 
 python -m study.swiglu writes swiglu.json. It compares torch.clamp with clampgrad.clamp, eager
-and compiled; saved bytes are those of the graph, each storage once.
+and compiled.
 """
 
 import json
 
 import torch
+from benchmarks.memory import saved_bytes
 
 import clampgrad
 from study import records
@@ -25,20 +26,6 @@ def named(gate, up):
     return gate * torch.sigmoid(1.702 * gate) * (up + 1)
 
 
-def saved_bytes(function, *arguments):
-    """Of the forward, and the result with its graph."""
-    storages = {}
-
-    def keep(t):
-        storage = t.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-        y = function(*arguments)
-    return sum(storages.values()), y
-
-
 def measure(dtype=torch.bfloat16):
     from torch._inductor import metrics
 
@@ -53,8 +40,8 @@ def measure(dtype=torch.bfloat16):
                 torch._dynamo.reset()
                 metrics.reset()
                 function = torch.compile(function, fullgraph=True)
-            found["saved_bytes"], y = saved_bytes(function, gate, up)
-            y.sum().backward()
+            found["saved_bytes"] = saved_bytes(function, gate, up)
+            function(gate, up).sum().backward()
             if compiled:
                 found["kernels"] = metrics.generated_kernel_count
             ways[f"`{name}`, {'compiled' if compiled else 'eager'}"] = found

@@ -9,6 +9,7 @@ from torch import nn
 
 import clampgrad
 from common import assert_same, eager, tied
+from memory import saved_bytes
 from oracle import CONVENTIONS, gradient_of_x
 
 TWINS = [
@@ -17,16 +18,6 @@ TWINS = [
     (nn.Hardtanh, clampgrad.nn.Hardtanh, (-1, 0.5), {"min": -1, "max": 0.5}),
 ]
 twins = pytest.mark.parametrize("theirs, ours, arguments, bounds", TWINS)
-
-
-def saved_bytes(module, x):
-    """What backward keeps, in bytes."""
-    sizes = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda t: sizes.append(t.untyped_storage().nbytes()) or t, lambda t: t
-    ):
-        module(x)
-    return sum(sizes)
 
 
 @twins
