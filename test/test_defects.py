@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 import torch.autograd.forward_ad as fwad
-from torch.func import grad, jacfwd, jacrev, jvp, vmap
+from torch.func import grad, jacfwd, jacrev, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
@@ -188,6 +188,18 @@ def test_constants_of_every_level(name):
         assert_same(ours, theirs)
 
 
+@pytest.mark.parametrize("operator", [OPS.clamp_mingrad_, OPS.clamp_max_mingrad_, torch.clamp_max_])
+def test_in_place_between_two_vmaps(operator):
+    """The gradient is batched by the outer vmap; what is written, by the inner one too."""
+
+    def inside(x):
+        _, pull = vjp(vmap(lambda x: operator(x.clone(), max=1)), x)
+        return pull(torch.ones(2, 3))[0]
+
+    x = torch.tensor([-1.0, 0.5, 2.0]).expand(2, 2, 3)
+    assert_same(vmap(inside)(x), (x < 1).float())
+
+
 def test_a_tensor_without_dimensions_promotes_as_under_torchs_vmap():
     dtypes = torch.float16, torch.float32, torch.float64
     names = ["clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin"]
@@ -291,6 +303,19 @@ def test_mixed_bounds_have_the_value_and_dtype_of_the_chain(convention):
                             assert isinstance(got, torch.Tensor), (of_x, of_bound, bounds, got)
                             assert got.dtype == expected.dtype, (of_x, of_bound, bounds)
                             assert_same(got.detach(), expected)
+
+
+@pytest.mark.parametrize("convention", NOT_LINEAR)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
+def test_mixed_bounds_of_a_pseudo_gradient_look_at_x_itself(dtype, convention):
+    """Not at what the number has raised it to: a bound that x equals gets nothing."""
+    x, hi = torch.tensor([0, 0, 1, 5], dtype=dtype), torch.tensor([0.0, 1.0, 0.0, 9.0])
+    y = clampgrad.clamp(x, 2, hi.requires_grad_(), gradient=convention)
+    assert_same(y.detach(), torch.tensor([0.0, 1.0, 0.0, 5.0]))
+    assert_same(
+        torch.autograd.grad(y, hi, torch.tensor([-2.0, -1, 1, 2]))[0],
+        torch.tensor([0.0, -1, 1, 0]),
+    )
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)

@@ -103,7 +103,7 @@ def chosen_cells(count, seed):
     """Cells of every operator, gradient and kind of arguments, the cheap contexts alone."""
     from dataclasses import replace
 
-    from matrix.run import CONTEXTS, FORMS, applies, calls, spoilt, waived
+    from matrix.run import CONTEXTS, FORMS, applies, calls, waived
 
     order = random.Random(seed)
     every, cells = calls(), []
@@ -118,7 +118,7 @@ def chosen_cells(count, seed):
         writes = FORMS[cell.form].writes
         if writes and not CONTEXTS[cell.context].records_nothing:
             continue
-        if applies(cell) and not waived(cell) and not spoilt(cell):
+        if applies(cell) and not waived(cell):
             cells.append(cell)
         if len(cells) == count:
             return cells

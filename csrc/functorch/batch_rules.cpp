@@ -20,15 +20,17 @@ namespace {
 
 using at::Tensor;
 
+int64_t current_level() {
+  const auto layer = at::functorch::maybeCurrentDynamicLayer();
+  TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
+  return layer->layerId();
+}
+
 // What the tensors of one call have in common, at the level that is being processed. Tensors may be
 // batched at others too: those are the business of their own levels.
 class Batch {
  public:
-  Batch() {
-    const auto layer = at::functorch::maybeCurrentDynamicLayer();
-    TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
-    level_ = layer->layerId();
-  }
+  Batch() : level_(current_level()) {}
 
   void add(const Tensor& tensor) {
     if (tensor.defined()) {
@@ -97,13 +99,21 @@ struct Rule<op, Result(Args...)> {
     if (!batch.any()) {
       return op(args...);
     }
-    auto inside = std::make_tuple(batch.physical(args)...);
-    if constexpr (std::is_reference_v<Result>) { // in place: the first argument, a view of whose
-      std::apply(op, inside); // inside was written
-      return std::get<0>(std::tie(args...));
-    } else {
-      return batch.logical(std::apply(op, inside));
-    }
+    return batch.logical(std::apply(op, std::make_tuple(batch.physical(args)...)));
+  }
+};
+
+// In place, and numbers beside it: what is inside is written as it lies. A view of it with the batch
+// dimension moved would do as well forward, but the backward of a write through a view writes in
+// place again, and vmap refuses that where it batches the gradient and not what is written.
+template <auto op, typename... Numbers>
+struct Rule<op, Tensor&(Tensor&, Numbers...)> {
+  static Tensor& call(Tensor& self, Numbers... numbers) {
+    static_assert((!std::is_convertible_v<Numbers, OptionalTensor> && ...));
+    auto inside = std::get<0>(at::functorch::unwrapTensorAtLevel(self, current_level()));
+    c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
+    op(inside, numbers...);
+    return self;
   }
 };
 

@@ -12,8 +12,6 @@
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#include <type_traits>
-
 namespace clampgrad::native {
 
 namespace {
@@ -51,6 +49,15 @@ Tensor beside(const Tensor& self, const Tensor& bound) {
   return on_device_of(self, bound);
 }
 
+// What clamp_min(self, min) makes of the bound. What a number beyond the range of integers means to it
+// depends on the release of torch; as nothing of it is differentiated, the result can stand for it.
+Tensor from_below(const Tensor& self, const Scalar& min) {
+  return self.is_floating_point() ? beside(self, min) : at::clamp_min(self, min);
+}
+Tensor from_below(const Tensor& self, const Tensor& min) {
+  return beside(self, min);
+}
+
 Tensor on_device_of_bound(const Tensor& self, const Tensor& bound) {
   return on_device_of(bound, self);
 }
@@ -77,15 +84,8 @@ Tensor mixed(
     return clamp_max(raised, max, gradient, maximize);
   }
   const auto here = on_device_of_bound(on_device_of_bound(self, min), max);
-  if constexpr (std::is_same_v<Min, Scalar>) {
-    // Of integers nothing is differentiated, and what a number beyond their range means to
-    // clamp_min depends on the release of torch.
-    if (!at::isFloatingType(at::result_type(here, min))) {
-      return clamp_max(at::clamp_min(here, min), max, gradient, maximize);
-    }
-  }
   const auto x = here.to(at::result_type(here, min));
-  return recorded_clamp(x, beside(x, min), beside(x, max), c, self_will_change);
+  return recorded_clamp(x, from_below(x, min), beside(x, max), c, self_will_change);
 }
 
 // Nothing is written before everything is known to be right.

@@ -7,7 +7,7 @@ import torch
 from matrix.cells import LAYOUTS, Arg, Cell, inf, nan
 from matrix.inputs import grown
 from matrix.reference import ARGUMENTS, CLAMPS, GRADIENTS, PSEUDO
-from matrix.run import CONTEXTS, FORMS, applies, spoilt, waived
+from matrix.run import CONTEXTS, FORMS, applies, waived
 
 # Ties come after the conversion to the result's dtype: 0.1 is another number in each.
 VALUES = [0.0, 1.0, 2.0, -1.0, 0.1, 0.5, -0.0, inf, -inf, nan, 3.0, 1e-7, 65504.0]
@@ -62,7 +62,7 @@ def draw(r):
     cells = [
         replace(cell, context=c) for c in CHEAP if records_nothing <= CONTEXTS[c].records_nothing
     ]
-    cells = [c for c in cells if applies(c) and not waived(c) and not spoilt(c)]
+    cells = [c for c in cells if applies(c) and not waived(c)]
     return r.choice(cells) if cells else None
 
 

@@ -7,34 +7,17 @@ holds the factors; a factor of 0 blocks whatever the incoming gradient is.
 from fractions import Fraction
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 
 import torch
-import yaml
 
-_UP = Path(__file__).resolve().parents
-TABLE = yaml.safe_load(
-    next(p for u in _UP[1:3] if (p := u / "conventions.yaml").exists()).read_text()
-)
+from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, signature
+
 ARGUMENTS = {name: tuple(o["arguments"]) for name, o in TABLE["operators"].items()}
 CLAMPS = tuple(TABLE["pseudo_gradients"]["operators"])
-CONVENTIONS = tuple(TABLE["conventions"])
-PSEUDO = tuple(name for name in TABLE["pseudo_gradients"]["rows"][0] if name in CONVENTIONS)
-EXACT = tuple(name for name in CONVENTIONS if name not in PSEUDO)
 # Every gradient that can be asked for: the name and `maximize`.
 GRADIENTS = tuple((c, False) for c in CONVENTIONS) + tuple(
     (c, True) for c in PSEUDO if f"{c}, maximize" in TABLE["pseudo_gradients"]["rows"][0]
 )
-
-
-def signature(args):
-    """One integer per element: which arguments are NaN, and how each pair of them compares."""
-    code = torch.zeros((), dtype=torch.int64)
-    for a in args:
-        code = 2 * code + a.isnan()
-    for a, b in combinations(args, 2):
-        code = 4 * code + 3 * (a < b) + 2 * (a == b) + 1 * (a > b)
-    return code
 
 
 @cache
@@ -44,7 +27,7 @@ def rows_by_signature(operator):
     found = torch.full((size,), -1)
     for i, row in enumerate(TABLE["operators"][operator]["rows"]):
         for point in row["points"]:
-            found[signature(torch.tensor(point, dtype=torch.float64).unbind())] = i
+            found[signature(*torch.tensor(point, dtype=torch.float64).unbind())] = i
     return found
 
 
@@ -75,7 +58,7 @@ def shares(operator, convention, args, differentiated, g):
     None where all bounds are numbers.
     """
     names = ARGUMENTS[operator]
-    rows = rows_by_signature(operator)[signature(args)]
+    rows = rows_by_signature(operator)[signature(*args)]
     assert (rows >= 0).all(), f"{operator}: an element is in no row of the table"
     kind = "numbers" if differentiated is None else "tensors"
     chosen = names[:1] if differentiated is None else names
@@ -113,7 +96,7 @@ def pseudo_shares(operator, convention, maximize, args, differentiated, g, y):
     if differentiated is not None:
         active = [row["active"] for row in TABLE["operators"][operator]["rows"]]
         bounds_alone = torch.tensor([names[0] not in a for a in active])
-        rows = rows_by_signature(operator)[signature(args)]
+        rows = rows_by_signature(operator)[signature(*args)]
         beside = bounds_alone[rows] & (x != y) & ~y.isnan()
         exact = shares(operator, "min_norm", args, differentiated, g)
         gradients += [torch.where(beside, share, 0) for share in exact[1:]]

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from matrix.levels import WORDS
-from matrix.run import CONTEXTS, FORMS, applies, calls, check, spoilt, waived
+from matrix.run import CONTEXTS, FORMS, applies, calls, check, waived
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 JSON, PAGE = DOCS / "with_pytorch.json", DOCS / "with_pytorch.md"
@@ -83,7 +83,7 @@ def run(count, costly, seed):
             wanted = min(wanted, 1) if "Inductor" in context else wanted
             if not wanted:
                 continue
-            held, reasons, defects = 0, Counter(), Counter()
+            held, reasons = 0, Counter()
             for call in order.sample(calls(), min(len(calls()), 20 * wanted)):
                 cell = replace(call, form=form, context=context)
                 if held == wanted:
@@ -92,8 +92,6 @@ def run(count, costly, seed):
                     continue
                 if reason := waived(cell):
                     reasons[reason] += 1
-                elif defect := spoilt(cell):
-                    defects[defect] += 1
                 else:
                     try:
                         check(cell)
@@ -106,7 +104,6 @@ def run(count, costly, seed):
                     "form": form,
                     "held": held,
                     "waived": dict(reasons),
-                    "defects": dict(defects),
                 }
             )
         print(f"{time.monotonic() - start:6.0f} s  {context}", flush=True)
@@ -146,8 +143,7 @@ def page(found):
         ]
         held = sum(r["held"] for r in rows)
         notes = sorted({reasons.index(w) + 1 for r in rows for w in r["waived"]})
-        defects = any(r["defects"] for r in rows)
-        marks = "".join(f"[{n}]" for n in notes) + (" ✗" if defects else "")
+        marks = "".join(f"[{n}]" for n in notes)
         return f"{held or '·'} {marks}".strip()
 
     lines = [
@@ -177,13 +173,6 @@ def page(found):
         lines.append(f"| {context} | " + " | ".join(row) + " |")
     lines += ["", "Left out:", ""]
     lines += [f"{n}. {reason}" for n, reason in enumerate(reasons, 1)]
-    if defects := sorted({d for r in found["rows"] for d in r["defects"]}):
-        lines += [
-            "",
-            "A cross marks a known defect, whose cells are left out until it is mended:",
-            "",
-        ]
-        lines += [f"- {defect}" for defect in defects]
     return "\n".join(lines) + "\n\n" + BY_HAND
 
 

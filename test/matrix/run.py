@@ -6,7 +6,6 @@ import matrix.compilers
 import matrix.levels  # noqa: F401  (they add contexts)
 from matrix.cells import Arg, Cell, inf, nan
 from matrix.contexts import CONTEXTS
-from matrix.defects import spoilt
 from matrix.forms import FORMS
 from matrix.inputs import inputs, layouts
 from matrix.reference import ARGUMENTS, CLAMPS, GRADIENTS, PSEUDO
@@ -45,6 +44,5 @@ __all__ = [
     "check",
     "inf",
     "nan",
-    "spoilt",
     "waived",
 ]

@@ -102,6 +102,10 @@ def clamped(name: str, x: Tensor, lo: Bound, hi: Bound, gradient: str, maximize:
     ):  # the others do not look at all three at once
         raised = clamped("clamp_min", x, lo, None, gradient, maximize)
         return clamped("clamp_max", raised, None, hi, gradient, maximize)
+    if mixed and numbers[0] and not x.is_floating_point():
+        # What a number beyond the range of integers means depends on the release; as nothing of it is
+        # differentiated, what it makes of them can stand for it.
+        return clamped("clamp", x, torch.clamp_min(x, lo), hi, gradient, maximize)
     forward = one_bound_after_the_other if mixed else torch.clamp
     return apply(Rule("clamp", forward, gradient, maximize, all(numbers)), x, lo, hi)
 
