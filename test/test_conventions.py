@@ -3,8 +3,10 @@
 A wrong number in conventions.yaml would make every other test agree on the wrong thing.
 """
 
+import re
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -160,3 +162,12 @@ def test_examples_name_every_convention_that_applies(example):
 
 def test_conventions_are_all_explained():
     assert all(TABLE["conventions"][name] for name in CONVENTIONS)
+
+
+def test_the_compiled_names_are_those_of_the_contract():
+    """csrc states the names and aliases once more: both ways, nothing is left out."""
+    header = (Path(__file__).parents[1] / "csrc/ops/convention.h").read_text()
+    names = re.search(r"kGradientNames = \{(.*?)\}", header, re.DOTALL)
+    assert re.findall(r'"(\w+)"', names[1]) == list(TABLE["conventions"])
+    aliases = re.findall(r'\{"(\w+)", Gradient::(\w+)\}', header)
+    assert dict(aliases) == TABLE["aliases"]

@@ -28,15 +28,8 @@ if TYPE_CHECKING:
 FUNCTIONS = (
     *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
     *("maximum", "minimum", "fmax", "fmin"),
-    *(
-        "pin_code",
-        "pin_name",
-        "pin_thread",
-        "pin_process",
-        "pin_current",
-        "pin_ask",
-        "pin_register",
-    ),
+    *("pin_code", "pin_name", "pin_thread", "pin_process", "pin_current", "pin_ask"),
+    "pin_register",
 )
 
 
@@ -135,6 +128,13 @@ def choose() -> tuple[str, str, ModuleType]:
 name, why, _functions = choose()
 
 
+def instruction_set(compiled: bool) -> str:
+    """What the kernels of the CPU use here. ATen's choice decides for the compiled ones too
+    (csrc/kernels/cpu/isa.h); the portable implementation runs torch's kernels."""
+    chosen = torch.backends.cpu.get_cpu_capability()
+    return chosen if compiled else f"{chosen} (torch's kernels)"
+
+
 def info() -> dict[str, Any]:
     """Which implementation runs here, why, and how to get the other: what `clampgrad info` says."""
     compiled = name == "compiled"
@@ -152,6 +152,7 @@ def info() -> dict[str, Any]:
         "libraries": list(libraries()),
         "torch": torch.__version__,
         "CUDA kernels": "yes" if "_cu" in folder else "no",
+        "instruction set": instruction_set(compiled),
         "pin sees": "torch's operators, whoever calls them"
         if compiled
         else "calls from Python, in the thread that pins",

@@ -11,44 +11,7 @@ It runs on every device and, because it is made of torch's own operators, on rel
 nothing was compiled for. What it costs is speed, and memory: a byte per element in place of a bit.
 """
 
-from clampgrad._portable.functions import (
-    clamp,
-    clamp_,
-    clamp_max,
-    clamp_max_,
-    clamp_min,
-    clamp_min_,
-    fmax,
-    fmin,
-    maximum,
-    minimum,
-)
-from clampgrad._portable.pin import (
-    pin_ask,
-    pin_code,
-    pin_current,
-    pin_name,
-    pin_process,
-    pin_register,
-    pin_thread,
-)
+from clampgrad._portable.functions import FUNCTIONS
+from clampgrad._portable.pin import *  # noqa: F403
 
-__all__ = [
-    "clamp",
-    "clamp_",
-    "clamp_max",
-    "clamp_max_",
-    "clamp_min",
-    "clamp_min_",
-    "fmax",
-    "fmin",
-    "maximum",
-    "minimum",
-    "pin_ask",
-    "pin_code",
-    "pin_current",
-    "pin_name",
-    "pin_process",
-    "pin_register",
-    "pin_thread",
-]
+globals().update(FUNCTIONS)

@@ -1,28 +1,30 @@
-"""The contract, looked up: from how the arguments compare to what the gradient is."""
+"""The contract, looked up: how the arguments of an element compare tells what each of them gets."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from clampgrad._table import TABLE
+from clampgrad._table import EXACT, TABLE
+
+# {("g", 2) for half of g, or (-1, 1) for a number: where, for each relation of g to 0}
+Share: TypeAlias = dict[tuple[Any, int], tuple[str, ...]]
 
 OPERATORS = TABLE["operators"]
 PSEUDO_GRADIENTS = {row["position"]: row for row in TABLE["pseudo_gradients"]["rows"]}
 # In the order of `relation(g, 0)`.
-RELATIONS = ("g is NaN", "g < 0", "g > 0", "g = 0")
-COLUMNS = [TABLE["pseudo_gradients"]["columns"].index(name) for name in RELATIONS]
-
-
-# ---- Positions -----------------------------------------------------------------------------------
+COLUMNS = [
+    TABLE["pseudo_gradients"]["columns"].index(name)
+    for name in ("g is NaN", "g < 0", "g > 0", "g = 0")
+]
 # Two arguments are compared with themselves too, which tells which of them is NaN; of three, the pairs
-# tell. A set of positions is an integer with a bit for each.
-
+# tell.
 PAIRS = {2: [(0, 0), (0, 1), (1, 1)], 3: [(0, 1), (0, 2), (1, 2)]}
 
 
@@ -37,13 +39,16 @@ def positions(*args: Tensor) -> Tensor:
     return 16 * first + 4 * second + third
 
 
-def contains(chosen: int, position: Tensor) -> Tensor:
-    """Whether a set of positions has that of the element."""
-    signed = chosen - (chosen >> 63 << 64)
+def bits(chosen: Iterable[int]) -> str:
+    """A set of positions. Text, because a graph may hold an int as a variable."""
+    return bin(sum(1 << position for position in set(chosen)))
+
+
+def contains(chosen: str, position: Tensor) -> Tensor:
+    """Whether the set has the position of the element."""
+    mask = int(chosen, 2)
+    signed = mask - (mask >> 63 << 64)
     return (torch.bitwise_right_shift(signed, position.long()) & 1).bool()
-
-
-# ---- What the table says of each -----------------------------------------------------------------
 
 
 @cache
@@ -58,49 +63,44 @@ def rows(operator: str) -> dict[int, tuple[dict, str]]:
     return found
 
 
-def factors(
-    operator: str, gradient: str, numbers: bool, differentiated: frozenset[int], row: dict
-) -> list[Fraction]:
-    """What the gradient of each argument is multiplied by."""
-    names = OPERATORS[operator]["arguments"]
-    if numbers:
-        return [Fraction(row["numbers"][gradient]), *[Fraction(0)] * (len(names) - 1)]
-    active = {names.index(name) for name in row["active"]}
-    if gradient == "min_norm" and len(active) > 1 and not active <= differentiated:
-        return [Fraction(0)] * len(names)
-    return [Fraction(factor) for factor in row["tensors"][gradient]]
-
-
 @cache
 def shares(
-    operator: str, gradient: str, numbers: bool, differentiated: frozenset[int]
-) -> list[dict[int, int]]:
-    """Of every argument, {divisor: where it gets g / divisor}; elsewhere it gets 0.
-
-    Of a pseudo-gradient, those of the bounds, and of x nothing.
-    """
+    operator: str, gradient: str, numbers: bool, differentiated: frozenset[str]
+) -> dict[str, Share]:
+    """What every argument gets of a gradient g, and where; elsewhere it gets 0."""
     names = OPERATORS[operator]["arguments"]
-    result: list[dict[int, int]] = [defaultdict(int) for _ in names]
-    exact = gradient in OPERATORS[operator]["rows"][0]["tensors"]
+    found: dict[str, Any] = {
+        name: defaultdict(lambda: tuple([] for _ in COLUMNS)) for name in names
+    }
     for position, (row, versus) in rows(operator).items():
-        found = factors(operator, gradient if exact else "min_norm", numbers, differentiated, row)
-        for i, factor in enumerate(found):
-            if factor and (exact or (i > 0 and versus != "x = y")):
-                assert factor.numerator == 1
-                result[i][factor.denominator] |= 1 << position
-    return result
+        factors = exact(row, gradient if gradient in EXACT else "min_norm", numbers, differentiated)
+        for name, factor in zip(names, factors):
+            factor = Fraction(factor)
+            gets: list[tuple[Any, int]] = [("g", factor.denominator) if factor else (0, 1)]
+            assert factor.numerator in (0, 1), "the select divides g, and does not multiply it"
+            gets *= len(COLUMNS)
+            if gradient not in EXACT and name == "x":
+                gets = [(PSEUDO_GRADIENTS[versus][gradient][column], 1) for column in COLUMNS]
+            elif gradient not in EXACT and versus == "x = y":
+                continue
+            for what, where in zip(gets, range(len(COLUMNS))):
+                if what[0] != 0:
+                    found[name][what][where].append(position)
+    return {
+        name: {what: tuple(map(bits, where)) for what, where in share.items()}
+        for name, share in found.items()
+    }
 
 
-@cache
-def pseudo_gradient(operator: str, key: str) -> dict[Any, list[int]]:
-    """Of x: {what it gets: where, for each relation of g to 0}; "g" is g; elsewhere it gets 0."""
-    result: dict[Any, list[int]] = defaultdict(lambda: [0] * len(RELATIONS))
-    for position, (_, versus) in rows(operator).items():
-        for relation, column in enumerate(COLUMNS):
-            value = PSEUDO_GRADIENTS[versus][key][column]
-            if value != 0:
-                result[value][relation] |= 1 << position
-    return result
+def exact(row: dict, gradient: str, numbers: bool, differentiated: frozenset[str]) -> list[Any]:
+    """The factors of a row."""
+    nothing = [0] * len(row["points"][0])
+    if numbers:
+        return [row["numbers"][gradient], *nothing[1:]]
+    tied = len(row["active"]) > 1
+    if gradient == "min_norm" and tied and not differentiated.issuperset(row["active"]):
+        return nothing
+    return row["tensors"][gradient]
 
 
 for _operator in OPERATORS:

@@ -2,82 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
-from clampgrad._portable.contract import (
-    contains,
-    positions,
-    pseudo_gradient,
-    relation,
-    shares,
-)
-from clampgrad._table import EXACT
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
+from clampgrad._portable.contract import Share, contains, positions, relation, shares
 
 NOT_LINEAR = (
     "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring': they are no "
     "linear functions of the incoming gradient"
 )
-Argument: TypeAlias = Tensor | int | float
+
+
+def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
+    """The operator of that name; a clamp by a number and a Tensor is a clamp by one after the other."""
+    given = [other for other in others if other is not None]
+    if len({isinstance(other, Tensor) for other in given}) == 2:
+        in_place = "_" * name.endswith("_")
+        x = getattr(torch, "clamp_min" + in_place)(x, given[0])
+        return getattr(torch, "clamp_max" + in_place)(x, given[1], **out)
+    return getattr(torch, name)(x, *(given if name.startswith("clamp_m") else others), **out)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What an operator computes, and the gradient it is to have."""
+    """What is called, and the gradient it is to have. The arguments are x, lo, hi or x, y."""
 
-    operator: str  # of the contract
-    forward: Callable[..., Tensor]  # of its arguments; torch's own
+    name: str  # torch's
+    operator: str  # the contract's
     gradient: str
-    maximize: bool
     numbers: bool  # every argument but x is one
 
-    def of_x(self) -> dict[Any, list[int]] | None:
-        """The pseudo-gradient of x, if that is none that the shares tell."""
-        if self.gradient in EXACT:
-            return None
-        return pseudo_gradient(self.operator, self.gradient + ", maximize" * self.maximize)
+    def shares(self, differentiated: set[str]) -> dict[str, Share]:
+        return shares(self.operator, self.gradient, self.numbers, frozenset(differentiated))
 
     def linear(self) -> bool:
-        """In g: what x gets depends on its position alone, and is g or 0."""
-        at = self.of_x()
-        return at is None or (set(at) <= {"g"} and all(len(set(w)) == 1 for w in at.values()))
-
-    def share(self, i: int, position: Tensor, t: Tensor, differentiated: frozenset[int]) -> Tensor:
-        """What argument `i` gets of a gradient, or gives of a tangent. A blocked one is an exact 0."""
-        at = self.of_x() if i == 0 else None
-        if at is not None:
-            return select(at, position, t)
-        result: Tensor | int = 0
-        whole = shares(self.operator, self.gradient, self.numbers, differentiated)[i]
-        for divisor, chosen in whole.items():
-            part = t if divisor == 1 else t / divisor
-            result = torch.where(contains(chosen, position), part, result)
-        if isinstance(result, Tensor):
-            return result
-        return t.new_zeros(()).expand(torch.broadcast_shapes(t.shape, position.shape))
+        """In g: what x gets depends on its position alone, and is a share of g."""
+        of_x = self.shares(set())["x"].items()
+        return all(what == "g" and len(set(where)) == 1 for (what, _), where in of_x)
 
 
-def select(at: dict[Any, list[int]], position: Tensor, g: Tensor) -> Tensor:
-    sign = relation(g, 0)
-    result: Tensor = torch.zeros_like(g)
-    for value, chosen in at.items():
-        if len(set(chosen)) == 1:  # whatever g is
-            where = contains(chosen[0], position)
+def select(share: Share, position: Tensor, g: Tensor) -> Tensor:
+    """A share of a gradient, or of a tangent. A blocked one is an exact 0."""
+    result = g.new_zeros(()).expand(torch.broadcast_shapes(g.shape, position.shape))
+    for (what, divisor), where in share.items():
+        value = g if what == "g" else float(what)
+        if len(set(where)) == 1:  # whatever g is
+            chosen = contains(where[0], position)
         else:
-            parts = [contains(c, position) & (sign == k) for k, c in enumerate(chosen) if c]
-            where = reduce(or_, parts)
-        result = torch.where(where, g if value == "g" else float(value), result)
+            sign = relation(g, 0)
+            chosen = reduce(or_, (contains(w, position) & (sign == k) for k, w in enumerate(where)))
+        result = torch.where(chosen, value if divisor == 1 else value / divisor, result)
     return result
+
+
+def named(flags: tuple[Any, ...]) -> list[tuple[str, Any]]:
+    """What belongs to each of the arguments, with its name in the contract."""
+    return list(zip(("x", "y") if len(flags) == 2 else ("x", "lo", "hi"), flags))
 
 
 class Clamp(torch.autograd.Function):
@@ -89,75 +75,67 @@ class Clamp(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(rule: Rule, recording: bool, *args: Argument) -> tuple[Tensor, Tensor]:
-        y = rule.forward(*args)
-        compared = [
-            a.to(y.dtype) if isinstance(a, Tensor) else y.new_full((), a)  # as the forward does
+    def forward(rule: Rule, recording: bool, *args: Any) -> tuple[Tensor, Tensor]:
+        y = torchs_own(rule.name, *args)
+        compared = [  # as the forward does
+            a.to(y.dtype) if isinstance(a, Tensor) else y.new_full((), a)
             for a in args
+            if a is not None
         ]
         return y, positions(*compared)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        rule, recording, *args = inputs
         y, position = output
+        ctx.rule, ctx.recording = inputs[:2]
+        ctx.dtype, ctx.with_tangent = y.dtype, set()
         ctx.mark_non_differentiable(position)
         ctx.set_materialize_grads(False)  # a constant has no tangent, not one of zeros
         ctx.save_for_backward(position)
         ctx.save_for_forward(position)
-        ctx.rule, ctx.recording, ctx.dtype = rule, recording, y.dtype
-        ctx.with_tangent = frozenset()
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         needed = ctx.needs_input_grad[2:]
         if g is None:
             return (None, None, *(None for _ in needed))
-        rule, (position,) = ctx.rule, ctx.saved_tensors
-        if not rule.linear() and has_tangent(g):
+        if not ctx.rule.linear() and has_tangent(g):
             raise NotImplementedError(NOT_LINEAR)
-        differentiated = {i for i, n in enumerate(needed) if n} | ctx.with_tangent
-        return (
-            None,
-            None,
-            *(
-                rule.share(i, position, g, frozenset(differentiated)) if n else None
-                for i, n in enumerate(needed)
-            ),
-        )
+        found = ctx.rule.shares({name for name, n in named(needed) if n} | ctx.with_tangent)
+        (position,) = ctx.saved_tensors
+        of_each = (select(found[name], position, g) if n else None for name, n in named(needed))
+        return (None, None, *of_each)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
-        rule, (position,) = ctx.rule, ctx.saved_tensors
-        if not rule.linear():
+        if not ctx.rule.linear():
             raise NotImplementedError(NOT_LINEAR)
-        given = {i: t for i, t in enumerate(tangents[2:]) if t is not None}
-        ctx.with_tangent = frozenset(given)
-        recorded = {i for i, n in enumerate(ctx.needs_input_grad[2:]) if n and ctx.recording}
-        differentiated = frozenset(given) | recorded
-        parts = [rule.share(i, position, t.to(ctx.dtype), differentiated) for i, t in given.items()]
+        given = {name: t for name, t in named(tangents[2:]) if t is not None}
+        ctx.with_tangent = set(given)
+        recorded = {name for name, n in named(ctx.needs_input_grad[2:]) if n and ctx.recording}
+        found = ctx.rule.shares(recorded | set(given))
+        (position,) = ctx.saved_tensors
+        parts = [select(found[name], position, t.to(ctx.dtype)) for name, t in given.items()]
         return sum(parts[1:], parts[0]), None
 
     @classmethod
-    def vmap(cls, info: Any, in_dims: Any, rule: Rule, recording: bool, *args: Argument) -> Any:
+    def vmap(cls, info: Any, in_dims: Any, rule: Rule, recording: bool, *args: Any) -> Any:
         """The same one level down, where the batch is the first dimension of the arguments."""
-        batched = [(a, d) for a, d in zip(args, in_dims[2:])]
-        ranks = [a.dim() - (d is not None) if isinstance(a, Tensor) else -1 for a, d in batched]
+        dims = in_dims[2:]
+        ranks = [
+            a.dim() - (d is not None) if isinstance(a, Tensor) else -1 for a, d in zip(args, dims)
+        ]
         if len({a.dtype for a in args if isinstance(a, Tensor)}) > 1:
             # A Tensor of no dimension promotes as such, also where it has a batch.
             alike = [
-                torch.empty((0,) * rank, dtype=a.dtype, device="meta")
-                if isinstance(a, Tensor)
-                else a
+                torch.empty((0,) * rank, dtype=a.dtype, device="meta") if rank >= 0 else a
                 for a, rank in zip(args, ranks)
             ]
-            dtype = rule.forward(*alike).dtype
-            batched = [(a.to(dtype) if isinstance(a, Tensor) else a, d) for a, d in batched]
+            dtype = torchs_own(rule.name, *alike).dtype
+            args = tuple(a.to(dtype) if isinstance(a, Tensor) else a for a in args)
         lowered = [
-            a.movedim(d, 0)[(slice(None), *(None,) * (max(ranks) - rank))]
-            if isinstance(a, Tensor) and d is not None
-            else a
-            for (a, d), rank in zip(batched, ranks)
+            a if d is None else a.movedim(d, 0)[(slice(None), *(None,) * (max(ranks) - rank))]
+            for a, d, rank in zip(args, dims, ranks)
         ]
         return cls.apply(rule, recording, *lowered), (0, 0)
 

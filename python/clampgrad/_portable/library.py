@@ -14,31 +14,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clampgrad._portable import functions
+from clampgrad._portable.functions import KERNELS
 
 SCHEMAS: list[str] = json.loads(Path(__file__).parents[1].joinpath("_schemas.json").read_text())
-KEYS = ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode")
 
 
 def kernel(name: str) -> Callable[..., Tensor]:
-    """Of an operator without its overload."""
-    base = name.rstrip("_").removesuffix("_mingrad")
-    if not base.startswith("clamp"):
-        return functions.extremum_kernel(base)
-    clamp = functions.clamp_kernel(base + "_" * name.endswith("_"))
+    """Of an operator without its overload. Those called mingrad have min_norm, as by default."""
+    function = KERNELS[name.replace("_mingrad", "")]
+    if not name.startswith("clamp"):
+        return function
 
     def one_or_two(self: Tensor, min: Any = None, max: Any = None, **keywords: Any) -> Tensor:
-        return clamp(self, min, max, **keywords)
+        return function(self, min, max, **keywords)
 
     def upper(self: Tensor, max: Any, **keywords: Any) -> Tensor:
-        return clamp(self, None, max, **keywords)
+        return function(self, None, max, **keywords)
 
-    return upper if base == "clamp_max" else one_or_two
+    return upper if name.startswith("clamp_max") else one_or_two
 
 
 library = torch.library.Library("clampgrad", "DEF")
 for schema in SCHEMAS:
     library.define(schema)
     name = schema.partition("(")[0]
-    for key in KEYS:
+    for key in ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode"):
         library.impl(name, kernel(name.partition(".")[0]), key)

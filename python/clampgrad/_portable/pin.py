@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 import clampgrad
-from clampgrad._portable import functions
+from clampgrad._portable.functions import resolved
 from clampgrad._table import CONVENTIONS, PSEUDO
 
 # A code: what the function of pin_ask says, nothing, torch's own gradient, or FIRST + twice the
@@ -38,11 +38,11 @@ asked: Callable[[], int]
 
 
 def pin_code(gradient: str | None, maximize: bool, /) -> int:
-    if gradient is None:
-        if maximize:
-            raise ValueError("maximize=True means nothing for torch's own gradient")
-        return TORCHS_OWN
-    return FIRST + 2 * CONVENTIONS.index(functions.resolved(gradient, maximize)) + maximize
+    if gradient is not None:
+        return FIRST + 2 * CONVENTIONS.index(resolved(gradient, maximize)) + maximize
+    if maximize:
+        raise ValueError("maximize=True means nothing for torch's own gradient")
+    return TORCHS_OWN
 
 
 def pin_name(code: int, /) -> str | None:
@@ -95,36 +95,27 @@ def watch() -> None:
 
 
 class Mode(TorchFunctionMode):
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        name = pin_name(pin_current())
-        pinned = PINNED.get(func) if name is not None else None
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, pinned = pin_name(pin_current()), PINNED.get(func)
         if name is None or pinned is None:
-            return func(*args, **kwargs)
+            return func(*args, **kwargs or {})
         gradient, _, maximize = name.partition(", ")
-        return pinned(func, gradient, bool(maximize), *args, **kwargs)
+        return pinned(func, gradient, bool(maximize), *args, **kwargs or {})
 
 
 # ---- What is called in place of torch's own ------------------------------------------------------------
 
 
-def clamp(name: str) -> Callable[..., Tensor]:
-    def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Tensor:
-        bounds = [*args[1:], kwargs.get("min"), kwargs.get("max")]
-        if len({isinstance(b, Tensor) for b in bounds if b is not None}) == 2:
+def clamp(name: str) -> Callable[..., Any]:
+    def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Any:
+        bounds = [b for b in (*args[1:], kwargs.get("min"), kwargs.get("max")) if b is not None]
+        if len({isinstance(b, Tensor) for b in bounds}) == 2:
             # Beside a number torch takes a Tensor without a dimension for one, and no other.
             if any(isinstance(b, Tensor) and (b.dim() or b.requires_grad) for b in bounds):
                 return func(*args, **kwargs)  # which raises
             args = args[:1] + tuple(map(number, args[1:]))
             kwargs = {k: b if k == "out" else number(b) for k, b in kwargs.items()}
-        keywords = {"gradient": gradient, "maximize": maximize}
-        return getattr(clampgrad, name)(*args, **kwargs, **keywords)
+        return getattr(clampgrad, name)(*args, **kwargs, gradient=gradient, maximize=maximize)
 
     return call
 
@@ -133,15 +124,14 @@ def number(bound: Any) -> Any:
     return bound.item() if isinstance(bound, Tensor) else bound
 
 
-def extremum(name: str) -> Callable[..., Tensor]:
+def extremum(name: str) -> Callable[..., Any]:
     def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Any:
         """torch.max with two Tensors is torch.maximum, and with anything else it is not."""
         given = dict(zip(("input", "other"), args)) | kwargs
         pair = isinstance(given.get("other"), Tensor) and set(given) <= {"input", "other", "out"}
         if gradient in PSEUDO or not pair:
             return func(*args, **kwargs)
-        out = {"out": given["out"]} if "out" in given else {}
-        return getattr(clampgrad, name)(given["input"], given["other"], gradient=gradient, **out)
+        return getattr(clampgrad, name)(**given, gradient=gradient)
 
     return call
 
@@ -157,7 +147,7 @@ def for_each(name: str) -> Callable[..., Any]:
         if (
             len(others) != len(self)
             or len(kinds) != 1
-            or (gradient in PSEUDO and kinds & {*EXTREMA})
+            or (gradient in PSEUDO and not kinds <= {"clamp_min", "clamp_max"})
         ):
             return func(self, other)  # torch's own, or its error
         one = PINNED[getattr(torch, kinds.pop())]
@@ -171,27 +161,23 @@ def for_each(name: str) -> Callable[..., Any]:
     return call
 
 
-EXTREMA = {"maximum": "max", "minimum": "min", "fmax": None, "fmin": None}
 PINNED: dict[Any, Callable[..., Any]] = {}
 
 
-def pin(function: Callable[..., Any], *names: str) -> None:
+def pin(call: Callable[..., Any], *names: str) -> None:
     for name in names:
-        for namespace in (torch, torch.Tensor):
-            if hasattr(namespace, name):
-                PINNED[getattr(namespace, name)] = function
-        packet = getattr(torch.ops.aten, name, None)
-        if packet is not None and name not in ("max", "min"):
-            PINNED[packet] = function
-            PINNED.update({getattr(packet, o): function for o in packet.overloads()})
+        for namespace in (torch, Tensor, torch.ops.aten):
+            if function := getattr(namespace, name, None):
+                PINNED[function] = call
+        if packet := getattr(torch.ops.aten, name, None):
+            PINNED.update({getattr(packet, overload): call for overload in packet.overloads()})
 
 
 for suffix in ("", "_"):
     pin(clamp("clamp" + suffix), "clamp" + suffix, "clip" + suffix)
-    for bound in ("min", "max"):
-        pin(clamp(f"clamp_{bound}{suffix}"), f"clamp_{bound}{suffix}")
-for name, other in EXTREMA.items():
-    pin(extremum(name), name, *([other] if other else []))
-for name in ("clamp_min", "clamp_max", "maximum", "minimum"):
-    for suffix in ("", "_"):
-        PINNED[getattr(torch, f"_foreach_{name}{suffix}")] = for_each(name + suffix)
+    for one in ("clamp_min", "clamp_max"):
+        pin(clamp(one + suffix), one + suffix)
+    for one in ("clamp_min", "clamp_max", "maximum", "minimum"):
+        PINNED[getattr(torch, f"_foreach_{one}{suffix}")] = for_each(one + suffix)
+for one, other in {"maximum": "max", "minimum": "min", "fmax": "fmax", "fmin": "fmin"}.items():
+    pin(extremum(one), one, other)
