@@ -34,6 +34,7 @@ def test_every_case_is_timed(group, direction):
     assert all(0 < t["low"] <= t["median"] <= t["high"] for t in times.values())
 
 
+@pytest.mark.compiled("the portable implementation keeps a byte per element")
 @pytest.mark.parametrize("dtype", cases.DTYPES)
 @pytest.mark.parametrize(
     "bar", report.BARS["saved"], ids=lambda b: f"{b['group']}, {b['function']}"
