@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 
-RUNS = 15
+RUNS = 7
 VARIABLES = {"compiled": "CLAMPGRAD_REQUIRE_COMPILED", "portable": "CLAMPGRAD_PORTABLE"}
 SCRIPT = """
 import time, torch

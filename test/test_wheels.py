@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("wheel", reason="wheels are packed with it: pip install wheel")
 
-from tools.support import cell, page  # noqa: E402
+from tools.support import built, cell, page  # noqa: E402
 from tools.wheels import merge  # noqa: E402
 
 INFO = "clampgrad-1.0.dist-info"
@@ -52,8 +52,20 @@ def test_a_cell_of_the_support_page_says_what_ran():
     files = ["test_a", "test_b"]
     assert cell({"test_a": ran, "test_b": ran}, files) == "tested"
     assert cell({"test_a": ran}, files) == "partly"
-    assert cell({"test_a": ran, "test_b": failed}, files) == "failed"
-    assert cell({}, files) == cell({"test_a": {"passed": 0, "failed": 0}}, files) == "-"
-    text = page({"2.13.0+cpu, compiled, cpu": {"test_export": ran}})
-    assert "| 2.13.0+cpu | compiled | cpu | - | - | - | - | tested | - |" in text
-    assert "| 2.15 | | |" in text and "| 2.13 | | |" not in text
+    assert cell({"test_a": ran, "test_b": failed}, files) == "1 of 7 fail"
+    assert cell({"test_a": {"passed": 0, "failed": 0}}, files) == cell(None, files) == "untried"
+    assert cell({}, files, "compiled") == "built" and cell(None, files, "compiled") == "untried"
+
+
+def test_the_support_page_has_a_row_for_every_release(tmp_path):
+    runs = {"2.13.0+cpu, compiled, cpu": {"test_export": {"passed": 3, "failed": 0}}}
+    runs |= built(a_wheel(tmp_path / "w", "torch_2_12"), runs)
+    seconds = {"compiled": {"median": 0.05}, "portable": {"median": 0.1}}
+    importing = {"torch": "2.13.0", "python": "3.11", "runs": 3, "seconds of CPU": seconds}
+    lines = page(runs, importing).splitlines()
+    assert "| 2.12 | compiled | cpu |" + " built |" * 7 in lines
+    assert "| 2.12 | portable | cpu |" + " untried |" * 7 in lines
+    assert "| 2.15 | compiled | cpu |" + " untried |" * 7 in lines
+    (line,) = (line for line in lines if line.startswith("| 2.13.0+cpu | compiled"))
+    assert line.count("built") == 6 and line.count("tested") == 1
+    assert any("50 ms" in line for line in lines)

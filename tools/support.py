@@ -1,13 +1,15 @@
 """docs/support.md from what ran: which torch, implementation and device passed which tests.
 
-pytest --record out/support.json ...    adds a run to the file
-python tools/support.py out/support.json  puts it beside the committed ones and writes the page
+pytest --record out/support.json ...      adds a run to the file
+python tools/support.py FILE...           puts those runs beside the committed ones, with the libraries
+                                          of a wheel if FILE is one, and writes the page
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,58 +19,93 @@ RELEASES = ["2.11", "2.12", "2.13", "2.14", "2.15"]
 # What a user would ask for, and the test files that say whether it works.
 FEATURES = {
     "gradients": ["test_table", "test_tensors", "test_seeds"],
+    "modules": ["test_nn"],
     "torch.func": ["test_func", "test_func_tensors"],
     "double backward": ["test_gradcheck"],
     "torch.compile": ["test_compile"],
     "torch.export": ["test_export"],
     "pin": ["test_pin", "test_pin_by_environment"],
 }
+PORTABLE_PIN = ["test_portable"]  # it promises less
 HEAD = """# Support
 
 What the tests have run on. A cell says `tested` where every test file of the feature ran and passed,
-`partly` where some of them ran, `failed` where a test failed, and `-` where none ran. The page is
-generated: `pytest --record` adds a run to a file, and `tools/support.py` puts it into this table.
+`partly` where some of them ran, how many tests failed where some did, `built` where the library was
+compiled and the tests were not run, and `untried` otherwise. The page is generated: `pytest --record`
+adds a run to a file, and `tools/support.py` puts it into this table.
 
 | torch | implementation | device | {features} |
 | --- | --- | --- | {rules} |
 """
 TAIL = """
+The portable implementation needs no build. On releases outside 2.11 to 2.15 it is the one that runs.
+
 Written, and neither built nor run: the wheels for macOS and Windows, and for Python other than 3.11
-(`.github/workflows/wheels.yml`). Compiled, linked and read, and not run where there is no GPU: the CUDA
-kernels (`make check-cuda`). Untried: MPS, XPU and ROCm.
+(`.github/workflows/wheels.yml`), and that workflow itself. Compiled, linked and read, and not run where
+there is no GPU: the CUDA kernels (`make check-cuda`). Untried: MPS, XPU and ROCm.
+
+`import clampgrad` after `import torch` takes {compiled:.0f} ms of CPU with the compiled implementation and
+{portable:.0f} ms with the portable one (medians of {runs} processes, torch {torch}, Python {python};
+`benchmarks/importing.py`).
 """
+Run = dict[str, dict[str, int]]  # file -> {"passed": ..., "failed": ...}
 
 
-def cell(run: dict[str, dict[str, int]], files: list[str]) -> str:
-    found = [run[f] for f in files if f in run]
-    if any(f["failed"] for f in found):
-        return "failed"
-    passed = [f for f in found if f["passed"]]
-    return "tested" if len(passed) == len(files) else "partly" if passed else "-"
+def cell(run: Run | None, files: list[str], implementation: str = "portable") -> str:
+    found = [run[f] for f in files if f in run] if run else []
+    failed, passed = (sum(f[outcome] for f in found) for outcome in ("failed", "passed"))
+    if failed:
+        return f"{failed} of {failed + passed} fail"
+    if passed:
+        return "tested" if sum(f["passed"] > 0 for f in found) == len(files) else "partly"
+    return "untried" if run is None or implementation == "portable" else "built"
 
 
-def page(runs: dict[str, dict[str, dict[str, int]]]) -> str:
+def key(row: str) -> tuple[list[int], str]:
+    version, _, rest = row.partition(",")
+    return [int(n) for n in version.partition("+")[0].split(".")], rest
+
+
+def page(runs: dict[str, Run], importing: dict) -> str:
     text = HEAD.format(features=" | ".join(FEATURES), rules=" | ".join("---" for _ in FEATURES))
-    missing = set(RELEASES)
-    for name, run in sorted(runs.items()):
-        torch, implementation, device = name.split(", ")
-        missing.discard(".".join(torch.split(".")[:2]))
-        cells = " | ".join(cell(run, files) for files in FEATURES.values())
-        text += f"| {torch} | {implementation} | {device} | {cells} |\n"
-    for release in sorted(missing):
-        text += f"| {release} | | | {' | '.join('-' for _ in FEATURES)} |\n"
-    return text + TAIL
+    have = {
+        (".".join(torch.split(".")[:2]), how) for torch, how, _ in (r.split(", ") for r in runs)
+    }
+    rows: dict[str, Run | None] = dict(runs)
+    for release in RELEASES:
+        for how in ("compiled", "portable"):
+            if (release, how) not in have:
+                rows[f"{release}, {how}, cpu"] = None
+    for row in sorted(rows, key=key):
+        _, implementation, _ = row.split(", ")
+        files = FEATURES | ({"pin": PORTABLE_PIN} if implementation == "portable" else {})
+        cells = [cell(rows[row], names, implementation) for names in files.values()]
+        text += f"| {' | '.join([*row.split(', '), *cells])} |\n"
+    seconds = importing["seconds of CPU"]
+    medians = {how: 1000 * seconds[how]["median"] for how in seconds}
+    return text + TAIL.format(**importing, **medians)
 
 
-def merge(runs: dict[str, dict], more: dict[str, dict]) -> dict[str, dict]:
+def merge(runs: dict[str, Run], more: dict[str, Run]) -> dict[str, Run]:
     for name, files in more.items():
         runs.setdefault(name, {}).update(files)
     return dict(sorted(runs.items()))
 
 
+def built(wheel: Path, runs: dict[str, Run]) -> dict[str, Run]:
+    """A row for each library of a wheel whose release has none."""
+    with zipfile.ZipFile(wheel) as archive:
+        folders = {n.split("/")[2] for n in archive.namelist() if n.startswith("clampgrad/_lib/")}
+    minors = [".".join(folder.split("_")[1:3]) for folder in sorted(folders)]
+    ran = {".".join(row.split(".")[:2]) for row in runs if "compiled" in row}
+    return {f"{minor}, compiled, cpu": {} for minor in minors if minor not in ran}
+
+
 if __name__ == "__main__":
     runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
-    for path in sys.argv[1:]:
-        runs = merge(runs, json.loads(Path(path).read_text()))
+    for path in map(Path, sys.argv[1:]):
+        wheel = path.suffix == ".whl"
+        runs = merge(runs, built(path, runs) if wheel else json.loads(path.read_text()))
     RUNS.write_text(json.dumps(runs, indent=1) + "\n")
-    PAGE.write_text(page(runs))
+    importing = json.loads((ROOT / "benchmarks/results/importing.json").read_text())
+    PAGE.write_text(page(runs, importing))

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import torch
 
-from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, signature
+from oracle import CONVENTIONS, PSEUDO, TABLE, signature
 
 ARGUMENTS = {name: tuple(o["arguments"]) for name, o in TABLE["operators"].items()}
 CLAMPS = tuple(TABLE["pseudo_gradients"]["operators"])

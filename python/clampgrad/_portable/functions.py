@@ -53,7 +53,10 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
         return torchs_own(name, x, lo, hi)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
-        if gradient.partition(",")[0] not in (*PSEUDO, "min_norm"):  # they look at one after the other
+        if gradient.partition(",")[0] not in (
+            *PSEUDO,
+            "min_norm",
+        ):  # they look at one after the other
             raised = clamped("clamp_min", x, lo, None, gradient)
             return clamped("clamp_max", raised, None, hi, gradient)
         if numbers[0] and not x.is_floating_point():
