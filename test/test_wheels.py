@@ -1,6 +1,7 @@
 """One wheel out of several: the libraries of all, and a record that holds."""
 
 import hashlib
+import json
 import zipfile
 from base64 import urlsafe_b64encode
 
@@ -8,7 +9,7 @@ import pytest
 
 pytest.importorskip("wheel", reason="wheels are packed with it: pip install wheel")
 
-from tools.support import built, cell, page  # noqa: E402
+from tools.support import IMPORTING, PAGE, RUNS, built, cell, page  # noqa: E402
 from tools.wheels import merge  # noqa: E402
 
 INFO = "clampgrad-1.0.dist-info"
@@ -69,3 +70,7 @@ def test_the_support_page_has_a_row_for_every_release(tmp_path):
     (line,) = (line for line in lines if line.startswith("| 2.13.0+cpu | compiled"))
     assert line.count("built") == 6 and line.count("tested") == 1
     assert any("50 ms" in line for line in lines)
+
+
+def test_the_support_page_is_that_of_the_committed_runs():
+    assert PAGE.read_text() == page(*(json.loads(path.read_text()) for path in (RUNS, IMPORTING)))

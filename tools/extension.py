@@ -43,7 +43,9 @@ def cannot_build() -> str | None:
         return "torch was not there when it was built"
     if not OLDEST <= tuple(map(int, torch.split(".")[:2])) <= NEWEST:
         return f"it was built beside torch {torch}, which its C++ is not for"
-    compiler = (os.environ.get("CXX") or ("cl" if sys.platform == "win32" else "c++")).split()
+    if sys.platform == "win32":
+        return "on Windows: the loops need the vector extension of GCC and Clang, which MSVC lacks"
+    compiler = (os.environ.get("CXX") or "c++").split()
     # A wrapper, as ccache, is no compiler; the last word is its compiler, or an option.
     names = [word for word in compiler if not word.startswith("-")]
     if not all(map(shutil.which, names)):
@@ -89,21 +91,18 @@ def extension() -> tuple[Extension, type]:
 
     # A file includes the ATen operators that it calls, not all of them: it compiles sooner.
     defines = ["-DAT_PER_OPERATOR_HEADERS", *(["-DCLAMPGRAD_WITH_CUDA"] if cuda else [])]
-    if sys.platform == "win32":
-        flags = ["/O2", "/DNDEBUG", *defines]
-    else:
-        compiler = [*cpp_extension.get_cxx_compiler().split(), "--version"]
-        clang = "clang" in subprocess.check_output(compiler, text=True)
-        flags = [
-            *OPTIMISATION,
-            *([] if DEBUG else ["-g0"]),
-            *SANITIZERS,
-            *defines,
-            *WARNINGS,
-            # Hidden symbols: what libtorch and another extension export must not be interposed.
-            "-fvisibility=hidden",
-            *([] if clang else GCC_ALONE),
-        ]
+    compiler = [*cpp_extension.get_cxx_compiler().split(), "--version"]
+    clang = "clang" in subprocess.check_output(compiler, text=True)
+    flags = [
+        *OPTIMISATION,
+        *([] if DEBUG else ["-g0"]),
+        *SANITIZERS,
+        *defines,
+        *WARNINGS,
+        # Hidden symbols: what libtorch and another extension export must not be interposed.
+        "-fvisibility=hidden",
+        *([] if clang else GCC_ALONE),
+    ]
     kind = cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension
     library = kind(
         f"clampgrad._lib.{folder(torch.__version__, torch.version.cuda if cuda else None)}._C",
