@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ import torch
 import torchgen
 
 from clampgrad.patches.__main__ import main
-from clampgrad.patches.apply import apply, attempt, files_of, status
+from clampgrad.patches.apply import apply, attempt, files_added, files_of, status
 from clampgrad.patches.series import PATCHES, Refusal, all_series, named
 from clampgrad.patches.tree import FUNCTIONS, YAML, convention_of
 from clampgrad.patches.verify.text import hunks, manual_text
@@ -41,7 +43,7 @@ def commit(tree):
 def tree_of(directory, release=RELEASE):
     """A tree with upstream's derivatives.yaml, and of the other files what the hunks quote."""
     for patch in (p for s in MINE for p in s.patches):
-        for name in files_of(patch):
+        for name in set(files_of(patch)) - set(files_added(patch)):
             write(directory, name, hunks(patch, name, "-"))
     write(directory, YAML, TEXT)
     write(directory, FUNCTIONS, manual_text(RELEASE, None))
@@ -64,7 +66,9 @@ def test_apply_and_undo(tmp_path, name):
     assert apply(tree, name, check=True, reverse=False) == (patches, [])
     assert content(tree) == before
     assert apply(tree, name, check=False, reverse=False) == (patches, [])
-    changed = {str(p.relative_to(tree)) for p, text in content(tree).items() if text != before[p]}
+    changed = {
+        str(p.relative_to(tree)) for p, text in content(tree).items() if text != before.get(p)
+    }
     assert changed == {f for patch in named(name).patches for f in files_of(patch)}
     assert status(tree).series[name] == "applied" and status(tree).dirty
     with pytest.raises(Refusal, match="already applied"):
@@ -73,6 +77,44 @@ def test_apply_and_undo(tmp_path, name):
     assert content(tree) == before
     with pytest.raises(Refusal, match="not applied"):
         apply(tree, name, check=False, reverse=True)
+
+
+# What the wheels say about clamp and its family: text, by release (tools/upstream_text.py).
+UPSTREAM = {
+    release: path.read_text()
+    for path in Path(__file__).parent.glob("upstream/*.yaml")
+    for release in re.findall(r"^#   v(\d+\.\d+)", path.read_text(), re.MULTILINE)
+}
+PAIRS = [(s.name, r) for s in all_series().values() for r in s.releases]
+
+
+@pytest.mark.parametrize("name, release", PAIRS)
+def test_the_formulas_apply_to_every_release(tmp_path, name, release):
+    """Whether or not it is installed; the other files of the series are in no wheel."""
+    series, text = named(name), UPSTREAM[release]
+    write(tmp_path, YAML, text)
+    git(tmp_path, "init")
+    for patch in series.patches:
+        if YAML in files_of(patch):
+            git(tmp_path, "apply", f"--include={YAML}", str(patch))
+    after = (tmp_path / YAML).read_text()
+    assert (after != text) == any(YAML in files_of(p) for p in series.patches)
+    expected = {
+        "strict": "strict scalar",
+        "joint": "fixed fmax",
+        "fmax": "fixed fmax",
+        "restore-inclusive": "inclusive",
+    }
+    kind = name.split("/")[1]
+    if kind in expected:
+        assert convention_of(after) == expected[kind] != convention_of(text)
+
+
+def test_the_text_of_upstream_is_that_of_the_wheel():
+    tool = runpy.run_path(str(Path(__file__).parents[1] / "tools/upstream_text.py"))
+    text = UPSTREAM[".".join(RELEASE.split(".")[:2])]
+    assert text.endswith("\n" + tool["excerpt"](TEXT))
+    assert f"#   v{RELEASE} " in text and f"blob {tool['blob'](TEXT)}" in text
 
 
 def test_status_names_the_convention(tmp_path):

@@ -35,6 +35,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     apply.add_argument("--series", help="which one, where there are several for a release")
     apply.add_argument("--check", action="store_true", help="only say whether it would apply")
     apply.add_argument("--reverse", action="store_true", help="undo it")
+    apply.add_argument(
+        "--any-release", action="store_true", help="try it on a release that it is not for"
+    )
     proof = commands.add_parser(
         "verify", parents=[common], help="prove a patch in the installed torch"
     )
@@ -80,7 +83,7 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
         return result, "\n".join(f"{key:11} {value}" for key, value in result.items())
     if options.command == "apply":
         done, skipped = applying.apply(
-            options.source, options.series, options.check, options.reverse
+            options.source, options.series, options.check, options.reverse, options.any_release
         )
         word = "would be " * options.check + ("undone" if options.reverse else "applied")
         lines = [f"{name}: {word}" for name in done]

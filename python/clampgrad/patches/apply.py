@@ -1,5 +1,6 @@
 """Applying a series to a source tree: whole, or not at all."""
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,8 +10,13 @@ from .tree import YAML, Status, convention_of, git, is_dirty, is_repository, rel
 
 
 def files_of(patch: Path) -> list[str]:
+    """Those that it changes, and those that it adds."""
     lines = patch.read_text().splitlines()
-    return [line[6:] for line in lines if line.startswith("--- a/")]
+    return list(dict.fromkeys(line[6:] for line in lines if line.startswith(("--- a/", "+++ b/"))))
+
+
+def files_added(patch: Path) -> list[str]:
+    return re.findall(r"^--- /dev/null\n\+\+\+ b/(.*)$", patch.read_text(), re.MULTILINE)
 
 
 def copy_of(source: Path, series: Series, to: Path) -> Path:
@@ -51,7 +57,7 @@ def status(source: Path) -> Status:
 
 
 def apply(
-    source: Path, name: str | None, check: bool, reverse: bool
+    source: Path, name: str | None, check: bool, reverse: bool, any_release: bool = False
 ) -> tuple[list[str], list[str]]:
     """Applies or undoes a series in the working tree; the names of patches done and skipped.
 
@@ -59,7 +65,7 @@ def apply(
     """
     release = release_of(source)
     series = named(name) if name else default(release)
-    if not series.fits(release):
+    if not (any_release or series.fits(release)):
         made_for = ", ".join(series.releases)
         raise Refusal(
             f"{source} is {release} and {series.name} is for {made_for}; {choices(release)}."
@@ -97,12 +103,25 @@ def attempt(source: Path, series: Series, reverse: bool, to: Path) -> tuple[list
 
 def install(copy: Path, source: Path, names: list[str]) -> None:
     """The patched files in place of the old ones; if one cannot be written, the old ones again."""
-    before = {name: (source / name).read_bytes() for name in names}
+    before = {name: content(source / name) for name in names}
     try:
         for name in names:
-            (source / name).write_bytes((copy / name).read_bytes())
+            write(source / name, content(copy / name))
     except OSError:
-        for name, content in before.items():
-            if (source / name).read_bytes() != content:
-                (source / name).write_bytes(content)
+        for name, old in before.items():
+            if content(source / name) != old:
+                write(source / name, old)
         raise
+
+
+def content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def write(path: Path, content: bytes | None) -> None:
+    """A file that a patch adds is not there without it."""
+    if content is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
