@@ -2,11 +2,12 @@
 
 A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. What is
 in it comes from docs/*.json and docs/examples/ (measured by the demo, the pin's benchmark and the
-examples), benchmarks/results/, study/results/, docs/frameworks.yaml (measured elsewhere) and conventions.yaml
-(the contract).
+examples), benchmarks/results/, study/results/, docs/frameworks.yaml (measured elsewhere), docs/choose.yaml
+(advice) and conventions.yaml (the contract).
 """
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT)]
 
 import report  # noqa: E402
 import study.tables  # noqa: E402
+import tools.support  # noqa: E402
 
 PAGES = (
     "README.md",
@@ -25,6 +27,7 @@ PAGES = (
     "docs/conventions.md",
     "docs/history.md",
     "docs/howto/attacks.md",
+    "docs/howto/choose.md",
     "docs/howto/images.md",
     "docs/examples.md",
     "docs/howto/nan_guards.md",
@@ -47,6 +50,7 @@ SPEED = {
     release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
     for release in ("2.13.0", "2.15.0")
 }
+CHOICES = yaml.safe_load((ROOT / "docs/choose.yaml").read_text())
 AUDIT_COST = json.loads((ROOT / "benchmarks/results/audit-2.13.0.json").read_text())
 CONTRACT = yaml.safe_load((ROOT / "conventions.yaml").read_text())
 PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
@@ -70,6 +74,20 @@ def several(values):
     """Gradients of several arguments, in their order; of one alone, without brackets."""
     values = values if isinstance(values, list) else [values]
     return str(values[0]) if len(values) == 1 else f"({', '.join(map(str, values))})"
+
+
+# ---- Advice --------------------------------------------------------------------------------------
+
+
+def choices(folder, rows, reasons):
+    """One row per task; `folder` is where the page is, from which its links start."""
+    columns = ["You want to", "Use", *["Because"] * reasons, "See"]
+    cells = []
+    for row in rows:
+        links = (f"[{k}]({os.path.relpath(v, folder)})" for k, v in row["see"].items())
+        reason = [row["because"]] if reasons else []
+        cells.append([row["task"], row["use"], *reason, ", ".join(links)])
+    return table(columns, *cells)
 
 
 # ---- Measured ------------------------------------------------------------------------------------
@@ -106,11 +124,11 @@ def speed():
         for direction, digits in (("forward", ".2f"), ("backward", ".3g"), ("both", ".2g"))
     )
     return (
-        f"On a CPU, with 2^20 elements, backward is **{backward[0]} times** as fast as "
-        f"`torch.clamp`'s and **{backward[1]} times** as fast as `F.relu`'s; forward runs at "
-        f"{forward[0]} and {forward[1]} times their speed, and both together at {both[0]} and "
-        f"{both[1]} times. `clampgrad.maximum` is {maximum:.1f} times as fast as `torch.maximum`, both "
-        "directions together."
+        f"On a CPU, with 2^20 elements of float32, the backward of `clampgrad.clamp` is **{backward[0]} "
+        f"times** as fast as that of `torch.clamp` and **{backward[1]} times** as fast as that of "
+        f"`F.relu`; for the forward, these ratios are {forward[0]} and {forward[1]}, for forward and "
+        f"backward together {both[0]} and {both[1]}. Forward and backward of `clampgrad.maximum` are "
+        f"{maximum:.1f} times as fast as those of `torch.maximum`."
     )
 
 
@@ -123,9 +141,9 @@ def memory():
     model = SPEED["2.13.0"]["model"]["saved_bytes"]
     mine, relu6 = (model[k] / 2**20 for k in ("clampgrad.clamp", "F.relu6"))
     return (
-        f"For backward it saves **{ours:g} bit per element** where `torch.clamp`, `F.hardtanh` and "
-        f"`F.relu6` save {theirs:g} in float32. A stack as in MobileNetV2 keeps {mine:.0f} MiB "
-        f"instead of {relu6:.0f}."
+        f"For backward it saves **{ours:g} bit per element**; `torch.clamp`, `F.hardtanh` and `F.relu6` "
+        f"save {theirs:g} in float32. A stack of MobileNetV2 blocks saves {mine:.0f} MiB instead of "
+        f"{relu6:.0f} MiB."
     )
 
 
@@ -283,7 +301,7 @@ def parameter_at_its_bound():
 
 
 def relu6_memory():
-    rows = [[code(name), size] for name, size in EXAMPLES["relu6_memory"]["MiB"].items()]
+    rows = [[code(name), f"{size:.2f}"] for name, size in EXAMPLES["relu6_memory"]["MiB"].items()]
     return table(["", "MiB saved for backward"], *rows, right=[1])
 
 
@@ -388,6 +406,9 @@ TABLES = {
     "source_build": source_build,
     "pin": pin,
     "names": names,
+    "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
+    "all_choices": lambda: choices("docs/howto", CHOICES, False),
+    "support": lambda: tools.support.table(tools.support.recorded()),
     "memory": memory,
     "speed": speed,
     "speed_bars": speed_bars,

@@ -29,10 +29,10 @@ def main(measure, draw):
     figure.savefig(out / f"{name}.png", dpi=100)
 
 
-def bars(panel, values, label):
-    """One bar a name, with its value."""
-    drawn = panel.barh(list(values), [v for v in values.values()], color="tab:blue")
-    panel.bar_label(drawn, fmt="{:.3g}", padding=2)
+def bars(panel, values, label, text="{:.3g}"):
+    """One bar per name, with its value as text."""
+    drawn = panel.barh(list(values), list(values.values()), color="tab:blue")
+    panel.bar_label(drawn, fmt=text, padding=2)
     panel.set_xlabel(label)
     panel.invert_yaxis()
     panel.margins(x=0.15)

@@ -46,7 +46,7 @@ def measure():
 
 
 def draw(figure, data):
-    bars(figure.subplots(), data["robust_accuracy"], "accuracy under attack")
+    bars(figure.subplots(), data["robust_accuracy"], "accuracy under attack", "{:.1%}")
 
 
 if __name__ == "__main__":

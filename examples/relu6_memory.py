@@ -62,7 +62,7 @@ def measure():
 
 
 def draw(figure, data):
-    bars(figure.subplots(), data["MiB"], "MiB saved for backward")
+    bars(figure.subplots(), data["MiB"], "MiB saved for backward", "{:.2f}")
 
 
 if __name__ == "__main__":

@@ -126,21 +126,27 @@ def qat(rows):
     left, right = figure.subplots(1, 2)
     names = [w for w in dict.fromkeys(row["weights"] for row in rows) if w != "float32"]
     others = ("joint", "half", "straight_through", "control")
-    for i, (gradient, colour) in enumerate(zip(others, COLOURS[::-1])):
+    measured = {
+        w: [g for g in others if select(rows, weights=w, gradient=g)] for w in names
+    }  # a row has as many lines as were measured there, centred on its label
+    for gradient, colour in zip(others, COLOURS[::-1]):
         found = {
             w: summary.qat_difference(rows, w, gradient, "excess_loss")
             for w in names
-            if select(rows, weights=w, gradient=gradient)
+            if gradient in measured[w]
         }
         left.errorbar(
             [1000 * f.mean for f in found.values()],
-            [names.index(w) + 0.18 * (i - 1.5) for w in found],
+            [
+                names.index(w) + 0.18 * (measured[w].index(gradient) - (len(measured[w]) - 1) / 2)
+                for w in found
+            ],
             xerr=[1000 * f.half for f in found.values()],
             **dict(fmt="o", ms=3, lw=1, color=colour, label=NAMES.get(gradient, gradient)),
         )
     left.axvline(0, color="black", lw=0.5)
     left.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
-    left.invert_yaxis()
+    left.set_ylim(len(names) - 0.5, -0.5)
     left.set_xlabel("loss beside inclusive, thousandths of a nat", fontsize=8)
     for weights, colour in (("int8", COLOURS[2]), ("int4", COLOURS[1]), ("int2", COLOURS[4])):
         for gradient, style in (("inclusive", "-"), ("joint", "--")):

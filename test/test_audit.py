@@ -226,7 +226,7 @@ def test_what_is_not_looked_at_is_said():
         torch.rand(3).max(0)
     assert len(report) == 0
     assert report.skipped == {"torch.func": 1}
-    assert "not looked at: 1 (torch.func)" in str(report)
+    assert "not examined: 1 (torch.func)" in str(report)
 
 
 def test_no_gradient_no_move():

@@ -54,7 +54,7 @@ def test_nothing_would_change():
     with clampgrad.audit() as report:
         leaf(0.5, 2.0).clamp(0, 1).sum().backward()
     assert report.summary() == (
-        "No other exact convention would change the gradient at the only call site that one reached. "
+        "No other exact convention would change the gradient at the only call site that a gradient reached. "
         "No warnings."
     )
 

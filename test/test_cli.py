@@ -66,6 +66,52 @@ def test_gallery_as_json(tmp_path, capsys):
     assert paths and all(os.path.exists(path) for path in paths)
 
 
+@pytest.mark.parametrize("words, message", [
+    (["survey", "--device", "nowhere"], "device"),
+    (["survey", "--device", "meta"], "meta"),
+    (["gallery", "a file"], "a file"),
+])  # fmt: skip
+def test_what_a_user_can_correct_is_a_message(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a file").touch()
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert f"clampgrad {words[0]}: error: " in err and message in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("words, package", [
+    (["survey"], "rich"),
+    (["gallery", "pictures"], "matplotlib"),
+    (["audit", "--picture", "a.png", "script.py"], "matplotlib"),
+])  # fmt: skip
+def test_a_missing_package_is_a_message(words, package, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").touch()
+    for name in [m for m in sys.modules if m.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [])  # nothing else is found either
+    monkeypatch.setattr("clampgrad.cli.audit.find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 2
+    assert f"{package} is missing: pip install {package}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, message", [
+    (["export", "a file"], "cannot write a file"),
+    (["verify", "--oracle", "nowhere.py"], "There is no nowhere.py."),
+    (["verify", "--source", "nowhere"], "There is no nowhere."),
+    (["verify", "--convention", "nope"], "There is no convention nope"),
+])  # fmt: skip
+def test_patches_refuses_with_a_reason(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a file").touch()
+    assert main(["patches", *words]) == 2
+    assert capsys.readouterr().out.startswith(f"refused: {message}")
+
+
 def test_a_closed_pipe_ends_quietly():
     reader, writer = os.pipe()
     os.close(reader)

@@ -1,13 +1,14 @@
-"""docs/support.md from what ran: which torch, implementation and device passed which tests.
+"""docs/support.md, and the table of README.md, from what ran: which torch, implementation and device passed which tests.
 
 pytest --record out/support.json ...      adds a run to the file
 python tools/support.py FILE...           puts those runs beside the committed ones, with the libraries
-                                          of a wheel if FILE is one, and writes the page
+                                          of a wheel if FILE is one, and writes both
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "docs" / "support.json"
 IMPORTING = ROOT / "benchmarks" / "results" / "importing.json"
 PAGE = ROOT / "docs" / "support.md"
+README = ROOT / "README.md"
 RELEASES = ["2.11", "2.12", "2.13", "2.14", "2.15"]
 # What a user would ask for, and the test files that say whether it works.
 FEATURES = {
@@ -35,10 +37,9 @@ What the tests have run on. A cell says `tested` where every test file of the fe
 compiled and the tests were not run, and `untried` otherwise. The page is generated: `pytest --record`
 adds a run to a file, and `tools/support.py` puts it into this table.
 
-| torch | implementation | device | {features} |
-| --- | --- | --- | {rules} |
 """
 TAIL = """
+
 The portable implementation needs no build. On releases outside 2.11 to 2.15 it is the one that runs.
 
 Not run where there is no GPU: the CUDA kernels; they are compiled, linked and read (`make check-cuda`).
@@ -72,8 +73,13 @@ def key(row: str) -> tuple[list[int], str]:
     return [int(n) for n in version.partition("+")[0].split(".")], rest
 
 
-def page(runs: dict[str, Run], importing: dict) -> str:
-    text = HEAD.format(features=" | ".join(FEATURES), rules=" | ".join("---" for _ in FEATURES))
+def recorded() -> dict[str, Run]:
+    return json.loads(RUNS.read_text()) if RUNS.exists() else {}
+
+
+def table(runs: dict[str, Run]) -> str:
+    columns = ["torch", "implementation", "device", *FEATURES]
+    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     have = {
         (".".join(torch.split(".")[:2]), how) for torch, how, _ in (r.split(", ") for r in runs)
     }
@@ -86,10 +92,20 @@ def page(runs: dict[str, Run], importing: dict) -> str:
         _, implementation, _ = row.split(", ")
         files = FEATURES | ({"pin": PORTABLE_PIN} if implementation == "portable" else {})
         cells = [cell(rows[row], names, implementation) for names in files.values()]
-        text += f"| {' | '.join([*row.split(', '), *cells])} |\n"
+        lines.append(f"| {' | '.join([*row.split(', '), *cells])} |")
+    return "\n".join(lines)
+
+
+def in_readme(text: str, runs: dict[str, Run]) -> str:
+    """The text with the table, as docs/fill_tables.py too would fill it in."""
+    marks = r"(<!-- generated: support -->\n).*?(\n<!-- end -->)"
+    return re.sub(marks, lambda m: m[1] + table(runs) + m[2], text, flags=re.DOTALL)
+
+
+def page(runs: dict[str, Run], importing: dict) -> str:
     seconds = importing["seconds of CPU"]
     medians = {how: 1000 * seconds[how]["median"] for how in seconds}
-    return text + TAIL.format(**importing, **medians)
+    return HEAD + table(runs) + TAIL.format(**importing, **medians)
 
 
 def merge(runs: dict[str, Run], more: dict[str, Run]) -> dict[str, Run]:
@@ -108,9 +124,10 @@ def built(wheel: Path, runs: dict[str, Run]) -> dict[str, Run]:
 
 
 if __name__ == "__main__":
-    runs = json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    runs = recorded()
     for path in map(Path, sys.argv[1:]):
         wheel = path.suffix == ".whl"
         runs = merge(runs, built(path, runs) if wheel else json.loads(path.read_text()))
     RUNS.write_text(json.dumps(runs, indent=1) + "\n")
+    README.write_text(in_readme(README.read_text(), runs))
     PAGE.write_text(page(runs, json.loads(IMPORTING.read_text())))

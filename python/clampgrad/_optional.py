@@ -12,4 +12,4 @@ def need(module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"this needs {package}: pip install {package}") from error
+        raise ImportError(f"{package} is missing: pip install {package}") from error

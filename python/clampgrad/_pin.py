@@ -20,14 +20,14 @@ class pin:
 
     Under a pin, ``torch.clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
     ``fmax`` and ``fmin``, including their Tensor methods, in-place and ``_foreach_`` forms, have the
-    gradient of clampgrad's operators of those names. Values do not change. The pin also applies to
-    whatever is composed of them (``torch.max(x, y)``, ``F.normalize``, ``F.cosine_similarity``), whether
-    it is called from Python or C++; the portable implementation only sees calls from Python. Operators
-    with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and clampgrad's own
-    operators have the gradient that the call names. What is recorded under a pin keeps its gradient
-    after the pin has ended.
+    gradient of clampgrad's operators of those names. The forward does not change. The pin also applies to
+    functions that are composed of them (``torch.max(x, y)``, ``F.normalize``, ``F.cosine_similarity``),
+    whether they are called from Python or C++; the portable implementation only sees calls from Python.
+    Operators with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and
+    clampgrad's own operators have the gradient that the call names. A call that is recorded under a pin
+    keeps its gradient after the pin has ended.
 
-    A block pins the current thread until it ends; a decorator, until the call returns::
+    A ``with`` block pins the current thread until it ends; a decorated function, while it runs::
 
         >>> x = torch.zeros(1, requires_grad=True)
         >>> with clampgrad.pin("inclusive"):
@@ -42,15 +42,19 @@ class pin:
         gradient: one of :data:`clampgrad.CONVENTIONS` or an alias, or None to restore torch's own
             gradient inside another pin. ``with_grad``, ``restoring`` and ``straight_through`` pin the
             clamps and leave ``maximum``, ``minimum``, ``fmax`` and ``fmin`` alone.
-        maximize: the loss is maximised (`with_grad` and `restoring` only).
+        maximize: whether the loss is maximised (`with_grad` and `restoring` only).
 
     Raises:
+        TypeError: `gradient` is neither a str nor None.
         ValueError: as in :func:`clampgrad.clamp`.
         RuntimeError: a pin is enabled twice, or removed in another order or another thread than it was
             set; or TorchScript differentiates a clamp by its own rules, which no pin reaches.
     """
 
     def __init__(self, gradient: Gradient | None, *, maximize: bool = False) -> None:
+        if not isinstance(gradient, (str, type(None))):
+            raise TypeError(f"pin: gradient must be a str or None, not {type(gradient).__name__}")
+
         self._code = _implementation.pin_code(gradient, maximize)
 
     def __repr__(self) -> str:
@@ -123,30 +127,30 @@ class pin:
             _pin_state.set_enabled()
 
     def disable(self) -> None:
-        """Removes the pin from the process; the one that was enabled before it holds again."""
+        """Removes the pin from the process; the one that was enabled before it becomes active again."""
         enabled = _pin_state.enabled
         with _pin_state.lock:
             if self._code not in enabled:
                 raise RuntimeError(f"{self!r} is not enabled")
             if enabled[-1] != self._code:
                 raise RuntimeError(
-                    f"{_implementation.pin_name(enabled[-1])!r} was enabled after {self!r}: it goes first"
+                    f"{_implementation.pin_name(enabled[-1])!r} was enabled after {self!r}: disable that first"
                 )
             enabled.pop()
             _pin_state.set_enabled()
 
     @staticmethod
     def current() -> str | None:
-        """The convention that holds in this thread, or None for torch's own gradient.
+        """Returns the convention that is pinned in this thread, or None for torch's own gradient.
 
-        A pin with ``maximize=True`` is called, for example, ``"with_grad, maximize"``.
+        With ``maximize=True`` the name is, for example, ``"with_grad, maximize"``.
         """
         return _implementation.pin_name(_implementation.pin_current())
 
     @staticmethod
     def remember(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps `function` so that every call runs under the pin that holds now, or under none.
+        """Wraps `function` so that every call runs under the pin that is active now, or under none.
 
-        Use it for code that runs a forward again in backward. ``torch.utils.checkpoint`` does not need it.
+        Use it for code that runs a forward again in backward; ``torch.utils.checkpoint`` does not need it.
         """
         return function if isinstance(function, Remembered) else Remembered(function)

@@ -72,9 +72,9 @@ def plot(
 
     Args:
         what: names of conventions, drawn for ``clamp(x, -1, 1)``, or functions of a Tensor of one
-            dimension that work element by element. Nothing: every convention.
+            dimension that work element by element. Default: every convention.
         loss: what is minimised, a function of what the functions return, element by element.
-        path: where to write the picture, if anywhere; its suffix is the format.
+        path: the file to write, or None to write none; its suffix decides the format.
 
     Returns:
         The matplotlib Figure.
@@ -229,7 +229,7 @@ GALLERY: Sequence[Callable[[Path], None]] = (conventions, notebook, descents)
 
 
 def gallery(folder: str | Path) -> list[Path]:
-    """Draws every picture into a folder; returns their paths."""
+    """Draws all pictures into a folder, which is created if it does not exist, and returns their paths."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{draw.__name__}.png" for draw in GALLERY]

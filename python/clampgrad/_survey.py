@@ -71,7 +71,7 @@ WIDTH = 67
 
 @dataclass
 class Row:
-    """One function at one point. Gradients of several arguments stand in their order."""
+    """One function at one point. Gradients of several arguments are in the order of the arguments."""
 
     function: str
     at: str
@@ -85,15 +85,15 @@ class Row:
 
 
 def survey(device: str = "cpu") -> list[Row]:
-    """Measures, on the installed torch, the gradient of clamp and its relatives at kinks and ties.
+    """Measures the gradients of the installed torch at kinks and ties.
 
     Args:
-        device: where to measure.
+        device: the device to measure on.
 
     Returns:
-        A list of rows: the function, the point, the limits of the gradient there, PyTorch's
-        documented rule and what it asks for, what was measured, a verdict, what TorchScript gives where
-        that differs, and the gradient at NaN. ``clampgrad survey`` shows them.
+        A list of :class:`Row`, which ``clampgrad survey`` prints: the function, the point, the limits of the
+        gradient there, PyTorch's documented rule and the gradient that it expects, the measured gradient, a
+        verdict, the gradient of TorchScript where it differs, and the gradient at NaN.
     """
     with torch.enable_grad(), torch.device(device), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself

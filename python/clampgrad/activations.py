@@ -1,7 +1,7 @@
-"""relu, relu6 and hardtanh as torch.nn.functional has them, with the gradient as a keyword.
+"""relu, relu6 and hardtanh of torch.nn.functional, with the gradient as a keyword.
 
-Their values, dtypes and in-place forms are torch's own. So are layouts: on sparse, MKL-DNN and strided
-nested tensors, torch's own function runs, whose gradient is 0 at a bound.
+Values, dtypes and in-place forms are those of torch. On sparse, MKL-DNN and strided nested tensors, torch's
+own function runs, whose gradient is 0 at a bound.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def relu(
 
     Args:
         input: a Tensor.
-        inplace: write the result into `input`.
-        gradient: the convention; see :func:`clampgrad.clamp`.
-        maximize: the loss is maximised (`with_grad` and `restoring` only).
+        inplace: whether to write the result into `input`.
+        gradient: the name or an alias of a convention; see :func:`clampgrad.clamp`.
+        maximize: whether the loss is maximised (`with_grad` and `restoring` only).
 
     Raises:
         ValueError: the name of the convention is unknown.

@@ -6,14 +6,14 @@ default:
 
 {conventions}
 
-The last three are not derivatives of the forward; they are meant for optimisation. They assume
-gradient descent; `maximize=True`, for `with_grad` and `restoring` only, is for gradient ascent.
+The last three are not derivatives of the forward; they are meant for optimisation. `with_grad` and
+`restoring` assume gradient descent; pass `maximize=True` for gradient ascent.
 
 Where Tensors tie (a bound that is a Tensor, or the two sides of `maximum`), `min_norm` depends on
 which of them are being differentiated: if all of them are, they share the gradient; if one is a
 constant, all get 0. Freezing one side therefore changes the gradient of the other.
 
-Errors, besides torch's own: ValueError for an unknown `gradient`, for `maximize` with another
+Errors, besides those of torch: ValueError for an unknown `gradient`, for `maximize` with an exact
 convention, and for the last three on `maximum`, `minimum`, `fmax` and `fmin`; NotImplementedError for
 forward mode of `with_grad` and `restoring`, which are not linear in the incoming gradient.
 """
@@ -105,7 +105,7 @@ def clamp(
     maximize: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Clamps all elements into [min, max], as :func:`torch.clamp`, with a named gradient.
+    """Clamps all elements into [min, max], like :func:`torch.clamp`, with a named gradient.
 
     Args:
         input: a Tensor of any shape and real dtype.
@@ -113,10 +113,10 @@ def clamp(
         max: the upper bound, likewise; it wins where ``min > max``. A number is a constant. A Tensor,
             including a Tensor with no dimensions, receives a gradient if it requires grad. With one
             number and one Tensor, the lower bound is applied first.
-        gradient: the name or an alias of a convention. (Not the argument of the same name of
+        gradient: the name or an alias of a convention. (Not related to the argument of the same name of
             `Tensor.backward`, which is the incoming gradient.)
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
-        out: the output tensor; not differentiable, as everywhere in torch.
+        out: the output tensor; as elsewhere in torch, it is not differentiable.
 
     Returns:
         A Tensor of the broadcast shape of `input` and the bounds, and of the dtype to which they
@@ -158,7 +158,7 @@ def clamp_min(
     maximize: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`clamp` with only a lower bound, as :func:`torch.clamp_min`."""
+    """:func:`clamp` with only a lower bound, like :func:`torch.clamp_min`."""
     if is_dynamo_compiling():
         return _trace("clamp_min", input, _bound(min), None, **_keywords(gradient, maximize, out))
     return _implementation.clamp_min(input, min, None, gradient, maximize, out)
@@ -181,7 +181,7 @@ def clamp_max(
     maximize: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`clamp` with only an upper bound, as :func:`torch.clamp_max`."""
+    """:func:`clamp` with only an upper bound, like :func:`torch.clamp_max`."""
     if is_dynamo_compiling():
         return _trace("clamp_max", input, None, _bound(max), **_keywords(gradient, maximize, out))
     return _implementation.clamp_max(input, None, max, gradient, maximize, out)
@@ -205,9 +205,9 @@ def clamp_with_grad(
 ) -> Tensor:
     """:func:`clamp` with ``gradient="with_grad"``, under the name that the community uses.
 
-    Equals the ``ClampWithGrad`` of many notebooks, ``grad * (grad * (x - clamp(x)) >= 0)``, for
-    finite gradients. It selects instead of multiplying, so no product underflows and no infinity
-    becomes NaN.
+    For finite gradients, it equals the ``ClampWithGrad`` of many notebooks,
+    ``grad * (grad * (x - clamp(x)) >= 0)``. It selects instead of multiplying, so no product underflows
+    and no infinity becomes NaN.
     """
     return clamp(input, min, max, gradient="with_grad", maximize=maximize)
 
@@ -223,7 +223,7 @@ def maximum(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """The elementwise maximum, as :func:`torch.maximum`, with a named gradient.
+    """Computes the elementwise maximum, like :func:`torch.maximum`, with a named gradient.
 
     Where the two are equal, `min_norm` gives half of the gradient to each if both are being
     differentiated, and 0 if one of them is a constant; the other conventions give half to each.
@@ -232,7 +232,7 @@ def maximum(
         input: a Tensor of a real dtype.
         other: a Tensor whose shape broadcasts with `input`.
         gradient: `min_norm`, `inclusive`, `joint` or `half`.
-        out: where to write the result; not differentiable, as everywhere in torch.
+        out: the output tensor; as elsewhere in torch, it is not differentiable.
 
     Example::
 
@@ -253,7 +253,7 @@ def minimum(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """The elementwise minimum; see :func:`maximum` and :func:`torch.minimum`."""
+    """Computes the elementwise minimum; see :func:`maximum` and :func:`torch.minimum`."""
     if is_dynamo_compiling():
         return _trace_pair("minimum", input, other, gradient, out)
     return _implementation.minimum(input, other, gradient, out)
@@ -266,7 +266,7 @@ def fmax(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`maximum` that ignores a NaN on one side, as :func:`torch.fmax`."""
+    """:func:`maximum`, but ignores a NaN on one side, like :func:`torch.fmax`."""
     if is_dynamo_compiling():
         return _trace_pair("fmax", input, other, gradient, out)
     return _implementation.fmax(input, other, gradient, out)
@@ -279,7 +279,7 @@ def fmin(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`minimum` that ignores a NaN on one side, as :func:`torch.fmin`."""
+    """:func:`minimum`, but ignores a NaN on one side, like :func:`torch.fmin`."""
     if is_dynamo_compiling():
         return _trace_pair("fmin", input, other, gradient, out)
     return _implementation.fmin(input, other, gradient, out)

@@ -1,7 +1,7 @@
-"""Modules with a named gradient, and `convert`, which gives one to the modules of a model.
+"""Modules with a named gradient, and `convert`, which gives a model's modules one.
 
-`ReLU`, `ReLU6` and `Hardtanh` are the modules of the same names in torch.nn, which they inherit from:
-same arguments, state_dict and repr, plus the keyword `gradient`. With the default, `min_norm`, their
+`ReLU`, `ReLU6` and `Hardtanh` inherit from the modules of the same names in torch.nn: they have the same
+arguments and state_dict, and the keyword `gradient`. With the default, `min_norm`, their
 gradient is that of torch except at NaN (where `min_norm` gives 0, and torch gives g or 0), and they save
 one bit per element for backward instead of a whole Tensor.
 """
@@ -70,9 +70,9 @@ class Clamp(_Named, _Interval):
 
     Args:
         min, max: a number, a Tensor (kept as a buffer; a Parameter is learned), or None for no bound.
-        gradient: the convention.
-        maximize: the loss is maximised (`with_grad` and `restoring` only).
-        inplace: write the result into the input.
+        gradient: the name or an alias of a convention.
+        maximize: whether the loss is maximised (`with_grad` and `restoring` only).
+        inplace: whether to write the result into the input.
 
     Raises:
         ValueError: both bounds are None, or the name of the convention is unknown.
@@ -184,9 +184,9 @@ def convert(
 
     Args:
         model: any module; it may itself be a ReLU, ReLU6, Hardtanh or Clamp.
-        gradient: the convention. The default keeps the gradients of torch's modules (except at NaN) and
-            reduces what they save for backward.
-        maximize: the loss is maximised (`with_grad` and `restoring` only).
+        gradient: the name or an alias of a convention. The default keeps the gradients of torch's modules
+            (except at NaN) and reduces what they save for backward.
+        maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         filter_fn: called with a module and its fully qualified name; only modules for which it
             returns True are converted.
 
@@ -194,8 +194,8 @@ def convert(
         The model itself. :func:`conversions` reports what changed, and :func:`undo` reverts it.
 
     Warns:
-        UserWarning: a module has a `forward` set on the instance (by hooks of accelerate, for example).
-            It is not converted, because changing its class would not change what it calls.
+        UserWarning: a module has a `forward` set on the instance (by hooks of accelerate, for example). It
+            is not converted, because a new class would not change which `forward` runs.
 
     Raises:
         ValueError: the name of the convention is unknown. The model is then unchanged.

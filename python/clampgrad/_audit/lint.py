@@ -14,7 +14,7 @@ from clampgrad._audit.sites import COUNT, Site
 
 WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
-    "bound-singular": "a bound is a singular point of what takes the result: log, sqrt, a division",
+    "bound-singular": "a bound is a singular point of what consumes the result: log, sqrt, a division",
     "gradient-not-finite": "an infinite or NaN gradient arrived at the clamp",
     "conventions-differ": "torch up to 2.13 and torch from 2.14 on differ here beyond the thresholds",
 }
@@ -34,7 +34,7 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """From where on two conventions count as different."""
+    """Above which differences ``conventions-differ`` warns."""
 
     norm: float = 0.01  # of the difference, over the norm
     signs: float = 0.001  # share of the gradients whose sign changes

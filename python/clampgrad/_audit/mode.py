@@ -25,7 +25,7 @@ logger = logging.getLogger("clampgrad")
 
 
 class audit(TorchFunctionMode):
-    """Looks at every clamp-like call in a block, and at the gradients that come back to it.
+    """Examines every call of clamp and related functions in a block, and the gradients that arrive there.
 
     Around one training step or a few, forward and backward::
 
@@ -33,36 +33,35 @@ class audit(TorchFunctionMode):
         ...     loss(model(x), y).backward()
         >>> print(report)
 
-    What counts: ``clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``, ``fmax``,
+    Covered are ``clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``, ``fmax``,
     ``fmin``, ``max`` and ``min`` of two Tensors, their methods and in-place forms, ``relu``, ``relu6``,
-    ``hardtanh`` and their modules, and clampgrad's own, on Tensors of floating-point dtypes.
+    ``hardtanh`` and their modules, and the functions of clampgrad, on Tensors of floating-point dtypes.
 
-    For every call site (file, line, path of the module) the report has: elements; how many are exactly
-    at a bound, beyond one, NaN; how many were never inside in any call (dead); how far the
-    gradient that the call hands back would move under each convention, as the norm of the difference
-    over the norm, from the gradients that did arrive; and warnings:
+    For every call site (file, line, path of the module) the report has the number of elements; how many are
+    exactly at a bound, beyond one, or NaN; how many were inside their bounds in no call (dead); how far the
+    gradient that the call returns would move under each convention, as the norm of the difference over the
+    norm, computed from the gradients that arrived; and warnings:
 
     - ``bound-rounds``: the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one;
-    - ``bound-singular``: a bound is a singular point of what takes the result: log, sqrt, a division;
+    - ``bound-singular``: a bound is a singular point of what consumes the result: log, sqrt, a division;
     - ``gradient-not-finite``: an infinite or NaN gradient arrived;
     - ``conventions-differ``: torch up to 2.13 and torch from 2.14 on differ there beyond the thresholds.
 
-    What a gradient becomes further back in the model is not followed.
-
-    Calls from Python in the thread that entered the block are seen. Calls from C++, from TorchScript,
-    inside functions of ``torch.nn.functional``, of Tensor subclasses and inside ``torch.func``
-    transforms are not; the report counts those it knows of. Code that torch.compile made runs
-    uncompiled meanwhile. The second forward of a checkpoint is not counted again.
+    The effect of a gradient further back in the model is not followed. The audit sees calls from Python in
+    the thread that entered the block. It does not see calls from C++ or TorchScript, inside functions of
+    ``torch.nn.functional``, of Tensor subclasses, or inside ``torch.func`` transforms; the report counts
+    those it knows of. Functions compiled by ``torch.compile`` run uncompiled during an audit. The second
+    forward of a checkpoint is not counted again.
 
     Args:
-        memory: bytes for finding dead elements, at one per element; call sites beyond that have
-            ``dead`` None. From forward to backward, a byte per element comes on top.
-        every: looks at one in so many calls of each site, the first among them. Looking at a call
-            costs a few times what the call does; a long run needs few of them.
-        thresholds: from where on ``conventions-differ`` warns.
+        memory: how many bytes to spend on finding dead elements, at one per element; for call sites beyond
+            that, ``dead`` is None. Between forward and backward, the audit keeps one more byte per element.
+        every: examine one in ``every`` calls of each call site, including the first. Examining a call costs
+            several times as much as the call.
+        thresholds: above which differences ``conventions-differ`` warns.
 
     Raises:
-        ValueError: if `every` is less than 1.
+        ValueError: `every` is less than 1.
     """
 
     def __init__(

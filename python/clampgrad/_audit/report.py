@@ -22,7 +22,7 @@ from clampgrad._table import EXACT
 
 @dataclass
 class Finding:
-    """What was seen at one call site. The counts are of the calls that were looked at."""
+    """What an audit saw at one call site, counted over the calls that it examined."""
 
     function: str
     gradient: str  # torch's own ("torch"), the pin's, or the one that was asked for
@@ -63,10 +63,10 @@ class Finding:
 
 
 class Report:
-    """What an audit saw. It can be read at any time, also while the audit goes on.
+    """What an audit saw. You can read it at any time, even during the audit.
 
-    Iterating yields a :class:`Finding` for every call site, what matters most first. ``str`` is a
-    summary, the warnings and a table; :meth:`as_data` and :meth:`save` have everything.
+    Iterating yields a :class:`Finding` for every call site, the most important first. ``str`` returns a
+    summary, the warnings and a table; :meth:`as_data` and :meth:`save` include everything.
     """
 
     def __init__(self, every: int = 1, thresholds: Thresholds = USUAL) -> None:
@@ -89,17 +89,17 @@ class Report:
         return text(list(self), self.skipped, self._every, self.place)
 
     def place(self, file: str, line: int) -> str:
-        """A place as the report names it: from the working directory, or from site-packages."""
+        """Returns a place as the report names it: relative to the working directory or to site-packages."""
         return f"{short(file, self._folder)}:{line}"
 
     def summary(self) -> str:
-        """Whether the convention matters here, in a sentence or two."""
+        """Says in a sentence or two whether the convention matters to the program."""
         from clampgrad._audit.text import summary
 
         return summary(list(self), self.place)
 
     def as_data(self) -> dict[str, Any]:
-        """Everything, in what JSON can say."""
+        """Returns everything, in types that JSON has."""
         return {
             "torch": torch.__version__,
             "summary": self.summary(),
@@ -110,12 +110,12 @@ class Report:
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes `as_data` as JSON."""
+        """Writes :meth:`as_data` as JSON."""
         text = json.dumps(self.as_data(), indent=1, allow_nan=False)
         Path(path).write_text(text + "\n")
 
     def picture(self, path: str | Path, most: int = 12) -> None:
-        """Draws where elements stand and how far gradients would move, one bar per call site."""
+        """Draws where elements are and how far gradients would move, one bar per call site."""
         from clampgrad._audit.picture import picture
 
         picture(list(self)[:most], path, self.place)

@@ -37,19 +37,19 @@ def summary(findings: list[Finding], place: Place) -> str:
     heard = [f for f in findings if f.moved]
     if not heard:
         return (
-            f"No gradient reached {_any(len(findings))}: where values stand was counted, what a "
-            "convention would change is unknown."
+            f"No gradient reached {_any(len(findings))}: positions were counted, but what "
+            "a convention would change is unknown."
         )
     moving = sorted((f for f in heard if f.farthest[0]), key=lambda f: f.farthest[0], reverse=True)
     if not moving:
-        text = f"No other exact convention would change the gradient at {_any(len(heard))} that one reached"
+        text = f"No other exact convention would change the gradient at {_any(len(heard))} that a gradient reached"
     else:
         first = moving[0]
         far, name = first.farthest
         much = "away from 0" if far == math.inf else f"by {far:.2g} times its norm"
         text = (
             f"Another exact convention would change the gradient at {len(moving)} of the {len(heard)} call "
-            f"sites that one reached, most at {_name(first, place)}: {name} would move it {much}. {_upgrade(moving)}"
+            f"sites that a gradient reached, most at {_name(first, place)}: {name} would move it {much}. {_upgrade(moving)}"
         )
     return f"{text.rstrip('. ')}. {_warned(findings, place)}."
 
@@ -141,20 +141,20 @@ def _notes(findings: list[Finding], skipped: Counter[str], every: int) -> list[s
     notes = []
     if any(f.moved for f in findings):
         notes.append(
-            "Columns of conventions: how far the gradient that the call hands back would move, norm of "
-            "the difference over norm. What becomes of it further back is not followed."
+            "Columns of conventions: how far the gradient that the call returns would move, as the norm of "
+            "the difference over the norm. Its effect further back is not followed."
         )
     if any(not f.moved for f in findings):
-        notes.append("Blank there: nothing was differentiated, or no gradient came back.")
+        notes.append("Blank there: nothing was differentiated, or no gradient arrived.")
     if any(None in f.moved.values() for f in findings):
-        notes.append("from 0: the gradient is 0 now, and would not be.")
+        notes.append("from 0: the gradient is 0 now, and would not be under that convention.")
     if any(f.dead for f in findings):
         notes.append("dead: elements that were inside their bounds in no call.")
     if any(f.dead is None for f in findings):
         notes.append("dead is blank where shapes changed from call to call, or memory ran out.")
     if every > 1:
-        notes.append(f"Looked at: one in {every} calls of each site, the first among them.")
+        notes.append(f"Examined: one in {every} calls of each call site, including the first.")
     if skipped:
         reasons = ", ".join(f"{count} ({reason})" for reason, count in skipped.items())
-        notes.append(f"Calls not looked at: {reasons}.")
+        notes.append(f"Calls not examined: {reasons}.")
     return notes

@@ -1,8 +1,7 @@
 """The command line: `clampgrad COMMAND`, or `python -m clampgrad COMMAND`.
 
 Every command is a module of this package with a function `main(arguments)`; it is imported when it is
-asked for. What a command has to say goes to stdout, progress and complaints go to stderr through the
-logger "clampgrad".
+asked for. Results go to stdout; progress and messages go to stderr through the logger "clampgrad".
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
-    "run": "run a program under a pin: one named gradient for torch's own clamp and its family",
-    "audit": "run a program and report where its bounds are trouble, and where the gradient matters",
-    "survey": "measure what the installed torch does at kinks and ties, beside what it documents",
-    "gallery": "draw every convention",
-    "info": "say which implementation runs here, and why",
-    "patches": "apply PyTorch's own source patches, or prove one in the installed torch",
+    "run": "run a program with the gradient of torch.clamp and its family pinned",
+    "audit": "run a program; report unsafe bounds, and gradients that depend on the convention",
+    "survey": "measure the gradients of the installed PyTorch at kinks and ties",
+    "gallery": "draw pictures of every convention",
+    "info": "show versions, and which implementation runs here and why",
+    "patches": "apply patches to a PyTorch source tree, or verify one in the installed PyTorch",
 }
 
 

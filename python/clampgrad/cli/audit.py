@@ -1,4 +1,4 @@
-"""clampgrad audit: where the bounds of a program are trouble, and where the gradient matters."""
+"""clampgrad audit: unsafe bounds of a program, and gradients that depend on the convention."""
 
 from __future__ import annotations
 
@@ -21,25 +21,33 @@ FAILED = 3  # neither a program's 1 nor argparse's 2
 def main(arguments: list[str]) -> int | str | None:
     parser = argparse.ArgumentParser(
         "clampgrad audit",
-        description="Run a program, look at its clamp-like calls, and report to stderr when it ends.",
+        description="Run a program, examine its calls of clamp and its family, and report to stderr when it ends.",
         usage=f"%(prog)s [-h] [OPTIONS] {program.USAGE}",
         epilog="warnings:\n" + "\n".join(f"  {name:20} {what}" for name, what in WARNINGS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--every", metavar="N", type=int, default=1, help="look at one in N calls of each site"
+        "--every",
+        metavar="N",
+        type=int,
+        default=1,
+        help="examine one in N calls of each call site (default: 1)",
     )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write everything there, as JSON")
-    parser.add_argument("--picture", metavar="FILE", type=Path, help="draw it there")
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="write the report to FILE as JSON"
+    )
+    parser.add_argument(
+        "--picture", metavar="FILE", type=Path, help="draw the report to FILE (needs matplotlib)"
+    )
     parser.add_argument(
         "--fail-on",
         metavar="WARNING",
         action="append",
         default=[],
         choices=[*WARNINGS, "any"],
-        help=f"exit with {FAILED} if there is such a warning and the program itself ended with 0; "
-        "may be given several times",
+        help=f"exit with {FAILED} if there is such a warning and the program itself exited with 0; "
+        "can be repeated",
     )
     normal = Thresholds()
     parser.add_argument(
@@ -47,14 +55,14 @@ def main(arguments: list[str]) -> int | str | None:
         metavar="X",
         type=float,
         default=normal.norm,
-        help="conventions-differ beyond this norm of the difference over norm (%(default)s)",
+        help="threshold of conventions-differ: norm of the difference over norm (default: %(default)s)",
     )
     parser.add_argument(
         "--signs",
         metavar="X",
         type=float,
         default=normal.signs,
-        help="conventions-differ beyond this share of gradients whose sign changes (%(default)s)",
+        help="threshold of conventions-differ: share of gradients whose sign changes (default: %(default)s)",
     )
     options, theirs = program.parse(parser, arguments)
     if options.every < 1:
@@ -113,7 +121,7 @@ def _check(parser: argparse.ArgumentParser, path: Path) -> None:
 
 def _check_picture(parser: argparse.ArgumentParser, path: Path) -> None:
     if find_spec("matplotlib") is None:
-        parser.error("--picture needs matplotlib: pip install matplotlib")
+        parser.error("--picture: matplotlib is missing: pip install matplotlib")
     from matplotlib.backend_bases import FigureCanvasBase
 
     formats = FigureCanvasBase.get_supported_filetypes()

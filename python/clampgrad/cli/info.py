@@ -20,7 +20,7 @@ def facts() -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        "clampgrad info", description="Say which implementation runs here, and why."
+        "clampgrad info", description="Show versions, and which implementation runs here and why."
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     found = facts()

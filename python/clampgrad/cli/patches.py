@@ -1,4 +1,4 @@
-"""clampgrad patches: PyTorch's own source, patched, and any such patch proved."""
+"""clampgrad patches: patches for PyTorch's own source, applied and verified."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""clampgrad run: a program that one cannot edit, under a pin."""
+"""clampgrad run: a program under a pin, without editing it."""
 
 from __future__ import annotations
 
 import argparse
 
 from clampgrad import CONVENTIONS, pin
+from clampgrad._table import ALIASES
 from clampgrad.cli import program
 
 
@@ -16,8 +17,17 @@ def main(arguments: list[str]) -> None:
         allow_abbrev=False,
     )
     names = ", ".join(CONVENTIONS)
-    parser.add_argument("--gradient", required=True, metavar="NAME", help=f"one of {names}")
-    parser.add_argument("--maximize", action="store_true", help="the program maximises its loss")
+    parser.add_argument(
+        "--gradient",
+        required=True,
+        metavar="NAME",
+        help=f"one of {names}, or an alias: {', '.join(ALIASES)}",
+    )
+    parser.add_argument(
+        "--maximize",
+        action="store_true",
+        help="the program maximises its loss (with_grad and restoring)",
+    )
     options, theirs = program.parse(parser, arguments)
     try:
         chosen = pin(options.gradient, maximize=options.maximize)

@@ -6,8 +6,9 @@ import argparse
 
 import torch
 
+from clampgrad._optional import need
 from clampgrad._survey import COLUMNS, RULES, Row, as_data, as_markdown, cells, survey
-from clampgrad.cli.output import write, write_json
+from clampgrad.cli.output import as_usage_error, write, write_json
 
 COLOURS = {"as documented": "green", "a free choice": "green"}
 
@@ -36,13 +37,20 @@ def show(rows: list[Row]) -> None:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         "clampgrad survey",
-        description="Measure what the installed torch does at kinks and ties, beside what it documents.",
+        description="Measure the gradients of the installed PyTorch at kinks and ties, and compare them with its "
+        "documentation.",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print a Markdown table")
-    parser.add_argument("--device", default="cpu", help="where to measure (cpu)")
+    parser.add_argument("--device", default="cpu", help="the device to measure on (default: cpu)")
     options = parser.parse_args(arguments)
+    # A device that does not exist is refused with one of these.
+    with as_usage_error(parser, RuntimeError, AssertionError):
+        torch.zeros((), device=options.device).item()
+    if not (options.json or options.markdown):
+        with as_usage_error(parser, ImportError):
+            need("rich")
     rows = survey(options.device)
     if options.json:
         write_json(as_data(rows))

@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 done, 1 a proof failed, 2 refused."""
+"""The command line of patches. Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from clampgrad._table import CONVENTIONS
 from clampgrad.cli import main as command_line
 from clampgrad.cli.output import write
 
@@ -20,52 +21,65 @@ from .verify.run import CODE, GRADIENTS, SAVED, Question, of_series, verify
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="clampgrad patches", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="clampgrad patches",
+        description="Apply patches to a PyTorch source tree, and verify them in the installed PyTorch.",
+        epilog="Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+    common.add_argument("--json", action="store_true", help="print the result as JSON")
 
-    commands.add_parser("list", parents=[common], help="the series there are")
-    status = commands.add_parser("status", parents=[common], help="what a source tree is")
-    status.add_argument("source", type=Path)
-    apply = commands.add_parser(
-        "apply", parents=[common], help="apply a series, whole or not at all"
+    commands.add_parser("list", parents=[common], help="list the series")
+    status = commands.add_parser(
+        "status", parents=[common], help="show the release and state of a source tree"
     )
-    apply.add_argument("source", type=Path)
-    apply.add_argument("--series", help="which one, where there are several for a release")
-    apply.add_argument("--check", action="store_true", help="only say whether it would apply")
+    status.add_argument("source", type=Path, help="a checkout of PyTorch")
+    apply = commands.add_parser(
+        "apply", parents=[common], help="apply a series, whole or not at all, or undo it"
+    )
+    apply.add_argument("source", type=Path, help="a checkout of PyTorch")
+    apply.add_argument("--series", help="the series, if several are for the release")
+    apply.add_argument("--check", action="store_true", help="only check whether it would apply")
     apply.add_argument("--reverse", action="store_true", help="undo it")
     apply.add_argument(
         "--any-release", action="store_true", help="try it on a release that it is not for"
     )
     proof = commands.add_parser(
-        "verify", parents=[common], help="prove a patch in the installed torch"
+        "verify", parents=[common], help="verify a patch in the installed PyTorch"
     )
-    proof.add_argument("--series", help="a series; else the one for the installed torch")
-    proof.add_argument("--patch", type=Path, action="append", help="patches of your own, in order")
+    proof.add_argument("--series", help="the series (default: the one for the installed PyTorch)")
+    proof.add_argument(
+        "--patch", type=Path, action="append", help="a patch of your own; can be repeated, in order"
+    )
     proof.add_argument("--source", type=Path, help="a checkout to take FunctionsManual.cpp from")
     proof.add_argument(
-        "--convention", help="what must hold for all operators, if not what the series says"
+        "--convention",
+        help="the convention that must hold (default: the one that the series names)",
     )
     proof.add_argument(
         "--scope",
         nargs="+",
         default=[],
         metavar="WORD",
-        help="what the patch is about: `numbers`, `tensors`, names of operators; all else must stay",
+        help="what the patch may change: `numbers`, `tensors`, names of operators; all else must stay",
     )
     proof.add_argument(
-        "--expect", choices=["changed", "unchanged"], help="whether gradients change (they must)"
+        "--expect",
+        choices=["changed", "unchanged"],
+        help="whether gradients must change (default: changed)",
     )
     proof.add_argument(
         "--oracle",
         type=Path,
-        help="a Python file with gradients(operator, args, kwargs, g): what OpInfo's samples must get",
+        help="a Python file with gradients(operator, args, kwargs, g), the gradients of OpInfo's samples",
     )
     proof.add_argument(
-        "--allow-unproved", action="store_true", help="exit with 0 although not all was looked at"
+        "--allow-unproved",
+        action="store_true",
+        help="exit with 0 even if a file of the patch was not checked",
     )
-    proof.add_argument("--quick", action="store_true", help="without Inductor and OpInfo")
+    proof.add_argument("--quick", action="store_true", help="skip Inductor and OpInfo")
     export = commands.add_parser("export", parents=[common], help="copy the patches to a folder")
     export.add_argument("directory", type=Path)
     return parser.parse_args(words)
@@ -90,7 +104,10 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
         lines += [f"{name}: skipped, its text is not in this tree" for name in skipped]
         return {"done": done, "skipped": skipped}, "\n".join(lines)
     if options.command == "export":
-        shutil.copytree(PATCHES, options.directory, dirs_exist_ok=True)
+        try:
+            shutil.copytree(PATCHES, options.directory, dirs_exist_ok=True)
+        except OSError as error:
+            raise Refusal(f"cannot write {options.directory}: {error}") from None
         return {"directory": str(options.directory)}, f"written to {options.directory}"
     result = verify(question(options), logging.getLogger("clampgrad").info)
     return result, told(result)
@@ -98,6 +115,13 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
 
 def question(options: argparse.Namespace) -> Question:
     """What `verify` is asked: a series claims what its file says, a patch what the options say."""
+    for path in (options.source, options.oracle):
+        if path and not path.exists():
+            raise Refusal(f"There is no {path}.")
+    if options.convention not in (None, *CONVENTIONS):
+        raise Refusal(
+            f"There is no convention {options.convention}; there are {', '.join(CONVENTIONS)}."
+        )
     if options.patch:
         asked = Question(options.patch)
     else:
