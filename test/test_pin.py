@@ -380,7 +380,7 @@ def test_the_convention_is_that_of_the_forward():
 
 
 def test_unknown_names():
-    with pytest.raises(ValueError, match="unknown gradient 'nope'; known are: min_norm"):
+    with pytest.raises(ValueError, match="unknown gradient 'nope'; expected one of min_norm"):
         clampgrad.pin("nope")
     with pytest.raises(ValueError, match="maximize"):
         clampgrad.pin("half", maximize=True)

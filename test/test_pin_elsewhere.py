@@ -138,8 +138,8 @@ def test_run(folder, program):
 @pytest.mark.parametrize("arguments, message", [
     (["run", "--gradient", "half", "missing.py"], "no such file: missing.py"),
     (["run", "--gradient", "half", "-m", "missing.module"], "no module named missing.module"),
-    (["run", "--gradient", "nope", "package/train.py"], "unknown gradient 'nope'; known are"),
-    (["run", "--gradient", "half", "--maximize", "package/train.py"], "maximize=True means nothing"),
+    (["run", "--gradient", "nope", "package/train.py"], "unknown gradient 'nope'; expected one of"),
+    (["run", "--gradient", "half", "--maximize", "package/train.py"], "maximize=True does not apply"),
     (["run", "--gradient", "half"], "nothing to run"),
     (["run", "package/train.py"], "required: --gradient"),
 ])  # fmt: skip

@@ -20,9 +20,8 @@ using at::Tensor;
 namespace {
 
 constexpr auto kNotLinear =
-    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring': they "
-    "are "
-    "no linear functions of the incoming gradient";
+    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which "
+    "are not linear in the incoming gradient";
 
 void check_linear(int64_t gate) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_linear(static_cast<Gate>(gate)), kNotLinear);

@@ -5,8 +5,8 @@
 //     auto z = clampgrad::clamp_min(x, bound, clampgrad::Gradient::half);  // the bound is a Tensor
 //
 // Shapes, dtypes and errors are those of the function of the same name in at::. Besides, a
-// c10::ValueError: for a value that is no Gradient, for `maximize` where it means nothing, and for
-// a gradient that is no derivative (with_grad, restoring, straight_through) on maximum and its
+// c10::ValueError: for a value that is no Gradient, for `maximize` with an exact convention, and
+// for a gradient that is no derivative (with_grad, restoring, straight_through) on maximum and its
 // kind.
 
 #include <clampgrad/gradient.h>

@@ -28,12 +28,12 @@ std::optional<Gradient> gradient_named(std::string_view name) {
 Convention parse_convention(std::string_view name, bool maximize) {
   const auto gradient = gradient_named(name);
   TORCH_CHECK_VALUE(
-      gradient, "unknown gradient '", name, "'; known are: ", c10::Join(", ", kGradientNames));
+      gradient, "unknown gradient '", name, "'; expected one of ", c10::Join(", ", kGradientNames));
   TORCH_CHECK_VALUE(
       !maximize || is_pseudo(*gradient),
-      "maximize=True means nothing for gradient='",
+      "maximize=True does not apply to gradient='",
       name,
-      "': only 'with_grad' and 'restoring' depend on whether the loss is minimised");
+      "': only 'with_grad' and 'restoring' depend on whether the loss is maximised");
   return {*gradient, maximize};
 }
 
@@ -43,9 +43,8 @@ Gradient parse_exact(std::string_view name, bool maximize, std::string_view oper
       !is_pseudo(gradient),
       "gradient='",
       name,
-      "' is for clamps: ",
-      operation,
-      " has no interval to be outside of");
+      "' is defined for clamps only, not for ",
+      operation);
   return gradient;
 }
 

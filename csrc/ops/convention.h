@@ -34,7 +34,7 @@ struct Convention {
   bool maximize;
 };
 
-// Raises ValueError: for an unknown name, with the known ones; for maximize where it means nothing.
+// Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
 Convention parse_convention(std::string_view gradient, bool maximize);
 
 // The same for maximum, minimum, fmax and fmin, which have nothing outside: no pseudo-gradients.

@@ -17,7 +17,7 @@ std::atomic<Code (*)()> asked = nullptr;
 
 Code code_of(std::optional<std::string_view> gradient, bool maximize) {
   if (!gradient) {
-    TORCH_CHECK_VALUE(!maximize, "maximize=True means nothing for torch's own gradient");
+    TORCH_CHECK_VALUE(!maximize, "maximize=True does not apply to torch's own gradient");
     return kTorchsOwn;
   }
   const auto c = parse_convention(*gradient, maximize);

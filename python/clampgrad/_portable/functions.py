@@ -25,11 +25,11 @@ def resolved(gradient: str, maximize: bool) -> str:
         )
     name = ALIASES.get(gradient, gradient)
     if name not in CONVENTIONS:
-        raise ValueError(f"unknown gradient '{gradient}'; known are: {', '.join(CONVENTIONS)}")
+        raise ValueError(f"unknown gradient '{gradient}'; expected one of {', '.join(CONVENTIONS)}")
     if maximize and name not in PSEUDO:
         raise ValueError(
-            f"maximize=True means nothing for gradient='{gradient}': only 'with_grad' and 'restoring' "
-            "depend on whether the loss is minimised"
+            f"maximize=True does not apply to gradient='{gradient}': only 'with_grad' and 'restoring' "
+            "depend on whether the loss is maximised"
         )
     return name
 
@@ -104,9 +104,7 @@ def extremum_kernel(name: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         key = resolved(gradient, False)
         if key in PSEUDO:
-            raise ValueError(
-                f"gradient='{gradient}' is for clamps: {name} has no interval to be outside of"
-            )
+            raise ValueError(f"gradient='{gradient}' is defined for clamps only, not for {name}")
         if out is not None:
             return torchs_own(name, input, other, out=out)
         if not recorded((input, other)):

@@ -14,8 +14,8 @@ from torch import Tensor
 from clampgrad._portable.contract import Share, contains, positions, relation, shares
 
 NOT_LINEAR = (
-    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring': they are no "
-    "linear functions of the incoming gradient"
+    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which are not "
+    "linear in the incoming gradient"
 )
 
 

@@ -41,7 +41,7 @@ def pin_code(gradient: str | None, maximize: bool, /) -> int:
     if gradient is not None:
         return FIRST + 2 * CONVENTIONS.index(resolved(gradient, maximize)) + maximize
     if maximize:
-        raise ValueError("maximize=True means nothing for torch's own gradient")
+        raise ValueError("maximize=True does not apply to torch's own gradient")
     return TORCHS_OWN
 
 
