@@ -51,9 +51,11 @@ machine and for AVX2, and GCC 12 those for any machine to NEON on aarch64; neith
 rest compiled with them. MSVC has no vector extension, which the loops are written in: on Windows a build
 gives the portable package, and says so.
 
+<!-- generated from benchmarks/results/importing.json -->
 `import clampgrad` after `import torch` takes {compiled:.0f} ms of CPU with the compiled implementation and
 {portable:.0f} ms with the portable one (medians of {runs} processes, torch {torch}, Python {python};
 `benchmarks/importing.py`).
+<!-- end -->
 """
 Run = dict[str, dict[str, int]]  # file -> {"passed": ..., "failed": ...}
 
