@@ -95,6 +95,7 @@ def test_traced(name, tmp_path):
 
 def several(x: torch.Tensor, y: torch.Tensor, bound: float):
     z = clampgrad.clamp(x, 0, bound, gradient="half") + clampgrad.clamp_min_(x * 1, 0.0)
+    z = z + clampgrad.clamp_with_grad(x, 0, y) + clampgrad.clamp_with_grad(x, max=1, maximize=True)
     return z + clampgrad.clamp(x, y, y + 1) + clampgrad.maximum(x, y, gradient="joint")
 
 

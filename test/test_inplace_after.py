@@ -48,6 +48,28 @@ def test_changed_after_the_call(convention, layout, change):
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
+def test_changed_after_a_call_that_no_kernel_takes(convention):
+    """Bounds of NaN, and 16 dimensions whose order no integer holds."""
+    nan = torch.nan
+    x = torch.randn([2] * 16).transpose(0, 15)
+    low, high = torch.full_like(x, -0.5).contiguous(), torch.full_like(x, 0.5).contiguous()
+    calls = {
+        "min": (x[0, 0], lambda m, x: m(x, nan, 1, gradient=convention)),
+        "max": (x[0, 0], lambda m, x: m(x, 0, nan, gradient=convention)),
+        "Tensors": (x, lambda m, x: m(x, low, high, gradient=convention)),
+    }
+    for name, (x, call) in calls.items():
+        for function in (clampgrad.clamp, clampgrad.clamp_):
+            base = x.clone().requires_grad_()
+            z = base.clone()
+            y = call(function, z)
+            expected = torch.autograd.grad(y.sum(), base, retain_graph=True)[0]
+            changed(z)
+            changed(y)
+            assert_same(torch.autograd.grad(y, base, torch.ones_like(y))[0], expected, name)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
 def test_arithmetic_in_place_after_the_call(convention):
     """Here autograd goes along: y * 3 in place has gradient 3."""
     x = tied(64)

@@ -17,8 +17,11 @@ OLDEST, NEWEST = (2, 11), (2, 15)  # the releases of torch that the C++ is for
 
 DEBUG = os.environ.get("CLAMPGRAD_DEBUG") == "1"
 OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-DNDEBUG"]
-SANITIZE = os.environ.get("CLAMPGRAD_SANITIZE") == "1"
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZE else []
+SANITIZERS = {
+    None: [],
+    "1": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    "thread": ["-fsanitize=thread"],
+}[os.environ.get("CLAMPGRAD_SANITIZE")]
 WARNINGS = [
     "-Wall",
     "-Wextra",

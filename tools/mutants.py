@@ -1,10 +1,13 @@
 """Breaks the code one operator at a time, and asks whether a test notices.
 
-    python tools/mutants.py build      all mutants in one library, chosen while it runs
-    python tools/mutants.py run        every mutant against cells of test/matrix; writes mutants.json
+    python tools/mutants.py build              all mutants in one library, chosen while it runs
+    python tools/mutants.py run                every mutant; writes tools/mutants.json
+    python tools/mutants.py run --only TEXT    those with TEXT in their name; the others' results stay
 
-The list is mutants.yaml. A mutant is run in a process of its own, forked from one that has
-everything imported, and is killed by the first cell that fails, by a crash, or by the clock.
+The list is mutants.yaml. A mutant runs in a process of its own, forked from one that has everything
+imported, first through cells of test/matrix (not the pin's: its tests are quicker) and then through
+the test files that the list names for its source. It is killed by the first that fails, by a crash,
+or by the clock. What has killed one must hold where nothing is broken.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
@@ -28,17 +32,37 @@ WORK = ROOT / "build" / "mutants"
 TREE, LIB = WORK / "tree", WORK / "lib"
 RESULT = ROOT / "tools" / "mutants.json"
 SYMBOL = "clampgrad_mutant"
+VARIABLE = "CLAMPGRAD_MUTANT"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
-PYTHON = f'(getattr(__import__("sys"), "{SYMBOL}", 0) == {{k}})'
+# Of the environment, so that processes which a test starts are broken too.
+DEFINED = f"""#include <cstdlib>
+{DECLARED}int {SYMBOL} = [] {{
+  const char* k = std::getenv("{VARIABLE}");
+  return k ? std::atoi(k) : 0;
+}}();
+"""
+PYTHON = f'(__import__("os").environ.get("{VARIABLE}") == "{{k}}")'
 SECONDS = 300
 
 
 def listed():
-    return yaml.safe_load((ROOT / "tools" / "mutants.yaml").read_text())
+    return yaml.safe_load((ROOT / "tools" / "mutants.yaml").read_text())["mutants"]
 
 
 def name(mutant):
     return f"{mutant['file']}: {mutant['was']} -> {mutant.get('becomes', mutant.get('text'))}"
+
+
+def tests_of(mutant):
+    """The files of the longest folder or file that the list has for this source."""
+    tests = yaml.safe_load((ROOT / "tools" / "mutants.yaml").read_text())["tests"]
+    return tests[max((p for p in tests if mutant["file"].startswith(p)), key=len)]
+
+
+def in_a_cell(mutant):
+    return mutant["file"].startswith(("csrc/", "python/clampgrad/_portable/")) and (
+        "pin" not in mutant["file"]
+    )
 
 
 def replaced(was, mutants):
@@ -58,7 +82,26 @@ def replaced(was, mutants):
     return result
 
 
+def broken():
+    """By file, its text with every mutant in it. What is replaced must stand there exactly once."""
+    by_place = defaultdict(list)
+    for k, mutant in enumerate(listed(), 1):
+        by_place[mutant["file"], mutant["was"]].append((k, mutant))
+    texts, filled = {}, {}
+    for (file, was), mutants in by_place.items():
+        text = texts.get(file) or (ROOT / file).read_text()
+        if text.count(was) != 1:
+            raise ValueError(f"mutants.yaml: {text.count(was)} times in {file}: {was}")
+        mark = f"@mutants {len(filled)}@"
+        texts[file], filled[mark] = text.replace(was, mark), replaced(was, mutants)
+    for file in texts:
+        for mark, text in filled.items():
+            texts[file] = texts[file].replace(mark, text)
+    return texts
+
+
 def build():
+    texts = broken()
     shutil.rmtree(TREE, ignore_errors=True)
     files = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     for file in filter(None, files):
@@ -67,30 +110,14 @@ def build():
             to.parent.mkdir(parents=True, exist_ok=True)
             if (ROOT / file).exists():
                 shutil.copy2(ROOT / file, to)
-    by_place = defaultdict(list)
-    for k, mutant in enumerate(listed(), 1):
-        by_place[mutant["file"], mutant["was"]].append((k, mutant))
-    texts, filled = {}, {}
-    for (file, was), mutants in by_place.items():
-        text = texts.get(file) or (TREE / file).read_text()
-        if text.count(was) != 1:
-            sys.exit(f"mutants.yaml: {text.count(was)} times in {file}: {was}")
-        mark = f"@mutants {len(filled)}@"
-        texts[file], filled[mark] = text.replace(was, mark), replaced(was, mutants)
-    for file in texts:
-        for mark, text in filled.items():
-            texts[file] = texts[file].replace(mark, text)
     for file, text in texts.items():
-        if file.endswith(".py"):
-            (TREE / file).write_text(text)
-        else:
-            (TREE / file).write_text(DECLARED + text)
+        (TREE / file).write_text(text if file.endswith(".py") else DECLARED + text)
     # One instruction set, not optimised: the rules are the same in all, and compile sooner.
     isa = TREE / "csrc" / "kernels" / "cpu" / "isa.h"
     isa.write_text(isa.read_text().replace("#if defined(__x86_64__) && defined(__GNUC__)", "#if 0"))
     flags = {"CLAMPGRAD_DEBUG": "1", "CLAMPGRAD_CUDA": "0", "CFLAGS": "-include immintrin.h"}
     one = TREE / "csrc" / "ops" / "convention.cpp"
-    one.write_text(f"{one.read_text()}\n{DECLARED}int {SYMBOL} = 0;\n")
+    one.write_text(f"{one.read_text()}\n{DEFINED}")
     command = [sys.executable, "setup.py", "build", "--build-base", str(WORK / "base")]
     subprocess.check_call([*command, "--build-lib", str(LIB)], cwd=TREE, env=os.environ | flags)
     print(f"{len(listed())} mutants in {LIB}")
@@ -124,79 +151,176 @@ def chosen_cells(count, seed):
             return cells
 
 
-def survive(k, cells, said):
-    """Runs in a process of its own; says what killed the mutant."""
+class FirstFailure:
+    """A plugin of pytest."""
+
+    found = None
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed and not self.found:
+            self.found = report.nodeid, str(report.longrepr).strip().split("\n")[-1]
+
+    pytest_collectreport = pytest_runtest_logreport
+
+
+def break_this_process(k):
+    os.environ[VARIABLE] = str(k)
+    for library in LIB.rglob("_C*.so"):
+        ctypes.c_int.in_dll(ctypes.CDLL(str(library)), SYMBOL).value = k
+    contract = sys.modules.get("clampgrad._portable.contract")
+    for looked_up in ("rows", "shares", "pseudo_gradient") if contract else ():
+        getattr(contract, looked_up).cache_clear()
+
+
+def survive(k, cells, tests, said):
+    """Runs in a process of its own; says what killed the mutant, and how."""
+    import pytest
+
     from matrix.run import check
 
-    ctypes.c_int.in_dll(ctypes.CDLL(str(next(LIB.rglob("_C*.so")))), SYMBOL).value = k
-    setattr(sys, SYMBOL, k)
-    for n, cell in enumerate(cells, 1):
+    break_this_process(k)
+    for cell in cells:
         try:
             check(cell)
         except Exception as e:
-            said.put((n, repr(cell), f"{type(e).__name__}: {str(e)[:80]}"))
+            said.put((repr(cell), f"{type(e).__name__}: {str(e)[:80]}"))
             return
-    said.put((len(cells), None, None))
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    first = FirstFailure()
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
+    if tests:
+        pytest.main([*options, *tests], plugins=[first])
+    said.put((first.found[0], first.found[1][:80]) if first.found else (None, None))
 
 
-def run(count, seed):
+def unbroken(cells):
+    """Those that hold where nothing is broken; found by a process of its own, for what it leaves."""
+    from matrix.run import check
+
+    def try_all(said):
+        holding = []
+        for i, cell in enumerate(cells):
+            try:
+                check(cell)
+                holding.append(i)
+            except Exception:
+                pass
+        said.put(holding)
+
+    context = multiprocessing.get_context("fork")
+    said = context.Queue()
+    context.Process(target=try_all, args=(said,)).start()
+    return [cells[i] for i in said.get(timeout=SECONDS)]
+
+
+def outcome(k, cells, tests):
+    context = multiprocessing.get_context("fork")
+    said = context.Queue()
+    worker = context.Process(target=survive, args=(k, cells, tests, said))
+    worker.start()
+    ends = time.monotonic() + SECONDS
+    result = "the clock", f"{SECONDS} s"
+    while time.monotonic() < ends:
+        try:
+            result = said.get(timeout=1)
+            break
+        except Exception:
+            if not worker.is_alive() and said.empty():
+                result = "a crash", f"exit code {worker.exitcode}"
+                break
+    worker.join(1)
+    if worker.is_alive():
+        worker.kill()
+    return result
+
+
+def run_some(implementation, count, seed, only):
+    """Those of one implementation: what the process has imported cannot be both."""
     import warnings
 
     sys.path[:0] = [str(LIB), str(ROOT / "test")]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(LIB), os.environ.get("PYTHONPATH", "")])
     warnings.simplefilter("ignore")
+    os.chdir(ROOT)
     import torch
 
+    import clampgrad
+
+    assert clampgrad.implementation == implementation
     torch.set_num_threads(1)
     cells = chosen_cells(count, seed)
-    context = multiprocessing.get_context("fork")
-    found, survived = [], []
-    for k, mutant in [(0, None), *enumerate(listed(), 1)]:
-        said = context.Queue()
-        worker = context.Process(target=survive, args=(k, cells, said))
-        start = time.monotonic()
-        worker.start()
-        try:
-            n, cell, error = said.get(timeout=SECONDS)
-        except Exception:
-            n, cell, error = 0, "the clock or a crash", f"exit code {worker.exitcode}"
-        worker.join(5)
-        if worker.is_alive():
-            worker.kill()
-        seconds = time.monotonic() - start
-        if k == 0:
-            if cell:
-                sys.exit(f"fails unbroken: {cell}\n{error}")
-            print(f"{len(cells)} cells hold unbroken, {seconds:.0f} s", flush=True)
-            continue
-        found.append({"mutant": name(mutant), "killed_by": cell, "how": error, "cells": n})
-        if cell is None:
-            survived.append(name(mutant))
-        print(
-            f"{k:>3} {'SURVIVES' if cell is None else f'killed by cell {n}'}  {name(mutant)}",
-            flush=True,
-        )
-    RESULT.write_text(
-        json.dumps(
-            {
-                "torch": torch.__version__.split("+")[0],
-                "cells": len(cells),
-                "seed": seed,
-                "mutants": len(found),
-                "killed": len(found) - len(survived),
-                "results": found,
-            },
-            indent=1,
-        )
-        + "\n"
+    mutants = [
+        (k, m)
+        for k, m in enumerate(listed(), 1)
+        if ("_portable" in m["file"]) == (implementation == "portable") and only in name(m)
+    ]
+    if not mutants:
+        return {}
+
+    holding = unbroken(cells)
+    if implementation == "compiled" and len(holding) < len(cells):
+        sys.exit("cells fail unbroken: make test says which")
+    cells = holding  # the portable implementation has limits (docs/limits.md)
+
+    def try_one(numbered):
+        k, mutant = numbered
+        return outcome(k, cells if in_a_cell(mutant) else [], tests_of(mutant))
+
+    found = {}
+    with ThreadPoolExecutor(int(os.environ.get("MAX_JOBS", 2))) as pool:
+        for (k, mutant), (killed, error) in zip(mutants, pool.map(try_one, mutants)):
+            found[name(mutant)] = {"killed_by": killed, "how": error}
+            print(f"{k:>3} {'killed' if killed else 'SURVIVES'}  {name(mutant)}", flush=True)
+    killers = {r["killed_by"] for r in found.values() if r["killed_by"]}
+    failed, error = outcome(
+        0, [c for c in cells if repr(c) in killers], sorted(t for t in killers if "::" in t)
     )
-    print(f"{len(found) - len(survived)} of {len(found)} mutants killed")
-    return 1 if survived else 0
+    if failed:
+        sys.exit(f"fails unbroken: {failed}\n{error}")
+    return found
+
+
+def run(count, seed, only):
+    found = {}
+    if only and RESULT.exists():
+        found = {r.pop("mutant"): r for r in json.loads(RESULT.read_text())["results"]}
+    for implementation in ("compiled", "portable"):
+        part = WORK / f"{implementation}.json"
+        part.write_text("{}")
+        command = [sys.executable, __file__, "some", "--implementation", implementation]
+        command += ["--cells", str(count), "--seed", str(seed), "--only", only]
+        portable = {"CLAMPGRAD_PORTABLE": "1"} if implementation == "portable" else {}
+        subprocess.check_call(command, env=os.environ | portable)
+        found |= json.loads(part.read_text())
+    results = [{"mutant": n, **found[n]} for n in map(name, listed()) if n in found]
+    killed = sum(r["killed_by"] is not None for r in results)
+    import torch
+
+    report = {
+        "torch": torch.__version__.split("+")[0],
+        "cells": count,
+        "seed": seed,
+        "mutants": len(results),
+        "killed": killed,
+        "results": results,
+    }
+    RESULT.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"{killed} of {len(results)} mutants killed")
+    return killed < len(results)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["build", "run"])
-    parser.add_argument("--cells", type=int, default=3000)
+    parser.add_argument("what", choices=["build", "run", "some"])
+    parser.add_argument("--cells", type=int, default=600)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--implementation")
     given = parser.parse_args()
-    sys.exit(build() if given.what == "build" else run(given.cells, given.seed))
+    if given.what == "build":
+        build()
+    elif given.what == "run":
+        sys.exit(run(given.cells, given.seed, given.only))
+    else:
+        part = run_some(given.implementation, given.cells, given.seed, given.only)
+        (WORK / f"{given.implementation}.json").write_text(json.dumps(part))

@@ -5,6 +5,7 @@
 #include "Operators.h"
 #include "autograd/formulas.h"
 
+#include <ATen/core/TorchDispatchUtils.h> // for assertions, with CLAMPGRAD_DEBUG=1
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/FunctionsManual.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>

@@ -103,9 +103,9 @@ struct Rule<op, Result(Args...)> {
   }
 };
 
-// In place, and numbers beside it: what is inside is written as it lies. A view of it with the batch
-// dimension moved would do as well forward, but the backward of a write through a view writes in
-// place again, and vmap refuses that where it batches the gradient and not what is written.
+// In place, and numbers beside it: what is inside is written as it lies. A view of it with the
+// batch dimension moved would do as well forward, but the backward of a write through a view writes
+// in place again, and vmap refuses that where it batches the gradient and not what is written.
 template <auto op, typename... Numbers>
 struct Rule<op, Tensor&(Tensor&, Numbers...)> {
   static Tensor& call(Tensor& self, Numbers... numbers) {

@@ -56,8 +56,12 @@ at::Tensor recorded_clamp(
     const auto order = memory_order(self).value_or(kContiguousOrder);
     return std::get<0>(clampgrad::_clamp_gate(self, min, max, gate, order));
   }
+  // A plain tensor may be changed after the call, also where no kernel has taken it.
   return clampgrad::_clamp_pinned(
-      self_will_change ? self.clone() : self, in_dtype(min, self), in_dtype(max, self), gate);
+      self_will_change || is_plain(self) ? self.clone() : self,
+      in_dtype(min, self),
+      in_dtype(max, self),
+      gate);
 }
 
 namespace native {

@@ -49,8 +49,9 @@ Tensor beside(const Tensor& self, const Tensor& bound) {
   return on_device_of(self, bound);
 }
 
-// What clamp_min(self, min) makes of the bound. What a number beyond the range of integers means to it
-// depends on the release of torch; as nothing of it is differentiated, the result can stand for it.
+// What clamp_min(self, min) makes of the bound. What a number beyond the range of integers means to
+// it depends on the release of torch; as nothing of it is differentiated, the result can stand for
+// it.
 Tensor from_below(const Tensor& self, const Scalar& min) {
   return self.is_floating_point() ? beside(self, min) : at::clamp_min(self, min);
 }

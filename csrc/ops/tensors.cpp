@@ -149,8 +149,9 @@ Tensor recorded_clamp(
   } else if (const auto in = for_kernel<2>({self, is_given(min) ? *min : *max})) {
     return pair(*in, /*greater_wins=*/is_given(min), Kind::clamp, c);
   }
+  // A plain tensor may be changed after the call, also where no kernel has taken it.
   return clampgrad::_clamp_tensors_pinned(
-      self_will_change ? self.clone() : self,
+      self_will_change || is_plain(self) ? self.clone() : self,
       min,
       max,
       static_cast<int64_t>(c.gradient),
@@ -197,7 +198,10 @@ Tensor differentiable_extremum(const Tensor& self, const Tensor& other, Extremum
     return pair(*in, greater_wins(op), kind_of(op), {g, /*maximize=*/false});
   }
   return clampgrad::_extremum_pinned(
-      self, other, static_cast<int64_t>(op), static_cast<int64_t>(g));
+      is_plain(self) ? self.clone() : self,
+      is_plain(other) ? other.clone() : other,
+      static_cast<int64_t>(op),
+      static_cast<int64_t>(g));
 }
 
 } // namespace

@@ -286,7 +286,7 @@ def fmin(
 
 
 # torch.jit.script sees the operators of the same names, which take the same keywords.
-_SCRIPTED = [clamp, clamp_, clamp_min, clamp_min_, clamp_max, clamp_max_]
+_SCRIPTED = [clamp, clamp_, clamp_min, clamp_min_, clamp_max, clamp_max_, clamp_with_grad]
 _SCRIPTED += [maximum, minimum, fmax, fmin]
 for _function in _SCRIPTED:
     _register_builtin(_function, f"clampgrad::{_function.__name__}")

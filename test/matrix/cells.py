@@ -76,8 +76,10 @@ class Arg:
         return getattr(torch, self.dtype).is_floating_point
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
+    """Equal where it is written alike: 0 is another bound than 0.0, and promotes otherwise."""
+
     operator: str
     args: tuple  # Arg, number or None
     gradient: str = "min_norm"
@@ -93,6 +95,16 @@ class Cell:
             if value != f.default:
                 shown.append(f"{f.name}={value!r}")
         return f"Cell({', '.join(shown)})"
+
+    @cached_property
+    def text(self):
+        return repr(self)
+
+    def __eq__(self, other):
+        return isinstance(other, Cell) and self.text == other.text
+
+    def __hash__(self):
+        return hash(self.text)
 
     @cached_property
     def tensors(self):

@@ -9,7 +9,8 @@ import copy
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 import torch
 import torch.autograd.forward_ad as fwad
@@ -163,6 +164,31 @@ def expanded_gradient(f, leaves, args, g):
     y = f(*args)
     grad(y.sum(), leaves, None, retain_graph=True)  # of strides 0
     return y, grad(y, leaves, g)
+
+
+@reverse("gradient without memory")
+def gradient_of_zeros(f, leaves, args, g):
+    """A ZeroTensor, as forward mode makes of what has no tangent."""
+    y = f(*args)
+    zeros = torch._efficientzerotensor(g.shape, dtype=g.dtype)
+    found = [grad(y, leaves, z, retain_graph=True) for z in (zeros, torch.zeros_like(g))]
+    for v, wanted in zip(*found):
+        if wanted is not None:
+            same("gradient of zeros", v + 0, wanted)
+    return y, grad(y, leaves, g)
+
+
+@whole("x without memory")
+def input_of_zeros(f, cell):
+    """A ZeroTensor: compared with zeros in memory."""
+    shape, dtype = cell.args[0].shape, getattr(torch, cell.args[0].dtype)
+    zeros = replace(cell, args=(replace(cell.args[0], values=(0.0,) * prod(shape)), *cell.args[1:]))
+    leaves = leaves_of(zeros)
+    x = torch._efficientzerotensor(shape, dtype=dtype)
+    leaves[0] = x.requires_grad_(zeros.want[0])
+    y = f(*leaves)
+    should = expected(zeros)
+    compare(zeros, leaves, y, [] if should.g is None else grad(y, leaves, should.g.clone()))
 
 
 @reverse("gradient with gaps")
@@ -493,6 +519,19 @@ def strides(f, cell):
     y = f(*args)
     if y.stride() != theirs.stride():
         raise Wrong(f"strides of the result: {y.stride()} instead of {theirs.stride()}")
+
+
+@whole("strides of gradients")
+def strides_of_gradients(f, cell):
+    """What comes in as the result lies in memory goes out so: channels_last stays channels_last."""
+    args = cell.laid_out(leaves_of(cell))
+    y = f(*args)
+    alike = [a for a in args if a.requires_grad and a.stride() == y.stride()]
+    if expected(cell).g is None or not alike:
+        return
+    for v in torch.autograd.grad(y, alike, torch.empty_like(y).fill_(1), allow_unused=True):
+        if v is not None and v.stride() != y.stride():
+            raise Wrong(f"strides of a gradient: {v.stride()} instead of {y.stride()}")
 
 
 # ---- Threads -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from matrix.cells import Arg, Cell, expected
 from matrix.run import CONTEXTS, FORMS, applies, calls, check, waived
 
 PAIRS = [
@@ -46,6 +47,12 @@ def run(cells):
             check(cell)
         except Exception as e:
             raise AssertionError(f'\n  python -m matrix "{cell}"\n{type(e).__name__}: {e}') from e
+
+
+def test_what_is_expected_depends_on_the_kind_of_a_number():
+    x = Arg((3,), (), dtype="int32")
+    kinds = [expected(Cell("clamp_max", (x, number))).value.dtype for number in (0, 0.0)]
+    assert kinds == [torch.int32, torch.float32]
 
 
 @pytest.mark.parametrize("context, form", PAIRS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ SCHEMAS: list[str] = json.loads(Path(__file__).parents[1].joinpath("_schemas.jso
 
 def kernel(name: str) -> Callable[..., Tensor]:
     """Of an operator without its overload. Those called mingrad have min_norm, as by default."""
+    if name == "clamp_with_grad":
+        return partial(kernel("clamp"), gradient="with_grad")
     function = KERNELS[name.replace("_mingrad", "")]
     if not name.startswith("clamp"):
         return function
