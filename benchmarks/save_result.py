@@ -86,15 +86,15 @@ def measured(library: str) -> dict:
 def libraries(directory: Path) -> dict[str, Path]:
     from clampgrad.patches.series import named
     from clampgrad.patches.verify.compile import compiled
-    from clampgrad.patches.verify.generate import generated
+    from clampgrad.patches.verify.generate import affected, generated
     from clampgrad.patches.verify.text import patched
 
     release = torch.__version__.split("+")[0]
-    found = {}
-    for side, patches in zip(SIDES, ([], named("proposals/save-result").patches)):
-        folder = directory / side
-        found[side] = compiled(generated(folder, patched(folder, patches, release, None)), folder)
-    return found
+    folders = [directory / side for side in SIDES]
+    patches = [], named("proposals/save-result").patches
+    codes = [generated(f, patched(f, p, release, None)) for f, p in zip(folders, patches)]
+    names = affected(*codes)
+    return {s: compiled(c, f, names) for s, c, f in zip(SIDES, codes, folders)}
 
 
 def main():
