@@ -49,7 +49,9 @@ class Rule:
 
 def select(share: Share, position: Tensor, g: Tensor) -> Tensor:
     """A share of a gradient, or of a tangent. A blocked one is an exact 0."""
-    result = g.new_zeros(()).expand(torch.broadcast_shapes(g.shape, position.shape))
+    result = torch.zeros_like(g)
+    if g.shape != position.shape:  # a tangent of what is broadcast
+        result = result.expand(torch.broadcast_shapes(g.shape, position.shape))
     for (what, divisor), where in share.items():
         value = g if what == "g" else float(what)
         if len(set(where)) == 1:  # whatever g is
@@ -78,7 +80,9 @@ class Clamp(torch.autograd.Function):
     def forward(rule: Rule, recording: bool, *args: Any) -> tuple[Tensor, Tensor]:
         y = torchs_own(rule.name, *args)
         compared = [  # as the forward does
-            a.to(y.dtype) if isinstance(a, Tensor) else y.new_full((), a)
+            a.to(y.dtype)
+            if isinstance(a, Tensor)
+            else torch.full((), a, dtype=y.dtype, device=y.device)
             for a in args
             if a is not None
         ]
