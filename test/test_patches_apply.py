@@ -14,7 +14,7 @@ import torchgen
 
 from clampgrad.patches.__main__ import main
 from clampgrad.patches.apply import apply, attempt, files_added, files_of, status
-from clampgrad.patches.series import PATCHES, Refusal, all_series, named
+from clampgrad.patches.series import PATCHES, Claim, Refusal, Series, all_series, named
 from clampgrad.patches.tree import FUNCTIONS, YAML, convention_of
 from clampgrad.patches.verify.text import hunks, manual_text
 
@@ -166,6 +166,30 @@ def test_a_wrong_release_is_refused_with_the_right_series(tmp_path):
     refused(tree, f"for {RELEASE} there is {SERIES.name}", name=other)
     if len(MINE) > 1:
         refused(tree, "Name a series", name=None)
+
+
+def test_another_release_is_tried_on_request(tmp_path):
+    tree = tree_of(tmp_path, "2.6.1")
+    refused(tree, f"is 2.6.1 and {SERIES.name} is for")
+    patches = [patch.name for patch in SERIES.patches]
+    assert apply(tree, SERIES.name, True, False, any_release=True) == (patches, [])
+
+
+def test_a_patch_may_add_a_file(tmp_path, monkeypatch):
+    patch = tmp_path / "add.patch"
+    name = "aten/added/new.h"
+    patch.write_text(
+        f"diff --git a/{name} b/{name}\nnew file mode 100644\n"
+        f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+one\n"
+    )
+    release = ".".join(RELEASE.split(".")[:2])
+    series = Series("mine", [release], Claim(), "", [patch], set(), set())
+    monkeypatch.setattr("clampgrad.patches.apply.named", lambda name: series)
+    tree = tree_of(tmp_path / "tree")
+    apply(tree, "mine", check=False, reverse=False)
+    assert (tree / name).read_text() == "one\n"
+    apply(tree, "mine", check=False, reverse=True)
+    assert not (tree / name).exists()
 
 
 def test_a_half_applied_series_is_refused(tmp_path):
