@@ -382,7 +382,7 @@ def pin():
 def save_result():
     """What saving the result instead of the input of a clamp saves."""
     stock, proposal = PROPOSAL["stock"], PROPOSAL["proposal"]
-    keys = {"bytes kept per element": "bytes an element", "ms": "ms"}
+    keys = {"bytes kept per element": "bytes per element", "ms": "ms"}
     heading = [f"{unit}, {side}" for unit in keys.values() for side in ("stock", "proposal")]
     rows = [["", *heading]]
     for case in stock["ms"]:

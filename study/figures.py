@@ -112,7 +112,7 @@ def relu0(rows):
         panel.set_title(precision, fontsize=8)
         panel.tick_params(labelsize=7)
     figure.supxlabel("α, the slope at 0", fontsize=8)
-    panels[0].set_ylabel("points of accuracy\nbeside α = 0", fontsize=8)
+    panels[0].set_ylabel("points of accuracy\nrelative to α = 0", fontsize=8)
     figure.legend(
         *panels[0].get_legend_handles_labels(),
         **dict(ncols=2, loc="outside upper center", frameon=False, fontsize=7),
@@ -147,7 +147,7 @@ def qat(rows):
     left.axvline(0, color="black", lw=0.5)
     left.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
     left.set_ylim(len(names) - 0.5, -0.5)
-    left.set_xlabel("loss beside inclusive, thousandths of a nat", fontsize=8)
+    left.set_xlabel("loss relative to inclusive, thousandths of a nat", fontsize=8)
     for weights, colour in (("int8", COLOURS[2]), ("int4", COLOURS[1]), ("int2", COLOURS[4])):
         for gradient, style in (("inclusive", "-"), ("joint", "--")):
             runs = select(rows, weights=weights, gradient=gradient)

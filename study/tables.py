@@ -111,7 +111,7 @@ def study_outcome():
     note = (
         "Accuracy: under `inclusive`. The rest: differences from `inclusive` at the end of the "
         "training, seed by seed. The control is `inclusive` from weights whose first layer is moved by "
-        "one unit in the last place of float32. Same: the weights at the end are equal to the bit, in "
+        "one unit in the last place of float32. Same: the weights at the end are equal bit for bit, in "
         "all seeds. Bold: the interval excludes 0."
     )
     return f"{markdown(heading, *rows, left=2)}\n\n{note} {of(TIES)}"
@@ -151,8 +151,8 @@ def study_relu0():
         *("corrected, alpha * g", "as published, alpha"),
     ]
     note = (
-        "The last two columns: percentage points of accuracy beside alpha = 0, seed by seed. Same "
-        "weights: as with alpha = 0, to the bit, in all seeds. Bold: the interval excludes 0."
+        "The last two columns: percentage points of accuracy relative to alpha = 0, seed by seed. Same "
+        "weights: bit for bit as with alpha = 0, in all seeds. Bold: the interval excludes 0."
     )
     return f"{markdown(heading, *rows)}\n\n{note} {of(RELU0)}"
 
@@ -184,13 +184,13 @@ def qat_outcome():
             numbers = [f"{before.mean:.3f}", plus_minus(after, 4), cells[0]]
             rows.append([weights, shown, *numbers, plus_minus(accuracy, 2), cells[1]])
     heading = [
-        *("weights", "gradient", "loss before", "loss after", "beside `inclusive`"),
-        *("accuracy, %", "beside `inclusive`"),
+        *("weights", "gradient", "loss before", "loss after", "vs. `inclusive`"),
+        *("accuracy, %", "vs. `inclusive`"),
     ]
     plain = intervals.of(r["after"]["excess_loss"] for r in select(QAT, weights="float32"))
     note = (
-        "Loss: nats a symbol above the best possible. Before: quantised, not yet trained on. "
-        f"The same steps in float32 end at {plus_minus(plain, 4)}. Beside: seed by seed; bold where the "
+        "Loss: nats per symbol above the best possible. Before: quantised, before training continues. "
+        f"The same steps in float32 end at {plus_minus(plain, 4)}. Vs.: difference, seed by seed; bold where the "
         "interval excludes 0. The control is `inclusive` from weights moved by one unit in the last "
         f"place. {QAT[0]['steps']} steps."
     )
