@@ -1,6 +1,7 @@
 """The documents hold together: links lead somewhere, numbers come from data, the API is complete."""
 
 import ast
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -18,6 +19,7 @@ PAGES = [
     ROOT / "docs/tutorial.ipynb",
 ]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+REFERENCE = sorted(ROOT.glob("docs/api/*.md"))
 SITE = (ROOT / "mkdocs.yml").read_text()
 
 
@@ -105,9 +107,27 @@ def test_a_number_is_seen(tmp_path):
 
 
 def test_everything_public_is_in_the_reference():
-    text = "".join(p.read_text() for p in ROOT.glob("docs/api/*.md"))
+    text = "".join(p.read_text() for p in REFERENCE)
     missing = [n for n in clampgrad.__all__ if not re.search(rf"clampgrad\.{n}\b", text)]
     assert missing == []
+
+
+@pytest.mark.parametrize("name", ["Finding", "Diagnostic", "Thresholds", "Row"])
+def test_every_field_is_in_the_reference(name):
+    documented = getattr(clampgrad, name)
+    attributes = documented.__doc__.partition("Attributes:\n")[2]
+    listed = re.findall(r"^ {8}(\w+): ", attributes, flags=re.MULTILINE)
+    assert listed == [field.name for field in dataclasses.fields(documented)]
+
+
+def test_docstrings_refer_to_what_is_in_the_reference():
+    entries = set(
+        re.findall(r"^::: ([\w.]+)$", "".join(p.read_text() for p in REFERENCE), flags=re.M)
+    )
+    entries |= {f"clampgrad.nn.{name}" for name in clampgrad.nn.__all__}
+    for path in ROOT.glob("python/**/*.py"):
+        for name in re.findall(r":\w+:`~?(clampgrad[\w.]*)`", path.read_text()):
+            assert name in entries or name.rpartition(".")[0] in entries, (path.name, name)
 
 
 def test_tests_that_pages_name_exist():

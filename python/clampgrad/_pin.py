@@ -39,7 +39,7 @@ class pin:
     a whole process, use :meth:`enable` and :meth:`disable`; a block takes precedence over them.
 
     Args:
-        gradient: one of :data:`clampgrad.CONVENTIONS` or an alias, or None to restore torch's own
+        gradient: one of ``clampgrad.CONVENTIONS`` or an alias, or None to restore torch's own
             gradient inside another pin. ``with_grad``, ``restoring`` and ``straight_through`` pin the
             clamps and leave ``maximum``, ``minimum``, ``fmax`` and ``fmin`` alone.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).

@@ -80,7 +80,8 @@ def plot(
         The matplotlib Figure.
 
     Raises:
-        ImportError: matplotlib is missing. ValueError: an unknown convention.
+        ImportError: matplotlib is missing.
+        ValueError: a convention is unknown.
     """
     what = what or CONVENTIONS
     columns = len(what)

@@ -71,17 +71,29 @@ WIDTH = 67
 
 @dataclass
 class Row:
-    """One function at one point. Gradients of several arguments are in the order of the arguments."""
+    """One function at one point. Gradients of several arguments are in the order of the arguments.
+
+    Attributes:
+        function: the expression.
+        at: the point.
+        limits: the limits of the gradient, approaching the point from different sides.
+        rule: the number of the rule in PyTorch's documentation that applies.
+        expected: the gradient that the rule asks for, or None if it leaves the choice.
+        measured: the gradient; more than one if elements of the same Tensor differ.
+        verdict: ``"as documented"``, ``"a free choice"``, ``"not of least norm"`` or ``"no subgradient"``.
+        torchscript: the gradient in TorchScript, or None if it is the same or cannot be measured.
+        nan: the gradient where the first argument is NaN, which PyTorch leaves undefined.
+    """
 
     function: str
     at: str
-    limits: list[Vector]  # what the gradient tends to, coming from different sides
+    limits: list[Vector]
     rule: int
-    expected: Vector | None  # None where the rule leaves the choice
-    measured: list[Vector]  # usually one; more where elements of one Tensor differ
+    expected: Vector | None
+    measured: list[Vector]
     verdict: str
-    torchscript: list[Vector] | None  # None where it is the same, or cannot be measured
-    nan: list[Vector]  # where the first argument is NaN: not defined, so arbitrary (rule 5)
+    torchscript: list[Vector] | None
+    nan: list[Vector]
 
 
 def survey(device: str = "cpu") -> list[Row]:

@@ -122,6 +122,11 @@ def clamp(
         A Tensor of the broadcast shape of `input` and the bounds, and of the dtype to which they
         promote. Bounds are compared after conversion to that dtype.
 
+    Raises:
+        ValueError: `gradient` is unknown, or `maximize` is set with an exact convention.
+        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not linear in the
+            incoming gradient.
+
     Example::
 
         >>> x = torch.tensor([0.0, 3.0, 6.0, 7.0], requires_grad=True)
@@ -233,6 +238,9 @@ def maximum(
         other: a Tensor whose shape broadcasts with `input`.
         gradient: `min_norm`, `inclusive`, `joint` or `half`.
         out: the output tensor; as elsewhere in torch, it is not differentiable.
+
+    Raises:
+        ValueError: `gradient` is unknown, or not an exact convention.
 
     Example::
 

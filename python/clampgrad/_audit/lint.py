@@ -24,20 +24,33 @@ MEANINGFUL = (0.0, 1.0, -1.0, torch.inf, -torch.inf)
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A warning about a call site."""
+    """A warning about a call site.
 
-    name: str  # one of WARNINGS
-    message: str  # what is wrong
-    remedy: str  # what to do
-    evidence: dict[str, Any]  # the numbers behind it
+    Attributes:
+        name: ``"bound-rounds"``, ``"bound-singular"``, ``"gradient-not-finite"`` or
+            ``"conventions-differ"``.
+        message: what is wrong.
+        remedy: what to do.
+        evidence: the numbers behind the warning.
+    """
+
+    name: str
+    message: str
+    remedy: str
+    evidence: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Above which differences ``conventions-differ`` warns."""
+    """The differences above which ``conventions-differ`` warns.
 
-    norm: float = 0.01  # of the difference, over the norm
-    signs: float = 0.001  # share of the gradients whose sign changes
+    Attributes:
+        norm: norm of the difference over the norm.
+        signs: share of the gradients whose sign changes.
+    """
+
+    norm: float = 0.01
+    signs: float = 0.001
 
 
 USUAL = Thresholds()

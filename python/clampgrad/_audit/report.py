@@ -22,37 +22,58 @@ from clampgrad._table import EXACT
 
 @dataclass
 class Finding:
-    """What an audit saw at one call site, counted over the calls that it examined."""
+    """What an audit saw at one call site, counted over the calls that it examined.
+
+    Attributes:
+        function: the name of the function.
+        gradient: ``"torch"`` for torch's own, or the convention of the pin or of the call.
+        file: the file of the call.
+        line: its line.
+        module: the path of the module that made the call, or ``""`` outside of modules.
+        dtypes: the dtypes of the results.
+        bounds: pairs of lower and upper bound as in the program: a number, ``"Tensor"`` or ``""``.
+        calls: how many calls were examined.
+        recorded: how many of them recorded a gradient.
+        elements: the number of elements of all calls.
+        at_bound: how many of them are exactly at a bound.
+        beyond: how many are beyond one.
+        nan: how many are NaN.
+        dead: how many elements of the input were inside their bounds in no call; None if shapes changed
+            from call to call, or `memory` was used up.
+        moved: for each convention, how far it would move the gradient relative to its norm; None if the
+            gradient is 0 now and would not be. Empty if no gradient arrived.
+        follows_torch: whether the gradient depends on the installed release.
+        warnings: a :class:`Diagnostic` for each warning.
+    """
 
     function: str
-    gradient: str  # torch's own ("torch"), the pin's, or the one that was asked for
+    gradient: str
     file: str
     line: int
-    module: str  # its path from the module that was called, "" outside of modules
-    dtypes: list[str]  # of the results
-    bounds: list[list[str]]  # as the program has them, lower and upper: a number, "Tensor" or ""
+    module: str
+    dtypes: list[str]
+    bounds: list[list[str]]
     calls: int
-    recorded: int  # calls that recorded a gradient
+    recorded: int
     elements: int
     at_bound: int
     beyond: int
     nan: int
-    dead: int | None  # never inside in any call; None if shapes changed or there were too many
-    moved: dict[str, float | None]  # how far each convention would move the gradient, relative to
-    # its norm; None: from a gradient of 0 to one that is not; empty where none came back
-    follows_torch: bool  # whether the gradient is what the installed release says
+    dead: int | None
+    moved: dict[str, float | None]
+    follows_torch: bool
     warnings: list[Diagnostic] = field(default_factory=list)
 
     @property
     def farthest(self) -> tuple[float, str]:
-        """How far an exact convention would move the gradient, and which moves it most."""
+        """How far an exact convention would move the gradient at most, and which one."""
         moved = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
         name = max(moved, key=lambda k: moved[k], default="")
         return moved.get(name, 0.0), name
 
-    def weight(self) -> tuple[float, ...]:
-        """What matters comes first: gradients that would move and warnings, then what nothing is
-        known of; elements that tie without moving anything come last."""
+    def _importance(self) -> tuple[float, ...]:
+        """Sites whose gradient would move and warnings first, then those without a gradient; elements
+        that tie without consequence last."""
         farthest, _ = self.farthest
         ties = self.at_bound / max(self.elements, 1)
         if farthest or self.warnings:
@@ -67,18 +88,21 @@ class Report:
 
     Iterating yields a :class:`Finding` for every call site, the most important first. ``str`` returns a
     summary, the warnings and a table; :meth:`as_data` and :meth:`save` include everything.
+
+    Attributes:
+        skipped: how many calls were not examined, by reason.
     """
 
     def __init__(self, every: int = 1, thresholds: Thresholds = USUAL) -> None:
         self._sites: dict[Key, Site] = {}
         self._every, self._thresholds = every, thresholds
         self._folder = os.getcwd()  # the program may go elsewhere
-        self.skipped: Counter[str] = Counter()  # calls that were not looked at, by reason
+        self.skipped: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Finding]:
         with unseen():
             findings = [_finding(site, self._thresholds) for site in self._sites.values()]
-        return iter(sorted(findings, key=Finding.weight, reverse=True))
+        return iter(sorted(findings, key=Finding._importance, reverse=True))
 
     def __len__(self) -> int:
         return len(self._sites)
