@@ -289,6 +289,8 @@ def test_a_whole_source_tree_takes_the_code_patches(tmp_path, source):
 def test_it_runs_as_a_module():
     listed = subprocess.check_output([sys.executable, "-m", "clampgrad.patches", "list"], text=True)
     assert [line.split()[0] for line in listed.splitlines()] == list(all_series())
+    spans = {line.split()[0]: line[29:41].strip() for line in listed.splitlines()}
+    assert spans["v2.13.0/strict"] == "2.7 to 2.13" and spans["v2.14.0/fmax"] == "2.14"
 
 
 def test_every_patch_is_ready_to_send():

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
     if options.command == "list":
         series = list(all_series().values())
         result = {s.name: {"releases": s.releases, "summary": s.summary} for s in series}
-        return result, "\n".join(f"{s.name:28} {s.summary}" for s in series)
+        return result, "\n".join(f"{s.name:28} {s.span:12} {s.summary}" for s in series)
     if options.command == "status":
         result = applying.status(options.source).as_dict()
         return result, "\n".join(f"{key:11} {value}" for key, value in result.items())

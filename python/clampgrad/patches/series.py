@@ -45,6 +45,12 @@ class Series:
         """Whether it was made for a release such as 2.13.1."""
         return ".".join(release.split(".")[:2]) in self.releases
 
+    @property
+    def span(self) -> str:
+        """Its releases, as words; they follow each other."""
+        first, last = self.releases[0], self.releases[-1]
+        return first if first == last else f"{first} to {last}"
+
 
 def read(path: Path) -> Series:
     """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file."""
