@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 import yaml
-from torchgen.model import NativeFunction, SchemaKind
+from torchgen.model import NativeFunction
 
 # Names a formula may use besides its operator's own arguments and results.
 FORMULA_WORDS = {
@@ -72,27 +72,14 @@ def check_derivatives(path: Path, functions: list[NativeFunction]) -> None:
         _check_entry(path, line, function, entry)
 
     for f in functions:
-        if _wants_formula(f) and str(f.func) not in seen:
+        if not f.has_composite_implicit_autograd_kernel and str(f.func) not in seen:
             raise CodegenError(path, 1, f"no formula for {f.func}")
-
-
-def _wants_formula(f: NativeFunction) -> bool:
-    """In-place and out= variants take the formula of their functional variant, where there is one."""
-    if f.has_composite_implicit_autograd_kernel:
-        return False
-    if f.func.kind() == SchemaKind.functional:
-        return True
-    return len(f.func.arguments.post_self_positional_mutable) > 0
 
 
 def _check_entry(path: Path, line: int, f: NativeFunction, entry: dict) -> None:
     name = str(f.func.name)
-    if not _wants_formula(f):
-        raise CodegenError(
-            path,
-            line,
-            f"superfluous formula: {name} takes none (it decomposes, or follows its functional variant)",
-        )
+    if f.has_composite_implicit_autograd_kernel:
+        raise CodegenError(path, line, f"superfluous formula: {name} takes none (it decomposes)")
     arguments = {a.name: a for a in f.func.arguments.flat_all}
     differentiable = {n for n, a in arguments.items() if a.type.is_tensor_like()}
     returns = {r.name for r in f.func.returns if r.name} | {"result"}

@@ -6,8 +6,7 @@ What comes out, and why each file exists:
     Kernels.h                 declarations of the kernels named in native_functions.yaml
     Register.cpp              schemas, kernels per dispatch key, front doors
     Functions.h, .cpp         the autograd nodes, with saved variables and compiled autograd
-    VariableType.cpp          the autograd kernels, reverse and forward mode, and the version counter
-    Functionalization.cpp     in-place and out= variants under torch.func.functionalize
+    VariableType.cpp          the autograd kernels, reverse and forward mode
     python_functions.cpp      Python types of the nodes: grad_fn._saved_min and its like
 
 torchgen is written for ATen itself. What it prints is moved into our namespace by three plain
@@ -31,21 +30,17 @@ from torchgen.api.autograd import (
 from torchgen.api.types import BaseCType, NamedCType, NativeSignature, longT
 from torchgen.code_template import CodeTemplate
 from torchgen.context import native_function_manager
-from torchgen.gen_functionalization_type import (
-    gen_functionalization_definition,
-    gen_functionalization_registration,
-)
-from torchgen.model import BackendIndex, DispatchKey, NativeFunction, NativeFunctionsGroup
+from torchgen.model import BackendIndex, DispatchKey, NativeFunction, SchemaKind
 from torchgen.packaged.autograd import gen_autograd_functions as nodes
-from torchgen.packaged.autograd import gen_inplace_or_view_type as inplace
 from torchgen.packaged.autograd import gen_variable_type as variable_type
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 from torchgen.selective_build.selector import SelectiveBuilder
-from torchgen.utils import Target, concatMap
+from torchgen.utils import Target
 
 from .check import CodegenError, check_derivatives, load_entries
 
 NAMESPACE = "clampgrad"
+LEAST_NORM = "_mingrad"
 TEMPLATES = Path(__file__).parent / "templates"
 EVERYTHING = SelectiveBuilder.get_nop_selector()
 # A front door decomposes under vmap as it does elsewhere, instead of falling back to a loop.
@@ -59,12 +54,13 @@ def generate(root: Path, out: Path, cuda: bool = False) -> list[Path]:
     touched, so that nothing is compiled again.
     """
     native_yaml, derivatives_yaml = root / "csrc/native_functions.yaml", root / "derivatives.yaml"
-    for name, text in render(native_yaml, derivatives_yaml, cuda).items():
+    files = render(native_yaml, derivatives_yaml, cuda)
+    for name, text in files.items():
         path = out / name
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-    return sorted(out.glob("*.cpp"))
+    return sorted(out / name for name in files if name.endswith(".cpp"))
 
 
 def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dict[str, str]:
@@ -85,7 +81,6 @@ def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dic
         **operators(functions, backends),
         **registrations(functions, backends),
         **autograd(pairs, node_infos),
-        **functionalization(functions, backends),
     }
     files = {}
     for template in sorted(TEMPLATES.iterdir()):
@@ -106,6 +101,10 @@ def parse(path: Path) -> tuple[list[NativeFunction], dict[DispatchKey, BackendIn
     # torchgen, so load_derivatives sees the same operators.
     parsed = gen.parse_native_yaml(str(path), str(tags), skip_native_fns_gen=True)
     for f in parsed.native_functions:
+        if not f.has_composite_implicit_autograd_kernel and f.func.kind() != SchemaKind.functional:
+            raise CodegenError(
+                path, f.loc.line, f"{f.func.name} writes to an argument: it must be a front door"
+            )
         # torchgen's own local variables would shadow these, or it would save them by mistake.
         for a in f.func.arguments.flat_all:
             if a.name in ("op", "grad", "result", "dispatchKeySet"):
@@ -229,15 +228,8 @@ def registrations(
 
 
 def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped-def]
-    kernels = [
-        variable_type.gen_variable_type_func(p) for p in pairs if variable_type.use_derived(p)
-    ]
-
-    def collect(key: str) -> list[str]:
-        return list(concatMap(lambda k: k.get(key, []), kernels))
-
-    def each(function) -> list[str]:  # type: ignore[no-untyped-def]
-        return [text for text in map(function, pairs) if text is not None]
+    derived = [p for p in pairs if variable_type.use_derived(p)]
+    kernels = [variable_type.gen_variable_type_func(p) for p in derived]
 
     def per_node(template: CodeTemplate) -> list[str]:
         return [nodes.process_function(i, template) for i in node_infos]
@@ -249,32 +241,29 @@ def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped
         ],
         "node_declarations": per_node(nodes.FUNCTION_DECLARATION),
         "node_definitions": per_node(nodes.FUNCTION_DEFINITION),
-        "autograd_definitions": collect("type_derived_method_definitions_Default"),
-        "autograd_registrations": collect("wrapper_registrations_Default"),
-        "inplace_definitions": each(inplace.inplace_or_view_method_definition),
-        "inplace_registrations": each(inplace.inplace_or_view_method_registration),
+        "autograd_definitions": [
+            enter_front_door(p.func, text)
+            for p, k in zip(derived, kernels)
+            for text in k["type_derived_method_definitions_Default"]
+        ],
+        "autograd_registrations": [
+            text for k in kernels for text in k["wrapper_registrations_Default"]
+        ],
         "python_getters": per_node(nodes.PY_FUNCTION_PROPS_AND_GETTERS),
         "python_types": per_node(nodes.PY_FUNCTION_DEFINITION),
     }
 
 
-def functionalization(
-    functions: list[NativeFunction], backends: dict[DispatchKey, BackendIndex]
-) -> dict[str, object]:
-    groups = [
-        g
-        for g in gen.get_grouped_native_functions(functions)
-        if isinstance(g, NativeFunctionsGroup) and not g.out.has_composite_implicit_autograd_kernel
-    ]
-    index = backends[DispatchKey.CompositeImplicitAutograd]
-    return {
-        "functionalization_definitions": list(
-            concatMap(lambda g: gen_functionalization_definition(EVERYTHING, g), groups)
-        ),
-        "functionalization_registrations": list(
-            concatMap(lambda g: gen_functionalization_registration(EVERYTHING, g, index), groups)
-        ),
-    }
+def enter_front_door(f: NativeFunction, text: str) -> str:
+    """In eager mode the kernel of `X_mingrad` calls the front door X, whose fused kernels record bits
+    where the node would save the inputs."""
+    name = str(f.func.name.name)
+    if not name.endswith(LEAST_NORM):
+        return text
+    args = ", ".join(a.name for a in f.func.arguments.flat_all)
+    door = f"{NAMESPACE}::native::{name.removesuffix(LEAST_NORM)}"
+    shortcut = f'  if (are_eager({args})) return {door}({args}, "min_norm", false);\n'
+    return text.replace("{\n", "{\n" + shortcut, 1)
 
 
 def check_output(name: str, text: str) -> None:

@@ -55,10 +55,13 @@ def test_without_a_gradient_the_profiler_shows_aten():
 
 @pytest.mark.compiled("a node in Python has no such attributes")
 def test_attributes_of_a_node():
-    """The operators that PyTorch itself would carry save what clamp's node saves."""
-    x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
-    theirs = torch.clamp(x, 0, 1).grad_fn
-    ours = torch.ops.clampgrad.clamp_mingrad(x, 0, 1).grad_fn
+    """Where the kernels of the front doors are not taken, as with a tangent, the operators that
+    PyTorch itself would carry save what clamp's node saves."""
+    leaf = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+    with torch.autograd.forward_ad.dual_level():
+        x = torch.autograd.forward_ad.make_dual(leaf, torch.ones(3))
+        theirs = torch.clamp(x, 0, 1).grad_fn
+        ours = torch.ops.clampgrad.clamp_mingrad(x, 0, 1).grad_fn
     saved = [a for a in dir(theirs) if a.startswith("_saved_")]
     assert {"_saved_self", "_saved_min", "_saved_max"} <= set(saved)
     for name in saved:

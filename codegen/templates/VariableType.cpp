@@ -1,9 +1,10 @@
-// The autograd kernels (reverse and forward mode) and, for in-place and out= variants, the version counter.
+// The autograd kernels, reverse and forward mode.
 
 #include "Functions.h"
 #include "Kernels.h"
 #include "Operators.h"
 #include "autograd/formulas.h"
+#include "ops/path.h"
 
 #include <ATen/core/TorchDispatchUtils.h> // for assertions, with CLAMPGRAD_DEBUG=1
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -48,19 +49,10 @@ ${autograd_definitions}
 
 } // namespace VariableType
 
-namespace ADInplaceOrView {
-
-${inplace_definitions}
-
-} // namespace ADInplaceOrView
 } // namespace
 
 TORCH_LIBRARY_IMPL(clampgrad, Autograd, m) {
   ${autograd_registrations}
-}
-
-TORCH_LIBRARY_IMPL(clampgrad, ADInplaceOrView, m) {
-  ${inplace_registrations}
 }
 
 } // namespace autograd

@@ -103,20 +103,6 @@ struct Rule<op, Result(Args...)> {
   }
 };
 
-// In place, and numbers beside it: what is inside is written as it lies. A view of it with the
-// batch dimension moved would do as well forward, but the backward of a write through a view writes
-// in place again, and vmap refuses that where it batches the gradient and not what is written.
-template <auto op, typename... Numbers>
-struct Rule<op, Tensor&(Tensor&, Numbers...)> {
-  static Tensor& call(Tensor& self, Numbers... numbers) {
-    static_assert((!std::is_convertible_v<Numbers, OptionalTensor> && ...));
-    auto inside = std::get<0>(at::functorch::unwrapTensorAtLevel(self, current_level()));
-    c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-    op(inside, numbers...);
-    return self;
-  }
-};
-
 } // namespace
 
 TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
@@ -127,13 +113,10 @@ TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
   RULE("_extremum_pinned", _extremum_pinned);
   RULE("_pseudo_gradient", _pseudo_gradient);
   RULE("clamp_mingrad", clamp_mingrad);
-  RULE("clamp_mingrad_", clamp_mingrad_);
   RULE("clamp_mingrad.Tensor", clamp_mingrad_Tensor);
   RULE("clamp_min_mingrad", clamp_min_mingrad);
-  RULE("clamp_min_mingrad_", clamp_min_mingrad_);
   RULE("clamp_min_mingrad.Tensor", clamp_min_mingrad_Tensor);
   RULE("clamp_max_mingrad", clamp_max_mingrad);
-  RULE("clamp_max_mingrad_", clamp_max_mingrad_);
   RULE("clamp_max_mingrad.Tensor", clamp_max_mingrad_Tensor);
   RULE("clamp_mingrad_backward", clamp_mingrad_backward);
   RULE("maximum_mingrad", maximum_mingrad);

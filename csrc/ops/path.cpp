@@ -63,8 +63,12 @@ bool has_kernels(at::ScalarType dtype) {
       dtype == at::kBFloat16;
 }
 
+bool is_eager(const at::Tensor& self) {
+  return is_plain(self) && !self._fw_grad(0).defined();
+}
+
 bool takes_fast_path(const at::Tensor& self) {
-  return has_kernels(self.scalar_type()) && is_plain(self) && !self._fw_grad(0).defined();
+  return has_kernels(self.scalar_type()) && is_eager(self);
 }
 
 } // namespace clampgrad

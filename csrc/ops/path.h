@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+#include <type_traits>
+
 namespace clampgrad {
 
 // An ordinary strided tensor of a backend with kernels here, no mode of this thread in between
@@ -14,7 +17,26 @@ bool may_need_gradient(const at::Tensor& self);
 
 bool has_kernels(at::ScalarType dtype);
 
-// A plain tensor of a dtype with kernels here, that carries no tangent.
+// A plain tensor that carries no tangent: nothing but reverse mode would see an operator on it.
+bool is_eager(const at::Tensor& self);
+
+// Of arguments that may also be numbers.
+template <typename... Args>
+bool are_eager(const Args&... args) {
+  const auto eager = [](const auto& arg) {
+    using Arg = std::decay_t<decltype(arg)>;
+    if constexpr (std::is_same_v<Arg, std::optional<at::Tensor>>) {
+      return !arg || is_eager(*arg);
+    } else if constexpr (std::is_same_v<Arg, at::Tensor>) {
+      return is_eager(arg);
+    } else {
+      return true;
+    }
+  };
+  return (... && eager(args));
+}
+
+// An eager tensor of a dtype with kernels here.
 bool takes_fast_path(const at::Tensor& self);
 
 } // namespace clampgrad

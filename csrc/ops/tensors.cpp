@@ -87,7 +87,7 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
   }
   for (const auto& t : args) {
     // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
-    if (!is_plain(t) || t._fw_grad(0).defined() || t.device() != args[0].device()) {
+    if (!is_eager(t) || t.device() != args[0].device()) {
       return std::nullopt;
     }
   }
@@ -323,15 +323,6 @@ Tensor& clamp_out(
       Tensor& out) {                                                                             \
     parse_convention(gradient, maximize);                                                        \
     return at::clamp_##bound##_out(out, self, bound);                                            \
-  }                                                                                              \
-  Tensor clamp_##bound##_mingrad_tensor(const Tensor& self, const Tensor& bound) {               \
-    return at::clamp_##bound(self, bound);                                                       \
-  }                                                                                              \
-  Tensor& clamp_##bound##_mingrad_(Tensor& self, const Tensor& bound) {                          \
-    return clamp_##bound##_(self, bound, "min_norm", false);                                     \
-  }                                                                                              \
-  Tensor& clamp_##bound##_mingrad_out(const Tensor& self, const Tensor& bound, Tensor& out) {    \
-    return at::clamp_##bound##_out(out, self, bound);                                            \
   }
 
 CLAMPGRAD_ONE_BOUND(min)
@@ -360,38 +351,6 @@ CLAMPGRAD_EXTREMUM(minimum)
 CLAMPGRAD_EXTREMUM(fmax)
 CLAMPGRAD_EXTREMUM(fmin)
 #undef CLAMPGRAD_EXTREMUM
-
-// The operators without keywords.
-
-Tensor clamp_mingrad_tensor(
-    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  return at::clamp(self, min, max);
-}
-
-Tensor& clamp_mingrad_(Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  return clamp_(self, min, max, "min_norm", false);
-}
-
-Tensor& clamp_mingrad_out(
-    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Tensor& out) {
-  return at::clamp_out(out, self, min, max);
-}
-
-Tensor maximum_mingrad(const Tensor& self, const Tensor& other) {
-  return at::maximum(self, other);
-}
-
-Tensor& maximum_mingrad_out(const Tensor& self, const Tensor& other, Tensor& out) {
-  return at::maximum_out(out, self, other);
-}
-
-Tensor minimum_mingrad(const Tensor& self, const Tensor& other) {
-  return at::minimum(self, other);
-}
-
-Tensor& minimum_mingrad_out(const Tensor& self, const Tensor& other, Tensor& out) {
-  return at::minimum_out(out, self, other);
-}
 
 } // namespace native
 } // namespace clampgrad
