@@ -58,6 +58,14 @@ class Group:
         return next(iter(self.functions))
 
 
+OPS = torch.ops.clampgrad
+
+
+def mingrad(name, arity, operator, ours):
+    """An operator that has one gradient, beside the front door with that gradient."""
+    return Group(name, arity, {name: operator, "clampgrad": ours})
+
+
 GROUPS = (
     Group(
         "clamp",
@@ -103,6 +111,29 @@ GROUPS = (
             "torch.clamp": compiled(lambda x: torch.clamp(x, LO, HI)),
         },
     ),
+    mingrad(
+        "clamp_mingrad",
+        1,
+        lambda x: OPS.clamp_mingrad.default(x, LO, HI),
+        lambda x: clampgrad.clamp(x, LO, HI),
+    ),
+    mingrad(
+        "clamp_min_mingrad",
+        1,
+        lambda x: OPS.clamp_min_mingrad.default(x, LO),
+        lambda x: clampgrad.clamp_min(x, LO),
+    ),
+    mingrad(
+        "clamp_max_mingrad",
+        1,
+        lambda x: OPS.clamp_max_mingrad.default(x, HI),
+        lambda x: clampgrad.clamp_max(x, HI),
+    ),
+    mingrad("clamp_mingrad.Tensor", 3, OPS.clamp_mingrad.Tensor, clampgrad.clamp),
+    mingrad("clamp_min_mingrad.Tensor", 2, OPS.clamp_min_mingrad.Tensor, clampgrad.clamp_min),
+    mingrad("clamp_max_mingrad.Tensor", 2, OPS.clamp_max_mingrad.Tensor, clampgrad.clamp_max),
+    mingrad("maximum_mingrad", 2, OPS.maximum_mingrad.default, clampgrad.maximum),
+    mingrad("minimum_mingrad", 2, OPS.minimum_mingrad.default, clampgrad.minimum),
 )
 
 DTYPES = {

@@ -36,6 +36,8 @@ def bars(results):
             if dtype in bar:
                 key = dict(dtype=dtype, threads=1, direction="both", malloc="fixed")
                 times = seconds(results, group=bar["group"], n=bar["n"], **key)
+                if not times:  # the bar is younger than these results
+                    continue
                 medians = {name: t["median"] for name, t in times.items()}
                 rival, limit = medians[bar["rival"]], LIMITS.get(bar["group"])
                 measured = rival / medians[ours(results, bar["group"])]

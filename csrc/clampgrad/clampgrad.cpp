@@ -1,8 +1,10 @@
 #include "clampgrad/clampgrad.h"
 
+#include "Kernels.h"
 #include "Operators.h"
 #include "kernels/check.h"
 #include "ops/convention.h"
+#include "ops/path.h"
 
 #include <c10/util/Exception.h>
 
@@ -24,30 +26,32 @@ const at::Scalar& number(const Bound& bound) {
 
 } // namespace
 
+// A front door of plain Tensors is called without the dispatcher, for nothing else is to see it. In
+// place it is an operator that the profiler sees, since what records it is none.
+#define CLAMPGRAD_DISPATCH(overload, op, ...) _ops::overload::call(__VA_ARGS__)
+#define CLAMPGRAD_DIRECT(overload, op, ...) \
+  (are_plain(__VA_ARGS__) ? native::op(__VA_ARGS__) : _ops::overload::call(__VA_ARGS__))
+
 // The overload that fits the bounds: numbers, Tensors, or one of each.
-#define CLAMPGRAD_CALL(op, out, ...)                                                 \
-  const auto name = name_of(gradient);                                               \
-  if (min.tensor && max.number) {                                                    \
-    return _ops::op##_Tensor_Scalar##out::call(                                      \
-        self, *min.tensor, *max.number, name, maximize __VA_OPT__(, ) __VA_ARGS__);  \
-  }                                                                                  \
-  if (min.number && max.tensor) {                                                    \
-    return _ops::op##_Scalar_Tensor##out::call(                                      \
-        self, *min.number, *max.tensor, name, maximize __VA_OPT__(, ) __VA_ARGS__);  \
-  }                                                                                  \
-  return min.tensor || max.tensor                                                    \
-      ? _ops::op##_Tensor##out::call(                                                \
-            self, min.tensor, max.tensor, name, maximize __VA_OPT__(, ) __VA_ARGS__) \
-      : _ops::op##out::call(                                                         \
-            self, min.number, max.number, name, maximize __VA_OPT__(, ) __VA_ARGS__)
+#define CLAMPGRAD_TWO_BOUNDS(call, op, out, ...)                                           \
+  const auto name = name_of(gradient);                                                     \
+  if (min.tensor && max.number) {                                                          \
+    return call(op##_Tensor_Scalar##out, op, self, *min.tensor, *max.number, __VA_ARGS__); \
+  }                                                                                        \
+  if (min.number && max.tensor) {                                                          \
+    return call(op##_Scalar_Tensor##out, op, self, *min.number, *max.tensor, __VA_ARGS__); \
+  }                                                                                        \
+  return min.tensor || max.tensor                                                          \
+      ? call(op##_Tensor##out, op, self, min.tensor, max.tensor, __VA_ARGS__)              \
+      : call(op##out, op, self, min.number, max.number, __VA_ARGS__)
 
 Tensor clamp(
     const Tensor& self, const Bound& min, const Bound& max, Gradient gradient, bool maximize) {
-  CLAMPGRAD_CALL(clamp, );
+  CLAMPGRAD_TWO_BOUNDS(CLAMPGRAD_DIRECT, clamp, , name, maximize);
 }
 
 Tensor& clamp_(Tensor& self, const Bound& min, const Bound& max, Gradient gradient, bool maximize) {
-  CLAMPGRAD_CALL(clamp_, );
+  CLAMPGRAD_TWO_BOUNDS(CLAMPGRAD_DISPATCH, clamp_, , name, maximize);
 }
 
 Tensor& clamp_out(
@@ -57,79 +61,41 @@ Tensor& clamp_out(
     const Bound& max,
     Gradient gradient,
     bool maximize) {
-  CLAMPGRAD_CALL(clamp, _out, out);
+  CLAMPGRAD_TWO_BOUNDS(CLAMPGRAD_DISPATCH, clamp, _out, name, maximize, out);
 }
 
-#undef CLAMPGRAD_CALL
+#define CLAMPGRAD_ONE_BOUND(op)                                                                  \
+  Tensor op(const Tensor& self, const Bound& bound, Gradient gradient, bool maximize) {          \
+    const auto name = name_of(gradient);                                                         \
+    return bound.tensor ? CLAMPGRAD_DIRECT(op##_Tensor, op, self, *bound.tensor, name, maximize) \
+                        : CLAMPGRAD_DIRECT(op, op, self, number(bound), name, maximize);         \
+  }                                                                                              \
+  Tensor& op##_(Tensor& self, const Bound& bound, Gradient gradient, bool maximize) {            \
+    const auto name = name_of(gradient);                                                         \
+    return bound.tensor ? _ops::op##__Tensor::call(self, *bound.tensor, name, maximize)          \
+                        : _ops::op##_::call(self, number(bound), name, maximize);                \
+  }                                                                                              \
+  Tensor& op##_out(                                                                              \
+      Tensor& out, const Tensor& self, const Bound& bound, Gradient gradient, bool maximize) {   \
+    const auto name = name_of(gradient);                                                         \
+    return bound.tensor ? _ops::op##_Tensor_out::call(self, *bound.tensor, name, maximize, out)  \
+                        : _ops::op##_out::call(self, number(bound), name, maximize, out);        \
+  }
 
-Tensor clamp_min(const Tensor& self, const Bound& min, Gradient gradient, bool maximize) {
-  const auto name = name_of(gradient);
-  return min.tensor ? _ops::clamp_min_Tensor::call(self, *min.tensor, name, maximize)
-                    : _ops::clamp_min::call(self, number(min), name, maximize);
-}
+CLAMPGRAD_ONE_BOUND(clamp_min)
+CLAMPGRAD_ONE_BOUND(clamp_max)
 
-Tensor& clamp_min_(Tensor& self, const Bound& min, Gradient gradient, bool maximize) {
-  const auto name = name_of(gradient);
-  return min.tensor ? _ops::clamp_min__Tensor::call(self, *min.tensor, name, maximize)
-                    : _ops::clamp_min_::call(self, number(min), name, maximize);
-}
+#define CLAMPGRAD_EXTREMUM(op)                                                                \
+  Tensor op(const Tensor& self, const Tensor& other, Gradient gradient) {                     \
+    return CLAMPGRAD_DIRECT(op, op, self, other, name_of(gradient), false);                   \
+  }                                                                                           \
+  Tensor& op##_out(Tensor& out, const Tensor& self, const Tensor& other, Gradient gradient) { \
+    return _ops::op##_out::call(self, other, name_of(gradient), false, out);                  \
+  }
 
-Tensor& clamp_min_out(
-    Tensor& out, const Tensor& self, const Bound& min, Gradient gradient, bool maximize) {
-  const auto name = name_of(gradient);
-  return min.tensor ? _ops::clamp_min_Tensor_out::call(self, *min.tensor, name, maximize, out)
-                    : _ops::clamp_min_out::call(self, number(min), name, maximize, out);
-}
-
-Tensor clamp_max(const Tensor& self, const Bound& max, Gradient gradient, bool maximize) {
-  const auto name = name_of(gradient);
-  return max.tensor ? _ops::clamp_max_Tensor::call(self, *max.tensor, name, maximize)
-                    : _ops::clamp_max::call(self, number(max), name, maximize);
-}
-
-Tensor& clamp_max_(Tensor& self, const Bound& max, Gradient gradient, bool maximize) {
-  const auto name = name_of(gradient);
-  return max.tensor ? _ops::clamp_max__Tensor::call(self, *max.tensor, name, maximize)
-                    : _ops::clamp_max_::call(self, number(max), name, maximize);
-}
-
-Tensor& clamp_max_out(
-    Tensor& out, const Tensor& self, const Bound& max, Gradient gradient, bool maximize) {
-  const auto name = name_of(gradient);
-  return max.tensor ? _ops::clamp_max_Tensor_out::call(self, *max.tensor, name, maximize, out)
-                    : _ops::clamp_max_out::call(self, number(max), name, maximize, out);
-}
-
-Tensor maximum(const Tensor& self, const Tensor& other, Gradient gradient) {
-  return _ops::maximum::call(self, other, name_of(gradient), false);
-}
-
-Tensor& maximum_out(Tensor& out, const Tensor& self, const Tensor& other, Gradient gradient) {
-  return _ops::maximum_out::call(self, other, name_of(gradient), false, out);
-}
-
-Tensor minimum(const Tensor& self, const Tensor& other, Gradient gradient) {
-  return _ops::minimum::call(self, other, name_of(gradient), false);
-}
-
-Tensor& minimum_out(Tensor& out, const Tensor& self, const Tensor& other, Gradient gradient) {
-  return _ops::minimum_out::call(self, other, name_of(gradient), false, out);
-}
-
-Tensor fmax(const Tensor& self, const Tensor& other, Gradient gradient) {
-  return _ops::fmax::call(self, other, name_of(gradient), false);
-}
-
-Tensor& fmax_out(Tensor& out, const Tensor& self, const Tensor& other, Gradient gradient) {
-  return _ops::fmax_out::call(self, other, name_of(gradient), false, out);
-}
-
-Tensor fmin(const Tensor& self, const Tensor& other, Gradient gradient) {
-  return _ops::fmin::call(self, other, name_of(gradient), false);
-}
-
-Tensor& fmin_out(Tensor& out, const Tensor& self, const Tensor& other, Gradient gradient) {
-  return _ops::fmin_out::call(self, other, name_of(gradient), false, out);
-}
+CLAMPGRAD_EXTREMUM(maximum)
+CLAMPGRAD_EXTREMUM(minimum)
+CLAMPGRAD_EXTREMUM(fmax)
+CLAMPGRAD_EXTREMUM(fmin)
 
 } // namespace clampgrad

@@ -20,20 +20,28 @@ bool has_kernels(at::ScalarType dtype);
 // A plain tensor that carries no tangent: nothing but reverse mode would see an operator on it.
 bool is_eager(const at::Tensor& self);
 
-// Of arguments that may also be numbers.
-template <typename... Args>
-bool are_eager(const Args&... args) {
-  const auto eager = [](const auto& arg) {
+// Of all arguments of an operator: numbers and names are.
+template <bool (*is)(const at::Tensor&), typename... Args>
+bool are_all(const Args&... args) {
+  const auto holds = [](const auto& arg) {
     using Arg = std::decay_t<decltype(arg)>;
     if constexpr (std::is_same_v<Arg, std::optional<at::Tensor>>) {
-      return !arg || is_eager(*arg);
+      return !arg || is(*arg);
     } else if constexpr (std::is_same_v<Arg, at::Tensor>) {
-      return is_eager(arg);
+      return is(arg);
     } else {
       return true;
     }
   };
-  return (... && eager(args));
+  return (... && holds(args));
+}
+template <typename... Args>
+bool are_plain(const Args&... args) {
+  return are_all<is_plain>(args...);
+}
+template <typename... Args>
+bool are_eager(const Args&... args) {
+  return are_all<is_eager>(args...);
 }
 
 // An eager tensor of a dtype with kernels here.

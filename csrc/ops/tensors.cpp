@@ -22,6 +22,8 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 
+#include <algorithm>
+
 namespace clampgrad {
 
 using at::Tensor;
@@ -60,11 +62,14 @@ struct Operands {
 // The memory order of an elementwise result: torch decides it where the arguments differ. It looks
 // at them before it broadcasts them: an expanded tensor has strides that the argument did not have.
 template <size_t n>
-std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args) {
+std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args, at::IntArrayRef sizes) {
   const bool alike = std::all_of(args.begin(), args.end(), [&](const Tensor& t) {
     return t.sizes() == args[0].sizes() && t.is_contiguous();
   });
-  if (alike) {
+  // The first argument decides where it has strides in every dimension: those of size 1 have none.
+  const bool decided = args[0].sizes() == sizes && args[0].is_contiguous() &&
+      std::find(sizes.begin(), sizes.end(), 1) == sizes.end();
+  if (alike || decided) {
     return kContiguousOrder;
   }
   // A result of no memory.
@@ -97,7 +102,7 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
     sizes = at::infer_size(sizes, t.sizes());
     t = t.scalar_type() == dtype ? t : t.to(dtype);
   }
-  const auto order = order_of_result(args);
+  const auto order = order_of_result(args, sizes);
   if (!order) {
     return std::nullopt;
   }
