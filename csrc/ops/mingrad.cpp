@@ -59,4 +59,8 @@ CLAMPGRAD_ONE_BOUND(clamp_max, Tensor)
 CLAMPGRAD_EXTREMUM(maximum)
 CLAMPGRAD_EXTREMUM(minimum)
 
+#undef CLAMPGRAD_TWO_BOUNDS
+#undef CLAMPGRAD_ONE_BOUND
+#undef CLAMPGRAD_EXTREMUM
+
 } // namespace clampgrad::native
