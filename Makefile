@@ -58,7 +58,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test test-portable wheels check-wheel bench study docs pictures tutorial cpp sanitize fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: demo test test-portable wheels check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -107,6 +107,15 @@ sanitize: $(VENV)/tested ## Run the tests of the kernels under the address and u
 	done; \
 	LD_PRELOAD=$$libraries ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/sanitized/lib \
 		$(VENV)/bin/pytest $(SANITIZED) $(ARGS)
+
+races: $(VENV)/torch ## Set and ask the pin from many threads, under the thread sanitizer
+	echo "==> threads under the thread sanitizer"
+	mkdir -p build
+	torch=$$($(VENV)/bin/python -c 'import torch; print(torch.__path__[0])'); \
+	$${CXX:-c++} -std=c++20 -O1 -g -fsanitize=thread -Icsrc -isystem $$torch/include \
+		test/cpp/races.cpp csrc/pin/pin.cpp csrc/ops/convention.cpp \
+		-L$$torch/lib -lc10 -Wl,-rpath,$$torch/lib -o build/races
+	build/races
 
 fuzz: $(VENV)/tested ## Call the operators with random arguments, in random forms and contexts, for SECONDS
 	echo "==> fuzz on torch $(TORCH), $(SECONDS) s"

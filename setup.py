@@ -3,8 +3,7 @@
 CLAMPGRAD_PORTABLE=1   no extension: the wheel is for every Python, torch and platform
 CLAMPGRAD_REQUIRE_COMPILED=1  without a compiler fail, instead of building that
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
-CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize); thread: with
-                       the thread sanitizer (make races)
+CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
 CLAMPGRAD_UNITY=0      compile each file by itself (tools/sources.py)
 CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cuda_build.py); 0: never,
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.

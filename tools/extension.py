@@ -20,7 +20,6 @@ OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-DNDEBUG"]
 SANITIZERS = {
     None: [],
     "1": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-    "thread": ["-fsanitize=thread"],
 }[os.environ.get("CLAMPGRAD_SANITIZE")]
 WARNINGS = [
     "-Wall",

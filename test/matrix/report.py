@@ -64,7 +64,7 @@ The matrix does not build files, start processes or need other packages. These c
 | fork, spawn | of a process, one interpreter (two are not supported) | `test_threads.py` |
 | memory | no reference kept, no byte lost over 10^5 calls | `test_memory.py` |
 | what torch refuses | every form refuses in kind, and leaves its input as it was | `matrix/test_refused.py` |
-| sanitizers | the matrix and the kernels' tests under ASan and UBSan | `make sanitize` |
+| sanitizers | ASan and UBSan: runs the matrix and the kernels' tests. TSan: runs the pin's state alone, from many threads; torch, its OpenMP runtime and Python are not instrumented, and what they order would be reported as races | `make sanitize`, `make races` |
 
 Two limits come from PyTorch: the older ONNX exporter (`dynamo=False`) knows no operator but its own, and
 `torch.jit.script` cannot read the modules of `clampgrad.nn` (trace them, or script the functions).
