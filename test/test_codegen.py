@@ -110,7 +110,7 @@ MISTAKES = {
     "a superfluous formula": (
         "  output_differentiability: [False]\n",
         "  output_differentiability: [False]\n  bits: grad\n",
-        "superfluous formula: no output of _codes is differentiable",
+        "superfluous formula: no output of _mask is differentiable",
     ),
     "a formula twice": (
         "# ---- Any convention, composed",

@@ -217,11 +217,10 @@ def test_three_tensors(kernels, rule, dtype):
 
 
 @pytest.mark.parametrize("planes", [1, 2, 3])
-def test_codes(kernels, planes):
+def test_unpacked(kernels, planes):
     for n in (1, 63, 64, 65, 700):
-        words = (n + 63) // 64
-        bits = torch.randint(256, (planes * words * 8,), dtype=torch.uint8)
-        result = Guarded(n, torch.uint8)
-        kernels("unpack_codes", n, bits, result.tensor, planes)
-        assert torch.equal(result.tensor, OPS._codes(bits, [n], planes, 0))
+        bits = torch.randint(256, (planes * ((n + 63) // 64) * 8,), dtype=torch.uint8)
+        result = Guarded(n, torch.bool)
+        kernels("unpack", n, bits, planes, 0b01101010, result.tensor)
+        assert torch.equal(result.tensor, OPS._mask(bits, [n], 0b01101010, planes, 0))
         result.check()

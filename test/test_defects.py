@@ -140,10 +140,10 @@ def test_strides_are_torchs(name):
 
 
 @pytest.mark.parametrize("size, order", [([6, 4], 0), ([6, 4], 0x01), ([2, 3, 1, 5], 0x0231)])
-def test_codes_have_the_same_strides_on_meta(size, order):
+def test_masks_have_the_same_strides_on_meta(size, order):
     bits = torch.zeros(8, dtype=torch.uint8)
-    codes, on_meta = OPS._codes(bits, size, 1, order), OPS._codes(bits.to("meta"), size, 1, order)
-    assert codes.stride() == on_meta.stride()
+    mask, on_meta = (OPS._mask(b, size, 2, 1, order) for b in (bits, bits.to("meta")))
+    assert mask.stride() == on_meta.stride() and mask.dtype == on_meta.dtype == torch.bool
 
 
 # ---- Levels of torch.func -------------------------------------------------------------------------
@@ -385,11 +385,11 @@ WRONG = {
     "three shapes": "ops._clamp_shares(torch.ones(4096), torch.ones(4096), torch.ones(1), 0, 7, 0, 0)",
     "rule": "ops._clamp_shares(*3 * [torch.ones(4)], 99, 7, 0, 0)",
     "among": "ops._clamp_shares(*3 * [torch.ones(4)], 0, 99, 0, 0)",
-    "planes": "ops._codes(torch.zeros(8, dtype=torch.uint8), [4], 99, 0)",
-    "planes on meta": "ops._codes(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 99, 0)",
-    "bits": "ops._codes(torch.zeros(8, dtype=torch.uint8), [4096], 1, 0)",
-    "dtype of bits": "ops._codes(torch.zeros(8), [4], 1, 0)",
-    "order of codes": "ops._codes(torch.zeros(8, dtype=torch.uint8), [2, 2], 1, 0x11)",
+    "planes": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4], 2, 99, 0)",
+    "planes on meta": "ops._mask(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 2, 99, 0)",
+    "bits": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4096], 2, 1, 0)",
+    "dtype of bits": "ops._mask(torch.zeros(8), [4], 2, 1, 0)",
+    "order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x11)",
     "pinned gate": "ops._clamp_pinned(torch.ones(4), 0., 1., 99)",
     "pinned gradient": "ops._clamp_tensors_pinned(*3 * [torch.ones(4)], 99, False)",
     "extremum": "ops._extremum_pinned(*2 * [torch.ones(4)], 99, 0)",

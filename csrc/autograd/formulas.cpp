@@ -2,20 +2,20 @@
 
 #include "Kernels.h"
 #include "Operators.h"
+#include "autograd/composed.h"
 #include "autograd/kernels.h"
 #include "kernels/check.h"
 #include "ops/bounds.h"
 #include "ops/path.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/clamp.h>
-#include <ATen/ops/clamp_min.h>
-#include <ATen/ops/where.h>
 
 namespace clampgrad {
 
+using namespace composed;
 using at::Tensor;
+using E = TensorElement;
 
 namespace {
 
@@ -27,68 +27,36 @@ void check_linear(int64_t gate) {
   TORCH_CHECK_NOT_IMPLEMENTED(is_linear(static_cast<Gate>(gate)), kNotLinear);
 }
 
-// An exact 0 where shut, whatever g is there.
-Tensor select(const Tensor& open, const Tensor& grad) {
-  return at::where(open, grad, 0);
-}
-
-Position position_of(const Tensor& self, const Tensor& result) {
-  return {self.eq(result), self.lt(result), self.gt(result)};
-}
-
-Position position_in(const Tensor& codes) {
-  return {codes.eq(position::inside), codes.eq(position::below), codes.eq(position::above)};
-}
-
-bool is_with_grad(Gate gate) {
-  return gate == Gate::with_grad || gate == Gate::with_grad_maximize;
-}
-
-Tensor open_with_grad(const Tensor& grad, const Position& at, Gate gate) {
-  // Descent moves x by -grad: up where grad < 0.
-  const bool descent = gate == Gate::with_grad;
-  const auto up = descent ? grad.le(0) : grad.ge(0), down = descent ? grad.ge(0) : grad.le(0);
-  return at.inside.logical_or(at.below.logical_and(up)).logical_or(at.above.logical_and(down));
-}
-
-// The gradient through one of the two bounds of minimum(maximum(x, lo), hi), ties shared.
-Tensor shared_tie(const Tensor& grad, const Tensor& wins, const Tensor& ties) {
-  return at::where(wins, grad, at::where(ties, grad * 0.5, 0));
-}
-
-Tensor half_gradient(const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
-  auto result = grad;
-  if (max) {
-    const auto raised = min ? at::clamp_min(self.detach(), *min) : self;
-    result = shared_tie(result, raised.lt(*max), raised.eq(*max));
+// f(has_lo, has_hi)
+template <typename F>
+void with_bounds(const Number& min, const Number& max, const F& f) {
+  if (min && max) {
+    f(std::true_type(), std::true_type());
+  } else if (min) {
+    f(std::true_type(), std::false_type());
+  } else {
+    f(std::false_type(), std::true_type());
   }
-  if (min) {
-    result = shared_tie(result, self.gt(*min), self.eq(*min));
-  }
-  return result;
 }
 
-Tensor open_between(const Tensor& self, const Number& min, const Number& max, bool inclusive) {
-  const auto over = [&] { return inclusive ? self.ge(*min) : self.gt(*min); };
-  const auto under = [&] { return inclusive ? self.le(*max) : self.lt(*max); };
-  return min && max ? over().logical_and(under()) : min ? over() : under();
+TensorMask as_mask(const Tensor& t) {
+  return TensorMask([t](const Tensor&) { return t; });
 }
 
-// decode() of csrc/kernels/gate.h on tensors: the gradient where the codes are given.
-Tensor decode_composed(const Tensor& grad, const Tensor& codes, Gate gate) {
-  switch (gate) {
-    case Gate::strict:
-    case Gate::inclusive:
-      return select(codes.to(at::kBool), grad);
-    case Gate::half:
-      return at::where(
-          codes.eq(weight::one),
-          grad,
-          at::where(
-              codes.eq(weight::half), grad * 0.5, select(codes.eq(weight::quarter), grad * 0.25)));
-    default:
-      return pseudo_gradient_at(grad, position_in(codes), gate);
-  }
+TensorValue bound(const Number& number) {
+  return number ? TensorValue(*number) : TensorValue();
+}
+
+template <Gate gate>
+Tensor between(const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
+  const Bounds<TensorValue> bounds = {bound(min), bound(max)};
+  const auto everywhere = E::comparable(self);
+  TensorValue result;
+  with_bounds(min, max, [&](auto has_lo, auto has_hi) {
+    const auto at = weight<gate, has_lo(), has_hi()>(TensorValue(self), everywhere, bounds);
+    result = weighed<gate, E>(TensorValue(grad), at);
+  });
+  return result.get(grad);
 }
 
 } // namespace
@@ -98,11 +66,6 @@ bool takes_kernel(const Tensor& grad) {
       !grad._fw_grad(0).defined();
 }
 
-Tensor pseudo_gradient_at(const Tensor& grad, const Position& at, Gate gate) {
-  return clampgrad::_pseudo_gradient(
-      grad, at.inside, at.below, at.above, static_cast<int64_t>(gate));
-}
-
 Tensor pseudo_gradient_backward(
     const Tensor& grad,
     const Tensor& grad_output,
@@ -110,10 +73,14 @@ Tensor pseudo_gradient_backward(
     const Tensor& below,
     const Tensor& above,
     int64_t gate_) {
-  const auto gate = static_cast<Gate>(gate_);
-  return select(
-      is_with_grad(gate) ? open_with_grad(grad_output, {inside, below, above}, gate) : inside,
-      grad);
+  TensorValue result;
+  with_constant<kGates>(static_cast<Gate>(gate_), [&](auto gate) {
+    const auto open = passes<decltype(gate)::value, E>(
+        TensorValue(grad_output),
+        Position<TensorMask>{as_mask(inside), as_mask(below), as_mask(above)});
+    result = select(open, TensorValue(grad), TensorValue());
+  });
+  return result.get(grad);
 }
 
 Tensor pseudo_gradient_jvp(const Tensor&) {
@@ -125,22 +92,19 @@ void check_has_tangent(Gradient gradient) {
       gradient != Gradient::with_grad && gradient != Gradient::restoring, kNotLinear);
 }
 
-Tensor pseudo_gradient(const Tensor& grad, const Tensor& self, const Tensor& result, Gate gate) {
-  return pseudo_gradient_at(grad, position_of(self, result), gate);
-}
-
 Tensor clamp_pinned_backward(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max, int64_t gate_) {
-  const auto gate = static_cast<Gate>(gate_);
-  switch (gate) {
-    case Gate::strict:
-    case Gate::inclusive:
-      return select(open_between(self, min, max, gate == Gate::inclusive), grad);
-    case Gate::half:
-      return half_gradient(grad, self, min, max);
-    default:
-      return pseudo_gradient(grad, self, at::clamp(self.detach(), min, max), gate);
-  }
+  Tensor result;
+  with_constant<kGates>(static_cast<Gate>(gate_), [&](auto constant) {
+    constexpr Gate gate = decltype(constant)::value;
+    if constexpr (is_linear(gate)) {
+      result = between<gate>(grad, self, min, max);
+    } else {
+      const TensorValue x = self, y = at::clamp(self.detach(), min, max); // only compared with
+      result = pseudo_gradient_at(grad, position(x, E::comparable(x), y), gate);
+    }
+  });
+  return result;
 }
 
 Tensor clamp_pinned_jvp(
@@ -154,8 +118,23 @@ Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int6
   if (takes_kernel(grad)) {
     return decode_gate(grad, bits, gate, order);
   }
-  return decode_composed(
-      grad, clampgrad::_codes_symint(bits, grad.sym_sizes(), planes(gate), order), gate);
+  Tensor result;
+  with_constant<kGates>(gate, [&](auto constant) {
+    constexpr Gate gate = decltype(constant)::value;
+    const RecordedBits recorded = {bits, planes(gate), order};
+    const Code<CodeMask> code = {kFirstBit, kSecondBit};
+    if constexpr (is_linear(gate)) {
+      const auto at = weight_in<gate>(code);
+      const Weight<TensorMask> weight = {recorded(at.open), recorded(at.tie), recorded(at.quarter)};
+      result = weighed<gate, E>(TensorValue(grad), weight).get(grad);
+    } else {
+      const auto at = position_in(code);
+      const Position<TensorMask> position = {
+          recorded(at.inside), recorded(at.below), recorded(at.above)};
+      result = pseudo_gradient_at(grad, position, gate);
+    }
+  });
+  return result;
 }
 
 Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t order) {
@@ -166,7 +145,7 @@ Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t
 Tensor clamp_mingrad_backward_composed(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
   check_has_bound(min, max);
-  return select(open_between(self, in_dtype(min, self), in_dtype(max, self), false), grad);
+  return between<Gate::strict>(grad, self, in_dtype(min, self), in_dtype(max, self));
 }
 
 namespace native {
@@ -178,17 +157,16 @@ Tensor pseudo_gradient(
     const Tensor& above,
     int64_t gate_) {
   const auto gate = checked_enum<Gate>(gate_, kGates);
-  if (is_with_grad(gate)) {
-    return select(open_with_grad(grad, {inside, below, above}, gate), grad);
-  }
-  TORCH_CHECK_VALUE(
-      gate == Gate::restoring || gate == Gate::restoring_maximize,
-      "clampgrad: gate ",
-      gate_,
-      " is no pseudo-gradient");
-  const auto& up = gate == Gate::restoring ? above : below;
-  const auto& down = gate == Gate::restoring ? below : above;
-  return at::where(inside, grad, up.to(grad.dtype()) - down.to(grad.dtype()));
+  TORCH_CHECK_VALUE(!is_linear(gate), "clampgrad: gate ", gate_, " is no pseudo-gradient");
+  TensorValue result;
+  with_constant<kGates>(gate, [&](auto constant) {
+    constexpr Gate gate = decltype(constant)::value;
+    if constexpr (!is_linear(gate)) {
+      result = pushed<gate, E>(
+          TensorValue(grad), Position<TensorMask>{as_mask(inside), as_mask(below), as_mask(above)});
+    }
+  });
+  return result.get(grad);
 }
 
 } // namespace native

@@ -54,14 +54,4 @@ void check_has_tangent(Gradient gradient);
 // A fused kernel may take this gradient: a plain tensor that nobody differentiates again.
 bool takes_kernel(const at::Tensor& grad);
 
-// Where self lies, seen from the result; all false at NaN.
-struct Position {
-  at::Tensor inside, below, above;
-};
-at::Tensor pseudo_gradient_at(const at::Tensor& grad, const Position& at, Gate gate);
-
-// The position of self, seen from the result, decides the pseudo-gradient.
-at::Tensor pseudo_gradient(
-    const at::Tensor& grad, const at::Tensor& self, const at::Tensor& result, Gate gate);
-
 } // namespace clampgrad

@@ -1,8 +1,10 @@
 #include "autograd/shares.h"
 
 #include "Operators.h"
+#include "autograd/composed.h"
 #include "autograd/formulas.h"
 #include "autograd/kernels.h"
+#include "kernels/constant.h"
 #include "ops/sharing.h"
 
 #include <ATen/ExpandUtils.h>
@@ -10,275 +12,192 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
 namespace clampgrad {
 
 namespace {
 
+using namespace composed;
 using at::Tensor;
+using E = TensorElement;
 
 bool is_differentiated(const Tensor& t) {
   return t.defined() &&
       ((at::GradMode::is_enabled() && t.requires_grad()) || torch::autograd::isFwGradDefined(t));
 }
 
-bool has(int64_t differentiated, int argument) {
-  return (differentiated >> argument & 1) != 0;
-}
+// What each of n arguments gets of a gradient. The transpose is the tangent: the sum of what each
+// argument would get of its own.
+template <size_t n>
+using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
-Tensor both(const Tensor& a, const Tensor& b) {
-  return a.logical_and(b);
-}
-
-Tensor either(const Tensor& a, const Tensor& b) {
-  return a.logical_or(b);
-}
-
-// The share of one argument: where a mask holds, one part in `divisor`; the masks exclude each
-// other.
-struct Share {
-  struct Part {
-    Tensor where;
-    int64_t divisor;
-  };
-  std::vector<Part> parts;
-
-  // That share of a gradient, or of a tangent. Selects: elsewhere it is an exact 0.
-  Tensor of(const Tensor& t) const {
-    Tensor result;
-    for (const auto& part : parts) {
-      const auto scaled = part.divisor == 1 ? t : t / part.divisor;
-      result = result.defined() ? at::where(part.where, scaled, result)
-                                : at::where(part.where, scaled, 0);
-    }
-    return result;
+template <size_t n>
+std::array<Tensor, n> gradients(
+    const Shares<n>& shares, const Tensor& grad, const std::array<bool, n>& wanted) {
+  const auto values = shares(grad);
+  std::array<Tensor, n> result;
+  for (size_t i = 0; i < n; ++i) {
+    result[i] = wanted[i] ? values[i].get(grad) : Tensor();
   }
-};
+  return result;
+}
+
+template <size_t n>
+Tensor tangent(const Shares<n>& shares, const std::array<Tensor, n>& tangents) {
+  Tensor result;
+  for (size_t i = 0; i < n; ++i) {
+    if (tangents[i].defined()) {
+      const auto share = shares(tangents[i])[i].get(tangents[i]);
+      result = result.defined() ? result + share : share;
+    }
+  }
+  return result;
+}
+
+Compared<TensorValue> compared_in(at::ScalarType dtype, const Tensor& t) {
+  return compared<E>(TensorValue(t.to(dtype)));
+}
+
+template <Sharing sharing>
+TensorValue pushed_by_operator(const Tensor& grad, const Position<TensorMask>& at) {
+  if constexpr (sharing == Sharing::straight_through) {
+    return grad;
+  } else {
+    return LazyTensor::Compute(
+        [at](const Tensor& grad) { return pseudo_gradient_at(grad, at, gate_of<sharing>()); });
+  }
+}
 
 // ---- Two arguments ------------------------------------------------------------------------------
 
-std::array<Share, 2> pair_shares(
-    Tensor self, Tensor other, bool greater_wins, Kind kind, PairRule rule) {
-  auto wins = greater_wins ? self.gt(other) : self.lt(other);
-  auto loses = greater_wins ? self.lt(other) : self.gt(other);
-  const auto tie = self.eq(other);
-  if (kind == Kind::nan_skipping_extremum) {
-    const auto self_nan = self.isnan(), other_nan = other.isnan();
-    wins = either(wins, both(other_nan, self_nan.logical_not()));
-    loses = either(loses, both(self_nan, other_nan.logical_not()));
-  }
-  if (rule.tie == Tie::to_self) {
-    wins = either(wins, tie);
-  }
-  if (rule.nan != NaN::none) {
-    const auto nan = either(either(wins, loses), tie).logical_not();
-    wins = either(wins, nan);
-    loses = rule.nan == NaN::to_both ? either(loses, nan) : loses;
-  }
-  std::array<Share, 2> shares = {Share{{{wins, 1}}}, Share{{{loses, 1}}}};
-  if (rule.tie == Tie::shared) {
-    for (auto& share : shares) {
-      share.parts.push_back({tie, 2});
+template <Sharing sharing>
+Shares<2> shares_in(const PairShares<TensorMask>& among, bool clamps_from_below) {
+  return [=](const Tensor& grad) -> std::array<TensorValue, 2> {
+    const auto of = shared<E>(TensorValue(grad), among);
+    if constexpr (is_pseudo(sharing)) {
+      const auto at = position_in_pair(among.self, among.other, clamps_from_below);
+      return {pushed_by_operator<sharing>(grad, at), of.other};
     }
-  }
-  return shares;
+    return {of.self, of.other};
+  };
 }
 
-std::array<Share, 2> extremum_shares(
-    const Tensor& self,
-    const Tensor& other,
-    Extremum op,
-    Gradient gradient,
+Shares<2> pair_of(
+    const Compared<TensorValue>& self,
+    const Compared<TensorValue>& other,
+    bool greater_wins,
+    Kind kind,
+    Convention convention,
     int64_t differentiated) {
-  const auto kind = kind_of(op);
-  return pair_shares(
-      self, other, greater_wins(op), kind, pair_rule(kind, gradient, differentiated));
+  const auto codes = pair_codes(kind, convention.gradient, differentiated);
+  const bool nan_loses = kind == Kind::nan_skipping_extremum;
+  const auto among = greater_wins ? nan_loses ? pair_shares<true, true>(self, other, codes).shares
+                                              : pair_shares<true, false>(self, other, codes).shares
+      : nan_loses                 ? pair_shares<false, true>(self, other, codes).shares
+                                  : pair_shares<false, false>(self, other, codes).shares;
+  Shares<2> result;
+  with_constant<kSharings>(pair_sharing(convention, codes), [&](auto sharing) {
+    result = shares_in<decltype(sharing)::value>(among, greater_wins);
+  });
+  return result;
+}
+
+Shares<2> pair_of_bits(const Tensor& bits, int64_t order, Sharing s, bool clamps_from_below) {
+  const RecordedBits in = {bits, 2, order};
+  Shares<2> result;
+  with_constant<kSharings>(s, [&](auto sharing) {
+    constexpr Sharing s = decltype(sharing)::value;
+    const auto among = pair_in<s>(kFirstBit, kSecondBit);
+    result = shares_in<s>(
+        PairShares<TensorMask>{in(among.self), in(among.other), in(among.halved)},
+        clamps_from_below);
+  });
+  return result;
 }
 
 // ---- Three arguments ----------------------------------------------------------------------------
 
-using Shares = std::array<Share, 3>;
-
-// The inputs that the forward selects in every neighbourhood of the point; none at NaN.
-std::array<Tensor, 3> active_inputs(const Tensor& x, const Tensor& lo, const Tensor& hi) {
-  const auto number = either(either(x.isnan(), lo.isnan()), hi.isnan()).logical_not();
-  return {
-      both(x.ge(lo), x.le(hi)),
-      both(lo.ge(x), lo.le(hi)),
-      both(number, either(hi.le(x), hi.le(lo)))};
+Shares<3> shares_in(const TripleShares<TensorMask>& among) {
+  return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
+    const auto of = shared<E>(TensorValue(grad), among);
+    return {of.x, of.lo, of.hi};
+  };
 }
 
-Shares min_norm_shares(
-    const Tensor& x, const Tensor& lo, const Tensor& hi, int64_t differentiated) {
-  const auto active = active_inputs(x, lo, hi);
-  const auto count = active[0].to(at::kChar) + active[1].to(at::kChar) + active[2].to(at::kChar);
-  const auto alone = count.eq(1);
-  // A constant among several active inputs makes 0 a subgradient.
-  Tensor shared = count.gt(1);
-  for (int i = 0; i < 3; ++i) {
-    if (!has(differentiated, i)) {
-      shared = both(shared, active[i].logical_not());
-    }
-  }
-  const auto two = both(shared, count.eq(2)), three = both(shared, count.eq(3));
-  Shares shares;
-  for (int i = 0; i < 3; ++i) {
-    shares[i].parts = {{both(active[i], alone), 1}, {both(active[i], two), 2}, {three, 3}};
-  }
-  return shares;
+template <Sharing sharing>
+Shares<3> shares_in(const Beyond<TensorMask>& at) {
+  return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
+    const auto bounds = of_bounds<E>(TensorValue(grad), at);
+    return {pushed_by_operator<sharing>(grad, at.x), bounds.self, bounds.other};
+  };
 }
 
-// PyTorch up to 2.13.
-Shares inclusive_shares(const Tensor& x, const Tensor& lo, const Tensor& hi) {
-  return {
-      Share{{{both(x.ge(lo), x.le(hi)), 1}}},
-      Share{{{both(x.lt(lo), lo.lt(hi)), 1}}},
-      Share{{{either(x.gt(hi), hi.lt(lo)), 1}}}};
+OptionalTensor in_dtype(at::ScalarType dtype, const Tensor& t) {
+  return t.defined() ? OptionalTensor(t.detach().to(dtype)) : std::nullopt;
 }
 
-// PyTorch from 2.14 on. At NaN every comparison is false, and what is left is what it does there.
-Shares joint_shares(const Tensor& x, const Tensor& lo, const Tensor& hi) {
-  const auto ordered = lo.lt(hi);
-  const auto tie_lo = both(x.eq(lo), ordered), tie_hi = both(x.eq(hi), ordered);
-  const auto tie = either(tie_lo, tie_hi), outside = either(x.lt(lo), x.gt(hi));
-  return {
-      Share{{{either(outside, tie).logical_not(), 1}, {tie, 2}}},
-      Share{{{both(x.lt(lo), lo.le(hi)), 1}, {tie_lo, 2}}},
-      Share{{{either(both(x.gt(hi), lo.le(hi)), hi.lt(lo)), 1}, {tie_hi, 2}}}};
-}
-
-// minimum(maximum(x, lo), hi) with every tie shared.
-Shares half_shares(const Tensor& x, const Tensor& lo, const Tensor& hi) {
-  const auto number = either(either(x.isnan(), lo.isnan()), hi.isnan()).logical_not();
-  const auto raised = at::maximum(x, lo);
-  const auto through = both(number, raised.lt(hi)), tie = both(number, raised.eq(hi));
-  const auto over = x.gt(lo), at_lo = x.eq(lo), under = x.lt(lo);
-  return {
-      Share{
-          {{both(through, over), 1},
-           {either(both(through, at_lo), both(tie, over)), 2},
-           {both(tie, at_lo), 4}}},
-      Share{
-          {{both(through, under), 1},
-           {either(both(through, at_lo), both(tie, under)), 2},
-           {both(tie, at_lo), 4}}},
-      Share{{{both(number, raised.gt(hi)), 1}, {tie, 2}}}};
-}
-
-// What the bounds get beside a pseudo-gradient of x, where x is not y: as in min_norm.
-Shares pseudo_shares(const Tensor& x, const Tensor& lo, const Tensor& hi, int64_t differentiated) {
-  auto active = active_inputs(x, lo, hi);
-  // x = y also at hi, where lo > hi.
-  const auto out = either(active[0], both(active[2], x.eq(hi))).logical_not();
-  const auto lo_alone = both(both(active[1], active[2].logical_not()), out);
-  const auto hi_alone = both(both(active[2], active[1].logical_not()), out);
-  Shares shares = {Share{}, Share{{{lo_alone, 1}}}, Share{{{hi_alone, 1}}}};
-  if (has(differentiated, 1) && has(differentiated, 2)) {
-    const auto two = both(both(active[1], active[2]), out);
-    shares[1].parts.push_back({two, 2});
-    shares[2].parts.push_back({two, 2});
-  }
-  return shares;
-}
-
-Shares clamp_shares(
-    const Tensor& x,
-    const Tensor& lo,
-    const Tensor& hi,
-    Gradient gradient,
+// An undefined bound is absent.
+Shares<3> triple_of(
+    const Tensor& self,
+    const Tensor& min,
+    const Tensor& max,
+    at::ScalarType dtype,
+    Convention convention,
     int64_t differentiated) {
-  if (!lo.defined() || !hi.defined()) {
-    const bool is_min = lo.defined();
+  const auto x = compared_in(dtype, self);
+  if (!min.defined() || !max.defined()) {
+    const bool is_min = min.defined();
     // Bits of the two arguments that are there.
     const auto bits =
-        (differentiated & 1) | (is_min ? differentiated & 2 : differentiated >> 1 & 2);
-    auto pair = pair_shares(
-        x, is_min ? lo : hi, is_min, Kind::clamp, pair_rule(Kind::clamp, gradient, bits));
-    return is_min ? Shares{pair[0], pair[1], Share{}} : Shares{pair[0], Share{}, pair[1]};
+        (differentiated & kX) | (is_min ? differentiated & kLo : (differentiated & kHi) >> 1);
+    const auto pair =
+        pair_of(x, compared_in(dtype, is_min ? min : max), is_min, Kind::clamp, convention, bits);
+    return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
+      const auto [of_self, of_bound] = pair(grad);
+      return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
+                    : std::array<TensorValue, 3>{of_self, {}, of_bound};
+    };
   }
-  switch (gradient) {
-    case Gradient::min_norm:
-      return min_norm_shares(x, lo, hi, differentiated);
-    case Gradient::inclusive:
-      return inclusive_shares(x, lo, hi);
-    case Gradient::joint:
-      return joint_shares(x, lo, hi);
-    case Gradient::half:
-      return half_shares(x, lo, hi);
-    default:
-      return pseudo_shares(x, lo, hi, differentiated);
+  const auto lo = compared_in(dtype, min), hi = compared_in(dtype, max);
+  Shares<3> result;
+  if (is_pseudo(convention.gradient)) {
+    const auto y = compared<E>(TensorValue([=](const Tensor&) { // only compared with
+      return at::clamp(*in_dtype(dtype, self), in_dtype(dtype, min), in_dtype(dtype, max));
+    }));
+    with_constant<kSharings>(triple_sharing(convention), [&](auto sharing) {
+      result = shares_in<decltype(sharing)::value>(beyond_bounds(x, lo, hi, y, differentiated));
+    });
+  } else {
+    with_constant<int64_t(Rule::pseudo)>(triple_rule(convention.gradient), [&](auto rule) {
+      result = shares_in(triple_shares<decltype(rule)::value>(x, lo, hi, differentiated));
+    });
   }
+  return result;
 }
 
-// ---- From codes ---------------------------------------------------------------------------------
-
-std::array<Share, 2> pair_shares_in(const Tensor& codes, Sharing sharing) {
-  if (is_pseudo(sharing)) {
-    return {Share{}, Share{{{codes.eq(kOther), 1}}}};
-  }
-  const auto both = codes.eq(kBoth);
-  auto self = codes.eq(kSelf), other = codes.eq(kOther);
-  if (sharing == Sharing::nan_to_both) {
-    const auto nan = codes.eq(0);
-    self = either(self, nan);
-    other = either(other, nan);
-  }
-  return {Share{{{self, 1}, {both, 2}}}, Share{{{other, 1}, {both, 2}}}};
-}
-
-Shares triple_shares_in(const Tensor& codes, Sharing sharing) {
-  if (is_pseudo(sharing)) {
-    const auto two = codes.eq(beyond::below_both);
-    return {
-        Share{},
-        Share{{{codes.eq(beyond::below_lo), 1}, {two, 2}}},
-        Share{{{either(codes.eq(beyond::below_hi), codes.eq(beyond::above)), 1}, {two, 2}}}};
-  }
-  const auto all = codes.eq(kAll);
-  Shares shares;
-  for (int i = 0; i < 3; ++i) {
-    const int bit = 1 << i;
-    const auto two = either(codes.eq(bit | 1 << (i + 1) % 3), codes.eq(bit | 1 << (i + 2) % 3));
-    shares[i].parts = {{codes.eq(bit), 1}, {two, 2}};
-    if (sharing == Sharing::nested) {
-      shares[i].parts.push_back({all, bit == kHi ? 2 : 4});
-    } else if (sharing != Sharing::nan_to_ends) {
-      shares[i].parts.push_back({all, 3});
-    } else if (bit != kLo) {
-      shares[i].parts.push_back({all, 1});
+Shares<3> triple_of_bits(const Tensor& bits, int64_t order, Sharing s) {
+  const RecordedBits in = {bits, 3, order};
+  const Triple<CodeMask> code = {kFirstBit, kSecondBit, kThirdBit};
+  Shares<3> result;
+  with_constant<kSharings>(s, [&](auto sharing) {
+    constexpr Sharing s = decltype(sharing)::value;
+    if constexpr (is_pseudo(s)) {
+      const auto [x, lo, hi, halved] = beyond_in(code);
+      result = shares_in<s>(
+          Beyond<TensorMask>{{in(x.inside), in(x.below), in(x.above)}, in(lo), in(hi), in(halved)});
+    } else {
+      const auto [x, lo, hi, two, three, nested] = triple_in<s>(code);
+      result = shares_in(
+          TripleShares<TensorMask>{in(x), in(lo), in(hi), in(two), in(three), in(nested)});
     }
-  }
-  return shares;
+  });
+  return result;
 }
 
-// What x gets of a pseudo-gradient.
-Tensor pseudo_in(const Tensor& grad, const Position& at, Sharing sharing) {
-  switch (sharing) {
-    case Sharing::with_grad:
-      return pseudo_gradient_at(grad, at, Gate::with_grad);
-    case Sharing::with_grad_maximize:
-      return pseudo_gradient_at(grad, at, Gate::with_grad_maximize);
-    case Sharing::restoring:
-      return pseudo_gradient_at(grad, at, Gate::restoring);
-    case Sharing::restoring_maximize:
-      return pseudo_gradient_at(grad, at, Gate::restoring_maximize);
-    default:
-      return grad;
-  }
-}
-
-// ---- Both directions ----------------------------------------------------------------------------
+// ---- Dtypes and shapes --------------------------------------------------------------------------
 
 // Arguments are compared in the dtype of the result.
-Tensor in_result_dtype(const Tensor& t, at::ScalarType dtype) {
-  return t.defined() ? t.to(dtype) : t;
-}
-
 template <size_t n>
 at::ScalarType result_dtype(const std::array<Tensor, n>& args) {
   std::vector<Tensor> defined;
@@ -288,29 +207,29 @@ at::ScalarType result_dtype(const std::array<Tensor, n>& args) {
   return at::native::result_type(defined);
 }
 
-OptionalTensor detached(const Tensor& t) {
-  return t.defined() ? OptionalTensor(t.detach()) : std::nullopt;
+Tensor to(at::ScalarType dtype, const Tensor& t) {
+  return t.defined() ? t.to(dtype) : t;
 }
 
 template <size_t n>
-Tensor sum_of_shares(const std::array<Share, n>& shares, const std::array<Tensor, n>& tangents) {
-  Tensor result;
+std::array<Tensor, n> reduced(std::array<Tensor, n> grads, const std::array<Tensor, n>& args) {
   for (size_t i = 0; i < n; ++i) {
-    if (tangents[i].defined() && !shares[i].parts.empty()) {
-      const auto share = shares[i].of(tangents[i]);
-      result = result.defined() ? result + share : share;
-    }
+    grads[i] = grads[i].defined() ? at::sum_to(grads[i], args[i].sym_sizes()) : grads[i];
   }
-  return result;
+  return grads;
 }
 
-// Of the pseudo-gradients straight_through alone has a tangent: all of x's.
-void add_tangent_of_self(Share& share, const Tensor& like, Sharing sharing) {
-  if (is_pseudo(sharing)) {
-    check_has_tangent(
-        sharing == Sharing::straight_through ? Gradient::straight_through : Gradient::with_grad);
-    share.parts = {{at::ones_like(like, like.options().dtype(at::kBool)), 1}};
-  }
+PairGradients as_tuple(const std::array<Tensor, 2>& t) {
+  return {t[0], t[1]};
+}
+TripleGradients as_tuple(const std::array<Tensor, 3>& t) {
+  return {t[0], t[1], t[2]};
+}
+
+void check_has_tangent(Sharing sharing) {
+  clampgrad::check_has_tangent(
+      is_pseudo(sharing) && sharing != Sharing::straight_through ? Gradient::with_grad
+                                                                 : Gradient::straight_through);
 }
 
 } // namespace
@@ -337,11 +256,14 @@ PairGradients extremum_backward(
     return {};
   }
   const auto dtype = grad.scalar_type();
-  const auto shares =
-      extremum_shares(self.to(dtype), other.to(dtype), op, gradient, differentiated);
-  return {
-      wanted[0] ? at::sum_to(shares[0].of(grad), self.sym_sizes()) : Tensor(),
-      wanted[1] ? at::sum_to(shares[1].of(grad), other.sym_sizes()) : Tensor()};
+  const auto shares = pair_of(
+      compared_in(dtype, self),
+      compared_in(dtype, other),
+      greater_wins(op),
+      kind_of(op),
+      {gradient, false},
+      differentiated);
+  return as_tuple(reduced<2>(gradients<2>(shares, grad, wanted), {self, other}));
 }
 
 Tensor extremum_jvp(
@@ -353,9 +275,14 @@ Tensor extremum_jvp(
     Gradient gradient,
     int64_t differentiated) {
   const auto dtype = result_dtype<2>({self, other});
-  const auto shares =
-      extremum_shares(self.to(dtype), other.to(dtype), op, gradient, differentiated);
-  return sum_of_shares<2>(shares, {self_t.to(dtype), other_t.to(dtype)});
+  const auto shares = pair_of(
+      compared_in(dtype, self),
+      compared_in(dtype, other),
+      greater_wins(op),
+      kind_of(op),
+      {gradient, false},
+      differentiated);
+  return tangent<2>(shares, {self_t.to(dtype), other_t.to(dtype)});
 }
 
 TripleGradients clamp_tensors_backward(
@@ -370,25 +297,9 @@ TripleGradients clamp_tensors_backward(
   if (!grad.defined()) {
     return {};
   }
-  const auto dtype = grad.scalar_type();
-  const auto x = self.to(dtype), lo = in_result_dtype(min, dtype), hi = in_result_dtype(max, dtype);
-  const auto shares = clamp_shares(x, lo, hi, gradient, differentiated);
-  const auto reduced = [&](int i, const Tensor& argument) {
-    return wanted[i] ? at::sum_to(shares[i].of(grad), argument.sym_sizes()) : Tensor();
-  };
-  Tensor of_self;
-  if (wanted[0]) {
-    if (gradient == Gradient::straight_through) {
-      of_self = at::sum_to(grad, self.sym_sizes());
-    } else if (is_pseudo(gradient)) {
-      const auto result = at::clamp(x.detach(), detached(lo), detached(hi)); // only compared with
-      const auto gate = scalar_gate({gradient, maximize});
-      of_self = at::sum_to(pseudo_gradient(grad, x, result, gate), self.sym_sizes());
-    } else {
-      of_self = reduced(0, self);
-    }
-  }
-  return {of_self, reduced(1, min), reduced(2, max)};
+  const auto shares =
+      triple_of(self, min, max, grad.scalar_type(), {gradient, maximize}, differentiated);
+  return as_tuple(reduced<3>(gradients<3>(shares, grad, wanted), {self, min, max}));
 }
 
 Tensor clamp_tensors_jvp(
@@ -400,20 +311,10 @@ Tensor clamp_tensors_jvp(
     const Tensor& max,
     Gradient gradient,
     int64_t differentiated) {
+  clampgrad::check_has_tangent(gradient);
   const auto dtype = result_dtype<3>({self, min, max});
-  auto shares = clamp_shares(
-      self.to(dtype),
-      in_result_dtype(min, dtype),
-      in_result_dtype(max, dtype),
-      gradient,
-      differentiated);
-  if (is_pseudo(gradient)) {
-    check_has_tangent(gradient);
-    const auto everywhere = at::ones_like(self, self.options().dtype(at::kBool));
-    shares[0].parts = {{everywhere, 1}};
-  }
-  return sum_of_shares<3>(
-      shares, {self_t.to(dtype), in_result_dtype(min_t, dtype), in_result_dtype(max_t, dtype)});
+  const auto shares = triple_of(self, min, max, dtype, {gradient, false}, differentiated);
+  return tangent<3>(shares, {self_t.to(dtype), to(dtype, min_t), to(dtype, max_t)});
 }
 
 PairGradients pair_backward(
@@ -427,20 +328,10 @@ PairGradients pair_backward(
     return {};
   }
   if (takes_kernel(grad)) {
-    auto [self, other] = decode_pair(grad, bits, sharing, clamps_from_below, order, wanted);
-    return {self, other};
+    return as_tuple(decode_pair(grad, bits, sharing, clamps_from_below, order, wanted));
   }
-  const auto codes = clampgrad::_codes_symint(bits, grad.sym_sizes(), 2, order);
-  const auto shares = pair_shares_in(codes, sharing);
-  Tensor self;
-  if (wanted[0] && is_pseudo(sharing)) {
-    const auto out = codes.eq(kOther), nowhere = at::zeros_like(out);
-    const auto below = clamps_from_below ? out : nowhere, above = clamps_from_below ? nowhere : out;
-    self = pseudo_in(grad, {codes.eq(kSelf), below, above}, sharing);
-  } else if (wanted[0]) {
-    self = shares[0].of(grad);
-  }
-  return {self, wanted[1] ? shares[1].of(grad) : Tensor()};
+  return as_tuple(
+      gradients<2>(pair_of_bits(bits, order, sharing, clamps_from_below), grad, wanted));
 }
 
 Tensor pair_jvp(
@@ -449,10 +340,8 @@ Tensor pair_jvp(
     const Tensor& bits,
     Sharing sharing,
     int64_t order) {
-  const auto codes = clampgrad::_codes_symint(bits, self_t.sym_sizes(), 2, order);
-  auto shares = pair_shares_in(codes, sharing);
-  add_tangent_of_self(shares[0], codes, sharing);
-  return sum_of_shares<2>(shares, {self_t, other_t});
+  check_has_tangent(sharing);
+  return tangent<2>(pair_of_bits(bits, order, sharing, false), {self_t, other_t});
 }
 
 TripleGradients triple_backward(
@@ -465,19 +354,9 @@ TripleGradients triple_backward(
     return {};
   }
   if (takes_kernel(grad)) {
-    auto [x, lo, hi] = decode_triple(grad, bits, sharing, order, wanted);
-    return {x, lo, hi};
+    return as_tuple(decode_triple(grad, bits, sharing, order, wanted));
   }
-  const auto codes = clampgrad::_codes_symint(bits, grad.sym_sizes(), 3, order);
-  const auto shares = triple_shares_in(codes, sharing);
-  Tensor x;
-  if (wanted[0] && is_pseudo(sharing)) {
-    const auto below = both(codes.ge(beyond::below_lo), codes.le(beyond::below_none));
-    x = pseudo_in(grad, {codes.eq(beyond::inside), below, codes.eq(beyond::above)}, sharing);
-  } else if (wanted[0]) {
-    x = shares[0].of(grad);
-  }
-  return {x, wanted[1] ? shares[1].of(grad) : Tensor(), wanted[2] ? shares[2].of(grad) : Tensor()};
+  return as_tuple(gradients<3>(triple_of_bits(bits, order, sharing), grad, wanted));
 }
 
 Tensor triple_jvp(
@@ -487,10 +366,8 @@ Tensor triple_jvp(
     const Tensor& bits,
     Sharing sharing,
     int64_t order) {
-  const auto codes = clampgrad::_codes_symint(bits, self_t.sym_sizes(), 3, order);
-  auto shares = triple_shares_in(codes, sharing);
-  add_tangent_of_self(shares[0], codes, sharing);
-  return sum_of_shares<3>(shares, {self_t, min_t, max_t});
+  check_has_tangent(sharing);
+  return tangent<3>(triple_of_bits(bits, order, sharing), {self_t, min_t, max_t});
 }
 
 PairGradients clamp_min_tensor_backward(

@@ -14,7 +14,7 @@ const Backend& backend(c10::Device device) {
       cuda::triple_encode,
       cuda::pair_decode,
       cuda::triple_decode,
-      cuda::unpack_codes};
+      cuda::unpack};
   if (device.is_cuda()) {
     return kCuda;
   }
@@ -27,7 +27,7 @@ const Backend& backend(c10::Device device) {
       cpu::triple_encode,
       cpu::pair_decode,
       cpu::triple_decode,
-      cpu::unpack_codes};
+      cpu::unpack};
   TORCH_INTERNAL_ASSERT(device.is_cpu(), "clampgrad was built without kernels for ", device);
   return kCpu;
 }

@@ -73,8 +73,9 @@ using TripleDecode = void(
     void* of_hi,
     Sharing);
 
-// Bit planes -> a code a byte; of `flat`, the dtype is of no interest.
-using UnpackCodes = void(const Flat& flat, const uint64_t* bits, uint8_t* codes, int planes);
+// Bit planes -> where bit c of `codes` is set for the code c; of `flat`, the dtype is of no
+// interest.
+using Unpack = void(const Flat& flat, const uint64_t* bits, int planes, int64_t codes, bool* mask);
 
 struct Backend {
   GateEncode* gate_encode;
@@ -84,7 +85,7 @@ struct Backend {
   TripleEncode* triple_encode;
   PairDecode* pair_decode;
   TripleDecode* triple_decode;
-  UnpackCodes* unpack_codes;
+  Unpack* unpack;
 };
 
 // Of a device with kernels here: those that csrc/ops/path.cpp lets through.
@@ -99,7 +100,7 @@ const Backend& backend(c10::Device device);
   TripleEncode triple_encode;     \
   PairDecode pair_decode;         \
   TripleDecode triple_decode;     \
-  UnpackCodes unpack_codes;
+  Unpack unpack;
 
 namespace cpu {
 CLAMPGRAD_DECLARE_KERNELS

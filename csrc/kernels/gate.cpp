@@ -60,19 +60,29 @@ std::tuple<at::Tensor, at::Tensor> clamp_gate(
   return {y, bits};
 }
 
-at::Tensor codes(const at::Tensor& bits, c10::SymIntArrayRef size, int64_t planes, int64_t order) {
-  const auto codes = empty_in_order(C10_AS_INTARRAYREF_SLOW(size), order, bits.options());
+at::Tensor mask(
+    const at::Tensor& bits,
+    c10::SymIntArrayRef size,
+    int64_t codes,
+    int64_t planes,
+    int64_t order) {
   const auto p = checked_planes(planes);
-  const auto saved = checked_bits(bits, codes, p);
-  backend(codes.device())
-      .unpack_codes(flat(codes), words_of(saved), codes.mutable_data_ptr<uint8_t>(), p);
-  return codes;
+  const auto mask =
+      empty_in_order(C10_AS_INTARRAYREF_SLOW(size), order, bits.options().dtype(at::kBool));
+  const auto saved = checked_bits(bits, mask, p);
+  backend(mask.device())
+      .unpack(flat(mask), words_of(saved), p, codes, mask.mutable_data_ptr<bool>());
+  return mask;
 }
 
-at::Tensor codes_meta(
-    const at::Tensor& bits, c10::SymIntArrayRef size, int64_t planes, int64_t order) {
+at::Tensor mask_meta(
+    const at::Tensor& bits,
+    c10::SymIntArrayRef size,
+    int64_t codes,
+    int64_t planes,
+    int64_t order) {
   checked_planes(planes);
-  return empty_in_order_symint(size, order, bits.options());
+  return empty_in_order_symint(size, order, bits.options().dtype(at::kBool));
 }
 
 at::Tensor clamp_mingrad_backward(

@@ -41,16 +41,22 @@ constexpr int64_t kWord = 64;
 constexpr int64_t words(int64_t n) {
   return (n + kWord - 1) / kWord;
 }
+// The code of element i of n.
+CLAMPGRAD_HOST_DEVICE int code_of(const uint64_t* bits, int planes, int64_t n, int64_t i) {
+  int code = 0;
+  for (int p = 0; p < planes; ++p) {
+    code |= static_cast<int>(bits[p * words(n) + i / kWord] >> (i % kWord) & 1) << p;
+  }
+  return code;
+}
 constexpr int64_t planes_bytes(int planes, int64_t n) {
   return planes * words(n) * 8;
 }
 
 // Codes of one plane: 0 shut, 1 open. Of two planes:
-namespace weight { // Gate::half
-constexpr int none = 0, one = 1, half = 2, quarter = 3;
-}
-namespace position { // the pseudo-gradients: where x lies, seen from the result
-constexpr int nan = 0, inside = 1, below = 2, above = 3;
-}
+//
+//                    0     1       2      3
+//   Gate::half       0     1       1/2    1/4     what x gets of g
+//   pseudo-gradient  NaN   inside  below  above   where x lies, seen from the result
 
 } // namespace clampgrad

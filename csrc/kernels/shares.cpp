@@ -63,8 +63,10 @@ std::tuple<at::Tensor, at::Tensor> extremum_shares(
     int64_t sharing,
     int64_t order) {
   check_alike({self, other});
-  checked_enum<Sharing>(sharing, kSharings);
-  const PairCodes codes = {checked_enum<int>(tie, kBoth + 1), checked_enum<int>(nan, kBoth + 1)};
+  PairCodes codes = {checked_enum<int>(tie, kBoth + 1), checked_enum<int>(nan, kBoth + 1)};
+  if (checked_enum<Sharing>(sharing, kSharings) == Sharing::nan_to_both) {
+    codes.nan = 0; // the bits of a tie are taken
+  }
   const auto a = in_memory_order(self, order), b = in_memory_order(other, order);
   const auto y = empty_result(order, self, other);
   const auto bits = empty_bits(self, 2);

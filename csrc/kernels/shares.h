@@ -33,14 +33,10 @@ struct PairCodes {
   int tie, nan;
 };
 
-// Three arguments.
+// Three arguments. The codes of the pseudo-gradients say where x lies, seen from the result, and
+// which bounds get a share besides: 0 NaN; 1 inside; 2 below, lo; 3 below, hi; 4 below, both;
+// 5 below, none; 6 above, hi.
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
-
-// Codes of the pseudo-gradients: where x lies, and which bounds get the rest.
-namespace beyond {
-constexpr int nan = 0, inside = 1, below_lo = 2, below_hi = 3, below_both = 4, below_none = 5,
-              above = 6;
-}
 
 enum class Rule : int64_t { min_norm = 0, inclusive = 1, joint = 2, half = 3, pseudo = 4 };
 constexpr int64_t kRules = 5;

@@ -4,29 +4,21 @@
 
 namespace clampgrad {
 
-PairRule pair_rule(Kind kind, Gradient gradient, int64_t differentiated) {
+PairCodes pair_codes(Kind kind, Gradient gradient, int64_t differentiated) {
   switch (gradient) {
     case Gradient::min_norm:
-      return {differentiated == 0b11 ? Tie::shared : Tie::none, NaN::none};
+      return {differentiated == kBoth ? kBoth : 0, 0};
     case Gradient::half:
-      return {Tie::shared, NaN::none};
+      return {kBoth, 0};
     case Gradient::joint:
-      return {Tie::shared, kind == Kind::nan_skipping_extremum ? NaN::to_self : NaN::to_both};
+      return {kBoth, kind == Kind::nan_skipping_extremum ? kSelf : kBoth};
     case Gradient::inclusive:
-      return kind == Kind::clamp   ? PairRule{Tie::to_self, NaN::none}
-          : kind == Kind::extremum ? PairRule{Tie::shared, NaN::to_both}
-                                   : PairRule{Tie::to_self, NaN::to_self};
+      return kind == Kind::clamp   ? PairCodes{kSelf, 0}
+          : kind == Kind::extremum ? PairCodes{kBoth, kBoth}
+                                   : PairCodes{kSelf, kSelf};
     default: // a pseudo-gradient: what is at the bound belongs to self
-      return {Tie::to_self, NaN::none};
+      return {kSelf, 0};
   }
-}
-
-PairCodes pair_codes(PairRule rule) {
-  return {
-      rule.tie == Tie::shared        ? kBoth
-          : rule.tie == Tie::to_self ? kSelf
-                                     : 0,
-      rule.nan == NaN::to_self ? kSelf : 0};
 }
 
 namespace {
@@ -44,9 +36,9 @@ Sharing pseudo_sharing(Convention convention) {
 
 } // namespace
 
-Sharing pair_sharing(Convention convention, PairRule rule) {
+Sharing pair_sharing(Convention convention, PairCodes codes) {
   return is_pseudo(convention.gradient) ? pseudo_sharing(convention)
-      : rule.nan == NaN::to_both        ? Sharing::nan_to_both
+      : codes.nan == kBoth              ? Sharing::nan_to_both
                                         : Sharing::equal;
 }
 

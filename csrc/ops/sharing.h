@@ -10,16 +10,9 @@ namespace clampgrad {
 // and minimum, fmax and fmin.
 enum class Kind { clamp, extremum, nan_skipping_extremum };
 
-enum class Tie { none, to_self, shared };
-enum class NaN { none, to_self, to_both };
-
-struct PairRule {
-  Tie tie;
-  NaN nan;
-};
-
-// `differentiated` has bit 0 for self and bit 1 for the other argument.
-PairRule pair_rule(Kind kind, Gradient gradient, int64_t differentiated);
+// Who gets a share of a tie, and of a NaN. `differentiated` has bit 0 for self and bit 1 for the
+// other argument.
+PairCodes pair_codes(Kind kind, Gradient gradient, int64_t differentiated);
 
 constexpr Kind kind_of(Extremum op) {
   return op == Extremum::fmax || op == Extremum::fmin ? Kind::nan_skipping_extremum
@@ -29,9 +22,8 @@ constexpr bool greater_wins(Extremum op) {
   return op == Extremum::maximum || op == Extremum::fmax;
 }
 
-// The same as codes and as a way to decode them.
-PairCodes pair_codes(PairRule rule);
-Sharing pair_sharing(Convention convention, PairRule rule);
+// How the shares are decoded.
+Sharing pair_sharing(Convention convention, PairCodes codes);
 Rule triple_rule(Gradient gradient);
 Sharing triple_sharing(Convention convention);
 

@@ -113,8 +113,7 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
 }
 
 Tensor pair(const Operands<2>& in, bool greater_wins, Kind kind, Convention c) {
-  const auto rule = pair_rule(kind, c.gradient, in.differentiated());
-  const auto codes = pair_codes(rule);
+  const auto codes = pair_codes(kind, c.gradient, in.differentiated());
   return std::get<0>(clampgrad::_extremum_shares(
       in.tensors[0],
       in.tensors[1],
@@ -122,7 +121,7 @@ Tensor pair(const Operands<2>& in, bool greater_wins, Kind kind, Convention c) {
       kind == Kind::nan_skipping_extremum,
       codes.tie,
       codes.nan,
-      static_cast<int64_t>(pair_sharing(c, rule)),
+      static_cast<int64_t>(pair_sharing(c, codes)),
       in.order));
 }
 

@@ -87,7 +87,7 @@ void triple_decode(
   cuda::triple_decode(flat(dtype, n), g, bits, of_x, of_lo, of_hi, Sharing(sharing));
 }
 
-void unpack_codes(int64_t n, uint64_t* bits, uint8_t* codes, int planes) {
-  cuda::unpack_codes(flat(0, n), bits, codes, planes);
+void unpack(int64_t n, uint64_t* bits, int planes, int codes, bool* mask) {
+  cuda::unpack(flat(0, n), bits, planes, codes, mask);
 }
 }

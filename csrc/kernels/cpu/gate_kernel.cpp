@@ -78,13 +78,9 @@ void gate_select(
   });
 }
 
-void unpack_codes(const Flat& flat, const uint64_t* bits, uint8_t* codes, int planes) {
+void unpack(const Flat& flat, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
   for (int64_t i = 0; i < flat.n; ++i) {
-    int code = 0;
-    for (int plane = 0; plane < planes; ++plane) {
-      code |= static_cast<int>(bits[plane * words(flat.n) + i / kWord] >> (i % kWord) & 1) << plane;
-    }
-    codes[i] = static_cast<uint8_t>(code);
+    mask[i] = (codes >> code_of(bits, planes, flat.n, i) & 1) != 0;
   }
 }
 

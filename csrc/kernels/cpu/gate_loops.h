@@ -75,7 +75,7 @@ void decode_words(const Decoded<1, typename E::Lane>& s, int64_t begin, int64_t 
 }
 
 template <bool has_lo, bool has_hi, typename E>
-void select(
+void select_open(
     const typename E::Lane* g,
     const typename E::Lane* x,
     typename E::Lane* dx,
@@ -107,22 +107,16 @@ template <typename T>
 GateLoops<T> gate_loops() {
   using E = ElementOf<T>;
   GateLoops<T> l;
-#define CLAMPGRAD_GATE(gate)                                   \
-  l.encode[int(gate)][0] = encode_words<gate, true, true, E>;  \
-  l.encode[int(gate)][1] = encode_words<gate, true, false, E>; \
-  l.encode[int(gate)][2] = encode_words<gate, false, true, E>; \
-  l.decode[int(gate)] = decode_words<gate, E>;
-  CLAMPGRAD_GATE(Gate::strict)
-  CLAMPGRAD_GATE(Gate::inclusive)
-  CLAMPGRAD_GATE(Gate::half)
-  CLAMPGRAD_GATE(Gate::with_grad)
-  CLAMPGRAD_GATE(Gate::with_grad_maximize)
-  CLAMPGRAD_GATE(Gate::restoring)
-  CLAMPGRAD_GATE(Gate::restoring_maximize)
-#undef CLAMPGRAD_GATE
-  l.select[0] = select<true, true, E>;
-  l.select[1] = select<true, false, E>;
-  l.select[2] = select<false, true, E>;
+  foreach_constant<Gate, kGates>([&](auto constant) {
+    constexpr Gate gate = decltype(constant)::value;
+    l.encode[int(gate)][0] = encode_words<gate, true, true, E>;
+    l.encode[int(gate)][1] = encode_words<gate, true, false, E>;
+    l.encode[int(gate)][2] = encode_words<gate, false, true, E>;
+    l.decode[int(gate)] = decode_words<gate, E>;
+  });
+  l.select[0] = select_open<true, true, E>;
+  l.select[1] = select_open<true, false, E>;
+  l.select[2] = select_open<false, true, E>;
   return l;
 }
 

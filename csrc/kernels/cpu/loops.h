@@ -7,6 +7,7 @@
 // stands below all other includes: an inline function of the standard library that is compiled for
 // AVX-512 might be the copy that the linker keeps for everybody.
 
+#include "kernels/constant.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/streams.h"
 #include "kernels/shares.h"

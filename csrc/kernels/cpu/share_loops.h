@@ -14,10 +14,10 @@ struct EncodePairWord {
     for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
       const auto self = load(s.in[0] + i), other = load(s.in[1] + i);
       const auto pair =
-          encode_pair<greater_wins, nan_loses>(compared<E>(self), compared<E>(other), codes);
-      store(s.out[0] + i, pair.takes_self ? self : other);
-      to_self.set(i, pair.self);
-      to_other.set(i, pair.other);
+          pair_shares<greater_wins, nan_loses>(compared<E>(self), compared<E>(other), codes);
+      store(s.out[0] + i, select(pair.takes_self, self, other));
+      to_self.set(i, pair.shares.self);
+      to_other.set(i, pair.shares.other);
     }
     s.bits[0] = to_self.bits();
     s.bits[plane] = to_other.bits();
@@ -35,8 +35,9 @@ struct EncodeTripleWord {
     for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
       const auto vx = load(s.in[0] + i), vlo = load(s.in[1] + i), vhi = load(s.in[2] + i);
       const auto x = compared<E>(vx), lo = compared<E>(vlo), hi = compared<E>(vhi);
-      store(s.out[0] + i, clamped(vx, vlo, vhi, x, lo, hi));
-      const auto triple = encode_triple<rule>(x, lo, hi, differentiated);
+      const auto y = clamped(vx, vlo, vhi, x, lo, hi);
+      store(s.out[0] + i, y);
+      const auto triple = encode_triple<rule>(x, lo, hi, compared<E>(y), differentiated);
       to_x.set(i, triple.x);
       to_lo.set(i, triple.lo);
       to_hi.set(i, triple.hi);
@@ -81,11 +82,9 @@ struct DecodeTripleWord {
     using M = Mask<Vector<typename E::Lane>>;
     const uint64_t to_x = s.bits[0], to_lo = s.bits[plane], to_hi = s.bits[2 * plane];
     for (int i = 0; i < kWord; i += lanes<typename E::Lane>) {
-      const auto gradient = decode_triple<sharing, E>(
-          load(s.in[0] + i),
-          from_bits<M>(to_x >> i),
-          from_bits<M>(to_lo >> i),
-          from_bits<M>(to_hi >> i));
+      const Triple<M> bits = {
+          from_bits<M>(to_x >> i), from_bits<M>(to_lo >> i), from_bits<M>(to_hi >> i)};
+      const auto gradient = decode_triple<sharing, E>(load(s.in[0] + i), bits);
       if (s.out[0]) {
         store(s.out[0] + i, gradient.x);
       }
@@ -129,24 +128,15 @@ ShareLoops<T> share_loops() {
   l.encode_pair[0][1] = encode_pairs<false, true, E>;
   l.encode_pair[1][0] = encode_pairs<true, false, E>;
   l.encode_pair[1][1] = encode_pairs<true, true, E>;
-  l.encode_triple[0] = encode_triples<Rule::min_norm, E>;
-  l.encode_triple[1] = encode_triples<Rule::inclusive, E>;
-  l.encode_triple[2] = encode_triples<Rule::joint, E>;
-  l.encode_triple[3] = encode_triples<Rule::half, E>;
-  l.encode_triple[4] = encode_triples<Rule::pseudo, E>;
-#define CLAMPGRAD_SHARING(sharing)                        \
-  l.decode_pair[int(sharing)] = decode_pairs<sharing, E>; \
-  l.decode_triple[int(sharing)] = decode_triples<sharing, E>;
-  CLAMPGRAD_SHARING(Sharing::equal)
-  CLAMPGRAD_SHARING(Sharing::nan_to_both)
-  CLAMPGRAD_SHARING(Sharing::nested)
-  CLAMPGRAD_SHARING(Sharing::nan_to_ends)
-  CLAMPGRAD_SHARING(Sharing::with_grad)
-  CLAMPGRAD_SHARING(Sharing::with_grad_maximize)
-  CLAMPGRAD_SHARING(Sharing::restoring)
-  CLAMPGRAD_SHARING(Sharing::restoring_maximize)
-  CLAMPGRAD_SHARING(Sharing::straight_through)
-#undef CLAMPGRAD_SHARING
+  foreach_constant<Rule, kRules>([&](auto constant) {
+    constexpr Rule rule = decltype(constant)::value;
+    l.encode_triple[int(rule)] = encode_triples<rule, E>;
+  });
+  foreach_constant<Sharing, kSharings>([&](auto constant) {
+    constexpr Sharing sharing = decltype(constant)::value;
+    l.decode_pair[int(sharing)] = decode_pairs<sharing, E>;
+    l.decode_triple[int(sharing)] = decode_triples<sharing, E>;
+  });
   return l;
 }
 

@@ -2,6 +2,7 @@
 // What both families of kernels need: element types, and the way from a call to its instance.
 
 #include "kernels/backend.h"
+#include "kernels/constant.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/dispatch.h"
 
@@ -19,9 +20,6 @@
 namespace clampgrad::cuda {
 
 using namespace clampgrad::device;
-
-template <auto value>
-using Constant = std::integral_constant<decltype(value), value>;
 
 // Vectors may be used: every pointer that is there is a multiple of 16 bytes.
 template <typename... Pointers>

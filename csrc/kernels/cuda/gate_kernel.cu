@@ -105,37 +105,11 @@ struct SelectOp {
   }
 };
 
-// A code a byte.
 __global__ void __launch_bounds__(kThreads)
-    codes_kernel(const uint64_t* bits, uint8_t* codes, int64_t n, int planes) {
+    unpack_kernel(const uint64_t* bits, int planes, int64_t codes, bool* mask, int64_t n) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n) {
-    int code = 0;
-    for (int p = 0; p < planes; ++p) {
-      code |= static_cast<int>(bits[p * words(n) + i / kWord] >> (i % kWord) & 1) << p;
-    }
-    codes[i] = static_cast<uint8_t>(code);
-  }
-}
-
-// f(gate) with the gate as a type.
-template <typename F>
-void with_gate(Gate gate, F f) {
-  switch (gate) {
-    case Gate::strict:
-      return f(Constant<Gate::strict>());
-    case Gate::inclusive:
-      return f(Constant<Gate::inclusive>());
-    case Gate::half:
-      return f(Constant<Gate::half>());
-    case Gate::with_grad:
-      return f(Constant<Gate::with_grad>());
-    case Gate::with_grad_maximize:
-      return f(Constant<Gate::with_grad_maximize>());
-    case Gate::restoring:
-      return f(Constant<Gate::restoring>());
-    case Gate::restoring_maximize:
-      return f(Constant<Gate::restoring_maximize>());
+    mask[i] = (codes >> code_of(bits, planes, n, i) & 1) != 0;
   }
 }
 
@@ -178,7 +152,7 @@ void gate_encode(
   dispatch(flat.dtype, "clamp", [&](auto element) {
     using T = decltype(element);
     with_bounds<T>(min, max, [&](const auto& bounds, auto has_lo, auto has_hi) {
-      with_gate(encoded_as(gate), [&](auto constant) {
+      with_constant<kGates>(encoded_as(gate), [&](auto constant) {
         // Of the pseudo-gradients only one is asked for here.
         constexpr Gate g = encoded_as(decltype(constant)::value);
         using Op = EncodeGateOp<g, decltype(has_lo)::value, decltype(has_hi)::value, ElementOf<T>>;
@@ -191,7 +165,7 @@ void gate_encode(
 void gate_decode(const Flat& flat, const void* g, const uint64_t* bits, void* dx, Gate gate) {
   dispatch(flat.dtype, "clamp_backward", [&](auto element) {
     using T = decltype(element);
-    with_gate(gate, [&](auto constant) {
+    with_constant<kGates>(gate, [&](auto constant) {
       launch_decode(flat, DecodeGateOp<decltype(constant)::value, ElementOf<T>>(), g, bits, dx);
     });
   });
@@ -213,8 +187,8 @@ void gate_select(
   });
 }
 
-void unpack_codes(const Flat& flat, const uint64_t* bits, uint8_t* codes, int planes) {
-  launch(flat, kThreads, codes_kernel, bits, codes, flat.n, planes);
+void unpack(const Flat& flat, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
+  launch(flat, kThreads, unpack_kernel, bits, planes, codes, mask, flat.n);
 }
 
 } // namespace clampgrad::cuda

@@ -14,9 +14,9 @@ struct EncodePairOp {
 
   CLAMPGRAD_HOST_DEVICE int operator()(const V (&in)[2], V& y) const {
     const auto pair =
-        encode_pair<greater_wins, nan_loses>(compared<E>(in[0]), compared<E>(in[1]), codes);
+        pair_shares<greater_wins, nan_loses>(compared<E>(in[0]), compared<E>(in[1]), codes);
     y = pair.takes_self ? in[0] : in[1];
-    return pair.self | pair.other << 1;
+    return pair.shares.self | pair.shares.other << 1;
   }
 };
 
@@ -30,7 +30,7 @@ struct EncodeTripleOp {
   CLAMPGRAD_HOST_DEVICE int operator()(const V (&in)[3], V& y) const {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
     y = clamped(in[0], in[1], in[2], x, lo, hi);
-    const auto triple = encode_triple<rule>(x, lo, hi, differentiated);
+    const auto triple = encode_triple<rule>(x, lo, hi, compared<E>(y), differentiated);
     return triple.x | triple.lo << 1 | triple.hi << 2;
   }
 };
@@ -57,53 +57,13 @@ struct DecodeTripleOp {
   static constexpr int kOut = 3, kPlanes = 3;
 
   CLAMPGRAD_HOST_DEVICE void operator()(V g, int code, V (&out)[3]) const {
-    const auto of =
-        decode_triple<sharing, E>(g, (code & kX) != 0, (code & kLo) != 0, (code & kHi) != 0);
+    const Triple<bool> bits = {(code & kX) != 0, (code & kLo) != 0, (code & kHi) != 0};
+    const auto of = decode_triple<sharing, E>(g, bits);
     out[0] = of.x;
     out[1] = of.lo;
     out[2] = of.hi;
   }
 };
-
-template <typename F>
-void with_rule(Rule rule, F f) {
-  switch (rule) {
-    case Rule::min_norm:
-      return f(Constant<Rule::min_norm>());
-    case Rule::inclusive:
-      return f(Constant<Rule::inclusive>());
-    case Rule::joint:
-      return f(Constant<Rule::joint>());
-    case Rule::half:
-      return f(Constant<Rule::half>());
-    case Rule::pseudo:
-      return f(Constant<Rule::pseudo>());
-  }
-}
-
-template <typename F>
-void with_sharing(Sharing sharing, F f) {
-  switch (sharing) {
-    case Sharing::equal:
-      return f(Constant<Sharing::equal>());
-    case Sharing::nan_to_both:
-      return f(Constant<Sharing::nan_to_both>());
-    case Sharing::nested:
-      return f(Constant<Sharing::nested>());
-    case Sharing::nan_to_ends:
-      return f(Constant<Sharing::nan_to_ends>());
-    case Sharing::with_grad:
-      return f(Constant<Sharing::with_grad>());
-    case Sharing::with_grad_maximize:
-      return f(Constant<Sharing::with_grad_maximize>());
-    case Sharing::restoring:
-      return f(Constant<Sharing::restoring>());
-    case Sharing::restoring_maximize:
-      return f(Constant<Sharing::restoring_maximize>());
-    case Sharing::straight_through:
-      return f(Constant<Sharing::straight_through>());
-  }
-}
 
 template <typename F>
 void with_bool(bool value, F f) {
@@ -143,7 +103,7 @@ void triple_encode(
     int differentiated) {
   dispatch(flat.dtype, "clamp", [&](auto element) {
     using T = decltype(element);
-    with_rule(rule, [&](auto constant) {
+    with_constant<kRules>(rule, [&](auto constant) {
       using Op = EncodeTripleOp<decltype(constant)::value, ElementOf<T>>;
       launch_encode(flat, Op{differentiated}, y, bits, x, lo, hi);
     });
@@ -160,7 +120,7 @@ void pair_decode(
     bool clamps_from_below) {
   dispatch(flat.dtype, "maximum_backward", [&](auto element) {
     using T = decltype(element);
-    with_sharing(sharing, [&](auto constant) {
+    with_constant<kSharings>(sharing, [&](auto constant) {
       using Op = DecodePairOp<decltype(constant)::value, ElementOf<T>>;
       launch_decode(flat, Op{clamps_from_below}, g, bits, of_self, of_other);
     });
@@ -177,7 +137,7 @@ void triple_decode(
     Sharing sharing) {
   dispatch(flat.dtype, "clamp_backward", [&](auto element) {
     using T = decltype(element);
-    with_sharing(sharing, [&](auto constant) {
+    with_constant<kSharings>(sharing, [&](auto constant) {
       using Op = DecodeTripleOp<decltype(constant)::value, ElementOf<T>>;
       launch_decode(flat, Op(), g, bits, of_x, of_lo, of_hi);
     });

@@ -1,9 +1,10 @@
-// What a rule asks of a dtype. V is one value or, on the CPU, a vector of them (the vector
-// extension of GCC and Clang); a comparison of two V gives a Mask: a bool, or a vector whose lanes
-// are 0 or -1. Of masks, use &, |, ^ and ?: alone, which mean the same for both.
+// What a rule may use. A rule is a template over V, of which there are three: one value (CUDA), a
+// vector of values (the CPU; the vector extension of GCC and Clang), and a whole Tensor (the
+// composed path; autograd/tensor_value.h). Comparing two V gives a Mask: a bool, a vector whose
+// lanes are 0 or -1, or a Tensor of bools. Rules combine masks with &, | and ^ and choose values
+// with select(), which mean the same for all three.
 //
-// Free of ATen. Compiled once per instruction set, in the namespace CLAMPGRAD_ISA: no include
-// guard.
+// Free of ATen. Compiled once per kind of V, in the namespace CLAMPGRAD_ISA: no include guard.
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
@@ -22,6 +23,17 @@ CLAMPGRAD_HOST_DEVICE M where(bool condition) {
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M negate(M a) {
   return a ^ everywhere<M>();
+}
+template <typename M, typename V>
+CLAMPGRAD_HOST_DEVICE V select(M mask, V a, V b) {
+  return mask ? a : b;
+}
+
+// 1 where `plus`, -1 where `minus`, 0 elsewhere.
+template <typename E, typename V, typename M>
+CLAMPGRAD_HOST_DEVICE V sign_of(M plus, M minus) {
+  const V zero = V(), one = zero + E::one;
+  return select(plus, one, select(minus, E::negated(one), zero));
 }
 
 // float and double
@@ -49,6 +61,10 @@ struct Real {
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V negated(V x) {
     return -x;
+  }
+  template <typename V, typename M>
+  static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
+    return sign_of<Real, V>(plus, minus);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V halved(V x) {
@@ -113,6 +129,10 @@ struct Short {
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V negated(V x) {
     return V(x ^ Lane(0x8000));
+  }
+  template <typename V, typename M>
+  static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
+    return sign_of<Short, V>(plus, minus);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V halved(V x) {

@@ -1,6 +1,7 @@
-// Who gets which share of a gradient where arguments are Tensors, element by element. The rules are
-// those of docs/conventions.md; kernels/shares.h says what the bits mean. Comes after
-// rules/gate.h.
+// Who gets which share of a gradient where arguments are Tensors, per element. The rules are those
+// of docs/conventions.md. As in rules/gate.h, a rule says who gets a share (pair_shares,
+// triple_shares, beyond) and what each gets (`shared`), and kernels keep the former as bits in
+// between: encode_* and decode_*. Comes after rules/gate.h.
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
@@ -9,148 +10,67 @@ namespace {
 template <typename K>
 struct Compared {
   K key;
-  Mask<K> number;
+  Mask<K> comparable, number;
 };
 template <typename E, typename V>
 CLAMPGRAD_HOST_DEVICE Compared<KeyOf<E, V>> compared(V x) {
-  return {E::key(x), E::number(x)};
+  return {E::key(x), E::comparable(x), E::number(x)};
 }
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> lt(const Compared<K>& a, const Compared<K>& b) {
-  return a.number & b.number & (a.key < b.key);
+  return a.comparable & b.comparable & (a.key < b.key);
 }
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> le(const Compared<K>& a, const Compared<K>& b) {
-  return a.number & b.number & (a.key <= b.key);
+  return a.comparable & b.comparable & (a.key <= b.key);
 }
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
-  return a.number & b.number & (a.key == b.key);
+  return a.comparable & b.comparable & (a.key == b.key);
 }
 
 // ---- Two arguments ------------------------------------------------------------------------------
 
-// The bits of a code; and whether the value of the result is self's.
+// Who gets a share, and where the two halve it.
 template <typename M>
-struct Pair {
+struct PairShares {
   M self, other;
+  M halved;
+};
+
+// The same, and whether the value of the result is self's.
+template <typename M>
+struct PairResult {
+  PairShares<M> shares;
   M takes_self;
 };
 
-// The bit of an argument in the cases that conventions disagree on.
-template <typename M>
-CLAMPGRAD_HOST_DEVICE M disputed(M tie, M nan, const PairCodes& codes, int argument) {
-  return (tie & where<M>(codes.tie & argument)) | (nan & where<M>(codes.nan & argument));
-}
-
-// maximum where greater_wins, else minimum; fmax and fmin where a NaN loses.
+// maximum where greater_wins, else minimum; fmax and fmin where a NaN loses. `codes` decides the
+// cases that conventions disagree on.
 template <bool greater_wins, bool nan_loses, typename K>
-CLAMPGRAD_HOST_DEVICE Pair<Mask<K>> encode_pair(
+CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_shares(
     const Compared<K>& self, const Compared<K>& other, const PairCodes& codes) {
   using M = Mask<K>;
-  M wins = greater_wins ? lt(other, self) : lt(self, other);
-  M loses = greater_wins ? lt(self, other) : lt(other, self);
-  const M tie = eq(self, other);
-  M nan = negate<M>(self.number & other.number);
+  const auto& greater = greater_wins ? self : other;
+  const auto& lesser = greater_wins ? other : self;
+  const M wins = lt(lesser, greater), loses = lt(greater, lesser);
+  const M wins_or_ties = le(lesser, greater), loses_or_ties = le(greater, lesser);
+  M to_self = select(where<M>(codes.tie & kSelf), wins_or_ties, wins);
+  M to_other = select(where<M>(codes.tie & kOther), loses_or_ties, loses);
+  M nan = negate<M>(wins_or_ties | loses_or_ties);
+  M takes_self = M(wins_or_ties | negate<M>(self.number));
   if constexpr (nan_loses) {
-    wins = wins | (self.number & negate<M>(other.number));
-    loses = loses | (other.number & negate<M>(self.number));
-    nan = negate<M>(self.number | other.number);
+    const M other_nan = negate<M>(other.number);
+    nan = M(other_nan & negate<M>(self.number));
+    to_self = M(to_self | (other_nan & self.number));
+    to_other = M(to_other | (other.number & negate<M>(self.number)));
+    takes_self = M(wins_or_ties | other_nan);
   }
-  const M takes_self = nan_loses ? negate<M>(loses) : M(wins | tie | negate<M>(self.number));
   return {
-      M(wins | disputed(tie, nan, codes, kSelf)),
-      M(loses | disputed(tie, nan, codes, kOther)),
+      {M(to_self | (nan & where<M>(codes.nan & kSelf))),
+       M(to_other | (nan & where<M>(codes.nan & kOther))),
+       M(eq(self, other) & where<M>(codes.tie == kBoth))},
       takes_self};
-}
-
-// ---- Three arguments ----------------------------------------------------------------------------
-
-// The bits of a code.
-template <typename M>
-struct Triple {
-  M x, lo, hi;
-};
-
-// torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi.
-template <typename V, typename K>
-CLAMPGRAD_HOST_DEVICE V
-clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Compared<K>& khi) {
-  using M = Mask<K>;
-  const M raised = lt(kx, klo);
-  const M lowered = raised ? lt(khi, klo) : lt(khi, kx);
-  V y = raised ? lo : x;
-  y = lowered ? hi : y;
-  y = khi.number ? y : hi;
-  y = klo.number ? y : lo;
-  return kx.number ? y : x;
-}
-
-// `differentiated` has the bits of the arguments that are being differentiated.
-template <Rule rule, typename K>
-CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
-    const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
-  using M = Mask<K>;
-  if constexpr (rule == Rule::inclusive) {
-    return {M(le(lo, x) & le(x, hi)), M(lt(x, lo) & lt(lo, hi)), M(lt(hi, x) | lt(hi, lo))};
-  } else if constexpr (rule == Rule::joint) {
-    const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
-    const M under = lt(x, lo), over = lt(hi, x);
-    const M all = negate<M>(x.number) & crossed;
-    return {
-        M(negate<M>(under | over) | all),
-        M((under & apart) | (eq(x, lo) & ordered) | all),
-        M((over & apart) | crossed | (eq(x, hi) & ordered) | all)};
-  } else if constexpr (rule == Rule::half) {
-    const M number = x.number & lo.number & hi.number;
-    const M raised = lt(x, lo);
-    const M shut = raised ? lt(hi, lo) : lt(hi, x);
-    const M tie = raised ? eq(lo, hi) : eq(x, hi);
-    const M open = number & negate<M>(shut);
-    return {M(open & negate<M>(raised)), M(open & le(x, lo)), M(number & (shut | tie))};
-  } else {
-    const M number = x.number & lo.number & hi.number;
-    const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
-    const M at_hi = number & (le(hi, x) | le(hi, lo));
-    if constexpr (rule == Rule::min_norm) {
-      const M alone = (at_x ^ at_lo ^ at_hi) & negate<M>(at_x & at_lo & at_hi);
-      // A constant among several active inputs makes 0 a subgradient.
-      const M constant = (at_x & where<M>(!(differentiated & kX))) |
-          (at_lo & where<M>(!(differentiated & kLo))) | (at_hi & where<M>(!(differentiated & kHi)));
-      const M open = alone | negate<M>(constant);
-      return {M(at_x & open), M(at_lo & open), M(at_hi & open)};
-    } else {
-      const M shared = where<M>((differentiated & (kLo | kHi)) == (kLo | kHi));
-      const M inside = number & (at_x | (at_hi & eq(x, hi)));
-      const M out = number & negate<M>(inside);
-      const M above = out & lt(hi, x), below = out & negate<M>(above);
-      const M both = below & at_lo & at_hi, one = below & negate<M>(at_lo & at_hi);
-      const M below_lo = one & at_lo, below_hi = one & negate<M>(at_lo);
-      const M below_none = both & negate<M>(shared);
-      return {
-          // the bits of the codes in `beyond`
-          M(inside | below_hi | below_none),
-          M(below_lo | below_hi | above),
-          M(both | above)};
-    }
-  }
-}
-
-// ---- The backward -------------------------------------------------------------------------------
-
-// The pseudo-gradient of x where it lies below (or above) the result.
-template <Sharing sharing, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE V decode_beyond(V g, Mask<V> is_below) {
-  using M = Mask<V>;
-  constexpr Gate gate = sharing == Sharing::with_grad ? Gate::with_grad
-      : sharing == Sharing::with_grad_maximize        ? Gate::with_grad_maximize
-      : sharing == Sharing::restoring                 ? Gate::restoring
-                                                      : Gate::restoring_maximize;
-  if constexpr (sharing == Sharing::straight_through) {
-    return g;
-  } else {
-    return decode<gate, E>(g, Code<M>{negate<M>(is_below), everywhere<M>()});
-  }
 }
 
 template <typename V>
@@ -158,25 +78,95 @@ struct PairGradient {
   V self, other;
 };
 
-// `clamps_from_below`: the other argument is a lower bound (pseudo-gradients only).
-template <Sharing sharing, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE PairGradient<V> decode_pair(
-    V g, Mask<V> self, Mask<V> other, bool clamps_from_below) {
-  using M = Mask<V>;
-  const V zero = V();
-  if constexpr (is_pseudo(sharing)) {
-    const V nan = sharing == Sharing::straight_through ? g : zero;
-    const V out = decode_beyond<sharing, E>(g, where<M>(clamps_from_below));
-    const V rest = other ? out : nan;
-    return {self ? g : rest, other ? g : zero};
+template <typename E, typename V>
+CLAMPGRAD_HOST_DEVICE PairGradient<V> shared(V g, const PairShares<Mask<V>>& among) {
+  const V zero = V(), share = select(among.halved, E::halved(g), g);
+  return {select(among.self, share, zero), select(among.other, share, zero)};
+}
+
+// ---- Three arguments ----------------------------------------------------------------------------
+
+// torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi.
+template <typename V, typename K>
+CLAMPGRAD_HOST_DEVICE V
+clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Compared<K>& khi) {
+  using M = Mask<K>;
+  const M raised = lt(kx, klo);
+  const M lowered = select(raised, lt(khi, klo), lt(khi, kx));
+  V y = select(raised, lo, x);
+  y = select(lowered, hi, y);
+  y = select(khi.number, y, hi);
+  y = select(klo.number, y, lo);
+  return select(kx.number, y, x);
+}
+
+// Who gets a share: where nothing else is said, all of g; half of it where `two` share it and a
+// third where `three` do. Where `nested`, x and lo halve what hi leaves.
+template <typename M>
+struct TripleShares {
+  M x, lo, hi;
+  M two, three, nested;
+};
+
+// `differentiated` has the bits of the arguments that are being differentiated.
+template <Rule rule, typename K>
+CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
+    const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
+  using M = Mask<K>;
+  if constexpr (rule == Rule::inclusive) {
+    return {
+        M(le(lo, x) & le(x, hi)),
+        M(lt(x, lo) & lt(lo, hi)),
+        M(lt(hi, x) | lt(hi, lo)),
+        M(),
+        M(),
+        M()};
+  } else if constexpr (rule == Rule::joint) {
+    const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
+    const M under = lt(x, lo), over = lt(hi, x);
+    const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
+    return {
+        negate<M>(under | over),
+        M((under & apart) | at_lo),
+        M((over & apart) | crossed | at_hi),
+        M(at_lo | at_hi),
+        M(),
+        M()};
+  } else if constexpr (rule == Rule::half) {
+    const M number = x.number & lo.number & hi.number;
+    const M raised = lt(x, lo);
+    const M shut = select(raised, lt(hi, lo), lt(hi, x));
+    const M tie = select(raised, eq(lo, hi), eq(x, hi));
+    const M open = number & negate<M>(shut);
+    return {
+        M(open & negate<M>(raised)),
+        M(open & le(x, lo)),
+        M(number & (shut | tie)),
+        tie,
+        M(),
+        eq(x, lo)};
   } else {
-    const V share = self & other ? E::halved(g) : g;
-    if constexpr (sharing == Sharing::nan_to_both) {
-      const M nan = negate<M>(self | other);
-      self = self | nan;
-      other = other | nan;
-    }
-    return {self ? share : zero, other ? share : zero};
+    static_assert(rule == Rule::min_norm);
+    const M number = x.number & lo.number & hi.number;
+    const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
+    const M at_hi = number & (le(hi, x) | le(hi, lo));
+    const M x_lo = at_x & at_lo, all = x_lo & at_hi;
+    const M alone = (at_x ^ at_lo ^ at_hi) & negate<M>(all);
+    // A constant among several active inputs makes 0 a subgradient.
+    const bool of_x = differentiated & kX, of_lo = differentiated & kLo,
+               of_hi = differentiated & kHi;
+    const M constant =
+        (at_x & where<M>(!of_x)) | (at_lo & where<M>(!of_lo)) | (at_hi & where<M>(!of_hi));
+    const M open = M(alone | negate<M>(constant));
+    const M two = (x_lo & where<M>(of_x && of_lo)) | (at_x & at_hi & where<M>(of_x && of_hi)) |
+        (at_lo & at_hi & where<M>(of_lo && of_hi));
+    return {
+        M(at_x & open),
+        M(at_lo & open),
+        M(at_hi & open),
+        two,
+        M(all & where<M>(differentiated == kAll)),
+        M()};
   }
 }
 
@@ -185,39 +175,159 @@ struct TripleGradient {
   V x, lo, hi;
 };
 
-template <Sharing sharing, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE TripleGradient<V> decode_triple(V g, Mask<V> x, Mask<V> lo, Mask<V> hi) {
-  using M = Mask<V>;
+template <typename E, typename V>
+CLAMPGRAD_HOST_DEVICE TripleGradient<V> shared(V g, const TripleShares<Mask<V>>& among) {
   const V zero = V(), half = E::halved(g);
-  if constexpr (is_pseudo(sharing)) { // the bits of the codes in `beyond`
-    const M above = lo & hi, inside = x & negate<M>(lo | hi), nan = negate<M>(x | lo | hi);
-    const M below = negate<M>(above | inside | nan);
-    const M to_lo = lo & negate<M>(x | hi), to_hi = (lo & x) | above;
-    const M to_both = hi & negate<M>(x | lo);
-    const V none = sharing == Sharing::straight_through ? g : zero;
-    const V up = decode_beyond<sharing, E>(g, everywhere<M>());
-    const V down = decode_beyond<sharing, E>(g, M());
-    const V shared = to_both ? half : zero;
-    V of_x = above ? down : none;
-    of_x = below ? up : of_x;
-    return {inside ? g : of_x, to_lo ? g : shared, to_hi ? g : shared};
+  const V share = select(among.three, E::third(g), select(among.two, half, g));
+  const V inner = select(among.nested, select(among.two, E::quartered(g), half), share);
+  return {
+      select(among.x, inner, zero), select(among.lo, inner, zero), select(among.hi, share, zero)};
+}
+
+// Beside a pseudo-gradient of x, which its position decides, the bounds get what they get of
+// least norm where x is not the result; there it lies above hi, or below lo or a hi that is less.
+template <typename M>
+struct Beyond {
+  Position<M> x;
+  M lo, hi;
+  M halved;
+};
+
+template <typename K>
+CLAMPGRAD_HOST_DEVICE Beyond<Mask<K>> beyond_bounds(
+    const Compared<K>& x,
+    const Compared<K>& lo,
+    const Compared<K>& hi,
+    const Compared<K>& result,
+    int differentiated) {
+  using M = Mask<K>;
+  const M below = lt(x, result), above = lt(result, x);
+  const M tie = eq(lo, hi) & where<M>((differentiated & kLo) && (differentiated & kHi));
+  const M halved = M(below & tie);
+  return {
+      {eq(x, result), below, above},
+      M((below & lt(lo, hi)) | halved),
+      M(above | (below & lt(hi, lo)) | halved),
+      halved};
+}
+
+template <typename E, typename V>
+CLAMPGRAD_HOST_DEVICE PairGradient<V> of_bounds(V g, const Beyond<Mask<V>>& at) {
+  return shared<E>(g, PairShares<Mask<V>>{at.lo, at.hi, at.halved});
+}
+
+// ---- As bits ------------------------------------------------------------------------------------
+
+template <Sharing sharing>
+constexpr Gate gate_of() {
+  return sharing == Sharing::with_grad         ? Gate::with_grad
+      : sharing == Sharing::with_grad_maximize ? Gate::with_grad_maximize
+      : sharing == Sharing::restoring          ? Gate::restoring
+                                               : Gate::restoring_maximize;
+}
+
+// The gradient of x where a pseudo-gradient is asked for.
+template <Sharing sharing, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE V pushed_by(V g, const Position<Mask<V>>& at) {
+  if constexpr (sharing == Sharing::straight_through) {
+    return g;
   } else {
-    const M all = x & lo & hi, pair = ((x & lo) | (x & hi) | (lo & hi)) & negate<M>(all);
-    V share = pair ? half : g;
-    if constexpr (sharing == Sharing::equal) {
-      const V third = E::third(g);
-      share = all ? third : share;
+    return pushed<gate_of<sharing>(), E>(g, at);
+  }
+}
+
+template <Sharing sharing, typename M>
+CLAMPGRAD_HOST_DEVICE PairShares<M> pair_in(M self, M other) {
+  const M halved = self & other;
+  if constexpr (sharing == Sharing::nan_to_both) {
+    const M nan = negate<M>(self | other);
+    return {M(self | nan), M(other | nan), halved};
+  } else {
+    return {self, other, halved};
+  }
+}
+
+// `clamps_from_below`: the other argument is a lower bound.
+template <typename M>
+CLAMPGRAD_HOST_DEVICE Position<M> position_in_pair(M self, M other, bool clamps_from_below) {
+  return {self, M(other & where<M>(clamps_from_below)), M(other & where<M>(!clamps_from_below))};
+}
+
+template <Sharing sharing, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE PairGradient<V> decode_pair(
+    V g, Mask<V> self, Mask<V> other, bool clamps_from_below) {
+  if constexpr (is_pseudo(sharing)) {
+    const auto at = position_in_pair(self, other, clamps_from_below);
+    return {pushed_by<sharing, E>(g, at), select(other, g, V())};
+  } else {
+    return shared<E>(g, pair_in<sharing>(self, other));
+  }
+}
+
+// Of three arguments. What the bits mean is said in kernels/shares.h.
+template <typename M>
+struct Triple {
+  M x, lo, hi;
+};
+
+// `result` has the keys of clamped().
+template <Rule rule, typename K>
+CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
+    const Compared<K>& x,
+    const Compared<K>& lo,
+    const Compared<K>& hi,
+    const Compared<K>& result,
+    int differentiated) {
+  using M = Mask<K>;
+  if constexpr (rule == Rule::pseudo) {
+    const auto at = beyond_bounds(x, lo, hi, result, differentiated);
+    const M to_one = M(at.x.below & (at.lo ^ at.hi));
+    return {
+        M(at.x.inside | (at.x.below & negate<M>(at.lo))),
+        M(to_one | at.x.above),
+        M((at.x.below ^ to_one) | at.x.above)};
+  } else {
+    const auto among = triple_shares<rule>(x, lo, hi, differentiated);
+    if constexpr (rule == Rule::joint) { // two that get all of g are a case of their own
+      return {among.x, M(among.lo | (among.x & among.hi & negate<M>(among.two))), among.hi};
+    } else {
+      return {among.x, among.lo, among.hi};
     }
-    V of_x = x ? share : zero, of_lo = lo ? share : zero, of_hi = hi ? share : zero;
-    if constexpr (sharing == Sharing::nested) {
-      const V quarter = E::quartered(g);
-      of_x = all ? quarter : of_x;
-      of_lo = all ? quarter : of_lo;
-      of_hi = all ? half : of_hi;
-    } else if constexpr (sharing == Sharing::nan_to_ends) {
-      of_lo = all ? zero : of_lo;
+  }
+}
+
+template <Sharing sharing, typename M>
+CLAMPGRAD_HOST_DEVICE TripleShares<M> triple_in(const Triple<M>& bits) {
+  const auto& [x, lo, hi] = bits;
+  const M x_lo = x & lo;
+  if constexpr (sharing == Sharing::nested) {
+    return {x, lo, hi, M((x | lo) & hi), M(), x_lo};
+  } else {
+    const M all = x_lo & hi, several = M(x_lo | (x & hi) | (lo & hi));
+    if constexpr (sharing == Sharing::nan_to_ends) {
+      return {x, M(lo ^ all), hi, M(several ^ all), M(), M()};
+    } else {
+      return {x, lo, hi, several, all, M()};
     }
-    return {of_x, of_lo, of_hi};
+  }
+}
+
+template <typename M>
+CLAMPGRAD_HOST_DEVICE Beyond<M> beyond_in(const Triple<M>& bits) {
+  const auto& [x, lo, hi] = bits;
+  const M above = lo & hi, below = lo ^ hi;
+  const M to_lo = M(below & negate<M>(x)), halved = M(to_lo & hi);
+  return {{M(x & negate<M>(lo | hi)), below, above}, to_lo, M(above | (x & lo) | halved), halved};
+}
+
+template <Sharing sharing, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE TripleGradient<V> decode_triple(V g, const Triple<Mask<V>>& bits) {
+  if constexpr (is_pseudo(sharing)) {
+    const auto at = beyond_in(bits);
+    const auto bounds = of_bounds<E>(g, at);
+    return {pushed_by<sharing, E>(g, at.x), bounds.self, bounds.other};
+  } else {
+    return shared<E>(g, triple_in<sharing>(bits));
   }
 }
 
