@@ -15,8 +15,14 @@ namespace clampgrad {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-// Which of the arguments are being differentiated where this is called: they require grad, or they
-// carry a tangent. Bit i is argument i.
+// Note [What is being differentiated]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// min_norm depends on which arguments are being differentiated: those that require grad or carry a
+// tangent when the operator runs, at the level of torch.func where it runs. Which of them a later
+// autograd.grad asks for does not matter. So this is computed in the forward and saved, as one bit
+// per argument: bit i is argument i. (torchgen's grad_input_mask is computed in the backward.) A
+// formula in derivatives.yaml that uses `differentiated` gets a node that saves it. A batched
+// tensor of vmap hides it, so batch rules decide nothing.
 int64_t differentiated_inputs(const at::Tensor& self, const at::Tensor& other);
 int64_t differentiated_inputs(
     const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);

@@ -1,7 +1,14 @@
 #pragma once
-// What a clamp between numbers records: a gate, the part of the input that the backward needs, one
-// or two bits an element. What they mean is in rules/gate.h. They are stored as bit planes
-// (memory_order.h says in which order): bit p of the code of element i is bit i of plane p.
+// Gates: what a clamp between numbers records for its backward.
+//
+// Note [Bit planes]
+// ~~~~~~~~~~~~~~~~~
+// A fused forward records a code of one to three bits per element, which is all that its backward
+// needs of the inputs. Codes are stored as bit planes: bit p of the code of element i is bit i of
+// plane p. Each plane consists of whole 64-bit words, and the bits beyond the last element are 0.
+// Elements are counted in memory order, see Note [Memory order]. With numbers for bounds the code
+// is that of a gate (below); with Tensors it has a bit per argument (kernels/shares.h). The rules
+// pack and unpack codes (kernels/rules/).
 
 #include <cstdint>
 

@@ -1,10 +1,11 @@
 #pragma once
-// The order in which the elements of a result lie in memory, as one integer.
-//
-// A gate is packed in memory order, so that forward and backward run over flat memory. 0 is the
-// order of a contiguous tensor. Any other dense layout is the permutation of its dimensions from
-// the outermost to the innermost, four bits a dimension, the innermost lowest; a permutation of at
-// least two dimensions is never 0, for dimension 0 is then not everywhere.
+// Note [Memory order]
+// ~~~~~~~~~~~~~~~~~~~
+// The order in which the elements of a result lie in memory, as one integer. Bits are packed in
+// this order, so that forward and backward run over flat memory; the node of the call saves it. 0
+// is the order of a contiguous tensor. Any other dense layout is the permutation of its dimensions
+// from the outermost to the innermost, four bits per dimension, the innermost lowest. A permutation
+// of at least two dimensions is never 0, because only one of its digits is.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,8 +1,7 @@
 #pragma once
 // Who gets which share of a gradient where arguments are Tensors: what one call is asked for, and
-// what it records. As for a gate (kernels/gate.h), the forward records bits that the backward
-// needs: one an argument, set where it gets a share. Those that are set share equally, but where a
-// rule says otherwise. The rules are in rules/shares.h.
+// what it records: a bit per argument, set where it gets a share (see Note [Bit planes]). Those
+// that are set share equally, except where a rule says otherwise. The rules are in rules/shares.h.
 
 #include "kernels/gate.h"
 

@@ -8,7 +8,7 @@
 
 namespace clampgrad {
 
-// f(begin, end) over the words of n elements, a thread for each of ATen's grains.
+// f(begin, end) over the words of n elements, one thread per grain of ATen.
 template <typename F>
 void foreach_words(int64_t n, const F& f) {
   at::parallel_for(0, words(n), at::internal::GRAIN_SIZE / kWord, f);

@@ -21,7 +21,7 @@ using Encoded = Streams<ins, 1, Lane, uint64_t>;
 template <int outs, typename Lane>
 using Decoded = Streams<1, outs, Lane, const uint64_t>;
 
-// What the loops move for an element: 16-bit numbers travel as their bits.
+// What the loops move per element: 16-bit numbers as their bits.
 template <typename T>
 using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 

@@ -40,7 +40,7 @@ CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
   return mask[0];
 }
 
-// A bit a lane. Compilers do not find the instruction for it.
+// One bit per lane. Compilers do not find the instruction for it.
 template <typename M>
 CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
   constexpr int n = sizeof(M) / sizeof(lane_of(M()));
@@ -121,13 +121,13 @@ struct Powers {
   }
 };
 
-// The low bits, a lane each.
+// The low bits, one per lane.
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t bits) {
   using Lane = decltype(lane_of(M()));
   constexpr int n = sizeof(M) / sizeof(Lane);
 #if CLAMPGRAD_VECTOR_BYTES == 64
-  if constexpr (n == 32) { // more lanes than bits a lane
+  if constexpr (n == 32) { // more lanes than bits per lane
     return reinterpret_cast<M>(_mm512_movm_epi16(static_cast<uint32_t>(bits)));
   }
 #endif
