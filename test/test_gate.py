@@ -278,3 +278,12 @@ def test_the_convention_is_fixed_in_the_forward(convention):
     leaf.grad = None
     y.backward(g)
     assert_same(leaf.grad, gradient_of_x(convention, x, g, 0, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_every_16_bit_gradient_in_thirds(dtype):
+    """Three tied arguments that are all being differentiated: rounded once, subnormal numbers too."""
+    g = every_number(dtype)
+    args = [torch.zeros_like(g) for _ in range(3)]
+    for gradient in eager(clampgrad.clamp, args, g):
+        assert_same(gradient, (g.double() / 3).to(dtype))
