@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -58,6 +59,16 @@ def test_no_such_command(arguments, capsys):
 def test_json(command, capsys):
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def test_info_for_programs_and_for_people(capsys):
+    assert main(["info", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["cuda_kernels"] in (True, False)
+    assert all(name.isidentifier() for name in found)
+    assert main(["info"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^cuda kernels +(yes|no)$", shown, re.MULTILINE)
 
 
 def test_gallery_as_json(tmp_path, capsys):

@@ -151,12 +151,12 @@ def info() -> dict[str, Any]:
         "because": why,
         "libraries": list(libraries()),
         "torch": torch.__version__,
-        "CUDA kernels": "yes" if "_cu" in folder else "no",
-        "instruction set": instruction_set(compiled),
-        "pin sees": "torch's operators, whoever calls them"
+        "cuda_kernels": "_cu" in folder,
+        "instruction_set": instruction_set(compiled),
+        "pin_sees": "torch's operators, whoever calls them"
         if compiled
         else "calls from Python, in the thread that pins",
-        "the other implementation": other,
+        "to_change": other,
     }
 
 

@@ -28,6 +28,13 @@ def main(arguments: list[str]) -> int:
         write_json(found)
     else:
         width = max(map(len, found))
-        rows = {k: ", ".join(v) if isinstance(v, list) else v for k, v in found.items()}
-        write("\n".join(f"{name:{width}}  {value}" for name, value in rows.items()))
+        lines = (f"{k.replace('_', ' '):{width}}  {shown(v)}" for k, v in found.items())
+        write("\n".join(lines))
     return 0
+
+
+def shown(value: Any) -> str:
+    """As a person reads it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, list) else str(value)
