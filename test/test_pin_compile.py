@@ -120,6 +120,9 @@ import contextlib
 import sys
 import torch
 import clampgrad
+# In 2.11 it is behind a switch, and saves what Inductor compiled alone.
+backend = "aot_eager" if torch._dynamo.config.enable_aot_compile else "inductor"
+torch._dynamo.config.enable_aot_compile = True
 def f(x): return torch.clamp(x, 0, 1) * 1
 def pinned(name): return contextlib.nullcontext() if name == "none" else clampgrad.pin(name)
 def load(): return torch.compiler.load_compiled_function(open(path, "rb"))
@@ -133,7 +136,7 @@ how, pin, path = sys.argv[1:]
 if how == "save":
     example = ((torch.zeros(2, requires_grad=True),), {})
     with pinned(pin):
-        compiled = torch.compile(f, fullgraph=True, backend="aot_eager").aot_compile(example)
+        compiled = torch.compile(f, fullgraph=True, backend=backend).aot_compile(example)
     compiled.save_compiled_function(path)
 else:
     own = slope(f)
