@@ -48,6 +48,15 @@ def samples():
             found[f"clampgrad::clamp{suffix}.{overload}{end}"] = named(
                 "clamp", [("contiguous", bounds, {})]
             )
+    for overload, bounds in (
+        ("", (-1, 1)),
+        (".Tensor", (lo, hi)),
+        (".Tensor_Scalar", (lo, 1)),
+        (".Scalar_Tensor", (-1, hi)),
+    ):
+        found[f"clampgrad::clamp_with_grad{overload}"] = [
+            ("contiguous", bounds, keywords) for keywords in ({}, {"maximize": True})
+        ]
     for operator in ("maximum", "minimum", "fmax", "fmin"):
         plain = [("contiguous", [torch.ones(3, 1)], {}), ("0-dim", [torch.tensor(1.0)], {})]
         for suffix in ("", ".out"):
