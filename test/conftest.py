@@ -7,6 +7,14 @@ import torch
 
 import clampgrad
 
+# Files whose tests start processes or compilers: minutes together, and .ci/run runs them.
+THOROUGH = (
+    *("audit_programs", "compile_training", "cuda_on_host", "distributed", "examples"),
+    *("export_elsewhere", "hypothesis", "import", "opcheck", "opinfo", "packaging"),
+    *("patches_torchscript", "patches_verify", "pin_by_environment", "pin_checkpoint"),
+    *("pin_compile", "pin_elsewhere"),
+)
+
 
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", help="where the tests make their tensors")
@@ -17,6 +25,14 @@ def pytest_configure(config):
     # Before the tests are collected: some make tensors when they are imported.
     if config.getoption("device") != "cpu":
         torch.set_default_device(config.getoption("device"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    # Before -m takes its choice.
+    for item in items:
+        if item.path.stem.removeprefix("test_") in THOROUGH:
+            item.add_marker(pytest.mark.thorough)
 
 
 def pytest_runtest_setup(item):
