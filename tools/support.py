@@ -1,6 +1,6 @@
 """docs/support.md, and the table of README.md, from what ran: which torch, implementation and device passed which tests.
 
-pytest --record out/support.json ...      adds a run to the file
+pytest --record=out/support.json ...      adds a run to the file
 python tools/support.py FILE...           puts those runs beside the committed ones, with the libraries
                                           of a wheel if FILE is one, and writes both
 """
