@@ -27,7 +27,7 @@ def by_hypothesis(examples):
     @settings(
         max_examples=examples,
         deadline=None,
-        database=None,
+        derandomize=True,  # a change is judged by its own faults; `make fuzz` looks for new ones
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
