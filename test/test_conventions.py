@@ -166,7 +166,7 @@ def test_conventions_are_all_explained():
 
 def test_the_compiled_names_are_those_of_the_contract():
     """csrc states the names and aliases once more: both ways, nothing is left out."""
-    header = (Path(__file__).parents[1] / "csrc/ops/convention.h").read_text()
+    header = (Path(__file__).parents[1] / "csrc/base/convention.h").read_text()
     names = re.search(r"kGradientNames = \{(.*?)\}", header, re.DOTALL)
     assert re.findall(r'"(\w+)"', names[1]) == list(TABLE["conventions"])
     aliases = re.findall(r'\{"(\w+)", Gradient::(\w+)\}', header)

@@ -26,7 +26,7 @@ ARCHITECTURES = ("80", "90")
 ROWS = 4  # kVectors of csrc/kernels/cuda/tile.cuh: accesses of a lane to each tensor
 DTYPES = 4
 # Of each operation: tensors read, tensors written, and how many instances a dtype has. For three
-# Tensors and two the instances are rules and sharings (csrc/kernels/shares.h).
+# Tensors and two the instances are rules and sharings (csrc/base/sharing_codes.h).
 OPERATIONS = {
     "EncodeGateOp": (1, 1, 4 * 3),
     "DecodeGateOp": (1, 1, 7),

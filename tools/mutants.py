@@ -118,7 +118,7 @@ def build():
     flags = {"CLAMPGRAD_CUDA": "0", "CFLAGS": "-include immintrin.h"}
     extension = TREE / "tools" / "extension.py"
     extension.write_text(extension.read_text().replace('"-O2"', '"-O0"'))
-    one = TREE / "csrc" / "ops" / "convention.cpp"
+    one = TREE / "csrc" / "base" / "convention.cpp"
     one.write_text(f"{one.read_text()}\n{DEFINED}")
     command = [sys.executable, "setup.py", "build", "--build-base", str(WORK / "base")]
     subprocess.check_call([*command, "--build-lib", str(LIB)], cwd=TREE, env=os.environ | flags)

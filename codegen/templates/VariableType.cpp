@@ -4,7 +4,7 @@
 #include "Kernels.h"
 #include "Operators.h"
 #include "autograd/formulas.h"
-#include "ops/path.h"
+#include "base/path.h"
 
 #include <ATen/core/TorchDispatchUtils.h> // for assertions, with CLAMPGRAD_DEBUG=1
 #include <ATen/core/dispatch/Dispatcher.h>

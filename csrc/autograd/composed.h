@@ -3,8 +3,8 @@
 
 #include "Operators.h"
 #include "autograd/tensor_value.h"
+#include "base/sharing_codes.h"
 #include "kernels/constant.h"
-#include "kernels/shares.h"
 
 // clang-format off: each stands on those before it
 #define CLAMPGRAD_ISA composed

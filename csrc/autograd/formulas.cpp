@@ -3,10 +3,10 @@
 #include "Kernels.h"
 #include "Operators.h"
 #include "autograd/composed.h"
-#include "autograd/kernels.h"
+#include "base/bounds.h"
+#include "base/path.h"
 #include "kernels/check.h"
-#include "ops/bounds.h"
-#include "ops/path.h"
+#include "kernels/fused.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/clamp.h>

@@ -1,7 +1,7 @@
 #include "autograd/inplace.h"
 
 #include "Functions.h"
-#include "autograd/kernels.h"
+#include "kernels/fused.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>

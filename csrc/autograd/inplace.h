@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/gate.h"
-#include "ops/number.h"
+#include "base/gate.h"
+#include "base/number.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -3,9 +3,9 @@
 #include "Operators.h"
 #include "autograd/composed.h"
 #include "autograd/formulas.h"
-#include "autograd/kernels.h"
+#include "base/sharing.h"
 #include "kernels/constant.h"
-#include "ops/sharing.h"
+#include "kernels/fused.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
@@ -87,11 +87,11 @@ Shares<2> pair_of(
     const Compared<TensorValue>& self,
     const Compared<TensorValue>& other,
     bool greater_wins,
-    Kind kind,
+    PairKind kind,
     Convention convention,
     int64_t differentiated) {
   const auto codes = pair_codes(kind, convention.gradient, differentiated);
-  const bool nan_loses = kind == Kind::nan_skipping_extremum;
+  const bool nan_loses = kind == PairKind::nan_skipping_extremum;
   const auto among = greater_wins ? nan_loses ? pair_shares<true, true>(self, other, codes).shares
                                               : pair_shares<true, false>(self, other, codes).shares
       : nan_loses                 ? pair_shares<false, true>(self, other, codes).shares
@@ -151,8 +151,8 @@ Shares<3> triple_of(
     // Bits of the two arguments that are there.
     const auto bits =
         (differentiated & kX) | (is_min ? differentiated & kLo : (differentiated & kHi) >> 1);
-    const auto pair =
-        pair_of(x, compared_in(dtype, is_min ? min : max), is_min, Kind::clamp, convention, bits);
+    const auto pair = pair_of(
+        x, compared_in(dtype, is_min ? min : max), is_min, PairKind::clamp, convention, bits);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
       const auto [of_self, of_bound] = pair(grad);
       return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
@@ -169,7 +169,7 @@ Shares<3> triple_of(
       result = shares_in<decltype(sharing)::value>(beyond_bounds(x, lo, hi, y, differentiated));
     });
   } else {
-    with_constant<int64_t(Rule::pseudo)>(triple_rule(convention.gradient), [&](auto rule) {
+    with_constant<int64_t(TripleRule::pseudo)>(triple_rule(convention.gradient), [&](auto rule) {
       result = shares_in(triple_shares<decltype(rule)::value>(x, lo, hi, differentiated));
     });
   }

@@ -2,9 +2,9 @@
 
 #include "Kernels.h"
 #include "Operators.h"
+#include "base/convention.h"
+#include "base/path.h"
 #include "kernels/check.h"
-#include "ops/convention.h"
-#include "ops/path.h"
 
 #include <c10/util/Exception.h>
 

@@ -2,9 +2,9 @@
 // What a device brings: loops over flat memory. The operators stand on them once for all devices
 // (kernels/gate.cpp, kernels/shares.cpp).
 
-#include "kernels/gate.h"
-#include "kernels/shares.h"
-#include "ops/number.h"
+#include "base/gate.h"
+#include "base/number.h"
+#include "base/sharing_codes.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/Scalar.h>
@@ -52,7 +52,7 @@ using TripleEncode = void(
     const void* hi,
     void* y,
     uint64_t* bits,
-    Rule,
+    TripleRule,
     int differentiated);
 
 // A gradient that nobody wants is null.
@@ -88,7 +88,7 @@ struct Backend {
   Unpack* unpack;
 };
 
-// Of a device with kernels here: those that csrc/ops/path.cpp lets through.
+// Of a device with kernels here: those that csrc/base/path.cpp lets through.
 const Backend& backend(c10::Device device);
 
 // Each device has these in a namespace of its own.

@@ -1,12 +1,12 @@
 // Numbers for bounds: one pass forward, one pass backward.
 
 #include "Kernels.h"
-#include "autograd/kernels.h"
+#include "base/bounds.h"
 #include "kernels/backend.h"
 #include "kernels/check.h"
+#include "kernels/fused.h"
 #include "kernels/memory_order.h"
 #include "kernels/saved_bits.h"
-#include "ops/bounds.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>

@@ -1,8 +1,8 @@
 #pragma once
 // The bits that a forward records, as the uint8 tensor that autograd saves.
 
+#include "base/gate.h"
 #include "kernels/backend.h"
-#include "kernels/gate.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,12 +1,12 @@
 // Tensors for bounds, maximum and its kind: one pass forward for the result and the bits, one
 // backward for all gradients.
 
-#include "kernels/shares.h"
+#include "base/sharing_codes.h"
 
 #include "Kernels.h"
-#include "autograd/kernels.h"
 #include "kernels/backend.h"
 #include "kernels/check.h"
+#include "kernels/fused.h"
 #include "kernels/memory_order.h"
 #include "kernels/saved_bits.h"
 
@@ -105,7 +105,7 @@ std::tuple<at::Tensor, at::Tensor> clamp_shares(
           hi.const_data_ptr(),
           y.mutable_data_ptr(),
           mutable_words(bits),
-          checked_enum<Rule>(rule, kRules),
+          checked_enum<TripleRule>(rule, kTripleRules),
           checked_enum<int>(among, kAll + 1));
   return {y, bits};
 }

@@ -3,10 +3,10 @@
 #include "Kernels.h"
 #include "Operators.h"
 #include "autograd/inplace.h"
+#include "base/bounds.h"
+#include "base/convention.h"
+#include "base/path.h"
 #include "kernels/memory_order.h"
-#include "ops/bounds.h"
-#include "ops/convention.h"
-#include "ops/path.h"
 #include "ops/recorded.h"
 
 #include <ATen/ops/clamp.h>

@@ -2,9 +2,9 @@
 // value and its dtype are those of torch.clamp_max(torch.clamp_min(self, min), max).
 
 #include "Kernels.h"
-#include "ops/bounds.h"
-#include "ops/convention.h"
-#include "ops/path.h"
+#include "base/bounds.h"
+#include "base/convention.h"
+#include "base/path.h"
 #include "ops/recorded.h"
 
 #include <ATen/ops/clamp_max.h>

@@ -1,8 +1,8 @@
 #pragma once
 // What a front door does where a gradient is to be recorded.
 
-#include "ops/convention.h"
-#include "ops/number.h"
+#include "base/convention.h"
+#include "base/number.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -3,11 +3,11 @@
 
 #include "Kernels.h"
 #include "Operators.h"
+#include "base/path.h"
+#include "base/sharing.h"
 #include "kernels/check.h"
 #include "kernels/memory_order.h"
-#include "ops/path.h"
 #include "ops/recorded.h"
-#include "ops/sharing.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
@@ -39,7 +39,7 @@ bool may_need_gradient(const OptionalTensor& t) {
   return is_given(t) && clampgrad::may_need_gradient(*t);
 }
 
-bool is_differentiated(const Tensor& t) {
+bool records_gradient(const Tensor& t) {
   return at::GradMode::is_enabled() && t.requires_grad();
 }
 
@@ -53,7 +53,7 @@ struct Operands {
   int64_t differentiated() const {
     int64_t bits = 0;
     for (size_t i = 0; i < n; ++i) {
-      bits |= int64_t{is_differentiated(tensors[i])} << i;
+      bits |= int64_t{records_gradient(tensors[i])} << i;
     }
     return bits;
   }
@@ -112,13 +112,13 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
   return Operands<n>{std::move(args), *order};
 }
 
-Tensor pair(const Operands<2>& in, bool greater_wins, Kind kind, Convention c) {
+Tensor pair(const Operands<2>& in, bool greater_wins, PairKind kind, Convention c) {
   const auto codes = pair_codes(kind, c.gradient, in.differentiated());
   return std::get<0>(clampgrad::_extremum_shares(
       in.tensors[0],
       in.tensors[1],
       greater_wins,
-      kind == Kind::nan_skipping_extremum,
+      kind == PairKind::nan_skipping_extremum,
       codes.tie,
       codes.nan,
       static_cast<int64_t>(pair_sharing(c, codes)),
@@ -151,7 +151,7 @@ Tensor recorded_clamp(
       return triple(*in, c);
     }
   } else if (const auto in = for_kernel<2>({self, is_given(min) ? *min : *max})) {
-    return pair(*in, /*greater_wins=*/is_given(min), Kind::clamp, c);
+    return pair(*in, /*greater_wins=*/is_given(min), PairKind::clamp, c);
   }
   // A plain tensor may be changed after the call, also where no kernel has taken it.
   return clampgrad::_clamp_tensors_pinned(

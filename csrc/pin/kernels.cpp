@@ -10,7 +10,7 @@
 
 #include "Kernels.h"
 #include "Operators.h"
-#include "ops/path.h"
+#include "base/path.h"
 #include "pin/pin.h"
 #include "pin/torchscript.h"
 

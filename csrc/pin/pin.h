@@ -1,7 +1,7 @@
 #pragma once
 // The pin: which gradient aten's own clamp and its family have, in this thread or in the process.
 
-#include "ops/convention.h"
+#include "base/convention.h"
 
 #include <optional>
 #include <string>

@@ -3,8 +3,8 @@
 // What is common (plain Tensors, Python numbers) is read by hand; the rest goes to torch's own
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
 
+#include "base/convention.h"
 #include "clampgrad/clampgrad.h"
-#include "ops/convention.h"
 #include "python/nodes.h"
 #include "python/pin.h"
 

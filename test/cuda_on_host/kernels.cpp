@@ -72,7 +72,7 @@ void triple_encode(
     uint64_t* bits,
     int rule,
     int differentiated) {
-  cuda::triple_encode(flat(dtype, n), x, lo, hi, y, bits, Rule(rule), differentiated);
+  cuda::triple_encode(flat(dtype, n), x, lo, hi, y, bits, TripleRule(rule), differentiated);
 }
 
 void triple_decode(

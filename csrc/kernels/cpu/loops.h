@@ -7,10 +7,10 @@
 // stands below all other includes: an inline function of the standard library that is compiled for
 // AVX-512 might be the copy that the linker keeps for everybody.
 
+#include "base/sharing_codes.h"
 #include "kernels/constant.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/streams.h"
-#include "kernels/shares.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -39,7 +39,7 @@ struct ShareLoops {
   using L = Lane<T>;
 
   void (*encode_pair[2][2])(const Encoded<2, L>&, int64_t, int64_t, PairCodes);
-  void (*encode_triple[kRules])(const Encoded<3, L>&, int64_t, int64_t, int);
+  void (*encode_triple[kTripleRules])(const Encoded<3, L>&, int64_t, int64_t, int);
   void (*decode_pair[kSharings])(const Decoded<2, L>&, int64_t, int64_t, bool);
   void (*decode_triple[kSharings])(const Decoded<3, L>&, int64_t, int64_t);
 };

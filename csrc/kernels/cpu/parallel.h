@@ -1,7 +1,7 @@
 #pragma once
 // Words, shared out among ATen's threads.
 
-#include "kernels/gate.h"
+#include "base/gate.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h> // the grain

@@ -41,7 +41,7 @@ void triple_encode(
     const void* hi,
     void* y,
     uint64_t* bits,
-    Rule rule,
+    TripleRule rule,
     int differentiated) {
   dispatch(flat.dtype, "clamp", [&](auto scalar) {
     using T = decltype(scalar);

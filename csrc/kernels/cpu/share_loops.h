@@ -24,7 +24,7 @@ struct EncodePairWord {
   }
 };
 
-template <Rule rule, typename E>
+template <TripleRule rule, typename E>
 struct EncodeTripleWord {
   static constexpr int kPlanesWritten = 3;
   int differentiated;
@@ -103,7 +103,7 @@ void encode_pairs(
     const Encoded<2, typename E::Lane>& s, int64_t begin, int64_t end, PairCodes codes) {
   foreach_word(s, begin, end, EncodePairWord<greater_wins, nan_loses, E>{codes});
 }
-template <Rule rule, typename E>
+template <TripleRule rule, typename E>
 void encode_triples(
     const Encoded<3, typename E::Lane>& s, int64_t begin, int64_t end, int differentiated) {
   foreach_word(s, begin, end, EncodeTripleWord<rule, E>{differentiated});
@@ -128,8 +128,8 @@ ShareLoops<T> share_loops() {
   l.encode_pair[0][1] = encode_pairs<false, true, E>;
   l.encode_pair[1][0] = encode_pairs<true, false, E>;
   l.encode_pair[1][1] = encode_pairs<true, true, E>;
-  foreach_constant<Rule, kRules>([&](auto constant) {
-    constexpr Rule rule = decltype(constant)::value;
+  foreach_constant<TripleRule, kTripleRules>([&](auto constant) {
+    constexpr TripleRule rule = decltype(constant)::value;
     l.encode_triple[int(rule)] = encode_triples<rule, E>;
   });
   foreach_constant<Sharing, kSharings>([&](auto constant) {

@@ -1,7 +1,7 @@
 #pragma once
 // What a loop walks over, and its element types.
 
-#include "kernels/gate.h"
+#include "base/gate.h"
 
 #include <type_traits>
 

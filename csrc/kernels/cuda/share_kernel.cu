@@ -20,7 +20,7 @@ struct EncodePairOp {
   }
 };
 
-template <Rule rule, typename Element>
+template <TripleRule rule, typename Element>
 struct EncodeTripleOp {
   using E = Element;
   using V = typename E::Lane;
@@ -99,11 +99,11 @@ void triple_encode(
     const void* hi,
     void* y,
     uint64_t* bits,
-    Rule rule,
+    TripleRule rule,
     int differentiated) {
   dispatch(flat.dtype, "clamp", [&](auto element) {
     using T = decltype(element);
-    with_constant<kRules>(rule, [&](auto constant) {
+    with_constant<kTripleRules>(rule, [&](auto constant) {
       using Op = EncodeTripleOp<decltype(constant)::value, ElementOf<T>>;
       launch_encode(flat, Op{differentiated}, y, bits, x, lo, hi);
     });

@@ -121,7 +121,7 @@ CLAMPGRAD_HOST_DEVICE V pushed(V g, const Position<Mask<V>>& at) {
 
 // ---- As bits ------------------------------------------------------------------------------------
 
-// What the bits mean is said in kernels/gate.h. Of one plane, the first.
+// What the bits mean is said in base/gate.h. Of one plane, the first.
 template <typename M>
 struct Code {
   M first, second;

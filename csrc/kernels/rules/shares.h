@@ -109,11 +109,11 @@ struct TripleShares {
 };
 
 // `differentiated` has the bits of the arguments that are being differentiated.
-template <Rule rule, typename K>
+template <TripleRule rule, typename K>
 CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
     const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
   using M = Mask<K>;
-  if constexpr (rule == Rule::inclusive) {
+  if constexpr (rule == TripleRule::inclusive) {
     return {
         M(le(lo, x) & le(x, hi)),
         M(lt(x, lo) & lt(lo, hi)),
@@ -121,7 +121,7 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
         M(),
         M(),
         M()};
-  } else if constexpr (rule == Rule::joint) {
+  } else if constexpr (rule == TripleRule::joint) {
     const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
     const M under = lt(x, lo), over = lt(hi, x);
     const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
@@ -132,7 +132,7 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
         M(at_lo | at_hi),
         M(),
         M()};
-  } else if constexpr (rule == Rule::half) {
+  } else if constexpr (rule == TripleRule::half) {
     const M number = x.number & lo.number & hi.number;
     const M raised = lt(x, lo);
     const M shut = select(raised, lt(hi, lo), lt(hi, x));
@@ -146,7 +146,7 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
         M(),
         eq(x, lo)};
   } else {
-    static_assert(rule == Rule::min_norm);
+    static_assert(rule == TripleRule::min_norm);
     const M number = x.number & lo.number & hi.number;
     const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
     const M at_hi = number & (le(hi, x) | le(hi, lo));
@@ -264,14 +264,14 @@ CLAMPGRAD_HOST_DEVICE PairGradient<V> decode_pair(
   }
 }
 
-// Of three arguments. What the bits mean is said in kernels/shares.h.
+// Of three arguments. What the bits mean is said in base/sharing_codes.h.
 template <typename M>
 struct Triple {
   M x, lo, hi;
 };
 
 // `result` has the keys of clamped().
-template <Rule rule, typename K>
+template <TripleRule rule, typename K>
 CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
     const Compared<K>& x,
     const Compared<K>& lo,
@@ -279,7 +279,7 @@ CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
     const Compared<K>& result,
     int differentiated) {
   using M = Mask<K>;
-  if constexpr (rule == Rule::pseudo) {
+  if constexpr (rule == TripleRule::pseudo) {
     const auto at = beyond_bounds(x, lo, hi, result, differentiated);
     const M to_one = M(at.x.below & (at.lo ^ at.hi));
     return {
@@ -288,7 +288,7 @@ CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
         M((at.x.below ^ to_one) | at.x.above)};
   } else {
     const auto among = triple_shares<rule>(x, lo, hi, differentiated);
-    if constexpr (rule == Rule::joint) { // two that get all of g are a case of their own
+    if constexpr (rule == TripleRule::joint) { // two that get all of g are a case of their own
       return {among.x, M(among.lo | (among.x & among.hi & negate<M>(among.two))), among.hi};
     } else {
       return {among.x, among.lo, among.hi};

@@ -7,7 +7,7 @@
 // needs of the inputs. Codes are stored as bit planes: bit p of the code of element i is bit i of
 // plane p. Each plane consists of whole 64-bit words, and the bits beyond the last element are 0.
 // Elements are counted in memory order, see Note [Memory order]. With numbers for bounds the code
-// is that of a gate (below); with Tensors it has a bit per argument (kernels/shares.h). The rules
+// is that of a gate (below); with Tensors it has a bit per argument (sharing_codes.h). The rules
 // pack and unpack codes (kernels/rules/).
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 // The names of the conventions, and what each is made of.
 
+#include "base/gate.h"
 #include "clampgrad/gradient.h"
-#include "kernels/gate.h"
 
 #include <array>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 // Numbers as bounds.
 
-#include "ops/number.h"
+#include "base/number.h"
 
 #include <ATen/core/Tensor.h>
 

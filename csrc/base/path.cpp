@@ -1,4 +1,4 @@
-#include "ops/path.h"
+#include "base/path.h"
 
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/GradMode.h>

@@ -3,9 +3,9 @@
 // gradient is a plain tensor that nobody differentiates again. Elsewhere they compose ATen
 // operators to the same effect.
 
-#include "kernels/gate.h"
-#include "kernels/shares.h"
-#include "ops/number.h"
+#include "base/gate.h"
+#include "base/number.h"
+#include "base/sharing_codes.h"
 
 #include <ATen/core/Tensor.h>
 

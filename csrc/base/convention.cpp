@@ -1,4 +1,4 @@
-#include "ops/convention.h"
+#include "base/convention.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>

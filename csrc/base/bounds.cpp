@@ -1,6 +1,6 @@
-#include "ops/bounds.h"
+#include "base/bounds.h"
 
-#include "ops/path.h"
+#include "base/path.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>

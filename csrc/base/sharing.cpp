@@ -1,21 +1,21 @@
-#include "ops/sharing.h"
+#include "base/sharing.h"
 
 #include <c10/util/Exception.h>
 
 namespace clampgrad {
 
-PairCodes pair_codes(Kind kind, Gradient gradient, int64_t differentiated) {
+PairCodes pair_codes(PairKind kind, Gradient gradient, int64_t differentiated) {
   switch (gradient) {
     case Gradient::min_norm:
       return {differentiated == kBoth ? kBoth : 0, 0};
     case Gradient::half:
       return {kBoth, 0};
     case Gradient::joint:
-      return {kBoth, kind == Kind::nan_skipping_extremum ? kSelf : kBoth};
+      return {kBoth, kind == PairKind::nan_skipping_extremum ? kSelf : kBoth};
     case Gradient::inclusive:
-      return kind == Kind::clamp   ? PairCodes{kSelf, 0}
-          : kind == Kind::extremum ? PairCodes{kBoth, kBoth}
-                                   : PairCodes{kSelf, kSelf};
+      return kind == PairKind::clamp   ? PairCodes{kSelf, 0}
+          : kind == PairKind::extremum ? PairCodes{kBoth, kBoth}
+                                       : PairCodes{kSelf, kSelf};
     default: // a pseudo-gradient: what is at the bound belongs to self
       return {kSelf, 0};
   }
@@ -42,18 +42,18 @@ Sharing pair_sharing(Convention convention, PairCodes codes) {
                                         : Sharing::equal;
 }
 
-Rule triple_rule(Gradient gradient) {
+TripleRule triple_rule(Gradient gradient) {
   switch (gradient) {
     case Gradient::min_norm:
-      return Rule::min_norm;
+      return TripleRule::min_norm;
     case Gradient::inclusive:
-      return Rule::inclusive;
+      return TripleRule::inclusive;
     case Gradient::joint:
-      return Rule::joint;
+      return TripleRule::joint;
     case Gradient::half:
-      return Rule::half;
+      return TripleRule::half;
     default:
-      return Rule::pseudo;
+      return TripleRule::pseudo;
   }
 }
 

@@ -3,7 +3,7 @@
 // what it records: a bit per argument, set where it gets a share (see Note [Bit planes]). Those
 // that are set share equally, except where a rule says otherwise. The rules are in rules/shares.h.
 
-#include "kernels/gate.h"
+#include "base/gate.h"
 
 namespace clampgrad {
 
@@ -37,7 +37,7 @@ struct PairCodes {
 // 5 below, none; 6 above, hi.
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 
-enum class Rule : int64_t { min_norm = 0, inclusive = 1, joint = 2, half = 3, pseudo = 4 };
-constexpr int64_t kRules = 5;
+enum class TripleRule : int64_t { min_norm = 0, inclusive = 1, joint = 2, half = 3, pseudo = 4 };
+constexpr int64_t kTripleRules = 5;
 
 } // namespace clampgrad
