@@ -6,9 +6,9 @@ FROM python:3.11-bookworm
 RUN apt-get update \
  && apt-get install -y --no-install-recommends build-essential ccache cmake git ninja-build \
  && rm -rf /var/lib/apt/lists/*
-# clampgrad with the stock wheel for the CPU, apart from the environment that is built.
+# clampgrad with a stock wheel, apart from the environment that is built.
 RUN python -m venv /clampgrad \
- && /clampgrad/bin/pip install torch==2.13.0 numpy --index-url https://download.pytorch.org/whl/cpu
+ && /clampgrad/bin/pip install torch==2.13.0 numpy
 COPY . /source
 RUN cd /source && CLAMPGRAD_PORTABLE=1 /clampgrad/bin/pip install --no-deps .
 ENV CLAMPGRAD_PYTHON=/clampgrad/bin/python CLAMPGRAD_PORTABLE=1

@@ -68,6 +68,11 @@ def named(flags: tuple[Any, ...]) -> list[tuple[str, Any]]:
     return list(zip(("x", "y") if len(flags) == 2 else ("x", "lo", "hi"), flags))
 
 
+def needed(ctx: Any) -> set[str]:
+    """The arguments whose gradient is asked for."""
+    return {name for name, n in named(ctx.needs_input_grad[2:]) if n}
+
+
 class Clamp(torch.autograd.Function):
     """apply(rule, recording, x, *others) -> the result, and the position of every element.
 
@@ -93,6 +98,8 @@ class Clamp(torch.autograd.Function):
         y, position = output
         ctx.rule, ctx.recording = inputs[:2]
         ctx.dtype, ctx.with_tangent = y.dtype, set()
+        # Now: compiled autograd, which traces backward, cannot read the table.
+        ctx.linear, ctx.found = ctx.rule.linear(), ctx.rule.shares(needed(ctx))
         ctx.mark_non_differentiable(position)
         ctx.set_materialize_grads(False)  # a constant has no tangent, not one of zeros
         ctx.save_for_backward(position)
@@ -100,23 +107,25 @@ class Clamp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        needed = ctx.needs_input_grad[2:]
+        flags = ctx.needs_input_grad[2:]
         if g is None:
-            return (None, None, *(None for _ in needed))
-        if not ctx.rule.linear() and has_tangent(g):
+            return (None, None, *(None for _ in flags))
+        if not ctx.linear and has_tangent(g):
             raise NotImplementedError(NOT_LINEAR)
-        found = ctx.rule.shares({name for name, n in named(needed) if n} | ctx.with_tangent)
+        found = ctx.found
+        if ctx.with_tangent:
+            found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
         (position,) = ctx.saved_tensors
-        of_each = (select(found[name], position, g) if n else None for name, n in named(needed))
+        of_each = (select(found[name], position, g) if n else None for name, n in named(flags))
         return (None, None, *of_each)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
-        if not ctx.rule.linear():
+        if not ctx.linear:
             raise NotImplementedError(NOT_LINEAR)
         given = {name: t for name, t in named(tangents[2:]) if t is not None}
         ctx.with_tangent = set(given)
-        recorded = {name for name, n in named(ctx.needs_input_grad[2:]) if n and ctx.recording}
+        recorded = needed(ctx) if ctx.recording else set()
         found = ctx.rule.shares(recorded | set(given))
         (position,) = ctx.saved_tensors
         parts = [select(found[name], position, t.to(ctx.dtype)) for name, t in given.items()]
