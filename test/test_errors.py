@@ -260,6 +260,12 @@ def test_wrong_arguments_are_a_type_error(operator):
             function(*args, **keywords)
 
 
+@pytest.mark.parametrize("name", ["relu", "relu6", "hardtanh"])
+def test_an_activation_of_no_tensor_is_a_type_error(name):
+    with pytest.raises(TypeError):
+        getattr(clampgrad, name)([1.0])
+
+
 @pytest.mark.compiled("clamp_mingrad_backward is an operator of its own there alone")
 @pytest.mark.parametrize("kind", ["recorded", "constant", "meta", "float64 under vmap"])
 def test_a_backward_without_a_bound(kind):
