@@ -31,6 +31,9 @@ PORTABLE_TESTED ?= test/test_portable.py test/test_table.py test/test_tensors.py
 # What the documentation site is built with.
 SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
 
+# How `make cpp` builds: Debug has no optimisation, and every assertion.
+BUILD_TYPE ?= Release
+
 # How long `make fuzz` takes.
 SECONDS ?= 300
 
@@ -94,7 +97,7 @@ check-wheel: $(VENV)/tested ## Run the seeds, the table, functorch and the demo 
 
 cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, and test it
 	echo "==> libclampgrad for torch $(TORCH)"
-	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_MAKE_PROGRAM=$(abspath $(CMAKE))/bin/ninja \
+	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_MAKE_PROGRAM=$(abspath $(CMAKE))/bin/ninja \
 		-DPython_EXECUTABLE=$(abspath $(VENV))/bin/python > $(VENV)/cpp.log 2>&1 || { cat $(VENV)/cpp.log; exit 1; }
 	$(call with_progress,$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
 	$(CMAKE)/bin/ctest --test-dir $(CPP) --output-on-failure

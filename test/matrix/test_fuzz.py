@@ -49,7 +49,7 @@ def test_briefly():
 
 @pytest.mark.thorough
 def test_for_longer():
-    by_hypothesis(2000)
+    by_hypothesis(500)
 
 
 def fails(cell):
