@@ -33,6 +33,20 @@ def is_public(schema: str) -> bool:
     return not schema.startswith("_") and "_backward(" not in schema
 
 
+def types_of_names(table: dict) -> str:
+    """For type checkers: the names and aliases, and those of the exact conventions, which are what
+    maximum and its relatives take."""
+    canonical = {name: name for name in table["conventions"]} | table["aliases"]
+    pseudo = table["pseudo_gradients"]["rows"][0]
+    exact = ", ".join(repr(n) for n, of in canonical.items() if of not in pseudo)
+    every = ", ".join(map(repr, canonical))
+    return f"""from typing import Literal, TypeAlias
+
+ExactGradient: TypeAlias = Literal[{exact}]
+Gradient: TypeAlias = Literal[{every}]
+"""
+
+
 class Package(build_py):
     """Puts into the package what stands elsewhere in the sources.
 
@@ -52,6 +66,7 @@ class Package(build_py):
         (package / "_build.py").write_text(facts)
         table = yaml.safe_load((ROOT / "conventions.yaml").read_text())
         (package / "_table.json").write_text(json.dumps(table))
+        (package / "_gradients.py").write_text(types_of_names(table))
         operators = yaml.safe_load((ROOT / "csrc" / "native_functions.yaml").read_text())
         schemas = [o["func"] for o in operators if is_public(o["func"])]
         (package / "_schemas.json").write_text(json.dumps(schemas))

@@ -30,8 +30,10 @@ def pin() -> None:
             stacklevel=1,
         )
         return
+    from typing import Any, cast
+
     try:
-        chosen = clampgrad.pin(name)  # type: ignore[arg-type]
+        chosen = clampgrad.pin(cast(Any, name))
     except ValueError as error:
         raise ValueError(f"CLAMPGRAD_GRADIENT={name!r}: {error}") from None
     chosen.enable()

@@ -83,6 +83,7 @@ def test_a_wheel_installed_twice_and_uninstalled(sources, environment, tmp_path)
         "clampgrad/py.typed",
         "clampgrad/_C.pyi",
         "clampgrad/_build.py",
+        "clampgrad/_gradients.py",
         "clampgrad/_table.json",
     } <= set(names)
     assert any(f"/{LIBRARY}/_C." in name for name in names)

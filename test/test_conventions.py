@@ -166,8 +166,13 @@ def test_conventions_are_all_explained():
 
 def test_the_compiled_names_are_those_of_the_contract():
     """csrc states the names and aliases once more: both ways, nothing is left out."""
-    header = (Path(__file__).parents[1] / "csrc/base/convention.h").read_text()
-    names = re.search(r"kGradientNames = \{(.*?)\}", header, re.DOTALL)
-    assert re.findall(r'"(\w+)"', names[1]) == list(TABLE["conventions"])
-    aliases = re.findall(r'\{"(\w+)", Gradient::(\w+)\}', header)
-    assert dict(aliases) == TABLE["aliases"]
+    header = (Path(__file__).parents[1] / "csrc/clampgrad/gradient.h").read_text()
+    lists = {
+        name: re.findall(r"_\((\w+), (\w+)\)", text)
+        for name, text in re.findall(r"#define CLAMPGRAD_(\w+)\(_\)((?:.*\\\n)*.*)", header)
+    }
+    exact, pseudo = dict(lists["EXACT_GRADIENTS"]), dict(lists["PSEUDO_GRADIENTS"])
+    assert (set(exact), set(pseudo)) == (set(EXACT), set(PSEUDO))
+    values = sorted(map(int, [*exact.values(), *pseudo.values()]))
+    assert values == list(range(len(CONVENTIONS)))
+    assert dict(lists["GRADIENT_ALIASES"]) == TABLE["aliases"]

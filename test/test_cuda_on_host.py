@@ -7,6 +7,7 @@ what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
 
 import ctypes
 import os
+import re
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -21,18 +22,23 @@ from common import DTYPES, assert_same, tied
 ROOT = Path(__file__).resolve().parent.parent
 OPS = torch.ops.clampgrad
 
-GATES = {  # clampgrad::Gate
-    "strict": 0,
-    "inclusive": 1,
-    "half": 2,
-    "with_grad": 3,
-    "with_grad_maximize": 4,
-    "restoring": 5,
-    "restoring_maximize": 6,
+
+def enumerators(name):
+    """Of an enum of the rules."""
+    header = (ROOT / "csrc/kernels/rules/conventions.h").read_text()
+    body = re.search(rf"enum class {name} : int64_t \{{(.*?)\}}", header, re.DOTALL)[1]
+    return {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", body)}
+
+
+GATES, SHARINGS = enumerators("Gate"), enumerators("Sharing")
+# Those of two arguments, and those of three by their rule.
+TRIPLE_SHARINGS = {"half": ["nested"], "joint": ["nan_to_ends"]}
+PAIR_SHARINGS = {k: v for k, v in SHARINGS.items() if [k] not in TRIPLE_SHARINGS.values()}
+TRIPLE_SHARINGS["pseudo"] = [k for k in PAIR_SHARINGS if k not in ("equal", "nan_to_both")]
+RULES = {
+    value: [SHARINGS[k] for k in TRIPLE_SHARINGS.get(rule, ["equal"])]
+    for rule, value in enumerators("TripleRule").items()
 }
-# clampgrad::Sharing: those of two arguments, those of three, by their Rule.
-PAIR_SHARINGS = {"equal": 0, "nan_to_both": 1} | {f"pseudo {i}": i for i in range(4, 9)}
-RULES = {0: [0], 1: [0], 2: [3], 3: [2], 4: [4, 5, 6, 7, 8]}
 
 # A block has 8 warps, a warp a tile of 64 bytes a lane.
 TILE = {dtype: 32 * 64 // dtype.itemsize for dtype in DTYPES}

@@ -1,7 +1,8 @@
 """How many operators the composed path runs, per convention: counts may fall, never grow.
 
 operator_counts.json holds the most that each case may take. `python test/test_operator_counts.py`
-writes it anew; a higher count in it needs a reason.
+writes it anew; a higher count in it needs a reason. A convention that is not in it yet may take what
+the most demanding of the others takes.
 """
 
 import json
@@ -126,9 +127,19 @@ def count(function, n, of, keywords):
     return totals
 
 
+def most_of(known):
+    most = {}
+    for calls in known.values():
+        for call, totals in calls.items():
+            so_far = most.setdefault(call, {})
+            so_far |= {way: max(total, so_far.get(way, 0)) for way, total in totals.items()}
+    return most
+
+
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_no_count_grows(convention):
-    most = json.loads(DATA.read_text())[convention]
+    known = json.loads(DATA.read_text())
+    most = known.get(convention) or most_of(known)
     grown = {}
     for name, call, case, keywords in cases():
         if name == convention:

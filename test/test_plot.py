@@ -20,11 +20,7 @@ def test_curves():
 
 
 # Which starts outside [-1, 1] ever move, left and right of it: what the notebook was about.
-MOVES = {
-    "min_norm": (False, False),
-    "inclusive": (False, False),
-    "joint": (False, False),
-    "half": (False, False),
+MOVES = dict.fromkeys(clampgrad.EXACT, (False, False)) | {
     "with_grad": (True, False),
     "restoring": (True, True),
     "straight_through": (True, True),

@@ -25,16 +25,21 @@ from tools.cuda_build import cuda_build, find_nvcc  # noqa: E402
 ARCHITECTURES = ("80", "90")
 ROWS = 4  # kVectors of csrc/kernels/cuda/tile.cuh: accesses of a lane to each tensor
 DTYPES = 4
-# Of each operation: tensors read, tensors written, and how many instances a dtype has. For three
-# Tensors and two the instances are rules and sharings (csrc/base/sharing_codes.h).
+RULES = (ROOT / "csrc/kernels/rules/conventions.h").read_text()
+GATES, SHARINGS, TRIPLE_RULES = (
+    int(re.search(rf"constexpr int64_t {name} = (\d+);", RULES)[1])
+    for name in ("kGates", "kSharings", "kTripleRules")
+)
+# Of each operation: tensors read, tensors written, and how many instances a dtype has. The four gates
+# of pseudo-gradients are encoded alike.
 OPERATIONS = {
-    "EncodeGateOp": (1, 1, 4 * 3),
-    "DecodeGateOp": (1, 1, 7),
+    "EncodeGateOp": (1, 1, (GATES - 3) * 3),
+    "DecodeGateOp": (1, 1, GATES),
     "SelectOp": (2, 1, 3),
     "EncodePairOp": (2, 1, 4),
-    "DecodePairOp": (1, 2, 9),
-    "EncodeTripleOp": (3, 1, 5),
-    "DecodeTripleOp": (1, 3, 9),
+    "DecodePairOp": (1, 2, SHARINGS),
+    "EncodeTripleOp": (3, 1, TRIPLE_RULES),
+    "DecodeTripleOp": (1, 3, SHARINGS),
 }
 WIDE = r"global(?:\.\w+)*\.v(?:4\.[busf]32|2\.[busf]64)\b"
 

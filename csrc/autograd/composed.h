@@ -3,16 +3,15 @@
 
 #include "Operators.h"
 #include "autograd/tensor_value.h"
-#include "base/sharing_codes.h"
 #include "kernels/constant.h"
+#include "kernels/rules/conventions.h"
 
-// clang-format off: each stands on those before it
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #define CLAMPGRAD_ISA composed
-#include "kernels/rules/element.h"
-#include "kernels/rules/gate.h"
-#include "kernels/rules/shares.h"
+#include "kernels/rules/all.h"
 #undef CLAMPGRAD_ISA
-// clang-format on
 
 namespace clampgrad {
 

@@ -87,9 +87,8 @@ Tensor pseudo_gradient_jvp(const Tensor&) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, kNotLinear);
 }
 
-void check_has_tangent(Gradient gradient) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      gradient != Gradient::with_grad && gradient != Gradient::restoring, kNotLinear);
+void check_has_tangent(Sharing sharing) {
+  TORCH_CHECK_NOT_IMPLEMENTED(is_linear(sharing), kNotLinear);
 }
 
 Tensor clamp_pinned_backward(

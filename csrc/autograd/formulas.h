@@ -49,7 +49,7 @@ at::Tensor clamp_mingrad_backward_composed(
     const at::Tensor& grad, const at::Tensor& self, const Number& min, const Number& max);
 
 // Raises NotImplementedError for a pseudo-gradient that is not linear.
-void check_has_tangent(Gradient gradient);
+void check_has_tangent(Sharing sharing);
 
 // A fused kernel may take this gradient: a plain tensor that nobody differentiates again.
 bool takes_kernel(const at::Tensor& grad);

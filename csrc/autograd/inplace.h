@@ -1,7 +1,7 @@
 #pragma once
 
-#include "base/gate.h"
 #include "base/number.h"
+#include "kernels/rules/conventions.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -3,7 +3,6 @@
 #include "Operators.h"
 #include "autograd/composed.h"
 #include "autograd/formulas.h"
-#include "base/sharing.h"
 #include "kernels/constant.h"
 #include "kernels/fused.h"
 
@@ -65,7 +64,7 @@ TensorValue pushed_by_operator(const Tensor& grad, const Position<TensorMask>& a
     return grad;
   } else {
     return LazyTensor::Compute(
-        [at](const Tensor& grad) { return pseudo_gradient_at(grad, at, gate_of<sharing>()); });
+        [at](const Tensor& grad) { return pseudo_gradient_at(grad, at, gate_of(sharing)); });
   }
 }
 
@@ -169,8 +168,11 @@ Shares<3> triple_of(
       result = shares_in<decltype(sharing)::value>(beyond_bounds(x, lo, hi, y, differentiated));
     });
   } else {
-    with_constant<int64_t(TripleRule::pseudo)>(triple_rule(convention.gradient), [&](auto rule) {
-      result = shares_in(triple_shares<decltype(rule)::value>(x, lo, hi, differentiated));
+    with_constant<kTripleRules>(triple_rule(convention.gradient), [&](auto constant) {
+      constexpr TripleRule rule = decltype(constant)::value;
+      if constexpr (rule != TripleRule::pseudo) {
+        result = shares_in(triple_shares<rule>(x, lo, hi, differentiated));
+      }
     });
   }
   return result;
@@ -224,12 +226,6 @@ PairGradients as_tuple(const std::array<Tensor, 2>& t) {
 }
 TripleGradients as_tuple(const std::array<Tensor, 3>& t) {
   return {t[0], t[1], t[2]};
-}
-
-void check_has_tangent(Sharing sharing) {
-  clampgrad::check_has_tangent(
-      is_pseudo(sharing) && sharing != Sharing::straight_through ? Gradient::with_grad
-                                                                 : Gradient::straight_through);
 }
 
 } // namespace
@@ -311,7 +307,7 @@ Tensor clamp_tensors_jvp(
     const Tensor& max,
     Gradient gradient,
     int64_t differentiated) {
-  clampgrad::check_has_tangent(gradient);
+  check_has_tangent(triple_sharing({gradient, false}));
   const auto dtype = result_dtype<3>({self, min, max});
   const auto shares = triple_of(self, min, max, dtype, {gradient, false}, differentiated);
   return tangent<3>(shares, {self_t.to(dtype), to(dtype, min_t), to(dtype, max_t)});

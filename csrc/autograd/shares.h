@@ -2,8 +2,7 @@
 // Where arguments are Tensors: who gets which share of the gradient. The rules are those of
 // docs/conventions.md. Composed of ATen operators, like the rest of this folder.
 
-#include "base/convention.h"
-#include "base/sharing_codes.h"
+#include "kernels/rules/conventions.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -68,7 +67,7 @@ at::Tensor clamp_tensors_jvp(
     Gradient gradient,
     int64_t differentiated);
 
-// From what was recorded (csrc/base/sharing_codes.h); all arguments have the shape of grad.
+// From what was recorded (csrc/kernels/rules/conventions.h); all arguments have the shape of grad.
 PairGradients pair_backward(
     const at::Tensor& grad,
     const at::Tensor& bits,

@@ -10,9 +10,9 @@ namespace clampgrad {
 namespace {
 
 std::optional<Gradient> gradient_named(std::string_view name) {
-  for (size_t i = 0; i < kGradientNames.size(); ++i) {
-    if (name == kGradientNames[i]) {
-      return static_cast<Gradient>(i);
+  for (const auto& c : kConventions) {
+    if (name == c.name) {
+      return c.gradient;
     }
   }
   for (const auto& alias : kAliases) {
@@ -46,25 +46,6 @@ Gradient parse_exact(std::string_view name, bool maximize, std::string_view oper
       "' is defined for clamps only, not for ",
       operation);
   return gradient;
-}
-
-Gate scalar_gate(Convention convention) {
-  switch (convention.gradient) {
-    case Gradient::min_norm:
-    case Gradient::joint:
-      return Gate::strict;
-    case Gradient::inclusive:
-      return Gate::inclusive;
-    case Gradient::half:
-      return Gate::half;
-    case Gradient::with_grad:
-      return convention.maximize ? Gate::with_grad_maximize : Gate::with_grad;
-    case Gradient::restoring:
-      return convention.maximize ? Gate::restoring_maximize : Gate::restoring;
-    case Gradient::straight_through:
-      break;
-  }
-  TORCH_INTERNAL_ASSERT(false, "straight_through has no gate");
 }
 
 } // namespace clampgrad

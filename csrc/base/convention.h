@@ -1,7 +1,6 @@
 #pragma once
-// The names of the conventions, and what each is made of.
+// The conventions by name, and what a call asks for.
 
-#include "base/gate.h"
 #include "clampgrad/gradient.h"
 
 #include <array>
@@ -12,22 +11,25 @@ namespace clampgrad {
 enum class Extremum : int64_t { maximum = 0, minimum = 1, fmax = 2, fmin = 3 };
 constexpr int64_t kExtrema = 4;
 
-// In the order of Gradient.
-constexpr std::array<std::string_view, 7> kGradientNames = {
-    "min_norm", "inclusive", "joint", "half", "with_grad", "restoring", "straight_through"};
-constexpr auto kGradients = static_cast<int64_t>(kGradientNames.size());
-
-// Other names of theirs, accepted wherever a convention is named: whose gradient it is.
-struct Alias {
+struct Named {
   std::string_view name;
   Gradient gradient;
 };
-constexpr std::array<Alias, 4> kAliases = {{
-    {"torch_2_13", Gradient::inclusive},
-    {"torch_2_15", Gradient::joint},
-    {"jax", Gradient::half},
-    {"ste", Gradient::straight_through},
-}};
+#define CLAMPGRAD_NAMED(name, value) Named{#name, Gradient::name},
+constexpr Named kConventions[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
+                                      CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)};
+constexpr Named kAliases[] = {CLAMPGRAD_GRADIENT_ALIASES(CLAMPGRAD_NAMED)};
+#undef CLAMPGRAD_NAMED
+constexpr int64_t kGradients = std::size(kConventions);
+
+// By the value of the Gradient: from 0 on, without gaps.
+constexpr auto kGradientNames = [] {
+  std::array<std::string_view, kGradients> names;
+  for (const auto& c : kConventions) {
+    names.at(static_cast<size_t>(c.gradient)) = c.name;
+  }
+  return names;
+}();
 
 struct Convention {
   Gradient gradient;
@@ -40,13 +42,10 @@ Convention parse_convention(std::string_view gradient, bool maximize);
 // The same for maximum, minimum, fmax and fmin, which have nothing outside: no pseudo-gradients.
 Gradient parse_exact(std::string_view gradient, bool maximize, std::string_view operation);
 
+#define CLAMPGRAD_OR_IS(name, value) || gradient == Gradient::name
 constexpr bool is_pseudo(Gradient gradient) {
-  return gradient == Gradient::with_grad || gradient == Gradient::restoring ||
-      gradient == Gradient::straight_through;
+  return false CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_OR_IS);
 }
-
-// What the convention does where both bounds are numbers. Not for straight_through, which has no
-// gate.
-Gate scalar_gate(Convention convention);
+#undef CLAMPGRAD_OR_IS
 
 } // namespace clampgrad

@@ -2,9 +2,8 @@
 // What a device brings: loops over flat memory. The operators stand on them once for all devices
 // (kernels/gate.cpp, kernels/shares.cpp).
 
-#include "base/gate.h"
 #include "base/number.h"
-#include "base/sharing_codes.h"
+#include "kernels/rules/conventions.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/Scalar.h>

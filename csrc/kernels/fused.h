@@ -3,9 +3,8 @@
 // gradient is a plain tensor that nobody differentiates again. Elsewhere they compose ATen
 // operators to the same effect.
 
-#include "base/gate.h"
 #include "base/number.h"
-#include "base/sharing_codes.h"
+#include "kernels/rules/conventions.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 // The bits that a forward records, as the uint8 tensor that autograd saves.
 
-#include "base/gate.h"
+#include "base/bits.h"
 #include "kernels/backend.h"
 
 #include <ATen/core/Tensor.h>

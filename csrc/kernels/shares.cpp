@@ -1,8 +1,6 @@
 // Tensors for bounds, maximum and its kind: one pass forward for the result and the bits, one
 // backward for all gradients.
 
-#include "base/sharing_codes.h"
-
 #include "Kernels.h"
 #include "kernels/backend.h"
 #include "kernels/check.h"

@@ -4,9 +4,9 @@
 #include "Operators.h"
 #include "autograd/inplace.h"
 #include "base/bounds.h"
-#include "base/convention.h"
 #include "base/path.h"
 #include "kernels/memory_order.h"
+#include "kernels/rules/conventions.h"
 #include "ops/recorded.h"
 
 #include <ATen/ops/clamp.h>
@@ -51,7 +51,7 @@ at::Tensor recorded_clamp(
   if (convention.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through(self, min, max);
   }
-  const auto gate = static_cast<int64_t>(scalar_gate(convention));
+  const auto gate = static_cast<int64_t>(gate_of(convention));
   if (native::fast(self, min, max)) {
     const auto order = memory_order(self).value_or(kContiguousOrder);
     return std::get<0>(clampgrad::_clamp_gate(self, min, max, gate, order));
@@ -72,7 +72,7 @@ at::Tensor& differentiable_clamp_(
     at::Tensor& self, const Number& min, const Number& max, Convention convention) {
   if (convention.gradient != Gradient::straight_through && fast(self, min, max)) {
     const auto order = memory_order(self).value_or(kContiguousOrder);
-    return record_clamp_(self, min, max, scalar_gate(convention), order);
+    return record_clamp_(self, min, max, gate_of(convention), order);
   }
   // copy_ gives the checks of an in-place operator.
   return self.copy_(recorded_clamp(self, min, max, convention, /*self_will_change=*/true));

@@ -1,9 +1,9 @@
 // Operators whose kernels are ATen's own: below autograd nothing of ours is left of them.
 
 #include "Kernels.h"
-#include "base/gate.h"
 #include "base/number.h"
 #include "kernels/check.h"
+#include "kernels/rules/conventions.h"
 
 #include <ATen/ops/clamp.h>
 

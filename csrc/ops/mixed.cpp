@@ -3,8 +3,8 @@
 
 #include "Kernels.h"
 #include "base/bounds.h"
-#include "base/convention.h"
 #include "base/path.h"
+#include "kernels/rules/conventions.h"
 #include "ops/recorded.h"
 
 #include <ATen/ops/clamp_max.h>
@@ -18,12 +18,6 @@ namespace {
 
 using at::Scalar;
 using at::Tensor;
-
-// Least norm and the pseudo-gradients look at all three arguments at once. The others give a number
-// its own rule, one bound after the other.
-bool at_once(Convention c) {
-  return c.gradient == Gradient::min_norm || is_pseudo(c.gradient);
-}
 
 bool may_need_gradient(const Tensor& t) {
   return clampgrad::may_need_gradient(t);
@@ -80,7 +74,7 @@ Tensor mixed(
   if (!differentiable || is_complex(min) || is_complex(max)) {
     return at::clamp_max(at::clamp_min(self, min), max);
   }
-  if (!at_once(c)) {
+  if (!mixed_at_once(c.gradient)) {
     const auto raised = clamp_min(self_will_change ? self.clone() : self, min, gradient, maximize);
     return clamp_max(raised, max, gradient, maximize);
   }

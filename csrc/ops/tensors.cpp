@@ -4,9 +4,9 @@
 #include "Kernels.h"
 #include "Operators.h"
 #include "base/path.h"
-#include "base/sharing.h"
 #include "kernels/check.h"
 #include "kernels/memory_order.h"
+#include "kernels/rules/conventions.h"
 #include "ops/recorded.h"
 
 #include <ATen/ExpandUtils.h>

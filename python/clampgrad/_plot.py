@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clampgrad._optional import need
 from clampgrad._progress import progress
-from clampgrad._table import CONVENTIONS, EXACT
+from clampgrad._table import CONVENTIONS, EXACT, STRICT
 from clampgrad.functional import clamp, maximum
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def example_loss(y: Tensor) -> Tensor:
 def _function(what: str | Function, **keywords: Any) -> Function:
     if callable(what):
         return what
-    return lambda x: clamp(x, LO, HI, gradient=what, **keywords)  # type: ignore[arg-type]
+    gradient: Any = what
+    return lambda x: clamp(x, LO, HI, gradient=gradient, **keywords)
 
 
 def curves(function: Function, loss: Function = example_loss) -> tuple[Tensor, Tensor, Tensor]:
@@ -144,24 +145,22 @@ def draw_descent(panel: Any, function: Function, loss: Function = example_loss) 
 
 # ---- The gallery ---------------------------------------------------------------------------------
 
-# With numbers for bounds min_norm and joint are the same, so one panel shows both.
-PANELS = {"min_norm": "min_norm, joint"} | {
-    name: name for name in CONVENTIONS if name not in ("min_norm", "joint")
-}
+# With numbers for bounds some are the same (min_norm and joint), so one panel shows them.
+PANELS = {STRICT[0]: ", ".join(STRICT)} | {n: n for n in CONVENTIONS if n not in STRICT}
 
 
 def conventions(path: str | Path) -> None:
     """What x receives from clamp(x, -1, 1) for an incoming gradient of +1 and of -1."""
     figure = need("matplotlib.figure").Figure(figsize=(11, 5), layout="constrained")
-    axes = figure.subplots(2, 4)
-    for panel, (how, title) in zip([*axes[0, :3], *axes[1]], PANELS.items()):
+    axes = figure.subplots(2, (len(PANELS) + 3) // 2)
+    for panel, (how, title) in zip([*axes[0, :-1], *axes[1]], PANELS.items()):
         draw_response(panel, how)
         panel.set_title(title, family="monospace", fontsize=11)
-    draw_tie(axes[0, 3])
+    draw_tie(axes[0, -1])
     axes[0, 0].set_ylabel("gradient of x")
     axes[1, 0].set_ylabel("gradient of x")
-    axes[1, 3].axis("off")
-    axes[1, 3].legend(*axes[1, 0].get_legend_handles_labels(), loc="center", frameon=False)
+    axes[1, -1].axis("off")
+    axes[1, -1].legend(*axes[1, 0].get_legend_handles_labels(), loc="center", frameon=False)
     figure.savefig(path, dpi=110)
 
 
@@ -188,10 +187,11 @@ def draw_response(panel: Any, how: str) -> None:
 def draw_tie(panel: Any) -> None:
     """Where min_norm and joint differ: a Tensor that is not being differentiated."""
     shares = {}
+    how: Any
     for how in EXACT:
         x = torch.zeros(1, requires_grad=True)
         with torch.enable_grad():
-            y = maximum(x, torch.zeros(1), gradient=how)  # type: ignore[arg-type]
+            y = maximum(x, torch.zeros(1), gradient=how)
         shares[how] = torch.autograd.grad(y, x)[0].item()
     bars = panel.barh(list(shares), list(shares.values()), color="tab:red", height=0.55)
     panel.bar_label(bars, fmt="{:g}", padding=3)

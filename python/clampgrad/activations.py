@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clampgrad._table import ALIASES
+from clampgrad._table import ALIASES, STRICT
 from clampgrad.functional import Gradient, clamp, clamp_, clamp_min, clamp_min_
 
 __all__ = ["hardtanh", "relu", "relu6"]
@@ -89,10 +89,10 @@ def _is_for_torch(input: Tensor, gradient: Gradient, maximize: bool) -> bool:
         return False
     clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
     recorded = input.requires_grad and torch.is_grad_enabled()
-    if recorded and ALIASES.get(gradient, gradient) not in ("min_norm", "joint"):
+    if recorded and ALIASES.get(gradient, gradient) not in STRICT:
         layout = "nested" if input.is_nested else str(input.layout).removeprefix("torch.")
         raise NotImplementedError(
             f"gradient={gradient!r} of a {layout} tensor: torch's own function runs there, whose "
-            "gradient is 0 at a bound, as 'min_norm' and 'joint' have it"
+            f"gradient is 0 at a bound, as {' and '.join(map(repr, STRICT))} have it"
         )
     return True

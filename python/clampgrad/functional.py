@@ -20,7 +20,7 @@ forward mode of `with_grad` and `restoring`, which are not linear in the incomin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.jit._builtins import _register_builtin
 
 from clampgrad import _implementation
+from clampgrad._gradients import ExactGradient, Gradient
 from clampgrad._table import CONVENTIONS, TABLE
 
 if TYPE_CHECKING:
@@ -35,11 +36,6 @@ if TYPE_CHECKING:
 
 Number: TypeAlias = int | float
 Bound: TypeAlias = int | float | Tensor
-# Names and aliases; those of the exact conventions are what maximum and its relatives take.
-ExactGradient: TypeAlias = Literal[
-    "min_norm", "inclusive", "joint", "half", "torch_2_13", "torch_2_15", "jax"
-]
-Gradient: TypeAlias = Literal[ExactGradient, "with_grad", "restoring", "straight_through", "ste"]
 
 
 def _rules() -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from clampgrad._after_import import when_imported
-from clampgrad._table import ALIASES
+from clampgrad._table import ALIASES, STRICT
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
@@ -269,7 +269,7 @@ def _fuser(fuse: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     def fuse_ours(is_qat: bool, *modules: nn.Module) -> nn.Module:
         *others, ours = modules
         assert isinstance(ours, ReLU)
-        if is_qat and ours.gradient not in ("min_norm", "joint"):
+        if is_qat and ours.gradient not in STRICT:
             raise NotImplementedError(
                 f"a module that is fused for quantization-aware training calls F.relu: the gradient "
                 f"{ours.gradient!r} would be lost; leave this ReLU out of the fusion"

@@ -2,10 +2,7 @@
 
 // clang-format off: each stands on those before it
 #include "kernels/cpu/vectors.h"
-#include "kernels/rules/element.h"
-#include "kernels/rules/element_of.h"
-#include "kernels/rules/gate.h"
-#include "kernels/rules/shares.h"
+#include "kernels/rules/all.h"
 #include "kernels/cpu/gate_loops.h"
 #include "kernels/cpu/share_loops.h"
 // clang-format on

@@ -7,10 +7,10 @@
 // stands below all other includes: an inline function of the standard library that is compiled for
 // AVX-512 might be the copy that the linker keeps for everybody.
 
-#include "base/sharing_codes.h"
 #include "kernels/constant.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/streams.h"
+#include "kernels/rules/conventions.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

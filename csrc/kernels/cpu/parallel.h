@@ -1,7 +1,7 @@
 #pragma once
 // Words, shared out among ATen's threads.
 
-#include "base/gate.h"
+#include "base/bits.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h> // the grain

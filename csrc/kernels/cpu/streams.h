@@ -1,7 +1,7 @@
 #pragma once
 // What a loop walks over, and its element types.
 
-#include "base/gate.h"
+#include "base/bits.h"
 
 #include <type_traits>
 

@@ -10,10 +10,7 @@
 
 // clang-format off: each stands on those before it
 #define CLAMPGRAD_ISA device
-#include "kernels/rules/element.h"
-#include "kernels/rules/element_of.h"
-#include "kernels/rules/gate.h"
-#include "kernels/rules/shares.h"
+#include "kernels/rules/all.h"
 #undef CLAMPGRAD_ISA
 // clang-format on
 

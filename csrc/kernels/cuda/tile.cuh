@@ -6,7 +6,7 @@
 // used. The bits of a tile are whole words of 32; the lanes gather them by shuffles, and a plane
 // costs one load or store a warp.
 
-#include "base/gate.h"
+#include "base/bits.h"
 #include "kernels/cuda/memory.cuh"
 
 #include <cstdint>

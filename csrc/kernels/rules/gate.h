@@ -4,17 +4,10 @@
 // two bits in between:
 //   encode   (x, lo, hi) -> code     in the forward
 //   decode   (g, code)   -> gradient in the backward
-// Comes after rules/element.h.
+// Comes after conventions.h, which has the rules.
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
-
-// The bounds of one call, as values or as keys. An absent one blocks nothing, and nothing ties
-// with it.
-template <typename V>
-struct Bounds {
-  V lo, hi;
-};
 
 // What to return beyond each bound: hi wins where lo > hi, and then every number lies beyond one.
 template <bool has_lo, bool has_hi, typename V, typename K>
@@ -37,91 +30,26 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
   return select(comparable, y, value);
 }
 
-// ---- What holds at x ----------------------------------------------------------------------------
-
-// Which part of g passes: all of it where open, but half of it at a tie, or a quarter at a tie with
-// both bounds. Where not open, a `tie` means nothing.
-template <typename M>
-struct Weight {
-  M open, tie, quarter;
-};
-
-template <Gate gate, bool has_lo, bool has_hi, typename K>
-CLAMPGRAD_HOST_DEVICE Weight<Mask<K>> weight(K x, Mask<K> comparable, const Bounds<K>& b) {
-  using M = Mask<K>;
-  // Of two bounds, one shuts NaN out, whose key lies beyond all numbers or compares as false.
-  M open = has_lo && has_hi ? everywhere<M>() : comparable, at_lo = M(), at_hi = M();
-  if constexpr (has_lo) {
-    open = open & (gate == Gate::strict ? M(x > b.lo) : M(x >= b.lo));
-    at_lo = x == b.lo;
-  }
-  if constexpr (has_hi) {
-    open = open & (gate == Gate::strict ? M(x < b.hi) : M(x <= b.hi));
-    at_hi = x == b.hi;
-  }
-  if constexpr (gate == Gate::half) {
-    return {open, M(at_lo | at_hi), M(at_lo & at_hi)};
-  } else {
-    return {open, M(), M()};
-  }
-}
-
-// Where x lies, seen from the result y; nowhere at NaN.
-template <typename M>
-struct Position {
-  M inside, below, above;
-};
-
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Position<Mask<K>> position(K x, Mask<K> comparable, K y) {
   using M = Mask<K>;
   return {M(comparable & (x == y)), M(comparable & (x < y)), M(comparable & (x > y))};
 }
 
-// ---- What that makes of the gradient ------------------------------------------------------------
-// Both select, and never multiply by 0: a shut element gets an exact 0 even where g is inf or NaN.
-
+// What that makes of the gradient: selects, and never multiplies by 0. A shut element gets an exact
+// 0 even where g is inf or NaN.
 template <Gate gate, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE V weighed(V g, const Weight<Mask<V>>& at) {
   V share = g;
-  if constexpr (gate == Gate::half) {
+  if constexpr (planes(gate) == 2) {
     share = select(at.tie, select(at.quarter, E::quartered(g), E::halved(g)), g);
   }
   return select(at.open, share, V());
 }
 
-// Where a pseudo-gradient lets g pass. Descent moves x by -g: up where g < 0. A step of length 0
-// leaves x where it is.
-template <Gate gate, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Mask<V> passes(V g, const Position<Mask<V>>& at) {
-  if constexpr (gate == Gate::with_grad || gate == Gate::with_grad_maximize) {
-    const auto key = E::key(g);
-    const auto none = KeyOf<E, V>();
-    const Mask<V> falls = key >= none, rises = key <= none;
-    const Mask<V> back = gate == Gate::with_grad ? (at.above & falls) | (at.below & rises)
-                                                 : (at.above & rises) | (at.below & falls);
-    return at.inside | (E::comparable(g) & back);
-  } else {
-    return at.inside;
-  }
-}
-
-template <Gate gate, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE V pushed(V g, const Position<Mask<V>>& at) {
-  const V zero = V();
-  const Mask<V> open = passes<gate, E>(g, at);
-  if constexpr (gate == Gate::restoring) {
-    return select(open, g, E::template sign<V>(at.above, at.below));
-  } else if constexpr (gate == Gate::restoring_maximize) {
-    return select(open, g, E::template sign<V>(at.below, at.above));
-  } else {
-    return select(open, g, zero);
-  }
-}
-
 // ---- As bits ------------------------------------------------------------------------------------
 
-// What the bits mean is said in base/gate.h. Of one plane, the first.
+// Of one plane, the first.
 template <typename M>
 struct Code {
   M first, second;

@@ -1,44 +1,14 @@
 // Who gets which share of a gradient where arguments are Tensors, per element. The rules are those
 // of docs/conventions.md. As in rules/gate.h, a rule says who gets a share (pair_shares,
 // triple_shares, beyond) and what each gets (`shared`), and kernels keep the former as bits in
-// between: encode_* and decode_*. Comes after rules/gate.h.
+// between: encode_* and decode_*. Comes after gate.h.
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
-// Comparisons are false where one side is NaN, however keys compare.
-template <typename K>
-struct Compared {
-  K key;
-  Mask<K> comparable, number;
-};
-template <typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Compared<KeyOf<E, V>> compared(V x) {
-  return {E::key(x), E::comparable(x), E::number(x)};
-}
-template <typename K>
-CLAMPGRAD_HOST_DEVICE Mask<K> lt(const Compared<K>& a, const Compared<K>& b) {
-  return a.comparable & b.comparable & (a.key < b.key);
-}
-template <typename K>
-CLAMPGRAD_HOST_DEVICE Mask<K> le(const Compared<K>& a, const Compared<K>& b) {
-  return a.comparable & b.comparable & (a.key <= b.key);
-}
-template <typename K>
-CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
-  return a.comparable & b.comparable & (a.key == b.key);
-}
-
 // ---- Two arguments ------------------------------------------------------------------------------
 
-// Who gets a share, and where the two halve it.
-template <typename M>
-struct PairShares {
-  M self, other;
-  M halved;
-};
-
-// The same, and whether the value of the result is self's.
+// Who gets a share, and whether the value of the result is self's.
 template <typename M>
 struct PairResult {
   PairShares<M> shares;
@@ -100,76 +70,6 @@ clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Co
   return select(kx.number, y, x);
 }
 
-// Who gets a share: where nothing else is said, all of g; half of it where `two` share it and a
-// third where `three` do. Where `nested`, x and lo halve what hi leaves.
-template <typename M>
-struct TripleShares {
-  M x, lo, hi;
-  M two, three, nested;
-};
-
-// `differentiated` has the bits of the arguments that are being differentiated.
-template <TripleRule rule, typename K>
-CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
-    const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
-  using M = Mask<K>;
-  if constexpr (rule == TripleRule::inclusive) {
-    return {
-        M(le(lo, x) & le(x, hi)),
-        M(lt(x, lo) & lt(lo, hi)),
-        M(lt(hi, x) | lt(hi, lo)),
-        M(),
-        M(),
-        M()};
-  } else if constexpr (rule == TripleRule::joint) {
-    const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
-    const M under = lt(x, lo), over = lt(hi, x);
-    const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
-    return {
-        negate<M>(under | over),
-        M((under & apart) | at_lo),
-        M((over & apart) | crossed | at_hi),
-        M(at_lo | at_hi),
-        M(),
-        M()};
-  } else if constexpr (rule == TripleRule::half) {
-    const M number = x.number & lo.number & hi.number;
-    const M raised = lt(x, lo);
-    const M shut = select(raised, lt(hi, lo), lt(hi, x));
-    const M tie = select(raised, eq(lo, hi), eq(x, hi));
-    const M open = number & negate<M>(shut);
-    return {
-        M(open & negate<M>(raised)),
-        M(open & le(x, lo)),
-        M(number & (shut | tie)),
-        tie,
-        M(),
-        eq(x, lo)};
-  } else {
-    static_assert(rule == TripleRule::min_norm);
-    const M number = x.number & lo.number & hi.number;
-    const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
-    const M at_hi = number & (le(hi, x) | le(hi, lo));
-    const M x_lo = at_x & at_lo, all = x_lo & at_hi;
-    const M alone = (at_x ^ at_lo ^ at_hi) & negate<M>(all);
-    // A constant among several active inputs makes 0 a subgradient.
-    const bool of_x = differentiated & kX, of_lo = differentiated & kLo,
-               of_hi = differentiated & kHi;
-    const M constant =
-        (at_x & where<M>(!of_x)) | (at_lo & where<M>(!of_lo)) | (at_hi & where<M>(!of_hi));
-    const M open = M(alone | negate<M>(constant));
-    const M two = (x_lo & where<M>(of_x && of_lo)) | (at_x & at_hi & where<M>(of_x && of_hi)) |
-        (at_lo & at_hi & where<M>(of_lo && of_hi));
-    return {
-        M(at_x & open),
-        M(at_lo & open),
-        M(at_hi & open),
-        two,
-        M(all & where<M>(differentiated == kAll)),
-        M()};
-  }
-}
-
 template <typename V>
 struct TripleGradient {
   V x, lo, hi;
@@ -218,32 +118,13 @@ CLAMPGRAD_HOST_DEVICE PairGradient<V> of_bounds(V g, const Beyond<Mask<V>>& at) 
 
 // ---- As bits ------------------------------------------------------------------------------------
 
-template <Sharing sharing>
-constexpr Gate gate_of() {
-  return sharing == Sharing::with_grad         ? Gate::with_grad
-      : sharing == Sharing::with_grad_maximize ? Gate::with_grad_maximize
-      : sharing == Sharing::restoring          ? Gate::restoring
-                                               : Gate::restoring_maximize;
-}
-
 // The gradient of x where a pseudo-gradient is asked for.
 template <Sharing sharing, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE V pushed_by(V g, const Position<Mask<V>>& at) {
   if constexpr (sharing == Sharing::straight_through) {
     return g;
   } else {
-    return pushed<gate_of<sharing>(), E>(g, at);
-  }
-}
-
-template <Sharing sharing, typename M>
-CLAMPGRAD_HOST_DEVICE PairShares<M> pair_in(M self, M other) {
-  const M halved = self & other;
-  if constexpr (sharing == Sharing::nan_to_both) {
-    const M nan = negate<M>(self | other);
-    return {M(self | nan), M(other | nan), halved};
-  } else {
-    return {self, other, halved};
+    return pushed<gate_of(sharing), E>(g, at);
   }
 }
 
@@ -264,12 +145,6 @@ CLAMPGRAD_HOST_DEVICE PairGradient<V> decode_pair(
   }
 }
 
-// Of three arguments. What the bits mean is said in base/sharing_codes.h.
-template <typename M>
-struct Triple {
-  M x, lo, hi;
-};
-
 // `result` has the keys of clamped().
 template <TripleRule rule, typename K>
 CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
@@ -287,28 +162,7 @@ CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
         M(to_one | at.x.above),
         M((at.x.below ^ to_one) | at.x.above)};
   } else {
-    const auto among = triple_shares<rule>(x, lo, hi, differentiated);
-    if constexpr (rule == TripleRule::joint) { // two that get all of g are a case of their own
-      return {among.x, M(among.lo | (among.x & among.hi & negate<M>(among.two))), among.hi};
-    } else {
-      return {among.x, among.lo, among.hi};
-    }
-  }
-}
-
-template <Sharing sharing, typename M>
-CLAMPGRAD_HOST_DEVICE TripleShares<M> triple_in(const Triple<M>& bits) {
-  const auto& [x, lo, hi] = bits;
-  const M x_lo = x & lo;
-  if constexpr (sharing == Sharing::nested) {
-    return {x, lo, hi, M((x | lo) & hi), M(), x_lo};
-  } else {
-    const M all = x_lo & hi, several = M(x_lo | (x & hi) | (lo & hi));
-    if constexpr (sharing == Sharing::nan_to_ends) {
-      return {x, M(lo ^ all), hi, M(several ^ all), M(), M()};
-    } else {
-      return {x, lo, hi, several, all, M()};
-    }
+    return bits_of<rule>(triple_shares<rule>(x, lo, hi, differentiated));
   }
 }
 

@@ -1,0 +1,38 @@
+"""A copy of the tree, compiled in a minute: for what breaks or extends it and asks the tests.
+
+One instruction set, and nothing optimised: the rules are the same in all.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_COPIED = ("docs/img", "study/", "test/cuda", "benchmarks/results")
+
+
+def copy_to(tree: Path) -> None:
+    """What git knows, as it is now."""
+    shutil.rmtree(tree, ignore_errors=True)
+    files = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
+    for file in filter(None, files):
+        if not file.startswith(NOT_COPIED) and (ROOT / file).exists():
+            to = tree / file
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / file, to)
+
+
+def build_quickly(tree: Path, library: Path, **environment: str) -> None:
+    """Builds the package of the copy in `library`."""
+    isa = tree / "csrc" / "kernels" / "cpu" / "isa.h"
+    isa.write_text(isa.read_text().replace("#if defined(__x86_64__) && defined(__GNUC__)", "#if 0"))
+    extension = tree / "tools" / "extension.py"
+    extension.write_text(extension.read_text().replace('"-O2"', '"-O0"'))
+    command = [sys.executable, "setup.py", "build", "--build-base", str(tree.parent / "base")]
+    subprocess.check_call(
+        [*command, "--build-lib", str(library)],
+        cwd=tree,
+        env=os.environ | {"CLAMPGRAD_CUDA": "0"} | environment,
+    )
