@@ -92,7 +92,7 @@ RULES = [
         "    case Gradient::interval:\n      return TripleRule::interval;\n",
     ),
     before(
-        "  if constexpr (gate == Gate::half) {\n    return {open,",
+        "  if constexpr (gate == Gate::half) {\n    const M equal",
         "  if constexpr (gate == Gate::interval) {\n"
         "    return {M(open & negate<M>(at_lo & at_hi)), M(), M()};\n"
         "  }\n",

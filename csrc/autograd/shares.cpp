@@ -189,7 +189,7 @@ Shares<3> triple_of_bits(const Tensor& bits, int64_t order, Sharing s) {
       result = shares_in<s>(
           Beyond<TensorMask>{{in(x.inside), in(x.below), in(x.above)}, in(lo), in(hi), in(halved)});
     } else {
-      const auto [x, lo, hi, two, three, nested] = triple_in<s>(code);
+      const auto [x, lo, hi, two, three, nested, none] = triple_in<s>(code);
       result = shares_in(
           TripleShares<TensorMask>{in(x), in(lo), in(hi), in(two), in(three), in(nested)});
     }

@@ -64,6 +64,14 @@ TensorMask TensorValue::compared(const TensorValue& a, const TensorValue& b, Com
   });
 }
 
+// Two numbers compare at once, unless a compiler traces them.
+std::optional<bool> TensorValue::equal_numbers(const TensorValue& a, const TensorValue& b) {
+  if (!a.number_ || !b.number_ || a.number_->isSymbolic() || b.number_->isSymbolic()) {
+    return std::nullopt;
+  }
+  return a.number_->toDouble() == b.number_->toDouble();
+}
+
 #define CLAMPGRAD_COMPARE(op, name)                                                \
   TensorMask operator op(const TensorValue& a, const TensorValue& b) {             \
     return TensorValue::compared(                                                  \
@@ -71,10 +79,17 @@ TensorMask TensorValue::compared(const TensorValue& a, const TensorValue& b, Com
   }
 CLAMPGRAD_COMPARE(<, lt)
 CLAMPGRAD_COMPARE(<=, le)
-CLAMPGRAD_COMPARE(==, eq)
 CLAMPGRAD_COMPARE(>, gt)
 CLAMPGRAD_COMPARE(>=, ge)
 #undef CLAMPGRAD_COMPARE
+
+TensorMask operator==(const TensorValue& a, const TensorValue& b) {
+  if (const auto equal = TensorValue::equal_numbers(a, b)) {
+    return TensorMask(*equal);
+  }
+  return TensorValue::compared(
+      a, b, [](const Tensor& a, const auto& b) -> Tensor { return a.eq(b); });
+}
 
 TensorMask where(const TensorMask& mask, const TensorMask& a, const TensorMask& b) {
   return TensorMask([mask, a, b](const Tensor& like) {

@@ -41,6 +41,7 @@ class LazyTensor {
 class TensorMask {
  public:
   TensorMask() : TensorMask(false) {}
+  explicit TensorMask(bool constant);
   TensorMask(LazyTensor::Compute compute) : tensor_(std::move(compute)) {}
 
   const at::Tensor& get(const at::Tensor& like) const {
@@ -58,8 +59,6 @@ class TensorMask {
   }
 
  private:
-  explicit TensorMask(bool constant);
-
   LazyTensor tensor_;
   std::optional<bool> constant_;
 };
@@ -86,6 +85,7 @@ class TensorValue {
  private:
   template <typename Compare>
   static TensorMask compared(const TensorValue& a, const TensorValue& b, Compare compare);
+  static std::optional<bool> equal_numbers(const TensorValue& a, const TensorValue& b);
 
   LazyTensor tensor_;
   std::optional<at::Scalar> number_; // compared with as it is

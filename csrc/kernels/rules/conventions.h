@@ -208,7 +208,8 @@ CLAMPGRAD_HOST_DEVICE Weight<Mask<K>> weight(K x, Mask<K> comparable, const Boun
     at_hi = x == b.hi;
   }
   if constexpr (gate == Gate::half) {
-    return {open, M(at_lo | at_hi), M(at_lo & at_hi)};
+    const M equal = b.lo == b.hi; // absent bounds are not
+    return {open, M(at_lo | at_hi), has_lo && has_hi ? M(at_lo & equal) : M()};
   } else {
     return {open, M(), M()};
   }
@@ -249,12 +250,13 @@ CLAMPGRAD_HOST_DEVICE V pushed(V g, const Position<Mask<V>>& at) {
 
 template <Sharing sharing, typename M>
 CLAMPGRAD_HOST_DEVICE PairShares<M> pair_in(M self, M other) {
-  const M halved = self & other;
-  if constexpr (sharing == Sharing::nan_to_both) {
+  if constexpr (is_pseudo(sharing)) {
+    return {self, other, M()};
+  } else if constexpr (sharing == Sharing::nan_to_both) {
     const M nan = negate<M>(self | other);
-    return {M(self | nan), M(other | nan), halved};
+    return {M(self | nan), M(other | nan), M(self & other)};
   } else {
-    return {self, other, halved};
+    return {self, other, M(self & other)};
   }
 }
 
@@ -279,11 +281,12 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
     const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
     return {
         negate<M>(under | over),
-        M((under & apart) | at_lo),
-        M((over & apart) | crossed | at_hi),
-        M(at_lo | at_hi),
+        M(under & apart),
+        M((over & apart) | crossed),
         M(),
-        M()};
+        M(),
+        M(),
+        {M(at_lo | at_hi), at_lo, at_hi}};
   } else if constexpr (rule == TripleRule::half) {
     const M number = x.number & lo.number & hi.number;
     const M raised = lt(x, lo);
@@ -326,7 +329,9 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
 template <TripleRule rule, typename M>
 CLAMPGRAD_HOST_DEVICE Triple<M> bits_of(const TripleShares<M>& among) {
   if constexpr (rule == TripleRule::joint) { // two that get all of g are a case of their own
-    return {among.x, M(among.lo | (among.x & among.hi & negate<M>(among.two))), among.hi};
+    const auto& tied = among.halved;
+    const M both = among.x & among.hi;
+    return {among.x, M(among.lo | tied.lo | both), M(among.hi | tied.hi)};
   } else {
     return {among.x, among.lo, among.hi};
   }

@@ -57,18 +57,20 @@ struct PairShares {
   M halved;
 };
 
+// A mask per argument.
+template <typename M>
+struct Triple {
+  M x, lo, hi;
+};
+
 // Who gets a share: where nothing else is said, all of g; half of it where `two` share it and a
-// third where `three` do. Where `nested`, x and lo halve what hi leaves.
+// third where `three` do. Where `nested`, x and lo halve what hi leaves. An argument that is
+// `halved` gets half of g, whatever else is said of it.
 template <typename M>
 struct TripleShares {
   M x, lo, hi;
   M two, three, nested;
-};
-
-// What is recorded: a bit per argument.
-template <typename M>
-struct Triple {
-  M x, lo, hi;
+  Triple<M> halved = {};
 };
 
 } // namespace

@@ -80,8 +80,11 @@ CLAMPGRAD_HOST_DEVICE TripleGradient<V> shared(V g, const TripleShares<Mask<V>>&
   const V zero = V(), half = E::halved(g);
   const V share = select(among.three, E::third(g), select(among.two, half, g));
   const V inner = select(among.nested, select(among.two, E::quartered(g), half), share);
+  const auto& halved = among.halved;
   return {
-      select(among.x, inner, zero), select(among.lo, inner, zero), select(among.hi, share, zero)};
+      select(halved.x, half, select(among.x, inner, zero)),
+      select(halved.lo, half, select(among.lo, inner, zero)),
+      select(halved.hi, half, select(among.hi, share, zero))};
 }
 
 // Beside a pseudo-gradient of x, which its position decides, the bounds get what they get of
