@@ -35,7 +35,7 @@ namespace impl = torch::autograd::impl;
 namespace {
 namespace VariableType {
 
-// libtorch has these two, but does not export them.
+// libtorch has these three, but does not export them.
 [[maybe_unused]] const Tensor& unpack(const Tensor& t, const char* name, int pos) {
   TORCH_CHECK(t.defined(), "Expected a Tensor for argument #", pos, " '", name, "', but got None");
   return t;
@@ -43,6 +43,13 @@ namespace VariableType {
 [[maybe_unused]] Tensor& unpack(Tensor& t, const char* name, int pos) {
   TORCH_CHECK(t.defined(), "Expected a Tensor for argument #", pos, " '", name, "', but got None");
   return t;
+}
+// How many references there are to a tensor that was just made. Assertions ask (CLAMPGRAD_DEBUG=1).
+[[maybe_unused]] size_t expected_fresh_use_count(const Tensor& t) {
+  if (!t.defined()) {
+    return 0;
+  }
+  return t.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj() == nullptr ? 1 : 2;
 }
 
 ${autograd_definitions}
