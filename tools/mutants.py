@@ -5,9 +5,10 @@
     python tools/mutants.py run --only TEXT    those with TEXT in their name; the others' results stay
 
 The list is mutants.yaml. A mutant runs in a process of its own, forked from one that has everything
-imported, first through cells of test/matrix (not the pin's: its tests are quicker) and then through
-the test files that the list names for its source. It is killed by the first that fails, by a crash,
-or by the clock. What has killed one must hold where nothing is broken.
+imported: through what has killed it the last time, through cells of test/matrix (not the pin's: its
+tests are quicker), and through the test files that the list names for its source. It is killed by the
+first that fails, by a crash, or by the clock. What has killed one must hold where nothing is broken.
+A mutant that changes nothing which can be seen has its reason in the list, and is not run.
 """
 
 import argparse
@@ -153,7 +154,8 @@ class FirstFailure:
 
 def break_this_process(k):
     os.environ[VARIABLE] = str(k)
-    for library in LIB.rglob("_C*.so") if "clampgrad._C" in sys.modules else ():
+    library = next(LIB.rglob("_C*.so"), None)
+    if k and library and listed()[k - 1]["file"].startswith("csrc/"):
         ctypes.c_int.in_dll(ctypes.CDLL(str(library)), SYMBOL).value = k
     contract = sys.modules.get("clampgrad._portable.contract")
     for thing in vars(contract).values() if contract else ():
@@ -161,25 +163,38 @@ def break_this_process(k):
             thing.cache_clear()
 
 
-def survive(k, cells, tests, said):
-    """Runs in a process of its own; says what killed the mutant, and how."""
-    import pytest
-
+def fails_a_cell(cells):
     from matrix.run import check
 
-    break_this_process(k)
     for cell in cells:
         try:
             check(cell)
         except Exception as e:
-            said.put((repr(cell), f"{type(e).__name__}: {str(e)[:80]}"))
-            return
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+            return repr(cell), f"{type(e).__name__}: {str(e)[:80]}"
+
+
+def fails_a_test(tests):
+    import pytest
+
     first = FirstFailure()
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
     if tests:
         pytest.main([*options, *tests], plugins=[first])
-    said.put((first.found[0], first.found[1][:80]) if first.found else (None, None))
+    return first.found and (first.found[0], first.found[1][:80])
+
+
+def survive(k, cells, tests, last, said):
+    """Runs in a process of its own; says what killed the mutant, and how."""
+    break_this_process(k)
+    quiet = open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stderr = quiet
+    said.put(
+        fails_a_cell([c for c in cells if repr(c) == last])
+        or fails_a_test([last] if "::" in last else [])
+        or fails_a_cell(cells)
+        or fails_a_test(tests)
+        or (None, None)
+    )
 
 
 def unbroken(cells):
@@ -202,10 +217,10 @@ def unbroken(cells):
     return [cells[i] for i in said.get(timeout=SECONDS)]
 
 
-def outcome(k, cells, tests):
+def outcome(k, cells, tests, last=""):
     context = multiprocessing.get_context("fork")
     said = context.Queue()
-    worker = context.Process(target=survive, args=(k, cells, tests, said))
+    worker = context.Process(target=survive, args=(k, cells, tests, last, said))
     worker.start()
     ends = time.monotonic() + SECONDS
     result = "the clock", f"{SECONDS} s"
@@ -241,7 +256,9 @@ def run_some(implementation, count, seed, only):
     mutants = [
         (k, m)
         for k, m in enumerate(listed(), 1)
-        if ("_portable" in m["file"]) == (implementation == "portable") and only in name(m)
+        if ("_portable" in m["file"]) == (implementation == "portable")
+        and only in name(m)
+        and "changes_nothing" not in m
     ]
     if not mutants:
         return
@@ -250,17 +267,22 @@ def run_some(implementation, count, seed, only):
     if implementation == "compiled" and len(holding) < len(cells):
         sys.exit("cells fail unbroken: make test says which")
     cells = holding  # the portable implementation has limits (docs/limits.md)
+    last = {n: r["killed_by"] or "" for n, r in last_results().items()}
 
     def try_one(numbered):
         k, mutant = numbered
-        return outcome(k, cells if in_a_cell(mutant) else [], tests_of(mutant))
+        start, some = time.monotonic(), cells if in_a_cell(mutant) else []
+        killed, error = outcome(k, some, tests_of(mutant), last.get(name(mutant), ""))
+        took = round(time.monotonic() - start, 1)
+        return {"killed_by": killed, "how": error, "seconds": took}
 
     found = {}
     with ThreadPoolExecutor(int(os.environ.get("MAX_JOBS", 2))) as pool:
-        for (k, mutant), (killed, error) in zip(mutants, pool.map(try_one, mutants)):
-            found[name(mutant)] = {"killed_by": killed, "how": error}
+        for (k, mutant), result in zip(mutants, pool.map(try_one, mutants)):
+            found[name(mutant)] = result
             (WORK / f"{implementation}.json").write_text(json.dumps(found))
-            print(f"{k:>3} {'killed' if killed else 'SURVIVES'}  {name(mutant)}", flush=True)
+            said = "killed" if result["killed_by"] else "SURVIVES"
+            print(f"{k:>3} {said} {result['seconds']:>5} s  {name(mutant)}", flush=True)
     killers = {r["killed_by"] for r in found.values() if r["killed_by"]}
     failed, error = outcome(
         0, [c for c in cells if repr(c) in killers], sorted(t for t in killers if "::" in t)
@@ -269,10 +291,14 @@ def run_some(implementation, count, seed, only):
         sys.exit(f"fails unbroken: {failed}\n{error}")
 
 
+def last_results():
+    if not RESULT.exists():
+        return {}
+    return {r.pop("mutant"): r for r in json.loads(RESULT.read_text())["results"]}
+
+
 def run(count, seed, only):
-    found = {}
-    if only and RESULT.exists():
-        found = {r.pop("mutant"): r for r in json.loads(RESULT.read_text())["results"]}
+    found = last_results() if only else {}
     for implementation in ("compiled", "portable"):
         part = WORK / f"{implementation}.json"
         part.write_text("{}")
@@ -281,7 +307,8 @@ def run(count, seed, only):
         portable = {"CLAMPGRAD_PORTABLE": "1"} if implementation == "portable" else {}
         subprocess.check_call(command, env=os.environ | portable)
         found |= json.loads(part.read_text())
-    results = [{"mutant": n, **found[n]} for n in map(name, listed()) if n in found]
+    counted = [name(m) for m in listed() if "changes_nothing" not in m]
+    results = [{"mutant": n, **found[n]} for n in counted if n in found]
     killed = sum(r["killed_by"] is not None for r in results)
     import torch
 
@@ -289,7 +316,9 @@ def run(count, seed, only):
         "torch": torch.__version__.split("+")[0],
         "cells": count,
         "seed": seed,
-        "mutants": len(results),
+        "seconds": round(sum(r["seconds"] for r in results)),
+        "listed": len(counted),
+        "ran": len(results),
         "killed": killed,
         "results": results,
     }

@@ -390,7 +390,8 @@ def pushed(cell, tangents, want, g, args=None):
         if cell.pseudo and positions[n] == 0:
             total = total + torch.where(passes(cell, args[0].to(value.dtype), value, g), t, 0)
         else:
-            total = total + gradients(cell, args, cell.spread(want), t)[n]
+            # Of mixed bounds, a share has the dtype of its argument: of 0-dim ones, another one.
+            total = total + gradients(cell, args, cell.spread(want), t)[n].to(value.dtype)
     return total
 
 
@@ -528,14 +529,18 @@ def strides_of_gradients(f, cell):
     def steps(t):  # nobody steps over a dimension of size 1
         return [stride for stride, size in zip(t.stride(), t.shape) if size > 1]
 
+    def lies_as(y, t):  # 0 where it is broadcast
+        pairs = sorted(zip(steps(y), steps(t.expand(y.shape))))
+        inner_first = [stride for _, stride in pairs if stride]
+        return inner_first == (sorted(inner_first) if t.shape != y.shape else sorted(steps(y)))
+
     args = cell.laid_out(leaves_of(cell))
     y = f(*args)
-    whole = [a for a in args if isinstance(a, torch.Tensor) and a.shape == y.shape]
-    alike = [a for a in whole if a.requires_grad]
+    alike = [a for a in args if a.requires_grad and a.shape == y.shape]
     if expected(cell).g is None or not alike or not y.numel():
         return
     # Where the arguments lie in several orders, the gradients may have any of them.
-    if any(steps(a) != steps(y) for a in whole):
+    if not all(lies_as(y, a) for a in args):
         return
     for v in torch.autograd.grad(y, alike, torch.empty_like(y).fill_(1), allow_unused=True):
         if v is not None and steps(v) != steps(y):

@@ -13,10 +13,31 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from matrix.draw import draw, shrunk
-from matrix.run import check
+from matrix.run import Arg, Cell, check
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
 SEED = int(os.environ.get("SEED_OF_FUZZ", time.time_ns() % 2**32))
+
+
+# What was found here, and is no more.
+FOUND = [
+    Cell(
+        "clamp",
+        (Arg((0.0,), ()), 0.1, Arg((-1.0,), (1,), dtype="bfloat16")),
+        gradient="half",
+        context="dual tensors",
+    ),
+    Cell(
+        "fmax",
+        (Arg((0.0,) * 8, (2, 2, 2), layout="neg"), Arg((0.0,) * 4, (2, 2), layout="reversed")),
+        context="strides of gradients",
+    ),
+]
+
+
+@pytest.mark.parametrize("cell", FOUND, ids=repr)
+def test_found_once(cell):
+    check(cell)
 
 
 def failure(cell, error):
