@@ -229,12 +229,28 @@ def test_inductor():
             assert_same(eager(compiled, [x], gs)[0], eager(f, [x], gs)[0])
 
 
-def test_a_numpy_scalar_is_a_number():
-    bound = np.float64(0.5)
-    compiled = torch.compile(
-        lambda x: clampgrad.clamp(x, bound, gradient="joint"), backend="aot_eager", fullgraph=True
-    )
-    x = torch.full((2,), 0.5, requires_grad=True)
-    y = compiled(x)
-    assert_same(y, x.detach())
-    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0, 0]  # at a Tensor's tie it would be .5
+@pytest.mark.parametrize("scalar", [np.float64, np.float32, np.int64])
+def test_a_numpy_scalar_is_a_number(scalar):
+    """At a tie and at NaN, a Tensor would have another gradient. The value is no constant."""
+    x, g = torch.tensor([-1.0, 0, 1, 2, torch.nan, 0, 1]), torch.linspace(-3, 3, 7)
+
+    def f(x, lo, hi):
+        both = [clampgrad.clamp(x, lo, hi, gradient=c) for c in CONVENTIONS]
+        one = clampgrad.clamp_max_(x.clone(), hi, gradient="joint")
+        return torch.stack([*both, clampgrad.clamp(x, lo, 2, gradient="joint"), one])
+
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True, dynamic=True)
+    for lo, hi in ((0, 1), (1, 1), (1, 0)):
+        for of_row in torch.eye(len(CONVENTIONS) + 2)[:, :, None] * g:
+            expected = eager(lambda x: f(x, lo, hi), [x], of_row)[0]
+            found = eager(lambda x: compiled(x, scalar(lo), scalar(hi)), [x], of_row)[0]
+            assert_same(found, expected)
+
+
+def test_a_numpy_scalar_that_promotes_or_is_beside_a_tensor():
+    compiled = torch.compile(lambda *args: clampgrad.clamp(*args) * 1, backend="aot_eager")
+    for x, other in ((torch.arange(3), None), (torch.zeros(3, requires_grad=True), torch.ones(3))):
+        for bound in (np.float32(0.5), np.float32(0.25)):
+            expected, y = clampgrad.clamp(x, bound, other), compiled(x, bound, other)
+            assert_same(y, expected)
+            assert y.dtype == expected.dtype

@@ -29,7 +29,7 @@ from torch.jit._builtins import _register_builtin
 
 from clampgrad import _implementation
 from clampgrad._gradients import ExactGradient, Gradient
-from clampgrad._table import CONVENTIONS, TABLE
+from clampgrad._table import ALIASES, CONVENTIONS, TABLE
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -58,6 +58,8 @@ def _trace(
 ) -> Tensor:
     """A call for Dynamo to trace: the overload that fits the bounds."""
     bounds = [min] * ("max" not in name) + [max] * ("min" not in name)
+    if any(map(_is_of_numpy, bounds)):
+        bounds, keywords = _without_numpy(input, bounds, keywords)
     kinds = ["Tensor" if isinstance(b, Tensor) else "Scalar" for b in bounds if b is not None]
     overload = "_".join(sorted(set(kinds), key=kinds.index)) if "Tensor" in kinds else ""
     overload += ("_out" if overload else "out") if "out" in keywords else ""
@@ -83,9 +85,27 @@ def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
     return _trace(name, input, min, max, **keywords)
 
 
-def _bound(bound: Any) -> Any:
-    """A scalar of NumPy is a number, and Dynamo takes it for a Tensor."""
-    return bound if bound is None or isinstance(bound, (int, float, Tensor)) else bound.item()
+def _is_of_numpy(bound: Any) -> bool:
+    return not (bound is None or isinstance(bound, (int, float, Tensor)))
+
+
+def _without_numpy(
+    input: Tensor, bounds: list[Any], keywords: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """A scalar of NumPy is a number, and Dynamo takes it for a Tensor whose value it does not know.
+
+    So it becomes a Tensor of the dtype that it would be rounded to. Constant Tensors have the gradient
+    of numbers under every convention but joint, which treats numbers as min_norm treats them. Beside
+    a Tensor, or where numbers promote, it becomes a number that is read while the graph runs.
+    """
+    scalars = all(b.ndim == 0 for b in bounds if _is_of_numpy(b))
+    if not scalars or not input.is_floating_point() or any(isinstance(b, Tensor) for b in bounds):
+        return [b.item() if _is_of_numpy(b) else b for b in bounds], keywords
+    here = {"dtype": input.dtype, "device": input.device}
+    gradient = ALIASES.get(keywords["gradient"], keywords["gradient"])
+    gradient = "min_norm" if gradient == "joint" else gradient
+    tensors = [None if b is None else torch.as_tensor(b, **here) for b in bounds]
+    return tensors, keywords | {"gradient": gradient}
 
 
 def _keywords(gradient: str, maximize: bool, out: Tensor | None = None) -> dict[str, Any]:
@@ -131,9 +151,7 @@ def clamp(
         tensor([0., 1., 0., 0.])
     """
     if is_dynamo_compiling():
-        return _trace(
-            "clamp", input, _bound(min), _bound(max), **_keywords(gradient, maximize, out)
-        )
+        return _trace("clamp", input, min, max, **_keywords(gradient, maximize, out))
     return _implementation.clamp(input, min, max, gradient, maximize, out)
 
 
@@ -147,7 +165,7 @@ def clamp_(
 ) -> Tensor:
     """:func:`clamp` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _trace("clamp_", input, _bound(min), _bound(max), **_keywords(gradient, maximize))
+        return _trace("clamp_", input, min, max, **_keywords(gradient, maximize))
     return _implementation.clamp_(input, min, max, gradient, maximize, None)
 
 
@@ -161,7 +179,7 @@ def clamp_min(
 ) -> Tensor:
     """:func:`clamp` with only a lower bound, like :func:`torch.clamp_min`."""
     if is_dynamo_compiling():
-        return _trace("clamp_min", input, _bound(min), None, **_keywords(gradient, maximize, out))
+        return _trace("clamp_min", input, min, None, **_keywords(gradient, maximize, out))
     return _implementation.clamp_min(input, min, None, gradient, maximize, out)
 
 
@@ -170,7 +188,7 @@ def clamp_min_(
 ) -> Tensor:
     """:func:`clamp_min` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _trace("clamp_min_", input, _bound(min), None, **_keywords(gradient, maximize))
+        return _trace("clamp_min_", input, min, None, **_keywords(gradient, maximize))
     return _implementation.clamp_min_(input, min, None, gradient, maximize, None)
 
 
@@ -184,7 +202,7 @@ def clamp_max(
 ) -> Tensor:
     """:func:`clamp` with only an upper bound, like :func:`torch.clamp_max`."""
     if is_dynamo_compiling():
-        return _trace("clamp_max", input, None, _bound(max), **_keywords(gradient, maximize, out))
+        return _trace("clamp_max", input, None, max, **_keywords(gradient, maximize, out))
     return _implementation.clamp_max(input, None, max, gradient, maximize, out)
 
 
@@ -193,7 +211,7 @@ def clamp_max_(
 ) -> Tensor:
     """:func:`clamp_max` in place; returns `input`."""
     if is_dynamo_compiling():
-        return _trace("clamp_max_", input, None, _bound(max), **_keywords(gradient, maximize))
+        return _trace("clamp_max_", input, None, max, **_keywords(gradient, maximize))
     return _implementation.clamp_max_(input, None, max, gradient, maximize, None)
 
 
