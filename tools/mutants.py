@@ -26,9 +26,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
-from quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.quick_build import build_quickly, copy_to  # noqa: E402
+
 WORK = ROOT / "build" / "mutants"
 TREE, LIB = WORK / "tree", WORK / "lib"
 RESULT = ROOT / "tools" / "mutants.json"
