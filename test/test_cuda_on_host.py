@@ -148,19 +148,6 @@ def test_gates(kernels, gate, dtype):
                 guarded.check()
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_selection_without_bits(kernels, dtype):
-    for i, n in enumerate(lengths(dtype)):
-        x, g = random(n, dtype, i), random(n, dtype, i + 100)
-        for (lo, hi), offset in product([(0.0, 1.0), (0.0, None), (None, 1.0)], (0, 1 + i % 5)):
-            expected = OPS.clamp_mingrad_backward(g, x, lo, hi)
-            result = Guarded(n, dtype, offset)
-            given = [torch.nan if b is None else b for b in (lo, hi)]
-            kernels("gate_select", dtype_code(dtype), n, g, x, result.tensor, *given)
-            assert_same(result.tensor, expected)
-            result.check()
-
-
 def check_decoded(kernels, name, dtype, g, saved, expected, offset, *rest):
     """All gradients, and each of them alone."""
     n, count = g.numel(), len(expected)
@@ -191,7 +178,7 @@ def test_two_tensors(kernels, sharing, dtype):
         result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
         kernels(
             *("pair_encode", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
-            # There no bit set means NaN: kernels/shares.cpp.
+            # There no bit set means NaN: kernels/fused.cpp.
             *(greater_wins, nan_loses, tie, 0 if sharing == "nan_to_both" else nan),
         )
         assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)

@@ -74,12 +74,13 @@ def test_to_look_for_a_module_is_not_to_import_it():
     """Dynamo and others ask for the spec first; what is done after the import is still done."""
     code = """if True:
         import importlib.util, sys, torch, clampgrad
-        from clampgrad._after_import import AfterImport
-        name = "torch.distributed.tensor"
+        from clampgrad._after_import import AfterImport, when_imported
+        name, seen = "torch.distributed.tensor", []
+        when_imported(name, seen.append)
         for _ in range(2):
             assert importlib.util.find_spec(name).origin.endswith("__init__.py")
         import torch.distributed.tensor as module
-        assert "clampgrad._sharding" in sys.modules
+        assert seen == [module]
         assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
         assert type(module.__loader__).__name__ == "SourceFileLoader"
         assert not [f for f in sys.meta_path if isinstance(f, AfterImport) and f.name == name]

@@ -35,7 +35,6 @@ GATES, SHARINGS, TRIPLE_RULES = (
 OPERATIONS = {
     "EncodeGateOp": (1, 1, (GATES - 3) * 3),
     "DecodeGateOp": (1, 1, GATES),
-    "SelectOp": (2, 1, 3),
     "EncodePairOp": (2, 1, 4),
     "DecodePairOp": (1, 2, SHARINGS),
     "EncodeTripleOp": (3, 1, TRIPLE_RULES),

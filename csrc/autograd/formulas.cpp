@@ -141,13 +141,13 @@ Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t
   return gate_backward(tangent, bits, gate, order);
 }
 
-Tensor clamp_mingrad_backward_composed(
+namespace native {
+
+Tensor clamp_mingrad_backward(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
   check_has_bound(min, max);
   return between<Gate::strict>(grad, self, in_dtype(min, self), in_dtype(max, self));
 }
-
-namespace native {
 
 Tensor pseudo_gradient(
     const Tensor& grad,

@@ -44,10 +44,6 @@ at::Tensor pseudo_gradient_backward(
     int64_t gate);
 at::Tensor pseudo_gradient_jvp(const at::Tensor& tangent);
 
-// clamp_mingrad_backward without a kernel.
-at::Tensor clamp_mingrad_backward_composed(
-    const at::Tensor& grad, const at::Tensor& self, const Number& min, const Number& max);
-
 // Raises NotImplementedError for a pseudo-gradient that is not linear.
 void check_has_tangent(Sharing sharing);
 

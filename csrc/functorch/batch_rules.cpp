@@ -124,10 +124,4 @@ TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
 #undef RULE
 }
 
-// For compilers the fused backward is the ATen operators that it fuses. Its derivative is that of a
-// selection under every convention, so nothing is lost if another level differentiates those.
-TORCH_LIBRARY_IMPL(clampgrad, Functionalize, m) {
-  m.impl("clamp_mingrad_backward", TORCH_FN(clamp_mingrad_backward_composed));
-}
-
 } // namespace clampgrad::batch_rules

@@ -1,105 +1,42 @@
 #pragma once
-// What a device brings: loops over flat memory. The operators stand on them once for all devices
-// (kernels/gate.cpp, kernels/shares.cpp).
+// What a device provides: loops over flat memory, in a namespace of its own. The operators are
+// written once for all devices in terms of them (kernels/fused.cpp).
 
 #include "base/number.h"
 #include "kernels/rules/conventions.h"
 
 #include <c10/core/Device.h>
-#include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
-
-#include <optional>
+#include <c10/util/Exception.h>
 
 namespace clampgrad {
 
-// The elements of one call: all pointers are to `n` of them.
-struct Flat {
+// The memory of one call: n elements each, and the bits that belong to them.
+template <int ins, int outs, typename Word>
+struct Memory {
   at::ScalarType dtype;
-  int64_t n;
   c10::Device device;
+  int64_t n;
+  Word* bits;
+  void* out[outs]; // null where nobody wants it; may be an input
+  const void* in[ins];
 };
+// A forward reads elements and writes a result and bits. A backward reads a gradient and bits.
+template <int ins>
+using Forward = Memory<ins, 1, uint64_t>;
+template <int outs>
+using Backward = Memory<1, outs, const uint64_t>;
 
-// y may be x. Raises where a bound is beyond the range of the dtype.
-using GateEncode = void(
-    const Flat&,
-    const void* x,
-    void* y,
-    uint64_t* bits,
-    const Number& min,
-    const Number& max,
-    Gate);
-using GateDecode = void(const Flat&, const void* g, const uint64_t* bits, void* dx, Gate);
-
-// dx = g where Gate::strict is open at x, without recorded bits.
-using GateSelect =
-    void(const Flat&, const void* g, const void* x, void* dx, const Number& min, const Number& max);
-
-using PairEncode = void(
-    const Flat&,
-    const void* self,
-    const void* other,
-    void* y,
-    uint64_t* bits,
-    bool greater_wins,
-    bool nan_loses,
-    PairCodes);
-using TripleEncode = void(
-    const Flat&,
-    const void* x,
-    const void* lo,
-    const void* hi,
-    void* y,
-    uint64_t* bits,
-    TripleRule,
-    int differentiated);
-
-// A gradient that nobody wants is null.
-using PairDecode = void(
-    const Flat&,
-    const void* g,
-    const uint64_t* bits,
-    void* of_self,
-    void* of_other,
-    Sharing,
-    bool clamps_from_below);
-using TripleDecode = void(
-    const Flat&,
-    const void* g,
-    const uint64_t* bits,
-    void* of_x,
-    void* of_lo,
-    void* of_hi,
-    Sharing);
-
-// Bit planes -> where bit c of `codes` is set for the code c; of `flat`, the dtype is of no
-// interest.
-using Unpack = void(const Flat& flat, const uint64_t* bits, int planes, int64_t codes, bool* mask);
-
-struct Backend {
-  GateEncode* gate_encode;
-  GateDecode* gate_decode;
-  GateSelect* gate_select;
-  PairEncode* pair_encode;
-  TripleEncode* triple_encode;
-  PairDecode* pair_decode;
-  TripleDecode* triple_decode;
-  Unpack* unpack;
-};
-
-// Of a device with kernels here: those that csrc/base/path.cpp lets through.
-const Backend& backend(c10::Device device);
-
-// Each device has these in a namespace of its own.
-#define CLAMPGRAD_DECLARE_KERNELS \
-  GateEncode gate_encode;         \
-  GateDecode gate_decode;         \
-  GateSelect gate_select;         \
-  PairEncode pair_encode;         \
-  TripleEncode triple_encode;     \
-  PairDecode pair_decode;         \
-  TripleDecode triple_decode;     \
-  Unpack unpack;
+// gate_encode raises where a bound is beyond the range of the dtype. unpack says where bit c of
+// `codes` is set for the code c.
+#define CLAMPGRAD_DECLARE_KERNELS                                                    \
+  void gate_encode(const Forward<1>&, const Number& min, const Number& max, Gate);   \
+  void gate_decode(const Backward<1>&, Gate);                                        \
+  void pair_encode(const Forward<2>&, bool greater_wins, bool nan_loses, PairCodes); \
+  void pair_decode(const Backward<2>&, Sharing, bool clamps_from_below);             \
+  void triple_encode(const Forward<3>&, TripleRule, int differentiated);             \
+  void triple_decode(const Backward<3>&, Sharing);                                   \
+  void unpack(c10::Device, int64_t n, const uint64_t* bits, int planes, int64_t codes, bool* mask);
 
 namespace cpu {
 CLAMPGRAD_DECLARE_KERNELS
@@ -108,5 +45,19 @@ namespace cuda {
 CLAMPGRAD_DECLARE_KERNELS
 }
 #undef CLAMPGRAD_DECLARE_KERNELS
+
+// Calls the kernel of a device: one of those that base/path.cpp lets through.
+#if defined(CLAMPGRAD_WITH_CUDA)
+#define CLAMPGRAD_IF_CUDA(call) call
+#else
+#define CLAMPGRAD_IF_CUDA(call) TORCH_INTERNAL_ASSERT(false, "clampgrad was built without CUDA")
+#endif
+#define CLAMPGRAD_CALL_KERNEL(device, kernel, ...) \
+  if ((device).is_cuda()) {                        \
+    CLAMPGRAD_IF_CUDA(cuda::kernel(__VA_ARGS__));  \
+  } else {                                         \
+    TORCH_INTERNAL_ASSERT((device).is_cpu());      \
+    cpu::kernel(__VA_ARGS__);                      \
+  }
 
 } // namespace clampgrad

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from _clampgrad_by_environment import pin as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
-from clampgrad._after_import import when_imported
 from clampgrad._build import VERSION
 from clampgrad._pin import pin
 from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
@@ -56,9 +55,6 @@ __all__ = [
     "relu",
     "relu6",
 ]
-
-if implementation == "compiled":  # the other has no operator that DTensor sees
-    when_imported("torch.distributed.tensor", lambda module: import_module("clampgrad._sharding"))
 
 if TYPE_CHECKING:
     # ruff: noqa: F401

@@ -4,14 +4,25 @@
 #include "kernels/cuda/gate_kernel.cu"
 #include "kernels/cuda/share_kernel.cu"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace clampgrad;
 
 namespace {
 
-Flat flat(int dtype, int64_t n) {
-  return {static_cast<at::ScalarType>(dtype), n, c10::Device(c10::kCPU)};
+template <size_t ins>
+Forward<ins> forward(int dtype, int64_t n, void* const (&in)[ins], void* y, uint64_t* bits) {
+  Forward<ins> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {y}, {}};
+  std::copy(in, in + ins, m.in);
+  return m;
+}
+
+template <size_t outs>
+Backward<outs> backward(int dtype, int64_t n, void* g, uint64_t* bits, void* const (&out)[outs]) {
+  Backward<outs> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {}, {g}};
+  std::copy(out, out + outs, m.out);
+  return m;
 }
 
 Number bound(double value) {
@@ -24,15 +35,11 @@ extern "C" {
 
 void gate_encode(
     int dtype, int64_t n, void* x, void* y, uint64_t* bits, double lo, double hi, int gate) {
-  cuda::gate_encode(flat(dtype, n), x, y, bits, bound(lo), bound(hi), Gate(gate));
+  cuda::gate_encode(forward(dtype, n, {x}, y, bits), bound(lo), bound(hi), Gate(gate));
 }
 
 void gate_decode(int dtype, int64_t n, void* g, uint64_t* bits, void* dx, int gate) {
-  cuda::gate_decode(flat(dtype, n), g, bits, dx, Gate(gate));
-}
-
-void gate_select(int dtype, int64_t n, void* g, void* x, void* dx, double lo, double hi) {
-  cuda::gate_select(flat(dtype, n), g, x, dx, bound(lo), bound(hi));
+  cuda::gate_decode(backward(dtype, n, g, bits, {dx}), Gate(gate));
 }
 
 void pair_encode(
@@ -47,7 +54,7 @@ void pair_encode(
     int tie,
     int nan) {
   cuda::pair_encode(
-      flat(dtype, n), self, other, y, bits, greater_wins != 0, nan_loses != 0, {tie, nan});
+      forward(dtype, n, {self, other}, y, bits), greater_wins != 0, nan_loses != 0, {tie, nan});
 }
 
 void pair_decode(
@@ -59,7 +66,8 @@ void pair_decode(
     void* of_other,
     int sharing,
     int from_below) {
-  cuda::pair_decode(flat(dtype, n), g, bits, of_self, of_other, Sharing(sharing), from_below != 0);
+  cuda::pair_decode(
+      backward(dtype, n, g, bits, {of_self, of_other}), Sharing(sharing), from_below != 0);
 }
 
 void triple_encode(
@@ -72,7 +80,7 @@ void triple_encode(
     uint64_t* bits,
     int rule,
     int differentiated) {
-  cuda::triple_encode(flat(dtype, n), x, lo, hi, y, bits, TripleRule(rule), differentiated);
+  cuda::triple_encode(forward(dtype, n, {x, lo, hi}, y, bits), TripleRule(rule), differentiated);
 }
 
 void triple_decode(
@@ -84,10 +92,10 @@ void triple_decode(
     void* of_lo,
     void* of_hi,
     int sharing) {
-  cuda::triple_decode(flat(dtype, n), g, bits, of_x, of_lo, of_hi, Sharing(sharing));
+  cuda::triple_decode(backward(dtype, n, g, bits, {of_x, of_lo, of_hi}), Sharing(sharing));
 }
 
 void unpack(int64_t n, uint64_t* bits, int planes, int codes, bool* mask) {
-  cuda::unpack(flat(0, n), bits, planes, codes, mask);
+  cuda::unpack(c10::kCPU, n, bits, planes, codes, mask);
 }
 }

@@ -9,9 +9,15 @@
 
 namespace clampgrad::CLAMPGRAD_ISA {
 
-#define CLAMPGRAD_LOOPS_OF(T)         \
-  template GateLoops<T> gate_loops(); \
-  template ShareLoops<T> share_loops();
+template <typename T>
+Loops<T> all_loops() {
+  Loops<T> l;
+  add_gate_loops(l);
+  add_share_loops(l);
+  return l;
+}
+
+#define CLAMPGRAD_LOOPS_OF(T) template Loops<T> all_loops();
 CLAMPGRAD_FOR_EACH_DTYPE(CLAMPGRAD_LOOPS_OF)
 #undef CLAMPGRAD_LOOPS_OF
 

@@ -1,4 +1,4 @@
-// The loops of gate_kernel.cpp, compiled once per instruction set (every_loop.h).
+// The loops of kernels.cpp, compiled once per instruction set (every_loop.h).
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
@@ -74,50 +74,17 @@ void decode_words(const Decoded<1, typename E::Lane>& s, int64_t begin, int64_t 
   foreach_word(s, begin, end, DecodeWord<gate, E>());
 }
 
-template <bool has_lo, bool has_hi, typename E>
-void select_open(
-    const typename E::Lane* g,
-    const typename E::Lane* x,
-    typename E::Lane* dx,
-    int64_t n,
-    const Numbers<typename E::Lane>& numbers) {
-  const auto keys = keys_of<E>(values_of<E>(numbers));
-  const auto selected = [&](Values<E> grad, Values<E> at) __attribute__((always_inline)) {
-    const auto code = encode<Gate::strict, has_lo, has_hi>(E::key(at), E::comparable(at), keys);
-    return decode<Gate::strict, E>(grad, code);
-  };
-  constexpr int step = lanes<typename E::Lane>;
-  int64_t i = 0;
-  for (; i + step <= n; i += step) {
-    store(dx + i, selected(load(g + i), load(x + i)));
-  }
-  if (i < n) {
-    typename E::Lane buffer[2][step] = {};
-    const int64_t size = (n - i) * static_cast<int64_t>(sizeof(typename E::Lane));
-    __builtin_memcpy(buffer[0], g + i, size);
-    __builtin_memcpy(buffer[1], x + i, size);
-    store(buffer[0], selected(load(buffer[0]), load(buffer[1])));
-    __builtin_memcpy(dx + i, buffer[0], size);
-  }
+template <typename T>
+void add_gate_loops(Loops<T>& l) {
+  using E = ElementOf<T>;
+  foreach_constant<Gate, kGates>([&](auto constant) {
+    constexpr Gate gate = decltype(constant)::value;
+    l.encode_gate[int(gate)][0] = encode_words<gate, true, true, E>;
+    l.encode_gate[int(gate)][1] = encode_words<gate, true, false, E>;
+    l.encode_gate[int(gate)][2] = encode_words<gate, false, true, E>;
+    l.decode_gate[int(gate)] = decode_words<gate, E>;
+  });
 }
 
 } // namespace
-
-template <typename T>
-GateLoops<T> gate_loops() {
-  using E = ElementOf<T>;
-  GateLoops<T> l;
-  foreach_constant<Gate, kGates>([&](auto constant) {
-    constexpr Gate gate = decltype(constant)::value;
-    l.encode[int(gate)][0] = encode_words<gate, true, true, E>;
-    l.encode[int(gate)][1] = encode_words<gate, true, false, E>;
-    l.encode[int(gate)][2] = encode_words<gate, false, true, E>;
-    l.decode[int(gate)] = decode_words<gate, E>;
-  });
-  l.select[0] = select_open<true, true, E>;
-  l.select[1] = select_open<true, false, E>;
-  l.select[2] = select_open<false, true, E>;
-  return l;
-}
-
 } // namespace clampgrad::CLAMPGRAD_ISA

@@ -23,21 +23,13 @@ struct Numbers {
   L lo, hi;
 };
 
-// Chosen by gate and by which bounds are there.
 template <typename T>
-struct GateLoops {
+struct Loops {
   using L = Lane<T>;
 
-  void (*encode[kGates][3])(const Encoded<1, L>&, int64_t, int64_t, const Numbers<L>&);
-  void (*decode[kGates])(const Decoded<1, L>&, int64_t, int64_t);
-  // dx = g where the gate is open at x, without a recorded gate.
-  void (*select[3])(const L*, const L*, L*, int64_t, const Numbers<L>&);
-};
-
-template <typename T>
-struct ShareLoops {
-  using L = Lane<T>;
-
+  // By gate and by which bounds are there.
+  void (*encode_gate[kGates][3])(const Encoded<1, L>&, int64_t, int64_t, const Numbers<L>&);
+  void (*decode_gate[kGates])(const Decoded<1, L>&, int64_t, int64_t);
   void (*encode_pair[2][2])(const Encoded<2, L>&, int64_t, int64_t, PairCodes);
   void (*encode_triple[kTripleRules])(const Encoded<3, L>&, int64_t, int64_t, int);
   void (*decode_pair[kSharings])(const Decoded<2, L>&, int64_t, int64_t, bool);
@@ -49,9 +41,7 @@ struct ShareLoops {
 #define CLAMPGRAD_DECLARE_LOOPS(isa) \
   namespace isa {                    \
   template <typename T>              \
-  GateLoops<T> gate_loops();         \
-  template <typename T>              \
-  ShareLoops<T> share_loops();       \
+  Loops<T> all_loops();              \
   }
 CLAMPGRAD_DECLARE_LOOPS(baseline)
 #if defined(CLAMPGRAD_X86_ISAS)

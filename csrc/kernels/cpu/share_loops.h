@@ -1,4 +1,4 @@
-// The loops of share_kernel.cpp, compiled once per instruction set (every_loop.h).
+// The loops of kernels.cpp, compiled once per instruction set (every_loop.h).
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
@@ -118,12 +118,9 @@ void decode_triples(const Decoded<3, typename E::Lane>& s, int64_t begin, int64_
   foreach_word(s, begin, end, DecodeTripleWord<sharing, E>());
 }
 
-} // namespace
-
 template <typename T>
-ShareLoops<T> share_loops() {
+void add_share_loops(Loops<T>& l) {
   using E = ElementOf<T>;
-  ShareLoops<T> l;
   l.encode_pair[0][0] = encode_pairs<false, false, E>;
   l.encode_pair[0][1] = encode_pairs<false, true, E>;
   l.encode_pair[1][0] = encode_pairs<true, false, E>;
@@ -137,7 +134,7 @@ ShareLoops<T> share_loops() {
     l.decode_pair[int(sharing)] = decode_pairs<sharing, E>;
     l.decode_triple[int(sharing)] = decode_triples<sharing, E>;
   });
-  return l;
 }
 
+} // namespace
 } // namespace clampgrad::CLAMPGRAD_ISA

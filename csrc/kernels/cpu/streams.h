@@ -25,13 +25,4 @@ using Decoded = Streams<1, outs, Lane, const uint64_t>;
 template <typename T>
 using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 
-template <typename T>
-const Lane<T>* in(const void* p) {
-  return static_cast<const Lane<T>*>(p);
-}
-template <typename T>
-Lane<T>* out(void* p) {
-  return static_cast<Lane<T>*>(p);
-}
-
 } // namespace clampgrad

@@ -90,21 +90,6 @@ struct DecodeGateOp {
   }
 };
 
-template <bool has_lo, bool has_hi, typename Element>
-struct SelectOp {
-  using E = Element;
-  using V = typename E::Lane;
-  static constexpr int kIn = 2, kPlanes = 0;
-  Numbers<E> bounds;
-
-  CLAMPGRAD_HOST_DEVICE int operator()(const V (&in)[2], V& dx) const {
-    const auto code =
-        encode<Gate::strict, has_lo, has_hi>(E::key(in[1]), E::comparable(in[1]), bounds.keys);
-    dx = decode<Gate::strict, E>(in[0], code);
-    return 0;
-  }
-};
-
 __global__ void __launch_bounds__(kThreads)
     unpack_kernel(const uint64_t* bits, int planes, int64_t codes, bool* mask, int64_t n) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -141,54 +126,32 @@ void with_bounds(const Number& min, const Number& max, F f) {
 
 } // namespace
 
-void gate_encode(
-    const Flat& flat,
-    const void* x,
-    void* y,
-    uint64_t* bits,
-    const Number& min,
-    const Number& max,
-    Gate gate) {
-  dispatch(flat.dtype, "clamp", [&](auto element) {
+void gate_encode(const Forward<1>& m, const Number& min, const Number& max, Gate gate) {
+  dispatch(m.dtype, "clamp", [&](auto element) {
     using T = decltype(element);
     with_bounds<T>(min, max, [&](const auto& bounds, auto has_lo, auto has_hi) {
       with_constant<kGates>(encoded_as(gate), [&](auto constant) {
         // Of the pseudo-gradients only one is asked for here.
         constexpr Gate g = encoded_as(decltype(constant)::value);
         using Op = EncodeGateOp<g, decltype(has_lo)::value, decltype(has_hi)::value, ElementOf<T>>;
-        launch_encode(flat, Op{bounds}, y, bits, x);
+        launch_encode(m, Op{bounds});
       });
     });
   });
 }
 
-void gate_decode(const Flat& flat, const void* g, const uint64_t* bits, void* dx, Gate gate) {
-  dispatch(flat.dtype, "clamp_backward", [&](auto element) {
+void gate_decode(const Backward<1>& m, Gate gate) {
+  dispatch(m.dtype, "clamp_backward", [&](auto element) {
     using T = decltype(element);
     with_constant<kGates>(gate, [&](auto constant) {
-      launch_decode(flat, DecodeGateOp<decltype(constant)::value, ElementOf<T>>(), g, bits, dx);
+      launch_decode(m, DecodeGateOp<decltype(constant)::value, ElementOf<T>>());
     });
   });
 }
 
-void gate_select(
-    const Flat& flat,
-    const void* g,
-    const void* x,
-    void* dx,
-    const Number& min,
-    const Number& max) {
-  dispatch(flat.dtype, "clamp_mingrad_backward", [&](auto element) {
-    using T = decltype(element);
-    with_bounds<T>(min, max, [&](const auto& bounds, auto has_lo, auto has_hi) {
-      using Op = SelectOp<decltype(has_lo)::value, decltype(has_hi)::value, ElementOf<T>>;
-      launch_encode(flat, Op{bounds}, dx, nullptr, g, x);
-    });
-  });
-}
-
-void unpack(const Flat& flat, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
-  launch(flat, kThreads, unpack_kernel, bits, planes, codes, mask, flat.n);
+void unpack(
+    c10::Device device, int64_t n, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
+  launch(device, n, kThreads, unpack_kernel, bits, planes, codes, mask, n);
 }
 
 } // namespace clampgrad::cuda

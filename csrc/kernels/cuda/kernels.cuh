@@ -23,7 +23,7 @@ struct Pointers {
 template <typename Op, typename T>
 using Inputs = Vector<T>[Op::kIn];
 template <typename Op>
-using Planes = uint32_t[Op::kPlanes == 0 ? 1 : Op::kPlanes];
+using Planes = uint32_t[Op::kPlanes];
 
 template <bool whole, typename T, typename Op>
 __device__ __forceinline__ void encode_row(

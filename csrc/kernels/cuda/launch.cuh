@@ -11,12 +11,12 @@ namespace clampgrad::cuda {
 
 // One block for every `elements` of the n.
 template <typename Kernel, typename... Args>
-void launch(const Flat& flat, int64_t elements, Kernel kernel, Args... args) {
-  if (flat.n == 0) {
+void launch(c10::Device device, int64_t n, int64_t elements, Kernel kernel, Args... args) {
+  if (n == 0) {
     return;
   }
-  const c10::cuda::CUDAGuard guard(flat.device);
-  const auto blocks = static_cast<unsigned int>((flat.n + elements - 1) / elements);
+  const c10::cuda::CUDAGuard guard(device);
+  const auto blocks = static_cast<unsigned int>((n + elements - 1) / elements);
   kernel<<<blocks, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(args...);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }

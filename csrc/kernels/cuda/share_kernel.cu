@@ -72,74 +72,41 @@ void with_bool(bool value, F f) {
 
 } // namespace
 
-void pair_encode(
-    const Flat& flat,
-    const void* self,
-    const void* other,
-    void* y,
-    uint64_t* bits,
-    bool greater_wins,
-    bool nan_loses,
-    PairCodes codes) {
-  dispatch(flat.dtype, "maximum", [&](auto element) {
+void pair_encode(const Forward<2>& m, bool greater_wins, bool nan_loses, PairCodes codes) {
+  dispatch(m.dtype, "maximum", [&](auto element) {
     using T = decltype(element);
     with_bool(greater_wins, [&](auto greater) {
       with_bool(nan_loses, [&](auto loses) {
         using Op = EncodePairOp<decltype(greater)::value, decltype(loses)::value, ElementOf<T>>;
-        launch_encode(flat, Op{codes}, y, bits, self, other);
+        launch_encode(m, Op{codes});
       });
     });
   });
 }
 
-void triple_encode(
-    const Flat& flat,
-    const void* x,
-    const void* lo,
-    const void* hi,
-    void* y,
-    uint64_t* bits,
-    TripleRule rule,
-    int differentiated) {
-  dispatch(flat.dtype, "clamp", [&](auto element) {
+void pair_decode(const Backward<2>& m, Sharing sharing, bool clamps_from_below) {
+  dispatch(m.dtype, "maximum_backward", [&](auto element) {
+    using T = decltype(element);
+    with_constant<kSharings>(sharing, [&](auto constant) {
+      launch_decode(m, DecodePairOp<decltype(constant)::value, ElementOf<T>>{clamps_from_below});
+    });
+  });
+}
+
+void triple_encode(const Forward<3>& m, TripleRule rule, int differentiated) {
+  dispatch(m.dtype, "clamp", [&](auto element) {
     using T = decltype(element);
     with_constant<kTripleRules>(rule, [&](auto constant) {
-      using Op = EncodeTripleOp<decltype(constant)::value, ElementOf<T>>;
-      launch_encode(flat, Op{differentiated}, y, bits, x, lo, hi);
+      launch_encode(m, EncodeTripleOp<decltype(constant)::value, ElementOf<T>>{differentiated});
     });
   });
 }
 
-void pair_decode(
-    const Flat& flat,
-    const void* g,
-    const uint64_t* bits,
-    void* of_self,
-    void* of_other,
-    Sharing sharing,
-    bool clamps_from_below) {
-  dispatch(flat.dtype, "maximum_backward", [&](auto element) {
+void triple_decode(const Backward<3>& m, Sharing sharing) {
+  dispatch(m.dtype, "clamp_backward", [&](auto element) {
     using T = decltype(element);
     with_constant<kSharings>(sharing, [&](auto constant) {
-      using Op = DecodePairOp<decltype(constant)::value, ElementOf<T>>;
-      launch_decode(flat, Op{clamps_from_below}, g, bits, of_self, of_other);
-    });
-  });
-}
-
-void triple_decode(
-    const Flat& flat,
-    const void* g,
-    const uint64_t* bits,
-    void* of_x,
-    void* of_lo,
-    void* of_hi,
-    Sharing sharing) {
-  dispatch(flat.dtype, "clamp_backward", [&](auto element) {
-    using T = decltype(element);
-    with_constant<kSharings>(sharing, [&](auto constant) {
-      using Op = DecodeTripleOp<decltype(constant)::value, ElementOf<T>>;
-      launch_decode(flat, Op(), g, bits, of_x, of_lo, of_hi);
+      launch_decode(m, DecodeTripleOp<decltype(constant)::value, ElementOf<T>>());
     });
   });
 }

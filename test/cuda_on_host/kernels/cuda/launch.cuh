@@ -76,9 +76,9 @@ inline uint32_t __shfl_sync(unsigned, uint32_t value, int from) {
 namespace clampgrad::cuda {
 
 template <typename Kernel, typename... Args>
-void launch(const Flat& flat, int64_t elements, Kernel kernel, Args... args) {
+void launch(c10::Device device, int64_t n, int64_t elements, Kernel kernel, Args... args) {
   warp::body = [&] { kernel(args...); };
-  for (blockIdx.x = 0; blockIdx.x * elements < flat.n; ++blockIdx.x) {
+  for (blockIdx.x = 0; blockIdx.x * elements < n; ++blockIdx.x) {
     for (int first = 0; first < kThreads; first += kLanes) {
       warp::run(first);
     }
