@@ -366,40 +366,4 @@ Tensor triple_jvp(
   return tangent<3>(triple_of_bits(bits, order, sharing), {self_t, min_t, max_t});
 }
 
-PairGradients clamp_min_tensor_backward(
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& min,
-    int64_t differentiated,
-    std::array<bool, 2> wanted) {
-  auto [of_self, of_min, none] = clamp_tensors_backward(
-      grad,
-      self,
-      min,
-      {},
-      Gradient::min_norm,
-      false,
-      differentiated,
-      {wanted[0], wanted[1], false});
-  return {of_self, of_min};
-}
-
-PairGradients clamp_max_tensor_backward(
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& max,
-    int64_t differentiated,
-    std::array<bool, 2> wanted) {
-  auto [of_self, none, of_max] = clamp_tensors_backward(
-      grad,
-      self,
-      {},
-      max,
-      Gradient::min_norm,
-      false,
-      differentiated,
-      {wanted[0], false, wanted[1]});
-  return {of_self, of_max};
-}
-
 } // namespace clampgrad

@@ -95,23 +95,4 @@ at::Tensor triple_jvp(
     Sharing sharing,
     int64_t order);
 
-// The bits of (self, max) as those of (self, min, max).
-constexpr int64_t bits_of_max(int64_t differentiated) {
-  return (differentiated & 1) | (differentiated & 2) << 1;
-}
-
-// clamp_min and clamp_max, least norm; the bits are those of (self, min, max).
-PairGradients clamp_min_tensor_backward(
-    const at::Tensor& grad,
-    const at::Tensor& self,
-    const at::Tensor& min,
-    int64_t differentiated,
-    std::array<bool, 2> wanted);
-PairGradients clamp_max_tensor_backward(
-    const at::Tensor& grad,
-    const at::Tensor& self,
-    const at::Tensor& max,
-    int64_t differentiated,
-    std::array<bool, 2> wanted);
-
 } // namespace clampgrad

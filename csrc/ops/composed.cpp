@@ -1,11 +1,14 @@
 // Operators whose kernels are ATen's own: below autograd nothing of ours is left of them.
 
 #include "Kernels.h"
-#include "base/number.h"
 #include "kernels/check.h"
-#include "kernels/rules/conventions.h"
+#include "ops/recorded.h"
 
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/fmax.h>
+#include <ATen/ops/fmin.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 
 namespace clampgrad::native {
 
@@ -17,6 +20,32 @@ at::Tensor clamp_pinned(
 
 at::Tensor clamp_straight_through(const at::Tensor& self, const Number& min, const Number& max) {
   return at::clamp(self, min, max);
+}
+
+at::Tensor clamp_tensors_pinned(
+    const at::Tensor& self,
+    const OptionalTensor& min,
+    const OptionalTensor& max,
+    int64_t gradient,
+    bool) {
+  checked_enum<Gradient>(gradient, kGradients);
+  return at::clamp(self, min, max);
+}
+
+at::Tensor extremum_pinned(
+    const at::Tensor& self, const at::Tensor& other, int64_t op, int64_t gradient) {
+  checked_enum<Gradient>(gradient, kGradients);
+  switch (checked_enum<Extremum>(op, kExtrema)) {
+    case Extremum::maximum:
+      return at::maximum(self, other);
+    case Extremum::minimum:
+      return at::minimum(self, other);
+    case Extremum::fmax:
+      return at::fmax(self, other);
+    case Extremum::fmin:
+      return at::fmin(self, other);
+  }
+  TORCH_INTERNAL_ASSERT(false);
 }
 
 } // namespace clampgrad::native

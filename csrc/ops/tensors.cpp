@@ -1,12 +1,9 @@
-// The front doors with Tensors: check the names, leave the rest to operators with a node at every
-// level of a transform. What is being differentiated is for that node to see, not for us.
+// How operators of Tensors are recorded: by the fused kernels in eager mode, elsewhere by operators
+// with a node at every level of a transform. What is being differentiated is for that node to see,
+// not for us.
 
-#include "Kernels.h"
 #include "Operators.h"
-#include "base/path.h"
-#include "kernels/check.h"
 #include "kernels/memory_order.h"
-#include "kernels/rules/conventions.h"
 #include "ops/recorded.h"
 
 #include <ATen/ExpandUtils.h>
@@ -14,13 +11,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/clamp.h>
-#include <ATen/ops/clamp_max.h>
 #include <ATen/ops/clamp_min.h>
-#include <ATen/ops/fmax.h>
-#include <ATen/ops/fmin.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
 
 #include <algorithm>
 
@@ -28,16 +19,7 @@ namespace clampgrad {
 
 using at::Tensor;
 
-namespace native {
 namespace {
-
-bool is_given(const OptionalTensor& t) {
-  return t && t->defined();
-}
-
-bool may_need_gradient(const OptionalTensor& t) {
-  return is_given(t) && clampgrad::may_need_gradient(*t);
-}
 
 bool records_gradient(const Tensor& t) {
   return at::GradMode::is_enabled() && t.requires_grad();
@@ -137,7 +119,16 @@ Tensor triple(const Operands<3>& in, Convention c) {
 }
 
 } // namespace
-} // namespace native
+
+bool is_recorded(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
+  const auto may = [](const OptionalTensor& t) { return is_given(t) && may_need_gradient(*t); };
+  return (is_given(min) || is_given(max)) && (may_need_gradient(self) || may(min) || may(max));
+}
+
+bool is_recorded(const Tensor& self, const Tensor& bound) {
+  TORCH_CHECK_VALUE(bound.defined(), "clamp_min and clamp_max need a bound");
+  return may_need_gradient(self) || may_need_gradient(bound);
+}
 
 Tensor recorded_clamp(
     const Tensor& self,
@@ -145,7 +136,6 @@ Tensor recorded_clamp(
     const OptionalTensor& max,
     Convention c,
     bool self_will_change) {
-  using namespace native;
   if (is_given(min) && is_given(max)) {
     if (const auto in = for_kernel<3>({self, *min, *max})) {
       return triple(*in, c);
@@ -183,11 +173,7 @@ Tensor& assign(Tensor& self, const Tensor& result) {
   return self.copy_(result);
 }
 
-namespace native {
-
-namespace {
-
-Tensor& differentiable_clamp_(
+Tensor& recorded_clamp_(
     Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
   for (const auto* bound : {&min, &max}) {
     if (is_given(*bound)) {
@@ -197,164 +183,30 @@ Tensor& differentiable_clamp_(
   return assign(self, recorded_clamp(self, min, max, c, /*self_will_change=*/true));
 }
 
-Tensor differentiable_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient g) {
+Tensor recorded_clamp_min(const Tensor& self, const Tensor& min, Convention c) {
+  const auto x = on_device_of(min, self);
+  return recorded_clamp(x, on_device_of(x, min), std::nullopt, c);
+}
+Tensor recorded_clamp_max(const Tensor& self, const Tensor& max, Convention c) {
+  const auto x = on_device_of(max, self);
+  return recorded_clamp(x, std::nullopt, on_device_of(x, max), c);
+}
+Tensor& recorded_clamp_min_(Tensor& self, const Tensor& min, Convention c) {
+  return recorded_clamp_(self, on_device_of(self, min), std::nullopt, c);
+}
+Tensor& recorded_clamp_max_(Tensor& self, const Tensor& max, Convention c) {
+  return recorded_clamp_(self, std::nullopt, on_device_of(self, max), c);
+}
+
+Tensor recorded_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
   if (const auto in = for_kernel<2>({self, other})) {
-    return pair(*in, greater_wins(op), kind_of(op), {g, /*maximize=*/false});
+    return pair(*in, greater_wins(op), kind_of(op), {gradient, /*maximize=*/false});
   }
   return clampgrad::_extremum_pinned(
       is_plain(self) ? self.clone() : self,
       is_plain(other) ? other.clone() : other,
       static_cast<int64_t>(op),
-      static_cast<int64_t>(g));
+      static_cast<int64_t>(gradient));
 }
 
-} // namespace
-
-// Kernels of the operators with a node.
-
-Tensor clamp_tensors_pinned(
-    const Tensor& self,
-    const OptionalTensor& min,
-    const OptionalTensor& max,
-    int64_t gradient,
-    bool) {
-  checked_enum<Gradient>(gradient, kGradients);
-  return at::clamp(self, min, max);
-}
-
-Tensor extremum_pinned(const Tensor& self, const Tensor& other, int64_t op, int64_t gradient) {
-  checked_enum<Gradient>(gradient, kGradients);
-  switch (checked_enum<Extremum>(op, kExtrema)) {
-    case Extremum::maximum:
-      return at::maximum(self, other);
-    case Extremum::minimum:
-      return at::minimum(self, other);
-    case Extremum::fmax:
-      return at::fmax(self, other);
-    case Extremum::fmin:
-      return at::fmin(self, other);
-  }
-  TORCH_INTERNAL_ASSERT(false);
-}
-
-// Front doors. An undefined Tensor is no bound.
-
-namespace {
-
-bool differentiable(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  return (is_given(min) || is_given(max)) &&
-      (clampgrad::may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max));
-}
-
-OptionalTensor if_given(const OptionalTensor& t) {
-  return is_given(t) ? t : std::nullopt;
-}
-
-void check_given(const Tensor& bound) {
-  TORCH_CHECK_VALUE(bound.defined(), "clamp_min and clamp_max need a bound");
-}
-
-Tensor recorded_clamp_min(const Tensor& self, const Tensor& bound, Convention c) {
-  const auto x = on_device_of(bound, self);
-  return recorded_clamp(x, on_device_of(x, bound), std::nullopt, c);
-}
-Tensor recorded_clamp_max(const Tensor& self, const Tensor& bound, Convention c) {
-  const auto x = on_device_of(bound, self);
-  return recorded_clamp(x, std::nullopt, on_device_of(x, bound), c);
-}
-Tensor& recorded_clamp_min_(Tensor& self, const Tensor& bound, Convention c) {
-  return differentiable_clamp_(self, on_device_of(self, bound), std::nullopt, c);
-}
-Tensor& recorded_clamp_max_(Tensor& self, const Tensor& bound, Convention c) {
-  return differentiable_clamp_(self, std::nullopt, on_device_of(self, bound), c);
-}
-
-} // namespace
-
-Tensor clamp(
-    const Tensor& self,
-    const OptionalTensor& min,
-    const OptionalTensor& max,
-    std::string_view gradient,
-    bool maximize) {
-  const auto c = parse_convention(gradient, maximize);
-  return differentiable(self, min, max) ? recorded_clamp(self, min, max, c)
-                                        : at::clamp(self, if_given(min), if_given(max));
-}
-
-Tensor& clamp_(
-    Tensor& self,
-    const OptionalTensor& min,
-    const OptionalTensor& max,
-    std::string_view gradient,
-    bool maximize) {
-  const auto c = parse_convention(gradient, maximize);
-  return differentiable(self, min, max) ? differentiable_clamp_(self, min, max, c)
-                                        : at::clamp_(self, if_given(min), if_given(max));
-}
-
-Tensor& clamp_out(
-    const Tensor& self,
-    const OptionalTensor& min,
-    const OptionalTensor& max,
-    std::string_view gradient,
-    bool maximize,
-    Tensor& out) {
-  parse_convention(gradient, maximize);
-  return at::clamp_out(out, self, if_given(min), if_given(max));
-}
-
-#define CLAMPGRAD_ONE_BOUND(bound)                                                               \
-  Tensor clamp_##bound(                                                                          \
-      const Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {       \
-    check_given(bound);                                                                          \
-    const auto c = parse_convention(gradient, maximize);                                         \
-    return differentiable(self, bound, std::nullopt) ? recorded_clamp_##bound(self, bound, c)    \
-                                                     : at::clamp_##bound(self, bound);           \
-  }                                                                                              \
-  Tensor& clamp_##bound##_(                                                                      \
-      Tensor& self, const Tensor& bound, std::string_view gradient, bool maximize) {             \
-    check_given(bound);                                                                          \
-    const auto c = parse_convention(gradient, maximize);                                         \
-    return differentiable(self, bound, std::nullopt) ? recorded_clamp_##bound##_(self, bound, c) \
-                                                     : at::clamp_##bound##_(self, bound);        \
-  }                                                                                              \
-  Tensor& clamp_##bound##_out(                                                                   \
-      const Tensor& self,                                                                        \
-      const Tensor& bound,                                                                       \
-      std::string_view gradient,                                                                 \
-      bool maximize,                                                                             \
-      Tensor& out) {                                                                             \
-    parse_convention(gradient, maximize);                                                        \
-    return at::clamp_##bound##_out(out, self, bound);                                            \
-  }
-
-CLAMPGRAD_ONE_BOUND(min)
-CLAMPGRAD_ONE_BOUND(max)
-#undef CLAMPGRAD_ONE_BOUND
-
-#define CLAMPGRAD_EXTREMUM(op)                                                                   \
-  Tensor op(const Tensor& self, const Tensor& other, std::string_view gradient, bool maximize) { \
-    const auto exact = parse_exact(gradient, maximize, #op);                                     \
-    return clampgrad::may_need_gradient(self) || clampgrad::may_need_gradient(other)             \
-        ? differentiable_extremum(self, other, Extremum::op, exact)                              \
-        : at::op(self, other);                                                                   \
-  }                                                                                              \
-  Tensor& op##_out(                                                                              \
-      const Tensor& self,                                                                        \
-      const Tensor& other,                                                                       \
-      std::string_view gradient,                                                                 \
-      bool maximize,                                                                             \
-      Tensor& out) {                                                                             \
-    parse_exact(gradient, maximize, #op);                                                        \
-    return at::op##_out(out, self, other);                                                       \
-  }
-
-CLAMPGRAD_EXTREMUM(maximum)
-CLAMPGRAD_EXTREMUM(minimum)
-CLAMPGRAD_EXTREMUM(fmax)
-CLAMPGRAD_EXTREMUM(fmin)
-#undef CLAMPGRAD_EXTREMUM
-
-} // namespace native
 } // namespace clampgrad
