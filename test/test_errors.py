@@ -200,6 +200,17 @@ def test_what_counts_as_a_number_is_what_torch_counts(operator, recorded):
             torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
+def test_a_number_below_an_unsigned_integer_is_what_torch_makes_of_it():
+    """Which depends on the release: 255, or no bound at all."""
+    x, hi = torch.tensor([1, 2], dtype=torch.uint8), torch.tensor([100.0, 300.0])
+    for bound in (hi, hi.clone().requires_grad_()):
+        y = clampgrad.clamp(x, -1, bound)
+        expected = clampgrad.clamp_max(torch.clamp_min(x, -1), bound)
+        assert torch.equal(y, expected)
+    found, wanted = (torch.autograd.grad(v.sum(), bound)[0] for v in (y, expected))
+    assert torch.equal(found, wanted)
+
+
 @pytest.mark.parametrize("suffix", ["", "_"])
 def test_arguments_may_be_named(suffix):
     x = torch.tensor([-1.0, 0.5, 2.0])

@@ -225,3 +225,16 @@ def test_a_lazily_negated_input():
     assert_identical(clampgrad.clamp(x, 0, 1), expected, "plain")
     z.requires_grad_()
     assert_identical(clampgrad.clamp(z.imag, 0, 1).detach(), expected, "recorded")
+
+
+@pytest.mark.compiled("the portable implementation has one path")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_kernels_take_every_floating_dtype(dtype):
+    x = torch.ones(3, dtype=dtype, requires_grad=True)
+    calls = {
+        "ClampGate": [clampgrad.clamp(x, 0, 1), clampgrad.clamp_(x * 1, 0, 1)],
+        "ClampShares": [clampgrad.clamp(x, x, x)],
+        "ExtremumShares": [clampgrad.maximum(x, x)],
+    }
+    for name, results in calls.items():
+        assert all(name in y.grad_fn.name() for y in results)

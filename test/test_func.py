@@ -187,6 +187,7 @@ def test_no_forward_mode_where_the_gradient_is_not_linear(operator, convention):
         lambda: jacfwd(f)(x),
         lambda: vmap(lambda x: jvp(f, (x,), (torch.ones_like(x),)))(x),
         lambda: hessian(lambda x: f(x).sum())(x),
+        lambda: jvp(lambda g: vjp(f, x)[1](g)[0], (x,), (ones(x),)),
     ):
         with pytest.raises(
             (RuntimeError, NotImplementedError), match=f"(?i){convention}.*forward|forward.*mode"

@@ -287,3 +287,15 @@ def test_every_16_bit_gradient_in_thirds(dtype):
     args = [torch.zeros_like(g) for _ in range(3)]
     for gradient in eager(clampgrad.clamp, args, g):
         assert_same(gradient, (g.double() / 3).to(dtype))
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("bounds", [(0, 1), (torch.tensor(0.0), torch.tensor(1.0))])
+def test_a_gradient_of_zero_is_let_through(bounds, maximize):
+    """Seen by double backward alone: the selection has derivative 1 where g passed."""
+    x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+    g = torch.zeros(3, requires_grad=True)
+    for call in (clampgrad.clamp, lambda x, *b, **k: clampgrad.clamp_(x * 1, *b, **k)):
+        y = call(x, *bounds, gradient="with_grad", maximize=maximize)
+        (gradient,) = torch.autograd.grad(y, x, g, create_graph=True)
+        assert torch.autograd.grad(gradient.sum(), g)[0].tolist() == [1, 1, 1]

@@ -16,11 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 OLDEST, NEWEST = (2, 11), (2, 15)  # the releases of torch that the C++ is for
 
 DEBUG = os.environ.get("CLAMPGRAD_DEBUG") == "1"
-OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2", "-DNDEBUG"]
-SANITIZERS = {
-    None: [],
-    "1": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-}[os.environ.get("CLAMPGRAD_SANITIZE")]
+SANITIZED = os.environ.get("CLAMPGRAD_SANITIZE") == "1"
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
+OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZED else "-O2", "-DNDEBUG"]
 WARNINGS = [
     "-Wall",
     "-Wextra",

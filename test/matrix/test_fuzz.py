@@ -1,14 +1,18 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
 A failure is shrunk and printed as the line that runs it again. Hypothesis draws for the tests;
-`make fuzz SECONDS=...` draws faster, prints its seed, and shrinks by itself.
+`make fuzz SECONDS=...` draws faster, prints its seed, shrinks by itself, and writes out/fuzz.json
+where it finds nothing.
 """
 
+import json
 import os
 import random
 import time
+from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -98,3 +102,7 @@ def test_for_as_long_as_asked():
                 raise failure(cell, e) from e
             raise AssertionError(f'\n  python -m matrix "{cell}"\nfailed once, then not')
     print(f"fuzz: {ran} cells in {SECONDS:.0f} s, nothing found")
+    release = torch.__version__.split("+")[0]
+    found = {"torch": release, "seconds": round(SECONDS), "seed": SEED, "cells": ran}
+    Path("out").mkdir(exist_ok=True)
+    Path("out/fuzz.json").write_text(json.dumps(found, indent=1) + "\n")

@@ -55,9 +55,9 @@ def test_what_is_expected_depends_on_the_kind_of_a_number():
     assert kinds == [torch.int32, torch.float32]
 
 
-@pytest.mark.parametrize("context, form", PAIRS)
-def test_few(context, form):
-    run(some(context, form, 1))
+@pytest.mark.parametrize("context", dict(PAIRS))
+def test_few(context):
+    run(cell for c, form in PAIRS if c == context for cell in some(context, form, 1))
 
 
 @pytest.mark.thorough
