@@ -82,6 +82,70 @@ def test_numbers(bounds, convention, dtype):
         agree(f, [laid_out(shape, generator, dtype)], laid_out(shape, generator, dtype))
 
 
+BROADCAST = [  # what repeats is less than a word, some words, no whole number of words; or is not outside
+    *(
+        ((40, 100), ()),
+        ((40, 100), (100,)),
+        ((40, 100), (1, 100)),
+        ((2500,), (1,)),
+        ((3000, 3), (3,)),
+    ),
+    *(
+        ((7, 33, 64), (64,)),
+        ((7, 33, 64), (33, 64)),
+        ((5, 1, 3000), (3000,)),
+        ((4, 8, 16, 16), (8, 1, 1)),
+    ),
+    *(((100, 100), (100, 1)), ((3, 50, 40), (50, 1))),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name, count, convention", CALLS)
+def test_what_is_broadcast(name, count, convention, dtype):
+    """A bound, and the gradient of a sum. Few ones, so that sums are exact in 16 bits too."""
+    generator = torch.Generator().manual_seed(0)
+    for shape, bound in BROADCAST:
+        x = torch.randint(-2, 3, shape, generator=generator).to(dtype)
+        others = [
+            torch.randint(-2, 3, bound, generator=generator).to(dtype) for _ in range(count - 1)
+        ]
+        mask = torch.rand(shape, generator=generator) < 16 / x.numel()
+        for g in (6 * mask.to(dtype), torch.tensor(0.75, dtype=dtype).expand(shape)):
+            wanted = [x, *others] if g.is_contiguous() else [x]
+
+            def f(*args):
+                return getattr(clampgrad, name)(
+                    *args, *others[len(args) - 1 :], gradient=convention
+                )
+
+            agree(f, wanted, g)
+            if x.dim() == 4:
+                last = x.contiguous(memory_format=torch.channels_last)
+                agree(f, [last, *wanted[1:]], g)
+
+
+def copied(f):
+    """How many elements a call copies."""
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
+    ) as profile:
+        f()
+    copies = [e.input_shapes[0] for e in profile.events() if e.name == "aten::copy_"]
+    return sum(torch.Size(shape).numel() for shape in copies)
+
+
+def test_nothing_that_is_broadcast_is_copied():
+    n = 2**18
+    x, row = torch.randn(n // 64, 64, requires_grad=True), torch.randn(64)
+    assert 0 < copied(lambda: clampgrad.maximum(x, row)) < n / 100
+    assert copied(lambda: clampgrad.maximum(x, row[:1])) < n / 100
+    y = clampgrad.maximum(x, row).sum()
+    assert copied(lambda: torch.autograd.grad(y, x)) < n / 100
+    # What repeats along the last dimension is.
+    assert copied(lambda: clampgrad.maximum(x, x.detach()[:, :1])) >= n
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name, count, convention", CALLS)
 def test_nan_at_every_position(name, count, convention, dtype):

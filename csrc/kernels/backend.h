@@ -20,6 +20,7 @@ struct Memory {
   Word* bits;
   void* out[outs]; // null where nobody wants it; may be an input
   const void* in[ins];
+  int64_t period[ins]; // Note [Repeated inputs]
 };
 // A forward reads elements and writes a result and bits. A backward reads a gradient and bits.
 template <int ins>

@@ -24,7 +24,8 @@ Forward<sizeof...(In)> forward(const Tensor& y, const Tensor& bits, const In&...
       y.numel(),
       static_cast<uint64_t*>(bits.mutable_data_ptr()),
       {y.mutable_data_ptr()},
-      {in.const_data_ptr()...}};
+      {in.tensor.const_data_ptr()...},
+      {in.period...}};
 }
 
 // y may be x.
@@ -35,7 +36,8 @@ void encode_gate(
     const Number& min,
     const Number& max,
     Gate gate) {
-  CLAMPGRAD_CALL_KERNEL(x.device(), gate_encode, forward(y, bits, x), min, max, gate);
+  CLAMPGRAD_CALL_KERNEL(
+      x.device(), gate_encode, forward(y, bits, Repeated{x, x.numel()}), min, max, gate);
 }
 
 // A gradient for each that is wanted, by kernel(memory).
@@ -47,10 +49,11 @@ std::array<Tensor, n> decode(
     int64_t order,
     const std::array<bool, n>& wanted,
     const Kernel& kernel) {
-  const auto g = in_memory_order(grad, order);
-  const auto saved = checked_bits(bits, g, planes);
+  const auto [g, period] = repeated_in_memory_order(grad, order);
+  const auto saved = checked_bits(bits, grad, planes);
   const auto* words = static_cast<const uint64_t*>(saved.const_data_ptr());
-  Backward<n> memory = {g.scalar_type(), g.device(), g.numel(), words, {}, {g.const_data_ptr()}};
+  Backward<n> memory = {
+      grad.scalar_type(), grad.device(), grad.numel(), words, {}, {g.const_data_ptr()}, {period}};
   std::array<Tensor, n> to;
   for (size_t i = 0; i < n; ++i) {
     if (wanted[i]) {
@@ -115,11 +118,11 @@ std::tuple<Tensor, Tensor> extremum_shares(
   if (checked_enum<Sharing>(sharing, kSharings) == Sharing::nan_to_both) {
     codes.nan = 0; // the bits of a tie are taken
   }
-  const auto a = in_memory_order(self, order), b = in_memory_order(other, order);
+  const auto a = repeated_in_memory_order(self, order), b = repeated_in_memory_order(other, order);
   const auto y = empty_result(order, self, other);
   const auto bits = empty_bits(self, 2);
   CLAMPGRAD_CALL_KERNEL(
-      a.device(), pair_encode, forward(y, bits, a, b), greater_wins, nan_loses, codes);
+      y.device(), pair_encode, forward(y, bits, a, b), greater_wins, nan_loses, codes);
   return {y, bits};
 }
 
@@ -136,11 +139,11 @@ std::tuple<Tensor, Tensor> clamp_shares(
   checked_enum<Sharing>(sharing, kSharings);
   const auto rule = checked_enum<TripleRule>(rule_, kTripleRules);
   const auto among = checked_enum<int>(among_, kAll + 1);
-  const auto x = in_memory_order(self, order), lo = in_memory_order(min, order),
-             hi = in_memory_order(max, order);
+  const auto x = repeated_in_memory_order(self, order), lo = repeated_in_memory_order(min, order),
+             hi = repeated_in_memory_order(max, order);
   const auto y = empty_result(order, self, min, max);
   const auto bits = empty_bits(self, 3);
-  CLAMPGRAD_CALL_KERNEL(x.device(), triple_encode, forward(y, bits, x, lo, hi), rule, among);
+  CLAMPGRAD_CALL_KERNEL(y.device(), triple_encode, forward(y, bits, x, lo, hi), rule, among);
   return {y, bits};
 }
 

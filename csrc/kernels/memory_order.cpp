@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kBits = 4;
 constexpr int64_t kMostDims = 15; // so that the integer stays positive
+constexpr int64_t kShortestPeriod = 1024;
 
 // Raises where `order` is not a permutation of `dim` dimensions: it is an argument of operators.
 c10::DimVector permutation(int64_t order, int64_t dim) {
@@ -94,6 +95,28 @@ at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order) {
   const auto flat =
       order == kContiguousOrder ? tensor : tensor.permute(permutation(order, tensor.dim()));
   return flat.is_contiguous() ? flat : flat.contiguous();
+}
+
+Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order) {
+  const auto all = tensor.numel();
+  auto block =
+      order == kContiguousOrder ? tensor : tensor.permute(permutation(order, tensor.dim()));
+  if (block.is_contiguous() || !tensor.is_cpu()) {
+    return {in_memory_order(tensor, order), all};
+  }
+  int64_t repeats = 1;
+  while (block.dim() > 0 && (block.stride(0) == 0 || block.size(0) == 1)) {
+    repeats *= block.size(0);
+    block = block.select(0, 0);
+  }
+  // Not fewer than some words, so that the loops seldom start again.
+  const auto least = std::lcm(all / repeats, kWord);
+  const auto period = least * ((kShortestPeriod + least - 1) / least);
+  if (period > all / 2) {
+    return {in_memory_order(tensor, order), all};
+  }
+  const auto copies = period / (all / repeats);
+  return {block.contiguous().view({1, -1}).expand({copies, -1}).contiguous(), period};
 }
 
 at::Tensor empty_in_order(at::IntArrayRef sizes, int64_t order, at::TensorOptions options) {

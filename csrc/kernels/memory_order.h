@@ -26,6 +26,19 @@ std::optional<int64_t> order_of_strides(const at::Tensor& tensor);
 // The elements of `tensor` as flat memory in this order: a view where they lie so, else a copy.
 at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order);
 
+// Note [Repeated inputs]
+// ~~~~~~~~~~~~~~~~~~~~~~
+// A bound that is broadcast over outer dimensions, or the gradient of a sum, repeats in memory
+// order. The loops of the CPU read it again and again instead of having a copy made of all of it.
+// They go by words of 64 elements, so what repeats must be whole words: an input has a period,
+// which is a multiple of 64 elements, or all of them. CUDA's kernels take inputs that are there in
+// full.
+struct Repeated {
+  at::Tensor tensor;
+  int64_t period;
+};
+Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order);
+
 // For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
 // memory. The strides of dimensions of size 1 are those of a compact tensor.
 at::Tensor empty_in_order(at::IntArrayRef sizes, int64_t order, at::TensorOptions options);

@@ -13,7 +13,7 @@ namespace {
 
 template <size_t ins>
 Forward<ins> forward(int dtype, int64_t n, void* const (&in)[ins], void* y, uint64_t* bits) {
-  Forward<ins> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {y}, {}};
+  Forward<ins> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {y}, {}, {}};
   std::copy(in, in + ins, m.in);
   return m;
 }

@@ -25,6 +25,7 @@ Streams<ins, outs, Lane<T>, Word> streams(const Memory<ins, outs, Word>& m) {
   Streams<ins, outs, Lane<T>, Word> s;
   for (int k = 0; k < ins; ++k) {
     s.in[k] = static_cast<const Lane<T>*>(m.in[k]);
+    s.period[k] = words(m.period[k]);
   }
   for (int k = 0; k < outs; ++k) {
     s.out[k] = static_cast<Lane<T>*>(m.out[k]);

@@ -11,6 +11,7 @@ namespace clampgrad {
 template <int ins, int outs, typename Lane, typename Word>
 struct Streams {
   const Lane* in[ins];
+  int64_t period[ins]; // in words
   Lane* out[outs]; // null where nobody wants it
   Word* bits;
   int64_t n;

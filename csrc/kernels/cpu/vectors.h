@@ -149,21 +149,32 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
     const Streams<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
   const int64_t plane = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
   auto here = s;
-  for (int64_t w = begin; w < full; ++w) {
+  for (int64_t w = begin; w < full;) {
+    // As far as no input starts again.
+    int64_t count = full - w;
+    const Lane* from[ins];
     for (int k = 0; k < ins; ++k) {
-      here.in[k] = s.in[k] + w * kWord;
+      const int64_t phase = w % s.period[k], left = s.period[k] - phase;
+      from[k] = s.in[k] + phase * kWord;
+      count = left < count ? left : count;
     }
-    for (int k = 0; k < outs; ++k) {
-      here.out[k] = s.out[k] ? s.out[k] + w * kWord : nullptr;
+    for (int64_t i = 0; i < count; ++i) {
+      for (int k = 0; k < ins; ++k) {
+        here.in[k] = from[k] + i * kWord;
+      }
+      for (int k = 0; k < outs; ++k) {
+        here.out[k] = s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
+      }
+      here.bits = s.bits + w + i;
+      word(here, plane);
     }
-    here.bits = s.bits + w;
-    word(here, plane);
+    w += count;
   }
   if (full < end) {
     const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(Lane));
     Lane in[ins][kWord] = {}, out[outs][kWord];
     for (int k = 0; k < ins; ++k) {
-      __builtin_memcpy(in[k], s.in[k] + first, size);
+      __builtin_memcpy(in[k], s.in[k] + full % s.period[k] * kWord, size);
       here.in[k] = in[k];
     }
     for (int k = 0; k < outs; ++k) {
