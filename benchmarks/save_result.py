@@ -10,18 +10,16 @@ import argparse
 import json
 import platform
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 import torch
 
 from memory import saved_bytes
+from proposals import rounds
 
 N = 2**20
-SIDES = ("stock", "proposal")
 
 
 def intermediate(x):
@@ -49,11 +47,11 @@ CASES = {
 }
 
 
-def milliseconds(function, x, rounds=30):
+def milliseconds(function, x, repeats=30):
     """Forward and backward."""
     times = []
     g = torch.ones_like(x)
-    for _ in range(rounds):
+    for _ in range(repeats):
         start = time.perf_counter()
         torch.autograd.grad(function(x), x, g)
         times.append(1000 * (time.perf_counter() - start))
@@ -83,38 +81,16 @@ def measured(library: str) -> dict:
     }
 
 
-def libraries(directory: Path) -> dict[str, Path]:
-    from clampgrad.patches.series import named
-    from clampgrad.patches.verify.compile import compiled
-    from clampgrad.patches.verify.generate import affected, generated
-    from clampgrad.patches.verify.text import patched
-
-    release = torch.__version__.split("+")[0]
-    folders = [directory / side for side in SIDES]
-    patches = [], named("proposals/save-result").patches
-    codes = [generated(f, patched(f, p, release, None)) for f, p in zip(folders, patches)]
-    names = affected(*codes)
-    return {s: compiled(c, f, names) for s, c, f in zip(SIDES, codes, folders)}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out/save-result.json"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--note", default="", help="what a reader of the times must know")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        print("compiling the clamp of stock and of the proposal", file=sys.stderr)
-        built = libraries(Path(scratch))
-        rounds: dict[str, list] = {side: [] for side in SIDES}
-        for i in range(options.rounds):
-            print(f"round {i + 1} of {options.rounds}", file=sys.stderr)
-            for side in SIDES:
-                command = [sys.executable, __file__, "--library", str(built[side])]
-                rounds[side].append(json.loads(subprocess.check_output(command)))
+    found_by_side = rounds("proposals/save-result", __file__, options.rounds)
     result = {"torch": torch.__version__, "machine": platform.machine(), "n": N, "dtype": "float32"}
     result["note"] = options.note
-    for side, found in rounds.items():
+    for side, found in found_by_side.items():
         ms = {k: statistics.median(r["ms"][k] for r in found) for k in CASES}
         result[side] = found[0] | {"ms": {k: round(v, 3) for k, v in ms.items()}}
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,23 @@ import torch
 import torchgen
 
 from clampgrad.patches.__main__ import main
-from clampgrad.patches.series import Claim, Refusal, all_series
+from clampgrad.patches.series import Claim, Refusal, all_series, named
 from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
 from clampgrad.patches.verify import run
 from clampgrad.patches.verify.compile import compiler
 from clampgrad.patches.verify.held import against_table, held
-from clampgrad.patches.verify.run import CODE, GRADIENTS, SAVED, Question, ask, of_series, verify
-from clampgrad.patches.verify.text import manual_text, script_text
+from clampgrad.patches.verify.native import CAPABILITIES, added, new_entries
+from clampgrad.patches.verify.run import (
+    CODE,
+    GRADIENTS,
+    SAVED,
+    Question,
+    ask,
+    of_series,
+    unlooked,
+    verify,
+)
+from clampgrad.patches.verify.text import manual_text, patched, script_text
 
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
@@ -242,3 +253,73 @@ def test_any_operator_is_proved_on_the_samples_of_opinfo(tmp_path):
     oracle.write_text(oracle.read_text().replace("> 0", ">= 1"))
     found = verify(Question([right], claim, oracle=oracle), lambda line: None)
     assert any(f.startswith("oracle, nn.functional.relu") for f in found["failures"])
+
+
+FUSED = "proposals/fused-backward"
+
+
+@pytest.fixture
+def fused(tmp_path):
+    """The text of torch without and with the operators that the proposal adds."""
+    if not named(FUSED).fits(RELEASE):
+        pytest.skip("the proposal is for another release")
+    patches = [p for p in named(FUSED).patches if p not in named(FUSED).unproved]
+    return [patched(tmp_path / side, p, RELEASE, None) for side, p in (("a", []), ("b", patches))]
+
+
+def test_native_operators_are_read_off_the_patch(tmp_path, fused):
+    """Their entries through torchgen, their kernels for each set of instructions, the schema; not CUDA."""
+    new = added(tmp_path, *fused)
+    assert new.operators == ["_clamp_backward", "_clamp_backward.Tensor", "_extremum_backward"]
+    kernels = [flags for path, flags in new.sources if path.name == "ClampBackwardKernel.cpp"]
+    assert len(kernels) == len(CAPABILITIES)
+    schema = next(p for p, _ in new.sources if p.name == "operators.cpp").read_text()
+    assert schema.count("m.def(") > 3 and "get_gradients" not in schema
+    assert "redispatch" in new.prelude and "ops/_clamp_backward.h" in new.prelude
+    assert set(fused[1].python) == {"torch._decomp", "torch._decomp.decompositions"}
+    patches = named(FUSED).patches
+    assert unlooked(patches, fused[1])[0].endswith("cuda/ClampBackwardKernel.cu")
+
+
+def test_operators_that_exist_must_stay(fused):
+    before, after = fused[0].native, fused[1].native
+    assert [f.partition("(")[0] for f in new_entries(before, after)][:2] == [
+        "_clamp_backward",
+        "_clamp_backward.Tensor",
+    ]
+    other = after.replace(
+        "- func: clamp_min(Tensor self, Scalar min)", "- func: clamp_min(Tensor self, Scalar m)"
+    )
+    assert other != after
+    with pytest.raises(
+        Refusal, match="Only operators that are added can be proved here, clamp_min"
+    ):
+        new_entries(before, other)
+
+
+@pytest.mark.slow
+def test_the_fused_backward_has_the_gradients_of_before():
+    """A kernel is found wrong that gives a NaN's gradient to neither side."""
+    question = of_series(FUSED, RELEASE)
+    if not named(FUSED).fits(RELEASE):
+        pytest.skip("the proposal is for another release")
+    result = verify(replace(question, quick=True), lambda line: None)
+    assert result["failures"] == [] and result[GRADIENTS] == []
+    assert result["not proved"] == ["aten/src/ATen/native/cuda/ClampBackwardKernel.cu"]
+
+
+@pytest.mark.slow
+def test_a_kernel_with_a_wrong_nan(tmp_path):
+    series = named(FUSED)
+    if not series.fits(RELEASE):
+        pytest.skip("the proposal is for another release")
+    patches = []
+    for patch in series.patches:
+        text = patch.read_text()
+        old = "return share(grad, x == y, wins(y, x));\n"
+        new = "return share(grad, x == y, wins(y, x) | (x != x));\n"
+        patches.append(tmp_path / patch.name)
+        patches[-1].write_text(text.replace(old, new, 1) if "cpu/Clamp" in text else text)
+    assert any(a.read_text() != b.read_text() for a, b in zip(patches, series.patches))
+    result = verify(Question(patches, series.claim, quick=True), lambda line: None)
+    assert any("maximum, tensors, eager" in line for line in result["failures"])

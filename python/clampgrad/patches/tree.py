@@ -9,6 +9,7 @@ from .series import Refusal
 
 YAML = "tools/autograd/derivatives.yaml"
 FUNCTIONS = "torch/csrc/autograd/FunctionsManual.cpp"
+NATIVE = "aten/src/ATen/native/native_functions.yaml"
 SCRIPT = "torch/csrc/jit/runtime/symbolic_script.cpp"
 
 

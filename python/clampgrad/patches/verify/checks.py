@@ -7,11 +7,14 @@ they saved.
 
 import json
 import sys
+from importlib.abc import MetaPathFinder
+from importlib.util import spec_from_file_location
 from itertools import product
 from pathlib import Path
 
 import torch
 import torch.autograd.forward_ad as fwad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 # The table of conventions and its reader, as in ../series.py.
 FILES = Path(__file__).parents[1] / "files"
@@ -250,11 +253,40 @@ def inductor():
 # ---- What ran ------------------------------------------------------------------------------------------
 
 
+class Called(TorchDispatchMode):
+    """The native operators that are called, below autograd."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(function.name().removeprefix("aten::"))
+        return function(*args, **kwargs or {})
+
+
+class Patched(MetaPathFinder):
+    """Modules of torch from other files than the installed ones."""
+
+    def __init__(self, files):
+        self.files = files
+
+    def find_spec(self, name, path, target=None):
+        if name not in self.files:
+            return None
+        places = [str(Path(torch.__path__[0], *name.split(".")[1:]))]
+        package = self.files[name].endswith("__init__.py")
+        return spec_from_file_location(
+            name, self.files[name], submodule_search_locations=places if package else None
+        )
+
+
 def nodes():
-    """For each form of each operator the grad_fn, and what it saved: its input, its result, bounds."""
-    ran, saved = {}, {}
+    """For each form of each operator the grad_fn, and what it saved: its input, its result, bounds;
+    and all operators that backward calls."""
+    ran, saved, called = {}, {}, Called()
     for operator, kind in [(o, k) for o in OPERATORS for k in kinds(o)]:
-        forms, args, _, numbers = next(calls(operator, kind))
+        forms, args, g, numbers = next(calls(operator, kind))
         for form, f in forms.items():
             variables = [a.clone().requires_grad_() for a in (args[:1] if numbers else args)]
             kept = []
@@ -266,15 +298,20 @@ def nodes():
             names = dict(zip((v.data_ptr() for v in variables), ("self", "bound", "bound")))
             names[y.data_ptr()] = "result"
             ran[key] = y.grad_fn.name()
+            with called:
+                torch.autograd.grad(y, variables, g)
             if "in place" not in form:  # there the input is a copy
                 saved[key] = [names.get(pointer, "another") for pointer in kept]
-    return {"nodes": ran, "saved": saved}
+    return {"nodes": ran, "saved": saved, "called": sorted(called.names)}
 
 
 def main():
     question = json.load(sys.stdin)
     torch.set_num_threads(1)
-    if question.get("library"):
+    if early := question["modules"].keys() & sys.modules.keys():
+        raise ImportError(f"{', '.join(early)}: imported before the patch can be")
+    sys.meta_path.insert(0, Patched(question["modules"]))
+    if question["library"]:
         torch.ops.load_library(question["library"])
     if sys.argv[1] == "opinfo":
         import samples

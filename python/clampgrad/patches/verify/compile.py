@@ -10,12 +10,14 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 
 from ..series import Refusal
 from .generate import FAMILY, Code, recorders
+from .native import DEFINES, Added
 from .restated import CALLS, HELPERS
 from .text import MANUAL
 
@@ -28,7 +30,7 @@ def chosen(code: Code, names: set[str]) -> dict[str, str]:
     }
 
 
-def source(code: Code, names: set[str]) -> str:
+def source(code: Code, names: set[str], prelude: str) -> str:
     kernels = chosen(code, names)
     body = "\n".join(kernels.values())
     nodes = [name for name in code.nodes if re.search(rf"\b{name}\b", body)]
@@ -43,6 +45,7 @@ def source(code: Code, names: set[str]) -> str:
             kernel_prelude.replace("#pragma once", ""),
             re.sub(r"^using .*\n", "", helper_prelude, flags=re.M),
             "#include <ATen/TensorSubclassLikeUtils.h>\n",
+            prelude,
             "using namespace torch::autograd::generated::details;",
             "using namespace at;",
             "namespace torch::autograd::generated { namespace {",
@@ -70,37 +73,52 @@ def compiler() -> list[str]:
     return command
 
 
-def compiled(code: Code, directory: Path, names: set[str]) -> Path:
+def compiled(code: Code, directory: Path, names: set[str], added: Added) -> Path:
     """The library; refuses with the compiler's first errors."""
     # It looks for a compiler and for CUDA when it is imported, and may complain.
     from torch.utils.cpp_extension import include_paths, library_paths
 
     path, library = directory / "proved.cpp", directory / "libproved.so"
-    path.write_text(source(code, names))
+    path.write_text(source(code, names, added.prelude))
     standard = "c++20" if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13) else "c++17"
-    command = [
-        *compiler(),
+    flags = [
         f"-std={standard}",
-        "-O0",
         "-DNDEBUG",
         "-w",
         "-fPIC",
-        "-shared",
         "-fvisibility=hidden",
-        "-Wl,--no-undefined",  # what libtorch does not export is named now, not when it is loaded
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *(DEFINES if added.sources else []),
+        *added.include,
         *(f"-I{p}" for p in (*include_paths(), sysconfig.get_path("include"))),
-        str(path),
-        "-o",
-        str(library),
-        *(f"-L{p}" for p in library_paths()),
-        "-ltorch_cpu",
-        "-lc10",
-        "-ltorch",
     ]
-    result = subprocess.run(command, capture_output=True, text=True)
+    sources = [(path, ["-O0"]), *added.sources]
+    objects = [directory / f"{n}.o" for n in range(len(sources))]
+    with ThreadPoolExecutor(2) as pool:
+        commands = [
+            [*flags, *own, "-c", str(file), "-o", str(o)]
+            for (file, own), o in zip(sources, objects)
+        ]
+        list(pool.map(run, commands))
+    run(
+        [
+            *map(str, objects),
+            "-shared",
+            "-Wl,--no-undefined",  # what libtorch does not export is named now, not when it is loaded
+            "-o",
+            str(library),
+            *(f"-L{p}" for p in library_paths()),
+            "-ltorch_cpu",
+            "-lc10",
+            "-ltorch",
+        ]
+    )
+    return library
+
+
+def run(arguments: list[str]) -> None:
+    result = subprocess.run([*compiler(), *arguments], capture_output=True, text=True)
     if result.returncode:
-        lines = [re.sub(r"^\S*(proved\.cpp)", r"\1", line) for line in result.stderr.splitlines()]
+        lines = [re.sub(r"^/\S*/(\w+\.\w+)", r"\1", line) for line in result.stderr.splitlines()]
         errors = [line for line in lines if "error:" in line or "undefined reference" in line]
         raise Refusal("The code does not compile:\n" + "\n".join(dict.fromkeys(errors[:8])))
-    return library

@@ -31,9 +31,10 @@ def generated(directory: Path, text: Text) -> Code:
     config, out = directory / "autograd", directory / "out"
     copytree(PACKAGED / "autograd", config)
     (config / "derivatives.yaml").write_text(text.yaml)
-    native = PACKAGED / "ATen/native"
+    native = directory / "native_functions.yaml"
+    native.write_text(text.native)
     command = [sys.executable, "-m", "torchgen.packaged.autograd.gen_autograd"]
-    arguments = [native / "native_functions.yaml", native / "tags.yaml", out, config]
+    arguments = [native, PACKAGED / "ATen/native/tags.yaml", out, config]
     result = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True)
     if result.returncode:
         last = result.stderr.strip().splitlines()[-6:]

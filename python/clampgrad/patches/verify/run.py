@@ -15,7 +15,7 @@ import torch
 
 from ..apply import files_of
 from ..series import Claim, Refusal, default, named
-from ..tree import FUNCTIONS, SCRIPT, YAML
+from ..tree import FUNCTIONS, NATIVE, SCRIPT, YAML
 from . import torchscript
 from .compile import compiled
 from .generate import (
@@ -28,7 +28,8 @@ from .generate import (
     operator_of,
 )
 from .held import changes, convention_of, held
-from .text import Text, patched
+from .native import Added, added, compiled_here
+from .text import Text, module_of, patched
 
 Say = Callable[[str], None]
 # Keys of the result that say what a patch changed.
@@ -55,12 +56,24 @@ def of_series(name: str | None, release: str) -> Question:
     return Question(chosen.patches, chosen.claim, unproved=chosen.unproved)
 
 
-def ask(task: str, library: Path | None = None, **question: object) -> dict:
+@dataclass
+class Build:
+    """What a process loads before it is asked: a library, and modules in place of torch's own."""
+
+    library: Path | None = None
+    modules: dict[str, Path] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        modules = {name: str(path) for name, path in self.modules.items()}
+        return {"library": self.library and str(self.library), "modules": modules}
+
+
+def ask(task: str, build: Build | None = None, **question: object) -> dict:
     """One run of checks.py, in a process of its own, with no cache of compiled code."""
     with tempfile.TemporaryDirectory() as cache:
         result = subprocess.run(
             [sys.executable, str(Path(__file__).with_name("checks.py")), task],
-            input=json.dumps({"library": str(library) if library else None} | question),
+            input=json.dumps((build or Build()).as_dict() | question),
             env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache},
             capture_output=True,
             text=True,
@@ -84,6 +97,7 @@ def in_torchscript(texts: list[Text], claim: Claim) -> dict:
 
 def in_torch(
     codes: list[Code],
+    texts: list[Text],
     folders: list[Path],
     names: set[str],
     touched: set[str],
@@ -92,25 +106,33 @@ def in_torch(
 ) -> dict:
     """The generated code: compiled with the patch and without, run in processes of their own."""
     say("4/7 compiling it twice, without the patch and with it")
+    new = added(folders[1], *texts)
     with ThreadPoolExecutor(2) as both:
-        libraries = list(both.map(lambda c, f: compiled(c, f, names), codes, folders))
+        libraries = list(both.map(compiled, codes, folders, [names] * 2, [Added(), new]))
+    builds = [Build(libraries[0]), Build(libraries[1], texts[1].python)]
     found: dict = {"failures": [], GRADIENTS: [], SAVED: [], "opinfo samples": 0, "not proved": []}
     if any(FAMILY.match(name) for name in names):
-        of_family(libraries, touched, q, found, say)
+        of_family(builds, touched, q, found, say)
+    called = set(found.pop("called", []))
+    found["not proved"] += [f"{n}: nothing here calls it" for n in new.operators if n not in called]
     say("7/7 OpInfo" + ": left out" * q.quick)
     if not q.quick:
-        of_operators(libraries, sorted({operator_of(n, codes[1]) for n in names}), q, found)
+        operators = {operator_of(n, codes[1]) for n in names} - {
+            n.partition(".")[0]
+            for n in new.operators  # through those that call them
+        }
+        of_operators(builds, sorted(operators), q, found)
     return found
 
 
-def of_family(libraries: list[Path], touched: set[str], q: Question, found: dict, say: Say) -> None:
+def of_family(builds: list[Build], touched: set[str], q: Question, found: dict, say: Say) -> None:
     """clamp and its family, at every point of the table."""
     say("5/7 gradients: stock, the control, the patch")
     with ThreadPoolExecutor(2) as both:
-        stock, control, new = both.map(ask, ["gradients"] * 3, [None, *libraries])
+        stock, control, new = both.map(ask, ["gradients"] * 3, [None, *builds])
     say("6/7 the same compiled by Inductor" + ": left out" * q.quick)
     if not q.quick:
-        new["gradients"] |= ask("inductor", libraries[1])["gradients"]
+        new["gradients"] |= ask("inductor", builds[1])["gradients"]
     before, after = stock["gradients"], new["gradients"]
     failures = found["failures"]
     if differing := changes(before, control["gradients"]):
@@ -128,13 +150,14 @@ def of_family(libraries: list[Path], touched: set[str], q: Question, found: dict
         if q.claim.saves and q.claim.covers(operator, kind) and saved != list(q.claim.saves):
             failures.append(f"{form} saves {', '.join(saved)}")
     found["convention"] = convention_of(after, q.claim)
+    found["called"] = new["called"]
 
 
-def of_operators(libraries: list[Path], names: list[str], q: Question, found: dict) -> None:
+def of_operators(builds: list[Build], names: list[str], q: Question, found: dict) -> None:
     """The operators that changed, on the samples of torch's own tests."""
     question = {"operators": names, "oracle": str(q.oracle) if q.oracle else None}
     with ThreadPoolExecutor(2) as both:
-        runs = [(None, False), (libraries[0], False), (libraries[1], True)]
+        runs = [(None, False), (builds[0], False), (builds[1], True)]
         stock, control, new = both.map(
             lambda run: ask("opinfo", run[0], check=run[1], **question), runs
         )
@@ -177,7 +200,7 @@ def verify(q: Question, say: Say) -> dict:
             touched = operators(kernels_that_differ(*codes))
             touched |= {"clamp, numbers", "clamp, tensors"} if functions else set()
             if names:
-                found.append(in_torch(codes, folders, names, touched, q, say))
+                found.append(in_torch(codes, texts, folders, names, touched, q, say))
     scripted = {f"{n} of TorchScript" for n, _ in set(texts[0].script) ^ set(texts[1].script)}
     result = {
         "torch": torch.__version__,
@@ -189,17 +212,18 @@ def verify(q: Question, say: Say) -> dict:
         SAVED: sum((f.get(SAVED, []) for f in found), []),
         "opinfo samples": found[-1].get("opinfo samples", 0),
         "tests and documentation": sorted(patch.name for patch in q.unproved),
-        "not proved": unlooked(proved) + found[-1].get("not proved", []),
+        "not proved": unlooked(proved, texts[1]) + found[-1].get("not proved", []),
         "failures": sum((f["failures"] for f in found), []),
     }
     result["failures"] += unexpected(result, q.claim)
     return result
 
 
-def unlooked(patches: list[Path]) -> list[str]:
+def unlooked(patches: list[Path], text: Text) -> list[str]:
     """The files of patches that none of this looks at."""
     files = dict.fromkeys(name for patch in patches for name in files_of(patch))
-    return [name for name in files if name not in (YAML, FUNCTIONS, SCRIPT)]
+    looked = {YAML, NATIVE, FUNCTIONS, SCRIPT, *filter(compiled_here, text.added)}
+    return [n for n in files if n not in looked and module_of(n) not in text.python]
 
 
 def unexpected(result: dict, claim: Claim) -> list[str]:

@@ -1,22 +1,24 @@
 """What upstream's files say for the installed torch, and what patches make of them.
 
-derivatives.yaml comes with the wheel. The functions in C++ and in TorchScript come from a checkout, or
-out of the hunks of our series, which show them whole.
+The two YAML files and the Python modules come with the wheel, and a file that is added stands in its
+patch. The functions in C++ and in TorchScript come from a checkout, or out of the hunks of our series,
+which show them whole.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torchgen
 
-from ..apply import files_of
+from ..apply import files_added, files_of
 from ..series import Refusal, named
-from ..tree import FUNCTIONS, SCRIPT, YAML, git
+from ..tree import FUNCTIONS, NATIVE, SCRIPT, YAML, git
 from .restated import CLAMP_JVP, SCALAR_SIGNATURE
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"
+INSTALLED = PACKAGED.parents[1]  # the folder of torch and torchgen
 MANUAL = ("clamp_backward", "clamp_backward_min_max", "clamp_jvp")
 JOINT = "v2.13.0/joint"  # the series whose hunks show the functions whole
 SCRIPTED = ("clamp_1", "clamp_2", "max", "min")
@@ -28,6 +30,9 @@ class Text:
     yaml: str
     manual: Functions
     script: Functions
+    native: str = ""  # native_functions.yaml
+    added: dict[str, str] = field(default_factory=dict)  # files of aten/ that a patch adds
+    python: dict[str, Path] = field(default_factory=dict)  # modules of torch that a patch changes
 
 
 def manual_functions(text: str) -> Functions:
@@ -80,25 +85,31 @@ def script_text(source: Path | None) -> str:
 
 
 def patched(directory: Path, patches: list[Path], release: str, source: Path | None) -> Text:
-    """Applies patches, under `directory`, to the three files in which gradients are said."""
+    """Applies patches, under `directory`, to the files in which gradients are said."""
     before = {
         YAML: (PACKAGED / "autograd/derivatives.yaml").read_text(),
+        NATIVE: (PACKAGED / "ATen/native/native_functions.yaml").read_text(),
         FUNCTIONS: manual_text(release, source),
         SCRIPT: script_text(source),
     }
+    if missing := [str(patch) for patch in patches if not patch.is_file()]:
+        raise Refusal(f"There is no {missing[0]}.")
+    every = dict.fromkeys(name for patch in patches for name in files_of(patch))
+    modules = [n for n in every if n.startswith("torch/") and n.endswith(".py")]
+    modules = [n for n in modules if (INSTALLED / n).is_file()]
+    before |= {name: (INSTALLED / name).read_text() for name in modules}
+    new = [n for patch in patches for n in files_added(patch) if n.startswith("aten/")]
     for name, text in before.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
     git(directory, "init", "--quiet")
     for patch in patches:
-        if not patch.is_file():
-            raise Refusal(f"There is no {patch}.")
         touched = files_of(patch)
         if FUNCTIONS in touched and not source and not named(JOINT).fits(release):
             raise Refusal(
                 f"{patch.name} changes {FUNCTIONS}: give a checkout of {release}, --source."
             )
-        included = [f"--include={name}" for name in before if name in touched]
+        included = [f"--include={n}" for n in (*before, *new) if n in touched]
         if not included:
             continue
         result = git(directory, "apply", *included, str(patch.resolve()))
@@ -111,7 +122,18 @@ def patched(directory: Path, patches: list[Path], release: str, source: Path | N
         if rest(after[name], functions) != rest(before[name], functions):
             known = ", ".join(dict.fromkeys(n for n, _ in functions(before[name])))
             raise Refusal(f"Only {known} of {name} can be proved here.")
-    return Text(after[YAML], manual_functions(after[FUNCTIONS]), script_functions(after[SCRIPT]))
+    return Text(
+        after[YAML],
+        manual_functions(after[FUNCTIONS]),
+        script_functions(after[SCRIPT]),
+        after[NATIVE],
+        {name: (directory / name).read_text() for name in new if (directory / name).is_file()},
+        {module_of(name): directory / name for name in modules if after[name] != before[name]},
+    )
+
+
+def module_of(name: str) -> str:
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def rest(text: str, functions: Callable[[str], Functions]) -> str:
