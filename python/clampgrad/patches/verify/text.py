@@ -31,7 +31,7 @@ class Text:
     manual: Functions
     script: Functions
     native: str = ""  # native_functions.yaml
-    added: dict[str, str] = field(default_factory=dict)  # files of aten/ that a patch adds
+    added: dict[str, str] = field(default_factory=dict)  # files of aten/, where operators are added
     python: dict[str, Path] = field(default_factory=dict)  # modules of torch that a patch changes
 
 
@@ -127,7 +127,7 @@ def patched(directory: Path, patches: list[Path], release: str, source: Path | N
         manual_functions(after[FUNCTIONS]),
         script_functions(after[SCRIPT]),
         after[NATIVE],
-        {name: (directory / name).read_text() for name in new if (directory / name).is_file()},
+        {n: (directory / n).read_text() for n in new} if after[NATIVE] != before[NATIVE] else {},
         {module_of(name): directory / name for name in modules if after[name] != before[name]},
     )
 
