@@ -290,9 +290,12 @@ def nodes():
         for form, f in forms.items():
             variables = [a.clone().requires_grad_() for a in (args[:1] if numbers else args)]
             kept = []
-            with torch.autograd.graph.saved_tensors_hooks(
-                lambda t, kept=kept: kept.append(t.data_ptr()), lambda t: t
-            ):
+
+            def keep(t, kept=kept):
+                kept.append(t.data_ptr())
+                return t
+
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
                 y = f(*variables)
             key = ", ".join(filter(None, (operator, kind, form)))
             names = dict(zip((v.data_ptr() for v in variables), ("self", "bound", "bound")))
