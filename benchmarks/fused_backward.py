@@ -27,10 +27,12 @@ def cases(x):
     low, high = (torch.full_like(x, b).requires_grad_() for b in (0.0, 1.0))
     other = x.detach().flip(0).contiguous().requires_grad_()
     constants = low.detach(), high.detach()
+    numbers = x.new_tensor(0.0), x.new_tensor(1.0)
     return {
         "hardtanh(x, 0, 1)": (lambda: torch.nn.functional.hardtanh(x, 0.0, 1.0), [x]),
         "clamp(x, 0, 1)": (lambda: x.clamp(0, 1), [x]),
         "clamp_min(x, 0)": (lambda: x.clamp_min(0), [x]),
+        "clamp(x, low, high) of numbers as 0-dim Tensors": (lambda: x.clamp(*numbers), [x]),
         "clamp(x, low, high), one gradient": (lambda: x.clamp(*constants), [x]),
         "clamp(x, low, high), three": (lambda: x.clamp(low, high), [x, low, high]),
         "maximum(x, y)": (lambda: torch.maximum(x, other), [x, other]),
@@ -59,7 +61,7 @@ def measured(library: str) -> dict:
         for n in SIZES:
             x = torch.linspace(-1, 2, n).to(dtype).requires_grad_()
             assert x.clamp(0, 1).grad_fn.name().startswith("Proved")
-            found |= {f"{c}, {name}, {n}": microseconds(*f, n) for c, f in cases(x).items()}
+            found |= {f"{c}; {name}, {n}": microseconds(*f, n) for c, f in cases(x).items()}
     return found
 
 
@@ -71,6 +73,7 @@ def main():
     options = parser.parse_args()
     found = rounds("proposals/fused-backward", __file__, options.rounds)
     result = {"torch": torch.__version__, "machine": platform.machine(), "note": options.note}
+    result["rounds"] = options.rounds
     for side, of_side in found.items():
         keys = of_side[0]
         result[side] = {k: round(statistics.median(r[k] for r in of_side), 3) for k in keys}

@@ -273,10 +273,14 @@ def test_native_operators_are_read_off_the_patch(tmp_path, fused):
     assert new.operators == ["_clamp_backward", "_clamp_backward.Tensor", "_extremum_backward"]
     kernels = [flags for path, flags in new.sources if path.name == "ClampBackwardKernel.cpp"]
     assert len(kernels) == len(CAPABILITIES)
-    schema = next(p for p, _ in new.sources if p.name == "operators.cpp").read_text()
+    schema = next(p for p, _ in new.sources if p.name == "generated.cpp").read_text()
     assert schema.count("m.def(") > 3 and "get_gradients" not in schema
     assert "redispatch" in new.prelude and "ops/_clamp_backward.h" in new.prelude
-    assert set(fused[1].python) == {"torch._decomp", "torch._decomp.decompositions"}
+    assert set(fused[1].python) == {
+        "torch._decomp",
+        "torch._decomp.decompositions",
+        "torch.nested._internal.ops",
+    }
     patches = named(FUSED).patches
     assert unlooked(patches, fused[1])[0].endswith("cuda/ClampBackwardKernel.cu")
 

@@ -1,14 +1,9 @@
-"""Run by `verify` in a process of its own: python checks.py TASK, a JSON on stdin and one on stdout.
+"""Gradients at every point of the table, in every mode, and compiled; which nodes ran and what they saved.
 
-TASK is `gradients` (at every point of the table, in every mode), `inductor` (the same, compiled) or
-`opinfo` (samples.py). A `library` is loaded first. Each task also reports which nodes ran and what
-they saved.
+Asked by `verify` in a process of its own (process.py).
 """
 
-import json
 import sys
-from importlib.abc import MetaPathFinder
-from importlib.util import spec_from_file_location
 from itertools import product
 from pathlib import Path
 
@@ -265,22 +260,6 @@ class Called(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
-class Patched(MetaPathFinder):
-    """Modules of torch from other files than the installed ones."""
-
-    def __init__(self, files):
-        self.files = files
-
-    def find_spec(self, name, path, target=None):
-        if name not in self.files:
-            return None
-        places = [str(Path(torch.__path__[0], *name.split(".")[1:]))]
-        package = self.files[name].endswith("__init__.py")
-        return spec_from_file_location(
-            name, self.files[name], submodule_search_locations=places if package else None
-        )
-
-
 def nodes():
     """For each form of each operator the grad_fn, and what it saved: its input, its result, bounds;
     and all operators that backward calls."""
@@ -306,24 +285,3 @@ def nodes():
             if "in place" not in form:  # there the input is a copy
                 saved[key] = [names.get(pointer, "another") for pointer in kept]
     return {"nodes": ran, "saved": saved, "called": sorted(called.names)}
-
-
-def main():
-    question = json.load(sys.stdin)
-    torch.set_num_threads(1)
-    if early := question["modules"].keys() & sys.modules.keys():
-        raise ImportError(f"{', '.join(early)}: imported before the patch can be")
-    sys.meta_path.insert(0, Patched(question["modules"]))
-    if question["library"]:
-        torch.ops.load_library(question["library"])
-    if sys.argv[1] == "opinfo":
-        import samples
-
-        result = samples.opinfo(question["operators"], question["oracle"], question["check"])
-    else:
-        result = {"gradients": gradients, "inductor": inductor}[sys.argv[1]]()
-    json.dump(result | nodes(), sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

@@ -20,7 +20,7 @@ ATEN = "aten/src/"
 PLACES = re.compile(r"aten/src/ATen/(native|native/cpu|functorch)/[^/]+\.cpp$")
 KERNELS = "aten/src/ATen/native/cpu/"
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-CAPABILITIES = {"DEFAULT": [], "AVX2": ["-mavx2", "-mfma"]} if X86 else {"DEFAULT": []}
+CAPABILITIES = {"DEFAULT": [], "AVX2": ["-mavx2", "-mfma", "-mf16c"]} if X86 else {"DEFAULT": []}
 # The tables of kernels that libtorch has, so that ours have as many rows.
 DEFINES = [
     "-DAT_PER_OPERATOR_HEADERS",
@@ -95,14 +95,7 @@ def added(directory: Path, before: Text, after: Text) -> Added:
         last = result.stderr.strip().splitlines()[-4:]
         raise Refusal("torchgen does not take the new operators:\n" + "\n".join(last))
     copytree(out / "all/ops", out / "ATen/ops")
-    parts = [
-        "RegisterCPU",
-        "RegisterCompositeExplicitAutograd",
-        "RegisterCompositeImplicitAutograd",
-    ]
-    compiled = [(out / f"all/{part}Everything.cpp", ["-O0"]) for part in parts]
-    operators = (out / "all/OperatorsEverything.cpp").read_text()
-    compiled.append((written(directory / "operators.cpp", operators + schema(out)), ["-O0"]))
+    compiled = [(written(directory / "generated.cpp", together(out, sources)), ["-O0"])]
     for name, text in sources.items():
         path = written(out / name.removeprefix(ATEN), text)
         if name.startswith(KERNELS):
@@ -111,8 +104,6 @@ def added(directory: Path, before: Text, after: Text) -> Added:
                 compiled.append((path, ["-O2", *flags, *defines]))
         elif name.endswith(".cpp"):
             compiled.append((path, ["-O1"]))
-    if X86:
-        compiled.append((written(directory / "rows.cpp", rows(sources)), ["-O0"]))
     headers = sorted(p.name for p in (out / "ATen/ops").glob("*.h"))
     plain = [h for h in headers if not re.search(r"_(ops|native|dispatch)\.h$", h)]
     redispatch = (out / "all/RedispatchFunctions.h").read_text()
@@ -126,6 +117,25 @@ def written(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+def together(out: Path, sources: dict[str, str]) -> str:
+    """All that torchgen made as one file: most of the compiler's time goes into headers."""
+    parts = [
+        "RegisterCPUEverything",
+        "RegisterCompositeExplicitAutogradEverything",
+        "RegisterCompositeImplicitAutogradEverything",
+        "OperatorsEverything",
+        "CompositeViewCopyKernels",
+    ]
+    texts = [(out / f"all/{part}.cpp").read_text() for part in parts]
+    # Each has its own functions of these names, and says which headers it does without.
+    texts = [
+        re.sub(r"\b(create_out|resize_out|check_inplace)\b", rf"\1_{n}", text)
+        for n, text in enumerate(texts)
+    ]
+    text = "\n".join([*texts, schema(out), *([rows(sources)] if X86 else [])])
+    return re.sub(r"^#define TORCH_ASSERT_\w+\n", "", text, flags=re.MULTILINE)
 
 
 def schema(out: Path) -> str:

@@ -69,10 +69,10 @@ class Build:
 
 
 def ask(task: str, build: Build | None = None, **question: object) -> dict:
-    """One run of checks.py, in a process of its own, with no cache of compiled code."""
+    """One run of process.py, with no cache of compiled code."""
     with tempfile.TemporaryDirectory() as cache:
         result = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("checks.py")), task],
+            [sys.executable, str(Path(__file__).with_name("process.py")), task],
             input=json.dumps((build or Build()).as_dict() | question),
             env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache},
             capture_output=True,
