@@ -7,7 +7,9 @@ the library with its operators just before the first of them, which may name the
 import ctypes
 import json
 import sys
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 
@@ -15,11 +17,15 @@ from pathlib import Path
 class Patched(MetaPathFinder):
     """Modules of torch from other files than the installed ones."""
 
-    def __init__(self, files, library):
+    def __init__(self, files: dict[str, str], library: str | None) -> None:
         self.files, self.library = files, library
-        self.torch = Path(find_spec("torch").origin).parent
+        torch = find_spec("torch")
+        assert torch and torch.origin
+        self.torch = Path(torch.origin).parent
 
-    def find_spec(self, name, path, target=None):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: object = None
+    ) -> ModuleSpec | None:
         if name not in self.files:
             return None
         self.load()
@@ -29,13 +35,13 @@ class Patched(MetaPathFinder):
             name, self.files[name], submodule_search_locations=places if package else None
         )
 
-    def load(self):
+    def load(self) -> None:
         if self.library:
             ctypes.CDLL(self.library)
             self.library = None
 
 
-def main():
+def main() -> None:
     question = json.load(sys.stdin)
     patched = Patched(question["modules"], question["library"])
     sys.meta_path.insert(0, patched)
