@@ -35,5 +35,6 @@ def pin() -> None:
     try:
         chosen = clampgrad.pin(cast(Any, name))
     except ValueError as error:
+        _done = False  # nothing is: the next import says so again
         raise ValueError(f"CLAMPGRAD_GRADIENT={name!r}: {error}") from None
     chosen.enable()

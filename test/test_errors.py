@@ -271,6 +271,21 @@ def test_wrong_arguments_are_a_type_error(operator):
             function(*args, **keywords)
 
 
+def test_maximize_is_a_bool():
+    x = torch.ones(1)
+    clampgrad.clamp(x, 0, 1, gradient="with_grad", maximize=True)
+    for maximize in (1, 1.0):
+        with pytest.raises(TypeError):
+            clampgrad.clamp(x, 0, 1, gradient="with_grad", maximize=maximize)
+
+
+def test_nothing_is_written_where_the_second_bound_is_wrong():
+    x = torch.tensor([5.0, -5.0])
+    with pytest.raises(RuntimeError):
+        clampgrad.clamp_(x, 0, torch.zeros(3))
+    assert x.tolist() == [5, -5]
+
+
 @pytest.mark.parametrize("name", ["relu", "relu6", "hardtanh"])
 def test_an_activation_of_no_tensor_is_a_type_error(name):
     with pytest.raises(TypeError):

@@ -136,3 +136,35 @@ def test_a_tangent_of_the_bounds():
     x = torch.tensor([-1.0, 0.5, 2.0])
     _, tangent = jvp(lambda lo, hi: clampgrad.clamp(x, lo, hi), (lo, hi), (t, 2 * t))
     assert tangent.tolist() == [2, 0, 8]
+
+
+@pytest.mark.parametrize("convention, expected", [("with_grad", [0, 1]), ("restoring", [-1, 1])])
+def test_a_number_before_a_tensor_is_rounded_to_the_dtype_of_x(convention, expected):
+    """It is compared in float16, and the result has the dtype of the Tensor."""
+    x, hi = torch.tensor([0.0, 0.1], dtype=torch.float16), torch.ones(2)
+
+    def f(x, hi):
+        return clampgrad.clamp(x, 0.1, hi, gradient=convention)
+
+    assert_same(vmap(f)(x, hi), torch.clamp_max(torch.clamp_min(x, 0.1), hi))
+    assert grad(lambda x: f(x, hi).sum())(x).tolist() == expected
+    assert vmap(grad(f))(x, hi).tolist() == expected
+    both = grad(lambda x, hi: f(x, hi).sum(), argnums=(0, 1))(x, hi)
+    assert both[0].tolist() == expected
+
+
+@pytest.mark.parametrize("convention", ["with_grad", "restoring"])
+def test_no_tangent_of_a_pseudo_gradient_at_any_level(convention):
+    x = torch.tensor([0.0, 0.5, 2.0])
+
+    def f(x):
+        return clampgrad.clamp(x, 0, 1, gradient=convention)
+
+    def reverse(scale):
+        return grad(lambda x: (f(x) * scale).sum())(x)
+
+    with pytest.raises(NotImplementedError, match="forward mode"):
+        jvp(reverse, (torch.ones(3),), (torch.ones(3),))
+    _, pull = torch.func.vjp(f, x)
+    with pytest.raises(NotImplementedError, match="forward mode"):
+        jvp(lambda g: vmap(lambda g: pull(g)[0])(g), (torch.ones(2, 3),), (torch.ones(2, 3),))

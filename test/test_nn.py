@@ -287,3 +287,16 @@ def test_a_bit_an_element_is_saved():
     x = torch.randn(4096, requires_grad=True)
     assert saved_bytes(nn.ReLU6(), x) == 4 * 4096
     assert saved_bytes(clampgrad.nn.ReLU6(), x) == 4096 // 8
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_trace_keeps_the_gradient(recorded):
+    example = torch.ones(4, requires_grad=recorded)
+    traced = torch.jit.trace(clampgrad.nn.Clamp(0, 1, gradient="half"), example)
+    saved = io.BytesIO()
+    torch.jit.save(traced, saved)
+    saved.seek(0)
+    for module in (traced, torch.jit.load(saved)):
+        x = torch.tensor([0.0, 0.5, 1.0, 2.0], requires_grad=True)
+        assert torch.autograd.grad(module(x).sum(), x)[0].tolist() == [0.5, 1, 0.5, 0]

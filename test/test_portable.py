@@ -87,3 +87,10 @@ print("done")
 
 def test_the_pin_of_calls_from_python():
     assert portable("-c", PROGRAM) == "done\n"
+
+
+def test_it_can_be_imported_where_tensors_have_no_values():
+    program = (
+        "from torch._subclasses import FakeTensorMode\nwith FakeTensorMode(): import clampgrad"
+    )
+    portable("-c", program)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -11,12 +11,12 @@ import torch.autograd.forward_ad as fwad
 from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
+from torch.utils._python_dispatch import _disable_current_modes
 
 from clampgrad._portable.gate import Clamp, Extremum, Rule, torchs_own
 from clampgrad._table import ALIASES, CONVENTIONS, PSEUDO
 
 
-@cache
 def resolved(gradient: str, maximize: bool) -> str:
     """The canonical name, or a ValueError."""
     if not isinstance(gradient, str) or not isinstance(maximize, bool):
@@ -53,19 +53,28 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
         return torchs_own(name, x, lo, hi)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
-        if gradient.partition(",")[0] not in (
-            *PSEUDO,
-            "min_norm",
-        ):  # they look at one after the other
+        if gradient.partition(",")[0] not in (*PSEUDO, "min_norm"):
+            # These look at one after the other.
             raised = clamped("clamp_min", x, lo, None, gradient)
             return clamped("clamp_max", raised, None, hi, gradient)
         if numbers[0] and not x.is_floating_point():
             # What a number beyond the range of integers means depends on the release; as nothing of it
             # is differentiated, what it makes of them can stand for it.
             return clamped(name, x, torch.clamp_min(x, lo), hi, gradient)
+        if numbers[0]:
+            lo = in_dtype(lo, x.dtype)  # in which the first of the two compares
     operator = "clamp_min" if hi is None else "clamp_max" if lo is None else "clamp"
     rule = Rule(name, operator, gradient, all(numbers))
     return Clamp.apply(rule, torch.is_grad_enabled(), x, lo, hi)[0]
+
+
+def in_dtype(number: Any, dtype: torch.dtype) -> Any:
+    """Rounded to it. A number beyond its range stays, for torch to judge, and one that a graph stands for."""
+    if not isinstance(number, (int, float)):
+        return number
+    with _disable_current_modes():  # one of them may give a tensor without a value
+        rounded = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
+    return number if math.isinf(rounded) else rounded
 
 
 def clamp_kernel(name: str) -> Callable[..., Tensor]:
@@ -104,7 +113,7 @@ def extremum_kernel(name: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         key = resolved(gradient, False)
         if key in PSEUDO:
-            raise ValueError(f"gradient='{gradient}' is defined for clamps only, not for {name}")
+            raise ValueError(f"gradient='{key}' is defined for clamps only, not for {name}")
         if out is not None:
             return torchs_own(name, input, other, out=out)
         if not recorded((input, other)):
@@ -122,7 +131,7 @@ def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Subclasses and modes get the public function, and what traces a graph gets the operator."""
 
     def call(*args: Any) -> Tensor:
-        if not has_torch_function(args) and not is_compiling():
+        if not (has_torch_function(args) or is_compiling() or torch._C._is_tracing()):
             return kernel(*args)
         import clampgrad
 

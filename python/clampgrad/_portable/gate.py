@@ -8,8 +8,8 @@ from operator import or_
 from typing import Any
 
 import torch
-import torch.autograd.forward_ad as fwad
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from clampgrad._portable.contract import Share, contains, positions, relation, shares
 
@@ -23,9 +23,9 @@ def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
     """The operator of that name; a clamp by a number and a Tensor is a clamp by one after the other."""
     given = [other for other in others if other is not None]
     if len({isinstance(other, Tensor) for other in given}) == 2:
-        in_place = "_" * name.endswith("_")
-        x = getattr(torch, "clamp_min" + in_place)(x, given[0])
-        return getattr(torch, "clamp_max" + in_place)(x, given[1], **out)
+        if name.endswith("_"):  # x is written when nothing can fail any more
+            return x.copy_(x.clone().clamp_min_(given[0]).clamp_max_(given[1]))
+        return torch.clamp_max(torch.clamp_min(x, given[0]), given[1], **out)
     return getattr(torch, name)(x, *(given if name.startswith("clamp_m") else others), **out)
 
 
@@ -47,13 +47,17 @@ class Rule:
         return all(what == "g" and len(set(where)) == 1 for (what, _), where in of_x)
 
 
-def select(share: Share, position: Tensor, g: Tensor) -> Tensor:
-    """A share of a gradient, or of a tangent. A blocked one is an exact 0."""
-    result = torch.zeros_like(g)
+def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = None) -> Tensor:
+    """A share of a gradient, or of a tangent. A blocked one is an exact 0.
+
+    With `passed`, what g decides is done to that.
+    """
+    passed = g if passed is None else passed
+    result = torch.zeros_like(passed)
     if g.shape != position.shape:  # a tangent of what is broadcast
         result = result.expand(torch.broadcast_shapes(g.shape, position.shape))
     for (what, divisor), where in share.items():
-        value = g if what == "g" else float(what)
+        value = passed if what == "g" else float(what)
         if len(set(where)) == 1:  # whatever g is
             chosen = contains(where[0], position)
         else:
@@ -71,6 +75,34 @@ def named(flags: tuple[Any, ...]) -> list[tuple[str, Any]]:
 def needed(ctx: Any) -> set[str]:
     """The arguments whose gradient is asked for."""
     return {name for name, n in named(ctx.needs_input_grad[2:]) if n}
+
+
+class Pseudo(torch.autograd.Function):
+    """apply(share, position, g) -> the share, which is not linear in g, hence without a tangent."""
+
+    @staticmethod
+    def forward(share: Share, position: Tensor, g: Tensor) -> Tensor:
+        return select(share, position, g)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.share = inputs[0]
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[None, None, Tensor]:
+        position, of = ctx.saved_tensors
+        changing = {key: where for key, where in ctx.share.items() if key[0] == "g"}
+        return None, None, select(changing, position, of, g)
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Tensor:
+        raise NotImplementedError(NOT_LINEAR)
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: Any, share: Share, *args: Tensor) -> Any:
+        lowered = (a if d is None else torch.movedim(a, d, 0) for a, d in zip(args, in_dims[1:]))
+        return cls.apply(share, *lowered), 0
 
 
 class Clamp(torch.autograd.Function):
@@ -110,13 +142,13 @@ class Clamp(torch.autograd.Function):
         flags = ctx.needs_input_grad[2:]
         if g is None:
             return (None, None, *(None for _ in flags))
-        if not ctx.linear and has_tangent(g):
-            raise NotImplementedError(NOT_LINEAR)
         found = ctx.found
         if ctx.with_tangent:
             found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
         (position,) = ctx.saved_tensors
-        of_each = (select(found[name], position, g) if n else None for name, n in named(flags))
+        # What traces this keeps its operators, for it cannot look into the other.
+        share = select if ctx.linear or is_compiling() else Pseudo.apply
+        of_each = (share(found[name], position, g) if n else None for name, n in named(flags))
         return (None, None, *of_each)
 
     @staticmethod
@@ -155,7 +187,3 @@ class Clamp(torch.autograd.Function):
 
 class Extremum(Clamp):
     """The same, for maximum and its kind: the node has their name."""
-
-
-def has_tangent(g: Tensor) -> bool:
-    return fwad._current_level >= 0 and fwad.unpack_dual(g).tangent is not None

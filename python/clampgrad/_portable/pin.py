@@ -8,6 +8,7 @@ gradient stays; the compiled implementation pins those as well.
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -15,7 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_current_function_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
 
 import clampgrad
 from clampgrad._portable.functions import resolved
@@ -27,13 +34,14 @@ ASK, UNSET, TORCHS_OWN, FIRST = -1, 0, 1, 2
 
 
 class Here(threading.local):
-    """The pin of this thread, the one of the process as far as this thread knows, and the mode."""
+    """The pin of this thread, and whether it has the pin of the process."""
 
-    code = of_process = UNSET
-    mode: TorchFunctionMode | None = None
+    code = UNSET
+    has_process = False
 
 
 here = Here()
+of_process = UNSET
 asked: Callable[[], int]
 
 
@@ -53,7 +61,7 @@ def pin_name(code: int, /) -> str | None:
 
 def pin_current() -> int:
     code = asked() if here.code == ASK else here.code
-    return code or here.of_process or TORCHS_OWN
+    return code or (of_process if here.has_process else UNSET) or TORCHS_OWN
 
 
 def pin_thread(code: int, /) -> int:
@@ -63,15 +71,37 @@ def pin_thread(code: int, /) -> int:
 
 
 def pin_process(code: int, /) -> int:
+    global of_process
     if code >= FIRST and threading.active_count() > 1:
         warnings.warn(
-            "the portable implementation of clampgrad pins the thread that asks for it: other threads "
-            "of this process keep torch's own gradient",
+            "the portable implementation of clampgrad pins the thread that asks for it and those that "
+            "are started later: other threads of this process keep torch's own gradient",
             stacklevel=4,
         )
-    before, here.of_process = here.of_process, code
+    before, of_process = of_process, code
     watch()
+    if (before == UNSET) != (code == UNSET):
+        at_start_of_threads(before == UNSET)
     return before
+
+
+class AtStart:
+    """What every thread of the module threading calls first, by way of the hook for profilers."""
+
+    def __init__(self, profiler: Any) -> None:
+        self.profiler = profiler
+
+    def __call__(self, *_: object) -> None:
+        sys.setprofile(self.profiler)
+        watch()
+
+
+def at_start_of_threads(on: bool) -> None:
+    hook = threading.getprofile()
+    if on:
+        threading.setprofile(AtStart(hook))
+    elif isinstance(hook, AtStart):  # no profiler came after it
+        threading.setprofile(hook.profiler)
 
 
 def pin_ask(function: Callable[[], int], /) -> None:
@@ -80,30 +110,82 @@ def pin_ask(function: Callable[[], int], /) -> None:
 
 
 def pin_register() -> list[str]:
-    return []  # no kernel is another
+    """No kernel is another, but the engine of autograd runs backward under the pin."""
+    run = torch.autograd._engine_run_backward
+    if hasattr(run, "before"):
+        return []
 
+    def run_backward(*args: Any, **kwargs: Any) -> Any:
+        # torch.Tensor.backward is a function that the mode saw, and is off in. What backward calls
+        # (the forward of a checkpoint, a function's own backward) is pinned like any other.
+        if pin_current() < FIRST or is_on():
+            return run(*args, **kwargs)
+        with Mode():
+            return run(*args, **kwargs)
 
-def watch() -> None:
-    """Has the mode on while there is something to pin, unless others were entered after it."""
-    if here.code == ASK or pin_current() >= FIRST:
-        if here.mode is None:
-            here.mode = Mode()
-            here.mode.__enter__()
-    elif here.mode is not None and _get_current_function_mode() is here.mode:
-        here.mode.__exit__(None, None, None)
-        here.mode = None
+    run_backward.before = run  # type: ignore[attr-defined]
+    torch.autograd._engine_run_backward = run_backward
+    return []
 
 
 class Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, pinned = pin_name(pin_current()), PINNED.get(func)
-        if name is None or pinned is None:
-            return func(*args, **kwargs or {})
-        gradient, _, maximize = name.partition(", ")
-        return pinned(func, gradient, bool(maximize), *args, **kwargs or {})
+        try:
+            name, pinned = pin_name(pin_current()), PINNED.get(func)
+            if name is None or pinned is None:
+                return func(*args, **kwargs or {})
+            gradient, _, maximize = name.partition(", ")
+            given = {"input" if k == "self" else k: v for k, v in (kwargs or {}).items()}
+            return pinned(func, gradient, bool(maximize), *args, **given)
+        finally:
+            if is_on():
+                take_off()  # by a pin inside, where this one was off
+
+
+def watch() -> None:
+    """Has the mode on while there is something to pin."""
+    here.has_process = True
+    wanted = here.code == ASK or pin_current() >= FIRST
+    if wanted and not is_on():
+        put_on()
+    elif not wanted and is_on():
+        take_off()
+
+
+def is_on() -> bool:
+    return any(isinstance(mode, Mode) for mode in _get_current_function_mode_stack())
+
+
+def put_on() -> None:
+    """Below the others, for a mode that ends takes off the topmost; torch wants its default device lowest."""
+    others = off()
+    if others and others[-1] is getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None):
+        _push_mode(others.pop())
+    for mode in (Mode(), *reversed(others)):
+        _push_mode(mode)
+
+
+def take_off() -> None:
+    for mode in reversed(off()):
+        if not isinstance(mode, Mode):
+            _push_mode(mode)
+
+
+def off() -> list[TorchFunctionMode]:
+    """All modes, which are off from now on, the topmost first."""
+    return [_pop_mode() for _ in _get_current_function_mode_stack()]
 
 
 # ---- What is called in place of torch's own ------------------------------------------------------------
+
+
+def torchs_own(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Operators of aten call their first argument self."""
+    if "input" in kwargs and (
+        isinstance(func, (OpOverload, OpOverloadPacket)) or "_foreach_" in func.__name__
+    ):
+        kwargs["self"] = kwargs.pop("input")
+    return func(*args, **kwargs)
 
 
 def clamp(name: str) -> Callable[..., Any]:
@@ -112,7 +194,7 @@ def clamp(name: str) -> Callable[..., Any]:
         if len({isinstance(b, Tensor) for b in bounds}) == 2:
             # Beside a number torch takes a Tensor without a dimension for one, and no other.
             if any(isinstance(b, Tensor) and (b.dim() or b.requires_grad) for b in bounds):
-                return func(*args, **kwargs)  # which raises
+                return torchs_own(func, *args, **kwargs)  # which raises
             args = args[:1] + tuple(map(number, args[1:]))
             kwargs = {k: b if k == "out" else number(b) for k, b in kwargs.items()}
         return getattr(clampgrad, name)(*args, **kwargs, gradient=gradient, maximize=maximize)
@@ -130,33 +212,37 @@ def extremum(name: str) -> Callable[..., Any]:
         given = dict(zip(("input", "other"), args)) | kwargs
         pair = isinstance(given.get("other"), Tensor) and set(given) <= {"input", "other", "out"}
         if gradient in PSEUDO or not pair:
-            return func(*args, **kwargs)
+            return torchs_own(func, *args, **kwargs)
         return getattr(clampgrad, name)(**given, gradient=gradient)
 
     return call
 
 
 def for_each(name: str) -> Callable[..., Any]:
-    """Of a list, one by one; a maximum with a number is a clamp."""
+    """Of a list, one by one."""
     in_place, name = name.endswith("_"), name.rstrip("_")
-    with_number = {"maximum": "clamp_min", "minimum": "clamp_max"}.get(name, name)
 
-    def call(func: Any, gradient: str, maximize: bool, self: Any, other: Any) -> Any:
-        others = other if isinstance(other, (list, tuple)) else [other] * len(self)
-        kinds = {name if isinstance(o, Tensor) else with_number for o in others}
+    def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Any:
+        given = [*args, *([kwargs["input"]] if "input" in kwargs else [])]
+        given += [v for k, v in kwargs.items() if k != "input"]
+        tensors, others = given if len(given) == 2 else ([], None)
+        if not isinstance(others, (list, tuple)):
+            others = [others] * len(tensors)
         if (
-            len(others) != len(self)
-            or len(kinds) != 1
-            or (gradient in PSEUDO and not kinds <= {"clamp_min", "clamp_max"})
+            not tensors
+            or len(others) != len(tensors)
+            or (gradient in PSEUDO and "clamp" not in name)
         ):
-            return func(self, other)  # torch's own, or its error
-        one = PINNED[getattr(torch, kinds.pop())]
-        results = [one(func, gradient, maximize, x, o) for x, o in zip(self, others)]
+            return torchs_own(func, *args, **kwargs)  # or its error
+        if "clamp" not in name:
+            others = [o if isinstance(o, Tensor) else torch.full((), o) for o in others]
+        one = PINNED[getattr(torch, name)]
+        results = [one(func, gradient, maximize, x, o) for x, o in zip(tensors, others)]
         if not in_place:
             return tuple(results)
-        for x, result in zip(self, results):
+        for x, result in zip(tensors, results):
             x.copy_(result)
-        return self
+        return tensors
 
     return call
 
@@ -178,6 +264,6 @@ for suffix in ("", "_"):
     for one in ("clamp_min", "clamp_max"):
         pin(clamp(one + suffix), one + suffix)
     for one in ("clamp_min", "clamp_max", "maximum", "minimum"):
-        PINNED[getattr(torch, f"_foreach_{one}{suffix}")] = for_each(one + suffix)
+        pin(for_each(one + suffix), f"_foreach_{one}{suffix}")
 for one, other in {"maximum": "max", "minimum": "min", "fmax": "fmax", "fmin": "fmin"}.items():
     pin(extremum(one), one, other)

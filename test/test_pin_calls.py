@@ -1,0 +1,165 @@
+"""What both pins see: the kernels of the compiled implementation and the mode of the portable one."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
+from torch.utils.checkpoint import checkpoint
+
+import clampgrad
+
+HALF = [0.5, 1, 0.5, 0]
+
+
+@pytest.fixture
+def x():
+    return torch.tensor([0.0, 0.5, 1.0, 2.0], requires_grad=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_on():
+    yield
+    assert clampgrad.pin.current() is None
+    assert not _get_current_function_mode_stack()
+
+
+def slope(f, x):
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+
+
+def clamp(x):
+    return torch.clamp(x, 0, 1)
+
+
+def torchs_own():
+    x = torch.tensor([0.0, 0.5, 1.0, 2.0], requires_grad=True)
+    return slope(clamp, x)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_backward_inside_of_a_pin_runs_a_checkpoint_under_it(x, reentrant):
+    with clampgrad.pin("half"):
+        checkpoint(clamp, x, use_reentrant=reentrant).sum().backward()
+    assert x.grad.tolist() == HALF
+
+
+class Again(torch.autograd.Function):
+    """Runs its forward again in backward, under a pin of its own if it has one."""
+
+    @staticmethod
+    def forward(ctx, x, inner):
+        ctx.inner = inner
+        ctx.save_for_backward(x)
+        return clamp(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = clampgrad.pin(ctx.inner)(clamp)(x) if ctx.inner else clamp(x)
+        return torch.autograd.grad(y, x, g)[0], None
+
+
+@pytest.mark.parametrize("inner, expected", [(None, HALF), ("inclusive", [1, 1, 1, 0])])
+def test_the_backward_of_a_function_is_pinned(x, inner, expected):
+    with clampgrad.pin("half"):
+        assert slope(lambda x: Again.apply(x, inner), x) == expected
+        assert slope(clamp, x) == HALF
+
+
+@pytest.mark.parametrize("context", [lambda: torch.device("cpu"), BaseTorchFunctionMode])
+def test_a_pin_enabled_inside_of_another_mode_outlives_it(x, context):
+    p = clampgrad.pin("half")
+    with context():
+        p.enable()
+    try:
+        assert slope(clamp, x) == HALF
+    finally:
+        p.disable()
+    assert slope(clamp, x) == torchs_own()
+    with clampgrad.pin("half"):
+        assert slope(clamp, x) == HALF
+
+
+def test_beside_a_default_device(x):
+    p = clampgrad.pin("half")
+    torch.set_default_device("cpu")
+    p.enable()
+    try:
+        torch.set_default_device("meta")
+        torch.set_default_device(None)
+        assert slope(clamp, x) == HALF
+    finally:
+        torch.set_default_device(None)
+        p.disable()
+    assert slope(clamp, x) == torchs_own()
+
+
+def test_threads_that_start_under_the_pin_of_the_process(x):
+    found = []
+    p, run = clampgrad.pin("half"), lambda: found.append((clampgrad.pin.current(), slope(clamp, x)))
+    p.enable()
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    finally:
+        p.disable()
+    assert found.pop() == ("half", HALF)
+    assert threading.getprofile() is None
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found.pop() == (None, torchs_own())
+
+
+ATEN = torch.ops.aten
+SPELLINGS = {
+    "aten.clamp(self=)": (lambda x: ATEN.clamp(self=x, min=0, max=1), [0, 1, 0, 0]),
+    "aten.maximum(self=)": (lambda x: ATEN.maximum(self=x, other=torch.ones(4)), [0, 0, 0, 1]),
+    "aten, list": (lambda x: ATEN._foreach_clamp_min([x], 0)[0], [0, 1, 1, 1]),
+    "aten, list, overload": (lambda x: ATEN._foreach_clamp_min.Scalar([x], 0)[0], [0, 1, 1, 1]),
+    "list, scalar=": (lambda x: torch._foreach_clamp_min([x], scalar=0)[0], [0, 1, 1, 1]),
+    "list, self=": (lambda x: torch._foreach_clamp_min(scalar=0, self=[x])[0], [0, 1, 1, 1]),
+    "list, scalars=": (lambda x: torch._foreach_maximum([x], scalars=[1.0])[0], [0, 0, 0, 1]),
+    "list, number": (lambda x: torch._foreach_maximum([x], 1.0)[0], [0, 0, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_spellings(x, name):
+    function, expected = SPELLINGS[name]
+    with clampgrad.pin("min_norm"):
+        assert slope(function, x) == expected
+
+
+def test_a_pseudo_gradient_leaves_a_list_of_maxima_alone(x):
+    pin = clampgrad.pin("restoring", maximize=True)
+    assert slope(pin(lambda x: torch._foreach_maximum([x], 1.0)[0]), x) == [0, 0, 0.5, 1]
+
+
+def test_a_wrong_name_in_the_environment_is_an_error_every_time():
+    program = """
+for _ in range(2):
+    try:
+        import clampgrad
+    except ValueError as error:
+        print(error)
+"""
+    path = os.pathsep.join(
+        [str(Path(clampgrad.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
+    variables = {"CLAMPGRAD_GRADIENT": "nope", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables, "PYTHONPATH": path},
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("unknown gradient 'nope'") == 2
