@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.autograd.forward_ad as fwad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import clampgrad
@@ -193,3 +194,13 @@ def test_no_forward_mode_where_the_gradient_is_not_linear(operator, convention):
             (RuntimeError, NotImplementedError), match=f"(?i){convention}.*forward|forward.*mode"
         ):
             forward()
+
+
+def test_what_carries_a_tangent_is_being_differentiated():
+    """Beside what requires grad: the two share a tie, forward and backward."""
+    x = torch.zeros(2, requires_grad=True)
+    with fwad.dual_level():
+        y = fwad.make_dual(torch.zeros(2), torch.ones(2))
+        for result in (clampgrad.maximum(x, y), clampgrad.clamp_min(x, y)):
+            assert fwad.unpack_dual(result).tangent.tolist() == [0.5, 0.5]
+            assert torch.autograd.grad(result.sum(), x)[0].tolist() == [0.5, 0.5]

@@ -323,7 +323,7 @@ def run(count, seed, only):
         "torch": torch.__version__.split("+")[0],
         "cells": count,
         "seed": seed,
-        "seconds": round(sum(r["seconds"] for r in results)),
+        "seconds": round(sum(r.get("seconds", 0) for r in results)),
         "listed": len(counted),
         "ran": len(results),
         "killed": killed,

@@ -1,7 +1,8 @@
 """docs/with_pytorch.md, from what the matrix ran.
 
 PYTHONPATH=test python -m matrix.report run      runs cells, writes docs/with_pytorch.json
-PYTHONPATH=test python -m matrix.report write    writes the page from it
+PYTHONPATH=test python -m matrix.report write    writes the page from it, and from the records of
+                                                 make fuzz, make mutants and make sanitize
 """
 
 import argparse
@@ -21,6 +22,7 @@ from matrix.run import CONTEXTS, FORMS, applies, calls, check, waived
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 JSON, PAGE = DOCS / "with_pytorch.json", DOCS / "with_pytorch.md"
+FUZZ, MUTANTS = DOCS / "fuzz.json", DOCS.parent / "tools" / "mutants.json"
 
 COLUMNS = {
     "function": ("function", "clamp_with_grad"),
@@ -64,7 +66,7 @@ The matrix does not build files, start processes or need other packages. These c
 | fork, spawn | of a process, one interpreter (two are not supported) | `test_threads.py` |
 | memory | no reference kept, no byte lost over 10^5 calls | `test_memory.py` |
 | what torch refuses | every form refuses in kind, and leaves its input as it was | `matrix/test_refused.py` |
-| sanitizers | ASan and UBSan: runs the matrix and the kernels' tests. TSan: runs the pin's state alone, from many threads; torch, its OpenMP runtime and Python are not instrumented, and what they order would be reported as races | `make sanitize`, `make races` |
+| sanitizers | ASan and UBSan: for the matrix and the kernels' tests; not yet run over the matrix. TSan: runs the pin's state alone, from many threads; torch, its OpenMP runtime and Python are not instrumented, and what they order would be reported as races | `make sanitize`, `make races` |
 
 Two limits come from PyTorch: the older ONNX exporter (`dynamo=False`) knows no operator but its own, and
 `torch.jit.script` cannot read the modules of `clampgrad.nn` (trace them, or script the functions).
@@ -74,7 +76,7 @@ Two limits come from PyTorch: the older ONNX exporter (`dynamo=False`) knows no 
 def run(count, costly, seed):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    start, order, rows = time.monotonic(), random.Random(seed), []
+    start, order, rows = time.process_time(), random.Random(seed), []
     for context in CONTEXTS:
         for form in FORMS:
             if FORMS[form].writes and not CONTEXTS[context].records_nothing:
@@ -106,10 +108,10 @@ def run(count, costly, seed):
                     "waived": dict(reasons),
                 }
             )
-        print(f"{time.monotonic() - start:6.0f} s  {context}", flush=True)
+        print(f"{time.process_time() - start:6.0f} s  {context}", flush=True)
     found = {
         "torch": torch.__version__.split("+")[0],
-        "seconds": round(time.monotonic() - start),
+        "seconds": round(time.process_time() - start),
         "seed": seed,
         "calls": len(calls()),
         "contexts": len(CONTEXTS),
@@ -126,6 +128,20 @@ def write(found):
     rows = ",\n".join(json.dumps(row) for row in found["rows"])
     head = json.dumps({k: v for k, v in found.items() if k != "rows"}, indent=1)
     JSON.write_text(head[:-2] + ',\n "rows": [\n' + rows + "\n]}\n")
+
+
+def other_records():
+    """What other commands last found, a sentence each."""
+    fuzz, mutants = (json.loads(path.read_text()) for path in (FUZZ, MUTANTS))
+    killed = f"{mutants['killed']} of {mutants['ran']}"
+    left = mutants["listed"] - mutants["ran"]
+    return (
+        f"`make fuzz SECONDS=...` draws arguments that are in no list: {fuzz['cells']:,} cells in"
+        f" {fuzz['seconds'] / 60:.0f} minutes (torch {fuzz['torch']}, seed {fuzz['seed']}), and nothing found."
+        " `make mutants` breaks the rules, the front doors, the pin and the portable implementation, one"
+        f" operator at a time: the tests noticed {killed}"
+        + (f" (of {mutants['listed']} listed; {left} were not run to the end)." if left else ".")
+    )
 
 
 def page(found):
@@ -156,11 +172,12 @@ def page(found):
         " gradient with a reference in plain torch that looks it up in"
         " [the table](../conventions.yaml), element by element.",
         "",
-        f"On torch {found['torch']}, {found['held']:,} cells of this matrix ran, drawn from"
-        f" {found['calls']:,} calls x {found['forms']} forms x {found['contexts']} contexts, and all hold."
-        " The tests draw other cells, and some under compilers (torch.compile with and without Inductor,"
-        " compiled autograd), which take seconds each; `make fuzz SECONDS=...` draws arguments that are"
-        " in no list.",
+        f"On torch {found['torch']}, {found['held']:,} cells of this matrix ran in {found['seconds']} s of one core,"
+        f" drawn from {found['calls']:,} calls x {found['forms']} forms x {found['contexts']} contexts,"
+        " and all hold. The tests draw other cells, and some under compilers (torch.compile with and"
+        " without Inductor, compiled autograd), which take seconds each.",
+        "",
+        other_records(),
         "",
         "How many cells held, for each context and form. A dot: there is no such call. A number in"
         " brackets: some cells are left out, for the reason below.",
