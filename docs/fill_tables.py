@@ -38,10 +38,12 @@ PAGES = (
     "docs/pin.md",
     "docs/study.md",
     "docs/upstream.md",
+    "patches/proposals/fused-backward/PULL_REQUEST.md",
     "patches/proposals/save-result/PULL_REQUEST.md",
 )
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
 PROPOSAL = json.loads((ROOT / "benchmarks/results/save-result.json").read_text())
+FUSED = json.loads((ROOT / "benchmarks/results/fused-backward.json").read_text())
 SOURCE_BUILD = yaml.safe_load((ROOT / "docs/source_build.yaml").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
@@ -395,6 +397,30 @@ def save_result():
     return table(*rows, right=range(1, 5)) + "\n\n" + note
 
 
+def fused_backward():
+    """The backward of clamp and its family, before and after, and beside hardtanh's."""
+    stock, proposal = FUSED["stock"], FUSED["proposal"]
+    cases, columns = (list(dict.fromkeys(c)) for c in zip(*(k.rsplit("; ", 1) for k in stock)))
+    yardstick = cases[0]
+    rows = [["µs", *(f"{c} {'elements' if c[-2:] != ' 1' else 'element'}" for c in columns)]]
+    for case in cases:
+        keys = [f"{case}; {column}" for column in columns]
+        beside = [proposal[k] / proposal[f"{yardstick}; {c}"] for k, c in zip(keys, columns)]
+        rows.append(
+            [
+                code(case),
+                *(f"{stock[k]:,.0f} → {proposal[k]:,.0f} ({b:.2f})" for k, b in zip(keys, beside)),
+            ]
+        )
+    note = (
+        f"Backward alone, stock → proposal, and in brackets the proposal divided by `{yardstick}`, which has "
+        f"an operator of its own in both. One thread of {FUSED['machine']}, torch {FUSED['torch']}; the "
+        f"fastest call in a process, the median of {FUSED['rounds']} interleaved rounds of processes. "
+        f"{FUSED['note']}"
+    )
+    return table(*rows, right=range(1, len(columns) + 1)) + "\n\n" + note.strip()
+
+
 def source_build():
     """How long it takes to build PyTorch."""
     rows = [["what", "how long"], *([what, found] for what, found in SOURCE_BUILD["times"].items())]
@@ -403,6 +429,7 @@ def source_build():
 
 TABLES = {
     "save_result": save_result,
+    "fused_backward": fused_backward,
     "source_build": source_build,
     "pin": pin,
     "names": names,
