@@ -172,12 +172,14 @@ def page(found):
         " gradient with a reference in plain torch that looks it up in"
         " [the table](../conventions.yaml), element by element.",
         "",
+        f"<!-- generated from {JSON.name}, {FUZZ.name} and {MUTANTS.name} -->",
         f"On torch {found['torch']}, {found['held']:,} cells of this matrix ran in {found['seconds']} s of one core,"
         f" drawn from {found['calls']:,} calls x {found['forms']} forms x {found['contexts']} contexts,"
         " and all hold. The tests draw other cells, and some under compilers (torch.compile with and"
         " without Inductor, compiled autograd), which take seconds each.",
         "",
         other_records(),
+        "<!-- end -->",
         "",
         "How many cells held, for each context and form. A dot: there is no such call. A number in"
         " brackets: some cells are left out, for the reason below.",
