@@ -29,7 +29,7 @@ FEATURES = {
     "torch.export": ["test_export"],
     "pin": ["test_pin", "test_pin_by_environment"],
 }
-PORTABLE_PIN = ["test_portable"]  # it promises less
+PORTABLE_PIN = ["test_portable", "test_pin_calls"]  # it promises less
 HEAD = """# Support
 
 What the tests have run on. A cell says `tested` where every test file of the feature ran and passed,
