@@ -93,6 +93,20 @@ def test_no_bound_at_all(function, kind):
     assert torch.equal(x, before)
 
 
+@pytest.mark.parametrize("function", ["clamp", "clamp_"])
+@pytest.mark.parametrize(
+    "bounds", [(0j, None), (None, 1 + 0j), (0, 1 + 0j), (0j, 1), (0, 1j)], ids=str
+)
+def test_a_complex_number(function, bounds):
+    """One without an imaginary part passes torch's forward and fails in its backward."""
+    x = torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
+
+    def gradient(module):
+        return torch.autograd.grad(getattr(module, function)(x * 1, *bounds).sum(), x)
+
+    assert complaint(gradient, clampgrad) == complaint(gradient, torch)
+
+
 @pytest.mark.parametrize("suffix", ["", "_"])
 def test_no_bound_at_all_in_the_operators(suffix):
     x = torch.tensor([-1.0, 2.0])

@@ -36,6 +36,8 @@ def resolved(gradient: str, maximize: bool) -> str:
 
 def recorded(args: tuple[Any, ...]) -> bool:
     """Whether a gradient may have to be computed: only the levels of torch.func know for sure."""
+    if any(isinstance(a, complex) for a in args):
+        return False  # torch has no backward of these, and says so
     tensors = [a for a in args if isinstance(a, Tensor)]
     return any(t.is_floating_point() for t in tensors) and (
         (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
