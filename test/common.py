@@ -1,6 +1,10 @@
 """What several test files share: the ways to call an operator, and the ways to differentiate it."""
 
+import os
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.autograd.forward_ad as fwad
@@ -14,6 +18,21 @@ OPERATORS = ("clamp", "clamp_min", "clamp_max")
 
 # In some releases clamp with one bound ignores that bound if it is NaN; clamp_min never did.
 CLAMP_IGNORES_NAN = not torch.clamp(torch.zeros(1), min=torch.nan).isnan()
+
+
+def python(*command, cwd=None, **variables):
+    """What Python prints in a process of its own, which finds the package where this one did."""
+    package = str(Path(clampgrad.__file__).parents[1])
+    path = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
+    run = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": path, **variables},
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    return run.stdout
 
 
 # ---- Ways to call: door(x, *bounds, **keywords), never changing x --------------------------------

@@ -1,10 +1,6 @@
 """What both pins see: the kernels of the compiled implementation and the mode of the portable one."""
 
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +8,7 @@ from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_st
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
+from common import python
 
 HALF = [0.5, 1, 0.5, 0]
 
@@ -151,15 +148,5 @@ for _ in range(2):
     except ValueError as error:
         print(error)
 """
-    path = os.pathsep.join(
-        [str(Path(clampgrad.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    )
     variables = {"CLAMPGRAD_GRADIENT": "nope", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables, "PYTHONPATH": path},
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.count("unknown gradient 'nope'") == 2
+    assert python("-c", program, **variables).count("unknown gradient 'nope'") == 2

@@ -1,29 +1,11 @@
 """The portable implementation, whatever was compiled: the rest of the tests run on it too."""
 
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
-import clampgrad
+from common import python
 
-HERE = Path(__file__).parent
-
-
-def portable(*command):
-    """Run in a process of its own, which finds the package where this one did."""
-    package = str(Path(clampgrad.__file__).parents[1])
-    path = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    run = subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        cwd=HERE.parent,
-        env={**os.environ, "CLAMPGRAD_PORTABLE": "1", "PYTHONPATH": path},
-    )
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    return run.stdout
-
+portable = partial(python, cwd=Path(__file__).parents[1], CLAMPGRAD_PORTABLE="1")
 
 PROGRAM = """
 import warnings
