@@ -8,7 +8,10 @@ ARGS ?=
 # What `make check-all` tests on, and what a wheel of `make wheels` has a library for.
 RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
 
-# WHEEL=dist/NAME.whl: the environments get that wheel, and nothing is compiled for them.
+# What `make wheels` makes the wheel clampgrad-cuda for too; it needs nvcc. By default there is none.
+CUDA_RELEASES ?=
+
+# WHEEL=dist/NAME.whl, or several: the environments get these, and nothing is compiled for them.
 WHEEL ?=
 
 # The torch whose build for CUDA `make check-cuda` takes.
@@ -85,9 +88,10 @@ check-jax: $(VENV)/tested $(JAX_VENV)/installed ## Compare `half` with jax.numpy
 	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
 
 wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a library per torch of RELEASES
-	for release in $(RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
-	echo "==> wheels for torch $(RELEASES)"
-	$(PACKING)/bin/python tools/wheels.py dist $(RELEASES:%=.venv/torch-%/bin/python)
+	for release in $(RELEASES) $(CUDA_RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
+	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)"
+	$(PACKING)/bin/python tools/wheels.py dist $(RELEASES:%=.venv/torch-%/bin/python) \
+		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python))
 
 check-wheel: $(VENV)/tested ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
@@ -249,7 +253,7 @@ $(VENV)/torch:
 ifdef WHEEL
 $(VENV)/installed: $(VENV)/torch $(WHEEL)
 	echo "==> installing $(WHEEL) beside torch $(TORCH)"
-	$(call with_progress,$(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(WHEEL)[demo]',$(VENV)/build.log)
+	$(call with_progress,$(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(firstword $(WHEEL))[demo]',$(VENV)/build.log)
 	touch $@
 else
 $(VENV)/installed: $(VENV)/torch $(SOURCES)

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("wheel", reason="wheels are packed with it: pip install wheel")
 
 from tools.support import IMPORTING, PAGE, RUNS, built, cell, in_readme, page, table  # noqa: E402
-from tools.wheels import merge  # noqa: E402
+from tools.wheels import companion, merge  # noqa: E402
 
 INFO = "clampgrad-1.0.dist-info"
 
@@ -25,6 +25,7 @@ def a_wheel(folder, library):
         "clampgrad/__init__.py": b"",
         f"clampgrad/_lib/{library}/_C.so": library.encode(),
         f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: clampgrad\nVersion: 1.0\n",
+        f"{INFO}/licenses/LICENSE": b"",
         f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n",
     }
     record = [f"{name},{digest(data)},{len(data)}\n" for name, data in files.items()]
@@ -46,6 +47,18 @@ def test_merge(tmp_path):
             data = archive.read(path)
             assert data == name.encode()
             assert f"{path},{digest(data)},{len(data)}" in record
+
+
+def test_libraries_with_cuda_are_a_distribution_of_their_own(tmp_path):
+    """It adds files to the package, and has none of the other distribution's."""
+    path = "clampgrad/_lib/torch_2_11_cu13/_C.so"
+    info = "clampgrad_cuda-1.0.dist-info"
+    wheel = companion(a_wheel(tmp_path / "whole", "torch_2_11_cu13"), tmp_path / "out")
+    assert wheel.name == "clampgrad_cuda-1.0-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        of_info = {f"{info}/{n}" for n in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")}
+        assert set(archive.namelist()) == {path} | of_info
+        assert "\nRequires-Dist: clampgrad ==1.0\n" in archive.read(f"{info}/METADATA").decode()
 
 
 def test_a_cell_of_the_support_page_says_what_ran():

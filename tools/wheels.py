@@ -1,11 +1,13 @@
 """Puts together what dist/ holds; `make wheels` runs it.
 
-    python tools/wheels.py DIST PYTHON...
+    python tools/wheels.py DIST PYTHON... [--cuda PYTHON...]
 
 Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform and
 this Python with a library per minor release of torch, of which the package takes the one that fits when
-it is imported; a wheel for everything else, without any library; and the source distribution. The
-wheels hold kernels for the CPU only: those for CUDA come from a source build.
+it is imported; a wheel for everything else, without any library; and the source distribution. Those
+libraries have kernels for the CPU only. With --cuda there is another distribution, clampgrad-cuda, with
+libraries that have kernels for CUDA too; installed beside clampgrad, they are preferred where torch is a
+build for their CUDA. Each of its PYTHONs has such a torch, and there is an nvcc.
 
 The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled: libtorch and
 the OpenMP runtime are those that torch brings.
@@ -13,6 +15,7 @@ the OpenMP runtime are those that torch brings.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -75,6 +78,34 @@ def merge(wheels: list[Path], out: Path) -> Path:
     return wheel
 
 
+METADATA = """Metadata-Version: 2.1
+Name: clampgrad-cuda
+Version: {version}
+Summary: The CUDA kernels of clampgrad
+License: BSD-3-Clause
+Requires-Dist: clampgrad =={version}
+Description-Content-Type: text/plain
+
+Compiled libraries of clampgrad with its CUDA kernels. clampgrad finds them when it is imported.
+"""
+
+
+def companion(wheel: Path, out: Path) -> Path:
+    """The libraries of a wheel as a distribution of their own, which installs into the same package."""
+    run(sys.executable, "-m", "wheel", "unpack", "-d", out / "whole", wheel)
+    (whole,) = (out / "whole").iterdir()
+    version = whole.name.partition("-")[2]
+    of_whole, part = whole / f"clampgrad-{version}.dist-info", out / "part"
+    info = part / f"clampgrad_cuda-{version}.dist-info"
+    shutil.copytree(whole / "clampgrad/_lib", part / "clampgrad/_lib")
+    shutil.copytree(of_whole / "licenses", info / "licenses")
+    shutil.copy(of_whole / "WHEEL", info)
+    (info / "METADATA").write_text(METADATA.format(version=version))
+    run(sys.executable, "-m", "wheel", "pack", "-d", out, part)
+    (packed,) = out.glob("*.whl")
+    return packed
+
+
 def tag(wheel: Path, dist: Path) -> None:
     """With the platform that it runs on. Where there is no auditwheel it stays as pip named it."""
     if not sys.platform.startswith("linux"):
@@ -89,19 +120,25 @@ def tag(wheel: Path, dist: Path) -> None:
     print(run(*repair, PATH=path).strip())
 
 
-def main(dist: Path, pythons: list[str]) -> None:
+def compiled(pythons: list[str], out: Path, cuda: str) -> Path:
+    """One wheel with the libraries of all these environments."""
+    wheels = []
+    for i, python in enumerate(pythons):
+        print(f"clampgrad: compiling with {python}, CLAMPGRAD_CUDA={cuda}", flush=True)
+        variables = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+        wheels.append(build(python, out / str(i), **variables))
+    return merge(wheels, out)
+
+
+def main(dist: Path, pythons: list[str], cuda: list[str]) -> None:
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         shutil.copy(build(pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1"), dist)
-        wheels = []
-        for i, python in enumerate(pythons):
-            print(f"clampgrad: compiling with {python}", flush=True)
-            wheels.append(
-                build(python, out / str(i), CLAMPGRAD_CUDA="0", CLAMPGRAD_REQUIRE_COMPILED="1")
-            )
-        tag(merge(wheels, out), dist)
+        tag(compiled(pythons, out / "cpu", "0"), dist)
+        if cuda:
+            tag(companion(compiled(cuda, out / "cuda", "1"), out / "companion"), dist)
     run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
     print(run(sys.executable, "-m", "twine", "check", *dist.iterdir()).strip())
     for file in sorted(dist.iterdir()):
@@ -110,4 +147,9 @@ def main(dist: Path, pythons: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).absolute(), sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dist", type=Path)
+    parser.add_argument("pythons", nargs="+")
+    parser.add_argument("--cuda", nargs="+", default=[])
+    given = parser.parse_args()
+    main(given.dist.absolute(), given.pythons, given.cuda)
