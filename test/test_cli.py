@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
 import clampgrad
 from clampgrad.cli import COMMANDS, main
 
+HOME = str(Path(clampgrad.__file__).parents[1])
 CLAMPGRAD = [sys.executable, "-m", "clampgrad"]
 
 
@@ -53,6 +55,40 @@ def test_no_such_command(arguments, capsys):
         code = end.code
     out, err = capsys.readouterr()
     assert (code, out) == (2, "") and "usage: clampgrad" in err
+
+
+ENVIRONMENTS = {
+    "a wrong name": ({"CLAMPGRAD_GRADIENT": "nope"}, [*clampgrad.CONVENTIONS, "'nope'"]),
+    "a name with a space": ({"CLAMPGRAD_GRADIENT": "half "}, [*clampgrad.CONVENTIONS, "'half '"]),
+    "no text": ({"CLAMPGRAD_GRADIENT": "\udcff"}, clampgrad.CONVENTIONS),
+    "neither yes nor no": ({"CLAMPGRAD_PORTABLE": "no"}, ["CLAMPGRAD_PORTABLE='no'"]),
+    "both": (
+        {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"},
+        ["CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED", "unset"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_what_is_wrong_in_the_environment_is_one_sentence(name, tmp_path):
+    variables, parts = ENVIRONMENTS[name]
+    script = tmp_path / "clampgrad"  # as pip writes it
+    script.write_text("import sys\nfrom clampgrad.cli import main\nsys.exit(main())\n")
+    # That every command imports the package first is seen by two.
+    for command in ([*CLAMPGRAD, "info"], [sys.executable, script, "survey"]):
+        ended = run(command, env={**os.environ, "PYTHONPATH": HOME, **variables})
+        assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+        assert ended.stderr.startswith("clampgrad: error: ")
+        assert all(part in ended.stderr for part in parts)
+    # A program is told by the exception.
+    program = run([sys.executable, "-c", "import clampgrad"], env={**os.environ, **variables})
+    assert program.returncode == 1 and "Traceback" in program.stderr
+
+
+@pytest.mark.parametrize("name, shown", [("", None), ("half", "half"), ("jax", "half")])
+def test_info_says_what_the_environment_pins(name, shown):
+    ended = run([*CLAMPGRAD, "info", "--json"], env={**os.environ, "CLAMPGRAD_GRADIENT": name})
+    assert json.loads(ended.stdout)["pinned"] == shown
 
 
 @pytest.mark.parametrize("command", [["info"], ["patches", "list"], ["survey"]])

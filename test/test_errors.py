@@ -1,6 +1,8 @@
 """Bad input gets a clear error, torch's own where torch has one, and nothing is changed."""
 
+import enum
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +12,8 @@ from common import OPERATORS
 from oracle import CONVENTIONS
 
 BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
+NAMES = [name + suffix for name in (*BOUNDS, "clip") for suffix in ("", "_")]
+EXTREMA, ACTIVATIONS = ("maximum", "minimum", "fmax", "fmin"), ("relu", "relu6", "hardtanh")
 NO_DIRECTION = [c for c in CONVENTIONS if c not in ("with_grad", "restoring", "straight_through")]
 
 
@@ -48,6 +52,47 @@ def test_an_unknown_convention(operator, kind):
             assert all(name in message for name in CONVENTIONS)
             assert repr(wrong) in message or f'"{wrong}"' in message
             assert torch.equal(x, before)
+
+
+class Text(str):
+    pass
+
+
+class Name(str, enum.Enum):
+    JAX = "jax"
+
+
+class NotText(enum.Enum):
+    half = "half"
+
+
+NAMED = {
+    **{name: partial(getattr(clampgrad, name), torch.ones(1), 0) for name in NAMES},
+    **{name: partial(getattr(clampgrad, name), torch.ones(1)) for name in ACTIVATIONS},
+    **{name: partial(getattr(clampgrad, name), torch.ones(1), torch.ones(1)) for name in EXTREMA},
+    "out": partial(clampgrad.clamp, torch.ones(1), 0, 1, out=torch.empty(1)),
+    "recorded": partial(clampgrad.clamp, torch.ones(1, requires_grad=True), 0, 1),
+    "nn.Clamp": partial(clampgrad.nn.Clamp, 0, 1),
+    **{f"nn.{name}": getattr(clampgrad.nn, name) for name in ("Hardtanh", "ReLU", "ReLU6")},
+    "convert": partial(clampgrad.nn.convert, torch.nn.ReLU()),
+    "pin": clampgrad.pin,
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_name_is_a_str(name):
+    for wrong in (b"half", bytearray(b"half"), NotText.half, 1, True, ["half"], object()):
+        with pytest.raises(TypeError, match=f"gradient must be a str, not {type(wrong).__name__}"):
+            NAMED[name](gradient=wrong)
+    if name != "pin":  # where None is torch's own
+        with pytest.raises(TypeError, match="gradient must be a str, not NoneType"):
+            NAMED[name](gradient=None)
+    for wrong in ("", "HALF", "half\n", "\uff48alf", "\ud800", "half" * 1000):
+        with pytest.raises(ValueError, match="(?s)unknown gradient '.*'; expected .*half"):
+            NAMED[name](gradient=wrong)
+    for right in (Text("half"), Name.JAX, "jax"):
+        found = NAMED[name](gradient=right)
+        assert repr(found) == repr(NAMED[name](gradient="half"))
 
 
 @pytest.mark.parametrize("convention", NO_DIRECTION)

@@ -90,6 +90,14 @@ def test_nan(rows):
     assert (0.0,) in at_nan("F.hardtanh(x, -1.0, 1.0)")
 
 
+def test_a_pin_changes_nothing(monkeypatch):
+    """It would give a gradient of ours; and a scripted clamp raises under one."""
+    monkeypatch.setattr(_survey, "CASES", _survey.CASES[:2])
+    expected = repr(clampgrad.survey())
+    with clampgrad.pin("half"):
+        assert repr(clampgrad.survey()) == expected
+
+
 def test_the_verdict_can_be_bad():
     limits = [(0.0,), (1.0,)]
     assert _survey._verdict([(0.0,)], (0.0,), limits) == "as documented"

@@ -7,6 +7,7 @@
 #include "clampgrad/clampgrad.h"
 #include "python/nodes.h"
 #include "python/pin.h"
+#include "python/text.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/Tensor.h>
@@ -75,7 +76,8 @@ constexpr size_t kCount = std::size(kOperators);
 struct Given {
   PyObject* self;
   PyObject* bounds[2];
-  PyObject *gradient, *maximize, *out;
+  std::string_view gradient;
+  PyObject *name, *maximize, *out;
 
   Given(const Operator& op, PyObject* const* args, Py_ssize_t count) {
     const Py_ssize_t expected = op.is_clamp() ? 6 : 4;
@@ -83,7 +85,8 @@ struct Given {
     self = args[0];
     bounds[0] = args[op.takes == Takes::max ? 2 : 1];
     bounds[1] = op.takes == Takes::min_and_max ? args[2] : Py_None;
-    gradient = args[expected == 6 ? 3 : 2];
+    name = args[expected == 6 ? 3 : 2];
+    gradient = text_of(name);
     maximize = op.is_clamp() ? args[4] : Py_False;
     out = args[expected - 1];
   }
@@ -112,8 +115,7 @@ bool read_bound(PyObject* object, Bound& bound) {
 
 bool read_plain(const Operator& op, const Given& given, Call& call) {
   if (!THPVariable_CheckExact(given.self) || at::impl::torch_function_mode_enabled() ||
-      !PyUnicode_CheckExact(given.gradient) || !PyBool_Check(given.maximize) ||
-      given.out != Py_None) {
+      !PyBool_Check(given.maximize) || given.out != Py_None) {
     return false;
   }
   if (op.takes != Takes::min_and_max && given.bounds[0] == Py_None) {
@@ -127,13 +129,8 @@ bool read_plain(const Operator& op, const Given& given, Call& call) {
   if (!op.is_clamp() && !call.bounds[0].tensor) {
     return false;
   }
-  Py_ssize_t length = 0;
-  const char* name = PyUnicode_AsUTF8AndSize(given.gradient, &length);
-  if (!name) {
-    throw python_error();
-  }
   call.maximize = given.maximize == Py_True;
-  call.gradient = parse_convention({name, static_cast<size_t>(length)}, call.maximize).gradient;
+  call.gradient = parse_convention(given.gradient, call.maximize).gradient;
   call.self = THPVariable_Unpack(given.self);
   return true;
 }
@@ -180,7 +177,7 @@ std::pair<THPObjectPtr, THPObjectPtr> public_arguments(const Operator& op, const
       op.bounds() == 2 ? PyTuple_Pack(3, given.self, given.bounds[0], given.bounds[1])
                        : PyTuple_Pack(2, given.self, given.bounds[0]));
   auto keywords = checked(PyDict_New());
-  PyDict_SetItemString(keywords, "gradient", given.gradient);
+  PyDict_SetItemString(keywords, "gradient", given.name);
   if (op.is_clamp()) {
     PyDict_SetItemString(keywords, "maximize", given.maximize);
   }
@@ -226,9 +223,9 @@ PyObject* run_parsed(const Operator& op, const Given& given, torch::PythonArgPar
   for (int i = 0; i < op.bounds(); ++i) {
     call.bounds[i] = bound(r, next++);
   }
-  const auto name = r.stringView(next++);
+  ++next; // the name, which is read already
   call.maximize = op.is_clamp() && r.toBool(next++);
-  call.gradient = parse_convention(name, call.maximize).gradient;
+  call.gradient = parse_convention(given.gradient, call.maximize).gradient;
   if (!op.inplace && !r.isNone(next)) {
     call.out = r.tensor(next);
   }

@@ -1,6 +1,7 @@
 #include "python/pin.h"
 
 #include "pin/pin.h"
+#include "python/text.h"
 
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -22,11 +23,16 @@ void pin_ask(py::object function) {
   ask_with(&ask);
 }
 
+Code pin_code(py::object gradient, bool maximize) {
+  return code_of(
+      gradient.is_none() ? std::nullopt : std::optional(text_of(gradient.ptr())), maximize);
+}
+
 } // namespace
 
 void add_functions(PyObject* module_) {
   auto module = py::reinterpret_borrow<py::module>(module_);
-  module.def("pin_code", torch::wrap_pybind_function(&code_of));
+  module.def("pin_code", torch::wrap_pybind_function(&pin_code));
   module.def("pin_name", torch::wrap_pybind_function(&name_of));
   module.def("pin_thread", torch::wrap_pybind_function(&set_in_thread));
   module.def("pin_process", torch::wrap_pybind_function(&set_in_process));

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from _clampgrad_by_environment import pin as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._build import VERSION
+from clampgrad._command import one_sentence as _one_sentence
 from clampgrad._pin import pin
 from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
 from clampgrad.activations import hardtanh, relu, relu6
@@ -89,4 +90,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-_pin_by_environment()
+with _one_sentence():
+    _pin_by_environment()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clampgrad._build import MISSING
+from clampgrad._command import one_sentence
 
 if TYPE_CHECKING:
     from clampgrad._C import *  # noqa: F403
@@ -84,12 +85,16 @@ def words(folder: str) -> str:
     return f"torch {major}.{minor}" + "".join(f" with CUDA {c[2:]}" for c in cuda)
 
 
+def is_set(variable: str) -> bool:
+    value = os.environ.get(variable) or "0"
+    if value not in ("0", "1"):
+        raise ImportError(f"{variable}={value!r}: it is 1 or, as when it is not set, 0")
+    return value == "1"
+
+
 def choose() -> tuple[str, str, ModuleType]:
     """The name of the implementation, why it was chosen, and its functions."""
-    portable, required = (
-        os.environ.get(name, "0") not in ("", "0")
-        for name in ("CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED")
-    )
+    portable, required = is_set("CLAMPGRAD_PORTABLE"), is_set("CLAMPGRAD_REQUIRE_COMPILED")
     if torch._C._dispatch_has_kernel("clampgrad::clamp"):
         raise ImportError(
             "another library, libclampgrad perhaps, has registered torch.ops.clampgrad in this "
@@ -125,7 +130,8 @@ def choose() -> tuple[str, str, ModuleType]:
     return "portable", why, import_module("clampgrad._portable")
 
 
-name, why, _functions = choose()
+with one_sentence():
+    name, why, _functions = choose()
 
 
 def instruction_set(compiled: bool) -> str:

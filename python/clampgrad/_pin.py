@@ -52,9 +52,6 @@ class pin:
     """
 
     def __init__(self, gradient: Gradient | None, *, maximize: bool = False) -> None:
-        if not isinstance(gradient, (str, type(None))):
-            raise TypeError(f"pin: gradient must be a str or None, not {type(gradient).__name__}")
-
         self._code = _implementation.pin_code(gradient, maximize)
 
     def __repr__(self) -> str:

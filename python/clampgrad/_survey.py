@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clampgrad._pin import pin
 from clampgrad._progress import progress
 
 RULES = {
@@ -97,7 +99,7 @@ class Row:
 
 
 def survey(device: str = "cpu") -> list[Row]:
-    """Measures the gradients of the installed torch at kinks and ties.
+    """Measures the gradients of the installed torch at kinks and ties, also under a pin.
 
     Args:
         device: the device to measure on.
@@ -107,7 +109,8 @@ def survey(device: str = "cpu") -> list[Row]:
         gradient there, PyTorch's documented rule and the gradient that it expects, the measured gradient, a
         verdict, the gradient of TorchScript where it differs, and the gradient at NaN.
     """
-    with torch.enable_grad(), torch.device(device), warnings.catch_warnings():
+    torchs_own = pin(None) if pin.current() else nullcontext()
+    with torchs_own, torch.enable_grad(), torch.device(device), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself
         cases = [(f, names, point) for f, names, points in CASES for point in points]
         return [_row(*case) for case in progress("points", cases)]

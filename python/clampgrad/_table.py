@@ -15,3 +15,4 @@ EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
 _TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(row["active"]) > 1]
 STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
 ALIASES: dict[str, str] = TABLE["aliases"]
+CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clampgrad._table import ALIASES, STRICT
+from clampgrad._table import CANONICAL, STRICT
 from clampgrad.functional import Gradient, clamp, clamp_, clamp_min, clamp_min_
 
 __all__ = ["hardtanh", "relu", "relu6"]
@@ -89,7 +89,7 @@ def _is_for_torch(input: Tensor, gradient: Gradient, maximize: bool) -> bool:
         return False
     clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
     recorded = input.requires_grad and torch.is_grad_enabled()
-    if recorded and ALIASES.get(gradient, gradient) not in STRICT:
+    if recorded and CANONICAL.get(gradient) not in STRICT:
         layout = "nested" if input.is_nested else str(input.layout).removeprefix("torch.")
         raise NotImplementedError(
             f"gradient={gradient!r} of a {layout} tensor: torch's own function runs there, whose "

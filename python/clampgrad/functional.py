@@ -29,7 +29,7 @@ from torch.jit._builtins import _register_builtin
 
 from clampgrad import _implementation
 from clampgrad._gradients import ExactGradient, Gradient
-from clampgrad._table import ALIASES, CONVENTIONS, TABLE
+from clampgrad._table import CANONICAL, CONVENTIONS, TABLE
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -102,8 +102,8 @@ def _without_numpy(
     if not scalars or not input.is_floating_point() or any(isinstance(b, Tensor) for b in bounds):
         return [b.item() if _is_of_numpy(b) else b for b in bounds], keywords
     here = {"dtype": input.dtype, "device": input.device}
-    gradient = ALIASES.get(keywords["gradient"], keywords["gradient"])
-    gradient = "min_norm" if gradient == "joint" else gradient
+    gradient = keywords["gradient"]
+    gradient = "min_norm" if CANONICAL.get(gradient) == "joint" else gradient
     tensors = [None if b is None else torch.as_tensor(b, **here) for b in bounds]
     return tensors, keywords | {"gradient": gradient}
 

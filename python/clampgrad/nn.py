@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from clampgrad._after_import import when_imported
-from clampgrad._table import ALIASES, STRICT
+from clampgrad._table import CANONICAL, STRICT
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
@@ -37,7 +37,7 @@ class _Named(nn.Module):
 
     def _name(self, gradient: Gradient, maximize: bool) -> None:
         clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
-        self.gradient = cast("Gradient", ALIASES.get(gradient, gradient))
+        self.gradient = cast("Gradient", CANONICAL[gradient])
         self.maximize = maximize
 
     def _keywords(self) -> dict[str, Any]:

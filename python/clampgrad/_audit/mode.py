@@ -19,7 +19,7 @@ from clampgrad._audit.report import Report
 from clampgrad._audit.sites import Key, Site, Variant
 from clampgrad._audit.unseen import unseen
 from clampgrad._pin import pin
-from clampgrad._table import ALIASES
+from clampgrad._table import CANONICAL
 
 logger = logging.getLogger("clampgrad")
 
@@ -189,7 +189,7 @@ def describe(function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str
     ours = getattr(function, "__module__", "") == "clampgrad.functional"
     name = getattr(function, "__name__", str(function))
     gradient = kwargs.get("gradient", "min_norm")
-    asked = {"gradient": ALIASES.get(gradient, gradient)} if ours else {}
+    asked = {"gradient": CANONICAL.get(gradient, gradient)} if ours else {}
     if kwargs.get("maximize"):
         asked["maximize"] = True
     return Call(

@@ -14,17 +14,16 @@ from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils._python_dispatch import _disable_current_modes
 
 from clampgrad._portable.gate import Clamp, Extremum, Rule, torchs_own
-from clampgrad._table import ALIASES, CONVENTIONS, PSEUDO
+from clampgrad._table import CANONICAL, CONVENTIONS, PSEUDO
 
 
 def resolved(gradient: str, maximize: bool) -> str:
-    """The canonical name, or a ValueError."""
-    if not isinstance(gradient, str) or not isinstance(maximize, bool):
-        raise TypeError(
-            f"gradient must be a str and maximize a bool, not {gradient!r}, {maximize!r}"
-        )
-    name = ALIASES.get(gradient, gradient)
-    if name not in CONVENTIONS:
+    """The canonical name, or the error."""
+    for argument, value, kind in (("gradient", gradient, str), ("maximize", maximize, bool)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{argument} must be a {kind.__name__}, not {type(value).__name__}")
+    name = CANONICAL.get(gradient)
+    if name is None:
         raise ValueError(f"unknown gradient '{gradient}'; expected one of {', '.join(CONVENTIONS)}")
     if maximize and name not in PSEUDO:
         raise ValueError(

@@ -6,7 +6,7 @@ import argparse
 import platform
 from typing import Any
 
-from clampgrad import __version__, _implementation
+from clampgrad import __version__, _implementation, pin
 from clampgrad.cli.output import write, write_json
 
 
@@ -14,6 +14,7 @@ def facts() -> dict[str, Any]:
     return {
         "clampgrad": __version__,
         **_implementation.info(),
+        "pinned": pin.current(),
         "python": platform.python_version(),
     }
 
@@ -35,6 +36,6 @@ def main(arguments: list[str]) -> int:
 
 def shown(value: Any) -> str:
     """As a person reads it."""
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, list) else str(value)
