@@ -59,6 +59,16 @@ def test_a_graph_input_too(convention, dtype):
     assert_same(gradient, gradient_of_x(convention, x, g, max=0.1))
 
 
+def test_an_integer_of_a_graph():
+    """Its value is symbolic while it is traced."""
+    torch._dynamo.reset()
+    f = torch.compile(lambda x, n: clampgrad.clamp(x, max=n), backend="aot_eager", dynamic=True)
+    for bound in (5, 257, 7):
+        x = torch.tensor([0, bound, 2 * bound], dtype=torch.bfloat16)
+        (gradient,) = eager(lambda x, n=bound: f(x, n), [x], torch.ones_like(x))
+        assert gradient.tolist() == [1, 0, 0]
+
+
 @pytest.mark.parametrize("dtype, bound", UNREPRESENTABLE, ids=str)
 def test_mingrad_operators(dtype, bound):
     x = torch.tensor([-torch.inf, bound, torch.inf], dtype=dtype)
