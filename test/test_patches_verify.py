@@ -28,6 +28,7 @@ from clampgrad.patches.verify.run import (
     unlooked,
     verify,
 )
+from clampgrad.patches.verify.samples import digest
 from clampgrad.patches.verify.text import manual_text, patched, script_text
 
 RELEASE = torch.__version__.split("+")[0]
@@ -150,6 +151,16 @@ def test_one_convention_for_all_operators(gradients):
     # A patch about other operators may not touch it either.
     strangers = held(mixed, found, Claim(stock, frozenset({"maximum", "tensors"})), set())
     assert strangers and all(f.startswith("outside of the scope, clamp_min") for f in strangers)
+
+
+def test_samples_of_every_layout_are_compared():
+    """OpInfo has some without dimensions, without elements and transposed."""
+    two = torch.arange(6.0).double().view(2, 3)
+    samples = [two, two.T, two[0, 1], two[:0], None]
+    assert digest(samples) == digest([s if s is None else s.clone() for s in samples])
+    for i, sample in enumerate(samples):
+        other = [*samples[:i], two + 1 if sample is None else None, *samples[i + 1 :]]
+        assert digest(other) != digest(samples)
 
 
 def test_a_patch_that_does_nothing_is_not_proved(tmp_path):
