@@ -6,18 +6,13 @@ its own. Times are medians over interleaved rounds of those processes.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import statistics
-import sys
 import time
-from pathlib import Path
 
 import torch
 
 from memory import saved_bytes
-from proposals import rounds
+from patched import main
 
 N = 2**20
 
@@ -68,37 +63,23 @@ def changed_after(x):
         return "raises: " + str(error).partition(":")[0]
 
 
-def measured(library: str) -> dict:
-    torch.set_num_threads(1)
-    torch.ops.load_library(library)
+def measured() -> dict:
     x = torch.linspace(-2, 8, N).requires_grad_()
     node = outofplace(x).grad_fn.next_functions[0][0].name()
     assert node.startswith("Proved"), node
     return {
+        "n": N,
+        "dtype": "float32",
         "bytes kept per element": {k: saved_bytes(f, x) / N for k, f in CASES.items()},
         "ms": {k: milliseconds(f, x) for k, f in CASES.items()},
         "clamp(x, 0, 1).mul_(2), backward": changed_after(x),
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out/save-result.json"))
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--note", default="", help="what a reader of the times must know")
-    options = parser.parse_args()
-    found_by_side = rounds("proposals/save-result", __file__, options.rounds)
-    result = {"torch": torch.__version__, "machine": platform.machine(), "n": N, "dtype": "float32"}
-    result["note"] = options.note
-    for side, found in found_by_side.items():
-        ms = {k: statistics.median(r["ms"][k] for r in found) for k in CASES}
-        result[side] = found[0] | {"ms": {k: round(v, 3) for k, v in ms.items()}}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
+def summary(found: list) -> dict:
+    ms = {k: statistics.median(r["ms"][k] for r in found) for k in CASES}
+    return found[0] | {"ms": {k: round(v, 3) for k, v in ms.items()}}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--library"]:
-        print(json.dumps(measured(sys.argv[2])))
-    else:
-        main()
+    main(measured, summary, "proposals/save-result", 7)

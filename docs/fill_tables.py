@@ -43,7 +43,6 @@ PAGES = (
 )
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
 PROPOSAL = json.loads((ROOT / "benchmarks/results/save-result.json").read_text())
-FUSED = json.loads((ROOT / "benchmarks/results/fused-backward.json").read_text())
 SOURCE_BUILD = yaml.safe_load((ROOT / "docs/source_build.yaml").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
@@ -383,7 +382,7 @@ def pin():
 
 def save_result():
     """What saving the result instead of the input of a clamp saves."""
-    stock, proposal = PROPOSAL["stock"], PROPOSAL["proposal"]
+    stock, proposal = PROPOSAL["stock"], PROPOSAL["patched"]
     keys = {"bytes kept per element": "bytes per element", "ms": "ms"}
     heading = [f"{unit}, {side}" for unit in keys.values() for side in ("stock", "proposal")]
     rows = [["", *heading]]
@@ -391,34 +390,48 @@ def save_result():
         rows.append([code(case), *(f"{s[k][case]:g}" for k in keys for s in (stock, proposal))])
     price = "clamp(x, 0, 1).mul_(2), backward"
     note = (
-        f"{PROPOSAL['n']} elements of {PROPOSAL['dtype']}, one thread, torch {PROPOSAL['torch']}. "
+        f"{stock['n']} elements of {stock['dtype']}, one thread, torch {PROPOSAL['torch']}. "
         f"{PROPOSAL['note']} The price, `{price}`: stock {stock[price]}, the proposal {proposal[price]}."
     )
     return table(*rows, right=range(1, 5)) + "\n\n" + note
 
 
-def fused_backward():
-    """The backward of clamp and its family, before and after, and beside hardtanh's."""
-    stock, proposal = FUSED["stock"], FUSED["proposal"]
+def patched_backward(file):
+    """The backward of clamp and its family, stock's and a series's, and beside hardtanh's."""
+    found = json.loads((ROOT / "benchmarks/results" / file).read_text())
+    stock, patched = found["stock"], found["patched"]
     cases, columns = (list(dict.fromkeys(c)) for c in zip(*(k.rsplit("; ", 1) for k in stock)))
     yardstick = cases[0]
     rows = [["µs", *(f"{c} {'elements' if c[-2:] != ' 1' else 'element'}" for c in columns)]]
     for case in cases:
         keys = [f"{case}; {column}" for column in columns]
-        beside = [proposal[k] / proposal[f"{yardstick}; {c}"] for k, c in zip(keys, columns)]
+        beside = [patched[k] / patched[f"{yardstick}; {c}"] for k, c in zip(keys, columns)]
         rows.append(
             [
                 code(case),
-                *(f"{stock[k]:,.0f} → {proposal[k]:,.0f} ({b:.2f})" for k, b in zip(keys, beside)),
+                *(f"{stock[k]:,.0f} → {patched[k]:,.0f} ({b:.2f})" for k, b in zip(keys, beside)),
             ]
         )
     note = (
-        f"Backward alone, stock → proposal, and in brackets the proposal divided by `{yardstick}`, which has "
-        f"an operator of its own in both. One thread of {FUSED['machine']}, torch {FUSED['torch']}; the "
-        f"fastest call in a process, the median of {FUSED['rounds']} interleaved rounds of processes. "
-        f"{FUSED['note']}"
+        f"Stock → `{found['series']}`, and in brackets the latter divided by `{yardstick}`, which has an "
+        f"operator of its own in both. Backward alone; forward mode with its forward. One thread of "
+        f"{found['machine']}, torch {found['torch']}; the fastest call in a process, the median of "
+        f"{found['rounds']} interleaved rounds of processes. {found['note']}"
     )
     return table(*rows, right=range(1, len(columns) + 1)) + "\n\n" + note.strip()
+
+
+def verified():
+    """What `verify` found, release by release: docs/verified.json."""
+    heading = ["torch", "series", "gradients", "points that changed", "OpInfo samples", "time"]
+    rows = []
+    for r in json.loads((ROOT / "docs/verified.json").read_text()):
+        convention = "unchanged" if r["unchanged"] else f"{r['convention']}"
+        minutes, seconds = divmod(r["seconds"], 60)
+        numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
+        time = f"{minutes}:{seconds:02}"
+        rows.append([r["torch"], code(r["series"]), convention, *numbers, time])
+    return table(heading, *rows, right=(3, 4, 5))
 
 
 def source_build():
@@ -429,7 +442,9 @@ def source_build():
 
 TABLES = {
     "save_result": save_result,
-    "fused_backward": fused_backward,
+    "fused_backward": lambda: patched_backward("fused-backward.json"),
+    "joint_backward": lambda: patched_backward("joint-2.13.0.json"),
+    "verified": verified,
     "source_build": source_build,
     "pin": pin,
     "names": names,

@@ -8,6 +8,7 @@ from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_st
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
+from clampgrad import _implementation
 from common import python
 
 HALF = [0.5, 1, 0.5, 0]
@@ -150,3 +151,11 @@ for _ in range(2):
 """
     variables = {"CLAMPGRAD_GRADIENT": "nope", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     assert python("-c", program, **variables).count("unknown gradient 'nope'") == 2
+
+
+@pytest.mark.parametrize("name", ["pin_thread", "pin_process"])
+def test_setting_a_pin_returns_the_one_before(name):
+    codes = [_implementation.pin_code(gradient, False) for gradient in ("half", "inclusive")]
+    setting = getattr(_implementation, name)
+    before = setting(codes[0])
+    assert [setting(codes[1]), setting(before)] == codes
