@@ -7,6 +7,7 @@ import inspect
 import pytest
 
 import clampgrad
+from clampgrad import _pin_state
 from test_pin import HALF, OWN, THROUGH, slope
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
@@ -18,6 +19,7 @@ half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
 def nothing_is_left():
     yield
     assert (slope(), clampgrad.pin.current()) == (OWN, None)
+    assert not _pin_state._thread.blocks_of_tasks  # else every call asks Python for the pin
 
 
 # ---- Generators ------------------------------------------------------------------------------------------
