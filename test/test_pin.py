@@ -146,6 +146,21 @@ def test_in_transforms(convention, mode):
         assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
 
 
+@pytest.mark.parametrize("pin", [None, *CONVENTIONS])
+def test_clamp_in_place_with_tensors_under_vmap(pin):
+    """torch's loop over samples would count x as differentiated from the second sample on."""
+    x = torch.tensor([-1.0, 0, 0.5, 1, 2]).expand(3, 5)
+    lo, hi = torch.zeros(5, requires_grad=True), torch.ones(5, requires_grad=True)
+    with clampgrad.pin(pin):
+        expected = torch.autograd.grad(torch.clamp(x, lo, hi).sum(), (lo, hi))
+        y = torch.func.vmap(lambda x: x.clone().clamp_(lo, hi))(x)
+        for found, wanted in zip(torch.autograd.grad(y.sum(), (lo, hi)), expected):
+            assert_same(found, wanted)
+        assert_same(y.detach(), x.clamp(0, 1))
+        with pytest.raises(RuntimeError, match="vmap: inplace"):
+            torch.func.vmap(lambda lo: x[0].clone().clamp_(lo, hi))(torch.zeros(3, 5))
+
+
 def test_double_backward():
     x = tied(64, nan=False).clamp(-5, 5).requires_grad_()
     with clampgrad.pin("half"):

@@ -11,11 +11,13 @@
 #include "Kernels.h"
 #include "Operators.h"
 #include "base/path.h"
+#include "ops/recorded.h"
 #include "pin/pin.h"
 #include "pin/torchscript.h"
 
 #include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/clamp.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 
@@ -151,6 +153,16 @@ struct InPlace {
   }
 };
 
+// ---- Under vmap ---------------------------------------------------------------------------------
+
+// torch has no batching rule for clamp_ with Tensors, but loops over the samples. If a bound
+// requires grad, so does x once its first sample is written: the others would have the gradient of
+// an x that is being differentiated. This rule writes all of them at once, pinned or not.
+Tensor& batched_clamp_(
+    Tensor& self, const std::optional<Tensor>& min, const std::optional<Tensor>& max) {
+  return assign(self, at::clamp(self.clone(), min, max));
+}
+
 // ---- Registration -------------------------------------------------------------------------------
 
 // Each backend's, and that of nested tensors.
@@ -211,24 +223,38 @@ struct Registration {
     add_each<aten::_foreach_minimum_List, aten::minimum>();
     add_each<aten::_foreach_minimum_ScalarList, WithNumber<aten::minimum>>();
     add_each<aten::_foreach_minimum__List, InPlace<aten::minimum>>();
+
+    add_at(
+        DispatchKey::FuncTorchBatched,
+        find<aten::clamp__Tensor>(),
+        c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(batched_clamp_)));
+  }
+
+  template <typename Aten>
+  static c10::OperatorHandle find() {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(Aten::name, Aten::overload_name);
+  }
+
+  // A kernel that is there already stays: we could not hand over to it.
+  void add_at(DispatchKey key, const c10::OperatorHandle& op, const c10::KernelFunction& kernel) {
+    if (!op.hasKernelForDispatchKey(key)) {
+      handles.push_back(
+          c10::Dispatcher::singleton().registerImpl(
+              op.operator_name(),
+              key,
+              kernel,
+              /*cpp_signature=*/std::nullopt,
+              /*schema=*/nullptr,
+              "clampgrad"));
+    }
   }
 
   template <typename Aten, typename Kernel>
   void add() {
-    auto& dispatcher = c10::Dispatcher::singleton();
-    const auto op = dispatcher.findSchemaOrThrow(Aten::name, Aten::overload_name);
+    const auto op = find<Aten>();
     const auto kernel = c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(Kernel::call));
     for (const auto key : autograd_keys()) {
-      if (op.hasKernelForDispatchKey(key)) {
-        continue; // a backend with an autograd kernel of its own, which we could not hand over to
-      }
-      handles.push_back(dispatcher.registerImpl(
-          op.operator_name(),
-          key,
-          kernel,
-          /*cpp_signature=*/std::nullopt,
-          /*schema=*/nullptr,
-          "clampgrad"));
+      add_at(key, op, kernel);
     }
     names.push_back(c10::toString(op.operator_name()));
   }

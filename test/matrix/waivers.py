@@ -31,12 +31,6 @@ WAIVERS = {
     "torch has no batching rule for _foreach_clamp and its kind": lambda cell: (
         cell.form == "pinned foreach" and "vmap" in cell.context
     ),
-    "torch has no batching rule for clamp_ with Tensors: its loop over samples refuses, or counts x as"
-    " differentiated once a sample of it is written": lambda cell: (
-        cell.form == "pinned method in place"
-        and (cell.operator, cell.numbers) == ("clamp", False)
-        and "vmap" in cell.context
-    ),
     "torch.func.functionalize takes no operator in place that is not ATen's": lambda cell: (
         cell.context == "functionalize" and FORMS[cell.form].in_place and not FORMS[cell.form].pin
     ),
