@@ -164,6 +164,56 @@ def test_code_compiled_ahead_of_time_is_of_its_pin_wherever_it_is_loaded(tmp_pat
         subprocess.run(command, check=True, cwd=tmp_path)
 
 
+PRECOMPILED = """
+import sys
+import torch
+import clampgrad
+torch._dynamo.config.caching_precompile = True
+def inner(x): return torch.clamp(x, 0, 1) * 1  # compiled apart
+@torch._dynamo.disable(recursive=False)
+def between(x): return inner(x)
+def f(x): return between(x * 1)
+def g(x): return torch.clamp(x, 0, 1) * 1
+def slope(f):
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    try:
+        return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+    except RuntimeError as error:
+        return "refused" if "Detected recompile" in str(error) else str(error)
+def load():
+    torch.compile(f)  # installs what was saved of f, inner among it
+    return [torch.compile(function) for function in (inner, g)]
+own = slope(f)
+if sys.argv[1] == "save":
+    slope(torch.compile(f))
+    with clampgrad.pin("half"):
+        slope(torch.compile(g))
+    torch.compiler.save_cache_artifacts()
+    sys.exit()
+torch.compiler.set_stance("fail_on_recompile")
+early = load()  # before the first pin of the process
+assert [slope(code) for code in early] == [own, "refused"]
+with clampgrad.pin("half"):
+    assert [slope(code) for code in early] == ["refused", "refused"]
+    assert [slope(code) for code in load()] == ["refused", [0.5, 0]]
+with clampgrad.pin("inclusive"):
+    assert [slope(code) for code in load()] == ["refused", "refused"]
+assert [slope(code) for code in load()] == [own, "refused"]
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(torch._dynamo.config, "caching_precompile"), reason="this release cannot do it"
+)
+def test_code_that_caching_precompile_loads_is_of_its_pin(tmp_path):
+    """A function saved without a pin and one saved under one: each is served where its pin holds."""
+    (tmp_path / "ahead.py").write_text(PRECOMPILED)
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    for how in ("save", "load"):
+        command = [sys.executable, "ahead.py", how]
+        subprocess.run(command, check=True, cwd=tmp_path, env=environment)
+
+
 def test_a_release_with_other_internals_is_named():
     from clampgrad import _torch_knows
 

@@ -151,10 +151,16 @@ def refuse_code_without_guard(aot_compile: Any) -> None:
 
 
 def drop_precompiled(package: Any) -> None:
-    """Code that caching_precompile loaded before the first pin, which torch._dynamo.reset leaves."""
+    """Code that caching_precompile loaded before the first pin, which torch._dynamo.reset leaves.
+
+    A package holds the code of every frame; its uninstall() clears the outermost one only.
+    """
+    reset = expect_attribute(torch._C._dynamo.eval_frame, "_reset_precompile_entries")
+    find = expect_attribute(package, "_lookup_code")
     for thing in gc.get_objects():
         if type(thing) is package.CompilePackage and thing.is_initialized():
-            thing.uninstall()
+            for code, entry in expect_attribute(thing, "_codes").items():
+                reset(find(entry) if entry.code_source else code)
 
 
 def key_caches(codecache: Any) -> None:
