@@ -3,6 +3,10 @@
     contract   how the arguments of an element compare gives a number below 64, and the table says what
                the gradient is there
     gate       the autograd function: that number is recorded, and a select applies what the table says
+
+These two are the contract, executed: read them first. The rest makes them what people call.
+
+    forward    torch's own operators
     functions  what people call: checks, types, in place, `out`
     library    the same as `torch.ops.clampgrad`; importing it registers them
     pin        the pin, for calls from Python

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from clampgrad._table import EXACT, TABLE
 
@@ -75,18 +74,16 @@ def shares(
     }
     for position, (row, versus) in rows(operator).items():
         factors = exact(row, gradient if gradient in EXACT else "min_norm", numbers, differentiated)
-        for name, factor in zip(names, factors):
-            factor = Fraction(factor)
-            gets: list[tuple[Any, int]] = [("g", factor.denominator) if factor else (0, 1)]
+        for name, factor in zip(names, map(Fraction, factors)):
             assert factor.numerator in (0, 1), "the select divides g, and does not multiply it"
-            gets *= len(COLUMNS)
+            gets = [("g", factor.denominator) if factor else (0, 1)] * len(COLUMNS)
             if gradient not in EXACT and name == "x":
                 gets = [(PSEUDO_GRADIENTS[versus][gradient][column], 1) for column in COLUMNS]
             elif gradient not in EXACT and versus == "x = y":
                 continue
-            for what, where in zip(gets, range(len(COLUMNS))):
+            for column, what in enumerate(gets):
                 if what[0] != 0:
-                    found[name][what][where].append(position)
+                    found[name][what][column].append(position)
     return {
         name: {what: tuple(map(bits, where)) for what, where in share.items()}
         for name, share in found.items()
@@ -102,8 +99,3 @@ def exact(row: dict, gradient: str, numbers: bool, differentiated: frozenset[str
     if gradient == "min_norm" and tied and not differentiated.issuperset(row["active"]):
         return nothing
     return row["tensors"][gradient]
-
-
-with _disable_current_modes():  # one of them may give tensors without values
-    for _operator in OPERATORS:
-        rows(_operator)  # now: what is traced later has no values to look up

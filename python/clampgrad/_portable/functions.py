@@ -13,8 +13,14 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils._python_dispatch import _disable_current_modes
 
-from clampgrad._portable.gate import Clamp, Extremum, Rule, torchs_own
+from clampgrad._portable.contract import OPERATORS, rows
+from clampgrad._portable.forward import torchs_own
+from clampgrad._portable.gate import Clamp, Extremum, Rule
 from clampgrad._table import CANONICAL, CONVENTIONS, PSEUDO
+
+with _disable_current_modes():  # one of them may give tensors without values
+    for operator in OPERATORS:
+        rows(operator)  # now: what is traced later has no values to look up
 
 
 def resolved(gradient: str, maximize: bool) -> str:

@@ -12,21 +12,12 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from clampgrad._portable.contract import Share, contains, positions, relation, shares
+from clampgrad._portable.forward import as_compared, batch_first, torchs_own
 
 NOT_LINEAR = (
     "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which are not "
     "linear in the incoming gradient"
 )
-
-
-def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
-    """The operator of that name; a clamp by a number and a Tensor is a clamp by one after the other."""
-    given = [other for other in others if other is not None]
-    if len({isinstance(other, Tensor) for other in given}) == 2:
-        if name.endswith("_"):  # x is written when nothing can fail any more
-            return x.copy_(x.clone().clamp_min_(given[0]).clamp_max_(given[1]))
-        return torch.clamp_max(torch.clamp_min(x, given[0]), given[1], **out)
-    return getattr(torch, name)(x, *(given if name.startswith("clamp_m") else others), **out)
 
 
 @dataclass(frozen=True)
@@ -101,7 +92,7 @@ class Pseudo(torch.autograd.Function):
 
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, share: Share, *args: Tensor) -> Any:
-        lowered = (a if d is None else torch.movedim(a, d, 0) for a, d in zip(args, in_dims[1:]))
+        lowered = (a if d is None else a.movedim(d, 0) for a, d in zip(args, in_dims[1:]))
         return cls.apply(share, *lowered), 0
 
 
@@ -116,14 +107,7 @@ class Clamp(torch.autograd.Function):
     @staticmethod
     def forward(rule: Rule, recording: bool, *args: Any) -> tuple[Tensor, Tensor]:
         y = torchs_own(rule.name, *args)
-        compared = [  # as the forward does
-            a.to(y.dtype)
-            if isinstance(a, Tensor)
-            else torch.full((), a, dtype=y.dtype, device=y.device)
-            for a in args
-            if a is not None
-        ]
-        return y, positions(*compared)
+        return y, positions(*as_compared(args, y))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -139,17 +123,14 @@ class Clamp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        flags = ctx.needs_input_grad[2:]
-        if g is None:
-            return (None, None, *(None for _ in flags))
         found = ctx.found
         if ctx.with_tangent:
             found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
         (position,) = ctx.saved_tensors
         # What traces this keeps its operators, for it cannot look into the other.
         share = select if ctx.linear or is_compiling() else Pseudo.apply
-        of_each = (share(found[name], position, g) if n else None for name, n in named(flags))
-        return (None, None, *of_each)
+        asked = [(name, n and g is not None) for name, n in named(ctx.needs_input_grad[2:])]
+        return (None, None, *(share(found[name], position, g) if n else None for name, n in asked))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
@@ -165,24 +146,8 @@ class Clamp(torch.autograd.Function):
 
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, rule: Rule, recording: bool, *args: Any) -> Any:
-        """The same one level down, where the batch is the first dimension of the arguments."""
-        dims = in_dims[2:]
-        ranks = [
-            a.dim() - (d is not None) if isinstance(a, Tensor) else -1 for a, d in zip(args, dims)
-        ]
-        if len({a.dtype for a in args if isinstance(a, Tensor)}) > 1:
-            # A Tensor of no dimension promotes as such, also where it has a batch.
-            alike = [
-                torch.empty((0,) * rank, dtype=a.dtype, device="meta") if rank >= 0 else a
-                for a, rank in zip(args, ranks)
-            ]
-            dtype = torchs_own(rule.name, *alike).dtype
-            args = tuple(a.to(dtype) if isinstance(a, Tensor) else a for a in args)
-        lowered = [
-            a if d is None else a.movedim(d, 0)[(slice(None), *(None,) * (max(ranks) - rank))]
-            for a, d, rank in zip(args, dims, ranks)
-        ]
-        return cls.apply(rule, recording, *lowered), (0, 0)
+        """The same one level down."""
+        return cls.apply(rule, recording, *batch_first(rule.name, args, in_dims[2:])), (0, 0)
 
 
 class Extremum(Clamp):

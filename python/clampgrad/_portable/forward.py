@@ -1,0 +1,47 @@
+"""Torch's own operators, which every forward here is, and what torch.func.vmap asks of a call of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
+    """The operator of that name; a clamp by a number and a Tensor is a clamp by one after the other."""
+    given = [other for other in others if other is not None]
+    if len({isinstance(other, Tensor) for other in given}) == 2:
+        if name.endswith("_"):  # x is written when nothing can fail any more
+            return x.copy_(x.clone().clamp_min_(given[0]).clamp_max_(given[1]))
+        return torch.clamp_max(torch.clamp_min(x, given[0]), given[1], **out)
+    return getattr(torch, name)(x, *(given if name.startswith("clamp_m") else others), **out)
+
+
+def as_compared(args: Sequence[Any], y: Tensor) -> list[Tensor]:
+    """The arguments as the forward compares them: in the dtype of its result y."""
+    return [
+        a.to(y.dtype)
+        if isinstance(a, Tensor)
+        else torch.full((), a, dtype=y.dtype, device=y.device)
+        for a in args
+        if a is not None
+    ]
+
+
+def batch_first(name: str, args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    """The arguments of the same call one level down, where the batch is their first dimension."""
+    ranks = [a.dim() - (d is not None) if isinstance(a, Tensor) else -1 for a, d in zip(args, dims)]
+    if len({a.dtype for a in args if isinstance(a, Tensor)}) > 1:
+        # A Tensor of no dimension promotes as such, also where it has a batch.
+        alike = [
+            torch.empty((0,) * rank, dtype=a.dtype, device="meta") if rank >= 0 else a
+            for a, rank in zip(args, ranks)
+        ]
+        dtype = torchs_own(name, *alike).dtype
+        args = [a.to(dtype) if isinstance(a, Tensor) else a for a in args]
+    return [
+        a if d is None else a.movedim(d, 0)[(slice(None), *(None,) * (max(ranks) - rank))]
+        for a, d, rank in zip(args, dims, ranks)
+    ]
