@@ -76,6 +76,23 @@ def test_another_minor_of_torch_is_one_clear_sentence_where_a_library_is_require
         assert part in message
 
 
+@pytest.mark.compiled("it is about which library is loaded")
+def test_what_is_no_library_is_one_warning_or_none(copy):
+    folder = copy / "_lib" / LIBRARY
+    (file,) = folder.glob("_C*")
+    file.write_bytes(b"")  # a download that was cut off
+    run = python_with({}, "-c", SHOW, cwd=copy.parent)
+    assert (run.stdout.strip(), run.stderr.count("Warning")) == ("portable", 1)
+    assert "does not load" in run.stderr
+    file.unlink()
+    file.mkdir()
+    other = folder.with_name("torch_main")  # that nobody gave a release
+    other.mkdir()
+    (other / file.name).write_bytes(b"")
+    run = python_with({}, "-c", SHOW, cwd=copy.parent)
+    assert (run.stdout.strip(), run.stderr) == ("portable", "")
+
+
 PRETEND = """
 import torch
 torch.__version__, torch.version.cuda = {version!r}, {cuda!r}

@@ -90,5 +90,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-with _one_sentence():
+with _one_sentence(ValueError):
     _pin_by_environment()

@@ -22,11 +22,11 @@ def is_ours() -> bool:
 
 
 @contextmanager
-def one_sentence() -> Iterator[None]:
+def one_sentence(kind: type[Exception]) -> Iterator[None]:
     """A program gets the exception; a command says what it says, and ends with 2."""
     try:
         yield
-    except (ImportError, ValueError) as error:
+    except kind as error:
         if not is_ours():
             raise
         sys.stderr.write(f"clampgrad: error: {error}\n")

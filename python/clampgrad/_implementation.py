@@ -10,6 +10,7 @@ the package calls `_implementation.clamp` and never asks which it is.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from importlib import import_module
@@ -50,7 +51,8 @@ def libraries() -> dict[str, str]:
     return {
         folder.name: f"clampgrad._lib.{folder.name}._C"
         for folder in folders
-        if any((folder / f"_C{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
+        if re.fullmatch(r"torch_\d+_\d+(_cu\d+)?", folder.name)
+        and any((folder / f"_C{suffix}").is_file() for suffix in EXTENSION_SUFFIXES)
     }
 
 
@@ -130,7 +132,7 @@ def choose() -> tuple[str, str, ModuleType]:
     return "portable", why, import_module("clampgrad._portable")
 
 
-with one_sentence():
+with one_sentence(ImportError):
     name, why, _functions = choose()
 
 
