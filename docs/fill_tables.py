@@ -423,15 +423,12 @@ def patched_backward(file):
 
 def verified():
     """What `verify` found, release by release: docs/verified.json."""
-    heading = ["torch", "series", "gradients", "points that changed", "OpInfo samples", "time"]
-    rows = []
+    rows = [["torch", "series", "gradients", "points that changed", "OpInfo samples"]]
     for r in json.loads((ROOT / "docs/verified.json").read_text()):
-        convention = "unchanged" if r["unchanged"] else f"{r['convention']}"
-        minutes, seconds = divmod(r["seconds"], 60)
+        convention = "unchanged" if r["unchanged"] else r["convention"]
         numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
-        time = f"{minutes}:{seconds:02}"
-        rows.append([r["torch"], code(r["series"]), convention, *numbers, time])
-    return table(heading, *rows, right=(3, 4, 5))
+        rows.append([r["torch"], code(r["series"]), convention, *numbers])
+    return table(*rows, right=(3, 4))
 
 
 def source_build():
@@ -443,7 +440,6 @@ def source_build():
 TABLES = {
     "save_result": save_result,
     "fused_backward": lambda: patched_backward("fused-backward.json"),
-    "joint_backward": lambda: patched_backward("joint-2.13.0.json"),
     "verified": verified,
     "source_build": source_build,
     "pin": pin,

@@ -390,6 +390,7 @@ WRONG = {
     "bits": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4096], 2, 1, 0)",
     "dtype of bits": "ops._mask(torch.zeros(8), [4], 2, 1, 0)",
     "order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x11)",
+    "long order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x201)",
     "pinned gate": "ops._clamp_pinned(torch.ones(4), 0., 1., 99)",
     "pinned gradient": "ops._clamp_tensors_pinned(*3 * [torch.ones(4)], 99, False)",
     "extremum": "ops._extremum_pinned(*2 * [torch.ones(4)], 99, 0)",

@@ -152,6 +152,12 @@ def test_a_complex_number(function, bounds):
     assert complaint(gradient, clampgrad) == complaint(gradient, torch)
 
 
+def test_integers_in_place_beside_a_float_tensor():
+    x, bound = torch.tensor([1, 2]), torch.tensor([0.5, 1.5], requires_grad=True)
+    assert complaint(clampgrad.clamp_max_, x, bound) == complaint(torch.clamp_max_, x, bound)
+    assert x.tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("suffix", ["", "_"])
 def test_no_bound_at_all_in_the_operators(suffix):
     x = torch.tensor([-1.0, 2.0])

@@ -67,7 +67,10 @@ def test_clamp():
     learned = clampgrad.nn.Clamp(torch.zeros(2), nn.Parameter(torch.ones(2)), inplace=True)
     assert list(learned.state_dict()) == ["max", "min"]
     assert repr(learned) == "Clamp(min=(2,), max=(2,), inplace=True)"
-    learned(torch.tensor([2.0, 0.5])).sum().backward()
+    given = torch.tensor([2.0, 0.5])
+    y = learned(given)
+    assert y is given
+    y.sum().backward()
     assert learned.max.grad.tolist() == [1, 0]
 
 

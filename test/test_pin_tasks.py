@@ -150,6 +150,30 @@ def test_asynchronous_generators():
     asyncio.run(main())
 
 
+def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():
+    @half
+    async def body():
+        try:
+            yield slope()
+        except ValueError:
+            yield slope() + slope()
+
+    async def main():
+        steps = body()
+        assert await steps.asend(None) == HALF
+        assert await steps.athrow(ValueError()) == HALF + HALF
+        await steps.aclose()
+
+    asyncio.run(main())
+
+
+def test_blocks_of_one_owner_end_in_any_order():
+    one, other = object(), object()
+    for owner in (one, one, other):
+        _pin_state.enter(half._code, owner)
+    assert [_pin_state.leave(owner) for owner in (one, one, other)] == [False, False, True]
+
+
 def test_blocks_of_two_tasks_do_not_meet():
     async def task(pin, wanted, naps):
         with pin:

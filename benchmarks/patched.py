@@ -1,0 +1,71 @@
+"""Stock torch beside a series of patches: both sides compiled as `verify` compiles them, each loaded in
+processes of its own, in turn."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+SIDES = ("stock", "patched")
+
+
+def libraries(name: str, directory: Path) -> dict[str, Path]:
+    from clampgrad.patches.series import named
+    from clampgrad.patches.verify.compile import compiled
+    from clampgrad.patches.verify.generate import affected, generated
+    from clampgrad.patches.verify.native import Added, added
+    from clampgrad.patches.verify.text import patched
+
+    release = torch.__version__.split("+")[0]
+    series = named(name)
+    patches = [p for p in series.patches if p not in series.unproved]
+    folders = [directory / side for side in SIDES]
+    texts = [patched(f, p, release, None) for f, p in zip(folders, ([], patches))]
+    codes = [generated(folder, text) for folder, text in zip(folders, texts)]
+    names = affected(*codes)
+    new = [Added(), added(folders[1], *texts)]
+    return {s: compiled(*of_side, names, n) for s, *of_side, n in zip(SIDES, codes, folders, new)}
+
+
+def rounds(name: str, count: int) -> dict[str, list]:
+    """What this script prints with `--library LIBRARY`, for both sides in turn, `count` times."""
+    with tempfile.TemporaryDirectory() as scratch:
+        print(f"compiling stock and {name}", file=sys.stderr)
+        built = libraries(name, Path(scratch))
+        found: dict[str, list] = {side: [] for side in SIDES}
+        for i in range(count):
+            print(f"round {i + 1} of {count}", file=sys.stderr)
+            for side in SIDES:
+                command = [sys.executable, sys.argv[0], "--library", str(built[side])]
+                found[side].append(json.loads(subprocess.check_output(command)))
+    return found
+
+
+def main(
+    measured: Callable[[], dict], summary: Callable[[list], dict], series: str, count: int
+) -> None:
+    """Either side measures in its process; the main process compares them, and writes JSON."""
+    if sys.argv[1:2] == ["--library"]:
+        torch.set_num_threads(1)
+        torch.ops.load_library(sys.argv[2])
+        print(json.dumps(measured()))
+        return
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    parser.add_argument("--series", default=series)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=count)
+    parser.add_argument("--note", default="", help="what a reader of the times must know")
+    options = parser.parse_args()
+    result = {"series": options.series, "torch": torch.__version__, "machine": platform.machine()}
+    result |= {"rounds": options.rounds, "note": options.note}
+    result |= {s: summary(found) for s, found in rounds(options.series, options.rounds).items()}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
