@@ -15,8 +15,8 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
-import sys
 from collections.abc import Callable
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -150,17 +150,20 @@ def refuse_code_without_guard(aot_compile: Any) -> None:
     compiled.guard_check = guard_check
 
 
-def drop_precompiled(package: Any) -> None:
+def drop_precompiled() -> None:
     """Code that caching_precompile loaded before the first pin, which torch._dynamo.reset leaves.
 
-    A package holds the code of every frame; its uninstall() clears the outermost one only.
+    It hangs on the code of each function that it was compiled for, also when the compiled function it
+    was loaded with is gone, so every function is asked.
     """
+    if not hasattr(torch._dynamo.config, "caching_precompile"):
+        return  # older than that
     reset = expect_attribute(torch._C._dynamo.eval_frame, "_reset_precompile_entries")
-    find = expect_attribute(package, "_lookup_code")
-    for thing in gc.get_objects():
-        if type(thing) is package.CompilePackage and thing.is_initialized():
-            for code, entry in expect_attribute(thing, "_codes").items():
-                reset(find(entry) if entry.code_source else code)
+    codes = [thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType]
+    while codes:
+        code = codes.pop()
+        reset(code)
+        codes += [inner for inner in code.co_consts if type(inner) is CodeType]
 
 
 def key_caches(codecache: Any) -> None:
@@ -202,4 +205,4 @@ def tell_torch() -> None:
     forget_kernels(_implementation.pin_register())
     if when_imported("torch._dynamo.guards", guard_compiled_code):
         torch._dynamo.reset()  # what was compiled so far has no such guard
-        drop_precompiled(sys.modules["torch._dynamo.package"])
+        drop_precompiled()
