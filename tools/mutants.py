@@ -186,7 +186,18 @@ def fails_a_test(tests):
     import pytest
 
     first = FirstFailure()
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", "-m", "not slow"]
+    options = [
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-W",
+        "ignore",
+        "-m",
+        "not slow",
+    ]
     if tests:
         pytest.main([*options, *tests], plugins=[first])
     return first.found and (first.found[0], first.found[1][:80])
