@@ -200,7 +200,7 @@ def fails_a_test(tests):
     ]
     if tests:
         pytest.main([*options, *tests], plugins=[first])
-    return first.found and (first.found[0], first.found[1][:80])
+    return first.found and (first.found[0], first.found[1].replace(f"{ROOT}/", "")[:80])
 
 
 def survive(k, cells, tests, last, said):
