@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -200,7 +201,10 @@ def fails_a_test(tests):
     ]
     if tests:
         pytest.main([*options, *tests], plugins=[first])
-    return first.found and (first.found[0], first.found[1].replace(f"{ROOT}/", "")[:80])
+    if not first.found:
+        return None
+    name, error = first.found
+    return name, re.sub(rf"{ROOT}/|\S*site-packages/", "", error)[:80]
 
 
 def survive(k, cells, tests, last, said):
