@@ -440,6 +440,7 @@ def source_build():
 TABLES = {
     "save_result": save_result,
     "fused_backward": lambda: patched_backward("fused-backward.json"),
+    "joint_backward": lambda: patched_backward("joint-2.13.0.json"),
     "verified": verified,
     "source_build": source_build,
     "pin": pin,
