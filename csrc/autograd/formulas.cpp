@@ -23,22 +23,6 @@ constexpr auto kNotLinear =
     "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which "
     "are not linear in the incoming gradient";
 
-void check_linear(int64_t gate) {
-  TORCH_CHECK_NOT_IMPLEMENTED(is_linear(static_cast<Gate>(gate)), kNotLinear);
-}
-
-// f(has_lo, has_hi)
-template <typename F>
-void with_bounds(const Number& min, const Number& max, const F& f) {
-  if (min && max) {
-    f(std::true_type(), std::true_type());
-  } else if (min) {
-    f(std::true_type(), std::false_type());
-  } else {
-    f(std::false_type(), std::true_type());
-  }
-}
-
 TensorMask as_mask(const Tensor& t) {
   return TensorMask([t](const Tensor&) { return t; });
 }
@@ -52,8 +36,9 @@ Tensor between(const Tensor& grad, const Tensor& self, const Number& min, const 
   const Bounds<TensorValue> bounds = {bound(min), bound(max)};
   const auto everywhere = E::comparable(self);
   TensorValue result;
-  with_bounds(min, max, [&](auto has_lo, auto has_hi) {
-    const auto at = weight<gate, has_lo(), has_hi()>(TensorValue(self), everywhere, bounds);
+  with_bounds(min.has_value(), max.has_value(), [&](auto has_lo, auto has_hi) {
+    const auto at = weight<gate, decltype(has_lo)::value, decltype(has_hi)::value>(
+        TensorValue(self), everywhere, bounds);
     result = weighed<gate, E>(TensorValue(grad), at);
   });
   return result.get(grad);
@@ -83,8 +68,9 @@ Tensor pseudo_gradient_backward(
   return result.get(grad);
 }
 
-Tensor pseudo_gradient_jvp(const Tensor&) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, kNotLinear);
+Tensor if_linear(const Tensor& tangent, int64_t gate) {
+  TORCH_CHECK_NOT_IMPLEMENTED(is_linear(static_cast<Gate>(gate)), kNotLinear);
+  return tangent;
 }
 
 void check_has_tangent(Sharing sharing) {
@@ -104,12 +90,6 @@ Tensor clamp_pinned_backward(
     }
   });
   return result;
-}
-
-Tensor clamp_pinned_jvp(
-    const Tensor& tangent, const Tensor& self, const Number& min, const Number& max, int64_t gate) {
-  check_linear(gate);
-  return clamp_pinned_backward(tangent, self, min, max, gate);
 }
 
 Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int64_t order) {
@@ -134,11 +114,6 @@ Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int6
     }
   });
   return result;
-}
-
-Tensor gate_jvp(const Tensor& tangent, const Tensor& bits, int64_t gate, int64_t order) {
-  check_linear(gate);
-  return gate_backward(tangent, bits, gate, order);
 }
 
 namespace native {

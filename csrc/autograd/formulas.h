@@ -21,20 +21,11 @@ at::Tensor clamp_pinned_backward(
     const Number& max,
     int64_t gate);
 
-// The tangent; raises NotImplementedError for a gate that is not linear.
-at::Tensor clamp_pinned_jvp(
-    const at::Tensor& tangent,
-    const at::Tensor& self,
-    const Number& min,
-    const Number& max,
-    int64_t gate);
-
-// The gradient, and the tangent, through a recorded gate.
+// The gradient through a recorded gate.
 at::Tensor gate_backward(
     const at::Tensor& grad, const at::Tensor& bits, int64_t gate, int64_t order);
-at::Tensor gate_jvp(const at::Tensor& tangent, const at::Tensor& bits, int64_t gate, int64_t order);
 
-// Of _pseudo_gradient. The tangent raises NotImplementedError.
+// Of _pseudo_gradient.
 at::Tensor pseudo_gradient_backward(
     const at::Tensor& grad,
     const at::Tensor& grad_output,
@@ -42,9 +33,10 @@ at::Tensor pseudo_gradient_backward(
     const at::Tensor& below,
     const at::Tensor& above,
     int64_t gate);
-at::Tensor pseudo_gradient_jvp(const at::Tensor& tangent);
 
-// Raises NotImplementedError for a pseudo-gradient that is not linear.
+// A formula that is linear in the gradient serves forward mode too. Both raise NotImplementedError
+// for a pseudo-gradient that is not linear.
+at::Tensor if_linear(const at::Tensor& tangent, int64_t gate);
 void check_has_tangent(Sharing sharing);
 
 // A fused kernel may take this gradient: a plain tensor that nobody differentiates again.

@@ -31,19 +31,28 @@ bool is_differentiated(const Tensor& t) {
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
+// Undefined where not wanted; summed to the sizes of `args` where there are some.
 template <size_t n>
-std::array<Tensor, n> gradients(
-    const Shares<n>& shares, const Tensor& grad, const std::array<bool, n>& wanted) {
-  const auto values = shares(grad);
+auto backward(
+    const Shares<n>& shares,
+    const Tensor& grad,
+    const std::array<bool, n>& wanted,
+    const std::array<Tensor, n>* args = nullptr) {
   std::array<Tensor, n> result;
-  for (size_t i = 0; i < n; ++i) {
-    result[i] = wanted[i] ? values[i].get(grad) : Tensor();
+  if (grad.defined()) {
+    const auto values = shares(grad);
+    for (size_t i = 0; i < n; ++i) {
+      if (wanted[i]) {
+        const auto& share = values[i].get(grad);
+        result[i] = args ? at::sum_to(share, (*args)[i].sym_sizes()) : share;
+      }
+    }
   }
-  return result;
+  return std::tuple_cat(result);
 }
 
 template <size_t n>
-Tensor tangent(const Shares<n>& shares, const std::array<Tensor, n>& tangents) {
+Tensor jvp(const Shares<n>& shares, const std::array<Tensor, n>& tangents) {
   Tensor result;
   for (size_t i = 0; i < n; ++i) {
     if (tangents[i].defined()) {
@@ -54,8 +63,22 @@ Tensor tangent(const Shares<n>& shares, const std::array<Tensor, n>& tangents) {
   return result;
 }
 
-Compared<TensorValue> compared_in(at::ScalarType dtype, const Tensor& t) {
-  return compared<E>(TensorValue(t.to(dtype)));
+// Tangents in the dtype of the result.
+template <size_t n>
+std::array<Tensor, n> promoted(std::array<Tensor, n> tangents, const std::array<Tensor, n>& args) {
+  at::native::ResultTypeState types = {};
+  for (const auto& arg : args) {
+    types = arg.defined() ? at::native::update_result_type_state(arg, types) : types;
+  }
+  for (auto& t : tangents) {
+    t = t.defined() ? t.to(at::native::result_type(types)) : t;
+  }
+  return tangents;
+}
+
+// Arguments are compared in the dtype of the result, which is the gradient's.
+Compared<TensorValue> compared_in_dtype(const Tensor& t) {
+  return compared<E>(TensorValue([t](const Tensor& like) { return t.to(like.scalar_type()); }));
 }
 
 template <Sharing sharing>
@@ -83,18 +106,22 @@ Shares<2> shares_in(const PairShares<TensorMask>& among, bool clamps_from_below)
 }
 
 Shares<2> pair_of(
-    const Compared<TensorValue>& self,
-    const Compared<TensorValue>& other,
+    const Tensor& self_,
+    const Tensor& other_,
     bool greater_wins,
     PairKind kind,
     Convention convention,
     int64_t differentiated) {
+  const auto self = compared_in_dtype(self_), other = compared_in_dtype(other_);
   const auto codes = pair_codes(kind, convention.gradient, differentiated);
   const bool nan_loses = kind == PairKind::nan_skipping_extremum;
-  const auto among = greater_wins ? nan_loses ? pair_shares<true, true>(self, other, codes).shares
-                                              : pair_shares<true, false>(self, other, codes).shares
-      : nan_loses                 ? pair_shares<false, true>(self, other, codes).shares
-                                  : pair_shares<false, false>(self, other, codes).shares;
+  PairShares<TensorMask> among;
+  with_constant<2>(greater_wins, [&](auto greater) {
+    with_constant<2>(nan_loses, [&](auto loses) {
+      constexpr bool g = decltype(greater)::value, l = decltype(loses)::value;
+      among = pair_shares<g, l>(self, other, codes).shares;
+    });
+  });
   Shares<2> result;
   with_constant<kSharings>(pair_sharing(convention, codes), [&](auto sharing) {
     result = shares_in<decltype(sharing)::value>(among, greater_wins);
@@ -132,37 +159,31 @@ Shares<3> shares_in(const Beyond<TensorMask>& at) {
   };
 }
 
-OptionalTensor in_dtype(at::ScalarType dtype, const Tensor& t) {
-  return t.defined() ? OptionalTensor(t.detach().to(dtype)) : std::nullopt;
-}
-
 // An undefined bound is absent.
 Shares<3> triple_of(
     const Tensor& self,
     const Tensor& min,
     const Tensor& max,
-    at::ScalarType dtype,
     Convention convention,
     int64_t differentiated) {
-  const auto x = compared_in(dtype, self);
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
     // Bits of the two arguments that are there.
     const auto bits =
         (differentiated & kX) | (is_min ? differentiated & kLo : (differentiated & kHi) >> 1);
-    const auto pair = pair_of(
-        x, compared_in(dtype, is_min ? min : max), is_min, PairKind::clamp, convention, bits);
+    const auto pair = pair_of(self, is_min ? min : max, is_min, PairKind::clamp, convention, bits);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
       const auto [of_self, of_bound] = pair(grad);
       return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
                     : std::array<TensorValue, 3>{of_self, {}, of_bound};
     };
   }
-  const auto lo = compared_in(dtype, min), hi = compared_in(dtype, max);
+  const auto x = compared_in_dtype(self), lo = compared_in_dtype(min), hi = compared_in_dtype(max);
   Shares<3> result;
   if (is_pseudo(convention.gradient)) {
-    const auto y = compared<E>(TensorValue([=](const Tensor&) { // only compared with
-      return at::clamp(*in_dtype(dtype, self), in_dtype(dtype, min), in_dtype(dtype, max));
+    const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
+      const auto dtype = like.scalar_type();
+      return at::clamp(self.detach().to(dtype), min.detach().to(dtype), max.detach().to(dtype));
     }));
     with_constant<kSharings>(triple_sharing(convention), [&](auto sharing) {
       result = shares_in<decltype(sharing)::value>(beyond_bounds(x, lo, hi, y, differentiated));
@@ -197,35 +218,14 @@ Shares<3> triple_of_bits(const Tensor& bits, int64_t order, Sharing s) {
   return result;
 }
 
-// ---- Dtypes and shapes --------------------------------------------------------------------------
-
-// Arguments are compared in the dtype of the result.
-template <size_t n>
-at::ScalarType result_dtype(const std::array<Tensor, n>& args) {
-  std::vector<Tensor> defined;
-  std::copy_if(args.begin(), args.end(), std::back_inserter(defined), [](const Tensor& t) {
-    return t.defined();
-  });
-  return at::native::result_type(defined);
-}
-
-Tensor to(at::ScalarType dtype, const Tensor& t) {
-  return t.defined() ? t.to(dtype) : t;
-}
-
-template <size_t n>
-std::array<Tensor, n> reduced(std::array<Tensor, n> grads, const std::array<Tensor, n>& args) {
-  for (size_t i = 0; i < n; ++i) {
-    grads[i] = grads[i].defined() ? at::sum_to(grads[i], args[i].sym_sizes()) : grads[i];
-  }
-  return grads;
-}
-
-PairGradients as_tuple(const std::array<Tensor, 2>& t) {
-  return {t[0], t[1]};
-}
-TripleGradients as_tuple(const std::array<Tensor, 3>& t) {
-  return {t[0], t[1], t[2]};
+Shares<2> extremum_of(
+    const Tensor& self,
+    const Tensor& other,
+    Extremum op,
+    Gradient gradient,
+    int64_t differentiated) {
+  return pair_of(
+      self, other, greater_wins(op), kind_of(op), {gradient, /*maximize=*/false}, differentiated);
 }
 
 } // namespace
@@ -248,18 +248,8 @@ PairGradients extremum_backward(
     Gradient gradient,
     int64_t differentiated,
     std::array<bool, 2> wanted) {
-  if (!grad.defined()) {
-    return {};
-  }
-  const auto dtype = grad.scalar_type();
-  const auto shares = pair_of(
-      compared_in(dtype, self),
-      compared_in(dtype, other),
-      greater_wins(op),
-      kind_of(op),
-      {gradient, false},
-      differentiated);
-  return as_tuple(reduced<2>(gradients<2>(shares, grad, wanted), {self, other}));
+  const std::array<Tensor, 2> args = {self, other};
+  return backward<2>(extremum_of(self, other, op, gradient, differentiated), grad, wanted, &args);
 }
 
 Tensor extremum_jvp(
@@ -270,15 +260,9 @@ Tensor extremum_jvp(
     Extremum op,
     Gradient gradient,
     int64_t differentiated) {
-  const auto dtype = result_dtype<2>({self, other});
-  const auto shares = pair_of(
-      compared_in(dtype, self),
-      compared_in(dtype, other),
-      greater_wins(op),
-      kind_of(op),
-      {gradient, false},
-      differentiated);
-  return tangent<2>(shares, {self_t.to(dtype), other_t.to(dtype)});
+  return jvp<2>(
+      extremum_of(self, other, op, gradient, differentiated),
+      promoted<2>({self_t, other_t}, {self, other}));
 }
 
 TripleGradients clamp_tensors_backward(
@@ -290,12 +274,9 @@ TripleGradients clamp_tensors_backward(
     bool maximize,
     int64_t differentiated,
     std::array<bool, 3> wanted) {
-  if (!grad.defined()) {
-    return {};
-  }
-  const auto shares =
-      triple_of(self, min, max, grad.scalar_type(), {gradient, maximize}, differentiated);
-  return as_tuple(reduced<3>(gradients<3>(shares, grad, wanted), {self, min, max}));
+  const std::array<Tensor, 3> args = {self, min, max};
+  return backward<3>(
+      triple_of(self, min, max, {gradient, maximize}, differentiated), grad, wanted, &args);
 }
 
 Tensor clamp_tensors_jvp(
@@ -308,9 +289,9 @@ Tensor clamp_tensors_jvp(
     Gradient gradient,
     int64_t differentiated) {
   check_has_tangent(triple_sharing({gradient, false}));
-  const auto dtype = result_dtype<3>({self, min, max});
-  const auto shares = triple_of(self, min, max, dtype, {gradient, false}, differentiated);
-  return tangent<3>(shares, {self_t.to(dtype), to(dtype, min_t), to(dtype, max_t)});
+  return jvp<3>(
+      triple_of(self, min, max, {gradient, false}, differentiated),
+      promoted<3>({self_t, min_t, max_t}, {self, min, max}));
 }
 
 PairGradients pair_backward(
@@ -320,14 +301,10 @@ PairGradients pair_backward(
     bool clamps_from_below,
     int64_t order,
     std::array<bool, 2> wanted) {
-  if (!grad.defined()) {
-    return {};
+  if (grad.defined() && takes_kernel(grad)) {
+    return std::tuple_cat(decode_pair(grad, bits, sharing, clamps_from_below, order, wanted));
   }
-  if (takes_kernel(grad)) {
-    return as_tuple(decode_pair(grad, bits, sharing, clamps_from_below, order, wanted));
-  }
-  return as_tuple(
-      gradients<2>(pair_of_bits(bits, order, sharing, clamps_from_below), grad, wanted));
+  return backward<2>(pair_of_bits(bits, order, sharing, clamps_from_below), grad, wanted);
 }
 
 Tensor pair_jvp(
@@ -337,7 +314,7 @@ Tensor pair_jvp(
     Sharing sharing,
     int64_t order) {
   check_has_tangent(sharing);
-  return tangent<2>(pair_of_bits(bits, order, sharing, false), {self_t, other_t});
+  return jvp<2>(pair_of_bits(bits, order, sharing, false), {self_t, other_t});
 }
 
 TripleGradients triple_backward(
@@ -346,13 +323,10 @@ TripleGradients triple_backward(
     Sharing sharing,
     int64_t order,
     std::array<bool, 3> wanted) {
-  if (!grad.defined()) {
-    return {};
+  if (grad.defined() && takes_kernel(grad)) {
+    return std::tuple_cat(decode_triple(grad, bits, sharing, order, wanted));
   }
-  if (takes_kernel(grad)) {
-    return as_tuple(decode_triple(grad, bits, sharing, order, wanted));
-  }
-  return as_tuple(gradients<3>(triple_of_bits(bits, order, sharing), grad, wanted));
+  return backward<3>(triple_of_bits(bits, order, sharing), grad, wanted);
 }
 
 Tensor triple_jvp(
@@ -363,7 +337,7 @@ Tensor triple_jvp(
     Sharing sharing,
     int64_t order) {
   check_has_tangent(sharing);
-  return tangent<3>(triple_of_bits(bits, order, sharing), {self_t, min_t, max_t});
+  return jvp<3>(triple_of_bits(bits, order, sharing), {self_t, min_t, max_t});
 }
 
 } // namespace clampgrad

@@ -20,16 +20,14 @@ TensorMask::TensorMask(bool constant)
 
 TensorMask operator&(const TensorMask& a, const TensorMask& b) {
   if (a.constant_ || b.constant_) {
-    const auto& [constant, other] = a.constant_ ? std::tie(a, b) : std::tie(b, a);
-    return *constant.constant_ ? other : TensorMask(false);
+    return a.constant_ == false || b.constant_ == true ? a : b;
   }
   return TensorMask([a, b](const Tensor& like) { return a.get(like).logical_and(b.get(like)); });
 }
 
 TensorMask operator|(const TensorMask& a, const TensorMask& b) {
   if (a.constant_ || b.constant_) {
-    const auto& [constant, other] = a.constant_ ? std::tie(a, b) : std::tie(b, a);
-    return *constant.constant_ ? TensorMask(true) : other;
+    return a.constant_ == true || b.constant_ == false ? a : b;
   }
   return TensorMask([a, b](const Tensor& like) { return a.get(like).logical_or(b.get(like)); });
 }
@@ -38,11 +36,12 @@ TensorMask operator^(const TensorMask& a, const TensorMask& b) {
   if (a.constant_ && b.constant_) {
     return TensorMask(*a.constant_ != *b.constant_);
   }
-  if (a.constant_ || b.constant_) {
-    const auto& [constant, other] = a.constant_ ? std::tie(a, b) : std::tie(b, a);
-    return *constant.constant_
-        ? TensorMask([m = other](const Tensor& like) { return m.get(like).logical_not(); })
-        : other;
+  if (b.constant_) {
+    return b ^ a;
+  }
+  if (a.constant_) {
+    return *a.constant_ ? TensorMask([b](const Tensor& like) { return b.get(like).logical_not(); })
+                        : b;
   }
   return TensorMask([a, b](const Tensor& like) { return a.get(like).logical_xor(b.get(like)); });
 }

@@ -22,12 +22,15 @@ void with_constant(Enum value, const F& f) {
   }
 }
 
-// f(Constant<value>()) for each of the count enumerators.
-template <typename Enum, int64_t count, int64_t first = 0, typename F>
-constexpr void foreach_constant(const F& f) {
-  if constexpr (first < count) {
-    f(Constant<static_cast<Enum>(first)>());
-    foreach_constant<Enum, count, first + 1>(f);
+// f(Constant<has_lo>(), Constant<has_hi>()), for bounds of which at least one is there.
+template <typename F>
+void with_bounds(bool has_lo, bool has_hi, const F& f) {
+  if (has_lo && has_hi) {
+    f(Constant<true>(), Constant<true>());
+  } else if (has_lo) {
+    f(Constant<true>(), Constant<false>());
+  } else {
+    f(Constant<false>(), Constant<true>());
   }
 }
 

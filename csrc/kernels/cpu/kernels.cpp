@@ -52,12 +52,7 @@ Numbers<Lane<T>> numbers(const Number& min, const Number& max) {
     std::memcpy(&bits, &value, sizeof(bits));
     return bits;
   };
-  return {lane(min), lane(max)};
-}
-
-// Which of the loops for two bounds, a lower or an upper one.
-int which(const Number& min, const Number& max) {
-  return min ? (max ? 0 : 1) : 2;
+  return {lane(min), lane(max), min.has_value(), max.has_value()};
 }
 
 } // namespace
@@ -65,45 +60,37 @@ int which(const Number& min, const Number& max) {
 void gate_encode(const Forward<1>& m, const Number& min, const Number& max, Gate gate) {
   dispatch(m.dtype, "clamp", [&](auto scalar) {
     using T = decltype(scalar);
-    const auto bounds = numbers<T>(min, max);
-    run<T>(m, best_loops<T>().encode_gate[int64_t(gate)][which(min, max)], bounds);
+    run<T>(m, best_loops<T>().gate_encode, numbers<T>(min, max), gate);
   });
 }
 
+#define CLAMPGRAD_RUN(kernel, name, ...)            \
+  dispatch(m.dtype, name, [&](auto scalar) {        \
+    using T = decltype(scalar);                     \
+    run<T>(m, best_loops<T>().kernel, __VA_ARGS__); \
+  })
+
 void gate_decode(const Backward<1>& m, Gate gate) {
-  dispatch(m.dtype, "clamp_backward", [&](auto scalar) {
-    using T = decltype(scalar);
-    run<T>(m, best_loops<T>().decode_gate[int64_t(gate)]);
-  });
+  CLAMPGRAD_RUN(gate_decode, "clamp_backward", gate);
 }
 
 void pair_encode(const Forward<2>& m, bool greater_wins, bool nan_loses, PairCodes codes) {
-  dispatch(m.dtype, "maximum", [&](auto scalar) {
-    using T = decltype(scalar);
-    run<T>(m, best_loops<T>().encode_pair[greater_wins][nan_loses], codes);
-  });
+  CLAMPGRAD_RUN(pair_encode, "maximum", greater_wins, nan_loses, codes);
 }
 
 void pair_decode(const Backward<2>& m, Sharing sharing, bool clamps_from_below) {
-  dispatch(m.dtype, "maximum_backward", [&](auto scalar) {
-    using T = decltype(scalar);
-    run<T>(m, best_loops<T>().decode_pair[int64_t(sharing)], clamps_from_below);
-  });
+  CLAMPGRAD_RUN(pair_decode, "maximum_backward", sharing, clamps_from_below);
 }
 
 void triple_encode(const Forward<3>& m, TripleRule rule, int differentiated) {
-  dispatch(m.dtype, "clamp", [&](auto scalar) {
-    using T = decltype(scalar);
-    run<T>(m, best_loops<T>().encode_triple[int64_t(rule)], differentiated);
-  });
+  CLAMPGRAD_RUN(triple_encode, "clamp", rule, differentiated);
 }
 
 void triple_decode(const Backward<3>& m, Sharing sharing) {
-  dispatch(m.dtype, "clamp_backward", [&](auto scalar) {
-    using T = decltype(scalar);
-    run<T>(m, best_loops<T>().decode_triple[int64_t(sharing)]);
-  });
+  CLAMPGRAD_RUN(triple_decode, "clamp_backward", sharing);
 }
+
+#undef CLAMPGRAD_RUN
 
 void unpack(c10::Device, int64_t n, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
   for (int64_t i = 0; i < n; ++i) {

@@ -21,19 +21,20 @@ namespace clampgrad {
 template <typename L>
 struct Numbers {
   L lo, hi;
+  bool has_lo, has_hi;
 };
 
+// A loop for each kernel (kernels/backend.h), over the words from one to another.
 template <typename T>
 struct Loops {
   using L = Lane<T>;
 
-  // By gate and by which bounds are there.
-  void (*encode_gate[kGates][3])(const Encoded<1, L>&, int64_t, int64_t, const Numbers<L>&);
-  void (*decode_gate[kGates])(const Decoded<1, L>&, int64_t, int64_t);
-  void (*encode_pair[2][2])(const Encoded<2, L>&, int64_t, int64_t, PairCodes);
-  void (*encode_triple[kTripleRules])(const Encoded<3, L>&, int64_t, int64_t, int);
-  void (*decode_pair[kSharings])(const Decoded<2, L>&, int64_t, int64_t, bool);
-  void (*decode_triple[kSharings])(const Decoded<3, L>&, int64_t, int64_t);
+  void (*gate_encode)(const Encoded<1, L>&, int64_t, int64_t, const Numbers<L>&, Gate);
+  void (*gate_decode)(const Decoded<1, L>&, int64_t, int64_t, Gate);
+  void (*pair_encode)(const Encoded<2, L>&, int64_t, int64_t, bool, bool, PairCodes);
+  void (*pair_decode)(const Decoded<2, L>&, int64_t, int64_t, Sharing, bool);
+  void (*triple_encode)(const Encoded<3, L>&, int64_t, int64_t, TripleRule, int);
+  void (*triple_decode)(const Decoded<3, L>&, int64_t, int64_t, Sharing);
 };
 
 #define CLAMPGRAD_FOR_EACH_DTYPE(_) _(float) _(double) _(c10::Half) _(c10::BFloat16)

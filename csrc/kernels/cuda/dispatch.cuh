@@ -1,16 +1,15 @@
 #pragma once
-// What both families of kernels need: element types, and the way from a call to its instance.
+// From a call to a kernel with the Op for it.
 
 #include "kernels/backend.h"
 #include "kernels/constant.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/dispatch.h"
 
-#include <type_traits>
-
 // clang-format off: each stands on those before it
 #define CLAMPGRAD_ISA device
 #include "kernels/rules/all.h"
+#include "kernels/rules/ops.h"
 #undef CLAMPGRAD_ISA
 // clang-format on
 

@@ -1,6 +1,6 @@
 #pragma once
 // The two kernels that all operators are instances of: elements in, results and bits out; gradient
-// and bits in, gradients out. What they do to one element is an operator's `Op`.
+// and bits in, gradients out. What they do to one element is an Op (kernels/rules/ops.h).
 
 #include "kernels/cuda/tile.cuh"
 
@@ -19,7 +19,7 @@ struct Pointers {
   T* at[count];
 };
 
-// Op::kIn inputs, Op::kPlanes planes of bits; op(values, result) returns the code.
+// Op::kIn inputs, Op::kPlanes planes of bits.
 template <typename Op, typename T>
 using Inputs = Vector<T>[Op::kIn];
 template <typename Op>
@@ -37,10 +37,11 @@ __device__ __forceinline__ void encode_row(
     for (int k = 0; k < Op::kIn; ++k) {
       element[k] = in[k].values[i];
     }
-    const uint32_t code = op(element, result.values[i]);
+    bool recorded[Op::kPlanes];
+    op(element, result.values[i], recorded);
 #pragma unroll
     for (int p = 0; p < Op::kPlanes; ++p) {
-      bits[p] |= (code >> p & 1u) << i;
+      bits[p] |= static_cast<uint32_t>(recorded[p]) << i;
     }
   }
   store<whole>(y, part, row, result);
@@ -53,7 +54,7 @@ __device__ __forceinline__ void encode_row(
   }
 }
 
-// Op::kOut gradients, of which the null ones are not wanted; op(g, code, gradients).
+// Op::kOut gradients, of which the null ones are not wanted.
 template <bool whole, typename T, typename Op>
 __device__ __forceinline__ void decode_row(
     const Op& op,
@@ -70,13 +71,13 @@ __device__ __forceinline__ void decode_row(
   Vector<T> results[Op::kOut];
 #pragma unroll
   for (int i = 0; i < Tile<T>::kVector; ++i) {
-    int code = 0;
+    bool recorded[Op::kPlanes];
 #pragma unroll
     for (int p = 0; p < Op::kPlanes; ++p) {
-      code |= static_cast<int>(bits[p] >> i & 1u) << p;
+      recorded[p] = (bits[p] >> i & 1u) != 0;
     }
     T element[Op::kOut];
-    op(g.values[i], code, element);
+    op(g.values[i], recorded, element);
 #pragma unroll
     for (int k = 0; k < Op::kOut; ++k) {
       results[k].values[i] = element[k];

@@ -40,6 +40,11 @@ constexpr int planes(Gate gate) {
   return gate == Gate::half || !is_linear(gate) ? 2 : 1;
 }
 
+// A pseudo-gradient records where x lies, whichever it is.
+constexpr Gate encoded_as(Gate gate) {
+  return is_linear(gate) ? gate : Gate::with_grad;
+}
+
 // Not for straight_through, which has no gate.
 inline Gate gate_of(Convention c) {
   switch (c.gradient) {
