@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <optional>
 #include <type_traits>
 
@@ -20,28 +21,31 @@ bool has_kernels(at::ScalarType dtype);
 // A plain tensor that carries no tangent: nothing but reverse mode would see an operator on it.
 bool is_eager(const at::Tensor& self);
 
-// Of all arguments of an operator: numbers and names are.
-template <bool (*is)(const at::Tensor&), typename... Args>
-bool are_all(const Args&... args) {
-  const auto holds = [](const auto& arg) {
-    using Arg = std::decay_t<decltype(arg)>;
-    if constexpr (std::is_same_v<Arg, std::optional<at::Tensor>>) {
-      return !arg || is(*arg);
-    } else if constexpr (std::is_same_v<Arg, at::Tensor>) {
-      return is(arg);
-    } else {
-      return true;
-    }
-  };
-  return (... && holds(args));
+// What holds for any of the Tensors among the arguments of an operator, also in lists; the others
+// are numbers and names, or undefined.
+template <typename F, typename Arg>
+bool any_tensor(const F& holds, const Arg& arg) {
+  if constexpr (std::is_same_v<Arg, at::Tensor>) {
+    return arg.defined() && holds(arg);
+  } else if constexpr (std::is_same_v<Arg, std::optional<at::Tensor>>) {
+    return arg && any_tensor(holds, *arg);
+  } else if constexpr (std::is_same_v<Arg, at::TensorList>) {
+    return std::any_of(arg.begin(), arg.end(), holds);
+  } else {
+    return false;
+  }
 }
 template <typename... Args>
 bool are_plain(const Args&... args) {
-  return are_all<is_plain>(args...);
+  return !(any_tensor([](const at::Tensor& t) { return !is_plain(t); }, args) || ...);
 }
 template <typename... Args>
 bool are_eager(const Args&... args) {
-  return are_all<is_eager>(args...);
+  return !(any_tensor([](const at::Tensor& t) { return !is_eager(t); }, args) || ...);
+}
+template <typename... Args>
+bool any_may_need_gradient(const Args&... args) {
+  return (any_tensor(may_need_gradient, args) || ...);
 }
 
 // An eager tensor of a dtype with kernels here.

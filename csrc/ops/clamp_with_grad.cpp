@@ -5,33 +5,16 @@
 
 namespace clampgrad::native {
 
-using at::Scalar;
-using at::Tensor;
+#define CLAMPGRAD_WITH_GRAD(Min, Max)                                          \
+  at::Tensor clamp_with_grad(                                                  \
+      const at::Tensor& self, const Min& min, const Max& max, bool maximize) { \
+    return clamp(self, min, max, "with_grad", maximize);                       \
+  }
 
-constexpr auto kName = "with_grad";
-
-Tensor clamp_with_grad(
-    const Tensor& self,
-    const std::optional<Scalar>& min,
-    const std::optional<Scalar>& max,
-    bool maximize) {
-  return clamp(self, min, max, kName, maximize);
-}
-
-Tensor clamp_with_grad(
-    const Tensor& self,
-    const std::optional<Tensor>& min,
-    const std::optional<Tensor>& max,
-    bool maximize) {
-  return clamp(self, min, max, kName, maximize);
-}
-
-Tensor clamp_with_grad(const Tensor& self, const Tensor& min, const Scalar& max, bool maximize) {
-  return clamp(self, min, max, kName, maximize);
-}
-
-Tensor clamp_with_grad(const Tensor& self, const Scalar& min, const Tensor& max, bool maximize) {
-  return clamp(self, min, max, kName, maximize);
-}
+CLAMPGRAD_WITH_GRAD(std::optional<at::Scalar>, std::optional<at::Scalar>)
+CLAMPGRAD_WITH_GRAD(std::optional<at::Tensor>, std::optional<at::Tensor>)
+CLAMPGRAD_WITH_GRAD(at::Tensor, at::Scalar)
+CLAMPGRAD_WITH_GRAD(at::Scalar, at::Tensor)
+#undef CLAMPGRAD_WITH_GRAD
 
 } // namespace clampgrad::native

@@ -108,9 +108,8 @@ CLAMPGRAD_ONE_BOUND(clamp_max, Tensor)
 #define CLAMPGRAD_EXTREMUM(op)                                                                     \
   Tensor op(const Tensor& self, const Tensor& other, string_view gradient, bool maximize) {        \
     const auto g = parse_exact(gradient, maximize, #op);                                           \
-    return may_need_gradient(self) || may_need_gradient(other)                                     \
-        ? recorded_extremum(self, other, Extremum::op, g)                                          \
-        : at::op(self, other);                                                                     \
+    return any_may_need_gradient(self, other) ? recorded_extremum(self, other, Extremum::op, g)    \
+                                              : at::op(self, other);                               \
   }                                                                                                \
   Tensor& op##_out(                                                                                \
       const Tensor& self, const Tensor& other, string_view gradient, bool maximize, Tensor& out) { \

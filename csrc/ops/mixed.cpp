@@ -19,13 +19,6 @@ namespace {
 using at::Scalar;
 using at::Tensor;
 
-bool may_need_gradient(const Tensor& t) {
-  return clampgrad::may_need_gradient(t);
-}
-bool may_need_gradient(const Scalar&) {
-  return false;
-}
-
 // torch words the error.
 bool is_complex(const Tensor&) {
   return false;
@@ -69,9 +62,7 @@ Tensor mixed(
     bool maximize,
     bool self_will_change = false) {
   const auto c = parse_convention(gradient, maximize);
-  const bool differentiable =
-      may_need_gradient(self) || may_need_gradient(min) || may_need_gradient(max);
-  if (!differentiable || is_complex(min) || is_complex(max)) {
+  if (!any_may_need_gradient(self, min, max) || is_complex(min) || is_complex(max)) {
     return at::clamp_max(at::clamp_min(self, min), max);
   }
   if (!mixed_at_once(c.gradient)) {
@@ -83,69 +74,32 @@ Tensor mixed(
   return recorded_clamp(x, from_below(x, min), beside(x, max), c, self_will_change);
 }
 
-// Nothing is written before everything is known to be right.
-template <typename Min, typename Max>
-Tensor& mixed_(
-    Tensor& self,
-    const Min& min,
-    const Max& max,
-    const Tensor& bound,
-    std::string_view gradient,
-    bool maximize) {
-  check_no_overlap(self, bound);
-  return assign(self, mixed(self, min, max, gradient, maximize, /*self_will_change=*/true));
-}
-
 } // namespace
 
-Tensor clamp(
-    const Tensor& self,
-    const Tensor& min,
-    const Scalar& max,
-    std::string_view gradient,
-    bool maximize) {
-  return mixed(self, min, max, gradient, maximize);
-}
+// In place, nothing is written before everything is known to be right.
+#define CLAMPGRAD_MIXED(Min, Max, bound)                                                          \
+  Tensor clamp(                                                                                   \
+      const Tensor& self, const Min& min, const Max& max, std::string_view name, bool maximize) { \
+    return mixed(self, min, max, name, maximize);                                                 \
+  }                                                                                               \
+  Tensor& clamp_(                                                                                 \
+      Tensor& self, const Min& min, const Max& max, std::string_view name, bool maximize) {       \
+    check_no_overlap(self, bound);                                                                \
+    return assign(self, mixed(self, min, max, name, maximize, /*self_will_change=*/true));        \
+  }                                                                                               \
+  Tensor& clamp_out(                                                                              \
+      const Tensor& self,                                                                         \
+      const Min& min,                                                                             \
+      const Max& max,                                                                             \
+      std::string_view name,                                                                      \
+      bool maximize,                                                                              \
+      Tensor& out) {                                                                              \
+    parse_convention(name, maximize);                                                             \
+    return at::clamp_max_out(out, at::clamp_min(self, min), max);                                 \
+  }
 
-Tensor clamp(
-    const Tensor& self,
-    const Scalar& min,
-    const Tensor& max,
-    std::string_view gradient,
-    bool maximize) {
-  return mixed(self, min, max, gradient, maximize);
-}
-
-Tensor& clamp_(
-    Tensor& self, const Tensor& min, const Scalar& max, std::string_view gradient, bool maximize) {
-  return mixed_(self, min, max, min, gradient, maximize);
-}
-
-Tensor& clamp_(
-    Tensor& self, const Scalar& min, const Tensor& max, std::string_view gradient, bool maximize) {
-  return mixed_(self, min, max, max, gradient, maximize);
-}
-
-Tensor& clamp_out(
-    const Tensor& self,
-    const Tensor& min,
-    const Scalar& max,
-    std::string_view gradient,
-    bool maximize,
-    Tensor& out) {
-  parse_convention(gradient, maximize);
-  return at::clamp_max_out(out, at::clamp_min(self, min), max);
-}
-
-Tensor& clamp_out(
-    const Tensor& self,
-    const Scalar& min,
-    const Tensor& max,
-    std::string_view gradient,
-    bool maximize,
-    Tensor& out) {
-  parse_convention(gradient, maximize);
-  return at::clamp_max_out(out, at::clamp_min(self, min), max);
-}
+CLAMPGRAD_MIXED(Tensor, Scalar, min)
+CLAMPGRAD_MIXED(Scalar, Tensor, max)
+#undef CLAMPGRAD_MIXED
 
 } // namespace clampgrad::native

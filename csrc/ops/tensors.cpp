@@ -121,13 +121,12 @@ Tensor triple(const Operands<3>& in, Convention c) {
 } // namespace
 
 bool is_recorded(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  const auto may = [](const OptionalTensor& t) { return is_given(t) && may_need_gradient(*t); };
-  return (is_given(min) || is_given(max)) && (may_need_gradient(self) || may(min) || may(max));
+  return (is_given(min) || is_given(max)) && any_may_need_gradient(self, min, max);
 }
 
 bool is_recorded(const Tensor& self, const Tensor& bound) {
   TORCH_CHECK_VALUE(bound.defined(), "clamp_min and clamp_max need a bound");
-  return may_need_gradient(self) || may_need_gradient(bound);
+  return any_may_need_gradient(self, bound);
 }
 
 Tensor recorded_clamp(

@@ -40,31 +40,11 @@ DispatchKeySet to_torchs_own(DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(DispatchKey::AutogradOther);
 }
 
-bool may_record(const Tensor& t) {
-  return may_need_gradient(t);
-}
-bool may_record(const std::optional<Tensor>& t) {
-  return t && t->defined() && may_need_gradient(*t);
-}
-bool may_record(TensorList tensors) {
-  return std::any_of(
-      tensors.begin(), tensors.end(), [](const Tensor& t) { return may_need_gradient(t); });
-}
-bool may_record(const at::Scalar&) {
-  return false;
-}
-bool may_record(const std::optional<at::Scalar>&) {
-  return false;
-}
-bool may_record(at::ArrayRef<at::Scalar>) {
-  return false;
-}
-
 // The convention for a call with these arguments, if there is one and a gradient to be recorded.
 template <typename... Args>
 std::optional<Pinned> pinned_for(const Args&... args) {
   const auto c = pinned(current());
-  if (c && !(may_record(args) || ...)) {
+  if (c && !any_may_need_gradient(args...)) {
     refuse_torchscript_autodiff();
     return std::nullopt;
   }
