@@ -51,7 +51,7 @@ struct DecodeWord {
     for (int i = 0; i < kWord; i += lanes<L>) {
       Mask<V> bits[Op::kPlanes];
       for (int p = 0; p < Op::kPlanes; ++p) {
-        bits[p] = from_bits<Mask<V>>(recorded[p] >> i);
+        bits[p] = from_bits<Mask<V>>(recorded[p], i);
       }
       V out[Op::kOut];
       op(load(s.in[0] + i), bits, out);

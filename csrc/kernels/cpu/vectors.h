@@ -111,30 +111,32 @@ struct WordOf {
   }
 };
 
-template <typename Lane, int n>
+template <typename Lane>
 struct Powers {
-  Lane of_2[n];
+  static constexpr int count = 8 * sizeof(Lane);
+  Lane of_2[count];
   constexpr Powers() : of_2() {
-    for (int i = 0; i < n; ++i) {
+    for (int i = 0; i < count; ++i) {
       of_2[i] = static_cast<Lane>(Lane(1) << i);
     }
   }
 };
 
-// The low bits, one per lane.
+// The bits of a word from `element` on, one per lane. A lane has room for the bits of several
+// vectors, so that these share what is in every lane, and each looks at bits of its own.
 template <typename M>
-CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t bits) {
+CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   using Lane = decltype(lane_of(M()));
-  constexpr int n = sizeof(M) / sizeof(Lane);
+  constexpr int room = Powers<Lane>::count;
 #if CLAMPGRAD_VECTOR_BYTES == 64
-  if constexpr (n == 32) { // more lanes than bits per lane
-    return reinterpret_cast<M>(_mm512_movm_epi16(static_cast<uint32_t>(bits)));
+  if constexpr (sizeof(M) / sizeof(Lane) > room) {
+    return reinterpret_cast<M>(_mm512_movm_epi16(static_cast<uint32_t>(word >> element)));
   }
 #endif
-  static constexpr Powers<Lane, n> powers;
+  static constexpr Powers<Lane> powers;
   M each;
-  __builtin_memcpy(&each, powers.of_2, sizeof(each));
-  return ((M() + static_cast<Lane>(bits)) & each) != M();
+  __builtin_memcpy(&each, powers.of_2 + element % room, sizeof(each));
+  return ((M() + static_cast<Lane>(word >> (element / room * room))) & each) != M();
 }
 
 CLAMPGRAD_HOST_DEVICE void clear_above(uint64_t& word, int64_t count) {
@@ -163,7 +165,7 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
         here.in[k] = from[k] + i * kWord;
       }
       for (int k = 0; k < outs; ++k) {
-        here.out[k] = s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
+        here.out[k] = outs == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
       }
       here.bits = s.bits + w + i;
       word(here, plane);

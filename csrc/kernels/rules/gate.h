@@ -16,10 +16,16 @@ CLAMPGRAD_HOST_DEVICE Bounds<V> results(const Bounds<V>& bounds, const Bounds<K>
   return {has_lo && has_hi ? select(crossed, bounds.hi, bounds.lo) : bounds.lo, bounds.hi};
 }
 
-// torch.clamp, given results(bounds): NaN passes through. Keys decide, values are returned.
+// torch.clamp, given results(bounds): NaN passes through. Keys decide, values are returned. Where
+// the keys are the values, one bound after the other: compilers make max and min of these selects,
+// whose operands stand in the order that keeps x where it is NaN.
 template <bool has_lo, bool has_hi, typename V, typename K>
 CLAMPGRAD_HOST_DEVICE V
 clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
+  if constexpr (std::is_same_v<V, K>) {
+    const V raised = has_lo ? select(Mask<V>(value < keys.lo), keys.lo, value) : value;
+    return has_hi ? select(Mask<V>(keys.hi < raised), keys.hi, raised) : raised;
+  }
   V y = value;
   if constexpr (has_lo) {
     y = select(Mask<K>(key < keys.lo), values.lo, y);
