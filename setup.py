@@ -7,10 +7,11 @@ CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make
 CLAMPGRAD_UNITY=0      compile each file by itself (tools/sources.py)
 CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cuda_build.py); 0: never,
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
+
+Each is 0 or 1, and any other value ends the build (tools/switches.py).
 """
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -23,8 +24,9 @@ ROOT = Path(__file__).parent.resolve()
 sys.path.insert(0, str(ROOT))
 
 from tools.extension import cannot_build, extension  # noqa: E402
+from tools.switches import is_set, portable  # noqa: E402
 
-PORTABLE = os.environ.get("CLAMPGRAD_PORTABLE") == "1"
+PORTABLE = portable()
 # Why there is no library, where one was wanted. The package repeats it when it is imported.
 MISSING = None if PORTABLE else cannot_build()
 
@@ -55,7 +57,7 @@ class Package(build_py):
     """
 
     def run(self) -> None:
-        if MISSING and os.environ.get("CLAMPGRAD_REQUIRE_COMPILED") == "1":
+        if MISSING and is_set("CLAMPGRAD_REQUIRE_COMPILED"):
             raise SystemExit(f"CLAMPGRAD_REQUIRE_COMPILED=1, but {MISSING}")
         if MISSING:
             line = "!" * 80

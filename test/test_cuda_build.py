@@ -59,7 +59,7 @@ def test_with_all_there(decide, flag):
 
 
 def test_a_wrong_flag(decide):
-    with pytest.raises(SystemExit, match="auto, 0 or 1, not 'yes'"):
+    with pytest.raises(SystemExit, match="'yes': it is auto, 0 or 1"):
         decide("yes")
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 
+from tools.switches import setting
+
 # Code for Ampere, Ada and Hopper; what comes later compiles the PTX when it starts.
 ARCHITECTURES = "8.0;9.0+PTX"
 
@@ -21,9 +23,7 @@ ARCHITECTURES = "8.0;9.0+PTX"
 def cuda_build() -> tuple[bool, str]:
     """Whether to build with CUDA, and why; ready for torch.utils.cpp_extension, so call it before
     that is imported. With CLAMPGRAD_CUDA=1 whatever is missing ends the build."""
-    flag = os.environ.get("CLAMPGRAD_CUDA", "auto")
-    if flag not in ("auto", "0", "1"):
-        raise SystemExit(f"CLAMPGRAD_CUDA is auto, 0 or 1, not {flag!r}")
+    flag = setting("CLAMPGRAD_CUDA", "auto")
     if flag == "0":
         return False, "CLAMPGRAD_CUDA=0"
     nvcc = find_nvcc()

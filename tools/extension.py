@@ -12,11 +12,12 @@ from pathlib import Path
 
 from setuptools import Extension
 
+from tools.switches import is_set
+
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST, NEWEST = (2, 11), (2, 15)  # the releases of torch that the C++ is for
 
-DEBUG = os.environ.get("CLAMPGRAD_DEBUG") == "1"
-SANITIZED = os.environ.get("CLAMPGRAD_SANITIZE") == "1"
+DEBUG, SANITIZED = is_set("CLAMPGRAD_DEBUG"), is_set("CLAMPGRAD_SANITIZE")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
 OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZED else "-O2", "-DNDEBUG"]
 WARNINGS = [

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from codegen.generate import generate  # noqa: E402
+from tools.switches import is_set  # noqa: E402
 
 # Compiled with others: a unit for each of these, and one for the rest of csrc/.
 ROOMS = ("pin", "python")
@@ -31,7 +32,7 @@ def sources(out: Path, cuda: bool) -> list[Path]:
     suffixes = (".cpp", ".cu") if cuda else (".cpp",)
     written = sorted(p for p in (ROOT / "csrc").rglob("*") if p.suffix in suffixes)
     files = [*written, *generate(ROOT, out, cuda)]
-    return together(files, out) if os.environ.get("CLAMPGRAD_UNITY", "1") == "1" else files
+    return together(files, out) if is_set("CLAMPGRAD_UNITY", "1") else files
 
 
 def together(files: list[Path], out: Path) -> list[Path]:
