@@ -13,6 +13,7 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
+from clampgrad._elf import is_cut_off
 
 PACKAGE = Path(clampgrad.__file__).parent
 # The folder of the library that runs here.
@@ -80,10 +81,13 @@ def test_another_minor_of_torch_is_one_clear_sentence_where_a_library_is_require
 def test_what_is_no_library_is_one_warning_or_none(copy):
     folder = copy / "_lib" / LIBRARY
     (file,) = folder.glob("_C*")
-    file.write_bytes(b"")  # a download that was cut off
-    run = python_with({}, "-c", SHOW, cwd=copy.parent)
-    assert (run.stdout.strip(), run.stderr.count("Warning")) == ("portable", 1)
-    assert "does not load" in run.stderr
+    # A download that was cut off: the loader says of some that they are too short, and dies of others.
+    size = file.stat().st_size
+    for left, says in ((size // 2, "is cut off"), (64, "is cut off"), (0, "does not load")):
+        os.truncate(file, left)
+        run = python_with({}, "-c", SHOW, cwd=copy.parent)
+        assert (run.stdout.strip(), run.stderr.count("Warning")) == ("portable", 1), run.returncode
+        assert says in run.stderr
     file.unlink()
     file.mkdir()
     other = folder.with_name("torch_main")  # that nobody gave a release
@@ -91,6 +95,22 @@ def test_what_is_no_library_is_one_warning_or_none(copy):
     (other / file.name).write_bytes(b"")
     run = python_with({}, "-c", SHOW, cwd=copy.parent)
     assert (run.stdout.strip(), run.stderr) == ("portable", "")
+
+
+@pytest.mark.compiled("it is about which library is loaded")
+def test_a_library_is_cut_off_where_a_segment_ends_later(copy):
+    (file,) = (copy / "_lib" / LIBRARY).glob("_C*")
+    if file.read_bytes()[:4] != b"\x7fELF":
+        pytest.skip("a library of another format")
+    size, found = file.stat().st_size, []
+    assert not is_cut_off(str(file))
+    for left in range(size - 1, 63, -(size // 97)):
+        os.truncate(file, left)
+        found.append(is_cut_off(str(file)))
+        if not found[1:]:  # behind the segments are names for linkers, and nothing that is loaded
+            run = python_with({}, "-c", SHOW, cwd=copy.parent)
+            assert (run.stdout.strip(), run.stderr) == ("compiled", "")
+    assert not found[0] and found[-1] and found == sorted(found)
 
 
 PRETEND = """

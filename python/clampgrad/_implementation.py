@@ -15,6 +15,7 @@ import sys
 import warnings
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ import torch
 
 from clampgrad._build import MISSING
 from clampgrad._command import one_sentence
+from clampgrad._elf import is_cut_off
 
 if TYPE_CHECKING:
     from clampgrad._C import *  # noqa: F403
@@ -71,6 +73,9 @@ def load_library() -> ModuleType:
         raise NoLibrary(
             f"the compiled libraries are for {there}, and here is torch {torch.__version__}"
         )
+    file = find_spec(found[name])
+    if file and file.origin and is_cut_off(file.origin):
+        raise NoLibrary(f"the compiled library for {words(name)} is cut off ({file.origin})")
     try:
         library = import_module(found[name])
     except ImportError as error:

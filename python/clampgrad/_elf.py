@@ -1,0 +1,27 @@
+"""Whether a library is all there: the loader maps what a file's header announces, and a process that
+reads beyond the end of the file is killed."""
+
+from __future__ import annotations
+
+import os
+from struct import calcsize, iter_unpack, unpack
+
+HEADER = "=16x2xHI3QI6H"  # of a file: Elf64_Ehdr
+SEGMENT = "=2I6Q"  # Elf64_Phdr
+
+
+def is_cut_off(path: str) -> bool:
+    """Whether a segment lies beyond the end. Of other formats and of damage inside nothing is known."""
+    with open(path, "rb") as file:
+        header = file.read(calcsize(HEADER))
+        if header[:5] != b"\x7fELF\x02" or len(header) < calcsize(HEADER):
+            return False  # which the loader judges by itself
+        _, _, _, table, _, _, _, size, count, *_ = unpack(HEADER, header)
+        file.seek(table)
+        segments = file.read(size * count)
+        if size != calcsize(SEGMENT) or len(segments) < size * count:
+            return True
+        end = os.fstat(file.fileno()).st_size
+    return any(
+        offset + length > end for _, _, offset, _, _, length, *_ in iter_unpack(SEGMENT, segments)
+    )
