@@ -158,13 +158,45 @@ def test_a_closed_over_parameter_keeps_its_gradient(convention):
         assert_same(gradient_w, chosen, name)
 
 
-@pytest.mark.compiled("torch.func.functionalize has no rule for an autograd.Function, and says so")
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_functionalize(convention):
     x = tied(40)
     for name, bounds, f in functions(convention):
-        slope = torch.func.functionalize(vmap(grad(f)))
-        assert_same(slope(x), gradient_of_x(convention, x, ones(x), **bounds), name)
+        chosen = gradient_of_x(convention, x, ones(x), **bounds)
+        assert_same(torch.func.functionalize(vmap(grad(f)))(x), chosen, name)
+        if not name.endswith("_"):
+            assert_same(vmap(grad(torch.func.functionalize(f)))(x), chosen, name)
+            assert_same(vjp(torch.func.functionalize(f), x)[1](ones(x))[0], chosen, name)
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+
+def test_what_functionalize_cannot_do_it_says():
+    def in_place(x):
+        return clampgrad.clamp_(x * 1, 0, 1, gradient="half")
+
+    x = torch.tensor([-1.0, 0, 0.5, 1, 2])
+    functional = torch.func.functionalize(in_place)
+    portable = clampgrad.implementation == "portable"
+    says = "derivative for aten::copy" if portable else "custom .*operator .*alias annotations"
+    with pytest.raises(RuntimeError, match=says):
+        grad(lambda x: functional(x).sum())(x)
+    if portable:
+        assert_same(functional(x), in_place(x))
+    else:
+        with pytest.raises(RuntimeError, match=says):
+            functional(x)
+    # Our rule is for our functions alone.
+    with pytest.raises(RuntimeError, match="custom_function_call"):
+        torch.func.functionalize(Double.apply)(x)
 
 
 @pytest.mark.parametrize("convention", LINEAR)

@@ -90,7 +90,6 @@ def test_second_order_of_a_bound(convention):
         assert_same(found, expected)
 
 
-@pytest.mark.compiled("torch.func.functionalize has no rule for an autograd.Function, and says so")
 @pytest.mark.parametrize("convention", EXACT)
 def test_functionalize(convention):
     def f(x, lo):

@@ -9,12 +9,14 @@ These two are the contract, executed: read them first. The rest makes them what 
     forward    torch's own operators
     functions  what people call: checks, types, in place, `out`
     library    the same as `torch.ops.clampgrad`; importing it registers them
+    functionalize  the same under torch.func.functionalize
     pin        the pin, for calls from Python
 
 It runs on every device and, because it is made of torch's own operators, on releases of torch that
 nothing was compiled for. What it costs is speed, and memory: a byte per element in place of a bit.
 """
 
+from clampgrad._portable import functionalize  # noqa: F401
 from clampgrad._portable.functions import FUNCTIONS
 from clampgrad._portable.pin import *  # noqa: F403
 
