@@ -14,7 +14,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils._python_dispatch import _disable_current_modes
 
 from clampgrad._portable.contract import OPERATORS, rows
-from clampgrad._portable.forward import torchs_own
+from clampgrad._portable.forward import assign, torchs_own
 from clampgrad._portable.gate import Clamp, Extremum, Rule
 from clampgrad._table import CANONICAL, CONVENTIONS, PSEUDO
 
@@ -102,11 +102,7 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
         if (min is None and max is None) or not recorded(args):
             return torchs_own(name, *args)
         result = clamped(name.rstrip("_"), *args, gradient)
-        if not name.endswith("_"):
-            return result
-        if result.shape != input.shape or not torch.can_cast(result.dtype, input.dtype):
-            return torchs_own(name, *args)  # which raises
-        return input.copy_(result)
+        return assign(name, input, (min, max), result) if name.endswith("_") else result
 
     return kernel
 

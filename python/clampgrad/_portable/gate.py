@@ -68,6 +68,20 @@ def needed(ctx: Any) -> set[str]:
     return {name for name, n in named(ctx.needs_input_grad[2:]) if n}
 
 
+def unpacked(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
+    """What was saved, the position first, after a check that it is what was saved: a saved-tensor hook
+    may have changed it."""
+    saved = ctx.saved_tensors
+    position = saved[0]
+    if position.dtype != torch.uint8 or position.shape != g.shape:
+        raise RuntimeError(
+            f"clampgrad: what was saved for a gradient of shape {list(g.shape)} came back as "
+            f"{position.dtype} of shape {list(position.shape)}; a saved-tensor hook must return what it "
+            "was given"
+        )
+    return saved
+
+
 class Pseudo(torch.autograd.Function):
     """apply(share, position, g) -> the share, which is not linear in g, hence without a tangent."""
 
@@ -82,7 +96,7 @@ class Pseudo(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[None, None, Tensor]:
-        position, of = ctx.saved_tensors
+        position, of = unpacked(ctx, g)
         changing = {key: where for key, where in ctx.share.items() if key[0] == "g"}
         return None, None, select(changing, position, of, g)
 
@@ -123,13 +137,15 @@ class Clamp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if g is None:
+            return (None,) * len(ctx.needs_input_grad)
         found = ctx.found
         if ctx.with_tangent:
             found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
-        (position,) = ctx.saved_tensors
+        (position,) = unpacked(ctx, g)
         # What traces this keeps its operators, for it cannot look into the other.
         share = select if ctx.linear or is_compiling() else Pseudo.apply
-        asked = [(name, n and g is not None) for name, n in named(ctx.needs_input_grad[2:])]
+        asked = named(ctx.needs_input_grad[2:])
         return (None, None, *(share(found[name], position, g) if n else None for name, n in asked))
 
     @staticmethod
