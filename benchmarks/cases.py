@@ -138,7 +138,7 @@ DTYPES = {
     "float64": torch.float64,
 }
 SHORT_DTYPES = ("float32", "bfloat16")
-SIZES = (1, 2**12, 2**16, 2**20, 2**22, 2**24)
+SIZES = (1, 2**12, 2**16, 2**17, 2**20, 2**22, 2**24)
 
 
 def inputs(group: Group, n: int, dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:

@@ -34,7 +34,8 @@ def bars(results):
     for bar in BARS["ratios"]:
         for dtype in ("float32", "bfloat16"):
             if dtype in bar:
-                key = dict(dtype=dtype, threads=1, direction="both", malloc="fixed")
+                direction = bar.get("direction", "both")
+                key = dict(dtype=dtype, threads=1, direction=direction, malloc="fixed")
                 times = seconds(results, group=bar["group"], n=bar["n"], **key)
                 if not times:  # the bar is younger than these results
                     continue
@@ -42,6 +43,7 @@ def bars(results):
                 rival, limit = medians[bar["rival"]], LIMITS.get(bar["group"])
                 measured = rival / medians[ours(results, bar["group"])]
                 what = f"{bar['group']}, N = {size(bar['n'])}: {bar['rival']} / ours"
+                what += f", {direction} alone" if direction != "both" else ""
                 yield what, dtype, bar[dtype], measured, rival / medians[limit] if limit else None
     times = results["kernels"]["seconds"]
     if {"1", "2"} <= times.keys():

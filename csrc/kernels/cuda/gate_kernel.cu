@@ -26,10 +26,6 @@ CLAMPGRAD_HOST_DEVICE double lesser(double x, double hi) {
   return fmin(x, hi);
 }
 struct Clamp {
-  template <bool has_lo, bool has_hi, typename V, typename K>
-  static CLAMPGRAD_HOST_DEVICE Bounds<V> prepared(const Bounds<V>& values, const Bounds<K>&) {
-    return values;
-  }
   template <bool has_lo, bool has_hi, typename E, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V
   clamped(V value, K key, bool comparable, const Bounds<V>& values, const Bounds<K>& keys) {

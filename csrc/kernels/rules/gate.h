@@ -9,15 +9,8 @@
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
-// What to return beyond each bound: hi wins where lo > hi, and then every number lies beyond one.
-template <bool has_lo, bool has_hi, typename V, typename K>
-CLAMPGRAD_HOST_DEVICE Bounds<V> results(const Bounds<V>& bounds, const Bounds<K>& keys) {
-  const Mask<K> crossed = keys.lo > keys.hi;
-  return {has_lo && has_hi ? select(crossed, bounds.hi, bounds.lo) : bounds.lo, bounds.hi};
-}
-
-// torch.clamp, given results(bounds): NaN passes through. Keys decide, values are returned. Where
-// the keys are the values, one bound after the other: compilers make max and min of these selects,
+// torch.clamp: one bound after the other, so that hi wins where lo > hi; NaN passes through. Keys
+// decide, values are returned. Where they are the same, compilers make max and min of the selects,
 // whose operands stand in the order that keeps x where it is NaN.
 template <bool has_lo, bool has_hi, typename V, typename K>
 CLAMPGRAD_HOST_DEVICE V
@@ -25,15 +18,13 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
   if constexpr (std::is_same_v<V, K>) {
     const V raised = has_lo ? select(Mask<V>(value < keys.lo), keys.lo, value) : value;
     return has_hi ? select(Mask<V>(keys.hi < raised), keys.hi, raised) : raised;
+  } else {
+    const Mask<K> below = has_lo ? Mask<K>(key < keys.lo) : Mask<K>();
+    const K raised = select(below, keys.lo, key);
+    const Mask<K> above = has_hi ? Mask<K>(keys.hi < raised) : Mask<K>();
+    const V y = select(above, values.hi, select(below, values.lo, value));
+    return select(comparable, y, value);
   }
-  V y = value;
-  if constexpr (has_lo) {
-    y = select(Mask<K>(key < keys.lo), values.lo, y);
-  }
-  if constexpr (has_hi) {
-    y = select(Mask<K>(key > keys.hi), values.hi, y);
-  }
-  return select(comparable, y, value);
 }
 
 template <typename K>
@@ -69,9 +60,7 @@ CLAMPGRAD_HOST_DEVICE Code<Mask<K>> encode(K x, Mask<K> comparable, const Bounds
     const M shared = at.open & at.tie;
     return {M((at.open ^ shared) | at.quarter), shared};
   } else {
-    const auto beyond = results<has_lo, has_hi>(b, b);
-    const auto at =
-        position(x, comparable, clamp_value<has_lo, has_hi>(x, x, comparable, beyond, b));
+    const auto at = position(x, comparable, clamp_value<has_lo, has_hi>(x, x, comparable, b, b));
     return {M(at.inside | at.above), M(at.below | at.above)};
   }
 }

@@ -8,16 +8,12 @@ namespace {
 
 // ---- Numbers for bounds -------------------------------------------------------------------------
 
-// torch.clamp by comparisons. A device that does otherwise has a struct of its own.
+// The result. A device whose torch.clamp differs has a struct of its own.
 struct ClampByComparison {
-  template <bool has_lo, bool has_hi, typename V, typename K>
-  static CLAMPGRAD_HOST_DEVICE Bounds<V> prepared(const Bounds<V>& values, const Bounds<K>& keys) {
-    return results<has_lo, has_hi>(values, keys);
-  }
   template <bool has_lo, bool has_hi, typename E, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V
-  clamped(V x, K key, Mask<K> comparable, const Bounds<V>& prepared, const Bounds<K>& keys) {
-    return clamp_value<has_lo, has_hi>(x, key, comparable, prepared, keys);
+  clamped(V x, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
+    return clamp_value<has_lo, has_hi>(x, key, comparable, values, keys);
   }
 };
 
@@ -25,12 +21,8 @@ template <Gate gate, bool has_lo, bool has_hi, typename Clamp, typename Element,
 struct EncodeGate {
   using E = Element;
   static constexpr int kIn = 1, kPlanes = planes(gate);
-  Bounds<KeyOf<E, V>> keys;
   Bounds<V> values;
-
-  explicit EncodeGate(const Bounds<V>& bounds)
-      : keys{E::key(bounds.lo), E::key(bounds.hi)},
-        values(Clamp::template prepared<has_lo, has_hi>(bounds, keys)) {}
+  Bounds<KeyOf<E, V>> keys;
 
   CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[1], V& y, Mask<V> (&bits)[kPlanes]) const {
     const auto key = E::key(in[0]);
@@ -49,7 +41,8 @@ void with_gate_encode(const Bounds<V>& bounds, bool has_lo, bool has_hi, Gate ga
   with_bounds(has_lo, has_hi, [&](auto lo, auto hi) {
     with_constant<kGates>(encoded_as(gate), [&](auto constant) {
       constexpr Gate gate = encoded_as(decltype(constant)::value);
-      run(EncodeGate<gate, decltype(lo)::value, decltype(hi)::value, Clamp, E, V>(bounds));
+      using Op = EncodeGate<gate, decltype(lo)::value, decltype(hi)::value, Clamp, E, V>;
+      run(Op{bounds, {E::key(bounds.lo), E::key(bounds.hi)}});
     });
   });
 }
