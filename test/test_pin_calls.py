@@ -1,14 +1,16 @@
 """What both pins see: the kernels of the compiled implementation and the mode of the portable one."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from clampgrad import _implementation
+from clampgrad import _implementation, _torch_knows
 from common import python
 
 HALF = [0.5, 1, 0.5, 0]
@@ -139,6 +141,60 @@ def test_spellings(x, name):
 def test_a_pseudo_gradient_leaves_a_list_of_maxima_alone(x):
     pin = clampgrad.pin("restoring", maximize=True)
     assert slope(pin(lambda x: torch._foreach_maximum([x], 1.0)[0]), x) == [0, 0, 0.5, 1]
+
+
+def compiled_anew(backend):
+    """A function, and how often it was compiled."""
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend(backend)
+    return torch.compile(lambda x: torch.clamp(x, 0, 1) * 1, backend=counter), counter
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_code_compiled_under_one_pin_is_not_run_under_another(x, backend):
+    own, compiled = torchs_own(), compiled_anew(backend)[0]
+    for _ in range(2):
+        for pin, expected in ((None, own), ("half", HALF), ("inclusive", [1, 1, 1, 0])):
+            with clampgrad.pin(pin):
+                assert slope(compiled, x) == expected, pin
+    clampgrad.pin("half").enable()
+    try:
+        assert slope(compiled, x) == HALF
+    finally:
+        clampgrad.pin("half").disable()
+    assert slope(compiled, x) == own
+
+
+def test_under_one_pin_code_is_compiled_once(x):
+    compiled, counter = compiled_anew("eager")
+    with clampgrad.pin("half"):
+        slope(compiled, x)
+        before = counter.frame_count
+        assert slope(compiled, x) == HALF
+    with clampgrad.pin("half"):
+        slope(compiled, x)
+    assert counter.frame_count == before
+
+
+def test_where_the_global_state_has_no_guard_of_its_own():
+    """Before 2.10: every frame has one for the grad mode, and a guard has no stack."""
+    guards = []
+
+    class GuardBuilder:
+        check_fn_manager = SimpleNamespace(output_graph=SimpleNamespace())
+        guard_manager = SimpleNamespace(
+            root=SimpleNamespace(add_lambda_guard=lambda *guard: guards.append(guard))
+        )
+
+        def GRAD_MODE(self, guard):
+            pass
+
+    _torch_knows.guard_compiled_code(SimpleNamespace(GuardBuilder=GuardBuilder))
+    with clampgrad.pin("half"):
+        GuardBuilder().GRAD_MODE(SimpleNamespace())
+        ((check, says),) = guards
+        assert check({}) and "'half'" in says[0]
+    assert not check({})
 
 
 def test_a_wrong_name_in_the_environment_is_an_error_every_time():

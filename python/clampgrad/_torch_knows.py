@@ -102,10 +102,14 @@ PINNED = "_clampgrad_pin"  # an attribute of the guards that know of a pin
 
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
-    torchs_guard_global_state()(builder, guard)
+    name = ambient_guard(type(builder))
+    torchs = getattr(type(builder), name)
+    getattr(torchs, "__wrapped__", torchs)(builder, guard)
     manager = builder.guard_manager
-    manager.root.add_lambda_guard(
-        lambda _: current() == pin, [f"clampgrad.pin.current() == {pin!r}"], guard.user_stack
+    expect_attribute(manager, "root").add_lambda_guard(
+        lambda _: current() == pin,
+        [f"clampgrad.pin.current() == {pin!r}"],
+        *([guard.user_stack] if name == "GLOBAL_STATE" else []),
     )
     setattr(manager, PINNED, True)
 
@@ -113,24 +117,25 @@ def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
 guard_global_state.__name__ = "GLOBAL_STATE"  # by which torch knows the guard's type
 
 
-def torchs_guard_global_state() -> Callable[[Any, Any], None]:
-    function = torch._dynamo.guards.GuardBuilder.GLOBAL_STATE
-    return getattr(function, "__wrapped__", function)
+def ambient_guard(builder: Any) -> str:
+    """A guard that every compiled frame has: before 2.10 the global state has none of its own."""
+    return "GLOBAL_STATE" if hasattr(builder, "GLOBAL_STATE") else "GRAD_MODE"
 
 
 def guard_compiled_code(guards: Any) -> None:
     builder = expect_attribute(guards, "GuardBuilder")
-    torchs = expect_attribute(builder, "GLOBAL_STATE")
+    name = ambient_guard(builder)
+    torchs = expect_attribute(builder, name)
     expect(torchs, "self", "guard")
 
     @functools.wraps(torchs)
-    def GLOBAL_STATE(self: Any, guard: Any) -> None:
-        was_saved = self.check_fn_manager.output_graph.skip_guards_check
+    def wrapped(self: Any, guard: Any) -> None:
+        was_saved = getattr(self.check_fn_manager.output_graph, "skip_guards_check", False)
         if not was_saved:
             guard.create_fn = functools.partial(guard_global_state, pin=current())
         guard_global_state(self, guard, pin=None if was_saved else current())
 
-    builder.GLOBAL_STATE = GLOBAL_STATE
+    setattr(builder, name, wrapped)
 
 
 def refuse_code_without_guard(aot_compile: Any) -> None:

@@ -128,10 +128,19 @@ def pin_register() -> list[str]:
     return []
 
 
+def pin_here() -> str | None:
+    return pin_name(pin_current())
+
+
+# Dynamo, which traces the mode, calls it and does not look into it: up to 2.11 it sees the attributes of a
+# thread's own as those of the class. What it compiles is guarded by the pin (_torch_knows.py).
+pin_here._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 class Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
-            name, pinned = pin_name(pin_current()), PINNED.get(func)
+            name, pinned = pin_here(), PINNED.get(func)
             if name is None or pinned is None:
                 return func(*args, **kwargs or {})
             gradient, _, maximize = name.partition(", ")
