@@ -103,6 +103,18 @@ def test_functionalize(convention):
         assert_same(found, expected)
 
 
+def test_x_as_its_own_bound_in_place():
+    x, g = values(40, seed=0), values(40, seed=1)
+    f = vmap(lambda x: clampgrad.clamp_min_(y := x.clone(), y, gradient="half"))
+    assert_same(f(x), x)
+    x.requires_grad_()
+    if clampgrad.implementation == "portable":
+        assert_same(torch.autograd.grad(f(x), x, g)[0], g)
+    else:  # it saved the bound, which is written
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(f(x), x, g)
+
+
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_an_ensemble(convention):
     """Stacked modules under functional_call and vmap have the gradients of each one alone."""

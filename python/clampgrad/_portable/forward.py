@@ -25,7 +25,7 @@ def assign(name: str, x: Tensor, others: Sequence[Any], result: Tensor) -> Tenso
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
         return torchs_own(name, x, *others)  # which raises
     for other in others:
-        if isinstance(other, Tensor) and torch._C._is_alias_of(x, other):
+        if other is not x and isinstance(other, Tensor) and torch._C._is_alias_of(x, other):
             # Writes x into x, unless x shares a part of its memory with the other.
             never = torch.zeros((), dtype=torch.bool, device=x.device)
             torch.where(never, other.data, x.data, out=x.data)
