@@ -13,7 +13,9 @@ from clampgrad._portable.gate import Clamp, Pseudo
 
 def add_rule(autograd_function: ModuleType) -> None:
     rules = getattr(autograd_function.custom_function_call, "functorch_table", {})
-    of_others = rules.get(TransformType.Functionalize)  # which raises
+    if TransformType.Functionalize not in rules:
+        return  # a release that keeps it elsewhere, and goes on raising
+    of_others = rules[TransformType.Functionalize]  # which raises
 
     def rule(interpreter: Any, function: Any, *args: Any, **keywords: Any) -> Any:
         if not issubclass(function, (Clamp, Pseudo)):
@@ -26,8 +28,7 @@ def add_rule(autograd_function: ModuleType) -> None:
             result = function.apply(*args)
         return level.wrap_tensors(result)
 
-    if of_others:  # a release that has none, or another place for it, goes on raising
-        rules[TransformType.Functionalize] = rule
+    rules[TransformType.Functionalize] = rule
 
 
 when_imported("torch._functorch.autograd_function", add_rule)
