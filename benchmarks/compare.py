@@ -5,8 +5,8 @@
 BEFORE and AFTER are folders that have the package `clampgrad` in them, as `setup.py build --build-lib`
 leaves it. Each is loaded in a process of its own, on the same core; the two take turns at every case, and
 there are several such pairs, because where a process has its memory changes its times too. A case is
-judged by the fastest tenths: what else runs on a machine only ever adds to a time. Cases that are torch's
-alone show how far this can be trusted.
+judged by the fastest tenths: what else runs on a machine only ever adds to a time. CONTROLS show how far
+this can be trusted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,14 @@ from run import ALLOCATORS
 SIZES = (1, 2**12, 2**16)
 # A slower case than this is worth a look; smaller differences come and go between runs.
 SLOWER = 1.03
+# torch's own, in which the builds cannot differ.
+CONTROLS = ("torch.neg", "torch.sub")
+
+
+def of_ours(name: str, first: str) -> bool:
+    import clampgrad
+
+    return name == first or "clampgrad" in name or name in clampgrad.CONVENTIONS
 
 
 def eager() -> Iterator[tuple[str, Callable[[], object]]]:
@@ -36,24 +44,19 @@ def eager() -> Iterator[tuple[str, Callable[[], object]]]:
     from timing import DIRECTIONS, step
 
     for group in cases.GROUPS:
-        ours = {k: f for k, f in group.functions.items() if of_ours(k)}
+        timed = {
+            k: f for k, f in group.functions.items() if of_ours(k, group.ours) or k in CONTROLS
+        }
         if group.name.startswith("compiled"):
             continue
         for dtype in cases.SHORT_DTYPES:
             for n in SIZES:
                 inputs = cases.inputs(group, n, cases.DTYPES[dtype])
                 g = torch.randn(n).to(inputs[0].dtype)
-                for name, function in ours.items():
+                for name, function in timed.items():
                     for direction in DIRECTIONS:
                         key = f"{group.name} | {name} | {dtype} | {n} | {direction}"
                         yield key, step(function, inputs, g, direction)
-
-
-RIVALS = ("torch.sub", "torch.clamp", "torch.max", "F.", "x +")
-
-
-def of_ours(name: str) -> bool:
-    return not name.startswith(RIVALS)
 
 
 def composed() -> Iterator[tuple[str, Callable[[], object]]]:

@@ -9,6 +9,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <type_traits>
+
 #define CLAMPGRAD_ISA composed
 #include "kernels/rules/all.h"
 #undef CLAMPGRAD_ISA

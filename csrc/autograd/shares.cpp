@@ -48,7 +48,7 @@ auto backward(
       }
     }
   }
-  return std::tuple_cat(result);
+  return std::tuple_cat(std::move(result));
 }
 
 template <size_t n>

@@ -30,7 +30,8 @@ bool any_tensor(const F& holds, const Arg& arg) {
   } else if constexpr (std::is_same_v<Arg, std::optional<at::Tensor>>) {
     return arg && any_tensor(holds, *arg);
   } else if constexpr (std::is_same_v<Arg, at::TensorList>) {
-    return std::any_of(arg.begin(), arg.end(), holds);
+    return std::any_of(
+        arg.begin(), arg.end(), [&](const at::Tensor& t) { return any_tensor(holds, t); });
   } else {
     return false;
   }

@@ -15,6 +15,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <type_traits>
+
 namespace clampgrad {
 
 // The bounds of one call.

@@ -1,6 +1,6 @@
 // Vectors of the instruction set at hand, 64 bits to masks and back, and the walk over flat memory.
-// Compiled once per instruction set (every_loop.h): no include guard. Nothing from the standard
-// library, whose inline functions, compiled here, could be linked into code that runs on an older
+// Compiled once per instruction set (every_loop.h): no include guard. No functions of the
+// standard library: inline ones, compiled here, could be linked into code that runs on an older
 // machine.
 
 namespace clampgrad::CLAMPGRAD_ISA {
@@ -131,12 +131,14 @@ CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
 #if CLAMPGRAD_VECTOR_BYTES == 64
   if constexpr (sizeof(M) / sizeof(Lane) > room) {
     return reinterpret_cast<M>(_mm512_movm_epi16(static_cast<uint32_t>(word >> element)));
-  }
+  } else
 #endif
-  static constexpr Powers<Lane> powers;
-  M each;
-  __builtin_memcpy(&each, powers.of_2 + element % room, sizeof(each));
-  return ((M() + static_cast<Lane>(word >> (element / room * room))) & each) != M();
+  {
+    static constexpr Powers<Lane> powers;
+    M each;
+    __builtin_memcpy(&each, powers.of_2 + element % room, sizeof(each));
+    return ((M() + static_cast<Lane>(word >> (element / room * room))) & each) != M();
+  }
 }
 
 CLAMPGRAD_HOST_DEVICE void clear_above(uint64_t& word, int64_t count) {

@@ -6,6 +6,8 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/dispatch.h"
 
+#include <type_traits>
+
 // clang-format off: each stands on those before it
 #define CLAMPGRAD_ISA device
 #include "kernels/rules/all.h"

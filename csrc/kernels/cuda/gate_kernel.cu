@@ -5,7 +5,6 @@
 #include <torch/headeronly/version.h>
 
 #include <cstring>
-#include <type_traits>
 
 namespace clampgrad::cuda {
 namespace {
