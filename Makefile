@@ -29,7 +29,7 @@ PORTABLE_TESTED ?= test/test_portable.py test/test_table.py test/test_tensors.py
                    test/test_func_tensors.py test/test_inplace_after.py test/test_errors.py \
                    test/test_gradcheck.py test/test_nan.py test/test_seeds.py test/test_nn.py \
                    test/test_layouts.py test/test_compile.py test/test_compile_training.py \
-                   test/test_export.py test/test_pin_calls.py
+                   test/test_export.py test/test_pin_calls.py test/matrix/test_refused.py
 
 # What the documentation site is built with.
 SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
