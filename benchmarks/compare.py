@@ -75,17 +75,20 @@ def composed() -> Iterator[tuple[str, Callable[[], object]]]:
 
                 key = f"{what} | {gradient} | float32 | {n}"
                 if gradient not in ("with_grad", "restoring"):  # which have no tangent
-                    yield f"jvp of clamp | {key}", lambda f=clamp: torch.func.jvp(f, (x,), (x,))
+                    yield (
+                        f"jvp of clamp | {key}",
+                        lambda f=clamp, x=x: torch.func.jvp(f, (x,), (x,)),
+                    )
                 yield (
                     f"torch.func.grad of clamp | {key}",
-                    lambda f=clamp: torch.func.grad(lambda x: f(x).sum())(x),
+                    lambda f=clamp, x=x: torch.func.grad(lambda x: f(x).sum())(x),
                 )
-                yield f"double backward of clamp | {key}", lambda f=clamp: twice(f, x)
+                yield f"double backward of clamp | {key}", lambda f=clamp, x=x: twice(f, x)
         both = torch.compile(lambda x: clampgrad.clamp(x, -1, 1), fullgraph=True)
         leaf = x.clone().requires_grad_()
         yield (
             f"compiled clamp | both | float32 | {n}",
-            lambda: torch.autograd.grad(both(leaf).sum(), leaf),
+            lambda f=both, leaf=leaf: torch.autograd.grad(f(leaf).sum(), leaf),
         )
 
 

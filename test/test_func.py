@@ -236,3 +236,17 @@ def test_what_carries_a_tangent_is_being_differentiated():
         for result in (clampgrad.maximum(x, y), clampgrad.clamp_min(x, y)):
             assert fwad.unpack_dual(result).tangent.tolist() == [0.5, 0.5]
             assert torch.autograd.grad(result.sum(), x)[0].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("gradient", LINEAR)
+@pytest.mark.parametrize("operator", BOUNDS)
+def test_the_tangent_is_a_tensor_of_its_own(operator, gradient):
+    """So that writing to the result changes neither x's tangent nor the caller's."""
+    x, t = torch.tensor([0.25, 0.5]), torch.ones(2)
+
+    def f(x):
+        y = getattr(clampgrad, operator)(x, **BOUNDS[operator], gradient=gradient)
+        return y.mul_(5) + x
+
+    assert jvp(f, (x,), (t,))[1].tolist() == [6, 6]
+    assert t.tolist() == [1, 1]

@@ -179,3 +179,19 @@ def test_no_tangent_of_a_pseudo_gradient_at_any_level(convention):
     _, pull = torch.func.vjp(f, x)
     with pytest.raises(NotImplementedError, match="forward mode"):
         jvp(lambda g: vmap(lambda g: pull(g)[0])(g), (torch.ones(2, 3),), (torch.ones(2, 3),))
+
+
+@pytest.mark.parametrize(
+    "operator", ["maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"]
+)
+@pytest.mark.parametrize("first, second", [("float32", "float64"), ("float16", "bfloat16")])
+def test_elements_without_dimensions_promote_as_in_a_loop(operator, first, second):
+    """Inside, the batched one has a dimension, and would decide the dtype alone."""
+    x = torch.tensor([0.1, 0.2, 0.3], dtype=getattr(torch, first))
+    c = torch.tensor(0.2, dtype=getattr(torch, second))
+    op = getattr(clampgrad, operator)
+    for args, in_dims in (((x, c), (0, None)), ((c, x), (None, 0))):
+        expected = torch.stack([op(*(a[i] if a.dim() else a for a in args)) for i in range(3)])
+        assert_same(vmap(op, in_dims)(*args), expected)
+    each = [grad(lambda x: op(x, c).float())(x[i]) for i in range(3)]
+    assert_same(vmap(grad(lambda x: op(x, c).float()))(x), torch.stack(each))

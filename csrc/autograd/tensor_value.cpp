@@ -1,6 +1,7 @@
 #include "autograd/tensor_value.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
@@ -101,6 +102,11 @@ TensorValue where(const TensorMask& mask, const TensorValue& a, const TensorValu
     return b.number_ ? at::where(mask.get(like), a.get(like), *b.number_)
                      : at::where(mask.get(like), a.get(like), b.get(like));
   });
+}
+
+// One operator, and a quick one; a select is neither.
+TensorValue larger(const TensorValue& a, const TensorValue& b) {
+  return TensorValue([a, b](const Tensor& like) { return at::maximum(a.get(like), b.get(like)); });
 }
 
 // By integers: a floating-point number would promote some ZeroTensors to float64.

@@ -81,6 +81,7 @@ class TensorValue {
   friend TensorMask operator>(const TensorValue& a, const TensorValue& b);
   friend TensorMask operator>=(const TensorValue& a, const TensorValue& b);
   friend TensorValue where(const TensorMask& mask, const TensorValue& a, const TensorValue& b);
+  friend TensorValue larger(const TensorValue& a, const TensorValue& b);
 
  private:
   template <typename Compare>

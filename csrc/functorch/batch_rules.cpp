@@ -60,7 +60,7 @@ class Batch {
       return tensor;
     }
     auto result = value.movedim(*batch_dim, 0);
-    if (tensor.dim() == 0 && dim_ > 0 && tensor.scalar_type() != at::kBool) {
+    if (tensor.dim() == 0 && tensor.scalar_type() != at::kBool) {
       result = result.to(at::native::result_type(types_));
     }
     for (auto missing = dim_ - tensor.dim(); missing > 0; --missing) {

@@ -295,8 +295,9 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
   } else if constexpr (rule == TripleRule::half) {
     const M number = x.number & lo.number & hi.number;
     const M raised = lt(x, lo);
-    const M shut = select(raised, lt(hi, lo), lt(hi, x));
-    const M tie = select(raised, eq(lo, hi), eq(x, hi));
+    const Compared<K> inner = {
+        larger(x.key, lo.key), M(x.comparable & lo.comparable), M(x.number & lo.number)};
+    const M shut = lt(hi, inner), tie = eq(inner, hi);
     const M open = number & negate<M>(shut);
     return {
         M(open & negate<M>(raised)),

@@ -29,6 +29,12 @@ CLAMPGRAD_HOST_DEVICE V select(M mask, V a, V b) {
   return mask ? a : b;
 }
 
+// Of two numbers.
+template <typename V>
+CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {
+  return select(Mask<V>(a < b), b, a);
+}
+
 // 1 where `plus`, -1 where `minus`, 0 elsewhere.
 template <typename E, typename V, typename M>
 CLAMPGRAD_HOST_DEVICE V sign_of(M plus, M minus) {
