@@ -33,12 +33,12 @@ GATES, SHARINGS, TRIPLE_RULES = (
 # Of each operation: tensors read, tensors written, and how many instances a dtype has. The four gates
 # of pseudo-gradients are encoded alike.
 OPERATIONS = {
-    "EncodeGateOp": (1, 1, (GATES - 3) * 3),
-    "DecodeGateOp": (1, 1, GATES),
-    "EncodePairOp": (2, 1, 4),
-    "DecodePairOp": (1, 2, SHARINGS),
-    "EncodeTripleOp": (3, 1, TRIPLE_RULES),
-    "DecodeTripleOp": (1, 3, SHARINGS),
+    "EncodeGate": (1, 1, (GATES - 3) * 3),
+    "DecodeGate": (1, 1, GATES),
+    "EncodePair": (2, 1, 4),
+    "DecodePair": (1, 2, SHARINGS),
+    "EncodeTriple": (3, 1, TRIPLE_RULES),
+    "DecodeTriple": (1, 3, SHARINGS),
 }
 WIDE = r"global(?:\.\w+)*\.v(?:4\.[busf]32|2\.[busf]64)\b"
 

@@ -3,6 +3,7 @@
     python tools/mutants.py build              all mutants in one library, chosen while it runs
     python tools/mutants.py run                every mutant; writes tools/mutants.json
     python tools/mutants.py run --only TEXT    those with TEXT in their name; the others' results stay
+    python tools/mutants.py run --new          those that have no result yet
 
 The list is mutants.yaml. A mutant runs in a process of its own, forked from one that has everything
 imported: through what has killed it the last time, through cells of test/matrix (not the pin's: its
@@ -262,7 +263,7 @@ def outcome(k, cells, tests, last=""):
     return result
 
 
-def run_some(implementation, count, seed, only):
+def run_some(implementation, count, seed, only, new):
     """Those of one implementation: what the process has imported cannot be both."""
     import warnings
 
@@ -282,6 +283,7 @@ def run_some(implementation, count, seed, only):
         for k, m in enumerate(listed(), 1)
         if ("_portable" in m["file"]) == (implementation == "portable")
         and only in name(m)
+        and not (new and name(m) in last_results())
         and "changes_nothing" not in m
     ]
     if not mutants:
@@ -319,13 +321,14 @@ def last_results():
     return {r.pop("mutant"): r for r in json.loads(RESULT.read_text())["results"]}
 
 
-def run(count, seed, only):
-    found = last_results() if only else {}
+def run(count, seed, only, new):
+    found = last_results() if only or new else {}
     for implementation in ("compiled", "portable"):
         part = WORK / f"{implementation}.json"
         part.write_text("{}")
         command = [sys.executable, __file__, "some", "--implementation", implementation]
         command += ["--cells", str(count), "--seed", str(seed), "--only", only]
+        command += ["--new"] * new
         portable = {"CLAMPGRAD_PORTABLE": "1"} if implementation == "portable" else {}
         subprocess.check_call(command, env=os.environ | portable)
         found |= json.loads(part.read_text())
@@ -355,11 +358,12 @@ if __name__ == "__main__":
     parser.add_argument("--cells", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="")
+    parser.add_argument("--new", action="store_true")
     parser.add_argument("--implementation")
     given = parser.parse_args()
     if given.what == "build":
         build()
     elif given.what == "run":
-        sys.exit(run(given.cells, given.seed, given.only))
+        sys.exit(run(given.cells, given.seed, given.only, given.new))
     else:
-        run_some(given.implementation, given.cells, given.seed, given.only)
+        run_some(given.implementation, given.cells, given.seed, given.only, given.new)
