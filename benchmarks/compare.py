@@ -3,10 +3,10 @@
     python benchmarks/compare.py BEFORE AFTER [--only TEXT] [--out FILE]
 
 BEFORE and AFTER are folders that have the package `clampgrad` in them, as `setup.py build --build-lib`
-leaves it. Each is loaded in a process of its own, on the same core; the two take turns at every case, and
-there are several such pairs, because where a process has its memory changes its times too. A case is
-judged by the fastest tenths: what else runs on a machine only ever adds to a time. CONTROLS show how far
-this can be trusted.
+leaves it; the process that compares them needs the package too, in any build. Each is loaded in a process
+of its own, on the same core; the two take turns at every case, and there are several such pairs, because
+where a process has its memory changes its times too. A case is judged by the fastest tenths: what else
+runs on a machine only ever adds to a time. CONTROLS show how far this can be trusted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from pathlib import Path
 
 import torch
 
+import cases
+import clampgrad
 from run import ALLOCATORS
+from timing import DIRECTIONS, step
 
 SIZES = (1, 2**12, 2**16)
 # A slower case than this is worth a look; smaller differences come and go between runs.
@@ -33,22 +36,17 @@ CONTROLS = ("torch.neg", "torch.sub")
 
 
 def of_ours(name: str, first: str) -> bool:
-    import clampgrad
-
     return name == first or "clampgrad" in name or name in clampgrad.CONVENTIONS
 
 
 def eager() -> Iterator[tuple[str, Callable[[], object]]]:
     """What the benchmarks time of ours, one thread, every direction."""
-    import cases
-    from timing import DIRECTIONS, step
-
     for group in cases.GROUPS:
+        if group.name.startswith("compiled"):
+            continue
         timed = {
             k: f for k, f in group.functions.items() if of_ours(k, group.ours) or k in CONTROLS
         }
-        if group.name.startswith("compiled"):
-            continue
         for dtype in cases.SHORT_DTYPES:
             for n in SIZES:
                 inputs = cases.inputs(group, n, cases.DTYPES[dtype])
@@ -61,9 +59,6 @@ def eager() -> Iterator[tuple[str, Callable[[], object]]]:
 
 def composed() -> Iterator[tuple[str, Callable[[], object]]]:
     """The path that is made of torch's operators: forward mode, torch.func, double backward, compiled."""
-    import cases
-    import clampgrad
-
     conventions = ("min_norm", "half", "joint", "with_grad", "restoring")
     for n in (1, 2**16):
         x, lo, hi = (t.detach() for t in cases.inputs(cases.GROUPS[2], n, torch.float32))

@@ -277,13 +277,13 @@ def run_some(implementation, count, seed, only, new):
 
     assert clampgrad.implementation == implementation
     torch.set_num_threads(1)
-    cells = chosen_cells(count, seed)
+    cells, results = chosen_cells(count, seed), last_results()
     mutants = [
         (k, m)
         for k, m in enumerate(listed(), 1)
         if ("_portable" in m["file"]) == (implementation == "portable")
         and only in name(m)
-        and not (new and name(m) in last_results())
+        and not (new and name(m) in results)
         and "changes_nothing" not in m
     ]
     if not mutants:
@@ -293,7 +293,7 @@ def run_some(implementation, count, seed, only, new):
     if implementation == "compiled" and len(holding) < len(cells):
         sys.exit("cells fail unbroken: make test says which")
     cells = holding  # the portable implementation has limits (docs/limits.md)
-    last = {n: r["killed_by"] or "" for n, r in last_results().items()}
+    last = {n: r["killed_by"] or "" for n, r in results.items()}
 
     def try_one(numbered):
         k, mutant = numbered
