@@ -13,6 +13,8 @@
 #include <ATen/ops/clamp.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
+#include <type_traits>
+
 namespace clampgrad {
 
 namespace {
@@ -30,51 +32,6 @@ bool is_differentiated(const Tensor& t) {
 // argument would get of its own.
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
-
-// Undefined where not wanted; summed to the sizes of `args` where there are some.
-template <size_t n>
-auto backward(
-    const Shares<n>& shares,
-    const Tensor& grad,
-    const std::array<bool, n>& wanted,
-    const std::array<Tensor, n>* args = nullptr) {
-  std::array<Tensor, n> result;
-  if (grad.defined()) {
-    const auto values = shares(grad);
-    for (size_t i = 0; i < n; ++i) {
-      if (wanted[i]) {
-        const auto& share = values[i].get(grad);
-        result[i] = args ? at::sum_to(share, (*args)[i].sym_sizes()) : share;
-      }
-    }
-  }
-  return std::tuple_cat(std::move(result));
-}
-
-template <size_t n>
-Tensor jvp(const Shares<n>& shares, const std::array<Tensor, n>& tangents) {
-  Tensor result;
-  for (size_t i = 0; i < n; ++i) {
-    if (tangents[i].defined()) {
-      const auto share = shares(tangents[i])[i].get(tangents[i]);
-      result = result.defined() ? result + share : share;
-    }
-  }
-  return result;
-}
-
-// Tangents in the dtype of the result.
-template <size_t n>
-std::array<Tensor, n> promoted(std::array<Tensor, n> tangents, const std::array<Tensor, n>& args) {
-  at::native::ResultTypeState types = {};
-  for (const auto& arg : args) {
-    types = arg.defined() ? at::native::update_result_type_state(arg, types) : types;
-  }
-  for (auto& t : tangents) {
-    t = t.defined() ? t.to(at::native::result_type(types)) : t;
-  }
-  return tangents;
-}
 
 // Arguments are compared in the dtype of the result, which is the gradient's.
 Compared<TensorValue> compared_in_dtype(const Tensor& t) {
@@ -129,17 +86,23 @@ Shares<2> pair_of(
   return result;
 }
 
-Shares<2> pair_of_bits(const Tensor& bits, int64_t order, Sharing s, bool clamps_from_below) {
-  const RecordedBits in = {bits, 2, order};
+Shares<2> shares(const RecordedPair& of) {
+  const RecordedBits in = {of.bits, 2, of.order};
   Shares<2> result;
-  with_constant<kSharings>(s, [&](auto sharing) {
+  with_constant<kSharings>(of.sharing, [&](auto sharing) {
     constexpr Sharing s = decltype(sharing)::value;
     const auto among = pair_in<s>(kFirstBit, kSecondBit);
     result = shares_in<s>(
         PairShares<TensorMask>{in(among.self), in(among.other), in(among.halved)},
-        clamps_from_below);
+        of.clamps_from_below);
   });
   return result;
+}
+
+Shares<2> shares(const ExtremumShares& of) {
+  const Convention convention = {of.gradient, /*maximize=*/false};
+  return pair_of(
+      of.args[0], of.args[1], greater_wins(of.op), kind_of(of.op), convention, of.differentiated);
 }
 
 // ---- Three arguments ----------------------------------------------------------------------------
@@ -159,13 +122,10 @@ Shares<3> shares_in(const Beyond<TensorMask>& at) {
   };
 }
 
-// An undefined bound is absent.
-Shares<3> triple_of(
-    const Tensor& self,
-    const Tensor& min,
-    const Tensor& max,
-    Convention convention,
-    int64_t differentiated) {
+Shares<3> shares(const ClampShares& of) {
+  const auto& [args, convention, among] = of;
+  const auto& [self, min, max] = args;
+  const auto differentiated = among;
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
     // Bits of the two arguments that are there.
@@ -199,11 +159,11 @@ Shares<3> triple_of(
   return result;
 }
 
-Shares<3> triple_of_bits(const Tensor& bits, int64_t order, Sharing s) {
-  const RecordedBits in = {bits, 3, order};
+Shares<3> shares(const RecordedTriple& of) {
+  const RecordedBits in = {of.bits, 3, of.order};
   const Triple<CodeMask> code = {kFirstBit, kSecondBit, kThirdBit};
   Shares<3> result;
-  with_constant<kSharings>(s, [&](auto sharing) {
+  with_constant<kSharings>(of.sharing, [&](auto sharing) {
     constexpr Sharing s = decltype(sharing)::value;
     if constexpr (is_pseudo(s)) {
       const auto [x, lo, hi, halved] = beyond_in(code);
@@ -218,17 +178,86 @@ Shares<3> triple_of_bits(const Tensor& bits, int64_t order, Sharing s) {
   return result;
 }
 
-Shares<2> extremum_of(
-    const Tensor& self,
-    const Tensor& other,
-    Extremum op,
-    Gradient gradient,
-    int64_t differentiated) {
-  return pair_of(
-      self, other, greater_wins(op), kind_of(op), {gradient, /*maximize=*/false}, differentiated);
+// ---- Of any -------------------------------------------------------------------------------------
+
+Sharing sharing_of(const ExtremumShares&) {
+  return Sharing::equal; // or another one that is linear
+}
+Sharing sharing_of(const ClampShares& of) {
+  return triple_sharing(of.convention);
+}
+template <typename Recorded>
+Sharing sharing_of(const Recorded& of) {
+  return of.sharing;
+}
+
+template <typename Of>
+constexpr bool reads_bits = std::is_same_v<Of, RecordedPair> || std::is_same_v<Of, RecordedTriple>;
+
+// In the dtype of the result.
+template <size_t n>
+std::array<Tensor, n> promoted(std::array<Tensor, n> tangents, const std::array<Tensor, n>& args) {
+  at::native::ResultTypeState types = {};
+  for (const auto& arg : args) {
+    types = arg.defined() ? at::native::update_result_type_state(arg, types) : types;
+  }
+  for (auto& t : tangents) {
+    t = t.defined() ? t.to(at::native::result_type(types)) : t;
+  }
+  return tangents;
 }
 
 } // namespace
+
+template <typename Of, size_t n>
+std::array<Tensor, n> gradients(
+    const Of& of, const Tensor& grad, const std::array<bool, n>& wanted) {
+  std::array<Tensor, n> result;
+  if (!grad.defined()) {
+    return result;
+  }
+  if constexpr (reads_bits<Of>) {
+    if (takes_kernel(grad)) {
+      return decode(of, grad, wanted);
+    }
+  }
+  const auto values = shares(of)(grad);
+  for (size_t i = 0; i < n; ++i) {
+    if (wanted[i]) {
+      result[i] = values[i].get(grad);
+      if constexpr (!reads_bits<Of>) {
+        result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
+      }
+    }
+  }
+  return result;
+}
+
+template <typename Of, size_t n>
+Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
+  check_has_tangent(sharing_of(of));
+  if constexpr (!reads_bits<Of>) {
+    tangents = promoted(std::move(tangents), of.args);
+  }
+  const auto shares_of = shares(of);
+  Tensor result;
+  for (size_t i = 0; i < n; ++i) {
+    if (tangents[i].defined()) {
+      const auto share = shares_of(tangents[i])[i].get(tangents[i]);
+      result = result.defined() ? result + share : share;
+    }
+  }
+  return result;
+}
+
+#define CLAMPGRAD_SHARES(Of, n)                                                                   \
+  template std::array<Tensor, n> gradients(const Of&, const Tensor&, const std::array<bool, n>&); \
+  template Tensor tangent(const Of&, std::array<Tensor, n>);
+CLAMPGRAD_SHARES(ExtremumShares, 2)
+CLAMPGRAD_SHARES(ClampShares, 3)
+CLAMPGRAD_SHARES(RecordedPair, 2)
+CLAMPGRAD_SHARES(RecordedTriple, 3)
+#undef CLAMPGRAD_SHARES
 
 int64_t differentiated_inputs(const Tensor& self, const Tensor& other) {
   return is_differentiated(self) | is_differentiated(other) << 1;
@@ -238,106 +267,6 @@ int64_t differentiated_inputs(
     const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
   return is_differentiated(self) | is_differentiated(min.value_or(Tensor())) << 1 |
       is_differentiated(max.value_or(Tensor())) << 2;
-}
-
-PairGradients extremum_backward(
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& other,
-    Extremum op,
-    Gradient gradient,
-    int64_t differentiated,
-    std::array<bool, 2> wanted) {
-  const std::array<Tensor, 2> args = {self, other};
-  return backward<2>(extremum_of(self, other, op, gradient, differentiated), grad, wanted, &args);
-}
-
-Tensor extremum_jvp(
-    const Tensor& self_t,
-    const Tensor& other_t,
-    const Tensor& self,
-    const Tensor& other,
-    Extremum op,
-    Gradient gradient,
-    int64_t differentiated) {
-  return jvp<2>(
-      extremum_of(self, other, op, gradient, differentiated),
-      promoted<2>({self_t, other_t}, {self, other}));
-}
-
-TripleGradients clamp_tensors_backward(
-    const Tensor& grad,
-    const Tensor& self,
-    const Tensor& min,
-    const Tensor& max,
-    Gradient gradient,
-    bool maximize,
-    int64_t differentiated,
-    std::array<bool, 3> wanted) {
-  const std::array<Tensor, 3> args = {self, min, max};
-  return backward<3>(
-      triple_of(self, min, max, {gradient, maximize}, differentiated), grad, wanted, &args);
-}
-
-Tensor clamp_tensors_jvp(
-    const Tensor& self_t,
-    const Tensor& min_t,
-    const Tensor& max_t,
-    const Tensor& self,
-    const Tensor& min,
-    const Tensor& max,
-    Gradient gradient,
-    int64_t differentiated) {
-  check_has_tangent(triple_sharing({gradient, false}));
-  return jvp<3>(
-      triple_of(self, min, max, {gradient, false}, differentiated),
-      promoted<3>({self_t, min_t, max_t}, {self, min, max}));
-}
-
-PairGradients pair_backward(
-    const Tensor& grad,
-    const Tensor& bits,
-    Sharing sharing,
-    bool clamps_from_below,
-    int64_t order,
-    std::array<bool, 2> wanted) {
-  if (grad.defined() && takes_kernel(grad)) {
-    return std::tuple_cat(decode_pair(grad, bits, sharing, clamps_from_below, order, wanted));
-  }
-  return backward<2>(pair_of_bits(bits, order, sharing, clamps_from_below), grad, wanted);
-}
-
-Tensor pair_jvp(
-    const Tensor& self_t,
-    const Tensor& other_t,
-    const Tensor& bits,
-    Sharing sharing,
-    int64_t order) {
-  check_has_tangent(sharing);
-  return jvp<2>(pair_of_bits(bits, order, sharing, false), {self_t, other_t});
-}
-
-TripleGradients triple_backward(
-    const Tensor& grad,
-    const Tensor& bits,
-    Sharing sharing,
-    int64_t order,
-    std::array<bool, 3> wanted) {
-  if (grad.defined() && takes_kernel(grad)) {
-    return std::tuple_cat(decode_triple(grad, bits, sharing, order, wanted));
-  }
-  return backward<3>(triple_of_bits(bits, order, sharing), grad, wanted);
-}
-
-Tensor triple_jvp(
-    const Tensor& self_t,
-    const Tensor& min_t,
-    const Tensor& max_t,
-    const Tensor& bits,
-    Sharing sharing,
-    int64_t order) {
-  check_has_tangent(sharing);
-  return jvp<3>(triple_of_bits(bits, order, sharing), {self_t, min_t, max_t});
 }
 
 } // namespace clampgrad

@@ -2,13 +2,12 @@
 // Where arguments are Tensors: who gets which share of the gradient. The rules are those of
 // docs/conventions.md. Composed of ATen operators, like the rest of this folder.
 
-#include "kernels/rules/conventions.h"
+#include "kernels/fused.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <array>
 #include <optional>
-#include <tuple>
 
 namespace clampgrad {
 
@@ -26,73 +25,29 @@ int64_t differentiated_inputs(const at::Tensor& self, const at::Tensor& other);
 int64_t differentiated_inputs(
     const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);
 
-using PairGradients = std::tuple<at::Tensor, at::Tensor>;
-using TripleGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-
-// maximum, minimum, fmax, fmin.
-PairGradients extremum_backward(
-    const at::Tensor& grad,
-    const at::Tensor& self,
-    const at::Tensor& other,
-    Extremum op,
-    Gradient gradient,
-    int64_t differentiated,
-    std::array<bool, 2> wanted);
-at::Tensor extremum_jvp(
-    const at::Tensor& self_t,
-    const at::Tensor& other_t,
-    const at::Tensor& self,
-    const at::Tensor& other,
-    Extremum op,
-    Gradient gradient,
-    int64_t differentiated);
+// maximum and its kind.
+struct ExtremumShares {
+  std::array<at::Tensor, 2> args;
+  Extremum op;
+  Gradient gradient;
+  int64_t differentiated;
+};
 
 // clamp; an undefined bound is absent.
-TripleGradients clamp_tensors_backward(
-    const at::Tensor& grad,
-    const at::Tensor& self,
-    const at::Tensor& min,
-    const at::Tensor& max,
-    Gradient gradient,
-    bool maximize,
-    int64_t differentiated,
-    std::array<bool, 3> wanted);
-at::Tensor clamp_tensors_jvp(
-    const at::Tensor& self_t,
-    const at::Tensor& min_t,
-    const at::Tensor& max_t,
-    const at::Tensor& self,
-    const at::Tensor& min,
-    const at::Tensor& max,
-    Gradient gradient,
-    int64_t differentiated);
+struct ClampShares {
+  std::array<at::Tensor, 3> args;
+  Convention convention;
+  int64_t differentiated;
+};
 
-// From what was recorded (csrc/kernels/rules/conventions.h); all arguments have the shape of grad.
-PairGradients pair_backward(
-    const at::Tensor& grad,
-    const at::Tensor& bits,
-    Sharing sharing,
-    bool clamps_from_below,
-    int64_t order,
-    std::array<bool, 2> wanted);
-at::Tensor pair_jvp(
-    const at::Tensor& self_t,
-    const at::Tensor& other_t,
-    const at::Tensor& bits,
-    Sharing sharing,
-    int64_t order);
-TripleGradients triple_backward(
-    const at::Tensor& grad,
-    const at::Tensor& bits,
-    Sharing sharing,
-    int64_t order,
-    std::array<bool, 3> wanted);
-at::Tensor triple_jvp(
-    const at::Tensor& self_t,
-    const at::Tensor& min_t,
-    const at::Tensor& max_t,
-    const at::Tensor& bits,
-    Sharing sharing,
-    int64_t order);
+// What the arguments get of a gradient, in their shapes; undefined where it is not wanted. `of` is
+// one of those above, or what was recorded (kernels/fused.h).
+template <typename Of, size_t n>
+std::array<at::Tensor, n> gradients(
+    const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
+
+// The tangent of the result. Raises NotImplementedError for a pseudo-gradient that is not linear.
+template <typename Of, size_t n>
+at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
 
 } // namespace clampgrad

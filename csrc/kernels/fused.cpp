@@ -189,26 +189,17 @@ Tensor decode_gate(const Tensor& grad, const Tensor& bits, Gate gate, int64_t or
   return decode<1>(grad, bits, planes(gate), order, {true}, kernel)[0];
 }
 
-std::array<Tensor, 2> decode_pair(
-    const Tensor& grad,
-    const Tensor& bits,
-    Sharing sharing,
-    bool clamps_from_below,
-    int64_t order,
-    std::array<bool, 2> wanted) {
-  return decode<2>(grad, bits, 2, order, wanted, [&](const Backward<2>& memory) {
-    CLAMPGRAD_CALL_KERNEL(memory.device, pair_decode, memory, sharing, clamps_from_below);
+std::array<Tensor, 2> decode(
+    const RecordedPair& of, const Tensor& grad, const std::array<bool, 2>& wanted) {
+  return decode<2>(grad, of.bits, 2, of.order, wanted, [&](const Backward<2>& memory) {
+    CLAMPGRAD_CALL_KERNEL(memory.device, pair_decode, memory, of.sharing, of.clamps_from_below);
   });
 }
 
-std::array<Tensor, 3> decode_triple(
-    const Tensor& grad,
-    const Tensor& bits,
-    Sharing sharing,
-    int64_t order,
-    std::array<bool, 3> wanted) {
-  return decode<3>(grad, bits, 3, order, wanted, [&](const Backward<3>& memory) {
-    CLAMPGRAD_CALL_KERNEL(memory.device, triple_decode, memory, sharing);
+std::array<Tensor, 3> decode(
+    const RecordedTriple& of, const Tensor& grad, const std::array<bool, 3>& wanted) {
+  return decode<3>(grad, of.bits, 3, of.order, wanted, [&](const Backward<3>& memory) {
+    CLAMPGRAD_CALL_KERNEL(memory.device, triple_decode, memory, of.sharing);
   });
 }
 

@@ -18,19 +18,24 @@ at::Tensor clamp_gate_(
 
 at::Tensor decode_gate(const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order);
 
-std::array<at::Tensor, 2> decode_pair(
-    const at::Tensor& grad,
-    const at::Tensor& bits,
-    Sharing sharing,
-    bool clamps_from_below,
-    int64_t order,
-    std::array<bool, 2> wanted);
+// What the forward of two or three Tensors recorded, and how to read it
+// (kernels/rules/conventions.h). All arguments have the shape of grad.
+struct RecordedPair {
+  at::Tensor bits;
+  Sharing sharing;
+  bool clamps_from_below;
+  int64_t order;
+};
+struct RecordedTriple {
+  at::Tensor bits;
+  Sharing sharing;
+  int64_t order;
+};
 
-std::array<at::Tensor, 3> decode_triple(
-    const at::Tensor& grad,
-    const at::Tensor& bits,
-    Sharing sharing,
-    int64_t order,
-    std::array<bool, 3> wanted);
+// A gradient for each argument that one is wanted for.
+std::array<at::Tensor, 2> decode(
+    const RecordedPair& of, const at::Tensor& grad, const std::array<bool, 2>& wanted);
+std::array<at::Tensor, 3> decode(
+    const RecordedTriple& of, const at::Tensor& grad, const std::array<bool, 3>& wanted);
 
 } // namespace clampgrad
