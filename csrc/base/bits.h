@@ -11,6 +11,8 @@
 
 #if defined(__CUDACC__)
 #define CLAMPGRAD_HOST_DEVICE __host__ __device__ __forceinline__
+#elif defined(_MSC_VER)
+#define CLAMPGRAD_HOST_DEVICE __forceinline
 #else
 #define CLAMPGRAD_HOST_DEVICE inline __attribute__((always_inline))
 #endif

@@ -1,7 +1,12 @@
 // All loops for the instruction set CLAMPGRAD_ISA: loops_<set>.cpp includes this once.
 
 // clang-format off: each stands on those before it
+#if defined(CLAMPGRAD_VECTOR_BYTES)
 #include "kernels/cpu/vectors.h"
+#else
+#include "kernels/cpu/scalars.h"
+#endif
+#include "kernels/cpu/walk.h"
 #include "kernels/rules/all.h"
 #include "kernels/rules/ops.h"
 // clang-format on
@@ -92,7 +97,7 @@ Loops<T> all_loops() {
   return l;
 }
 
-#define CLAMPGRAD_LOOPS_OF(T) template Loops<T> all_loops();
+#define CLAMPGRAD_LOOPS_OF(T) template Loops<T> all_loops<T>();
 CLAMPGRAD_FOR_EACH_DTYPE(CLAMPGRAD_LOOPS_OF)
 #undef CLAMPGRAD_LOOPS_OF
 

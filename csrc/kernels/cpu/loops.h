@@ -15,6 +15,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <cstring>
 #include <type_traits>
 
 namespace clampgrad {

@@ -1,7 +1,6 @@
-// Vectors of the instruction set at hand, 64 bits to masks and back, and the walk over flat memory.
-// Compiled once per instruction set (every_loop.h): no include guard. No functions of the
-// standard library: inline ones, compiled here, could be linked into code that runs on an older
-// machine.
+// Vectors of the instruction set at hand, and 64 bits to masks and back. Compiled once per
+// instruction set (every_loop.h): no include guard. No inline functions of the standard library:
+// compiled here, they could be linked into code that runs on an older machine.
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
@@ -19,12 +18,12 @@ constexpr int lanes = CLAMPGRAD_VECTOR_BYTES / sizeof(Lane);
 template <typename Lane>
 CLAMPGRAD_HOST_DEVICE Vector<Lane> load(const Lane* from) {
   Vector<Lane> v;
-  __builtin_memcpy(&v, from, sizeof(v));
+  std::memcpy(&v, from, sizeof(v));
   return v;
 }
 template <typename Lane>
 CLAMPGRAD_HOST_DEVICE void store(Lane* to, Vector<Lane> v) {
-  __builtin_memcpy(to, &v, sizeof(v));
+  std::memcpy(to, &v, sizeof(v));
 }
 template <typename Lane>
 CLAMPGRAD_HOST_DEVICE Vector<Lane> splat(Lane value) {
@@ -136,64 +135,8 @@ CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   {
     static constexpr Powers<Lane> powers;
     M each;
-    __builtin_memcpy(&each, powers.of_2 + element % room, sizeof(each));
+    std::memcpy(&each, powers.of_2 + element % room, sizeof(each));
     return ((M() + static_cast<Lane>(word >> (element / room * room))) & each) != M();
-  }
-}
-
-CLAMPGRAD_HOST_DEVICE void clear_above(uint64_t& word, int64_t count) {
-  word &= (1ull << count) - 1;
-}
-CLAMPGRAD_HOST_DEVICE void clear_above(const uint64_t&, int64_t) {}
-
-// Calls word(streams, plane) for the words [begin, end), each with the streams moved to it. What
-// comes after the last element is 0.
-template <typename F, int ins, int outs, typename Lane, typename Word>
-CLAMPGRAD_HOST_DEVICE void foreach_word(
-    const Streams<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
-  const int64_t plane = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
-  auto here = s;
-  for (int64_t w = begin; w < full;) {
-    // As far as no input starts again.
-    int64_t count = full - w;
-    const Lane* from[ins];
-    for (int k = 0; k < ins; ++k) {
-      const int64_t phase = w % s.period[k], left = s.period[k] - phase;
-      from[k] = s.in[k] + phase * kWord;
-      count = left < count ? left : count;
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      for (int k = 0; k < ins; ++k) {
-        here.in[k] = from[k] + i * kWord;
-      }
-      for (int k = 0; k < outs; ++k) {
-        here.out[k] = outs == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
-      }
-      here.bits = s.bits + w + i;
-      word(here, plane);
-    }
-    w += count;
-  }
-  if (full < end) {
-    const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(Lane));
-    Lane in[ins][kWord] = {}, out[outs][kWord];
-    for (int k = 0; k < ins; ++k) {
-      __builtin_memcpy(in[k], s.in[k] + full % s.period[k] * kWord, size);
-      here.in[k] = in[k];
-    }
-    for (int k = 0; k < outs; ++k) {
-      here.out[k] = s.out[k] ? out[k] : nullptr;
-    }
-    here.bits = s.bits + full;
-    word(here, plane);
-    for (int p = 0; p < F::kPlanesWritten; ++p) { // bits of no element are 0
-      clear_above(here.bits[p * plane], s.n - first);
-    }
-    for (int k = 0; k < outs; ++k) {
-      if (s.out[k]) {
-        __builtin_memcpy(s.out[k] + first, out[k], size);
-      }
-    }
   }
 }
 
