@@ -5,6 +5,8 @@ What comes out, and why each file exists:
     Operators.h, .cpp         clampgrad::_ops::*, clampgrad::*, clampgrad::redispatch::*: how C++ calls an operator
     Kernels.h                 declarations of the kernels named in native_functions.yaml
     Register.cpp              schemas, kernels per dispatch key, front doors
+    FrontDoors.cpp            the front doors themselves (front_doors.py)
+    clampgrad/functions.*     the functions for C++ in front of them (front_doors.py)
     Functions.h, .cpp         the autograd nodes, with saved variables and compiled autograd
     VariableType.cpp          the autograd kernels, reverse and forward mode
     python_functions.cpp      Python types of the nodes: grad_fn._saved_min and its like
@@ -30,7 +32,7 @@ from torchgen.api.autograd import (
 from torchgen.api.types import BaseCType, NamedCType, NativeSignature, longT
 from torchgen.code_template import CodeTemplate
 from torchgen.context import native_function_manager
-from torchgen.model import BackendIndex, DispatchKey, NativeFunction, SchemaKind
+from torchgen.model import BackendIndex, BackendMetadata, DispatchKey, NativeFunction, SchemaKind
 from torchgen.packaged.autograd import gen_autograd_functions as nodes
 from torchgen.packaged.autograd import gen_variable_type as variable_type
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
@@ -38,6 +40,7 @@ from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import Target
 
 from .check import CodegenError, check_derivatives, load_entries
+from .front_doors import front_doors
 
 NAMESPACE = "clampgrad"
 LEAST_NORM = "_mingrad"
@@ -80,12 +83,13 @@ def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dic
     values = {
         **operators(functions, backends),
         **registrations(functions, backends),
+        **front_doors(functions),
         **autograd(pairs, node_infos),
     }
     files = {}
-    for template in sorted(TEMPLATES.iterdir()):
+    for template in sorted(p for p in TEMPLATES.rglob("*") if p.is_file()):
         text = CodeTemplate.from_file(str(template)).substitute(values)
-        files[template.name] = retarget(text)
+        files[template.relative_to(TEMPLATES).as_posix()] = retarget(text)
     for name, text in files.items():
         check_output(name, text)
     check_complete(files, functions)
@@ -167,7 +171,7 @@ def operators(
         # Printed for a header, where nobody minds one that is not used.
         text = text.replace("inline ", "[[maybe_unused]] inline ")
         kernel = backends[DispatchKey.CompositeExplicitAutograd].get_kernel(f)
-        return text if kernel is None else call_kernel_below_autograd(f, kernel.kernel, text)
+        return text if kernel is None else call_kernel_below_autograd(f, qualified(kernel), text)
 
     return {
         "operator_declarations": [
@@ -188,8 +192,14 @@ def call_kernel_below_autograd(f: NativeFunction, kernel: str, text: str) -> str
     args = ", ".join(a.name for a in f.func.arguments.flat_all)
     if "{\n" not in text:
         raise RuntimeError(f"no function body in {text!r} (torch {torch.__version__})")
-    shortcut = f"    if (!has_functorch_level()) return {NAMESPACE}::native::{kernel}({args});\n"
+    shortcut = f"    if (!has_functorch_level()) return {kernel}({args});\n"
     return text.replace("{\n", "{\n" + shortcut)
+
+
+def qualified(kernel: BackendMetadata) -> str:
+    """The function that `dispatch` names: ATen's own if it says aten::NAME."""
+    space = "at" if kernel.cpp_namespace.startswith("aten::") else f"{NAMESPACE}::native"
+    return f"{space}::{kernel.kernel.removesuffix('_symint')}"
 
 
 def registrations(
@@ -204,16 +214,21 @@ def registrations(
                 metadata = index.get_kernel(f)
                 if metadata is None:
                     continue
-                name = metadata.kernel.removesuffix("_symint")
-                declarations[sig.decl(name=name) + ";"] = None
+                kernel = qualified(metadata)
+                if not kernel.startswith("at::"):
+                    declarations[sig.decl(name=kernel.split("::")[-1]) + ";"] = None
                 # Overloads share a name: the cast says which one.
-                kernel = f"static_cast<{sig.ptr_type()}>({NAMESPACE}::native::{name})"
+                kernel = f"static_cast<{sig.ptr_type()}>({kernel})"
                 line = f'm.impl("{f.func.name}", {kernel});'
                 keys = (
                     FRONT_DOOR_KEYS if key is DispatchKey.CompositeImplicitAutograd else (str(key),)
                 )
                 for k in keys:
                     by_key.setdefault(k, []).append(line)
+                if key is DispatchKey.CompositeExplicitAutograd:
+                    call = f"{NAMESPACE}::_ops::{f.func.name.unambiguous_name()}::call"
+                    rule = f'm.impl("{f.func.name}", {NAMESPACE}::batch_rules::Rule<{call}>::call);'
+                    by_key.setdefault("FuncTorchBatched", []).append(rule)
     blocks = [
         f"TORCH_LIBRARY_IMPL({NAMESPACE}, {key}, m) {{\n  " + "\n  ".join(lines) + "\n}\n"
         for key, lines in by_key.items()

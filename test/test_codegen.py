@@ -60,8 +60,68 @@ def test_below_autograd_an_operator_without_kernels_is_aten(files):
         block(files["VariableType.cpp"], "[[maybe_unused]] inline at::Tensor clamp_mingrad("),
         """\
 [[maybe_unused]] inline at::Tensor clamp_mingrad(c10::DispatchKeySet dispatchKeySet, const at::Tensor & self, const ::std::optional<at::Scalar> & min=::std::nullopt, const ::std::optional<at::Scalar> & max=::std::nullopt) {
-    if (!has_functorch_level()) return clampgrad::native::clamp_mingrad(self, min, max);
+    if (!has_functorch_level()) return at::clamp(self, min, max);
     return clampgrad::_ops::clamp_mingrad::redispatch(dispatchKeySet, self, min, max);
+}""",
+    )
+
+
+def front_door(files, start: str) -> str:
+    return block(files["FrontDoors.cpp"], start).partition("\n")[2]  # without the signature
+
+
+def test_front_doors(files):
+    assert_expected_inline(
+        front_door(files, "at::Tensor clamp_min(const at::Tensor & self, const at::Tensor & min"),
+        """\
+  const auto c = parse_convention(gradient, maximize);
+  return is_recorded(self, min) ? recorded_clamp_min(self, min, c) : at::clamp_min(self, min);
+}""",
+    )
+    assert_expected_inline(
+        front_door(files, "at::Tensor & clamp_out("),
+        """\
+  parse_convention(gradient, maximize);
+  return at::clamp_out(out, self, min, max);
+}""",
+    )
+    assert_expected_inline(
+        front_door(files, "at::Tensor fmax("),
+        """\
+  const auto c = parse_exact(gradient, maximize, "fmax");
+  return any_may_need_gradient(self, other) ? recorded_extremum(self, other, Extremum::fmax, c) : at::fmax(self, other);
+}""",
+    )
+    assert_expected_inline(
+        front_door(files, "at::Tensor & clamp_mingrad_("),
+        """\
+  return clamp_(self, min, max, "min_norm", false);
+}""",
+    )
+    mixed = "at::Tensor & clamp_(at::Tensor & self, const at::Tensor & min, const at::Scalar & max"
+    assert_expected_inline(
+        front_door(files, mixed),
+        """\
+  return mixed::clamp_(self, min, max, parse_convention(gradient, maximize));
+}""",
+    )
+
+
+def test_function_for_cpp(files):
+    assert_expected_inline(
+        block(files["clampgrad/functions.cpp"], "at::Tensor clamp("),
+        """\
+at::Tensor clamp(
+    const at::Tensor& self,
+    const Bound& min,
+    const Bound& max,
+    Gradient gradient,
+    bool maximize) {
+  const auto call = [&](const auto&... bounds) -> decltype(auto) {
+    return are_plain(self, bounds...) ? native::clamp(self, bounds..., name_of(gradient), maximize)
+        : clampgrad::clamp(self, bounds..., name_of(gradient), maximize);
+  };
+  return with_overload(call, min, max);
 }""",
     )
 
@@ -74,9 +134,9 @@ def test_every_schema_is_registered_as_it_is_written(files):
 
 def test_generating_twice_touches_nothing(tmp_path):
     generate.generate(ROOT, tmp_path)
-    before = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
-    assert generate.generate(ROOT, tmp_path) == sorted(tmp_path.glob("*.cpp"))
-    assert {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()} == before
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+    assert generate.generate(ROOT, tmp_path) == sorted(tmp_path.rglob("*.cpp"))
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
 
 
 FORMULA = "  self: clamp_mingrad_backward(grad, self, min, max)\n"

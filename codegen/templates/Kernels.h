@@ -1,7 +1,14 @@
 #pragma once
-// The kernels named in csrc/native_functions.yaml.
+// The kernels named in csrc/native_functions.yaml, ATen's among them, and the front doors.
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/clamp_min.h>
+#include <ATen/ops/fmax.h>
+#include <ATen/ops/fmin.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <c10/core/Scalar.h>
 #include <c10/core/SymIntArrayRef.h>
 

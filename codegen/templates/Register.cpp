@@ -1,6 +1,8 @@
 // Schemas and the kernels of every dispatch key but autograd's.
 
 #include "Kernels.h"
+#include "Operators.h"
+#include "functorch/batch_rules.h"
 
 #include <torch/library.h>
 

@@ -42,89 +42,14 @@ struct Bound {
   std::optional<at::Tensor> tensor;
 };
 
-// `max` wins where min > max. `maximize`: the loss is maximised, for with_grad and restoring.
-CLAMPGRAD_API at::Tensor clamp(
-    const at::Tensor& self,
-    const Bound& min,
-    const Bound& max = {},
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
-CLAMPGRAD_API at::Tensor& clamp_(
-    at::Tensor& self,
-    const Bound& min,
-    const Bound& max = {},
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
-CLAMPGRAD_API at::Tensor& clamp_out(
-    at::Tensor& out,
-    const at::Tensor& self,
-    const Bound& min,
-    const Bound& max = {},
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
+} // namespace clampgrad
 
-CLAMPGRAD_API at::Tensor clamp_min(
-    const at::Tensor& self,
-    const Bound& min,
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
-CLAMPGRAD_API at::Tensor& clamp_min_(
-    at::Tensor& self,
-    const Bound& min,
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
-CLAMPGRAD_API at::Tensor& clamp_min_out(
-    at::Tensor& out,
-    const at::Tensor& self,
-    const Bound& min,
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
+// clamp, clamp_min, clamp_max, each also with _ and _out, and maximum, minimum, fmax, fmin, also
+// with _out; generated. `max` wins where min > max. `maximize`: the loss is maximised, for
+// with_grad and restoring.
+#include <clampgrad/functions.h>
 
-CLAMPGRAD_API at::Tensor clamp_max(
-    const at::Tensor& self,
-    const Bound& max,
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
-CLAMPGRAD_API at::Tensor& clamp_max_(
-    at::Tensor& self,
-    const Bound& max,
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
-CLAMPGRAD_API at::Tensor& clamp_max_out(
-    at::Tensor& out,
-    const at::Tensor& self,
-    const Bound& max,
-    Gradient gradient = Gradient::min_norm,
-    bool maximize = false);
-
-CLAMPGRAD_API at::Tensor maximum(
-    const at::Tensor& self, const at::Tensor& other, Gradient gradient = Gradient::min_norm);
-CLAMPGRAD_API at::Tensor& maximum_out(
-    at::Tensor& out,
-    const at::Tensor& self,
-    const at::Tensor& other,
-    Gradient gradient = Gradient::min_norm);
-CLAMPGRAD_API at::Tensor minimum(
-    const at::Tensor& self, const at::Tensor& other, Gradient gradient = Gradient::min_norm);
-CLAMPGRAD_API at::Tensor& minimum_out(
-    at::Tensor& out,
-    const at::Tensor& self,
-    const at::Tensor& other,
-    Gradient gradient = Gradient::min_norm);
-CLAMPGRAD_API at::Tensor fmax(
-    const at::Tensor& self, const at::Tensor& other, Gradient gradient = Gradient::min_norm);
-CLAMPGRAD_API at::Tensor& fmax_out(
-    at::Tensor& out,
-    const at::Tensor& self,
-    const at::Tensor& other,
-    Gradient gradient = Gradient::min_norm);
-CLAMPGRAD_API at::Tensor fmin(
-    const at::Tensor& self, const at::Tensor& other, Gradient gradient = Gradient::min_norm);
-CLAMPGRAD_API at::Tensor& fmin_out(
-    at::Tensor& out,
-    const at::Tensor& self,
-    const at::Tensor& other,
-    Gradient gradient = Gradient::min_norm);
+namespace clampgrad {
 
 inline at::Tensor clip(
     const at::Tensor& self,

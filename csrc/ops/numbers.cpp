@@ -17,12 +17,6 @@ bool is_complex(const Number& bound) {
   return bound && bound->isComplex();
 }
 
-// torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with
-// NaN for both bounds it is, in every release.
-Number other_bound(const Scalar& bound) {
-  return is_nan(bound) ? Number(bound) : std::nullopt;
-}
-
 // A bound of NaN makes the result NaN everywhere; kernels need not know that.
 bool fast(const Tensor& self, const Number& min, const Number& max) {
   return takes_fast_path(self) && !is_symbolic(min) && !is_symbolic(max) && !is_nan(min) &&
@@ -30,6 +24,12 @@ bool fast(const Tensor& self, const Number& min, const Number& max) {
 }
 
 } // namespace
+
+// torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with
+// NaN for both bounds it is, in every release.
+Number other_bound(const Scalar& bound) {
+  return is_nan(bound) ? Number(bound) : std::nullopt;
+}
 
 // False also where torch raises, so that it words the error.
 bool is_recorded(const Tensor& self, const Number& min, const Number& max) {
@@ -64,19 +64,6 @@ Tensor& recorded_clamp_(Tensor& self, const Number& min, const Number& max, Conv
   }
   // copy_ gives the checks of an in-place operator.
   return self.copy_(recorded_clamp(self, min, max, c, /*self_will_change=*/true));
-}
-
-Tensor recorded_clamp_min(const Tensor& self, const Scalar& min, Convention c) {
-  return recorded_clamp(self, min, other_bound(min), c);
-}
-Tensor recorded_clamp_max(const Tensor& self, const Scalar& max, Convention c) {
-  return recorded_clamp(self, other_bound(max), max, c);
-}
-Tensor& recorded_clamp_min_(Tensor& self, const Scalar& min, Convention c) {
-  return recorded_clamp_(self, min, other_bound(min), c);
-}
-Tensor& recorded_clamp_max_(Tensor& self, const Scalar& max, Convention c) {
-  return recorded_clamp_(self, other_bound(max), max, c);
 }
 
 } // namespace clampgrad

@@ -34,15 +34,8 @@ CLAMPGRAD_DECLARE_TWO_BOUNDS(Number)
 CLAMPGRAD_DECLARE_TWO_BOUNDS(OptionalTensor)
 #undef CLAMPGRAD_DECLARE_TWO_BOUNDS
 
-#define CLAMPGRAD_DECLARE_ONE_BOUND(Bound)                                               \
-  bool is_recorded(const at::Tensor& self, const Bound& bound);                          \
-  at::Tensor recorded_clamp_min(const at::Tensor& self, const Bound& min, Convention c); \
-  at::Tensor recorded_clamp_max(const at::Tensor& self, const Bound& max, Convention c); \
-  at::Tensor& recorded_clamp_min_(at::Tensor& self, const Bound& min, Convention c);     \
-  at::Tensor& recorded_clamp_max_(at::Tensor& self, const Bound& max, Convention c);
-CLAMPGRAD_DECLARE_ONE_BOUND(at::Scalar)
-CLAMPGRAD_DECLARE_ONE_BOUND(at::Tensor)
-#undef CLAMPGRAD_DECLARE_ONE_BOUND
+bool is_recorded(const at::Tensor& self, const at::Scalar& bound);
+bool is_recorded(const at::Tensor& self, const at::Tensor& bound);
 
 at::Tensor recorded_extremum(
     const at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
@@ -51,11 +44,44 @@ at::Tensor recorded_extremum(
 // looked at but tensors that have memory.
 void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
 
-// Of clamp_min and clamp_max: torch takes a CPU scalar beside a Tensor of another device there, as
-// every operator of two arguments does, but not in clamp.
-at::Tensor on_device_of(const at::Tensor& other, const at::Tensor& t);
-
 // The end of an in-place operator: writes the result into self, or raises where torch would.
 at::Tensor& assign(at::Tensor& self, const at::Tensor& result);
+
+// ---- One bound ----------------------------------------------------------------------------------
+
+// `t` where torch takes it beside `other`: in operators of two arguments a CPU scalar may be beside
+// a Tensor of another device, but not in clamp.
+at::Tensor on_device_of(const at::Tensor& other, const at::Tensor& t);
+inline const at::Tensor& on_device_of(const at::Scalar&, const at::Tensor& t) {
+  return t;
+}
+inline const at::Scalar& on_device_of(const at::Tensor&, const at::Scalar& number) {
+  return number;
+}
+
+// What clamp has to be told besides for the result of clamp_min or clamp_max.
+Number other_bound(const at::Scalar& bound);
+inline OptionalTensor other_bound(const at::Tensor&) {
+  return std::nullopt;
+}
+
+template <typename Bound>
+at::Tensor recorded_clamp_min(const at::Tensor& self, const Bound& min, Convention c) {
+  const auto& x = on_device_of(min, self);
+  return recorded_clamp(x, on_device_of(x, min), other_bound(min), c);
+}
+template <typename Bound>
+at::Tensor recorded_clamp_max(const at::Tensor& self, const Bound& max, Convention c) {
+  const auto& x = on_device_of(max, self);
+  return recorded_clamp(x, other_bound(max), on_device_of(x, max), c);
+}
+template <typename Bound>
+at::Tensor& recorded_clamp_min_(at::Tensor& self, const Bound& min, Convention c) {
+  return recorded_clamp_(self, on_device_of(self, min), other_bound(min), c);
+}
+template <typename Bound>
+at::Tensor& recorded_clamp_max_(at::Tensor& self, const Bound& max, Convention c) {
+  return recorded_clamp_(self, other_bound(max), on_device_of(self, max), c);
+}
 
 } // namespace clampgrad

@@ -182,21 +182,6 @@ Tensor& recorded_clamp_(
   return assign(self, recorded_clamp(self, min, max, c, /*self_will_change=*/true));
 }
 
-Tensor recorded_clamp_min(const Tensor& self, const Tensor& min, Convention c) {
-  const auto x = on_device_of(min, self);
-  return recorded_clamp(x, on_device_of(x, min), std::nullopt, c);
-}
-Tensor recorded_clamp_max(const Tensor& self, const Tensor& max, Convention c) {
-  const auto x = on_device_of(max, self);
-  return recorded_clamp(x, std::nullopt, on_device_of(x, max), c);
-}
-Tensor& recorded_clamp_min_(Tensor& self, const Tensor& min, Convention c) {
-  return recorded_clamp_(self, on_device_of(self, min), std::nullopt, c);
-}
-Tensor& recorded_clamp_max_(Tensor& self, const Tensor& max, Convention c) {
-  return recorded_clamp_(self, std::nullopt, on_device_of(self, max), c);
-}
-
 Tensor recorded_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
   if (const auto in = for_kernel<2>({self, other})) {
     return pair(*in, greater_wins(op), kind_of(op), {gradient, /*maximize=*/false});

@@ -4,8 +4,8 @@
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
 
 #include "base/convention.h"
-#include "clampgrad/clampgrad.h"
 #include "python/nodes.h"
+#include "python/operators.h"
 #include "python/pin.h"
 #include "python/text.h"
 
@@ -15,6 +15,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/python_arg_parser.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace clampgrad {
@@ -22,54 +23,7 @@ namespace {
 
 using at::Tensor;
 
-struct Call {
-  Tensor self;
-  Bound bounds[2];
-  Gradient gradient;
-  bool maximize;
-  Tensor out; // undefined where there is none
-};
-
-enum class Takes { min_and_max, min, max, other };
-
-struct Operator {
-  const char* name;
-  Takes takes;
-  bool inplace;
-  Tensor (*run)(Call&);
-
-  int bounds() const {
-    return takes == Takes::min_and_max ? 2 : 1;
-  }
-  bool is_clamp() const {
-    return takes != Takes::other;
-  }
-};
-
-#define CLAMPGRAD_RUN(op, ...) \
-  [](Call& c) -> Tensor { return c.out.defined() ? op##_out(c.out, __VA_ARGS__) : op(__VA_ARGS__); }
-#define CLAMPGRAD_CLAMP(op, takes, ...)                                                      \
-  {#op, takes, false, CLAMPGRAD_RUN(op, c.self, __VA_ARGS__, c.gradient, c.maximize)}, {     \
-    #op "_", takes, true,                                                                    \
-        [](Call& c) -> Tensor { return op##_(c.self, __VA_ARGS__, c.gradient, c.maximize); } \
-  }
-#define CLAMPGRAD_EXTREMUM(op) \
-  {#op, Takes::other, false, CLAMPGRAD_RUN(op, c.self, *c.bounds[0].tensor, c.gradient)}
-
-constexpr Operator kOperators[] = {
-    CLAMPGRAD_CLAMP(clamp, Takes::min_and_max, c.bounds[0], c.bounds[1]),
-    CLAMPGRAD_CLAMP(clamp_min, Takes::min, c.bounds[0]),
-    CLAMPGRAD_CLAMP(clamp_max, Takes::max, c.bounds[0]),
-    CLAMPGRAD_EXTREMUM(maximum),
-    CLAMPGRAD_EXTREMUM(minimum),
-    CLAMPGRAD_EXTREMUM(fmax),
-    CLAMPGRAD_EXTREMUM(fmin),
-};
 constexpr size_t kCount = std::size(kOperators);
-
-#undef CLAMPGRAD_RUN
-#undef CLAMPGRAD_CLAMP
-#undef CLAMPGRAD_EXTREMUM
 
 // The arguments as they come: of a clamp (input, min, max, gradient, maximize, out), of an extremum
 // (input, other, gradient, out).
@@ -135,33 +89,12 @@ bool read_plain(const Operator& op, const Given& given, Call& call) {
   return true;
 }
 
-// What torch's parser is told: one signature for numbers, so that it words errors as torch does.
 std::vector<std::string> signatures(const Operator& op, bool tensors) {
-  std::vector<std::string> bounds;
-  switch (op.takes) {
-    case Takes::min_and_max:
-      bounds = tensors ? std::vector<std::string>{"Tensor? min=None, Tensor? max=None",
-                                                  "Tensor min, Scalar max",
-                                                  "Scalar min, Tensor max"}
-                       : std::vector<std::string>{"Scalar? min=None, Scalar? max=None"};
-      break;
-    case Takes::min:
-      bounds = {tensors ? "Tensor min" : "Scalar min"};
-      break;
-    case Takes::max:
-      bounds = {tensors ? "Tensor max" : "Scalar max"};
-      break;
-    case Takes::other:
-      bounds = {"Tensor other"};
-      break;
+  const auto* const* all = op.signatures;
+  if (!all[1] || !tensors) {
+    return {all[0]};
   }
-  for (auto& text : bounds) {
-    text = std::string(op.name) + "(Tensor input, " + text +
-        ", *, std::string_view gradient=\"min_norm\"" +
-        (op.is_clamp() ? ", bool maximize=False" : "") + (op.inplace ? "" : ", Tensor out=None") +
-        ")";
-  }
-  return bounds;
+  return {all + 1, std::find(all + 1, std::end(op.signatures), nullptr)};
 }
 
 THPObjectPtr checked(PyObject* object) {

@@ -1,26 +1,24 @@
-// vmap. Every operator here is elementwise: a rule moves the batch dimension to the front and calls
-// the same operator one level down. The front doors decompose instead (generated Register.cpp).
-// Nothing is decided here about what is being differentiated: on a batched tensor that is
-// invisible.
+#pragma once
+// vmap. The operators without kernels of their own are elementwise: a rule moves the batch
+// dimension to the front and calls the same operator one level down. The front doors decompose
+// instead. Both are registered in the generated Register.cpp. Nothing is decided here about what is
+// being differentiated: on a batched tensor that is invisible.
 
-#include "Operators.h"
 #include "autograd/formulas.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/PlumbingHelper.h>
 #include <ATen/native/TypeProperties.h>
-#include <torch/library.h>
 
 #include <tuple>
 #include <type_traits>
 
 namespace clampgrad::batch_rules {
-namespace {
 
 using at::Tensor;
 
-int64_t current_level() {
+inline int64_t current_level() {
   const auto layer = at::functorch::maybeCurrentDynamicLayer();
   TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
   return layer->layerId();
@@ -102,26 +100,5 @@ struct Rule<op, Result(Args...)> {
     return batch.logical(std::apply(op, std::make_tuple(batch.physical(args)...)));
   }
 };
-
-} // namespace
-
-TORCH_LIBRARY_IMPL(clampgrad, FuncTorchBatched, m) {
-#define RULE(name, op) m.impl(name, Rule<_ops::op::call>::call)
-  RULE("_clamp_pinned", _clamp_pinned);
-  RULE("_clamp_straight_through", _clamp_straight_through);
-  RULE("_clamp_tensors_pinned", _clamp_tensors_pinned);
-  RULE("_extremum_pinned", _extremum_pinned);
-  RULE("_pseudo_gradient", _pseudo_gradient);
-  RULE("clamp_mingrad", clamp_mingrad);
-  RULE("clamp_mingrad.Tensor", clamp_mingrad_Tensor);
-  RULE("clamp_min_mingrad", clamp_min_mingrad);
-  RULE("clamp_min_mingrad.Tensor", clamp_min_mingrad_Tensor);
-  RULE("clamp_max_mingrad", clamp_max_mingrad);
-  RULE("clamp_max_mingrad.Tensor", clamp_max_mingrad_Tensor);
-  RULE("clamp_mingrad_backward", clamp_mingrad_backward);
-  RULE("maximum_mingrad", maximum_mingrad);
-  RULE("minimum_mingrad", minimum_mingrad);
-#undef RULE
-}
 
 } // namespace clampgrad::batch_rules
