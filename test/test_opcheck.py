@@ -94,6 +94,8 @@ def test_opcheck(name, recorded):
     operator, _, overload = name.removeprefix("clampgrad::").partition(".")
     function = getattr(getattr(torch.ops.clampgrad, operator), overload or "default")
     for layout, args, keywords in SAMPLES[name]:
+        if keywords and not recorded:
+            continue  # where no gradient is recorded, the names are checked and no more
         x = INPUTS[layout]().requires_grad_(recorded)
         if overload.endswith("out"):
             if recorded:
