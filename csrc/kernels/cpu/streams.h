@@ -10,6 +10,7 @@ namespace clampgrad {
 // Flat memory of n elements each, walked together, and the bits that belong to them.
 template <int ins, int outs, typename Lane, typename Word>
 struct Streams {
+  static constexpr int kIn = ins, kOut = outs;
   const Lane* in[ins];
   int64_t period[ins]; // in words
   Lane* out[outs]; // null where nobody wants it

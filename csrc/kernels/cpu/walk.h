@@ -8,53 +8,63 @@ CLAMPGRAD_HOST_DEVICE void clear_above(uint64_t& word, int64_t count) {
 }
 CLAMPGRAD_HOST_DEVICE void clear_above(const uint64_t&, int64_t) {}
 
-// Calls word(streams, plane) for the words [begin, end), each with the streams moved to it. What
-// comes after the last element is 0.
-template <typename F, int ins, int outs, typename Lane, typename Word>
-CLAMPGRAD_HOST_DEVICE void foreach_word(
-    const Streams<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
-  const int64_t plane = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
+// Calls word(streams, plane) for the whole words [begin, end), each with the streams moved to it.
+// Once in the code, not inlined: a word is long.
+template <typename F, typename Streams>
+void foreach_whole_word(
+    const Streams& s, int64_t begin, int64_t end, int64_t plane, const F& word) {
   auto here = s;
-  for (int64_t w = begin; w < full;) {
-    // As far as no input starts again.
-    int64_t count = full - w;
-    const Lane* from[ins];
-    for (int k = 0; k < ins; ++k) {
+  for (int64_t w = begin; w < end;) {
+    int64_t count = end - w; // as far as no input starts again
+    decltype(here.in) from;
+    for (int k = 0; k < Streams::kIn; ++k) {
       const int64_t phase = w % s.period[k], left = s.period[k] - phase;
       from[k] = s.in[k] + phase * kWord;
       count = left < count ? left : count;
     }
     for (int64_t i = 0; i < count; ++i) {
-      for (int k = 0; k < ins; ++k) {
+      for (int k = 0; k < Streams::kIn; ++k) {
         here.in[k] = from[k] + i * kWord;
       }
-      for (int k = 0; k < outs; ++k) {
-        here.out[k] = outs == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
+      for (int k = 0; k < Streams::kOut; ++k) {
+        here.out[k] = Streams::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
       }
       here.bits = s.bits + w + i;
       word(here, plane);
     }
     w += count;
   }
-  if (full < end) {
-    const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(Lane));
-    Lane in[ins][kWord] = {}, out[outs][kWord];
-    for (int k = 0; k < ins; ++k) {
-      std::memcpy(in[k], s.in[k] + full % s.period[k] * kWord, size);
-      here.in[k] = in[k];
-    }
-    for (int k = 0; k < outs; ++k) {
-      here.out[k] = s.out[k] ? out[k] : nullptr;
-    }
-    here.bits = s.bits + full;
-    word(here, plane);
-    for (int p = 0; p < F::kPlanesWritten; ++p) { // bits of no element are 0
-      clear_above(here.bits[p * plane], s.n - first);
-    }
-    for (int k = 0; k < outs; ++k) {
-      if (s.out[k]) {
-        std::memcpy(s.out[k] + first, out[k], size);
-      }
+}
+
+// The same for all words. The last one may be a part, which is copied to where there is a whole
+// one; what comes after its last element is 0.
+template <typename F, int ins, int outs, typename Lane, typename Word>
+CLAMPGRAD_HOST_DEVICE void foreach_word(
+    const Streams<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
+  const int64_t plane = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
+  foreach_whole_word(s, begin, full, plane, word);
+  if (full == end) {
+    return;
+  }
+  const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(Lane));
+  Lane in[ins][kWord] = {}, out[outs][kWord];
+  auto part = s;
+  for (int k = 0; k < ins; ++k) {
+    std::memcpy(in[k], s.in[k] + full % s.period[k] * kWord, size);
+    part.in[k] = in[k];
+    part.period[k] = 1;
+  }
+  for (int k = 0; k < outs; ++k) {
+    part.out[k] = s.out[k] ? out[k] : nullptr;
+  }
+  part.bits = s.bits + full;
+  foreach_whole_word(part, 0, 1, plane, word);
+  for (int p = 0; p < F::kPlanesWritten; ++p) { // bits of no element are 0
+    clear_above(part.bits[p * plane], s.n - first);
+  }
+  for (int k = 0; k < outs; ++k) {
+    if (s.out[k]) {
+      std::memcpy(s.out[k] + first, out[k], size);
     }
   }
 }
