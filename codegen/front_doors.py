@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from torchgen.api import cpp
-from torchgen.api.types import NativeSignature
+from torchgen.api.types import CppSignatureGroup, NativeSignature
 from torchgen.context import native_function_manager
-from torchgen.model import BaseTy, BaseType, NativeFunction, SchemaKind
+from torchgen.model import NativeFunction, SchemaKind
 
 # An operator without the argument `gradient` says its convention in its name.
 NAMED_AFTER = {"_mingrad": "min_norm", "_with_grad": "with_grad"}
@@ -17,13 +19,11 @@ def front_doors(functions: list[NativeFunction]) -> dict[str, object]:
     for f in doors:
         if "gradient" in names_of(f.func.arguments.flat_all):
             by_name.setdefault(cpp.name(f.func), []).append(f)
+    firsts = [overloads[0] for overloads in by_name.values()]
     return {
         "front_doors": "\n\n".join(map(front_door, doors)),
-        "api_declarations": [
-            f"CLAMPGRAD_API {declaration(overloads, defaults=True)};"
-            for overloads in by_name.values()
-        ],
-        "api_definitions": "\n\n".join(map(api, by_name.values())),
+        "api_declarations": [f"CLAMPGRAD_API {prototype(f, defaults=True)};" for f in firsts],
+        "api_definitions": "\n\n".join(map(api, firsts)),
         "python_operators": [
             python_operator(overloads)
             for overloads in by_name.values()
@@ -68,59 +68,40 @@ def body(f: NativeFunction) -> list[str]:
         values = f'{given}, "{NAMED_AFTER[suffix]}", {maximize}' + (", out" if is_out else "")
         return [f"return {name.replace(suffix, '')}({values});"]
 
-    parse, atens = "parse_convention(gradient, maximize)", "at"
-    recorded = f"is_recorded({given}) ? recorded_{name}({given}, c)"
+    parse, recorded = "parse_convention(gradient, maximize)", f"recorded_{name}({given}, c)"
+    test = f"is_recorded({given})"
     if is_extremum(f):
-        base = f.func.name.name
-        parse = f'parse_exact(gradient, maximize, "{base}")'
-        recorded = (
-            f"any_may_need_gradient({given}) ? recorded_extremum({given}, Extremum::{base}, c)"
-        )
-    if is_mixed(f):
-        atens = "mixed"
+        parse = f'parse_exact(gradient, maximize, "{f.func.name.name}")'
+        recorded = f"recorded_extremum({given}, Extremum::{f.func.name.name}, c)"
+        test = f"any_may_need_gradient({given})"
     if is_out:
-        return [f"{parse};", f"return {atens}::{name}(out, {given});"]
+        return [f"{parse};", f"return {'mixed' if is_mixed(f) else 'at'}::{name}(out, {given});"]
     if is_mixed(f):
         return [f"return mixed::{name}({given}, {parse});"]
-    return [f"const auto c = {parse};", f"return {recorded} : at::{name}({given});"]
+    return [f"const auto c = {parse};", f"return {test} ? {recorded} : at::{name}({given});"]
 
 
-def declaration(overloads: list[NativeFunction], defaults: bool) -> str:
-    """Of the one function for all overloads: a bound is a number in one of them, a Tensor in another."""
-    arguments = overloads[0].func.arguments
-
-    def default(value: str) -> str:
-        return f" = {value}" if defaults else ""
-
-    parameters = ["at::Tensor& out"] * len(arguments.out)
-    self, *others = arguments.flat_positional
-    parameters.append(f"{'' if self.is_write else 'const '}at::Tensor& self")
-    for a in others:
-        if a.type == BaseType(BaseTy.Tensor):
-            parameters.append(f"const at::Tensor& {a.name}")
-        else:
-            parameters.append(f"const Bound& {a.name}{default('{}') if a.default else ''}")
-    parameters.append(f"Gradient gradient{default('Gradient::min_norm')}")
-    if not is_extremum(overloads[0]):
-        parameters.append(f"bool maximize{default('false')}")
-    separator = ",\n    "
-    result = "at::Tensor&" if self.is_write or arguments.out else "at::Tensor"
-    return f"{result} {cpp.name(overloads[0].func)}(\n    {separator.join(parameters)})"
+def prototype(f: NativeFunction, defaults: bool) -> str:
+    """Of the one function for all overloads of `f`, the first of them: a Bound is a number or a Tensor."""
+    with native_function_manager(f):
+        signature = CppSignatureGroup.from_native_function(f, method=False).signature
+        text = signature.decl() if defaults else signature.defn()
+    text = re.sub(r"(::std::optional<)?at::Scalar>?", "Bound", text)
+    text = re.sub(r"\S*string_view gradient", "Gradient gradient", text)
+    if is_extremum(f):
+        text = re.sub(r", bool maximize(=false)?", "", text)
+    text = text.replace('"min_norm"', "Gradient::min_norm").replace(" & ", "& ").replace("=", " = ")
+    return text.replace("(", "(\n    ", 1).replace(", ", ",\n    ")  # as clang-format would
 
 
-def api(overloads: list[NativeFunction]) -> str:
-    f = overloads[0]
-    name = cpp.name(f.func)
-    maximize = "false" if is_extremum(f) else "maximize"
-    values = f"self, bounds..., name_of(gradient), {maximize}"
-    if f.func.kind() is SchemaKind.functional:
-        call = f"are_plain(self, bounds...) ? native::{name}({values})\n        : clampgrad::{name}({values})"
-    elif f.func.kind() is SchemaKind.out:
-        call = f"clampgrad::{name}(out, {values})"
-    else:
-        call = f"clampgrad::{name}({values})"
+def api(f: NativeFunction) -> str:
+    name, kind = cpp.name(f.func), f.func.kind()
+    values = f"self, bounds..., name_of(gradient), {'false' if is_extremum(f) else 'maximize'}"
+    call = f"clampgrad::{name}({'out, ' if kind is SchemaKind.out else ''}{values})"
+    if kind is SchemaKind.functional:
+        call = f"are_plain(self, bounds...) ? native::{name}({values})\n        : {call}"
     return f"""\
-{declaration(overloads, defaults=False)} {{
+{prototype(f, defaults=False)} {{
   const auto call = [&](const auto&... bounds) -> decltype(auto) {{
     return {call};
   }};

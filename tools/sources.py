@@ -25,6 +25,13 @@ from tools.switches import is_set  # noqa: E402
 
 # Compiled with others: a unit for each of these, and one for the rest of csrc/.
 ROOMS = ("pin", "python")
+# Generated files with a unit of their own. The front doors are with csrc/, so that what they call is inlined.
+GENERATED = {
+    "Functions": "autograd",
+    "VariableType": "autograd",
+    "Operators": "operators",
+    "Register": "operators",
+}
 
 
 def sources(out: Path, cuda: bool) -> list[Path]:
@@ -61,9 +68,9 @@ def unit_of(path: Path) -> str | Path:
         return path  # csrc/kernels/cpu/loops.h says why
     if needs_python(path):
         return "python"
-    if not path.is_relative_to(ROOT / "csrc"):
-        return "autograd" if path.stem in ("Functions", "VariableType") else "operators"
-    room = path.relative_to(ROOT / "csrc").parts[0]
+    if path.stem in GENERATED:
+        return GENERATED[path.stem]
+    room = path.relative_to(ROOT / "csrc").parts[0] if path.is_relative_to(ROOT / "csrc") else ""
     return room if room in ROOMS else "csrc"
 
 

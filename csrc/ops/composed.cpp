@@ -32,17 +32,8 @@ at::Tensor clamp_tensors_pinned(
 at::Tensor extremum_pinned(
     const at::Tensor& self, const at::Tensor& other, int64_t op, int64_t gradient) {
   checked_enum<Gradient>(gradient, kGradients);
-  switch (checked_enum<Extremum>(op, kExtrema)) {
-    case Extremum::maximum:
-      return at::maximum(self, other);
-    case Extremum::minimum:
-      return at::minimum(self, other);
-    case Extremum::fmax:
-      return at::fmax(self, other);
-    case Extremum::fmin:
-      return at::fmin(self, other);
-  }
-  TORCH_INTERNAL_ASSERT(false);
+  constexpr decltype(&at::maximum) kAtens[] = {at::maximum, at::minimum, at::fmax, at::fmin};
+  return kAtens[static_cast<size_t>(checked_enum<Extremum>(op, kExtrema))](self, other);
 }
 
 } // namespace clampgrad::native

@@ -80,20 +80,12 @@ struct Kernel<Aten, Ours, front_door, kind, Result (*)(Args...)> {
 
 // ---- Lists of Tensors ---------------------------------------------------------------------------
 
-size_t count(const at::Scalar&, size_t n) {
-  return n;
+std::vector<at::Scalar> as_list(const at::Scalar& number, size_t n) {
+  return std::vector<at::Scalar>(n, number);
 }
 template <typename T>
-size_t count(at::ArrayRef<T> list, size_t) {
-  return list.size();
-}
-
-const at::Scalar& nth(const at::Scalar& number, size_t) {
-  return number;
-}
-template <typename T>
-const T& nth(at::ArrayRef<T> list, size_t i) {
-  return list[i];
+at::ArrayRef<T> as_list(at::ArrayRef<T> list, size_t) {
+  return list;
 }
 
 // One by one, by the operator for one Tensor, which is pinned. Other lengths: torch words the
@@ -104,12 +96,14 @@ struct KernelForEach;
 template <typename Aten, typename One, typename Result, typename Other>
 struct KernelForEach<Aten, One, Result (*)(TensorList, Other)> {
   static Result call(DispatchKeySet keys, TensorList self, Other other) {
-    if (!pinned_for(self, other) || count(other, self.size()) != self.size()) {
+    const bool is_pinned = pinned_for(self, other).has_value();
+    const auto others = as_list(other, is_pinned ? self.size() : 0);
+    if (!is_pinned || others.size() != self.size()) {
       return Aten::redispatch(to_torchs_own(keys), self, other);
     }
     std::vector<Tensor> results(self.begin(), self.end());
     for (size_t i = 0; i < self.size(); ++i) {
-      results[i] = One::call(results[i], nth(other, i));
+      results[i] = One::call(results[i], others[i]);
     }
     if constexpr (!std::is_void_v<Result>) {
       return results;
@@ -144,21 +138,6 @@ Tensor& batched_clamp_(
 }
 
 // ---- Registration -------------------------------------------------------------------------------
-
-// Each backend's, and that of nested tensors.
-const std::vector<DispatchKey>& autograd_keys() {
-  static const auto* keys = [] {
-    auto* keys = new std::vector<DispatchKey>{DispatchKey::AutogradNestedTensor};
-    const auto last = static_cast<uint8_t>(c10::BackendComponent::EndOfBackendKeys);
-    for (uint8_t i = 1; i <= last; ++i) {
-      keys->push_back(
-          c10::toRuntimePerBackendFunctionalityKey(
-              DispatchKey::AutogradFunctionality, static_cast<c10::BackendComponent>(i)));
-    }
-    return keys;
-  }();
-  return *keys;
-}
 
 struct Registration {
   std::vector<std::string> names; // "aten::clamp.Tensor"
@@ -233,8 +212,10 @@ struct Registration {
   void add() {
     const auto op = find<Aten>();
     const auto kernel = c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(Kernel::call));
-    for (const auto key : autograd_keys()) {
-      add_at(key, op, kernel);
+    for (const auto key : c10::getRuntimeDispatchKeySet(DispatchKey::Autograd)) {
+      if (key != DispatchKey::AutogradOther) { // see to_torchs_own
+        add_at(key, op, kernel);
+      }
     }
     names.push_back(c10::toString(op.operator_name()));
   }
