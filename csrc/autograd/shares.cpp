@@ -23,11 +23,6 @@ using namespace composed;
 using at::Tensor;
 using E = TensorElement;
 
-bool is_differentiated(const Tensor& t) {
-  return t.defined() &&
-      ((at::GradMode::is_enabled() && t.requires_grad()) || torch::autograd::isFwGradDefined(t));
-}
-
 // What each of n arguments gets of a gradient. The transpose is the tangent: the sum of what each
 // argument would get of its own.
 template <size_t n>
@@ -259,14 +254,8 @@ CLAMPGRAD_SHARES(RecordedPair, 2)
 CLAMPGRAD_SHARES(RecordedTriple, 3)
 #undef CLAMPGRAD_SHARES
 
-int64_t differentiated_inputs(const Tensor& self, const Tensor& other) {
-  return is_differentiated(self) | is_differentiated(other) << 1;
-}
-
-int64_t differentiated_inputs(
-    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  return is_differentiated(self) | is_differentiated(min.value_or(Tensor())) << 1 |
-      is_differentiated(max.value_or(Tensor())) << 2;
+bool is_differentiated(const Tensor& t) {
+  return (at::GradMode::is_enabled() && t.requires_grad()) || torch::autograd::isFwGradDefined(t);
 }
 
 } // namespace clampgrad

@@ -2,6 +2,7 @@
 // Where arguments are Tensors: who gets which share of the gradient. The rules are those of
 // docs/conventions.md. Composed of ATen operators, like the rest of this folder.
 
+#include "base/path.h"
 #include "kernels/fused.h"
 
 #include <ATen/core/Tensor.h>
@@ -21,9 +22,14 @@ using OptionalTensor = std::optional<at::Tensor>;
 // per argument: bit i is argument i. (torchgen's grad_input_mask is computed in the backward.) A
 // formula in derivatives.yaml that uses `differentiated` gets a node that saves it. A batched
 // tensor of vmap hides it, so batch rules decide nothing.
-int64_t differentiated_inputs(const at::Tensor& self, const at::Tensor& other);
-int64_t differentiated_inputs(
-    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);
+bool is_differentiated(const at::Tensor& t);
+
+template <typename... Args>
+int64_t differentiated_inputs(const Args&... args) {
+  int64_t bits = 0, i = 0;
+  ((bits |= int64_t{any_tensor(is_differentiated, args)} << i++), ...);
+  return bits;
+}
 
 // maximum and its kind.
 struct ExtremumShares {

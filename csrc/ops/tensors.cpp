@@ -3,13 +3,13 @@
 // not for us.
 
 #include "Operators.h"
+#include "autograd/shares.h"
 #include "kernels/memory_order.h"
 #include "ops/recorded.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp_min.h>
 
@@ -21,24 +21,12 @@ using at::Tensor;
 
 namespace {
 
-bool records_gradient(const Tensor& t) {
-  return at::GradMode::is_enabled() && t.requires_grad();
-}
-
 // What the fused kernels take: plain tensors of one dtype and one shape. Promotion and broadcasting
 // are operators of their own, whose backward casts and sums.
 template <size_t n>
 struct Operands {
   std::array<Tensor, n> tensors;
   int64_t order; // of the result
-
-  int64_t differentiated() const {
-    int64_t bits = 0;
-    for (size_t i = 0; i < n; ++i) {
-      bits |= int64_t{records_gradient(tensors[i])} << i;
-    }
-    return bits;
-  }
 };
 
 // The memory order of an elementwise result: torch decides it where the arguments differ. It looks
@@ -95,10 +83,11 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
 }
 
 Tensor pair(const Operands<2>& in, bool greater_wins, PairKind kind, Convention c) {
-  const auto codes = pair_codes(kind, c.gradient, in.differentiated());
+  const auto& [self, other] = in.tensors;
+  const auto codes = pair_codes(kind, c.gradient, differentiated_inputs(self, other));
   return std::get<0>(clampgrad::_extremum_shares(
-      in.tensors[0],
-      in.tensors[1],
+      self,
+      other,
       greater_wins,
       kind == PairKind::nan_skipping_extremum,
       codes.tie,
@@ -108,12 +97,13 @@ Tensor pair(const Operands<2>& in, bool greater_wins, PairKind kind, Convention 
 }
 
 Tensor triple(const Operands<3>& in, Convention c) {
+  const auto& [self, min, max] = in.tensors;
   return std::get<0>(clampgrad::_clamp_shares(
-      in.tensors[0],
-      in.tensors[1],
-      in.tensors[2],
+      self,
+      min,
+      max,
       static_cast<int64_t>(triple_rule(c.gradient)),
-      in.differentiated(),
+      differentiated_inputs(self, min, max),
       static_cast<int64_t>(triple_sharing(c)),
       in.order));
 }

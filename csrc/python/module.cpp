@@ -4,9 +4,8 @@
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
 
 #include "base/convention.h"
-#include "python/nodes.h"
 #include "python/operators.h"
-#include "python/pin.h"
+#include "python/parts.h"
 #include "python/text.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -200,11 +199,7 @@ PyModuleDef* definition() {
       "clampgrad._C",
       nullptr,
       -1,
-      methods(std::make_index_sequence<kCount>()),
-      nullptr,
-      nullptr,
-      nullptr,
-      nullptr};
+      methods(std::make_index_sequence<kCount>())};
   return &module;
 }
 

@@ -1,4 +1,4 @@
-#include "python/pin.h"
+#include "python/parts.h"
 
 #include "pin/pin.h"
 #include "python/text.h"
