@@ -9,10 +9,10 @@ CLAMPGRAD_HOST_DEVICE void clear_above(uint64_t& word, int64_t count) {
 CLAMPGRAD_HOST_DEVICE void clear_above(const uint64_t&, int64_t) {}
 
 // Calls word(streams, plane) for the whole words [begin, end), each with the streams moved to it.
-// Once in the code, not inlined: a word is long.
+// Once in the code, not inlined: a word is long. Takes copies, which no store can change, so that
+// bounds stay in registers.
 template <typename F, typename Streams>
-void foreach_whole_word(
-    const Streams& s, int64_t begin, int64_t end, int64_t plane, const F& word) {
+void foreach_whole_word(Streams s, int64_t begin, int64_t end, int64_t plane, F word) {
   auto here = s;
   for (int64_t w = begin; w < end;) {
     int64_t count = end - w; // as far as no input starts again
