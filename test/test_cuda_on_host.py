@@ -3,6 +3,8 @@
 Their sources are compiled for the host and run there, a warp as 32 coroutines that meet at every
 shuffle (test/cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
 what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
+
+So do the CPU's own loops where a compiler has no vector extension, as MSVC: one element at a time.
 """
 
 import ctypes
@@ -45,18 +47,20 @@ TILE = {dtype: 32 * 64 // dtype.itemsize for dtype in DTYPES}
 BORDER = 97  # bytes around a result that must stay as they are
 
 
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
+@pytest.fixture(scope="module", params=["cuda", "scalar"])
+def kernels(request, tmp_path_factory):
     library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
+    scalar = request.param == "scalar"
     paths = [ROOT / "test/cuda_on_host", ROOT / "csrc", *include_paths()]
     torch_libraries = Path(torch.__file__).parent / "lib"
     command = [
-        *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-O1", "-w"),
+        *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-w"),
         # A misaligned vector traps.
         *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
+        *(["-DCLAMPGRAD_SCALAR_LOOPS", "-O0"] if scalar else ["-O1"]),
         *(f"-I{path}" for path in paths),
         str(ROOT / "test/cuda_on_host/kernels.cpp"),
-        *("-o", str(library), f"-L{torch_libraries}", "-lc10"),
+        *("-o", str(library), f"-L{torch_libraries}", "-lc10", "-ltorch_cpu"),
     ]
     subprocess.run(command, check=True)
     functions = ctypes.CDLL(str(library))
@@ -218,3 +222,28 @@ def test_unpacked(kernels, planes):
         kernels("unpack", n, bits, planes, 0b01101010, result.tensor)
         assert torch.equal(result.tensor, OPS._mask(bits, [n], 0b01101010, planes, 0))
         result.check()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_every_16_bit_number(kernels, dtype):
+    """As x, and as a gradient of which a half, a quarter or a third passes."""
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(dtype)
+    n, code = every.numel(), dtype_code(dtype)
+    leaf = every.clone().requires_grad_()
+    y, bits = OPS._clamp_gate(leaf, -1.0, 1.0, GATES["half"], 0)
+    result, saved = Guarded(n, dtype), Guarded(bits.numel(), torch.uint8)
+    kernels("gate_encode", code, n, every, result.tensor, saved.tensor, -1.0, 1.0, GATES["half"])
+    assert_same(result.tensor, y.detach())
+    assert torch.equal(saved.tensor, bits)
+
+    for bound in ([0.0, 0.0], [0.0, None]):  # a quarter, a half
+        tied_there = torch.zeros(n, dtype=dtype, requires_grad=True)
+        y, bits = OPS._clamp_gate(tied_there, *bound, GATES["half"], 0)
+        (expected,) = torch.autograd.grad(y, tied_there, every)
+        kernels("gate_decode", code, n, every, bits, result.tensor, GATES["half"])
+        assert_same(result.tensor, expected)
+
+    leaves = [torch.zeros(n, dtype=dtype, requires_grad=True) for _ in range(3)]
+    y, bits = OPS._clamp_shares(*leaves, 0, 7, SHARINGS["equal"], 0)
+    expected = torch.autograd.grad(y, leaves, every)
+    check_decoded(kernels, "triple_decode", dtype, every, bits, expected, 0, SHARINGS["equal"])

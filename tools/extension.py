@@ -17,6 +17,7 @@ from tools.switches import is_set
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST, NEWEST = (2, 11), (2, 15)  # the releases of torch that the C++ is for
 
+WINDOWS = sys.platform == "win32"
 DEBUG, SANITIZED = is_set("CLAMPGRAD_DEBUG"), is_set("CLAMPGRAD_SANITIZE")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
 OPTIMISATION = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZED else "-O2", "-DNDEBUG"]
@@ -34,6 +35,9 @@ GCC_ALONE = [
     # In torch's headers, wrongly.
     "-Wno-maybe-uninitialized",
 ]
+# Macros take apart what __VA_ARGS__ brings, as the standard says. Optimisation, warnings and the standard
+# are those that setuptools and torch ask for. No /openmp: the runtime of libtorch is not Microsoft's.
+MSVC = ["/Zc:preprocessor", "/permissive-", "/bigobj", *(["/Od", "/UNDEBUG"] if DEBUG else [])]
 
 
 def cannot_build() -> str | None:
@@ -44,9 +48,7 @@ def cannot_build() -> str | None:
         return "torch was not there when it was built"
     if not OLDEST <= tuple(map(int, torch.split(".")[:2])) <= NEWEST:
         return f"it was built beside torch {torch}, which its C++ is not for"
-    if sys.platform == "win32":
-        return "on Windows: the loops need the vector extension of GCC and Clang, which MSVC lacks"
-    compiler = (os.environ.get("CXX") or "c++").split()
+    compiler = (os.environ.get("CXX") or ("cl" if WINDOWS else "c++")).split()
     # A wrapper, as ccache, is no compiler; the last word is its compiler, or an option.
     names = [word for word in compiler if not word.startswith("-")]
     if not all(map(shutil.which, names)):
@@ -60,6 +62,24 @@ def folder(torch: str, cuda: str | None) -> str:
     """Where the library for a torch is, under clampgrad/_lib: "torch_2_13", "torch_2_13_cu13"."""
     name = "torch_" + "_".join(torch.split(".")[:2])
     return f"{name}_cu{cuda.split('.')[0]}" if cuda else name
+
+
+def flags(compiler: str | None) -> list[str]:
+    """What files of C++ are compiled with, but for definitions. Of GCC and Clang `compiler` is what
+    --version says; MSVC has none."""
+    if compiler is None:
+        if SANITIZED:
+            raise SystemExit("CLAMPGRAD_SANITIZE=1 needs GCC or Clang")
+        return MSVC
+    return [
+        *OPTIMISATION,
+        *([] if DEBUG else ["-g0"]),
+        *SANITIZERS,
+        *WARNINGS,
+        # Hidden symbols: what libtorch and another extension export must not be interposed.
+        "-fvisibility=hidden",
+        *([] if "clang" in compiler else GCC_ALONE),
+    ]
 
 
 def extension() -> tuple[Extension, type]:
@@ -91,27 +111,23 @@ def extension() -> tuple[Extension, type]:
             super().copy_extensions_to_source()
 
     # A file includes the ATen operators that it calls, not all of them: it compiles sooner.
-    defines = ["-DAT_PER_OPERATOR_HEADERS", *(["-DCLAMPGRAD_WITH_CUDA"] if cuda else [])]
-    compiler = [*cpp_extension.get_cxx_compiler().split(), "--version"]
-    clang = "clang" in subprocess.check_output(compiler, text=True)
-    flags = [
-        *OPTIMISATION,
-        *([] if DEBUG else ["-g0"]),
-        *SANITIZERS,
-        *defines,
-        *WARNINGS,
-        # Hidden symbols: what libtorch and another extension export must not be interposed.
-        "-fvisibility=hidden",
-        *([] if clang else GCC_ALONE),
-    ]
+    defines = ["-DAT_PER_OPERATOR_HEADERS", "-DCLAMPGRAD_EXPORTS"]
+    defines += ["-DCLAMPGRAD_WITH_CUDA"] if cuda else []
+    compiler = None
+    if WINDOWS:
+        os.environ.setdefault("DISTUTILS_USE_SDK", "1")  # the compiler is the one on PATH
+    else:
+        command = [*cpp_extension.get_cxx_compiler().split(), "--version"]
+        compiler = subprocess.check_output(command, text=True)
+    host = "/Zc:preprocessor" if WINDOWS else "-fvisibility=hidden"
     kind = cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension
     library = kind(
         f"clampgrad._lib.{folder(torch.__version__, torch.version.cuda if cuda else None)}._C",
         sources=[],
         extra_link_args=SANITIZERS,
         extra_compile_args={
-            "cxx": flags,
-            "nvcc": [*OPTIMISATION, *defines, "-Xcompiler=-fvisibility=hidden"],
+            "cxx": [*flags(compiler), *defines],
+            "nvcc": [*OPTIMISATION, *defines, f"-Xcompiler={host}"],
         },
     )
     return library, Build

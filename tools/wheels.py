@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -143,7 +142,7 @@ def main(dist: Path, pythons: list[str], cuda: list[str]) -> None:
     print(run(sys.executable, "-m", "twine", "check", *dist.iterdir()).strip())
     for file in sorted(dist.iterdir()):
         size = file.stat().st_size / 2**20
-        print(f"{size:6.1f} MiB  {re.sub('^.*/', '', str(file))}")
+        print(f"{size:6.1f} MiB  {file.name}")
 
 
 if __name__ == "__main__":

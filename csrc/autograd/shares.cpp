@@ -118,9 +118,9 @@ Shares<3> shares_in(const Beyond<TensorMask>& at) {
 }
 
 Shares<3> shares(const ClampShares& of) {
-  const auto& [args, convention, among] = of;
-  const auto& [self, min, max] = args;
-  const auto differentiated = among;
+  const auto &self = of.args[0], &min = of.args[1], &max = of.args[2];
+  const auto convention = of.convention;
+  const auto differentiated = of.differentiated;
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
     // Bits of the two arguments that are there.

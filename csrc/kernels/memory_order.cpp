@@ -1,5 +1,7 @@
 #include "kernels/memory_order.h"
 
+#include "base/bits.h"
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>

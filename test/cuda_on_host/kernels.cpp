@@ -1,8 +1,16 @@
-// The sources of the CUDA kernels, for the host, behind functions that ctypes can call. Bounds are
-// numbers in the dtype; NaN is no bound.
+// The sources of the CUDA kernels, for the host, behind functions that ctypes can call; or the
+// loops of the CPU for a compiler without a vector extension. Bounds are numbers in the dtype; NaN
+// is no bound.
 
+#if defined(CLAMPGRAD_SCALAR_LOOPS)
+#include "kernels/cpu/kernels.cpp"
+#include "kernels/cpu/loops_baseline.cpp"
+namespace tested = clampgrad::cpu;
+#else
 #include "kernels/cuda/gate_kernel.cu"
 #include "kernels/cuda/share_kernel.cu"
+namespace tested = clampgrad::cuda;
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -15,12 +23,13 @@ template <size_t ins>
 Forward<ins> forward(int dtype, int64_t n, void* const (&in)[ins], void* y, uint64_t* bits) {
   Forward<ins> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {y}, {}, {}};
   std::copy(in, in + ins, m.in);
+  std::fill(m.period, m.period + ins, n);
   return m;
 }
 
 template <size_t outs>
 Backward<outs> backward(int dtype, int64_t n, void* g, uint64_t* bits, void* const (&out)[outs]) {
-  Backward<outs> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {}, {g}};
+  Backward<outs> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {}, {g}, {n}};
   std::copy(out, out + outs, m.out);
   return m;
 }
@@ -35,11 +44,11 @@ extern "C" {
 
 void gate_encode(
     int dtype, int64_t n, void* x, void* y, uint64_t* bits, double lo, double hi, int gate) {
-  cuda::gate_encode(forward(dtype, n, {x}, y, bits), bound(lo), bound(hi), Gate(gate));
+  tested::gate_encode(forward(dtype, n, {x}, y, bits), bound(lo), bound(hi), Gate(gate));
 }
 
 void gate_decode(int dtype, int64_t n, void* g, uint64_t* bits, void* dx, int gate) {
-  cuda::gate_decode(backward(dtype, n, g, bits, {dx}), Gate(gate));
+  tested::gate_decode(backward(dtype, n, g, bits, {dx}), Gate(gate));
 }
 
 void pair_encode(
@@ -53,7 +62,7 @@ void pair_encode(
     int nan_loses,
     int tie,
     int nan) {
-  cuda::pair_encode(
+  tested::pair_encode(
       forward(dtype, n, {self, other}, y, bits), greater_wins != 0, nan_loses != 0, {tie, nan});
 }
 
@@ -66,7 +75,7 @@ void pair_decode(
     void* of_other,
     int sharing,
     int from_below) {
-  cuda::pair_decode(
+  tested::pair_decode(
       backward(dtype, n, g, bits, {of_self, of_other}), Sharing(sharing), from_below != 0);
 }
 
@@ -80,7 +89,7 @@ void triple_encode(
     uint64_t* bits,
     int rule,
     int differentiated) {
-  cuda::triple_encode(forward(dtype, n, {x, lo, hi}, y, bits), TripleRule(rule), differentiated);
+  tested::triple_encode(forward(dtype, n, {x, lo, hi}, y, bits), TripleRule(rule), differentiated);
 }
 
 void triple_decode(
@@ -92,10 +101,10 @@ void triple_decode(
     void* of_lo,
     void* of_hi,
     int sharing) {
-  cuda::triple_decode(backward(dtype, n, g, bits, {of_x, of_lo, of_hi}), Sharing(sharing));
+  tested::triple_decode(backward(dtype, n, g, bits, {of_x, of_lo, of_hi}), Sharing(sharing));
 }
 
 void unpack(int64_t n, uint64_t* bits, int planes, int codes, bool* mask) {
-  cuda::unpack(c10::kCPU, n, bits, planes, codes, mask);
+  tested::unpack(c10::kCPU, n, bits, planes, codes, mask);
 }
 }

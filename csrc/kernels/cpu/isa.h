@@ -8,8 +8,9 @@ namespace clampgrad::cpu {
 enum class Isa { baseline, avx2, avx512 };
 Isa isa();
 
-// `loops`, an expression, as compiled for that set (loops.h).
-#if defined(__x86_64__) && defined(__GNUC__)
+// `loops`, an expression, as compiled for that set (loops.h). CLAMPGRAD_SCALAR_LOOPS: as where the
+// compiler has no vector extension.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(CLAMPGRAD_SCALAR_LOOPS)
 #define CLAMPGRAD_X86_ISAS 1
 #define CLAMPGRAD_BEST(loops)                                                                \
   (::clampgrad::cpu::isa() == ::clampgrad::cpu::Isa::avx512     ? ::clampgrad::avx512::loops \

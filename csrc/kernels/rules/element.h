@@ -171,11 +171,11 @@ struct Short {
   static CLAMPGRAD_HOST_DEVICE V units(V m) {
     return Key<V>(m) < int16_t(2 * implicit_bit) ? m : V(significand(m) << 1);
   }
-  // The sign of x; `normal` where its exponent is large enough, else `small`; x where not finite.
+  // The sign of x; `normal` where its exponent is large enough, else `subnormal`; x where not finite.
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V scaled(V x, V normal, V small, int exponent) {
+  static CLAMPGRAD_HOST_DEVICE V scaled(V x, V normal, V subnormal, int exponent) {
     const auto m = Key<V>(magnitude(x));
-    const V finite = m < int16_t(exponent * implicit_bit) ? small : normal;
+    const V finite = m < int16_t(exponent * implicit_bit) ? subnormal : normal;
     return m < int16_t(infinity) ? V(finite | (x & Lane(0x8000))) : x;
   }
 };

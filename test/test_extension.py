@@ -1,0 +1,47 @@
+"""How the extension is compiled: what GCC, Clang and MSVC are told, and what is missing without them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import extension  # noqa: E402
+
+OF_BOTH = ("-Wall", "-fvisibility=hidden")
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    monkeypatch.setattr(extension, "WINDOWS", True)
+    monkeypatch.setenv("CLAMPGRAD_CUDA", "0")
+    monkeypatch.setenv("DISTUTILS_USE_SDK", "")  # so that what the build sets is undone
+    monkeypatch.delenv("DISTUTILS_USE_SDK")
+
+
+def test_openmp_is_for_gcc_alone():
+    gcc, clang = extension.flags("c++ (GCC) 12.2.0"), extension.flags("clang version 14.0.6")
+    assert set(gcc) - set(clang) == set(extension.GCC_ALONE) and set(OF_BOTH) < set(clang)
+
+
+def test_msvc_is_told_what_it_knows(windows, monkeypatch):
+    monkeypatch.setattr(extension.subprocess, "check_output", None)  # it has no --version
+    library, _ = extension.extension()
+    flags = library.extra_compile_args["cxx"]
+    assert "/Zc:preprocessor" in flags and "-DCLAMPGRAD_EXPORTS" in flags
+    assert all(flag.startswith(("/", "-D")) for flag in flags)
+    assert extension.os.environ["DISTUTILS_USE_SDK"] == "1"
+
+
+def test_the_compiler_that_is_missing_on_windows(windows, monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(extension.shutil, "which", lambda name: name == "c++")
+    assert "no cl on PATH" in extension.cannot_build()
+
+
+def test_msvc_has_not_both_sanitizers(windows, monkeypatch):
+    monkeypatch.setattr(extension, "SANITIZED", True)
+    with pytest.raises(SystemExit, match="CLAMPGRAD_SANITIZE"):
+        extension.flags(None)
