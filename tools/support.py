@@ -46,11 +46,21 @@ Not run where there is no GPU: the CUDA kernels; they are compiled, linked and r
 Untried: MPS, XPU and ROCm. Written and never run: the workflows in `.github/workflows`, hence the wheels
 for macOS and for Python other than 3.11.
 
-GCC 12 compiles all of the C++ for x86-64, and so does Clang 14: its library, for torch 2.13, passed the tests
-of the kernels, the forward and the table with the loops for any machine and with those for AVX2; those for
-AVX-512 were not run. Its kernels run in the thread that calls them: OpenMP is GCC's alone. GCC 12 compiles the
-loops for any machine to NEON on aarch64; that was not run. MSVC has no vector extension, which the loops are
-written in: on Windows a build gives the portable package, and says so.
+| compiler | platform | compiled | run |
+|---|---|---|---|
+| GCC 12 | Linux, x86-64 | everything | the tests above |
+| Clang 14 | Linux, x86-64 | the library, for torch 2.13 | the kernels, the forward and the table, but not AVX-512 |
+| GCC 12 | Linux, aarch64 | the kernels of the CPU (NEON) | no |
+| nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
+| MSVC | Windows, x86-64 | no | no |
+| Apple Clang | macOS, arm64 | no | no |
+
+Only GCC's code runs the kernels of the CPU in several threads: libtorch brings the OpenMP runtime of one
+compiler, and a second one in a process is a risk.
+
+MSVC has no vector extension, which the kernels are written in. There they take one element at a time. The
+tests run this variant as GCC compiles it (`-DCLAMPGRAD_SCALAR_LOOPS`). A build on Windows needs `cl` on PATH,
+as in a developer prompt; without it, or with `CLAMPGRAD_PORTABLE=1`, it gives the portable package.
 
 <!-- generated from benchmarks/results/importing.json -->
 `import clampgrad` after `import torch` takes {compiled:.0f} ms of CPU with the compiled implementation and

@@ -1,8 +1,8 @@
-// What a rule may use. A rule is a template over V, of which there are three: one value (CUDA), a
-// vector of values (the CPU; the vector extension of GCC and Clang), and a whole Tensor (the
-// composed path; autograd/tensor_value.h). Comparing two V gives a Mask: a bool, a vector whose
-// lanes are 0 or -1, or a Tensor of bools. Rules combine masks with &, | and ^ and choose values
-// with select(), which mean the same for all three.
+// What a rule may use. A rule is a template over V, of which there are three: one value (CUDA,
+// MSVC), a vector of values (the CPU; the vector extension of GCC and Clang), and a whole Tensor
+// (the composed path; autograd/tensor_value.h). Comparing two V gives a Mask: a bool, a vector
+// whose lanes are 0 or -1, or a Tensor of bools. Rules combine masks with &, | and ^ and choose
+// values with select(), which mean the same for all three.
 //
 // Free of ATen. Compiled once per kind of V, in the namespace CLAMPGRAD_ISA: no include guard.
 
@@ -171,7 +171,7 @@ struct Short {
   static CLAMPGRAD_HOST_DEVICE V units(V m) {
     return Key<V>(m) < int16_t(2 * implicit_bit) ? m : V(significand(m) << 1);
   }
-  // The sign of x; `normal` where its exponent is large enough, else `subnormal`; x where not finite.
+  // The sign of x and, by its exponent, `normal` or `subnormal`; x where not finite.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V scaled(V x, V normal, V subnormal, int exponent) {
     const auto m = Key<V>(magnitude(x));
