@@ -84,6 +84,13 @@ def dtype_code(dtype):
     return {torch.float16: 5, torch.float32: 6, torch.float64: 7, torch.bfloat16: 15}[dtype]
 
 
+def given_bounds(lo, hi, dtype):
+    """As kernels take them: 16-bit numbers by their bits, and which of them are there."""
+    numbers = torch.tensor([lo or 0.0, hi or 0.0], dtype=dtype)
+    lanes = numbers.view(torch.uint16) if dtype.itemsize == 2 else numbers
+    return [*map(float, lanes), lo is not None, hi is not None]
+
+
 def lengths(dtype):
     tile = TILE[dtype]
     return [1, 2, 63, 64, 65, tile - 1, tile, tile + 1, 2 * tile + 37, 9 * tile + 130]
@@ -125,7 +132,7 @@ def test_gates(kernels, gate, dtype):
     code, bounds = dtype_code(dtype), [(0.0, 1.0), (0.0, None), (None, 1.0), (1.0, 0.0), (1.0, 1.0)]
     for i, n in enumerate(lengths(dtype)):
         lo, hi = bounds[i % len(bounds)]
-        given = [torch.nan if b is None else b for b in (lo, hi)]
+        given = given_bounds(lo, hi, dtype)
         for offset in (0, 1 + i % 5):
             x, g = random(n, dtype, i), random(n, dtype, i + 100)
             leaf = x.clone().requires_grad_()
@@ -232,7 +239,8 @@ def test_every_16_bit_number(kernels, dtype):
     leaf = every.clone().requires_grad_()
     y, bits = OPS._clamp_gate(leaf, -1.0, 1.0, GATES["half"], 0)
     result, saved = Guarded(n, dtype), Guarded(bits.numel(), torch.uint8)
-    kernels("gate_encode", code, n, every, result.tensor, saved.tensor, -1.0, 1.0, GATES["half"])
+    bounds = given_bounds(-1.0, 1.0, dtype)
+    kernels("gate_encode", code, n, every, result.tensor, saved.tensor, *bounds, GATES["half"])
     assert_same(result.tensor, y.detach())
     assert torch.equal(saved.tensor, bits)
 

@@ -53,4 +53,4 @@ def test_the_floors_are_told_apart():
     """What is forbidden: kernels may not include autograd, nor autograd ops."""
     assert above(CSRC / "kernels/fused.cpp", "autograd") and above(CSRC / "autograd/a.cpp", "ops")
     assert not above(CSRC / "ops/clamp.cpp", "kernels")
-    assert any(to == "base" for _, to in includes(CSRC / "kernels/backend.h"))
+    assert any(to == "base" for _, to in includes(CSRC / "kernels/call.h"))

@@ -95,7 +95,7 @@ Tensor clamp_pinned_backward(
 Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int64_t order) {
   const auto gate = static_cast<Gate>(gate_);
   if (takes_kernel(grad)) {
-    return decode_gate(grad, bits, gate, order);
+    return decode(RecordedGate{bits, {gate}, order}, grad, {true})[0];
   }
   Tensor result;
   with_constant<kGates>(gate, [&](auto constant) {

@@ -84,12 +84,12 @@ Shares<2> pair_of(
 Shares<2> shares(const RecordedPair& of) {
   const RecordedBits in = {of.bits, 2, of.order};
   Shares<2> result;
-  with_constant<kSharings>(of.sharing, [&](auto sharing) {
+  with_constant<kSharings>(of.call.sharing, [&](auto sharing) {
     constexpr Sharing s = decltype(sharing)::value;
     const auto among = pair_in<s>(kFirstBit, kSecondBit);
     result = shares_in<s>(
         PairShares<TensorMask>{in(among.self), in(among.other), in(among.halved)},
-        of.clamps_from_below);
+        of.call.clamps_from_below);
   });
   return result;
 }
@@ -158,7 +158,7 @@ Shares<3> shares(const RecordedTriple& of) {
   const RecordedBits in = {of.bits, 3, of.order};
   const Triple<CodeMask> code = {kFirstBit, kSecondBit, kThirdBit};
   Shares<3> result;
-  with_constant<kSharings>(of.sharing, [&](auto sharing) {
+  with_constant<kSharings>(of.call.sharing, [&](auto sharing) {
     constexpr Sharing s = decltype(sharing)::value;
     if constexpr (is_pseudo(s)) {
       const auto [x, lo, hi, halved] = beyond_in(code);
@@ -183,7 +183,7 @@ Sharing sharing_of(const ClampShares& of) {
 }
 template <typename Recorded>
 Sharing sharing_of(const Recorded& of) {
-  return of.sharing;
+  return of.call.sharing;
 }
 
 template <typename Of>

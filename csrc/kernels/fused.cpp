@@ -5,10 +5,9 @@
 #include "kernels/backend.h"
 #include "kernels/check.h"
 #include "kernels/memory_order.h"
-#include "kernels/saved_bits.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/ops/empty_like.h>
 
 namespace clampgrad {
 
@@ -16,53 +15,32 @@ using at::Tensor;
 
 namespace {
 
-template <typename... In>
-Forward<sizeof...(In)> forward(const Tensor& y, const Tensor& bits, const In&... in) {
-  return {
-      y.scalar_type(),
-      y.device(),
-      y.numel(),
-      static_cast<uint64_t*>(bits.mutable_data_ptr()),
-      {y.mutable_data_ptr()},
-      {in.tensor.const_data_ptr()...},
-      {in.period...}};
+template <typename Call>
+void run(const Tensor& like, const MemoryOf<Call>& memory, const Call& call) {
+  CLAMPGRAD_CALL_KERNEL(run, like.device(), like.scalar_type(), memory, call);
 }
 
-// y may be x.
-void encode_gate(
-    const Tensor& x,
-    const Tensor& y,
-    const Tensor& bits,
-    const Number& min,
-    const Number& max,
-    Gate gate) {
-  CLAMPGRAD_CALL_KERNEL(
-      x.device(), gate_encode, forward(y, bits, Repeated{x, x.numel()}), min, max, gate);
-}
-
-// A gradient for each that is wanted, by kernel(memory).
-template <size_t n, typename Kernel>
-std::array<Tensor, n> decode(
-    const Tensor& grad,
-    const Tensor& bits,
-    int planes,
-    int64_t order,
-    const std::array<bool, n>& wanted,
-    const Kernel& kernel) {
-  const auto [g, period] = repeated_in_memory_order(grad, order);
-  const auto saved = checked_bits(bits, grad, planes);
-  const auto* words = static_cast<const uint64_t*>(saved.const_data_ptr());
-  Backward<n> memory = {
-      grad.scalar_type(), grad.device(), grad.numel(), words, {}, {g.const_data_ptr()}, {period}};
-  std::array<Tensor, n> to;
-  for (size_t i = 0; i < n; ++i) {
-    if (wanted[i]) {
-      to[i] = empty_in_order(grad.sizes(), order, grad.options());
-      memory.out[i] = to[i].mutable_data_ptr();
-    }
+// Of several arguments, each has a plane.
+template <typename Call>
+int planes_of(const Call& call) {
+  if constexpr (Call::kIn * Call::kOut == 1) {
+    return planes(call.gate);
+  } else {
+    return Call::kIn * Call::kOut;
   }
-  kernel(memory);
-  return to;
+}
+
+// Writes y and returns the bits.
+template <typename Call, typename... In>
+Tensor encode(const Call& call, const Tensor& y, const In&... in) {
+  const auto n = y.numel();
+  const c10::SymInt bytes = planes_bytes(planes_of(call), n);
+  auto bits = empty_in_order(bytes, kContiguousOrder, y.options().dtype(at::kByte));
+  auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
+  const MemoryOf<Call> memory = {
+      {in.tensor.const_data_ptr()...}, {words(in.period)...}, {y.mutable_data_ptr()}, to, n};
+  run(y, memory, call);
+  return bits;
 }
 
 void check_alike(const Tensor& self, const Tensor& t) {
@@ -77,31 +55,86 @@ void check_alike(const Tensor& self, const Tensor& t) {
       t.sizes());
 }
 
-int checked_planes(int64_t planes) {
-  TORCH_CHECK_VALUE(planes >= 1 && planes <= 3, "clampgrad: nothing has ", planes, " bit planes");
-  return static_cast<int>(planes);
+template <typename Call, typename... Others>
+std::tuple<Tensor, Tensor> encoded(
+    const Call& call, int64_t order, const Tensor& self, const Others&... others) {
+  (check_alike(self, others), ...);
+  const auto y = empty_result(order, self, others...);
+  return {
+      y,
+      encode(
+          call,
+          y,
+          repeated_in_memory_order(self, order),
+          repeated_in_memory_order(others, order)...)};
+}
+
+template <typename T>
+Lane<T> lane(T value) {
+  if constexpr (sizeof(T) == 2) {
+    return value.x;
+  } else {
+    return value;
+  }
+}
+
+GateEncode gate_encode(const Tensor& x, const Number& min, const Number& max, Gate gate) {
+  GateEncode call = {0, 0, min.has_value(), max.has_value(), gate};
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clamp", [&] {
+    const auto lane_of = [&](const Number& bound) {
+      return lane(static_cast<scalar_t>(bound ? in_dtype(bound, x)->toDouble() : 0));
+    };
+    call.lo = lane_of(min);
+    call.hi = lane_of(max);
+  });
+  return call;
+}
+
+// The bits of the elements of `of`, after a check that this is what was saved: a saved-tensor hook
+// may move or cast it.
+Tensor checked_bits(const Tensor& bits, const Tensor& of, int planes) {
+  const auto bytes = planes_bytes(planes, of.numel());
+  TORCH_CHECK(
+      bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
+          bits.device() == of.device(),
+      "clampgrad: what was saved for ",
+      of.numel(),
+      " elements on ",
+      of.device(),
+      " came back as ",
+      bits.toString(),
+      " of ",
+      bits.numel(),
+      " elements on ",
+      bits.device(),
+      " instead of ",
+      bytes,
+      " bytes; a saved-tensor hook must return what it was given");
+  // It may have put them at any address, and kernels read whole words.
+  const bool aligned = reinterpret_cast<uintptr_t>(bits.const_data_ptr()) % alignof(uint64_t) == 0;
+  return aligned ? bits : bits.clone();
+}
+
+const uint64_t* words_of(const Tensor& bits) {
+  return static_cast<const uint64_t*>(bits.const_data_ptr());
 }
 
 } // namespace
 
-namespace native {
-
 // ---- Forward: one pass for the result and the bits ----------------------------------------------
+
+namespace native {
 
 std::tuple<Tensor, Tensor> clamp_gate(
     const Tensor& self, const Number& min, const Number& max, int64_t gate_, int64_t order) {
   const auto gate = checked_enum<Gate>(gate_, kGates);
   check_has_bound(min, max);
   TORCH_CHECK_VALUE(!is_nan(min) && !is_nan(max), "clampgrad: a bound of NaN has no gate");
-  const auto x = in_memory_order(self, order);
-  const auto bits = empty_bits(self, planes(gate));
-  if (!x.is_alias_of(self)) { // not dense: x is a copy of our own
-    encode_gate(x, x, bits, min, max, gate);
-    return {at::empty_like(self).copy_(x), bits};
+  if (memory_order(self) == order) {
+    return encoded(gate_encode(self, min, max, gate), order, self);
   }
-  const auto y = empty_result(order, self);
-  encode_gate(x, y, bits, min, max, gate);
-  return {y, bits};
+  const auto y = self.clone(); // not dense
+  return {y, clamp_gate_(y, min, max, gate, order)};
 }
 
 std::tuple<Tensor, Tensor> extremum_shares(
@@ -113,57 +146,39 @@ std::tuple<Tensor, Tensor> extremum_shares(
     int64_t nan,
     int64_t sharing,
     int64_t order) {
-  check_alike(self, other);
   PairCodes codes = {checked_enum<int>(tie, kBoth + 1), checked_enum<int>(nan, kBoth + 1)};
   if (checked_enum<Sharing>(sharing, kSharings) == Sharing::nan_to_both) {
     codes.nan = 0; // the bits of a tie are taken
   }
-  const auto a = repeated_in_memory_order(self, order), b = repeated_in_memory_order(other, order);
-  const auto y = empty_result(order, self, other);
-  const auto bits = empty_bits(self, 2);
-  CLAMPGRAD_CALL_KERNEL(
-      y.device(), pair_encode, forward(y, bits, a, b), greater_wins, nan_loses, codes);
-  return {y, bits};
+  return encoded(PairEncode{greater_wins, nan_loses, codes}, order, self, other);
 }
 
 std::tuple<Tensor, Tensor> clamp_shares(
     const Tensor& self,
     const Tensor& min,
     const Tensor& max,
-    int64_t rule_,
-    int64_t among_,
+    int64_t rule,
+    int64_t among,
     int64_t sharing,
     int64_t order) {
-  check_alike(self, min);
-  check_alike(self, max);
   checked_enum<Sharing>(sharing, kSharings);
-  const auto rule = checked_enum<TripleRule>(rule_, kTripleRules);
-  const auto among = checked_enum<int>(among_, kAll + 1);
-  const auto x = repeated_in_memory_order(self, order), lo = repeated_in_memory_order(min, order),
-             hi = repeated_in_memory_order(max, order);
-  const auto y = empty_result(order, self, min, max);
-  const auto bits = empty_bits(self, 3);
-  CLAMPGRAD_CALL_KERNEL(y.device(), triple_encode, forward(y, bits, x, lo, hi), rule, among);
-  return {y, bits};
+  const TripleEncode call = {
+      checked_enum<TripleRule>(rule, kTripleRules), checked_enum<int>(among, kAll + 1)};
+  return encoded(call, order, self, min, max);
 }
 
 Tensor mask(
-    const Tensor& bits, c10::SymIntArrayRef size, int64_t codes, int64_t planes_, int64_t order) {
-  const auto planes = checked_planes(planes_);
-  const auto mask =
-      empty_in_order(C10_AS_INTARRAYREF_SLOW(size), order, bits.options().dtype(at::kBool));
-  const auto saved = checked_bits(bits, mask, planes);
-  const auto* words = static_cast<const uint64_t*>(saved.const_data_ptr());
-  const auto device = mask.device();
-  auto* to = mask.mutable_data_ptr<bool>();
-  CLAMPGRAD_CALL_KERNEL(device, unpack, device, mask.numel(), words, planes, codes, to);
-  return mask;
-}
-
-Tensor mask_meta(
     const Tensor& bits, c10::SymIntArrayRef size, int64_t codes, int64_t planes, int64_t order) {
-  checked_planes(planes);
-  return empty_in_order_symint(size, order, bits.options().dtype(at::kBool));
+  TORCH_CHECK_VALUE(planes >= 1 && planes <= 3, "clampgrad: nothing has ", planes, " bit planes");
+  const auto mask = empty_in_order(size, order, bits.options().dtype(at::kBool));
+  if (mask.is_meta()) {
+    return mask;
+  }
+  const auto count = static_cast<int>(planes);
+  const auto saved = checked_bits(bits, mask, count);
+  auto* to = mask.mutable_data_ptr<bool>();
+  CLAMPGRAD_CALL_KERNEL(unpack, mask.device(), mask.numel(), words_of(saved), count, codes, to);
+  return mask;
 }
 
 } // namespace native
@@ -172,8 +187,7 @@ Tensor clamp_gate_(
     const Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order) {
   at::assert_no_internal_overlap(self);
   const auto x = in_memory_order(self, order);
-  const auto bits = empty_bits(x, planes(gate));
-  encode_gate(x, x, bits, min, max, gate);
+  const auto bits = encode(gate_encode(x, min, max, gate), x, Repeated{x, x.numel()});
   if (!x.is_alias_of(self)) {
     self.copy_(x);
   }
@@ -182,25 +196,28 @@ Tensor clamp_gate_(
 
 // ---- Backward: one pass for all gradients -------------------------------------------------------
 
-Tensor decode_gate(const Tensor& grad, const Tensor& bits, Gate gate, int64_t order) {
-  const auto kernel = [&](const Backward<1>& memory) {
-    CLAMPGRAD_CALL_KERNEL(memory.device, gate_decode, memory, gate);
-  };
-  return decode<1>(grad, bits, planes(gate), order, {true}, kernel)[0];
+template <typename Call>
+std::array<Tensor, Call::kOut> decode(
+    const Recorded<Call>& of, const Tensor& grad, const std::array<bool, Call::kOut>& wanted) {
+  const auto [g, period] = repeated_in_memory_order(grad, of.order);
+  const auto bits = checked_bits(of.bits, grad, planes_of(of.call));
+  MemoryOf<Call> memory = {{g.const_data_ptr()}, {words(period)}, {}, words_of(bits), grad.numel()};
+  std::array<Tensor, Call::kOut> to;
+  for (int i = 0; i < Call::kOut; ++i) {
+    if (wanted[i]) {
+      to[i] = empty_in_order(grad.sym_sizes(), of.order, grad.options());
+      memory.out[i] = to[i].mutable_data_ptr();
+    }
+  }
+  run(grad, memory, of.call);
+  return to;
 }
 
-std::array<Tensor, 2> decode(
-    const RecordedPair& of, const Tensor& grad, const std::array<bool, 2>& wanted) {
-  return decode<2>(grad, of.bits, 2, of.order, wanted, [&](const Backward<2>& memory) {
-    CLAMPGRAD_CALL_KERNEL(memory.device, pair_decode, memory, of.sharing, of.clamps_from_below);
-  });
-}
-
-std::array<Tensor, 3> decode(
-    const RecordedTriple& of, const Tensor& grad, const std::array<bool, 3>& wanted) {
-  return decode<3>(grad, of.bits, 3, of.order, wanted, [&](const Backward<3>& memory) {
-    CLAMPGRAD_CALL_KERNEL(memory.device, triple_decode, memory, of.sharing);
-  });
-}
+template std::array<Tensor, 1> decode(
+    const RecordedGate&, const Tensor&, const std::array<bool, 1>&);
+template std::array<Tensor, 2> decode(
+    const RecordedPair&, const Tensor&, const std::array<bool, 2>&);
+template std::array<Tensor, 3> decode(
+    const RecordedTriple&, const Tensor&, const std::array<bool, 3>&);
 
 } // namespace clampgrad

@@ -4,7 +4,7 @@
 // operators to the same effect.
 
 #include "base/number.h"
-#include "kernels/rules/conventions.h"
+#include "kernels/call.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -16,26 +16,20 @@ namespace clampgrad {
 at::Tensor clamp_gate_(
     const at::Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order);
 
-at::Tensor decode_gate(const at::Tensor& grad, const at::Tensor& bits, Gate gate, int64_t order);
-
-// What the forward of two or three Tensors recorded, and how to read it
-// (kernels/rules/conventions.h). All arguments have the shape of grad.
-struct RecordedPair {
+// What a forward recorded, and the call that reads it.
+template <typename Call>
+struct Recorded {
   at::Tensor bits;
-  Sharing sharing;
-  bool clamps_from_below;
+  Call call;
   int64_t order;
 };
-struct RecordedTriple {
-  at::Tensor bits;
-  Sharing sharing;
-  int64_t order;
-};
+using RecordedGate = Recorded<GateDecode>;
+using RecordedPair = Recorded<PairDecode>;
+using RecordedTriple = Recorded<TripleDecode>;
 
-// A gradient for each argument that one is wanted for.
-std::array<at::Tensor, 2> decode(
-    const RecordedPair& of, const at::Tensor& grad, const std::array<bool, 2>& wanted);
-std::array<at::Tensor, 3> decode(
-    const RecordedTriple& of, const at::Tensor& grad, const std::array<bool, 3>& wanted);
+// A gradient for each argument that one is wanted for. All have the shape of grad.
+template <typename Call>
+std::array<at::Tensor, Call::kOut> decode(
+    const Recorded<Call>& of, const at::Tensor& grad, const std::array<bool, Call::kOut>& wanted);
 
 } // namespace clampgrad

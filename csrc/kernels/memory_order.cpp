@@ -43,23 +43,20 @@ int64_t order_of(const c10::DimVector& dims) {
   });
 }
 
-int64_t at_least_one(int64_t size) {
-  return std::max<int64_t>(size, 1);
-}
-c10::SymInt at_least_one(const c10::SymInt& size) {
-  return size.max(1);
-}
-
-template <typename Int>
-std::vector<Int> strides_in_order(c10::ArrayRef<Int> sizes, int64_t order) {
-  std::vector<Int> strides(sizes.size());
-  Int stride = 1;
+std::vector<c10::SymInt> strides_in_order(c10::SymIntArrayRef sizes, int64_t order) {
+  std::vector<c10::SymInt> strides(sizes.size());
+  c10::SymInt stride = 1;
   const auto dims = permutation(order, static_cast<int64_t>(sizes.size()));
   for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
     strides[*d] = stride;
-    stride = stride * at_least_one(sizes[*d]);
+    stride *= sizes[*d].max(1);
   }
   return strides;
+}
+
+// Contiguous where `tensor` lies in this order.
+at::Tensor permuted(const at::Tensor& tensor, int64_t order) {
+  return order == kContiguousOrder ? tensor : tensor.permute(permutation(order, tensor.dim()));
 }
 
 bool is_channels_last(const at::Tensor& tensor) {
@@ -94,17 +91,14 @@ std::optional<int64_t> order_of_strides(const at::Tensor& tensor) {
 }
 
 at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order) {
-  const auto flat =
-      order == kContiguousOrder ? tensor : tensor.permute(permutation(order, tensor.dim()));
-  return flat.is_contiguous() ? flat : flat.contiguous();
+  return permuted(tensor, order).contiguous();
 }
 
 Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order) {
   const auto all = tensor.numel();
-  auto block =
-      order == kContiguousOrder ? tensor : tensor.permute(permutation(order, tensor.dim()));
+  auto block = permuted(tensor, order);
   if (block.is_contiguous() || !tensor.is_cpu()) {
-    return {in_memory_order(tensor, order), all};
+    return {block.contiguous(), all};
   }
   int64_t repeats = 1;
   while (block.dim() > 0 && (block.stride(0) == 0 || block.size(0) == 1)) {
@@ -121,25 +115,19 @@ Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order) {
   return {block.contiguous().view({1, -1}).expand({copies, -1}).contiguous(), period};
 }
 
-at::Tensor empty_in_order(at::IntArrayRef sizes, int64_t order, at::TensorOptions options) {
-  if (order == kContiguousOrder) {
-    return options.device().is_cpu() ? at::detail::empty_cpu(sizes, options)
-                                     : at::empty(sizes, options);
+at::Tensor empty_in_order(
+    c10::SymIntArrayRef sizes, int64_t order, const at::TensorOptions& options) {
+  if (order != kContiguousOrder) {
+    return at::empty_strided_symint(sizes, strides_in_order(sizes, order), options);
   }
-  return at::empty_strided(sizes, strides_in_order(sizes, order), options);
-}
-
-at::Tensor empty_in_order_symint(
-    c10::SymIntArrayRef sizes, int64_t order, at::TensorOptions options) {
-  return order == kContiguousOrder
-      ? at::empty_symint(sizes, options)
-      : at::empty_strided_symint(sizes, strides_in_order(sizes, order), options);
+  return options.device().is_cpu() ? at::detail::empty_cpu(C10_AS_INTARRAYREF_SLOW(sizes), options)
+                                   : at::empty_symint(sizes, options);
 }
 
 at::Tensor empty_like_in_order(const at::Tensor& like, int64_t order) {
   return order != kContiguousOrder && !is_channels_last(like) && memory_order(like) == order
       ? at::empty_strided(like.sizes(), like.strides(), like.options())
-      : empty_in_order(like.sizes(), order, like.options());
+      : empty_in_order(like.sym_sizes(), order, like.options());
 }
 
 } // namespace clampgrad

@@ -41,9 +41,8 @@ Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order);
 
 // For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
 // memory. The strides of dimensions of size 1 are those of a compact tensor.
-at::Tensor empty_in_order(at::IntArrayRef sizes, int64_t order, at::TensorOptions options);
-at::Tensor empty_in_order_symint(
-    c10::SymIntArrayRef sizes, int64_t order, at::TensorOptions options);
+at::Tensor empty_in_order(
+    c10::SymIntArrayRef sizes, int64_t order, const at::TensorOptions& options);
 
 // The same, with the strides of `like` to the dimension of size 1 if `like` lies in this order, and
 // is neither contiguous nor channels last.
@@ -55,7 +54,7 @@ template <typename... Others>
 at::Tensor empty_result(int64_t order, const at::Tensor& first, const Others&... others) {
   return order != kContiguousOrder && (... && (others.strides() == first.strides()))
       ? empty_like_in_order(first, order)
-      : empty_in_order(first.sizes(), order, first.options());
+      : empty_in_order(first.sym_sizes(), order, first.options());
 }
 
 } // namespace clampgrad

@@ -1,6 +1,5 @@
 // The sources of the CUDA kernels, for the host, behind functions that ctypes can call; or the
-// loops of the CPU for a compiler without a vector extension. Bounds are numbers in the dtype; NaN
-// is no bound.
+// loops of the CPU for a compiler without a vector extension.
 
 #if defined(CLAMPGRAD_SCALAR_LOOPS)
 #include "kernels/cpu/kernels.cpp"
@@ -13,29 +12,25 @@ namespace tested = clampgrad::cuda;
 #endif
 
 #include <algorithm>
-#include <cmath>
+#include <initializer_list>
 
 using namespace clampgrad;
 
 namespace {
 
-template <size_t ins>
-Forward<ins> forward(int dtype, int64_t n, void* const (&in)[ins], void* y, uint64_t* bits) {
-  Forward<ins> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {y}, {}, {}};
-  std::copy(in, in + ins, m.in);
-  std::fill(m.period, m.period + ins, n);
-  return m;
-}
-
-template <size_t outs>
-Backward<outs> backward(int dtype, int64_t n, void* g, uint64_t* bits, void* const (&out)[outs]) {
-  Backward<outs> m = {static_cast<at::ScalarType>(dtype), c10::kCPU, n, bits, {}, {g}, {n}};
-  std::copy(out, out + outs, m.out);
-  return m;
-}
-
-Number bound(double value) {
-  return std::isnan(value) ? Number() : Number(value);
+template <typename Call>
+void run(
+    int dtype,
+    int64_t n,
+    std::initializer_list<void*> in,
+    std::initializer_list<void*> out,
+    uint64_t* bits,
+    const Call& call) {
+  MemoryOf<Call> memory = {{}, {}, {}, bits, n};
+  std::copy(in.begin(), in.end(), memory.in);
+  std::copy(out.begin(), out.end(), memory.out);
+  std::fill_n(memory.period, in.size(), words(n));
+  tested::run(c10::kCPU, static_cast<at::ScalarType>(dtype), memory, call);
 }
 
 } // namespace
@@ -43,12 +38,21 @@ Number bound(double value) {
 extern "C" {
 
 void gate_encode(
-    int dtype, int64_t n, void* x, void* y, uint64_t* bits, double lo, double hi, int gate) {
-  tested::gate_encode(forward(dtype, n, {x}, y, bits), bound(lo), bound(hi), Gate(gate));
+    int dtype,
+    int64_t n,
+    void* x,
+    void* y,
+    uint64_t* bits,
+    double lo,
+    double hi,
+    int has_lo,
+    int has_hi,
+    int gate) {
+  run(dtype, n, {x}, {y}, bits, GateEncode{lo, hi, has_lo != 0, has_hi != 0, Gate(gate)});
 }
 
 void gate_decode(int dtype, int64_t n, void* g, uint64_t* bits, void* dx, int gate) {
-  tested::gate_decode(backward(dtype, n, g, bits, {dx}), Gate(gate));
+  run(dtype, n, {g}, {dx}, bits, GateDecode{Gate(gate)});
 }
 
 void pair_encode(
@@ -62,8 +66,8 @@ void pair_encode(
     int nan_loses,
     int tie,
     int nan) {
-  tested::pair_encode(
-      forward(dtype, n, {self, other}, y, bits), greater_wins != 0, nan_loses != 0, {tie, nan});
+  const PairEncode call = {greater_wins != 0, nan_loses != 0, {tie, nan}};
+  run(dtype, n, {self, other}, {y}, bits, call);
 }
 
 void pair_decode(
@@ -75,8 +79,7 @@ void pair_decode(
     void* of_other,
     int sharing,
     int from_below) {
-  tested::pair_decode(
-      backward(dtype, n, g, bits, {of_self, of_other}), Sharing(sharing), from_below != 0);
+  run(dtype, n, {g}, {of_self, of_other}, bits, PairDecode{Sharing(sharing), from_below != 0});
 }
 
 void triple_encode(
@@ -89,7 +92,7 @@ void triple_encode(
     uint64_t* bits,
     int rule,
     int differentiated) {
-  tested::triple_encode(forward(dtype, n, {x, lo, hi}, y, bits), TripleRule(rule), differentiated);
+  run(dtype, n, {x, lo, hi}, {y}, bits, TripleEncode{TripleRule(rule), differentiated});
 }
 
 void triple_decode(
@@ -101,7 +104,7 @@ void triple_decode(
     void* of_lo,
     void* of_hi,
     int sharing) {
-  tested::triple_decode(backward(dtype, n, g, bits, {of_x, of_lo, of_hi}), Sharing(sharing));
+  run(dtype, n, {g}, {of_x, of_lo, of_hi}, bits, TripleDecode{Sharing(sharing)});
 }
 
 void unpack(int64_t n, uint64_t* bits, int planes, int codes, bool* mask) {

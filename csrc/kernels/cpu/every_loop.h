@@ -21,16 +21,18 @@ struct EncodeWord {
   using V = Vector<L>;
   Op op;
 
-  CLAMPGRAD_HOST_DEVICE void operator()(const Encoded<Op::kIn, L>& s, int64_t plane) const {
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const MemoryOf<typename Op::Call, L>& s, int64_t plane) const {
+    constexpr int kIn = Op::Call::kIn;
     WordOf<Mask<V>> recorded[Op::kPlanes];
     for (int i = 0; i < kWord; i += lanes<L>) {
-      V in[Op::kIn], y;
+      V in[kIn], y[1];
       Mask<V> bits[Op::kPlanes];
-      for (int k = 0; k < Op::kIn; ++k) {
+      for (int k = 0; k < kIn; ++k) {
         in[k] = load(s.in[k] + i);
       }
-      op(in, y, bits);
-      store(s.out[0] + i, y);
+      op(in, bits, y);
+      store(s.out[0] + i, y[0]);
       for (int p = 0; p < Op::kPlanes; ++p) {
         recorded[p].set(i, bits[p]);
       }
@@ -48,7 +50,9 @@ struct DecodeWord {
   using V = Vector<L>;
   Op op;
 
-  CLAMPGRAD_HOST_DEVICE void operator()(const Decoded<Op::kOut, L>& s, int64_t plane) const {
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const MemoryOf<typename Op::Call, L>& s, int64_t plane) const {
+    constexpr int kOut = Op::Call::kOut;
     uint64_t recorded[Op::kPlanes];
     for (int p = 0; p < Op::kPlanes; ++p) {
       recorded[p] = s.bits[p * plane];
@@ -58,10 +62,11 @@ struct DecodeWord {
       for (int p = 0; p < Op::kPlanes; ++p) {
         bits[p] = from_bits<Mask<V>>(recorded[p], i);
       }
-      V out[Op::kOut];
-      op(load(s.in[0] + i), bits, out);
-      for (int k = 0; k < Op::kOut; ++k) {
-        if (Op::kOut == 1 || s.out[k]) {
+      const V g[1] = {load(s.in[0] + i)};
+      V out[kOut];
+      op(g, bits, out);
+      for (int k = 0; k < kOut; ++k) {
+        if (kOut == 1 || s.out[k]) {
           store(s.out[k] + i, out[k]);
         }
       }
@@ -71,34 +76,23 @@ struct DecodeWord {
 
 } // namespace
 
-template <typename T>
-Loops<T> all_loops() {
-  using E = ElementOf<T>;
-  using L = Lane<T>;
-#define CLAMPGRAD_LOOP(kernel, Word)                                                     \
-  [](const auto& s, int64_t begin, int64_t end, auto... args) {                          \
-    with_##kernel<E>(                                                                    \
-        args..., [&](auto op) { foreach_word(s, begin, end, Word<decltype(op)>{op}); }); \
-  }
-  Loops<T> l;
-  l.gate_encode =
-      [](const Encoded<1, L>& s, int64_t begin, int64_t end, const Numbers<L>& b, Gate gate) {
-        const Bounds<Vector<L>> bounds = {splat(b.lo), splat(b.hi)};
-        with_gate_encode<E, ClampByComparison>(bounds, b.has_lo, b.has_hi, gate, [&](auto op) {
-          foreach_word(s, begin, end, EncodeWord<decltype(op)>{op});
-        });
-      };
-  l.gate_decode = CLAMPGRAD_LOOP(gate_decode, DecodeWord);
-  l.pair_encode = CLAMPGRAD_LOOP(pair_encode, EncodeWord);
-  l.pair_decode = CLAMPGRAD_LOOP(pair_decode, DecodeWord);
-  l.triple_encode = CLAMPGRAD_LOOP(triple_encode, EncodeWord);
-  l.triple_decode = CLAMPGRAD_LOOP(triple_decode, DecodeWord);
-#undef CLAMPGRAD_LOOP
-  return l;
+template <typename T, typename Call>
+Loop<T, Call> loop() {
+  return [](const MemoryOf<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
+    with_op<ElementOf<T>>(call, [&](auto op) {
+      using Op = decltype(op);
+      using OpWord = std::conditional_t<encodes<Call>, EncodeWord<Op>, DecodeWord<Op>>;
+      foreach_word(s, begin, end, OpWord{op});
+    });
+  };
 }
 
-#define CLAMPGRAD_LOOPS_OF(T) template Loops<T> all_loops<T>();
-CLAMPGRAD_FOR_EACH_DTYPE(CLAMPGRAD_LOOPS_OF)
-#undef CLAMPGRAD_LOOPS_OF
+#define CLAMPGRAD_LOOPS(Call)                             \
+  template Loop<float, Call> loop<float, Call>();         \
+  template Loop<double, Call> loop<double, Call>();       \
+  template Loop<c10::Half, Call> loop<c10::Half, Call>(); \
+  template Loop<c10::BFloat16, Call> loop<c10::BFloat16, Call>();
+CLAMPGRAD_FOR_EACH_CALL(CLAMPGRAD_LOOPS)
+#undef CLAMPGRAD_LOOPS
 
 } // namespace clampgrad::CLAMPGRAD_ISA

@@ -1,51 +1,36 @@
 #pragma once
-// The loops over flat memory, in a table per dtype, and the instruction sets they are compiled for.
+// The loops over flat memory, one per call and dtype, and the instruction sets they are compiled
+// for.
 //
 // Note [One translation unit per instruction set]
 // loops_<set>.cpp compiles every loop for one set, in a namespace of that name; the kernels take
-// the best one that runs here (isa.h). A pragma names the set, not a flag of the compiler, and it
-// stands below all other includes: an inline function of the standard library that is compiled for
-// AVX-512 might be the copy that the linker keeps for everybody.
+// the best one that runs here (kernels.cpp). A pragma names the set, not a flag of the compiler,
+// and it stands below all other includes: an inline function of the standard library that is
+// compiled for AVX-512 might be the copy that the linker keeps for everybody.
 
+#include "kernels/call.h"
 #include "kernels/constant.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/streams.h"
-#include "kernels/rules/conventions.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
 #include <cstring>
-#include <type_traits>
+
+// CLAMPGRAD_SCALAR_LOOPS: as where the compiler has no vector extension.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(CLAMPGRAD_SCALAR_LOOPS)
+#define CLAMPGRAD_X86_ISAS 1
+#endif
 
 namespace clampgrad {
 
-// The bounds of one call.
-template <typename L>
-struct Numbers {
-  L lo, hi;
-  bool has_lo, has_hi;
-};
+// A call, over the words from one to another.
+template <typename T, typename Call>
+using Loop = void (*)(const MemoryOf<Call, Lane<T>>&, const Call&, int64_t begin, int64_t end);
 
-// A loop for each kernel (kernels/backend.h), over the words from one to another.
-template <typename T>
-struct Loops {
-  using L = Lane<T>;
-
-  void (*gate_encode)(const Encoded<1, L>&, int64_t, int64_t, const Numbers<L>&, Gate);
-  void (*gate_decode)(const Decoded<1, L>&, int64_t, int64_t, Gate);
-  void (*pair_encode)(const Encoded<2, L>&, int64_t, int64_t, bool, bool, PairCodes);
-  void (*pair_decode)(const Decoded<2, L>&, int64_t, int64_t, Sharing, bool);
-  void (*triple_encode)(const Encoded<3, L>&, int64_t, int64_t, TripleRule, int);
-  void (*triple_decode)(const Decoded<3, L>&, int64_t, int64_t, Sharing);
-};
-
-#define CLAMPGRAD_FOR_EACH_DTYPE(_) _(float) _(double) _(c10::Half) _(c10::BFloat16)
-
-#define CLAMPGRAD_DECLARE_LOOPS(isa) \
-  namespace isa {                    \
-  template <typename T>              \
-  Loops<T> all_loops();              \
+#define CLAMPGRAD_DECLARE_LOOPS(isa)   \
+  namespace isa {                      \
+  template <typename T, typename Call> \
+  Loop<T, Call> loop();                \
   }
 CLAMPGRAD_DECLARE_LOOPS(baseline)
 #if defined(CLAMPGRAD_X86_ISAS)

@@ -13,6 +13,7 @@
 
 namespace clampgrad::cuda {
 
+constexpr int kThreads = 256; // of a block
 constexpr int kLanes = 32;
 constexpr int kVectors = 4; // a lane's
 
@@ -26,11 +27,6 @@ struct Tile {
   static_assert(kElements % kWord == 0 && kSharers >= kVectors);
 };
 
-// A plane is made of words of 64 bits, the machine is little endian: twice as many words of 32.
-constexpr int64_t words32(int64_t n) {
-  return 2 * words(n);
-}
-
 // The lane's part of a tile that lies in n elements: where it begins, and what of it is there.
 template <typename T>
 struct Part {
@@ -38,6 +34,11 @@ struct Part {
   int lane;
   int64_t number; // of the tile
   int64_t n;
+
+  __device__ __forceinline__ explicit Part(int64_t n)
+      : lane(threadIdx.x % kLanes),
+        number(int64_t{blockIdx.x} * (kThreads / kLanes) + threadIdx.x / kLanes),
+        n(n) {}
 
   CLAMPGRAD_HOST_DEVICE int64_t first(int row) const {
     return number * tile::kElements + row * tile::kRow + lane * tile::kVector;
@@ -55,12 +56,13 @@ struct Part {
   }
 
   // The word of 32 bits that this lane reads or writes, -1 for none: lane r of those that share
-  // word after word in every row has that of row r.
+  // word after word in every row has that of row r. A word of 64 is two, the machine is little
+  // endian.
   CLAMPGRAD_HOST_DEVICE int64_t word() const {
     const int row = lane % tile::kSharers;
     const int64_t word =
         number * (tile::kElements / 32) + row * tile::kVector + lane / tile::kSharers;
-    return row < kVectors && word < words32(n) ? word : -1;
+    return row < kVectors && word < 2 * words(n) ? word : -1;
   }
 };
 
@@ -122,16 +124,16 @@ __device__ __forceinline__ void gather_bits(
 }
 
 template <typename T>
-__device__ __forceinline__ void store_bits(uint32_t* plane, const Part<T>& part, uint32_t kept) {
+__device__ __forceinline__ void store_bits(uint64_t* plane, const Part<T>& part, uint32_t kept) {
   if (part.word() >= 0) {
-    plane[part.word()] = kept;
+    reinterpret_cast<uint32_t*>(plane)[part.word()] = kept;
   }
 }
 
 // The word that this lane reads; take_bits gives every lane its own part of it.
 template <typename T>
-__device__ __forceinline__ uint32_t load_bits(const uint32_t* plane, const Part<T>& part) {
-  return part.word() >= 0 ? plane[part.word()] : 0;
+__device__ __forceinline__ uint32_t load_bits(const uint64_t* plane, const Part<T>& part) {
+  return part.word() >= 0 ? reinterpret_cast<const uint32_t*>(plane)[part.word()] : 0;
 }
 
 template <typename T>

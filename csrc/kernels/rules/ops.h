@@ -1,33 +1,44 @@
 // What the fused kernels do at one place: at an element (CUDA), or at a vector of elements (the
-// CPU). An Op that encodes makes of kIn inputs the result and the bits that are recorded, one per
-// plane; an Op that decodes makes of a gradient and these bits kOut gradients. with_*() take the
-// arguments of a kernel (kernels/backend.h) to its Op. Comes after all.h.
+// CPU). An Op for a call that encodes makes of its inputs the bits that are recorded, one per
+// plane, and the result; for one that decodes, of a gradient and these bits the gradients.
+// with_op() takes a call (kernels/call.h) to its Op. Comes after all.h, and after splat(), which
+// makes a V of a lane.
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
-// ---- Numbers for bounds -------------------------------------------------------------------------
+template <typename T>
+struct ElementOf : Real<T> {};
+template <>
+struct ElementOf<c10::Half> : Short<10> {};
+template <>
+struct ElementOf<c10::BFloat16> : Short<7> {};
 
-// The result. A device whose torch.clamp differs has a struct of its own.
-struct ClampByComparison {
-  template <bool has_lo, bool has_hi, typename E, typename V, typename K>
-  static CLAMPGRAD_HOST_DEVICE V
-  clamped(V x, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
-    return clamp_value<has_lo, has_hi>(x, key, comparable, values, keys);
-  }
+template <typename Of, typename Element, int planes>
+struct Op {
+  using Call = Of;
+  using E = Element;
+  static constexpr int kPlanes = planes;
 };
 
-template <Gate gate, bool has_lo, bool has_hi, typename Clamp, typename Element, typename V>
-struct EncodeGate {
-  using E = Element;
-  static constexpr int kIn = 1, kPlanes = planes(gate);
+// ---- Numbers for bounds -------------------------------------------------------------------------
+
+// A device whose torch.clamp differs has one of its own.
+#if !defined(CLAMPGRAD_CLAMP)
+#define CLAMPGRAD_CLAMP clamp_value
+#endif
+
+template <Gate gate, bool has_lo, bool has_hi, typename E, typename V>
+struct EncodeGate : Op<GateEncode, E, planes(gate)> {
+  static constexpr int kPlanes = planes(gate);
   Bounds<V> values;
   Bounds<KeyOf<E, V>> keys;
 
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[1], V& y, Mask<V> (&bits)[kPlanes]) const {
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], Mask<V> (&bits)[kPlanes], V (&out)[1]) const {
     const auto key = E::key(in[0]);
     const auto comparable = E::comparable(in[0]);
-    y = Clamp::template clamped<has_lo, has_hi, E>(in[0], key, comparable, values, keys);
+    out[0] = CLAMPGRAD_CLAMP<has_lo, has_hi>(in[0], key, comparable, values, keys);
     const auto code = encode<gate, has_lo, has_hi>(key, comparable, keys);
     bits[0] = code.first;
     if constexpr (kPlanes == 2) {
@@ -36,96 +47,93 @@ struct EncodeGate {
   }
 };
 
-template <typename E, typename Clamp, typename V, typename F>
-void with_gate_encode(const Bounds<V>& bounds, bool has_lo, bool has_hi, Gate gate, const F& run) {
-  with_bounds(has_lo, has_hi, [&](auto lo, auto hi) {
-    with_constant<kGates>(encoded_as(gate), [&](auto constant) {
-      constexpr Gate gate = encoded_as(decltype(constant)::value);
-      using Op = EncodeGate<gate, decltype(lo)::value, decltype(hi)::value, Clamp, E, V>;
-      run(Op{bounds, {E::key(bounds.lo), E::key(bounds.hi)}});
+template <typename E, typename F>
+void with_op(const GateEncode& call, const F& run) {
+  using L = typename E::Lane;
+  using V = decltype(splat(L()));
+  const Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
+  with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
+    with_constant<kGates>(encoded_as(call.gate), [&](auto constant) {
+      constexpr Gate gate = encoded_as(constant.value);
+      run(EncodeGate<gate, lo.value, hi.value, E, V>{
+          {}, bounds, {E::key(bounds.lo), E::key(bounds.hi)}});
     });
   });
 }
 
-template <Gate gate, typename Element>
-struct DecodeGate {
-  using E = Element;
-  static constexpr int kOut = 1, kPlanes = planes(gate);
+template <Gate gate, typename E>
+struct DecodeGate : Op<GateDecode, E, planes(gate)> {
+  static constexpr int kPlanes = planes(gate);
 
   template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(V g, const Mask<V> (&bits)[kPlanes], V (&out)[1]) const {
-    out[0] =
-        decode<gate, E>(g, Code<Mask<V>>{bits[0], kPlanes == 2 ? bits[kPlanes - 1] : Mask<V>()});
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[kPlanes], V (&out)[1]) const {
+    const Code<Mask<V>> code = {bits[0], kPlanes == 2 ? bits[kPlanes - 1] : Mask<V>()};
+    out[0] = decode<gate, E>(in[0], code);
   }
 };
 
 template <typename E, typename F>
-void with_gate_decode(Gate gate, const F& run) {
-  with_constant<kGates>(
-      gate, [&](auto constant) { run(DecodeGate<decltype(constant)::value, E>()); });
+void with_op(const GateDecode& call, const F& run) {
+  with_constant<kGates>(call.gate, [&](auto gate) { run(DecodeGate<gate.value, E>{}); });
 }
 
 // ---- Two Tensors --------------------------------------------------------------------------------
 
-template <bool greater_wins, bool nan_loses, typename Element>
-struct EncodePair {
-  using E = Element;
-  static constexpr int kIn = 2, kPlanes = 2;
+template <bool greater_wins, bool nan_loses, typename E>
+struct EncodePair : Op<PairEncode, E, 2> {
   PairCodes codes;
 
   template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[2], V& y, Mask<V> (&bits)[2]) const {
+  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[2], Mask<V> (&bits)[2], V (&out)[1]) const {
     const auto pair =
         pair_shares<greater_wins, nan_loses>(compared<E>(in[0]), compared<E>(in[1]), codes);
-    y = select(pair.takes_self, in[0], in[1]);
+    out[0] = select(pair.takes_self, in[0], in[1]);
     bits[0] = pair.shares.self;
     bits[1] = pair.shares.other;
   }
 };
 
 template <typename E, typename F>
-void with_pair_encode(bool greater_wins, bool nan_loses, PairCodes codes, const F& run) {
-  with_constant<2>(greater_wins, [&](auto greater) {
-    with_constant<2>(nan_loses, [&](auto loses) {
-      run(EncodePair<decltype(greater)::value, decltype(loses)::value, E>{codes});
+void with_op(const PairEncode& call, const F& run) {
+  with_constant<2>(call.greater_wins, [&](auto greater) {
+    with_constant<2>(call.nan_loses, [&](auto loses) {
+      run(EncodePair<greater.value, loses.value, E>{{}, call.codes});
     });
   });
 }
 
-template <Sharing sharing, typename Element>
-struct DecodePair {
-  using E = Element;
-  static constexpr int kOut = 2, kPlanes = 2;
+template <Sharing sharing, typename E>
+struct DecodePair : Op<PairDecode, E, 2> {
   bool clamps_from_below;
 
   template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(V g, const Mask<V> (&bits)[2], V (&out)[2]) const {
-    const auto of = decode_pair<sharing, E>(g, bits[0], bits[1], clamps_from_below);
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
+    const auto of = decode_pair<sharing, E>(in[0], bits[0], bits[1], clamps_from_below);
     out[0] = of.self;
     out[1] = of.other;
   }
 };
 
 template <typename E, typename F>
-void with_pair_decode(Sharing sharing, bool clamps_from_below, const F& run) {
-  with_constant<kSharings>(sharing, [&](auto constant) {
-    run(DecodePair<decltype(constant)::value, E>{clamps_from_below});
+void with_op(const PairDecode& call, const F& run) {
+  with_constant<kSharings>(call.sharing, [&](auto sharing) {
+    run(DecodePair<sharing.value, E>{{}, call.clamps_from_below});
   });
 }
 
 // ---- Three Tensors ------------------------------------------------------------------------------
 
-template <TripleRule rule, typename Element>
-struct EncodeTriple {
-  using E = Element;
-  static constexpr int kIn = 3, kPlanes = 3;
+template <TripleRule rule, typename E>
+struct EncodeTriple : Op<TripleEncode, E, 3> {
   int differentiated;
 
   template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], V& y, Mask<V> (&bits)[3]) const {
+  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], Mask<V> (&bits)[3], V (&out)[1]) const {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
-    y = clamped(in[0], in[1], in[2], x, lo, hi);
-    const auto triple = encode_triple<rule>(x, lo, hi, compared<E>(y), differentiated);
+    out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
+    const auto triple = encode_triple<rule>(x, lo, hi, compared<E>(out[0]), differentiated);
     bits[0] = triple.x;
     bits[1] = triple.lo;
     bits[2] = triple.hi;
@@ -133,20 +141,17 @@ struct EncodeTriple {
 };
 
 template <typename E, typename F>
-void with_triple_encode(TripleRule rule, int differentiated, const F& run) {
-  with_constant<kTripleRules>(rule, [&](auto constant) {
-    run(EncodeTriple<decltype(constant)::value, E>{differentiated});
-  });
+void with_op(const TripleEncode& call, const F& run) {
+  with_constant<kTripleRules>(
+      call.rule, [&](auto rule) { run(EncodeTriple<rule.value, E>{{}, call.differentiated}); });
 }
 
-template <Sharing sharing, typename Element>
-struct DecodeTriple {
-  using E = Element;
-  static constexpr int kOut = 3, kPlanes = 3;
-
+template <Sharing sharing, typename E>
+struct DecodeTriple : Op<TripleDecode, E, 3> {
   template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(V g, const Mask<V> (&bits)[3], V (&out)[3]) const {
-    const auto of = decode_triple<sharing, E>(g, Triple<Mask<V>>{bits[0], bits[1], bits[2]});
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[3], V (&out)[3]) const {
+    const auto of = decode_triple<sharing, E>(in[0], Triple<Mask<V>>{bits[0], bits[1], bits[2]});
     out[0] = of.x;
     out[1] = of.lo;
     out[2] = of.hi;
@@ -154,9 +159,9 @@ struct DecodeTriple {
 };
 
 template <typename E, typename F>
-void with_triple_decode(Sharing sharing, const F& run) {
+void with_op(const TripleDecode& call, const F& run) {
   with_constant<kSharings>(
-      sharing, [&](auto constant) { run(DecodeTriple<decltype(constant)::value, E>()); });
+      call.sharing, [&](auto sharing) { run(DecodeTriple<sharing.value, E>{}); });
 }
 
 } // namespace
