@@ -47,6 +47,11 @@ def test_the_version():
     assert clampgrad.__version__ == importlib.metadata.version("clampgrad")
 
 
+def test_the_instruction_set_where_the_loops_have_no_vectors(monkeypatch):
+    monkeypatch.setattr(_implementation.sys, "platform", "win32")
+    assert _implementation.instruction_set(compiled=True) == "DEFAULT"
+
+
 def python_with(variables, *arguments, **keywords):
     rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
     return python(*arguments, env={**rest, **variables}, **keywords)

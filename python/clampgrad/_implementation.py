@@ -145,6 +145,8 @@ def instruction_set(compiled: bool) -> str:
     """What the kernels of the CPU use here. ATen's choice decides for the compiled ones too
     (csrc/kernels/cpu/isa.h); the portable implementation runs torch's kernels."""
     chosen = torch.backends.cpu.get_cpu_capability()
+    if compiled and sys.platform == "win32":
+        return "DEFAULT"  # MSVC has no vector extension
     return chosen if compiled else f"{chosen} (torch's kernels)"
 
 

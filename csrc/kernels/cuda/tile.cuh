@@ -10,6 +10,7 @@
 #include "kernels/cuda/memory.cuh"
 
 #include <cstdint>
+#include <cstring>
 
 namespace clampgrad::cuda {
 
@@ -78,7 +79,7 @@ __device__ __forceinline__ void load(const T* from, const Part<T>& part, int row
   const T* p = from + part.first(row);
   if constexpr (whole) {
     const uint4 words = load128(p);
-    __builtin_memcpy(&to, &words, sizeof(to));
+    std::memcpy(&to, &words, sizeof(to));
   } else {
     const int count = part.count(row);
 #pragma unroll
@@ -93,7 +94,7 @@ __device__ __forceinline__ void store(T* to, const Part<T>& part, int row, const
   T* p = to + part.first(row);
   if constexpr (whole) {
     uint4 words;
-    __builtin_memcpy(&words, &from, sizeof(words));
+    std::memcpy(&words, &from, sizeof(words));
     store128(p, words);
   } else {
     const int count = part.count(row);
