@@ -3,7 +3,6 @@
 #include "base/path.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/OpMathType.h>
 #include <c10/util/Exception.h>
 
 #include <cmath>
@@ -57,10 +56,7 @@ Number in_dtype(const Number& bound, const at::Tensor& self) {
     return bound; // no kernel of torch.clamp takes these
   }
   return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
-    using computed_t = at::opmath_type<scalar_t>;
-    const auto value = self.device().is_cpu() ? bound->to<scalar_t>()
-                                              : static_cast<scalar_t>(bound->to<computed_t>());
-    return at::Scalar(static_cast<double>(value));
+    return at::Scalar(static_cast<double>(rounded<scalar_t>(*bound, self)));
   });
 }
 

@@ -82,7 +82,7 @@ GateEncode gate_encode(const Tensor& x, const Number& min, const Number& max, Ga
   GateEncode call = {0, 0, min.has_value(), max.has_value(), gate};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clamp", [&] {
     const auto lane_of = [&](const Number& bound) {
-      return lane(static_cast<scalar_t>(bound ? in_dtype(bound, x)->toDouble() : 0));
+      return bound ? lane(rounded<scalar_t>(*bound, x)) : Lane<scalar_t>();
     };
     call.lo = lane_of(min);
     call.hi = lane_of(max);
