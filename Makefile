@@ -3,7 +3,7 @@
 TORCH ?= 2.13.0
 PYTHON ?= python3
 MAX_JOBS ?= 2
-# Tests of one file in one process, as far as the work can be shared so.
+# Each process starts with files of its own, and so makes few of their fixtures twice.
 PARALLEL := -n $(MAX_JOBS) --dist worksteal
 # More arguments for pytest, as in `make test ARGS="-k nan -x"`.
 ARGS ?=
@@ -36,8 +36,8 @@ PORTABLE_TESTED ?= test/test_portable.py test/test_table.py test/test_tensors.py
 # What the documentation site is built with.
 SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
 
-# How `make cpp` builds: Debug has no optimisation, and every assertion; nor what a debugger reads, which
-# takes long to compile.
+# How `make cpp` builds: Debug has every assertion and no optimisation, nor debug information, which takes
+# long to write.
 BUILD_TYPE ?= Release
 
 # How long `make fuzz` takes.
@@ -270,6 +270,11 @@ $(VENV)/installed: $(VENV)/torch $(SOURCES)
 	$(call with_progress,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
 	touch $@
 endif
+
+# All that the tests need, beside the portable wheel: for .ci/run, before anything is compiled.
+$(VENV)/requirements: $(VENV)/torch
+	$(call with_progress,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[test]",$(VENV)/requirements.log)
+	touch $@
 
 # What the demo can do without.
 $(VENV)/tested: $(VENV)/installed

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from torchgen.api import cpp
 from torchgen.api.types import CppSignatureGroup, NativeSignature
 from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, SchemaKind
+
+from .check import CodegenError
 
 # An operator without the argument `gradient` says its convention in its name.
 NAMED_AFTER = {"_mingrad": "min_norm", "_with_grad": "with_grad"}
@@ -63,7 +66,10 @@ def body(f: NativeFunction) -> list[str]:
     is_out = f.func.kind() is SchemaKind.out
 
     if "gradient" not in keywords:
-        suffix = next(s for s in NAMED_AFTER if s in name)
+        suffix = next((s for s in NAMED_AFTER if s in name), None)
+        if suffix is None:
+            message = f"{f.func.name} says its convention neither in an argument nor in its name"
+            raise CodegenError(Path(f.loc.file), f.loc.line, message)
         maximize = "maximize" if "maximize" in keywords else "false"
         values = f'{given}, "{NAMED_AFTER[suffix]}", {maximize}' + (", out" if is_out else "")
         return [f"return {name.replace(suffix, '')}({values});"]
@@ -91,17 +97,18 @@ def prototype(f: NativeFunction, defaults: bool) -> str:
     if is_extremum(f):
         text = re.sub(r", bool maximize(=false)?", "", text)
     text = text.replace('"min_norm"', "Gradient::min_norm").replace(" & ", "& ").replace("=", " = ")
-    return text.replace("(", "(\n    ", 1).replace(", ", ",\n    ")  # as clang-format would
+    return text.replace("(", "(\n    ", 1).replace(", ", ",\n    ")
 
 
 def api(f: NativeFunction) -> str:
     name, kind = cpp.name(f.func), f.func.kind()
-    values = f"self, bounds..., name_of(gradient), {'false' if is_extremum(f) else 'maximize'}"
+    values = f"self, bounds..., name, {'false' if is_extremum(f) else 'maximize'}"
     call = f"clampgrad::{name}({'out, ' if kind is SchemaKind.out else ''}{values})"
     if kind is SchemaKind.functional:
         call = f"are_plain(self, bounds...) ? native::{name}({values})\n        : {call}"
     return f"""\
 {prototype(f, defaults=False)} {{
+  const auto name = name_of(gradient); // checked first
   const auto call = [&](const auto&... bounds) -> decltype(auto) {{
     return {call};
   }};

@@ -6,7 +6,7 @@ What comes out, and why each file exists:
     Kernels.h                 declarations of the kernels named in native_functions.yaml
     Register.cpp              schemas, kernels per dispatch key, front doors
     FrontDoors.cpp            the front doors themselves (front_doors.py)
-    clampgrad/functions.*     the functions for C++ in front of them (front_doors.py)
+    include/, CppApi.cpp      the functions for C++ in front of them (front_doors.py)
     Functions.h, .cpp         the autograd nodes, with saved variables and compiled autograd
     VariableType.cpp          the autograd kernels, reverse and forward mode
     python_functions.cpp      Python types of the nodes: grad_fn._saved_min and its like
@@ -87,7 +87,7 @@ def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dic
         **autograd(pairs, node_infos),
     }
     files = {}
-    for template in sorted(p for p in TEMPLATES.rglob("*") if p.is_file()):
+    for template in sorted(p for p in TEMPLATES.rglob("*") if p.suffix in (".h", ".cpp")):
         text = CodeTemplate.from_file(str(template)).substitute(values)
         files[template.relative_to(TEMPLATES).as_posix()] = retarget(text)
     for name, text in files.items():

@@ -109,7 +109,7 @@ def test_front_doors(files):
 
 def test_function_for_cpp(files):
     assert_expected_inline(
-        block(files["clampgrad/functions.cpp"], "at::Tensor clamp("),
+        block(files["CppApi.cpp"], "at::Tensor clamp("),
         """\
 at::Tensor clamp(
     const at::Tensor& self,
@@ -117,9 +117,10 @@ at::Tensor clamp(
     const Bound& max,
     Gradient gradient,
     bool maximize) {
+  const auto name = name_of(gradient); // checked first
   const auto call = [&](const auto&... bounds) -> decltype(auto) {
-    return are_plain(self, bounds...) ? native::clamp(self, bounds..., name_of(gradient), maximize)
-        : clampgrad::clamp(self, bounds..., name_of(gradient), maximize);
+    return are_plain(self, bounds...) ? native::clamp(self, bounds..., name, maximize)
+        : clampgrad::clamp(self, bounds..., name, maximize);
   };
   return with_overload(call, min, max);
 }""",

@@ -409,6 +409,14 @@ def test_private_operators_check_what_they_are_given(wrong):
         eval(with_grad, names)
 
 
+@pytest.mark.parametrize("shape", [(4, 4), (3, 4)])
+def test_a_clamp_in_an_order_in_which_the_input_does_not_lie(shape):
+    x = torch.linspace(-3, 3, shape[0] * shape[1]).reshape(shape).requires_grad_()
+    y = OPS._clamp_gate(x, -1.0, 1.0, 0, 0x10)[0]
+    assert_same(y.detach(), x.detach().clamp(-1, 1))
+    assert_same(gradients(y, x)[0], gradients(clampgrad.clamp(x, -1, 1), x)[0])
+
+
 # ---- In place where the fused kernels decline -----------------------------------------------------
 
 

@@ -353,3 +353,15 @@ def test_in_place_does_not_grow_or_cast(operator):
             with pytest.raises(RuntimeError):
                 getattr(clampgrad, operator)(x, b)
             assert torch.equal(x, before)
+
+
+def test_mixed_bounds_in_place_are_cast_once():
+    """After both, as torch does with two Tensors."""
+    x, lo, hi = (
+        torch.tensor([1, 2], dtype=torch.uint8),
+        torch.tensor([1, 1]),
+        torch.tensor([-1, -1]),
+    )
+    expected = torch.clamp_(x.clone(), lo, hi)
+    assert_same(clampgrad.clamp_(x.clone(), lo, -1), expected)
+    assert_same(clampgrad.clamp_(x.clone(), 1, hi), expected)

@@ -102,7 +102,7 @@ def extension() -> tuple[Extension, type]:
             (only,) = self.extensions
             only.sources += [os.path.relpath(p, ROOT) for p in sources(out, cuda)]
             csrc = ROOT / "csrc"
-            only.include_dirs += [str(out), str(csrc), str(csrc / "compat")]
+            only.include_dirs += [str(p) for p in (out, out / "include", csrc, csrc / "compat")]
             super().build_extensions()
 
         def copy_extensions_to_source(self) -> None:

@@ -30,7 +30,7 @@ using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 struct GateEncode {
   static constexpr int kIn = 1, kOut = 1;
   using Word = uint64_t;
-  double lo, hi; // lanes
+  double lo, hi; // as lanes: a double holds any of them exactly
   bool has_lo, has_hi;
   Gate gate;
 };

@@ -133,7 +133,10 @@ std::tuple<Tensor, Tensor> clamp_gate(
   if (memory_order(self) == order) {
     return encoded(gate_encode(self, min, max, gate), order, self);
   }
-  const auto y = self.clone(); // not dense
+  // Not dense, whose order is the contiguous one, or in another order than the caller says.
+  const auto y = order == kContiguousOrder
+      ? self.clone()
+      : empty_in_order(self.sym_sizes(), order, self.options()).copy_(self);
   return {y, clamp_gate_(y, min, max, gate, order)};
 }
 

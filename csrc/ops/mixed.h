@@ -45,6 +45,12 @@ inline Tensor from_below(const Tensor& self, const Tensor& min) {
   return beside(self, min);
 }
 
+// The bound that is a Tensor.
+template <typename Min, typename Max>
+const Tensor& tensor_of(const Min& min, const Max& max) {
+  return std::get<const Tensor&>(std::tie(min, max));
+}
+
 template <typename Min, typename Max>
 Tensor clamp(
     const Tensor& self,
@@ -52,6 +58,7 @@ Tensor clamp(
     const Max& max,
     Convention c,
     bool self_will_change = false) {
+  TORCH_CHECK_VALUE(tensor_of(min, max).defined(), "clamp_min and clamp_max need a bound");
   if (!any_may_need_gradient(self, min, max) || is_complex(min) || is_complex(max)) {
     return at::clamp_max(at::clamp_min(self, min), max);
   }
@@ -68,8 +75,7 @@ Tensor clamp(
 // Nothing is written before everything is known to be right.
 template <typename Min, typename Max>
 Tensor& clamp_(Tensor& self, const Min& min, const Max& max, Convention c) {
-  const Tensor& bound = std::get<const Tensor&>(std::tie(min, max));
-  check_no_overlap(self, bound);
+  check_no_overlap(self, tensor_of(min, max));
   return assign(self, clamp(self, min, max, c, /*self_will_change=*/true));
 }
 

@@ -143,7 +143,7 @@ with one_sentence(ImportError):
 
 def instruction_set(compiled: bool) -> str:
     """What the kernels of the CPU use here. ATen's choice decides for the compiled ones too
-    (csrc/kernels/cpu/isa.h); the portable implementation runs torch's kernels."""
+    (csrc/kernels/cpu/kernels.cpp); the portable implementation runs torch's kernels."""
     chosen = torch.backends.cpu.get_cpu_capability()
     if compiled and sys.platform == "win32":
         return "DEFAULT"  # MSVC has no vector extension

@@ -9,8 +9,8 @@ CLAMPGRAD_HOST_DEVICE void clear_above(uint64_t& word, int64_t count) {
 CLAMPGRAD_HOST_DEVICE void clear_above(const uint64_t&, int64_t) {}
 
 // Calls word(streams, plane) for the whole words [begin, end), each with the streams moved to it.
-// Once in the code, not inlined: a word is long. Takes copies, which no store can change, so that
-// bounds stay in registers.
+// A word is long, so this should stand in the code once: it is a function that both callers below
+// share. It takes copies, which no store can change, so that bounds stay in registers.
 template <typename F, typename Streams>
 void foreach_whole_word(Streams s, int64_t begin, int64_t end, int64_t plane, F word) {
   auto here = s;
@@ -36,8 +36,8 @@ void foreach_whole_word(Streams s, int64_t begin, int64_t end, int64_t plane, F 
   }
 }
 
-// The same for all words. The last one may be a part, which is copied to where there is a whole
-// one; what comes after its last element is 0.
+// The same for any words. Where the last one is not whole, its elements are copied to memory of a
+// whole word, whose other elements are 0.
 template <typename F, int ins, int outs, typename Lane, typename Word>
 CLAMPGRAD_HOST_DEVICE void foreach_word(
     const Streams<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {

@@ -1,5 +1,5 @@
 #pragma once
-// From the pointers of a call to a kernel on the current stream of their device.
+// A kernel on the current stream of a device.
 
 #include "kernels/cuda/kernels.cuh"
 

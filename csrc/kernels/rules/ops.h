@@ -54,8 +54,8 @@ void with_op(const GateEncode& call, const F& run) {
   const Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
   with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
     with_constant<kGates>(encoded_as(call.gate), [&](auto constant) {
-      constexpr Gate gate = encoded_as(constant.value);
-      run(EncodeGate<gate, lo.value, hi.value, E, V>{
+      constexpr Gate gate = encoded_as(decltype(constant)::value);
+      run(EncodeGate<gate, decltype(lo)::value, decltype(hi)::value, E, V>{
           {}, bounds, {E::key(bounds.lo), E::key(bounds.hi)}});
     });
   });
@@ -75,7 +75,7 @@ struct DecodeGate : Op<GateDecode, E, planes(gate)> {
 
 template <typename E, typename F>
 void with_op(const GateDecode& call, const F& run) {
-  with_constant<kGates>(call.gate, [&](auto gate) { run(DecodeGate<gate.value, E>{}); });
+  with_constant<kGates>(call.gate, [&](auto gate) { run(DecodeGate<decltype(gate)::value, E>{}); });
 }
 
 // ---- Two Tensors --------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ template <typename E, typename F>
 void with_op(const PairEncode& call, const F& run) {
   with_constant<2>(call.greater_wins, [&](auto greater) {
     with_constant<2>(call.nan_loses, [&](auto loses) {
-      run(EncodePair<greater.value, loses.value, E>{{}, call.codes});
+      run(EncodePair<decltype(greater)::value, decltype(loses)::value, E>{{}, call.codes});
     });
   });
 }
@@ -119,7 +119,7 @@ struct DecodePair : Op<PairDecode, E, 2> {
 template <typename E, typename F>
 void with_op(const PairDecode& call, const F& run) {
   with_constant<kSharings>(call.sharing, [&](auto sharing) {
-    run(DecodePair<sharing.value, E>{{}, call.clamps_from_below});
+    run(DecodePair<decltype(sharing)::value, E>{{}, call.clamps_from_below});
   });
 }
 
@@ -142,8 +142,9 @@ struct EncodeTriple : Op<TripleEncode, E, 3> {
 
 template <typename E, typename F>
 void with_op(const TripleEncode& call, const F& run) {
-  with_constant<kTripleRules>(
-      call.rule, [&](auto rule) { run(EncodeTriple<rule.value, E>{{}, call.differentiated}); });
+  with_constant<kTripleRules>(call.rule, [&](auto rule) {
+    run(EncodeTriple<decltype(rule)::value, E>{{}, call.differentiated});
+  });
 }
 
 template <Sharing sharing, typename E>
@@ -161,7 +162,7 @@ struct DecodeTriple : Op<TripleDecode, E, 3> {
 template <typename E, typename F>
 void with_op(const TripleDecode& call, const F& run) {
   with_constant<kSharings>(
-      call.sharing, [&](auto sharing) { run(DecodeTriple<sharing.value, E>{}); });
+      call.sharing, [&](auto sharing) { run(DecodeTriple<decltype(sharing)::value, E>{}); });
 }
 
 } // namespace

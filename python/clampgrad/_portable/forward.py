@@ -14,16 +14,16 @@ def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
     given = [other for other in others if other is not None]
     if len({isinstance(other, Tensor) for other in given}) == 2:
         if name.endswith("_"):  # x is written when nothing can fail any more
-            return assign(name, x, others, x.clone().clamp_min_(given[0]).clamp_max_(given[1]))
+            return assign(x, others, torch.clamp_max(torch.clamp_min(x, given[0]), given[1]))
         return torch.clamp_max(torch.clamp_min(x, given[0]), given[1], **out)
     return getattr(torch, name)(x, *(given if name.startswith("clamp_m") else others), **out)
 
 
-def assign(name: str, x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
+def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
     """In place. copy_ checks all that an in-place operator does but three things: it broadcasts, it
     casts anything, and it does not know that the others were read."""
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
-        return torchs_own(name, x, *others)  # which raises
+        return torch.clamp_min_(x, result)  # which raises
     for other in others:
         if other is not x and isinstance(other, Tensor) and torch._C._is_alias_of(x, other):
             # Writes x into x, unless x shares a part of its memory with the other.

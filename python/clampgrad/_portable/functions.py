@@ -102,7 +102,7 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
         if (min is None and max is None) or not recorded(args):
             return torchs_own(name, *args)
         result = clamped(name.rstrip("_"), *args, gradient)
-        return assign(name, input, (min, max), result) if name.endswith("_") else result
+        return assign(input, (min, max), result) if name.endswith("_") else result
 
     return kernel
 
