@@ -7,6 +7,8 @@ MAX_JOBS ?= 2
 PARALLEL := -n $(MAX_JOBS) --dist worksteal
 # More arguments for pytest, as in `make test ARGS="-k nan -x"`.
 ARGS ?=
+# What of pyproject.toml the tests get: all that any needs, or test-core.
+EXTRA ?= test
 # What `make check-all` tests on, and what a wheel of `make wheels` has a library for.
 RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
 
@@ -103,7 +105,7 @@ portable-wheel: $(PACKING)/installed ## Make the wheel without any library in bu
 check-wheel: $(VENV)/tested ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
 	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python -m pytest \
-		test/test_seeds.py test/test_table.py test/test_func.py $(ARGS)
+		$(PARALLEL) test/test_seeds.py test/test_table.py test/test_func.py $(ARGS)
 	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python examples/demo.py --out out
 
 cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, and test it
@@ -111,7 +113,7 @@ cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, 
 	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_CXX_FLAGS_DEBUG= -DCMAKE_MAKE_PROGRAM=$(abspath $(CMAKE))/bin/ninja \
 		-DPython_EXECUTABLE=$(abspath $(VENV))/bin/python > $(VENV)/cpp.log 2>&1 || { cat $(VENV)/cpp.log; exit 1; }
 	$(call with_progress,$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
-	$(CMAKE)/bin/ctest --test-dir $(CPP) --output-on-failure
+	$(CMAKE)/bin/ctest --test-dir $(CPP) -j $(MAX_JOBS) --output-on-failure
 
 sanitize: $(VENV)/tested ## Run the tests of the kernels under the address and undefined behaviour sanitizers
 	echo "==> sanitizers on torch $(TORCH)"
@@ -273,13 +275,13 @@ endif
 
 # All that the tests need, beside the portable wheel: for .ci/run, before anything is compiled.
 $(VENV)/requirements: $(VENV)/torch
-	$(call with_progress,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[test]",$(VENV)/requirements.log)
+	$(call with_progress,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[$(EXTRA)]",$(VENV)/requirements.log)
 	touch $@
 
 # What the demo can do without.
 $(VENV)/tested: $(VENV)/installed
 	echo "==> installing what the tests need"
-	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[test]',$(VENV)/tested.log)
+	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[$(EXTRA)]',$(VENV)/tested.log)
 	touch $@
 
 $(VENV)/studied: $(VENV)/installed

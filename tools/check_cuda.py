@@ -4,11 +4,12 @@
 
 The installed extension links and imports, every operator with a kernel for the CPU has one for
 CUDA, and each kernel moves every element of a whole tile by loads and stores of 128 bits, in the
-PTX for each architecture. Skips, and says why, where the build would leave CUDA out.
+PTX for each architecture that is built for. Skips, and says why, where the build would leave CUDA out.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,6 @@ sys.path.insert(0, str(ROOT))
 
 from tools.cuda_build import cuda_build, find_nvcc  # noqa: E402
 
-ARCHITECTURES = ("80", "90")
 ROWS = 4  # kVectors of csrc/kernels/cuda/tile.cuh: accesses of a lane to each tensor
 DTYPES = 4
 RULES = (ROOT / "csrc/kernels/rules/conventions.h").read_text()
@@ -51,12 +51,15 @@ def main() -> None:
     print(f"the build has CUDA: {why}")
     check_operators()
     kernels = sorted((ROOT / "csrc/kernels/cuda").glob("*.cu"))
-    jobs = [(kernel, architecture) for architecture in ARCHITECTURES for kernel in kernels]
+    # As cuda_build() found or set it: "8.0;9.0+PTX".
+    named = re.findall(r"(\d+)\.(\d)", os.environ["TORCH_CUDA_ARCH_LIST"])
+    architectures = ["".join(digits) for digits in named]
+    jobs = [(kernel, architecture) for architecture in architectures for kernel in kernels]
     start = time.monotonic()
     with ThreadPoolExecutor(2) as pool:
         texts = list(pool.map(lambda job: ptx(*job), jobs))
     print(f"PTX of {len(jobs)} compilations in {time.monotonic() - start:.0f} s")
-    for architecture in ARCHITECTURES:
+    for architecture in architectures:
         check_ptx(architecture, "".join(t for (_, a), t in zip(jobs, texts) if a == architecture))
 
 

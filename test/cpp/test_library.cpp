@@ -2,7 +2,8 @@
 
 #include <clampgrad/clampgrad.h>
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
 
 #include <iostream>
 #include <thread>
