@@ -1,6 +1,6 @@
 // The functions for C++. A front door of plain Tensors is called without the dispatcher, for nothing
 // else is to see it. In place it goes through the dispatcher, so that the profiler sees an operator:
-// what records it (csrc/autograd/inplace.cpp) is none.
+// what records it (csrc/ops/numbers.cpp) is none.
 
 #include "Kernels.h"
 #include "Operators.h"

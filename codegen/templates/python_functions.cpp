@@ -1,7 +1,6 @@
 // Python types of the autograd nodes.
 
 #include "Functions.h"
-#include "python/parts.h"
 
 #include <torch/csrc/autograd/python_cpp_function.h>
 #include <torch/csrc/autograd/python_variable.h>

@@ -5,10 +5,8 @@
 #include "autograd/composed.h"
 #include "base/bounds.h"
 #include "base/path.h"
-#include "kernels/check.h"
 #include "kernels/fused.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/clamp.h>
 
 namespace clampgrad {
@@ -45,11 +43,6 @@ Tensor between(const Tensor& grad, const Tensor& self, const Number& min, const 
 }
 
 } // namespace
-
-bool takes_kernel(const Tensor& grad) {
-  return is_plain(grad) && !(at::GradMode::is_enabled() && grad.requires_grad()) &&
-      !grad._fw_grad(0).defined();
-}
 
 Tensor pseudo_gradient_backward(
     const Tensor& grad,

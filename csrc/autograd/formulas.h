@@ -39,7 +39,4 @@ at::Tensor pseudo_gradient_backward(
 at::Tensor if_linear(const at::Tensor& tangent, int64_t gate);
 void check_has_tangent(Sharing sharing);
 
-// A fused kernel may take this gradient: a plain tensor that nobody differentiates again.
-bool takes_kernel(const at::Tensor& grad);
-
 } // namespace clampgrad

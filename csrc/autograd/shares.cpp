@@ -8,10 +8,8 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
-#include <torch/csrc/autograd/VariableTypeUtils.h>
 
 #include <type_traits>
 
@@ -253,9 +251,5 @@ CLAMPGRAD_SHARES(ClampShares, 3)
 CLAMPGRAD_SHARES(RecordedPair, 2)
 CLAMPGRAD_SHARES(RecordedTriple, 3)
 #undef CLAMPGRAD_SHARES
-
-bool is_differentiated(const Tensor& t) {
-  return (at::GradMode::is_enabled() && t.requires_grad()) || torch::autograd::isFwGradDefined(t);
-}
 
 } // namespace clampgrad

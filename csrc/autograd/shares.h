@@ -8,11 +8,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <optional>
 
 namespace clampgrad {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 // Note [What is being differentiated]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -22,8 +19,6 @@ using OptionalTensor = std::optional<at::Tensor>;
 // per argument: bit i is argument i. (torchgen's grad_input_mask is computed in the backward.) A
 // formula in derivatives.yaml that uses `differentiated` gets a node that saves it. A batched
 // tensor of vmap hides it, so batch rules decide nothing.
-bool is_differentiated(const at::Tensor& t);
-
 template <typename... Args>
 int64_t differentiated_inputs(const Args&... args) {
   int64_t bits = 0, i = 0;

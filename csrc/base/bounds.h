@@ -1,12 +1,16 @@
 #pragma once
 // Numbers as bounds.
 
-#include "base/number.h"
-
 #include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+
+#include <optional>
 
 namespace clampgrad {
+
+// A bound that is a number, or none.
+using Number = std::optional<at::Scalar>;
 
 // A number that a compiler traces, so that its value is not to be asked for.
 bool is_symbolic(const Number& bound);

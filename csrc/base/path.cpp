@@ -45,6 +45,10 @@ bool is_plain(const at::Tensor& self) {
   return (effective_keys(self).raw_repr() & ~kPlain.raw_repr()) == 0 && !in_transform();
 }
 
+bool is_differentiated(const at::Tensor& self) {
+  return (c10::GradMode::is_enabled() && self.requires_grad()) || self._fw_grad(0).defined();
+}
+
 bool may_need_gradient(const at::Tensor& self) {
   if (!self.is_floating_point() || self.is_sparse() || self.is_sparse_csr()) {
     return false; // integers carry no gradient, and torch clamps nothing sparse
@@ -52,10 +56,7 @@ bool may_need_gradient(const at::Tensor& self) {
   if (in_transform()) {
     return true; // only the levels know what is being differentiated
   }
-  if ((effective_keys(self) & c10::autograd_dispatch_keyset).empty()) {
-    return false;
-  }
-  return (c10::GradMode::is_enabled() && self.requires_grad()) || self._fw_grad(0).defined();
+  return !(effective_keys(self) & c10::autograd_dispatch_keyset).empty() && is_differentiated(self);
 }
 
 bool has_kernels(at::ScalarType dtype) {
@@ -65,6 +66,10 @@ bool has_kernels(at::ScalarType dtype) {
 
 bool is_eager(const at::Tensor& self) {
   return is_plain(self) && !self._fw_grad(0).defined();
+}
+
+bool takes_kernel(const at::Tensor& grad) {
+  return is_plain(grad) && !is_differentiated(grad);
 }
 
 bool takes_fast_path(const at::Tensor& self) {

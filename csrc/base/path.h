@@ -9,9 +9,14 @@
 
 namespace clampgrad {
 
+using OptionalTensor = std::optional<at::Tensor>;
+
 // An ordinary strided tensor of a backend with kernels here, no mode of this thread in between
 // (tracing, a functorch level, a dispatch mode).
 bool is_plain(const at::Tensor& self);
+
+// Requires grad, while that is recorded, or carries a tangent.
+bool is_differentiated(const at::Tensor& self);
 
 // False where no gradient can be recorded, so that the front door is the ATen operator and no more.
 bool may_need_gradient(const at::Tensor& self);
@@ -21,13 +26,16 @@ bool has_kernels(at::ScalarType dtype);
 // A plain tensor that carries no tangent: nothing but reverse mode would see an operator on it.
 bool is_eager(const at::Tensor& self);
 
+// A fused kernel may take this gradient: a plain tensor that nobody differentiates again.
+bool takes_kernel(const at::Tensor& grad);
+
 // What holds for any of the Tensors among the arguments of an operator, also in lists; the others
 // are numbers and names, or undefined.
 template <typename F, typename Arg>
 bool any_tensor(const F& holds, const Arg& arg) {
   if constexpr (std::is_same_v<Arg, at::Tensor>) {
     return arg.defined() && holds(arg);
-  } else if constexpr (std::is_same_v<Arg, std::optional<at::Tensor>>) {
+  } else if constexpr (std::is_same_v<Arg, OptionalTensor>) {
     return arg && any_tensor(holds, *arg);
   } else if constexpr (std::is_same_v<Arg, at::TensorList>) {
     return std::any_of(

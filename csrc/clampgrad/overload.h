@@ -3,7 +3,7 @@
 
 #include "base/convention.h"
 #include "clampgrad/clampgrad.h"
-#include "kernels/check.h"
+#include "kernels/constant.h"
 
 namespace clampgrad {
 

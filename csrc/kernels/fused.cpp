@@ -3,7 +3,7 @@
 #include "Kernels.h"
 #include "base/bounds.h"
 #include "kernels/backend.h"
-#include "kernels/check.h"
+#include "kernels/constant.h"
 #include "kernels/memory_order.h"
 
 #include <ATen/Dispatch.h>

@@ -3,7 +3,7 @@
 // gradient is a plain tensor that nobody differentiates again. Elsewhere they compose ATen
 // operators to the same effect.
 
-#include "base/number.h"
+#include "base/bounds.h"
 #include "kernels/call.h"
 
 #include <ATen/core/Tensor.h>

@@ -2,17 +2,13 @@
 // What a front door does where a gradient is to be recorded: with numbers for bounds (numbers.cpp)
 // and with Tensors (tensors.cpp).
 
-#include "base/number.h"
+#include "base/bounds.h"
 #include "base/path.h"
 #include "kernels/rules/conventions.h"
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
-
 namespace clampgrad {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 // An undefined Tensor is no bound.
 inline bool is_given(const OptionalTensor& t) {

@@ -2,8 +2,10 @@
 // with a node at every level of a transform. What is being differentiated is for that node to see,
 // not for us.
 
+#include "Kernels.h"
 #include "Operators.h"
 #include "autograd/shares.h"
+#include "kernels/constant.h"
 #include "kernels/memory_order.h"
 #include "ops/recorded.h"
 
@@ -11,7 +13,6 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/clamp_min.h>
 
 #include <algorithm>
 
@@ -109,6 +110,27 @@ Tensor triple(const Operands<3>& in, Convention c) {
 }
 
 } // namespace
+
+// Below autograd nothing of ours is left of these two.
+namespace native {
+
+Tensor clamp_tensors_pinned(
+    const Tensor& self,
+    const OptionalTensor& min,
+    const OptionalTensor& max,
+    int64_t gradient,
+    bool) {
+  checked_enum<Gradient>(gradient, kGradients);
+  return at::clamp(self, min, max);
+}
+
+Tensor extremum_pinned(const Tensor& self, const Tensor& other, int64_t op, int64_t gradient) {
+  checked_enum<Gradient>(gradient, kGradients);
+  constexpr decltype(&at::maximum) kAtens[] = {at::maximum, at::minimum, at::fmax, at::fmin};
+  return kAtens[static_cast<size_t>(checked_enum<Extremum>(op, kExtrema))](self, other);
+}
+
+} // namespace native
 
 bool is_recorded(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
   return (is_given(min) || is_given(max)) && any_may_need_gradient(self, min, max);

@@ -13,13 +13,13 @@
 #include "base/path.h"
 #include "ops/recorded.h"
 #include "pin/pin.h"
-#include "pin/torchscript.h"
 
 #include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
 
 namespace clampgrad::pin {
 
@@ -38,6 +38,20 @@ namespace ours = clampgrad::_ops;
 // is there.
 DispatchKeySet to_torchs_own(DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(DispatchKey::AutogradOther);
+}
+
+// Raises RuntimeError inside what TorchScript differentiates by itself, where no pin reaches.
+void refuse_torchscript_autodiff() {
+  if (!c10::GradMode::is_enabled()) {
+    return;
+  }
+  // What TorchScript differentiates runs on detached inputs, in a frame of this name.
+  for (const auto& frame : torch::jit::currentCallstack()) {
+    TORCH_CHECK(
+        frame.filename != "<forward op>",
+        "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no "
+        "pin reaches. Call the function that was scripted, or take the pin off around the script.");
+  }
 }
 
 // The convention for a call with these arguments, if there is one and a gradient to be recorded.

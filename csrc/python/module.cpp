@@ -4,25 +4,44 @@
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
 
 #include "base/convention.h"
+#include "pin/pin.h"
 #include "python/operators.h"
-#include "python/parts.h"
-#include "python/text.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_arg_parser.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace clampgrad {
+
+// The Python types of the autograd nodes, in the generated python_functions.cpp.
+namespace autograd {
+void add_node_types(PyObject* module);
+}
+
 namespace {
 
 using at::Tensor;
 
 constexpr size_t kCount = std::size(kOperators);
+
+// The name of a convention as Python gives it: a str, also of a class derived from it. Torch's own
+// parser and pybind11 take bytes too. Valid while the object is.
+std::string_view text_of(PyObject* gradient) {
+  TORCH_CHECK_TYPE(
+      PyUnicode_Check(gradient), "gradient must be a str, not ", Py_TYPE(gradient)->tp_name);
+  Py_ssize_t length = 0;
+  if (const char* text = PyUnicode_AsUTF8AndSize(gradient, &length)) {
+    return {text, static_cast<size_t>(length)};
+  }
+  PyErr_Clear(); // a lone surrogate, as os.environ has for what is not UTF-8
+  return "(not UTF-8)";
+}
 
 // The arguments as they come: of a clamp (input, min, max, gradient, maximize, out), of an extremum
 // (input, other, gradient, out).
@@ -203,6 +222,37 @@ PyModuleDef* definition() {
   return &module;
 }
 
+// ---- What python/clampgrad/_pin.py calls --------------------------------------------------------
+
+// kept for good: a thread may ask while Python ends
+PyObject* function_to_ask = nullptr;
+
+pin::Code ask() {
+  const py::gil_scoped_acquire gil;
+  return py::cast<pin::Code>(py::reinterpret_borrow<py::object>(function_to_ask)());
+}
+
+void pin_ask(py::object function) {
+  Py_XDECREF(std::exchange(function_to_ask, function.release().ptr()));
+  pin::ask_with(&ask);
+}
+
+pin::Code pin_code(py::object gradient, bool maximize) {
+  return pin::code_of(
+      gradient.is_none() ? std::nullopt : std::optional(text_of(gradient.ptr())), maximize);
+}
+
+void add_pin(PyObject* module_) {
+  auto module = py::reinterpret_borrow<py::module>(module_);
+  module.def("pin_code", torch::wrap_pybind_function(&pin_code));
+  module.def("pin_name", torch::wrap_pybind_function(&pin::name_of));
+  module.def("pin_thread", torch::wrap_pybind_function(&pin::set_in_thread));
+  module.def("pin_process", torch::wrap_pybind_function(&pin::set_in_process));
+  module.def("pin_current", torch::wrap_pybind_function(&pin::current));
+  module.def("pin_ask", torch::wrap_pybind_function(&pin_ask));
+  module.def("pin_register", torch::wrap_pybind_function(&pin::register_kernels));
+}
+
 } // namespace
 } // namespace clampgrad
 
@@ -210,7 +260,7 @@ PyMODINIT_FUNC PyInit__C() {
   PyObject* module = PyModule_Create(clampgrad::definition());
   if (module) {
     clampgrad::autograd::add_node_types(module);
-    clampgrad::pin::add_functions(module);
+    clampgrad::add_pin(module);
   }
   return module;
 }
