@@ -180,10 +180,21 @@ FORWARD = {
 
 
 def assert_same(actual, expected, message=""):
-    """Equal values, NaN equal to NaN, same dtype and shape."""
+    """Equal values, NaN equal to NaN, same dtype and shape. The message is put into words if it fails."""
+    if plainly_same(actual, expected):
+        return
     torch.testing.assert_close(
         actual, expected, rtol=0, atol=0, equal_nan=True, msg=lambda m: f"{message}\n{m}"
     )
+
+
+def plainly_same(a, b):
+    """What assert_close finds out of two plain Tensors, in a tenth of its time; no where it may not be."""
+    if not (type(a) is type(b) is torch.Tensor) or a.layout != torch.strided or a.is_meta:
+        return False
+    if (a.dtype, a.shape, a.device, a.layout) != (b.dtype, b.shape, b.device, b.layout):
+        return False
+    return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def tied(*shape, dtype=torch.float32, seed=0, nan=True):

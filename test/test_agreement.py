@@ -96,7 +96,7 @@ def assert_agreement(name, keywords, args, g, tangents):
         return
     assert len(compiled) == len(portable)
     for ours, theirs in zip(portable, compiled):
-        assert_same(ours, theirs, f"{name} {keywords} {args}")
+        assert_same(ours, theirs, (name, keywords, args))
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

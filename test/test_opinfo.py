@@ -7,6 +7,7 @@ mistakes and which derivatives an operator must be tested. torch's own function 
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
+from torch.testing._internal import common_utils
 from torch.testing._internal.common_methods_invocations import op_db
 
 import clampgrad
@@ -15,6 +16,12 @@ from oracle import EXACT
 
 NAMES = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
 OPINFOS = [op for op in op_db if op.name in NAMES]
+
+
+@pytest.fixture(autouse=True)
+def no_unittest_to_look_for(monkeypatch):
+    """To name the samples after it, every iterator of them would read the source of the whole stack."""
+    monkeypatch.setattr(common_utils, "extract_test_fn", lambda: None)
 
 
 def by_name(case):
@@ -49,7 +56,7 @@ def assert_same_outcome(op, sample, recorded):
         assert actual == expected
         return
     # Between +0 and -0 of two Tensors torch's own vector loop and its tail differ: == it is.
-    assert_same(actual.detach(), expected.detach(), str(sample))
+    assert_same(actual.detach(), expected.detach(), sample)
     assert actual.stride() == expected.stride()
     assert actual.requires_grad == expected.requires_grad
 
@@ -65,7 +72,7 @@ def test_sample_inputs(op, recorded):
     dtypes = set(op.dtypes)
     assert dtypes >= {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64}
     for dtype in sorted(dtypes | {torch.bool, torch.complex64}, key=str):
-        for sample in op.sample_inputs("cpu", dtype):
+        for sample in op.sample_inputs("cpu", dtype, set_seed=False):
             assert_same_outcome(op, sample, recorded)
 
 
@@ -73,7 +80,7 @@ def test_sample_inputs(op, recorded):
 @pytest.mark.parametrize("op", OPINFOS, ids=by_name)
 def test_reference_inputs(op, dtype):
     """More of them: noncontiguous, broadcast, extremal, promoted."""
-    for sample in op.reference_inputs("cpu", dtype):
+    for sample in op.reference_inputs("cpu", dtype, set_seed=False):
         for recorded in (False, True):
             assert_same_outcome(op, sample, recorded)
 
