@@ -1,8 +1,11 @@
 """What several test files share: the ways to call an operator, and the ways to differentiate it."""
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +36,50 @@ def python(*command, cwd=None, **variables):
     )
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     return run.stdout
+
+
+FORKS = """
+import importlib, json, os, sys, types
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+for line in sys.stdin:
+    words, cwd, variables, out, err = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.environ.update(variables)
+        for path, fd in ((out, 1), (err, 2)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), fd)
+        sys.argv = words
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        main.__file__ = words[0]
+        with open(words[0]) as file:
+            exec(compile(file.read(), words[0], "exec"), main.__dict__)
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+@contextmanager
+def forks(*modules):
+    """Runs scripts, each in a process of its own; what takes long to import, one process imports for all.
+
+    Yields run(script, *arguments, cwd=..., **variables) -> exit code, what it printed, what it complained of.
+    """
+    command, pipe = [sys.executable, "-c", FORKS, *modules], subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("out", "err")]
+
+        def run(*words, cwd, **variables):
+            line = json.dumps([[*map(str, words)], str(cwd), variables, *map(str, files)])
+            print(line, file=process.stdin, flush=True)
+            code = int(process.stdout.readline())
+            return code, *(file.read_text() for file in files)
+
+        yield run
+        process.stdin.close()
+        process.wait()
 
 
 # ---- Ways to call: door(x, *bounds, **keywords), never changing x --------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 import clampgrad
 from clampgrad.cli import COMMANDS, main
+from common import forks
 
 HOME = str(Path(clampgrad.__file__).parents[1])
 CLAMPGRAD = [sys.executable, "-m", "clampgrad"]
@@ -218,34 +219,11 @@ WAYS = [
 
 @pytest.fixture(scope="module")
 def under_a_pin(tmp_path_factory):
-    """`clampgrad run` of several programs: one process imports torch, and forks for each."""
-    log = tmp_path_factory.mktemp("runs")
-    forks = """
-import json, os, sys
-from clampgrad.cli import main
-for line in sys.stdin:
-    cwd, words, out, err = json.loads(line)
-    pid = os.fork()
-    if pid == 0:
-        os.chdir(cwd)
-        for path, fd in ((out, 1), (err, 2)):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), fd)
-        sys.exit(main(words))
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, "-c", forks], stdin=pipe, stdout=pipe, text=True)
-
-    def run(program, cwd):
-        files = [log / "out", log / "err"]
-        words = ["run", "--gradient", "half", *map(str, program)]
-        print(json.dumps([str(cwd), words, *map(str, files)]), file=process.stdin, flush=True)
-        code = int(process.stdout.readline())
-        return code, *(file.read_text() for file in files)
-
-    yield run
-    process.stdin.close()
-    process.wait()
+    """`clampgrad run` of several programs."""
+    script = tmp_path_factory.mktemp("runs") / "clampgrad"
+    script.write_text("import sys\nfrom clampgrad.cli import main\nsys.exit(main(sys.argv[1:]))\n")
+    with forks("clampgrad.cli") as run:
+        yield lambda program, cwd: run(script, "run", "--gradient", "half", *program, cwd=cwd)
 
 
 def under_python(program, cwd):

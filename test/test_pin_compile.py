@@ -1,15 +1,11 @@
 """torch.compile honours a pin: another pin compiles again, and no cache serves the code of another."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import clampgrad
-from common import assert_same, eager, tied
+from common import assert_same, eager, forks, tied
 from oracle import CONVENTIONS, gradient_of_x
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
@@ -87,9 +83,26 @@ def test_a_transform_inside():
             assert_same(slopes(x), gradient_of_x(pin, x, torch.ones(64), 0, 1))
 
 
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """Runs the text of a script where compilers are imported, and this package is not yet."""
+    file = tmp_path_factory.mktemp("script") / "script.py"
+
+    def run(text, *arguments, cwd, **variables):
+        file.write_text(text)
+        code, out, err = fork(file, *arguments, cwd=cwd, **variables)
+        assert code == 0, err[-3000:]
+        return out
+
+    with forks("torch", "torch._dynamo", "torch._inductor.compile_fx") as fork:
+        yield run
+
+
+# What Inductor keeps is the same where it calls operators and has no C++ to compile.
 SCRIPT = """
 import sys
 import torch
+torch._inductor.config.fallback_by_default = True
 early = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1, backend="aot_eager")
 def slope(f):
     x = torch.tensor([0.0, 2.0], requires_grad=True)
@@ -108,11 +121,9 @@ print(counters["autograd_cache_hit"], counters["autograd_cache_miss"])
 """
 
 
-def test_caches_on_disk_and_code_compiled_before_the_first_pin(tmp_path):
+def test_caches_on_disk_and_code_compiled_before_the_first_pin(script, tmp_path):
     """Every pin has an entry, and so has none; the last compilation, of the first pin again, finds its own."""
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-c", SCRIPT]
-    output = subprocess.check_output(command, text=True, env=environment, cwd=tmp_path)
+    output = script(SCRIPT, cwd=tmp_path, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
     assert output.split() == ["1", "3"]
 
 
@@ -121,6 +132,7 @@ import contextlib
 import sys
 import torch
 import clampgrad
+torch._inductor.config.fallback_by_default = True
 # In 2.11 it is behind a switch, and saves what Inductor compiled alone.
 backend = "aot_eager" if torch._dynamo.config.enable_aot_compile else "inductor"
 torch._dynamo.config.enable_aot_compile = True
@@ -158,11 +170,9 @@ else:
 
 
 @pytest.mark.parametrize("pin", ["half", "none"])
-def test_code_compiled_ahead_of_time_is_of_its_pin_wherever_it_is_loaded(tmp_path, pin):
-    (tmp_path / "ahead.py").write_text(AHEAD)
+def test_code_compiled_ahead_of_time_is_of_its_pin_wherever_it_is_loaded(script, tmp_path, pin):
     for how in ("save", "load"):
-        command = [sys.executable, "ahead.py", how, pin, "saved.bin"]
-        subprocess.run(command, check=True, cwd=tmp_path)
+        script(AHEAD, how, pin, "saved.bin", cwd=tmp_path)
 
 
 PRECOMPILED = """
@@ -170,6 +180,7 @@ import sys
 import torch
 import clampgrad
 torch._dynamo.config.caching_precompile = True
+torch._inductor.config.fallback_by_default = True
 def inner(x): return torch.clamp(x, 0, 1) * 1  # compiled apart
 @torch._dynamo.disable(recursive=False)
 def between(x): return inner(x)
@@ -208,13 +219,10 @@ assert served() == [own, "refused"], served()
     torch.__version__ >= "2.14",
     reason='2.15 fails to save what is compiled apart: "expected OutputCode"',
 )
-def test_code_that_caching_precompile_loads_is_of_its_pin(tmp_path):
+def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):
     """A function saved without a pin and one saved under one: each is served where its pin holds."""
-    (tmp_path / "ahead.py").write_text(PRECOMPILED)
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     for how in ("save", "load"):
-        command = [sys.executable, "ahead.py", how]
-        subprocess.run(command, check=True, cwd=tmp_path, env=environment)
+        script(PRECOMPILED, how, cwd=tmp_path, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
 
 
 def test_a_release_with_other_internals_is_named():
