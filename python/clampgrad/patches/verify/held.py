@@ -21,13 +21,14 @@ def same(a: float, b: float) -> bool:
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
-def expected(convention: str, key: str, row: list[float], count: int) -> list[float]:
-    """The gradients that the table asks for at one point."""
+def expected(convention: str, key: str, rows: list[list[float]], count: int) -> list[list[float]]:
+    """The gradients that the table asks for at each point, of `count` arguments."""
     oracle = table()
     operator, kind, _ = key.split(", ")
-    args = [torch.tensor(v, dtype=torch.float64) for v in row[:count]]
-    g = torch.tensor(row[count], dtype=torch.float64)
-    return [oracle.scaled(g, f).item() for f in oracle.factors(operator, kind, convention, args)]
+    points = torch.tensor([row[: count + 1] for row in rows], dtype=torch.float64)
+    *args, g = points.unbind(1)
+    shares = [oracle.scaled(g, f) for f in oracle.factors(operator, kind, convention, args)]
+    return torch.stack(shares, 1).tolist()
 
 
 def against_table(found: Gradients, convention: str, changed: set[str]) -> list[str]:
@@ -42,8 +43,8 @@ def against_table(found: Gradients, convention: str, changed: set[str]) -> list[
         if mode in ("forward", "jvp") and f"{operator}, {kind}" not in changed:
             continue
         count = 3 if operator == "clamp" else 2
-        for row in rows:
-            got, wanted = row[count + 1 :], expected(convention, key, row, count)
+        for row, wanted in zip(rows, expected(convention, key, rows, count)):
+            got = row[count + 1 :]
             if not all(map(same, got, wanted)):
                 lost = not any(got) and any(wanted) and len(got) > 1
                 word = ": no subgradient, the gradient is lost" if lost else ""
