@@ -108,7 +108,7 @@ def api(f: NativeFunction) -> str:
         call = f"are_plain(self, bounds...) ? native::{name}({values})\n        : {call}"
     return f"""\
 {prototype(f, defaults=False)} {{
-  const auto name = name_of(gradient); // checked first
+  const auto name = checked_name_of(gradient); // first
   const auto call = [&](const auto&... bounds) -> decltype(auto) {{
     return {call};
   }};

@@ -85,12 +85,6 @@ RULES = [
         "    default: // a pseudo-gradient: what is at the bound",
         "    case Gradient::interval:\n      return {kSelf, 0};\n",
     ),
-    before(" };\nconstexpr int64_t kTripleRules", ", interval = 5"),
-    lambda text: text.replace("kTripleRules = 5;", "kTripleRules = 6;"),
-    before(
-        "    case Gradient::half:\n      return TripleRule::half;",
-        "    case Gradient::interval:\n      return TripleRule::interval;\n",
-    ),
     before(
         "  if constexpr (gate == Gate::half) {\n    const M equal",
         "  if constexpr (gate == Gate::interval) {\n"
@@ -98,8 +92,8 @@ RULES = [
         "  }\n",
     ),
     before(
-        "  } else {\n    static_assert(rule == TripleRule::min_norm);",
-        "  } else if constexpr (rule == TripleRule::interval) {\n"
+        "  } else {\n    static_assert(rule == Gradient::min_norm);",
+        "  } else if constexpr (rule == Gradient::interval) {\n"
         "    const M wide = lt(lo, hi), number = x.number & lo.number & hi.number;\n"
         "    return {\n"
         "        M(wide & le(lo, x) & le(x, hi)),\n"

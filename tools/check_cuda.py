@@ -26,10 +26,14 @@ from tools.cuda_build import cuda_build, find_nvcc  # noqa: E402
 ROWS = 4  # kVectors of csrc/kernels/cuda/tile.cuh: accesses of a lane to each tensor
 DTYPES = 4
 RULES = (ROOT / "csrc/kernels/rules/conventions.h").read_text()
-GATES, SHARINGS, TRIPLE_RULES = (
+GATES, SHARINGS = (
     int(re.search(rf"constexpr int64_t {name} = (\d+);", RULES)[1])
-    for name in ("kGates", "kSharings", "kTripleRules")
+    for name in ("kGates", "kSharings")
 )
+# Of three Tensors, each exact convention has a rule, and the pseudo-gradients one.
+GRADIENTS = (ROOT / "csrc/clampgrad/gradient.h").read_text()
+EXACT = re.search(r"define CLAMPGRAD_EXACT_GRADIENTS\(_\)(.*)", GRADIENTS)[1]
+TRIPLE_RULES = EXACT.count("_(") + 1
 # Of each operation: tensors read, tensors written, and how many instances a dtype has. The four gates
 # of pseudo-gradients are encoded alike.
 OPERATIONS = {

@@ -1,15 +1,194 @@
 #pragma once
-// The rules for whole Tensors: the composed path.
+// The composed path: the rules for whole Tensors. A Tensor is the V of a rule
+// (kernels/rules/element.h).
+//
+// Nothing is computed before it is asked for, and nothing twice. A mask knows whether it holds
+// everywhere or nowhere. So a rule that is written for vectors composes no operators that it does
+// not need here: `everywhere & m` is m, and what only an unwanted gradient needs is not computed.
 
 #include "Operators.h"
-#include "autograd/tensor_value.h"
 #include "kernels/constant.h"
 #include "kernels/rules/conventions.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/Scalar.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <functional>
+#include <memory>
+#include <optional>
 #include <type_traits>
+#include <utility>
+
+namespace clampgrad {
+
+class LazyTensor {
+ public:
+  // `like` has the shape, dtype and device of the gradient.
+  using Compute = std::function<at::Tensor(const at::Tensor& like)>;
+
+  LazyTensor(Compute compute) : state_(std::make_shared<State>(State{std::move(compute), {}})) {}
+
+  const at::Tensor& get(const at::Tensor& like) const {
+    if (state_->compute) {
+      state_->tensor = state_->compute(like);
+      state_->compute = nullptr; // and with it the operands
+    }
+    return state_->tensor;
+  }
+
+ private:
+  struct State {
+    Compute compute;
+    at::Tensor tensor;
+  };
+  std::shared_ptr<State> state_;
+};
+
+class TensorMask : public LazyTensor {
+ public:
+  using LazyTensor::LazyTensor;
+  TensorMask() : TensorMask(false) {}
+  explicit TensorMask(bool constant)
+      : LazyTensor([constant](const at::Tensor& like) {
+          const auto options = at::TensorOptions(at::kBool);
+          return constant ? at::ones_like(like, options) : at::zeros_like(like, options);
+        }),
+        constant_(constant) {}
+
+  friend TensorMask operator&(const TensorMask& a, const TensorMask& b) {
+    if (a.constant_ || b.constant_) {
+      return a.constant_ == false || b.constant_ == true ? a : b;
+    }
+    return TensorMask(
+        [a, b](const at::Tensor& like) { return a.get(like).logical_and(b.get(like)); });
+  }
+  friend TensorMask operator|(const TensorMask& a, const TensorMask& b) {
+    if (a.constant_ || b.constant_) {
+      return a.constant_ == true || b.constant_ == false ? a : b;
+    }
+    return TensorMask(
+        [a, b](const at::Tensor& like) { return a.get(like).logical_or(b.get(like)); });
+  }
+  friend TensorMask operator^(const TensorMask& a, const TensorMask& b) {
+    if (a.constant_ && b.constant_) {
+      return TensorMask(*a.constant_ != *b.constant_);
+    }
+    if (b.constant_) {
+      return b ^ a;
+    }
+    if (a.constant_) {
+      return *a.constant_
+          ? TensorMask([b](const at::Tensor& like) { return b.get(like).logical_not(); })
+          : b;
+    }
+    return TensorMask(
+        [a, b](const at::Tensor& like) { return a.get(like).logical_xor(b.get(like)); });
+  }
+  friend TensorMask operator==(const TensorMask& a, const TensorMask& b) {
+    return a ^ b ^ TensorMask(true);
+  }
+
+  template <typename T> // a mask or a value
+  friend T select(const TensorMask& mask, const T& a, const T& b) {
+    return mask.constant_ ? (*mask.constant_ ? a : b) : where(mask, a, b);
+  }
+  friend TensorMask where(const TensorMask& mask, const TensorMask& a, const TensorMask& b) {
+    return TensorMask([mask, a, b](const at::Tensor& like) {
+      return at::where(mask.get(like), a.get(like), b.get(like));
+    });
+  }
+
+ private:
+  std::optional<bool> constant_;
+};
+
+class TensorValue : public LazyTensor {
+ public:
+  using LazyTensor::LazyTensor;
+  TensorValue() : TensorValue(at::Scalar(0)) {}
+  TensorValue(at::Scalar number)
+      : LazyTensor([number](const at::Tensor& like) {
+          return at::scalar_tensor(number, at::device(like.device()).dtype(like.scalar_type()));
+        }),
+        number_(std::move(number)) {}
+  TensorValue(const at::Tensor& tensor)
+      : LazyTensor([tensor](const at::Tensor&) { return tensor; }) {}
+
+// Two numbers compare at once, unless a compiler traces them.
+#define CLAMPGRAD_COMPARE(op, name)                                                       \
+  friend TensorMask operator op(const TensorValue& a, const TensorValue& b) {             \
+    if (a.number_ && b.number_ && !a.number_->isSymbolic() && !b.number_->isSymbolic()) { \
+      return TensorMask(a.number_->toDouble() op b.number_->toDouble());                  \
+    }                                                                                     \
+    return TensorMask([a, b](const at::Tensor& like) {                                    \
+      return b.number_ ? a.get(like).name(*b.number_) : a.get(like).name(b.get(like));    \
+    });                                                                                   \
+  }
+  CLAMPGRAD_COMPARE(<, lt)
+  CLAMPGRAD_COMPARE(<=, le)
+  CLAMPGRAD_COMPARE(>, gt)
+  CLAMPGRAD_COMPARE(>=, ge)
+  CLAMPGRAD_COMPARE(==, eq)
+#undef CLAMPGRAD_COMPARE
+
+  friend TensorValue where(const TensorMask& mask, const TensorValue& a, const TensorValue& b) {
+    return TensorValue([mask, a, b](const at::Tensor& like) {
+      return b.number_ ? at::where(mask.get(like), a.get(like), *b.number_)
+                       : at::where(mask.get(like), a.get(like), b.get(like));
+    });
+  }
+  // One operator, and a quick one; a select is neither.
+  friend TensorValue larger(const TensorValue& a, const TensorValue& b) {
+    return TensorValue(
+        [a, b](const at::Tensor& like) { return at::maximum(a.get(like), b.get(like)); });
+  }
+
+ private:
+  std::optional<at::Scalar> number_; // compared with as it is
+};
+
+// What a rule needs from a dtype, where torch does the arithmetic.
+struct TensorElement {
+  static TensorValue key(const TensorValue& x) {
+    return x;
+  }
+  static TensorMask number(const TensorValue& x) {
+    return x == x;
+  }
+  static TensorMask comparable(const TensorValue&) {
+    return TensorMask(true);
+  }
+  // By integers: a floating-point number would promote some ZeroTensors to float64.
+  static TensorValue divided(const TensorValue& x, int64_t by) {
+    return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
+  }
+  static TensorValue halved(const TensorValue& x) {
+    return divided(x, 2);
+  }
+  static TensorValue quartered(const TensorValue& x) {
+    return divided(x, 4);
+  }
+  static TensorValue third(const TensorValue& x) {
+    return divided(x, 3);
+  }
+  template <typename V>
+  static V sign(const TensorMask& plus, const TensorMask& minus) {
+    return V([plus, minus](const at::Tensor& like) {
+      const auto dtype = like.scalar_type();
+      return plus.get(like).to(dtype) - minus.get(like).to(dtype);
+    });
+  }
+};
+
+} // namespace clampgrad
 
 #define CLAMPGRAD_ISA composed
 #include "kernels/rules/all.h"

@@ -1,8 +1,7 @@
-#include "autograd/shares.h"
+#include "autograd/formulas.h"
 
 #include "Operators.h"
 #include "autograd/composed.h"
-#include "autograd/formulas.h"
 #include "kernels/constant.h"
 #include "kernels/fused.h"
 
@@ -142,9 +141,9 @@ Shares<3> shares(const ClampShares& of) {
       result = shares_in<decltype(sharing)::value>(beyond_bounds(x, lo, hi, y, differentiated));
     });
   } else {
-    with_constant<kTripleRules>(triple_rule(convention.gradient), [&](auto constant) {
-      constexpr TripleRule rule = decltype(constant)::value;
-      if constexpr (rule != TripleRule::pseudo) {
+    with_constant<kGradients>(convention.gradient, [&](auto constant) {
+      constexpr Gradient rule = decltype(constant)::value;
+      if constexpr (!is_pseudo(rule)) {
         result = shares_in(triple_shares<rule>(x, lo, hi, differentiated));
       }
     });

@@ -31,6 +31,11 @@ constexpr auto kGradientNames = [] {
   return names;
 }();
 
+// Of an enumerator.
+constexpr std::string_view name_of(Gradient gradient) {
+  return kGradientNames.at(static_cast<size_t>(gradient));
+}
+
 struct Convention {
   Gradient gradient;
   bool maximize;

@@ -7,9 +7,8 @@
 
 namespace clampgrad {
 
-inline std::string_view name_of(Gradient gradient) {
-  const auto value = static_cast<int64_t>(gradient);
-  return kGradientNames[static_cast<size_t>(checked_enum<Gradient>(value, kGradients))];
+inline std::string_view checked_name_of(Gradient gradient) {
+  return name_of(checked_enum<Gradient>(static_cast<int64_t>(gradient), kGradients));
 }
 
 // Calls the overload that fits the bounds: that of numbers, of Tensors, or of one of each.

@@ -4,7 +4,7 @@
 // instead. Both are registered in the generated Register.cpp. Nothing is decided here about what is
 // being differentiated: on a batched tensor that is invisible.
 
-#include "autograd/formulas.h"
+#include "base/path.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/functorch/DynamicLayer.h>
@@ -18,32 +18,22 @@ namespace clampgrad::batch_rules {
 
 using at::Tensor;
 
-inline int64_t current_level() {
-  const auto layer = at::functorch::maybeCurrentDynamicLayer();
-  TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
-  return layer->layerId();
-}
-
 // What the tensors of one call have in common, at the level that is being processed. Tensors may be
 // batched at others too: those are the business of their own levels.
 class Batch {
  public:
-  Batch() : level_(current_level()) {}
-
-  void add(const Tensor& tensor) {
-    if (tensor.defined()) {
-      any_ = any_ || at::functorch::isBatchedAtLevel(tensor, level_);
+  template <typename... Args>
+  explicit Batch(const Args&... args) {
+    const auto layer = at::functorch::maybeCurrentDynamicLayer();
+    TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
+    level_ = layer->layerId();
+    const auto is_batched = [&](const Tensor& tensor) {
       dim_ = std::max(dim_, tensor.dim());
       types_ = at::native::update_result_type_state(tensor, types_);
-    }
+      return at::functorch::isBatchedAtLevel(tensor, level_);
+    };
+    ((any_ |= any_tensor(is_batched, args)), ...);
   }
-  void add(const OptionalTensor& tensor) {
-    if (tensor) {
-      add(*tensor);
-    }
-  }
-  template <typename Other>
-  void add(const Other&) {}
 
   bool any() const {
     return any_;
@@ -91,8 +81,7 @@ struct Rule;
 template <auto op, typename Result, typename... Args>
 struct Rule<op, Result(Args...)> {
   static Result call(Args... args) {
-    Batch batch;
-    (batch.add(args), ...);
+    const Batch batch(args...);
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     if (!batch.any()) {
       return op(args...);

@@ -24,6 +24,10 @@ CLAMPGRAD_DECLARE_KERNELS
 }
 #undef CLAMPGRAD_DECLARE_KERNELS
 
+// In the namespace of a device, where run() is defined.
+#define CLAMPGRAD_RUN(Call) \
+  template void run<Call>(c10::Device, at::ScalarType, const MemoryOf<Call>&, const Call&);
+
 // Calls the kernel of a device: one of those that base/path.cpp lets through.
 #if defined(CLAMPGRAD_WITH_CUDA)
 #define CLAMPGRAD_IF_CUDA(call) call

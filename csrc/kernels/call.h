@@ -58,7 +58,7 @@ struct PairDecode {
 struct TripleEncode {
   static constexpr int kIn = 3, kOut = 1;
   using Word = uint64_t;
-  TripleRule rule;
+  Gradient rule;
   int differentiated;
 };
 

@@ -59,7 +59,8 @@ template <typename Call, typename... Others>
 std::tuple<Tensor, Tensor> encoded(
     const Call& call, int64_t order, const Tensor& self, const Others&... others) {
   (check_alike(self, others), ...);
-  const auto y = empty_result(order, self, others...);
+  const bool alike = order != kContiguousOrder && (... && (others.strides() == self.strides()));
+  const auto y = empty_result(order, self, alike);
   return {
       y,
       encode(
@@ -166,7 +167,7 @@ std::tuple<Tensor, Tensor> clamp_shares(
     int64_t order) {
   checked_enum<Sharing>(sharing, kSharings);
   const TripleEncode call = {
-      checked_enum<TripleRule>(rule, kTripleRules), checked_enum<int>(among, kAll + 1)};
+      checked_enum<Gradient>(rule, kGradients), checked_enum<int>(among, kAll + 1)};
   return encoded(call, order, self, min, max);
 }
 

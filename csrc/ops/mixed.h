@@ -63,7 +63,7 @@ Tensor clamp(
     return at::clamp_max(at::clamp_min(self, min), max);
   }
   if (!mixed_at_once(c.gradient)) {
-    const auto name = kGradientNames[static_cast<size_t>(c.gradient)];
+    const auto name = name_of(c.gradient);
     const auto x = self_will_change ? self.clone() : self;
     return native::clamp_max(native::clamp_min(x, min, name, c.maximize), max, name, c.maximize);
   }

@@ -4,7 +4,7 @@
 
 #include "Kernels.h"
 #include "Operators.h"
-#include "autograd/shares.h"
+#include "autograd/formulas.h"
 #include "kernels/constant.h"
 #include "kernels/memory_order.h"
 #include "ops/recorded.h"

@@ -56,7 +56,7 @@ void refuse_torchscript_autodiff() {
 
 // The convention for a call with these arguments, if there is one and a gradient to be recorded.
 template <typename... Args>
-std::optional<Pinned> pinned_for(const Args&... args) {
+std::optional<Convention> pinned_for(const Args&... args) {
   const auto c = pinned(current());
   if (c && !any_may_need_gradient(args...)) {
     refuse_torchscript_autodiff();
@@ -84,9 +84,9 @@ template <
 struct Kernel<Aten, Ours, front_door, kind, Result (*)(Args...)> {
   static Result call(DispatchKeySet keys, Args... args) {
     const auto c = pinned_for(args...);
-    if (c && (kind == Kind::clamp || !c->is_pseudo)) {
+    if (c && (kind == Kind::clamp || !is_pseudo(c->gradient))) {
       const Unpinned unpinned; // what our operator calls of aten is torch's own
-      return front_door(args..., c->gradient, c->maximize);
+      return front_door(args..., name_of(c->gradient), c->maximize);
     }
     return Aten::redispatch(to_torchs_own(keys), args...);
   }

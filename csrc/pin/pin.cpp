@@ -29,15 +29,14 @@ std::optional<std::string> name_of(Code code) {
   if (!c) {
     return std::nullopt;
   }
-  return std::string(c->gradient) + (c->maximize ? ", maximize" : "");
+  return std::string(name_of(c->gradient)) + (c->maximize ? ", maximize" : "");
 }
 
-std::optional<Pinned> pinned(Code code) {
+std::optional<Convention> pinned(Code code) {
   if (code < kFirst) {
     return std::nullopt;
   }
-  const auto i = (code - kFirst) / 2;
-  return Pinned{kGradientNames[i], (code - kFirst) % 2 != 0, is_pseudo(static_cast<Gradient>(i))};
+  return Convention{static_cast<Gradient>((code - kFirst) / 2), (code - kFirst) % 2 != 0};
 }
 
 Code set_in_thread(Code code) {

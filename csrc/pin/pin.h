@@ -33,12 +33,8 @@ void ask_with(Code (*function)());
 // What holds in this thread: its own, or else that of the process, or else torch's own.
 Code current();
 
-struct Pinned {
-  std::string_view gradient;
-  bool maximize;
-  bool is_pseudo;
-};
-std::optional<Pinned> pinned(Code code);
+// None for torch's own gradient.
+std::optional<Convention> pinned(Code code);
 
 // While one lives, aten's operators in this thread are torch's own.
 class Unpinned {

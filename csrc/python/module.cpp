@@ -138,14 +138,6 @@ std::pair<THPObjectPtr, THPObjectPtr> public_arguments(const Operator& op, const
   return {std::move(positional), std::move(keywords)};
 }
 
-PyObject* call_torch_function(
-    const torch::PythonArgs& r, const char* name, PyObject* positional, PyObject* keywords) {
-  auto module = checked(PyImport_ImportModule("clampgrad"));
-  auto function = checked(PyObject_GetAttrString(module, name));
-  return torch::handle_torch_function_no_python_arg_parser(
-      r.overloaded_args, positional, keywords, name, function, "clampgrad");
-}
-
 Bound bound(torch::PythonArgs& r, int i) {
   return r.isNone(i)                 ? Bound()
       : THPVariable_Check(r.args[i]) ? Bound(r.tensor(i))
@@ -166,7 +158,10 @@ PyObject* run_parsed(const Operator& op, const Given& given, torch::PythonArgPar
   auto [positional, keywords] = public_arguments(op, given);
   auto r = parser.parse(nullptr, positional, keywords, parsed);
   if (r.has_torch_function()) {
-    return call_torch_function(r, op.name, positional, keywords);
+    auto module = checked(PyImport_ImportModule("clampgrad"));
+    auto function = checked(PyObject_GetAttrString(module, op.name));
+    return torch::handle_torch_function_no_python_arg_parser(
+        r.overloaded_args, positional, keywords, op.name, function, "clampgrad");
   }
   Call call;
   int next = 0;

@@ -92,7 +92,7 @@ void triple_encode(
     uint64_t* bits,
     int rule,
     int differentiated) {
-  run(dtype, n, {x, lo, hi}, {y}, bits, TripleEncode{TripleRule(rule), differentiated});
+  run(dtype, n, {x, lo, hi}, {y}, bits, TripleEncode{Gradient(rule), differentiated});
 }
 
 void triple_decode(

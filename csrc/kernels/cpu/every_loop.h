@@ -14,61 +14,48 @@
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
-template <typename Op>
-struct EncodeWord {
-  static constexpr int kPlanesWritten = Op::kPlanes;
+// A word of 64 elements: its bits are written where the call encodes, else read.
+template <typename Of>
+struct OpWord {
+  using Op = Of;
+  using Call = typename Op::Call;
   using L = typename Op::E::Lane;
-  using V = Vector<L>;
+  using M = Mask<Vector<L>>;
   Op op;
 
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const MemoryOf<typename Op::Call, L>& s, int64_t plane) const {
-    constexpr int kIn = Op::Call::kIn;
-    WordOf<Mask<V>> recorded[Op::kPlanes];
+  CLAMPGRAD_HOST_DEVICE void operator()(const MemoryOf<Call, L>& s, int64_t plane) const {
+    std::conditional_t<encodes<Call>, WordOf<M>, uint64_t> recorded[Op::kPlanes];
+    if constexpr (!encodes<Call>) {
+      for (int p = 0; p < Op::kPlanes; ++p) {
+        recorded[p] = s.bits[p * plane];
+      }
+    }
     for (int i = 0; i < kWord; i += lanes<L>) {
-      V in[kIn], y[1];
-      Mask<V> bits[Op::kPlanes];
-      for (int k = 0; k < kIn; ++k) {
+      Vector<L> in[Call::kIn], out[Call::kOut];
+      M bits[Op::kPlanes];
+      for (int k = 0; k < Call::kIn; ++k) {
         in[k] = load(s.in[k] + i);
       }
-      op(in, bits, y);
-      store(s.out[0] + i, y[0]);
-      for (int p = 0; p < Op::kPlanes; ++p) {
-        recorded[p].set(i, bits[p]);
+      if constexpr (!encodes<Call>) {
+        for (int p = 0; p < Op::kPlanes; ++p) {
+          bits[p] = from_bits<M>(recorded[p], i);
+        }
       }
-    }
-    for (int p = 0; p < Op::kPlanes; ++p) {
-      s.bits[p * plane] = recorded[p].bits();
-    }
-  }
-};
-
-template <typename Op>
-struct DecodeWord {
-  static constexpr int kPlanesWritten = 0;
-  using L = typename Op::E::Lane;
-  using V = Vector<L>;
-  Op op;
-
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const MemoryOf<typename Op::Call, L>& s, int64_t plane) const {
-    constexpr int kOut = Op::Call::kOut;
-    uint64_t recorded[Op::kPlanes];
-    for (int p = 0; p < Op::kPlanes; ++p) {
-      recorded[p] = s.bits[p * plane];
-    }
-    for (int i = 0; i < kWord; i += lanes<L>) {
-      Mask<V> bits[Op::kPlanes];
-      for (int p = 0; p < Op::kPlanes; ++p) {
-        bits[p] = from_bits<Mask<V>>(recorded[p], i);
-      }
-      const V g[1] = {load(s.in[0] + i)};
-      V out[kOut];
-      op(g, bits, out);
-      for (int k = 0; k < kOut; ++k) {
-        if (kOut == 1 || s.out[k]) {
+      op(in, bits, out);
+      for (int k = 0; k < Call::kOut; ++k) {
+        if (Call::kOut == 1 || s.out[k]) {
           store(s.out[k] + i, out[k]);
         }
+      }
+      if constexpr (encodes<Call>) {
+        for (int p = 0; p < Op::kPlanes; ++p) {
+          recorded[p].set(i, bits[p]);
+        }
+      }
+    }
+    if constexpr (encodes<Call>) {
+      for (int p = 0; p < Op::kPlanes; ++p) {
+        s.bits[p * plane] = recorded[p].bits();
       }
     }
   }
@@ -79,11 +66,8 @@ struct DecodeWord {
 template <typename T, typename Call>
 Loop<T, Call> loop() {
   return [](const MemoryOf<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
-    with_op<ElementOf<T>>(call, [&](auto op) {
-      using Op = decltype(op);
-      using OpWord = std::conditional_t<encodes<Call>, EncodeWord<Op>, DecodeWord<Op>>;
-      foreach_word(s, begin, end, OpWord{op});
-    });
+    with_op<ElementOf<T>>(
+        call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
   };
 }
 

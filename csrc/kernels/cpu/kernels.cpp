@@ -42,10 +42,7 @@ void run(c10::Device, at::ScalarType dtype, const MemoryOf<Call>& memory, const 
   });
 }
 
-#define CLAMPGRAD_RUN(Call) \
-  template void run<Call>(c10::Device, at::ScalarType, const MemoryOf<Call>&, const Call&);
 CLAMPGRAD_FOR_EACH_CALL(CLAMPGRAD_RUN)
-#undef CLAMPGRAD_RUN
 
 void unpack(c10::Device, int64_t n, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
   for (int64_t i = 0; i < n; ++i) {

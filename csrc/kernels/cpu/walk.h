@@ -3,11 +3,6 @@
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
-CLAMPGRAD_HOST_DEVICE void clear_above(uint64_t& word, int64_t count) {
-  word &= (uint64_t{1} << count) - 1;
-}
-CLAMPGRAD_HOST_DEVICE void clear_above(const uint64_t&, int64_t) {}
-
 // Calls word(streams, plane) for the whole words [begin, end), each with the streams moved to it.
 // A word is long, so this should stand in the code once: it is a function that both callers below
 // share. It takes copies, which no store can change, so that bounds stay in registers.
@@ -59,8 +54,10 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
   }
   part.bits = s.bits + full;
   foreach_whole_word(part, 0, 1, plane, word);
-  for (int p = 0; p < F::kPlanesWritten; ++p) { // bits of no element are 0
-    clear_above(part.bits[p * plane], s.n - first);
+  if constexpr (!std::is_const_v<Word>) {
+    for (int p = 0; p < F::Op::kPlanes; ++p) { // bits of no element are 0
+      part.bits[p * plane] &= (uint64_t{1} << (s.n - first)) - 1;
+    }
   }
   for (int k = 0; k < outs; ++k) {
     if (s.out[k]) {

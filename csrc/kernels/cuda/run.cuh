@@ -81,7 +81,4 @@ void run(c10::Device device, at::ScalarType dtype, const MemoryOf<Call>& memory,
   });
 }
 
-#define CLAMPGRAD_RUN(Call) \
-  template void run<Call>(c10::Device, at::ScalarType, const MemoryOf<Call>&, const Call&);
-
 } // namespace clampgrad::cuda

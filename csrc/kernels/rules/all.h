@@ -2,7 +2,6 @@
 
 // clang-format off
 #include "kernels/rules/element.h"
-#include "kernels/rules/operands.h"
 #include "kernels/rules/conventions.h"
 #include "kernels/rules/gate.h"
 #include "kernels/rules/shares.h"

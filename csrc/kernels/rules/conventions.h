@@ -157,22 +157,9 @@ inline Sharing pair_sharing(Convention c, PairCodes codes) {
 // 5 below, none; 6 above, hi.
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 
-enum class TripleRule : int64_t { min_norm = 0, inclusive = 1, joint = 2, half = 3, pseudo = 4 };
-constexpr int64_t kTripleRules = 5;
-
-inline TripleRule triple_rule(Gradient gradient) {
-  switch (gradient) {
-    case Gradient::min_norm:
-      return TripleRule::min_norm;
-    case Gradient::inclusive:
-      return TripleRule::inclusive;
-    case Gradient::joint:
-      return TripleRule::joint;
-    case Gradient::half:
-      return TripleRule::half;
-    default:
-      return TripleRule::pseudo;
-  }
+// A rule goes by the name of its convention. The pseudo-gradients have one: where x lies.
+constexpr Gradient triple_rule(Gradient gradient) {
+  return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
 
 inline Sharing triple_sharing(Convention c) {
@@ -268,11 +255,11 @@ CLAMPGRAD_HOST_DEVICE PairShares<M> pair_in(M self, M other) {
 // ---- Three Tensors ------------------------------------------------------------------------------
 
 // Who gets a share. `differentiated` has the bits of the arguments that are being differentiated.
-template <TripleRule rule, typename K>
+template <Gradient rule, typename K>
 CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
     const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
   using M = Mask<K>;
-  if constexpr (rule == TripleRule::inclusive) {
+  if constexpr (rule == Gradient::inclusive) {
     return {
         M(le(lo, x) & le(x, hi)),
         M(lt(x, lo) & lt(lo, hi)),
@@ -280,7 +267,7 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
         M(),
         M(),
         M()};
-  } else if constexpr (rule == TripleRule::joint) {
+  } else if constexpr (rule == Gradient::joint) {
     const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
     const M under = lt(x, lo), over = lt(hi, x);
     const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
@@ -292,7 +279,7 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
         M(),
         M(),
         {M(at_lo | at_hi), at_lo, at_hi}};
-  } else if constexpr (rule == TripleRule::half) {
+  } else if constexpr (rule == Gradient::half) {
     const M number = x.number & lo.number & hi.number;
     const M raised = lt(x, lo);
     const Compared<K> inner = {
@@ -307,7 +294,7 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
         M(),
         eq(x, lo)};
   } else {
-    static_assert(rule == TripleRule::min_norm);
+    static_assert(rule == Gradient::min_norm);
     const M number = x.number & lo.number & hi.number;
     const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
     const M at_hi = number & (le(hi, x) | le(hi, lo));
@@ -332,9 +319,9 @@ CLAMPGRAD_HOST_DEVICE TripleShares<Mask<K>> triple_shares(
 }
 
 // The bits that are recorded of it.
-template <TripleRule rule, typename M>
+template <Gradient rule, typename M>
 CLAMPGRAD_HOST_DEVICE Triple<M> bits_of(const TripleShares<M>& among) {
-  if constexpr (rule == TripleRule::joint) { // two that get all of g are a case of their own
+  if constexpr (rule == Gradient::joint) { // two that get all of g are a case of their own
     const auto& tied = among.halved;
     const M both = among.x & among.hi;
     return {among.x, M(among.lo | tied.lo | both), M(among.hi | tied.hi)};

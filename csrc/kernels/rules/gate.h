@@ -3,7 +3,7 @@
 // makes of the gradient. The composed path does one after the other. The kernels keep what holds as
 // two bits in between:
 //   encode   (x, lo, hi) -> code     in the forward
-//   decode   (g, code)   -> gradient in the backward
+//   decode   (g, code)   -> gradient in the backward (rules/ops.h)
 // Comes after conventions.h, which has the rules.
 
 namespace clampgrad::CLAMPGRAD_ISA {
@@ -78,15 +78,6 @@ template <typename M>
 CLAMPGRAD_HOST_DEVICE Position<M> position_in(const Code<M>& code) {
   const M above = code.first & code.second;
   return {M(code.first ^ above), M(code.second ^ above), above};
-}
-
-template <Gate gate, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE V decode(V g, const Code<Mask<V>>& code) {
-  if constexpr (is_linear(gate)) {
-    return weighed<gate, E>(g, weight_in<gate>(code));
-  } else {
-    return pushed<gate, E>(g, position_in(code));
-  }
 }
 
 } // namespace

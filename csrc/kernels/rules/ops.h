@@ -30,18 +30,17 @@ struct Op {
 
 template <Gate gate, bool has_lo, bool has_hi, typename E, typename V>
 struct EncodeGate : Op<GateEncode, E, planes(gate)> {
-  static constexpr int kPlanes = planes(gate);
   Bounds<V> values;
   Bounds<KeyOf<E, V>> keys;
 
   CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], Mask<V> (&bits)[kPlanes], V (&out)[1]) const {
+      const V (&in)[1], Mask<V> (&bits)[planes(gate)], V (&out)[1]) const {
     const auto key = E::key(in[0]);
     const auto comparable = E::comparable(in[0]);
     out[0] = CLAMPGRAD_CLAMP<has_lo, has_hi>(in[0], key, comparable, values, keys);
     const auto code = encode<gate, has_lo, has_hi>(key, comparable, keys);
     bits[0] = code.first;
-    if constexpr (kPlanes == 2) {
+    if constexpr (planes(gate) == 2) {
       bits[1] = code.second;
     }
   }
@@ -63,13 +62,18 @@ void with_op(const GateEncode& call, const F& run) {
 
 template <Gate gate, typename E>
 struct DecodeGate : Op<GateDecode, E, planes(gate)> {
-  static constexpr int kPlanes = planes(gate);
-
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], const Mask<V> (&bits)[kPlanes], V (&out)[1]) const {
-    const Code<Mask<V>> code = {bits[0], kPlanes == 2 ? bits[kPlanes - 1] : Mask<V>()};
-    out[0] = decode<gate, E>(in[0], code);
+      const V (&in)[1], const Mask<V> (&bits)[planes(gate)], V (&out)[1]) const {
+    Code<Mask<V>> code = {bits[0], Mask<V>()};
+    if constexpr (planes(gate) == 2) {
+      code.second = bits[1];
+    }
+    if constexpr (is_linear(gate)) {
+      out[0] = weighed<gate, E>(in[0], weight_in<gate>(code));
+    } else {
+      out[0] = pushed<gate, E>(in[0], position_in(code));
+    }
   }
 };
 
@@ -110,9 +114,14 @@ struct DecodePair : Op<PairDecode, E, 2> {
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
-    const auto of = decode_pair<sharing, E>(in[0], bits[0], bits[1], clamps_from_below);
+    const auto among = pair_in<sharing>(bits[0], bits[1]);
+    const auto of = shared<E>(in[0], among);
     out[0] = of.self;
     out[1] = of.other;
+    if constexpr (is_pseudo(sharing)) {
+      out[0] = pushed_by<sharing, E>(
+          in[0], position_in_pair(among.self, among.other, clamps_from_below));
+    }
   }
 };
 
@@ -125,7 +134,7 @@ void with_op(const PairDecode& call, const F& run) {
 
 // ---- Three Tensors ------------------------------------------------------------------------------
 
-template <TripleRule rule, typename E>
+template <Gradient rule, typename E>
 struct EncodeTriple : Op<TripleEncode, E, 3> {
   int differentiated;
 
@@ -142,8 +151,8 @@ struct EncodeTriple : Op<TripleEncode, E, 3> {
 
 template <typename E, typename F>
 void with_op(const TripleEncode& call, const F& run) {
-  with_constant<kTripleRules>(call.rule, [&](auto rule) {
-    run(EncodeTriple<decltype(rule)::value, E>{{}, call.differentiated});
+  with_constant<kGradients>(triple_rule(call.rule), [&](auto rule) {
+    run(EncodeTriple<triple_rule(decltype(rule)::value), E>{{}, call.differentiated});
   });
 }
 
@@ -152,10 +161,19 @@ struct DecodeTriple : Op<TripleDecode, E, 3> {
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[3], V (&out)[3]) const {
-    const auto of = decode_triple<sharing, E>(in[0], Triple<Mask<V>>{bits[0], bits[1], bits[2]});
-    out[0] = of.x;
-    out[1] = of.lo;
-    out[2] = of.hi;
+    const Triple<Mask<V>> code = {bits[0], bits[1], bits[2]};
+    if constexpr (is_pseudo(sharing)) {
+      const auto at = beyond_in(code);
+      const auto bounds = of_bounds<E>(in[0], at);
+      out[0] = pushed_by<sharing, E>(in[0], at.x);
+      out[1] = bounds.self;
+      out[2] = bounds.other;
+    } else {
+      const auto of = shared<E>(in[0], triple_in<sharing>(code));
+      out[0] = of.x;
+      out[1] = of.lo;
+      out[2] = of.hi;
+    }
   }
 };
 

@@ -70,13 +70,8 @@ clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Co
   return select(kx.number, y, x);
 }
 
-template <typename V>
-struct TripleGradient {
-  V x, lo, hi;
-};
-
 template <typename E, typename V>
-CLAMPGRAD_HOST_DEVICE TripleGradient<V> shared(V g, const TripleShares<Mask<V>>& among) {
+CLAMPGRAD_HOST_DEVICE Triple<V> shared(V g, const TripleShares<Mask<V>>& among) {
   const V zero = V(), half = E::halved(g);
   const V share = select(among.three, E::third(g), select(among.two, half, g));
   const V inner = select(among.nested, select(among.two, E::quartered(g), half), share);
@@ -137,19 +132,8 @@ CLAMPGRAD_HOST_DEVICE Position<M> position_in_pair(M self, M other, bool clamps_
   return {self, M(other & where<M>(clamps_from_below)), M(other & where<M>(!clamps_from_below))};
 }
 
-template <Sharing sharing, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE PairGradient<V> decode_pair(
-    V g, Mask<V> self, Mask<V> other, bool clamps_from_below) {
-  if constexpr (is_pseudo(sharing)) {
-    const auto at = position_in_pair(self, other, clamps_from_below);
-    return {pushed_by<sharing, E>(g, at), select(other, g, V())};
-  } else {
-    return shared<E>(g, pair_in<sharing>(self, other));
-  }
-}
-
 // `result` has the keys of clamped().
-template <TripleRule rule, typename K>
+template <Gradient rule, typename K>
 CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
     const Compared<K>& x,
     const Compared<K>& lo,
@@ -157,7 +141,7 @@ CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
     const Compared<K>& result,
     int differentiated) {
   using M = Mask<K>;
-  if constexpr (rule == TripleRule::pseudo) {
+  if constexpr (is_pseudo(rule)) {
     const auto at = beyond_bounds(x, lo, hi, result, differentiated);
     const M to_one = M(at.x.below & (at.lo ^ at.hi));
     return {
@@ -175,17 +159,6 @@ CLAMPGRAD_HOST_DEVICE Beyond<M> beyond_in(const Triple<M>& bits) {
   const M above = lo & hi, below = lo ^ hi;
   const M to_lo = M(below & negate<M>(x)), halved = M(to_lo & hi);
   return {{M(x & negate<M>(lo | hi)), below, above}, to_lo, M(above | (x & lo) | halved), halved};
-}
-
-template <Sharing sharing, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE TripleGradient<V> decode_triple(V g, const Triple<Mask<V>>& bits) {
-  if constexpr (is_pseudo(sharing)) {
-    const auto at = beyond_in(bits);
-    const auto bounds = of_bounds<E>(g, at);
-    return {pushed_by<sharing, E>(g, at.x), bounds.self, bounds.other};
-  } else {
-    return shared<E>(g, triple_in<sharing>(bits));
-  }
 }
 
 } // namespace
