@@ -105,7 +105,8 @@ def api(f: NativeFunction) -> str:
     values = f"self, bounds..., name, {'false' if is_extremum(f) else 'maximize'}"
     call = f"clampgrad::{name}({'out, ' if kind is SchemaKind.out else ''}{values})"
     if kind is SchemaKind.functional:
-        call = f"are_plain(self, bounds...) ? native::{name}({values})\n        : {call}"
+        is_plain = "all_tensors(is_plain, self, bounds...)"
+        call = f"{is_plain} ? native::{name}({values})\n        : {call}"
     return f"""\
 {prototype(f, defaults=False)} {{
   const auto name = checked_name_of(gradient); // first

@@ -277,7 +277,7 @@ def enter_front_door(f: NativeFunction, text: str) -> str:
         return text
     args = ", ".join(a.name for a in f.func.arguments.flat_all)
     door = f"{NAMESPACE}::native::{name.removesuffix(LEAST_NORM)}"
-    shortcut = f'  if (are_eager({args})) return {door}({args}, "min_norm", false);\n'
+    shortcut = f'  if (all_tensors(is_eager, {args})) return {door}({args}, "min_norm", false);\n'
     return text.replace("{\n", "{\n" + shortcut, 1)
 
 

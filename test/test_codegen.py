@@ -117,9 +117,9 @@ at::Tensor clamp(
     const Bound& max,
     Gradient gradient,
     bool maximize) {
-  const auto name = name_of(gradient); // checked first
+  const auto name = checked_name_of(gradient); // first
   const auto call = [&](const auto&... bounds) -> decltype(auto) {
-    return are_plain(self, bounds...) ? native::clamp(self, bounds..., name, maximize)
+    return all_tensors(is_plain, self, bounds...) ? native::clamp(self, bounds..., name, maximize)
         : clampgrad::clamp(self, bounds..., name, maximize);
   };
   return with_overload(call, min, max);

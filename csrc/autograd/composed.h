@@ -232,8 +232,6 @@ struct RecordedBits {
   }
 };
 
-namespace {
-
 // pushed(), as an operator whose tangent raises.
 inline at::Tensor pseudo_gradient_at(
     const at::Tensor& grad, const composed::Position<TensorMask>& at, Gate gate) {
@@ -244,7 +242,5 @@ inline at::Tensor pseudo_gradient_at(
       at.above.get(grad),
       static_cast<int64_t>(gate));
 }
-
-} // namespace
 
 } // namespace clampgrad

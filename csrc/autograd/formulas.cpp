@@ -25,13 +25,9 @@ TensorMask as_mask(const Tensor& t) {
   return TensorMask([t](const Tensor&) { return t; });
 }
 
-TensorValue bound(const Number& number) {
-  return number ? TensorValue(*number) : TensorValue();
-}
-
 template <Gate gate>
 Tensor between(const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
-  const Bounds<TensorValue> bounds = {bound(min), bound(max)};
+  const Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
   const auto everywhere = E::comparable(self);
   TensorValue result;
   with_bounds(min.has_value(), max.has_value(), [&](auto has_lo, auto has_hi) {

@@ -43,13 +43,12 @@ Number in_dtype(const Number& bound, const at::Tensor& self) {
   if (!bound || (bound->isSymbolic() && dtype == at::kDouble)) {
     return bound;
   }
+  if (bound->isSymInt()) {
+    return has_kernels(dtype) && is_exact(bound->toSymInt(), dtype)
+        ? bound
+        : in_dtype(bound->toSymInt().guard_int(__FILE__, __LINE__), self);
+  }
   if (bound->isSymbolic()) {
-    if (bound->isSymInt()) {
-      if (has_kernels(dtype) && is_exact(bound->toSymInt(), dtype)) {
-        return bound;
-      }
-      return in_dtype(bound->toSymInt().guard_int(__FILE__, __LINE__), self);
-    }
     return in_dtype(bound->toSymFloat().guard_float(__FILE__, __LINE__), self);
   }
   if (!has_kernels(dtype)) {

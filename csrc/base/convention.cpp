@@ -3,38 +3,27 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
-#include <optional>
+#include <algorithm>
+#include <iterator>
 
 namespace clampgrad {
 
-namespace {
-
-std::optional<Gradient> gradient_named(std::string_view name) {
-  for (const auto& c : kConventions) {
-    if (name == c.name) {
-      return c.gradient;
-    }
-  }
-  for (const auto& alias : kAliases) {
-    if (name == alias.name) {
-      return alias.gradient;
-    }
-  }
-  return std::nullopt;
-}
-
-} // namespace
-
 Convention parse_convention(std::string_view name, bool maximize) {
-  const auto gradient = gradient_named(name);
+  const auto* const end = std::end(kNames);
+  const auto* const known =
+      std::find_if(std::begin(kNames), end, [&](const Named& one) { return one.name == name; });
   TORCH_CHECK_VALUE(
-      gradient, "unknown gradient '", name, "'; expected one of ", c10::Join(", ", kGradientNames));
+      known != end,
+      "unknown gradient '",
+      name,
+      "'; expected one of ",
+      c10::Join(", ", kGradientNames));
   TORCH_CHECK_VALUE(
-      !maximize || is_pseudo(*gradient),
+      !maximize || is_pseudo(known->gradient),
       "maximize=True does not apply to gradient='",
       name,
       "': only 'with_grad' and 'restoring' depend on whether the loss is maximised");
-  return {*gradient, maximize};
+  return {known->gradient, maximize};
 }
 
 Gradient parse_exact(std::string_view name, bool maximize, std::string_view operation) {

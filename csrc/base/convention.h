@@ -18,7 +18,10 @@ struct Named {
 #define CLAMPGRAD_NAMED(name, value) Named{#name, Gradient::name},
 constexpr Named kConventions[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
                                       CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)};
-constexpr Named kAliases[] = {CLAMPGRAD_GRADIENT_ALIASES(CLAMPGRAD_NAMED)};
+constexpr Named kNames[] = {// the aliases too
+                            CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
+                                CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)
+                                    CLAMPGRAD_GRADIENT_ALIASES(CLAMPGRAD_NAMED)};
 #undef CLAMPGRAD_NAMED
 constexpr int64_t kGradients = std::size(kConventions);
 

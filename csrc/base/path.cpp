@@ -72,8 +72,4 @@ bool takes_kernel(const at::Tensor& grad) {
   return is_plain(grad) && !is_differentiated(grad);
 }
 
-bool takes_fast_path(const at::Tensor& self) {
-  return has_kernels(self.scalar_type()) && is_eager(self);
-}
-
 } // namespace clampgrad

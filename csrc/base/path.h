@@ -44,20 +44,13 @@ bool any_tensor(const F& holds, const Arg& arg) {
     return false;
   }
 }
-template <typename... Args>
-bool are_plain(const Args&... args) {
-  return !(any_tensor([](const at::Tensor& t) { return !is_plain(t); }, args) || ...);
-}
-template <typename... Args>
-bool are_eager(const Args&... args) {
-  return !(any_tensor([](const at::Tensor& t) { return !is_eager(t); }, args) || ...);
+template <typename F, typename... Args>
+bool all_tensors(const F& hold, const Args&... args) {
+  return !(any_tensor([&](const at::Tensor& t) { return !hold(t); }, args) || ...);
 }
 template <typename... Args>
 bool any_may_need_gradient(const Args&... args) {
   return (any_tensor(may_need_gradient, args) || ...);
 }
-
-// An eager tensor of a dtype with kernels here.
-bool takes_fast_path(const at::Tensor& self);
 
 } // namespace clampgrad

@@ -20,38 +20,33 @@ using at::Tensor;
 
 // What the tensors of one call have in common, at the level that is being processed. Tensors may be
 // batched at others too: those are the business of their own levels.
-class Batch {
- public:
+struct Batch {
   template <typename... Args>
   explicit Batch(const Args&... args) {
     const auto layer = at::functorch::maybeCurrentDynamicLayer();
     TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
-    level_ = layer->layerId();
+    level = layer->layerId();
     const auto is_batched = [&](const Tensor& tensor) {
-      dim_ = std::max(dim_, tensor.dim());
-      types_ = at::native::update_result_type_state(tensor, types_);
-      return at::functorch::isBatchedAtLevel(tensor, level_);
+      dim = std::max(dim, tensor.dim());
+      types = at::native::update_result_type_state(tensor, types);
+      return at::functorch::isBatchedAtLevel(tensor, level);
     };
-    ((any_ |= any_tensor(is_batched, args)), ...);
-  }
-
-  bool any() const {
-    return any_;
+    ((any |= any_tensor(is_batched, args)), ...);
   }
 
   // The tensor inside, batch dimension first and shapes aligned at the end; a tensor that this
   // level does not batch broadcasts as it is. To the user a tensor may have no dimension, and
   // promotes accordingly, when inside it has one: so the dtype is settled before.
   Tensor physical(const Tensor& tensor) const {
-    const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level_);
+    const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
     if (!batch_dim) {
       return tensor;
     }
     auto result = value.movedim(*batch_dim, 0);
     if (tensor.dim() == 0 && tensor.scalar_type() != at::kBool) {
-      result = result.to(at::native::result_type(types_));
+      result = result.to(at::native::result_type(types));
     }
-    for (auto missing = dim_ - tensor.dim(); missing > 0; --missing) {
+    for (auto missing = dim - tensor.dim(); missing > 0; --missing) {
       result = result.unsqueeze(1);
     }
     return result;
@@ -64,15 +59,10 @@ class Batch {
     return other;
   }
 
-  Tensor logical(Tensor result) const {
-    return at::functorch::makeBatched(std::move(result), 0, level_);
-  }
-
- private:
-  int64_t level_;
-  bool any_ = false;
-  int64_t dim_ = 0; // the most dimensions that one of them shows to the user
-  at::native::ResultTypeState types_ = {};
+  int64_t level;
+  bool any = false;
+  int64_t dim = 0; // the most dimensions that one of them shows to the user
+  at::native::ResultTypeState types = {};
 };
 
 template <auto op, typename Schema = std::remove_pointer_t<decltype(op)>>
@@ -83,10 +73,11 @@ struct Rule<op, Result(Args...)> {
   static Result call(Args... args) {
     const Batch batch(args...);
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-    if (!batch.any()) {
+    if (!batch.any) {
       return op(args...);
     }
-    return batch.logical(std::apply(op, std::make_tuple(batch.physical(args)...)));
+    auto result = std::apply(op, std::make_tuple(batch.physical(args)...));
+    return at::functorch::makeBatched(std::move(result), 0, batch.level);
   }
 };
 

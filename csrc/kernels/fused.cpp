@@ -2,7 +2,6 @@
 
 #include "Kernels.h"
 #include "base/bounds.h"
-#include "kernels/backend.h"
 #include "kernels/constant.h"
 #include "kernels/memory_order.h"
 
@@ -14,11 +13,6 @@ namespace clampgrad {
 using at::Tensor;
 
 namespace {
-
-template <typename Call>
-void run(const Tensor& like, const MemoryOf<Call>& memory, const Call& call) {
-  CLAMPGRAD_CALL_KERNEL(run, like.device(), like.scalar_type(), memory, call);
-}
 
 // Of several arguments, each has a plane.
 template <typename Call>
@@ -39,7 +33,7 @@ Tensor encode(const Call& call, const Tensor& y, const In&... in) {
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   const MemoryOf<Call> memory = {
       {in.tensor.const_data_ptr()...}, {words(in.period)...}, {y.mutable_data_ptr()}, to, n};
-  run(y, memory, call);
+  CLAMPGRAD_CALL_KERNEL(run, y.device(), y.scalar_type(), memory, call);
   return bits;
 }
 
@@ -59,8 +53,10 @@ template <typename Call, typename... Others>
 std::tuple<Tensor, Tensor> encoded(
     const Call& call, int64_t order, const Tensor& self, const Others&... others) {
   (check_alike(self, others), ...);
+  // As TensorIterator does: the strides of the arguments where they agree.
   const bool alike = order != kContiguousOrder && (... && (others.strides() == self.strides()));
-  const auto y = empty_result(order, self, alike);
+  const auto y = alike ? empty_like_in_order(self, order)
+                       : empty_in_order(self.sym_sizes(), order, self.options());
   return {
       y,
       encode(
@@ -213,7 +209,7 @@ std::array<Tensor, Call::kOut> decode(
       memory.out[i] = to[i].mutable_data_ptr();
     }
   }
-  run(grad, memory, of.call);
+  CLAMPGRAD_CALL_KERNEL(run, grad.device(), grad.scalar_type(), memory, of.call);
   return to;
 }
 

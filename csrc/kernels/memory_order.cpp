@@ -124,9 +124,8 @@ at::Tensor empty_in_order(
                                    : at::empty_symint(sizes, options);
 }
 
-at::Tensor empty_result(int64_t order, const at::Tensor& like, bool alike) {
-  return order != kContiguousOrder && alike && !is_channels_last(like) &&
-          memory_order(like) == order
+at::Tensor empty_like_in_order(const at::Tensor& like, int64_t order) {
+  return !is_channels_last(like) && memory_order(like) == order
       ? at::empty_strided(like.sizes(), like.strides(), like.options())
       : empty_in_order(like.sym_sizes(), order, like.options());
 }

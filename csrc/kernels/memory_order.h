@@ -44,9 +44,8 @@ Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order);
 at::Tensor empty_in_order(
     c10::SymIntArrayRef sizes, int64_t order, const at::TensorOptions& options);
 
-// The result of an elementwise operator of arguments of one shape and dtype, with the strides that
-// TensorIterator gives it: those of the arguments, to the dimension of size 1, where all have the
-// same (`alike`), lie in this order and are neither contiguous nor channels last.
-at::Tensor empty_result(int64_t order, const at::Tensor& like, bool alike);
+// The same, with the strides of `like` to the dimension of size 1 if `like` lies in this order and
+// is not channels last.
+at::Tensor empty_like_in_order(const at::Tensor& like, int64_t order);
 
 } // namespace clampgrad

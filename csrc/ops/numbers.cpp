@@ -25,8 +25,8 @@ bool is_complex(const Number& bound) {
 
 // A bound of NaN makes the result NaN everywhere; kernels need not know that.
 bool fast(const Tensor& self, const Number& min, const Number& max) {
-  return takes_fast_path(self) && !is_symbolic(min) && !is_symbolic(max) && !is_nan(min) &&
-      !is_nan(max);
+  return has_kernels(self.scalar_type()) && is_eager(self) && !is_symbolic(min) &&
+      !is_symbolic(max) && !is_nan(min) && !is_nan(max);
 }
 
 // Note [In place, by hand]

@@ -22,14 +22,6 @@ using at::Tensor;
 
 namespace {
 
-// What the fused kernels take: plain tensors of one dtype and one shape. Promotion and broadcasting
-// are operators of their own, whose backward casts and sums.
-template <size_t n>
-struct Operands {
-  std::array<Tensor, n> tensors;
-  int64_t order; // of the result
-};
-
 // The memory order of an elementwise result: torch decides it where the arguments differ. It looks
 // at them before it broadcasts them: an expanded tensor has strides that the argument did not have.
 template <size_t n>
@@ -54,6 +46,11 @@ std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args, at::In
   }
   return order_of_strides(config.build().output());
 }
+
+// What the fused kernels take: plain tensors of one dtype and one shape, and the order of the
+// result. Promotion and broadcasting are operators of their own, whose backward casts and sums.
+template <size_t n>
+using Operands = std::pair<std::array<Tensor, n>, int64_t>;
 
 template <size_t n>
 std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
@@ -84,7 +81,7 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
 }
 
 Tensor pair(const Operands<2>& in, bool greater_wins, PairKind kind, Convention c) {
-  const auto& [self, other] = in.tensors;
+  const auto& [self, other] = in.first;
   const auto codes = pair_codes(kind, c.gradient, differentiated_inputs(self, other));
   return std::get<0>(clampgrad::_extremum_shares(
       self,
@@ -94,11 +91,11 @@ Tensor pair(const Operands<2>& in, bool greater_wins, PairKind kind, Convention 
       codes.tie,
       codes.nan,
       static_cast<int64_t>(pair_sharing(c, codes)),
-      in.order));
+      in.second));
 }
 
 Tensor triple(const Operands<3>& in, Convention c) {
-  const auto& [self, min, max] = in.tensors;
+  const auto& [self, min, max] = in.first;
   return std::get<0>(clampgrad::_clamp_shares(
       self,
       min,
@@ -106,7 +103,7 @@ Tensor triple(const Operands<3>& in, Convention c) {
       static_cast<int64_t>(triple_rule(c.gradient)),
       differentiated_inputs(self, min, max),
       static_cast<int64_t>(triple_sharing(c)),
-      in.order));
+      in.second));
 }
 
 } // namespace

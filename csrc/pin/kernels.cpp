@@ -158,43 +158,33 @@ struct Registration {
   std::vector<c10::RegistrationHandleRAII> handles; // one per operator and key
 
   Registration() {
-    add_one<aten::clamp, ours::clamp, native::clamp>();
-    add_one<aten::clamp_, ours::clamp_, native::clamp_>();
-    add_one<aten::clamp_Tensor, ours::clamp_Tensor, native::clamp>();
-    add_one<aten::clamp__Tensor, ours::clamp__Tensor, native::clamp_>();
-    add_one<aten::clamp_min, ours::clamp_min, native::clamp_min>();
-    add_one<aten::clamp_min_, ours::clamp_min_, native::clamp_min_>();
-    add_one<aten::clamp_min_Tensor, ours::clamp_min_Tensor, native::clamp_min>();
-    add_one<aten::clamp_min__Tensor, ours::clamp_min__Tensor, native::clamp_min_>();
-    add_one<aten::clamp_max, ours::clamp_max, native::clamp_max>();
-    add_one<aten::clamp_max_, ours::clamp_max_, native::clamp_max_>();
-    add_one<aten::clamp_max_Tensor, ours::clamp_max_Tensor, native::clamp_max>();
-    add_one<aten::clamp_max__Tensor, ours::clamp_max__Tensor, native::clamp_max_>();
+#define CLAMPGRAD_CLAMP(name)                                        \
+  add_one<aten::name, ours::name, native::name>();                   \
+  add_one<aten::name##_, ours::name##_, native::name##_>();          \
+  add_one<aten::name##_Tensor, ours::name##_Tensor, native::name>(); \
+  add_one<aten::name##__Tensor, ours::name##__Tensor, native::name##_>();
+    CLAMPGRAD_CLAMP(clamp)
+    CLAMPGRAD_CLAMP(clamp_min)
+    CLAMPGRAD_CLAMP(clamp_max)
+#undef CLAMPGRAD_CLAMP
     add_one<aten::maximum, ours::maximum, native::maximum, Kind::extremum>();
     add_one<aten::minimum, ours::minimum, native::minimum, Kind::extremum>();
     add_one<aten::fmax, ours::fmax, native::fmax, Kind::extremum>();
     add_one<aten::fmin, ours::fmin, native::fmin, Kind::extremum>();
 
-    add_each<aten::_foreach_clamp_min_Scalar, aten::clamp_min>();
-    add_each<aten::_foreach_clamp_min_List, aten::clamp_min_Tensor>();
-    add_each<aten::_foreach_clamp_min_ScalarList, aten::clamp_min>();
-    add_each<aten::_foreach_clamp_min__Scalar, aten::clamp_min_>();
-    add_each<aten::_foreach_clamp_min__List, aten::clamp_min__Tensor>();
-    add_each<aten::_foreach_clamp_min__ScalarList, aten::clamp_min_>();
-    add_each<aten::_foreach_clamp_max_Scalar, aten::clamp_max>();
-    add_each<aten::_foreach_clamp_max_List, aten::clamp_max_Tensor>();
-    add_each<aten::_foreach_clamp_max_ScalarList, aten::clamp_max>();
-    add_each<aten::_foreach_clamp_max__Scalar, aten::clamp_max_>();
-    add_each<aten::_foreach_clamp_max__List, aten::clamp_max__Tensor>();
-    add_each<aten::_foreach_clamp_max__ScalarList, aten::clamp_max_>();
+#define CLAMPGRAD_FOREACH(name, of_number, of_tensor)    \
+  add_each<aten::_foreach_##name##_Scalar, of_number>(); \
+  add_each<aten::_foreach_##name##_List, of_tensor>();   \
+  add_each<aten::_foreach_##name##_ScalarList, of_number>();
+    CLAMPGRAD_FOREACH(clamp_min, aten::clamp_min, aten::clamp_min_Tensor)
+    CLAMPGRAD_FOREACH(clamp_min_, aten::clamp_min_, aten::clamp_min__Tensor)
+    CLAMPGRAD_FOREACH(clamp_max, aten::clamp_max, aten::clamp_max_Tensor)
+    CLAMPGRAD_FOREACH(clamp_max_, aten::clamp_max_, aten::clamp_max__Tensor)
+    CLAMPGRAD_FOREACH(maximum, WithNumber<aten::maximum>, aten::maximum)
+    CLAMPGRAD_FOREACH(minimum, WithNumber<aten::minimum>, aten::minimum)
+#undef CLAMPGRAD_FOREACH
     // torch has no derivative of the in-place ones with numbers, and says so.
-    add_each<aten::_foreach_maximum_Scalar, WithNumber<aten::maximum>>();
-    add_each<aten::_foreach_maximum_List, aten::maximum>();
-    add_each<aten::_foreach_maximum_ScalarList, WithNumber<aten::maximum>>();
     add_each<aten::_foreach_maximum__List, InPlace<aten::maximum>>();
-    add_each<aten::_foreach_minimum_Scalar, WithNumber<aten::minimum>>();
-    add_each<aten::_foreach_minimum_List, aten::minimum>();
-    add_each<aten::_foreach_minimum_ScalarList, WithNumber<aten::minimum>>();
     add_each<aten::_foreach_minimum__List, InPlace<aten::minimum>>();
 
     add_at(

@@ -33,10 +33,8 @@ std::optional<std::string> name_of(Code code) {
 }
 
 std::optional<Convention> pinned(Code code) {
-  if (code < kFirst) {
-    return std::nullopt;
-  }
-  return Convention{static_cast<Gradient>((code - kFirst) / 2), (code - kFirst) % 2 != 0};
+  const Convention c = {static_cast<Gradient>((code - kFirst) / 2), (code - kFirst) % 2 != 0};
+  return code < kFirst ? std::nullopt : std::optional(c);
 }
 
 Code set_in_thread(Code code) {

@@ -32,7 +32,7 @@ constexpr size_t kCount = std::size(kOperators);
 
 // The name of a convention as Python gives it: a str, also of a class derived from it. Torch's own
 // parser and pybind11 take bytes too. Valid while the object is.
-std::string_view text_of(PyObject* gradient) {
+inline std::string_view text_of(PyObject* gradient) {
   TORCH_CHECK_TYPE(
       PyUnicode_Check(gradient), "gradient must be a str, not ", Py_TYPE(gradient)->tp_name);
   Py_ssize_t length = 0;
@@ -138,12 +138,6 @@ std::pair<THPObjectPtr, THPObjectPtr> public_arguments(const Operator& op, const
   return {std::move(positional), std::move(keywords)};
 }
 
-Bound bound(torch::PythonArgs& r, int i) {
-  return r.isNone(i)                 ? Bound()
-      : THPVariable_Check(r.args[i]) ? Bound(r.tensor(i))
-                                     : Bound(r.scalar(i));
-}
-
 PyObject* finish(const Operator& op, Call& call) {
   Tensor result;
   {
@@ -166,8 +160,10 @@ PyObject* run_parsed(const Operator& op, const Given& given, torch::PythonArgPar
   Call call;
   int next = 0;
   call.self = r.tensor(next++);
-  for (int i = 0; i < op.bounds(); ++i) {
-    call.bounds[i] = bound(r, next++);
+  for (int i = 0; i < op.bounds(); ++i, ++next) {
+    call.bounds[i] = r.isNone(next)       ? Bound()
+        : THPVariable_Check(r.args[next]) ? Bound(r.tensor(next))
+                                          : Bound(r.scalar(next));
   }
   ++next; // the name, which is read already
   call.maximize = op.is_clamp() && r.toBool(next++);
@@ -207,16 +203,6 @@ PyMethodDef* methods(std::index_sequence<i...>) {
   return table;
 }
 
-PyModuleDef* definition() {
-  static PyModuleDef module = {
-      PyModuleDef_HEAD_INIT,
-      "clampgrad._C",
-      nullptr,
-      -1,
-      methods(std::make_index_sequence<kCount>())};
-  return &module;
-}
-
 // ---- What python/clampgrad/_pin.py calls --------------------------------------------------------
 
 // kept for good: a thread may ask while Python ends
@@ -252,7 +238,9 @@ void add_pin(PyObject* module_) {
 } // namespace clampgrad
 
 PyMODINIT_FUNC PyInit__C() {
-  PyObject* module = PyModule_Create(clampgrad::definition());
+  auto* const methods = clampgrad::methods(std::make_index_sequence<clampgrad::kCount>());
+  static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "clampgrad._C", nullptr, -1, methods};
+  PyObject* module = PyModule_Create(&definition);
   if (module) {
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);

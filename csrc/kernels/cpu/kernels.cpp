@@ -1,7 +1,6 @@
 // The kernels of the CPU: the best loop for this machine and dtype, over words that ATen's threads
 // share.
 
-#include "kernels/backend.h"
 #include "kernels/cpu/loops.h"
 
 #include <ATen/Dispatch.h>

@@ -1,7 +1,6 @@
 #pragma once
 // From a call to the kernel with the Op for it.
 
-#include "kernels/backend.h"
 #include "kernels/constant.h"
 #include "kernels/cuda/launch.cuh"
 

@@ -91,23 +91,17 @@ constexpr bool is_linear(Sharing sharing) {
   return !is_pseudo(sharing) || sharing == Sharing::straight_through;
 }
 
-// The gate that a pseudo-gradient of x has. Not for straight_through.
+// The gate that a pseudo-gradient of x has, and the other way round: both enums have these in one
+// order. Not for straight_through, which has no gate.
+constexpr int64_t kSharingOfGate =
+    static_cast<int64_t>(Sharing::with_grad) - static_cast<int64_t>(Gate::with_grad);
 constexpr Gate gate_of(Sharing sharing) {
-  return sharing == Sharing::with_grad         ? Gate::with_grad
-      : sharing == Sharing::with_grad_maximize ? Gate::with_grad_maximize
-      : sharing == Sharing::restoring          ? Gate::restoring
-                                               : Gate::restoring_maximize;
+  return static_cast<Gate>(static_cast<int64_t>(sharing) - kSharingOfGate);
 }
-
 inline Sharing pseudo_sharing(Convention c) {
-  switch (c.gradient) {
-    case Gradient::with_grad:
-      return c.maximize ? Sharing::with_grad_maximize : Sharing::with_grad;
-    case Gradient::restoring:
-      return c.maximize ? Sharing::restoring_maximize : Sharing::restoring;
-    default:
-      return Sharing::straight_through;
-  }
+  return c.gradient == Gradient::straight_through
+      ? Sharing::straight_through
+      : static_cast<Sharing>(static_cast<int64_t>(gate_of(c)) + kSharingOfGate);
 }
 
 // Two Tensors: clamp_min and clamp_max, maximum and minimum, fmax and fmin. PyTorch's releases

@@ -35,16 +35,20 @@ CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {
   return select(Mask<V>(a < b), b, a);
 }
 
-// 1 where `plus`, -1 where `minus`, 0 elsewhere.
-template <typename E, typename V, typename M>
-CLAMPGRAD_HOST_DEVICE V sign_of(M plus, M minus) {
-  const V zero = V(), one = zero + E::one;
-  return select(plus, one, select(minus, E::negated(one), zero));
-}
+// What the two elements below have in common.
+template <typename E>
+struct Element {
+  // 1 where `plus`, -1 where `minus`, 0 elsewhere.
+  template <typename V, typename M>
+  static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
+    const V zero = V(), one = zero + E::one;
+    return select(plus, one, select(minus, E::negated(one), zero));
+  }
+};
 
 // float and double
 template <typename T>
-struct Real {
+struct Real : Element<Real<T>> {
   using Lane = T;
   static constexpr T one = 1;
 
@@ -68,10 +72,6 @@ struct Real {
   static CLAMPGRAD_HOST_DEVICE V negated(V x) {
     return -x;
   }
-  template <typename V, typename M>
-  static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
-    return sign_of<Real, V>(plus, minus);
-  }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V halved(V x) {
     return x * T(0.5);
@@ -89,7 +89,7 @@ struct Real {
 // float16 and bfloat16 as their bits: integers compare without a conversion, and what little
 // arithmetic there is comes out as it does through float32, rounded to nearest, ties to even.
 template <int mantissa_bits>
-struct Short {
+struct Short : Element<Short<mantissa_bits>> {
   using Lane = uint16_t;
   static constexpr uint16_t implicit_bit = 1 << mantissa_bits;
   static constexpr uint16_t infinity = 0x8000 - implicit_bit;
@@ -135,10 +135,6 @@ struct Short {
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V negated(V x) {
     return V(x ^ Lane(0x8000));
-  }
-  template <typename V, typename M>
-  static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
-    return sign_of<Short, V>(plus, minus);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V halved(V x) {
