@@ -14,6 +14,7 @@ import torch
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._elf import is_cut_off
+from common import forks
 
 PACKAGE = Path(clampgrad.__file__).parent
 # The folder of the library that runs here.
@@ -52,30 +53,44 @@ def test_the_instruction_set_where_the_loops_have_no_vectors(monkeypatch):
     assert _implementation.instruction_set(compiled=True) == "DEFAULT"
 
 
-def python_with(variables, *arguments, **keywords):
-    rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
-    return python(*arguments, env={**rest, **variables}, **keywords)
+@pytest.fixture(scope="module")
+def python_with(tmp_path_factory):
+    """A script in a process of its own, where torch is imported already."""
+    script = tmp_path_factory.mktemp("script") / "script.py"
+
+    def run(variables, text, cwd):
+        script.write_text(text)
+        code, out, err = fork(script, cwd=cwd, **variables)
+        return subprocess.CompletedProcess([script], code, out, err)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [n for n in os.environ if n.startswith("CLAMPGRAD_")]:
+            patch.delenv(name)
+        with forks("torch") as fork:
+            yield run
 
 
 SHOW = "import clampgrad; print(clampgrad.implementation)"
 
 
 @pytest.mark.compiled("it is about which library is loaded")
-def test_another_minor_of_torch_is_one_warning_and_the_portable_implementation(copy):
+def test_another_minor_of_torch_is_one_warning_and_the_portable_implementation(copy, python_with):
     (copy / "_lib" / LIBRARY).rename(copy / "_lib" / "torch_2_10")
-    run = python_with({}, "-c", SHOW, cwd=copy.parent)
+    run = python_with({}, SHOW, cwd=copy.parent)
     assert run.stdout.strip() == "portable", run.stderr
     assert run.stderr.count("Warning") == 1
     for part in ("for torch 2.10", f"here is torch {torch.__version__}", "CLAMPGRAD_PORTABLE=1"):
         assert part in run.stderr
-    silent = python_with({"CLAMPGRAD_PORTABLE": "1"}, "-c", SHOW, cwd=copy.parent)
+    silent = python_with({"CLAMPGRAD_PORTABLE": "1"}, SHOW, cwd=copy.parent)
     assert (silent.stdout.strip(), silent.stderr) == ("portable", "")
 
 
 @pytest.mark.compiled("it is about which library is loaded")
-def test_another_minor_of_torch_is_one_clear_sentence_where_a_library_is_required(copy):
+def test_another_minor_of_torch_is_one_clear_sentence_where_a_library_is_required(
+    copy, python_with
+):
     (copy / "_lib" / LIBRARY).rename(copy / "_lib" / "torch_2_10")
-    run = python_with({"CLAMPGRAD_REQUIRE_COMPILED": "1"}, "-c", SHOW, cwd=copy.parent)
+    run = python_with({"CLAMPGRAD_REQUIRE_COMPILED": "1"}, SHOW, cwd=copy.parent)
     message = run.stderr.splitlines()[-1]
     assert message.startswith("ImportError: ")
     for part in ("for torch 2.10", f"here is torch {torch.__version__}", "pip install"):
@@ -83,14 +98,14 @@ def test_another_minor_of_torch_is_one_clear_sentence_where_a_library_is_require
 
 
 @pytest.mark.compiled("it is about which library is loaded")
-def test_what_is_no_library_is_one_warning_or_none(copy):
+def test_what_is_no_library_is_one_warning_or_none(copy, python_with):
     folder = copy / "_lib" / LIBRARY
     (file,) = folder.glob("_C*")
     # A download that was cut off: the loader says of some that they are too short, and dies of others.
     size = file.stat().st_size
     for left, says in ((size // 2, "is cut off"), (64, "is cut off"), (0, "does not load")):
         os.truncate(file, left)
-        run = python_with({}, "-c", SHOW, cwd=copy.parent)
+        run = python_with({}, SHOW, cwd=copy.parent)
         assert (run.stdout.strip(), run.stderr.count("Warning")) == ("portable", 1), run.returncode
         assert says in run.stderr
     file.unlink()
@@ -98,12 +113,12 @@ def test_what_is_no_library_is_one_warning_or_none(copy):
     other = folder.with_name("torch_main")  # that nobody gave a release
     other.mkdir()
     (other / file.name).write_bytes(b"")
-    run = python_with({}, "-c", SHOW, cwd=copy.parent)
+    run = python_with({}, SHOW, cwd=copy.parent)
     assert (run.stdout.strip(), run.stderr) == ("portable", "")
 
 
 @pytest.mark.compiled("it is about which library is loaded")
-def test_a_library_is_cut_off_where_a_segment_ends_later(copy):
+def test_a_library_is_cut_off_where_a_segment_ends_later(copy, python_with):
     (file,) = (copy / "_lib" / LIBRARY).glob("_C*")
     if file.read_bytes()[:4] != b"\x7fELF":
         pytest.skip("a library of another format")
@@ -113,7 +128,7 @@ def test_a_library_is_cut_off_where_a_segment_ends_later(copy):
         os.truncate(file, left)
         found.append(is_cut_off(str(file)))
         if not found[1:]:  # behind the segments are names for linkers, and nothing that is loaded
-            run = python_with({}, "-c", SHOW, cwd=copy.parent)
+            run = python_with({}, SHOW, cwd=copy.parent)
             assert (run.stdout.strip(), run.stderr) == ("compiled", "")
     assert not found[0] and found[-1] and found == sorted(found)
 
@@ -129,16 +144,16 @@ print(clampgrad.implementation, _implementation._functions.__file__.split("/")[-
 
 @pytest.mark.compiled("it is about which library is loaded")
 @pytest.mark.parametrize("version", [f"{MINOR}.99", f"{MINOR}.0+cu999", f"{MINOR}.1a0+git1234567"])
-def test_patch_releases_and_flavours_of_torch_share_a_library(copy, version):
+def test_patch_releases_and_flavours_of_torch_share_a_library(copy, python_with, version):
     if "_cu" in LIBRARY:
         pytest.skip("this build is for one flavour of torch alone: it has kernels for CUDA")
     script = PRETEND.format(version=version, cuda="999.0" if "cu" in version else None)
-    run = python_with({"CLAMPGRAD_REQUIRE_COMPILED": "1"}, "-c", script, cwd=copy.parent)
+    run = python_with({"CLAMPGRAD_REQUIRE_COMPILED": "1"}, script, cwd=copy.parent)
     assert run.stdout.split() == ["compiled", LIBRARY], run.stderr
 
 
 @pytest.mark.compiled("it is about which library is loaded")
-def test_with_cuda_the_library_that_has_kernels_for_it(copy):
+def test_with_cuda_the_library_that_has_kernels_for_it(copy, python_with):
     folder = copy / "_lib" / LIBRARY
     plain = "torch_" + MINOR.replace(".", "_")
     for name in (plain, f"{plain}_cu999"):
@@ -146,14 +161,14 @@ def test_with_cuda_the_library_that_has_kernels_for_it(copy):
             shutil.copytree(folder, folder.with_name(name))
     for cuda, expected in ((None, plain), ("999.1", f"{plain}_cu999"), ("998.0", plain)):
         script = PRETEND.format(version=torch.__version__, cuda=cuda)
-        run = python_with({}, "-c", script, cwd=copy.parent)
+        run = python_with({}, script, cwd=copy.parent)
         assert run.stdout.split() == ["compiled", expected], run.stderr
 
 
-def test_a_build_that_lacked_something_says_so_when_it_is_imported(copy):
+def test_a_build_that_lacked_something_says_so_when_it_is_imported(copy, python_with):
     shutil.rmtree(copy / "_lib", ignore_errors=True)
     (copy / "_build.py").write_text('VERSION = "0"\nMISSING = "there was no C++ compiler"\n')
-    run = python_with({}, "-c", SHOW, cwd=copy.parent)
+    run = python_with({}, SHOW, cwd=copy.parent)
     assert run.stdout.strip() == "portable", run.stderr
     assert run.stderr.count("Warning") == 1
     assert "there was no C++ compiler" in run.stderr

@@ -5,7 +5,7 @@ import torch
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import clampgrad
-from common import assert_same
+from common import assert_same, python
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
 
@@ -74,24 +74,21 @@ def test_backward_in_another_thread():
     assert_same(x.grad, own("half"))
 
 
-@pytest.mark.parametrize("use_reentrant", [False, True])
-def test_what_was_recorded_before_the_first_pin_of_the_process(use_reentrant, tmp_path):
-    import subprocess
-    import sys
-
-    script = f"""
+def test_what_was_recorded_before_the_first_pin_of_the_process(tmp_path):
+    script = """
 import torch
 from torch.utils.checkpoint import checkpoint
-x = torch.tensor([0.0, 2.0], requires_grad=True)
 f = lambda x: torch.clamp(x * 1, 0, 1) * 1
-(own,) = torch.autograd.grad(f(x).sum(), x)
-y = checkpoint(f, x, use_reentrant={use_reentrant})
+xs = [torch.tensor([0.0, 2.0], requires_grad=True) for _ in range(2)]
+(own,) = torch.autograd.grad(f(xs[0]).sum(), xs[0])
+ys = [checkpoint(f, x, use_reentrant=how) for x, how in zip(xs, (False, True))]
 import clampgrad
 with clampgrad.pin("straight_through"):
-    y.sum().backward()
-assert torch.equal(x.grad, own), x.grad
+    for x, y in zip(xs, ys):
+        y.sum().backward()
+        assert torch.equal(x.grad, own), x.grad
 """
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+    python("-c", script, cwd=tmp_path)
 
 
 def test_another_implementation_can_remember():
