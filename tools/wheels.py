@@ -21,7 +21,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,7 +45,7 @@ def run(*command: object, **variables: str) -> str:
 def build(source: Path, python: str, out: Path, **variables: str) -> Path:
     """The wheel that one environment makes."""
     given = " ".join(f"{name}={value}" for name, value in variables.items())
-    print(f"clampgrad: compiling with {python}, {given}", flush=True)
+    print(f"clampgrad: building with {python}, {given}", flush=True)
     options = ("-v", "--no-build-isolation", "--no-deps")
     run(python, "-m", "pip", "wheel", *options, "-w", out, source, **variables)
     (wheel,) = out.glob("*.whl")
@@ -108,31 +107,25 @@ def tag(wheel: Path, dist: Path) -> None:
     print(run(*repair, PATH=path).strip())
 
 
+def compiled(source: Path, pythons: list[str], out: Path, cuda: str) -> Path:
+    """One wheel with the libraries of all these environments."""
+    wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    wheels = [build(source, python, out / str(i), **wanted) for i, python in enumerate(pythons)]
+    return merge(wheels, out)
+
+
 def main(dist: Path, pythons: list[str], cuda: list[str]) -> None:
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
     (source,) = dist.glob("*.tar.gz")
-    # Two builds at a time: while one generates code or links, which takes a single core, the other compiles.
-    # They unpack the source distribution, and so do not meet.
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as two:
+    with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-
-        def start(name: str, python: str, **variables: str) -> Future[Path]:
-            return two.submit(build, source, python, out / name, **variables)
-
-        def compiled(name: str, pythons: list[str]) -> list[Future[Path]]:
-            wanted = {"CLAMPGRAD_CUDA": str(int(name == "cuda")), "CLAMPGRAD_REQUIRE_COMPILED": "1"}
-            return [start(f"{name}-{i}", python, **wanted) for i, python in enumerate(pythons)]
-
-        of_cuda = compiled("cuda", cuda)  # first, for they take longest
-        of_cpu = compiled("cpu", pythons)
-        portable = start("portable", pythons[0], CLAMPGRAD_PORTABLE="1")
-        tag(merge([wheel.result() for wheel in of_cpu], out / "fat"), dist)
+        portable = build(source, pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1")
+        shutil.copy(portable, dist)
+        tag(compiled(source, pythons, out / "cpu", "0"), dist)
         if cuda:
-            whole = merge([wheel.result() for wheel in of_cuda], out / "whole")
-            tag(companion(whole, out / "companion"), dist)
-        shutil.copy(portable.result(), dist)
+            tag(companion(compiled(source, cuda, out / "cuda", "1"), out / "companion"), dist)
     print(run(sys.executable, "-m", "twine", "check", *dist.iterdir()).strip())
     for file in sorted(dist.iterdir()):
         size = file.stat().st_size / 2**20
