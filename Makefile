@@ -54,6 +54,7 @@ export MAX_JOBS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 VENV := .venv/torch-$(TORCH)
+TESTED := $(VENV)/tested-$(EXTRA)
 LINT := .venv/lint
 DOCS := .venv/docs
 CMAKE := .venv/cmake
@@ -76,11 +77,11 @@ demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
 	$(VENV)/bin/python examples/demo.py --out out
 
-test: $(VENV)/tested ## Run the tests on the installed package
+test: $(TESTED) ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
 	$(VENV)/bin/pytest $(PARALLEL) $(ARGS)
 
-test-portable: $(VENV)/tested ## Run the tests of what every implementation must do on the portable one
+test-portable: $(TESTED) ## Run the tests of what every implementation must do on the portable one
 	echo "==> tests of the portable implementation on torch $(TORCH)"
 	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) $(PORTABLE_TESTED) $(ARGS)
 
@@ -88,7 +89,7 @@ check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packag
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
 	$(MAKE) cpp sanitize check-package check-sources demo
 
-check-jax: $(VENV)/tested $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
+check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
 	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
 
@@ -102,7 +103,7 @@ portable-wheel: $(PACKING)/installed ## Make the wheel without any library in bu
 	rm -rf build/portable
 	CLAMPGRAD_PORTABLE=1 $(PACKING)/bin/pip wheel -q --no-build-isolation --no-deps -w build/portable .
 
-check-wheel: $(VENV)/tested ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
+check-wheel: $(TESTED) ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
 	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python -m pytest \
 		$(PARALLEL) test/test_seeds.py test/test_table.py test/test_func.py $(ARGS)
@@ -115,7 +116,7 @@ cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, 
 	$(call with_progress,$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
 	$(CMAKE)/bin/ctest --test-dir $(CPP) -j $(MAX_JOBS) --output-on-failure
 
-sanitize: $(VENV)/tested ## Run the tests of the kernels under the address and undefined behaviour sanitizers
+sanitize: $(TESTED) ## Run the tests of the kernels under the address and undefined behaviour sanitizers
 	echo "==> sanitizers on torch $(TORCH)"
 	$(call with_progress,CLAMPGRAD_SANITIZE=1 CLAMPGRAD_CUDA=0 $(VENV)/bin/python setup.py build \
 		--build-base build/sanitized --build-lib build/sanitized/lib,$(VENV)/sanitized.log)
@@ -134,16 +135,16 @@ races: $(VENV)/torch ## Set and ask the pin from many threads, under the thread 
 		-L$$torch/lib -lc10 -Wl,-rpath,$$torch/lib -o build/races
 	build/races
 
-fuzz: $(VENV)/tested ## Call the operators with random arguments, in random forms and contexts, for SECONDS
+fuzz: $(TESTED) ## Call the operators with random arguments, in random forms and contexts, for SECONDS
 	echo "==> fuzz on torch $(TORCH), $(SECONDS) s"
 	SECONDS_OF_FUZZ=$(SECONDS) $(VENV)/bin/pytest -s test/matrix/test_fuzz.py -k as_long $(ARGS)
 
-mutants: $(VENV)/tested ## Break the rules one operator at a time; the tests must notice (tools/mutants.yaml)
+mutants: $(TESTED) ## Break the rules one operator at a time; the tests must notice (tools/mutants.yaml)
 	echo "==> mutants on torch $(TORCH)"
 	$(call with_progress,$(VENV)/bin/python tools/mutants.py build,$(VENV)/mutants.log)
 	$(VENV)/bin/python tools/mutants.py run
 
-check-package: $(VENV)/tested ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
+check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
 	echo "==> packages for torch $(TORCH)"
 	$(VENV)/bin/pytest test/test_build.py -m build $(ARGS)
 
@@ -170,7 +171,7 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 		.venv/torch-$(CUDA_TORCH)/bin/python tools/check_cuda.py; \
 	fi
 
-check-sources: $(VENV)/tested ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
+check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
 	if tools/debian_source.sh build/debian-source; then \
 		echo "==> patches on Debian's source of PyTorch"; \
 		CLAMPGRAD_SOURCES=$(abspath build/debian-source) \
@@ -183,7 +184,7 @@ docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnin
 	$(DOCS)/bin/mkdocs build --quiet --strict
 	echo "==> out/site/index.html"
 
-tutorial: $(VENV)/tested ## Run docs/tutorial.ipynb, and keep its outputs
+tutorial: $(TESTED) ## Run docs/tutorial.ipynb, and keep its outputs
 	$(VENV)/bin/python docs/run_tutorial.py
 
 pictures: demo ## Make the figures and numbers of README.md and docs again
@@ -274,12 +275,12 @@ $(VENV)/installed: $(VENV)/torch $(SOURCES)
 endif
 
 # All that the tests need, beside the portable wheel: for .ci/run, before anything is compiled.
-$(VENV)/requirements: $(VENV)/torch
+$(VENV)/requirements-$(EXTRA): $(VENV)/torch
 	$(call with_progress,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[$(EXTRA)]",$(VENV)/requirements.log)
 	touch $@
 
 # What the demo can do without.
-$(VENV)/tested: $(VENV)/installed
+$(TESTED): $(VENV)/installed
 	echo "==> installing what the tests need"
 	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[$(EXTRA)]',$(VENV)/tested.log)
 	touch $@

@@ -109,7 +109,7 @@ def api(f: NativeFunction) -> str:
         call = f"{is_plain} ? native::{name}({values})\n        : {call}"
     return f"""\
 {prototype(f, defaults=False)} {{
-  const auto name = checked_name_of(gradient); // first
+  const auto name = checked_name_of(gradient); // before the bounds are looked at
   const auto call = [&](const auto&... bounds) -> decltype(auto) {{
     return {call};
   }};

@@ -77,9 +77,11 @@ def forks(*modules):
             code = int(process.stdout.readline())
             return code, *(file.read_text() for file in files)
 
-        yield run
-        process.stdin.close()
-        process.wait()
+        try:
+            yield run
+        finally:
+            process.stdin.close()
+            process.wait()
 
 
 # ---- Ways to call: door(x, *bounds, **keywords), never changing x --------------------------------
@@ -236,7 +238,7 @@ def assert_same(actual, expected, message=""):
 
 
 def plainly_same(a, b):
-    """What assert_close finds out of two plain Tensors, in a tenth of its time; no where it may not be."""
+    """Whether two plain Tensors are the same, in a tenth of assert_close's time. False: ask assert_close."""
     if not (type(a) is type(b) is torch.Tensor) or a.layout != torch.strided or a.is_meta:
         return False
     if (a.dtype, a.shape, a.device, a.layout) != (b.dtype, b.shape, b.device, b.layout):

@@ -117,7 +117,7 @@ at::Tensor clamp(
     const Bound& max,
     Gradient gradient,
     bool maximize) {
-  const auto name = checked_name_of(gradient); // first
+  const auto name = checked_name_of(gradient); // before the bounds are looked at
   const auto call = [&](const auto&... bounds) -> decltype(auto) {
     return all_tensors(is_plain, self, bounds...) ? native::clamp(self, bounds..., name, maximize)
         : clampgrad::clamp(self, bounds..., name, maximize);

@@ -36,10 +36,11 @@ GATES, SHARINGS = enumerators("Gate"), enumerators("Sharing")
 # Those of two arguments, and those of three by their rule.
 TRIPLE_SHARINGS = {"half": ["nested"], "joint": ["nan_to_ends"]}
 PAIR_SHARINGS = {k: v for k, v in SHARINGS.items() if [k] not in TRIPLE_SHARINGS.values()}
-TRIPLE_SHARINGS["pseudo"] = [k for k in PAIR_SHARINGS if k not in ("equal", "nan_to_both")]
+TRIPLE_SHARINGS["with_grad"] = [k for k in PAIR_SHARINGS if k not in ("equal", "nan_to_both")]
+GRADIENTS = dict(re.findall(r"_\((\w+), (\d+)\)", (ROOT / "csrc/clampgrad/gradient.h").read_text()))
 RULES = {
-    value: [SHARINGS[k] for k in TRIPLE_SHARINGS.get(rule, ["equal"])]
-    for value, rule in enumerate([*EXACT, "pseudo"])
+    int(GRADIENTS[rule]): [SHARINGS[k] for k in TRIPLE_SHARINGS.get(rule, ["equal"])]
+    for rule in [*EXACT, "with_grad"]
 }
 
 # A block has 8 warps, a warp a tile of 64 bytes a lane.
@@ -57,7 +58,7 @@ def kernels(request, tmp_path_factory):
         *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-w"),
         # A misaligned vector traps.
         *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
-        *(["-DCLAMPGRAD_SCALAR_LOOPS", "-O0"] if scalar else ["-O1"]),
+        *(["-DCLAMPGRAD_SCALAR_LOOPS"] if scalar else []),
         *(f"-I{path}" for path in paths),
         str(ROOT / "test/cuda_on_host/kernels.cpp"),
         *("-o", str(library), f"-L{torch_libraries}", "-lc10", "-ltorch_cpu"),

@@ -78,14 +78,16 @@ def named(operator, plain):
 
 SAMPLES = samples()
 
-# By AOTAutograd, a third of a second each, every overload is traced on its first sample, and on all of them
-# those of clamp: the other operators are the same code, and in place is what functionalization makes of it.
-LAYOUTS_TRACED = ("clamp", "clamp_", "clamp_mingrad_backward")
-CONVENTIONS_TRACED = ("clamp", "clamp.Tensor", "clamp.Tensor_Scalar", "clamp.Scalar_Tensor")
+# A trace by AOTAutograd takes a third of a second. Every overload is traced on its first sample. These are
+# traced on all their samples without keywords, and those below on the others too: the rest are instances of
+# the same templates, and in place is what functionalization makes of it.
+ALL_PLAIN = ("clamp_", "clamp_mingrad", "clamp_mingrad.Tensor", "clamp_mingrad_backward", "maximum")
+ALL = ("clamp", "clamp.Tensor", "clamp.Tensor_Scalar", "clamp.Scalar_Tensor", "clamp_with_grad")
 
 
 def traced(name, sample):
-    every = CONVENTIONS_TRACED if sample[-1] else LAYOUTS_TRACED + CONVENTIONS_TRACED
+    *_, keywords = sample
+    every = ALL if keywords else ALL + ALL_PLAIN
     return sample is SAMPLES[name][0] or name.removeprefix("clampgrad::") in every
 
 

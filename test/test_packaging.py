@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,12 @@ def python_with(tmp_path_factory):
         code, out, err = fork(script, cwd=cwd, **variables)
         return subprocess.CompletedProcess([script], code, out, err)
 
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [n for n in os.environ if n.startswith("CLAMPGRAD_")]:
-            patch.delenv(name)
-        with forks("torch") as fork:
-            yield run
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [n for n in os.environ if n.startswith("CLAMPGRAD_")]:
+                patch.delenv(name)
+            fork = stack.enter_context(forks("torch"))
+        yield run
 
 
 SHOW = "import clampgrad; print(clampgrad.implementation)"

@@ -32,7 +32,7 @@ GATES, SHARINGS = (
 )
 # Of three Tensors, each exact convention has a rule, and the pseudo-gradients one.
 GRADIENTS = (ROOT / "csrc/clampgrad/gradient.h").read_text()
-EXACT = re.search(r"define CLAMPGRAD_EXACT_GRADIENTS\(_\)(.*)", GRADIENTS)[1]
+EXACT = re.search(r"define CLAMPGRAD_EXACT_GRADIENTS\(_\)((?:.*\\\n)*.*)", GRADIENTS)[1]
 TRIPLE_RULES = EXACT.count("_(") + 1
 # Of each operation: tensors read, tensors written, and how many instances a dtype has. The four gates
 # of pseudo-gradients are encoded alike.
@@ -56,8 +56,10 @@ def main() -> None:
     check_operators()
     kernels = sorted((ROOT / "csrc/kernels/cuda").glob("*.cu"))
     # As cuda_build() found or set it: "8.0;9.0+PTX".
-    named = re.findall(r"(\d+)\.(\d)", os.environ["TORCH_CUDA_ARCH_LIST"])
-    architectures = ["".join(digits) for digits in named]
+    named = os.environ["TORCH_CUDA_ARCH_LIST"]
+    architectures = ["".join(digits) for digits in re.findall(r"(\d+)\.(\d\w?)", named)]
+    if not architectures:
+        raise SystemExit(f"TORCH_CUDA_ARCH_LIST={named} has no number of an architecture, as 8.0")
     jobs = [(kernel, architecture) for architecture in architectures for kernel in kernels]
     start = time.monotonic()
     with ThreadPoolExecutor(2) as pool:

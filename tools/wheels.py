@@ -46,7 +46,8 @@ def build(source: Path, python: str, out: Path, **variables: str) -> Path:
     """The wheel that one environment makes."""
     given = " ".join(f"{name}={value}" for name, value in variables.items())
     print(f"clampgrad: building with {python}, {given}", flush=True)
-    options = ("-v", "--no-build-isolation", "--no-deps")
+    # Nothing is cached: for pip, the builds for two releases of torch are one and the same wheel.
+    options = ("-v", "--no-build-isolation", "--no-deps", "--no-cache-dir")
     run(python, "-m", "pip", "wheel", *options, "-w", out, source, **variables)
     (wheel,) = out.glob("*.whl")
     return wheel
@@ -60,6 +61,9 @@ def merge(wheels: list[Path], out: Path) -> Path:
     first, *others = (next((unpacked / str(i)).iterdir()) for i in range(len(wheels)))
     for other in others:
         shutil.copytree(other / "clampgrad/_lib", first / "clampgrad/_lib", dirs_exist_ok=True)
+    libraries = sorted(p.name for p in (first / "clampgrad/_lib").iterdir() if p.is_dir())
+    if len(libraries) != len(wheels):
+        raise SystemExit(f"{len(wheels)} wheels, but libraries {', '.join(libraries)}")
     run(sys.executable, "-m", "wheel", "pack", "-d", out, first)
     (wheel,) = out.glob("*.whl")
     return wheel

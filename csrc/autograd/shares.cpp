@@ -142,7 +142,7 @@ Shares<3> shares(const ClampShares& of) {
     });
   } else {
     with_constant<kGradients>(convention.gradient, [&](auto constant) {
-      constexpr Gradient rule = decltype(constant)::value;
+      constexpr Gradient rule = triple_rule(decltype(constant)::value);
       if constexpr (!is_pseudo(rule)) {
         result = shares_in(triple_shares<rule>(x, lo, hi, differentiated));
       }

@@ -18,10 +18,9 @@ struct Named {
 #define CLAMPGRAD_NAMED(name, value) Named{#name, Gradient::name},
 constexpr Named kConventions[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
                                       CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)};
-constexpr Named kNames[] = {// the aliases too
-                            CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
-                                CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)
-                                    CLAMPGRAD_GRADIENT_ALIASES(CLAMPGRAD_NAMED)};
+// The same and the aliases.
+constexpr Named kNames[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED) CLAMPGRAD_PSEUDO_GRADIENTS(
+    CLAMPGRAD_NAMED) CLAMPGRAD_GRADIENT_ALIASES(CLAMPGRAD_NAMED)};
 #undef CLAMPGRAD_NAMED
 constexpr int64_t kGradients = std::size(kConventions);
 
@@ -34,7 +33,7 @@ constexpr auto kGradientNames = [] {
   return names;
 }();
 
-// Of an enumerator.
+// The canonical name of a convention.
 constexpr std::string_view name_of(Gradient gradient) {
   return kGradientNames.at(static_cast<size_t>(gradient));
 }

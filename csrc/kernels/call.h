@@ -113,7 +113,7 @@ CLAMPGRAD_DECLARE_KERNELS
 }
 #undef CLAMPGRAD_DECLARE_KERNELS
 
-// In the namespace of a device, where run() is defined.
+// Instantiates run() for a call: in the namespace of a device, after its definition.
 #define CLAMPGRAD_RUN(Call) \
   template void run<Call>(c10::Device, at::ScalarType, const MemoryOf<Call>&, const Call&);
 

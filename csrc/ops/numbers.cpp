@@ -60,7 +60,7 @@ Tensor& record_clamp_(
 
 } // namespace
 
-// Below autograd nothing of ours is left of it.
+// Below autograd it is torch's own operator.
 Tensor native::clamp_pinned(
     const Tensor& self, const Number& min, const Number& max, int64_t gate) {
   checked_enum<Gate>(gate, kGates);

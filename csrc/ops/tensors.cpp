@@ -108,7 +108,7 @@ Tensor triple(const Operands<3>& in, Convention c) {
 
 } // namespace
 
-// Below autograd nothing of ours is left of these two.
+// Below autograd these two are torch's own operators.
 namespace native {
 
 Tensor clamp_tensors_pinned(

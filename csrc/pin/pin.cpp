@@ -26,10 +26,8 @@ Code code_of(std::optional<std::string_view> gradient, bool maximize) {
 
 std::optional<std::string> name_of(Code code) {
   const auto c = pinned(code);
-  if (!c) {
-    return std::nullopt;
-  }
-  return std::string(name_of(c->gradient)) + (c->maximize ? ", maximize" : "");
+  const auto suffix = c && c->maximize ? ", maximize" : "";
+  return c ? std::optional(std::string(clampgrad::name_of(c->gradient)) + suffix) : std::nullopt;
 }
 
 std::optional<Convention> pinned(Code code) {

@@ -91,13 +91,15 @@ constexpr bool is_linear(Sharing sharing) {
   return !is_pseudo(sharing) || sharing == Sharing::straight_through;
 }
 
-// The gate that a pseudo-gradient of x has, and the other way round: both enums have these in one
-// order. Not for straight_through, which has no gate.
+// The gate that a pseudo-gradient of x has, and the other way round: both enums have these four in
+// one order. One that is appended needs a case in both functions, as in is_linear and is_pseudo.
+// Not for straight_through, which has no gate.
 constexpr int64_t kSharingOfGate =
     static_cast<int64_t>(Sharing::with_grad) - static_cast<int64_t>(Gate::with_grad);
 constexpr Gate gate_of(Sharing sharing) {
   return static_cast<Gate>(static_cast<int64_t>(sharing) - kSharingOfGate);
 }
+static_assert(gate_of(Sharing::restoring_maximize) == Gate::restoring_maximize);
 inline Sharing pseudo_sharing(Convention c) {
   return c.gradient == Gradient::straight_through
       ? Sharing::straight_through

@@ -1,7 +1,7 @@
 // Who gets which share of a gradient where arguments are Tensors, per element. The rules are those
 // of docs/conventions.md. As in rules/gate.h, a rule says who gets a share (pair_shares,
-// triple_shares, beyond) and what each gets (`shared`), and kernels keep the former as bits in
-// between: encode_* and decode_*. Comes after gate.h.
+// triple_shares, beyond_bounds) and what each gets (`shared`), and kernels keep the former as bits
+// in between (rules/ops.h). Comes after gate.h.
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
