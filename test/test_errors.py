@@ -336,6 +336,17 @@ def test_wrong_arguments_are_a_type_error(operator):
             function(*args, **keywords)
 
 
+@pytest.mark.parametrize("bounds", [(0, 1), (0, None), (torch.tensor(0.0), torch.tensor(1.0))])
+@pytest.mark.parametrize("convention", [c for c in CONVENTIONS if c not in NO_DIRECTION])
+def test_maximize_where_it_is_allowed(convention, bounds):
+    x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+    y = clampgrad.clamp(x, *bounds, gradient=convention, maximize=True)
+    (g,) = torch.autograd.grad(y.sum(), x)
+    assert g[1] == 1
+    if convention == "straight_through":
+        assert g.tolist() == [1, 1, 1]
+
+
 def test_maximize_is_a_bool():
     x = torch.ones(1)
     clampgrad.clamp(x, 0, 1, gradient="with_grad", maximize=True)

@@ -84,6 +84,11 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
     return number if math.isinf(rounded) else rounded
 
 
+def column_of(gradient: str, maximize: bool) -> str:
+    """Its name in the contract's rows: `straight_through` does not depend on `maximize`."""
+    return gradient + ", maximize" * (maximize and gradient != "straight_through")
+
+
 def clamp_kernel(name: str) -> Callable[..., Tensor]:
     """What the operator of that name does."""
 
@@ -95,7 +100,7 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
         maximize: bool = False,
         out: Tensor | None = None,
     ) -> Tensor:
-        gradient = resolved(gradient, maximize) + ", maximize" * maximize
+        gradient = column_of(resolved(gradient, maximize), maximize)
         args = (input, min, max)
         if out is not None:
             return torchs_own(name, *args, out=out)
