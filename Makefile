@@ -71,7 +71,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -278,6 +278,10 @@ endif
 $(VENV)/requirements-$(EXTRA): $(VENV)/torch
 	$(call with_progress,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[$(EXTRA)]",$(VENV)/requirements.log)
 	touch $@
+
+# The two, whatever the extra.
+requirements: $(VENV)/requirements-$(EXTRA)
+tested: $(TESTED)
 
 # What the demo can do without.
 $(TESTED): $(VENV)/installed

@@ -4,8 +4,6 @@
 #include "Operators.h"
 #include "autograd/composed.h"
 #include "base/bounds.h"
-#include "base/path.h"
-#include "kernels/fused.h"
 
 #include <ATen/ops/clamp.h>
 

@@ -3,7 +3,6 @@
 #include "Operators.h"
 #include "autograd/composed.h"
 #include "kernels/constant.h"
-#include "kernels/fused.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>

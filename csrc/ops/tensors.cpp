@@ -50,7 +50,10 @@ std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args, at::In
 // What the fused kernels take: plain tensors of one dtype and one shape, and the order of the
 // result. Promotion and broadcasting are operators of their own, whose backward casts and sums.
 template <size_t n>
-using Operands = std::pair<std::array<Tensor, n>, int64_t>;
+struct Operands {
+  std::array<Tensor, n> tensors;
+  int64_t order;
+};
 
 template <size_t n>
 std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
@@ -81,7 +84,7 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
 }
 
 Tensor pair(const Operands<2>& in, bool greater_wins, PairKind kind, Convention c) {
-  const auto& [self, other] = in.first;
+  const auto& [self, other] = in.tensors;
   const auto codes = pair_codes(kind, c.gradient, differentiated_inputs(self, other));
   return std::get<0>(clampgrad::_extremum_shares(
       self,
@@ -91,11 +94,11 @@ Tensor pair(const Operands<2>& in, bool greater_wins, PairKind kind, Convention 
       codes.tie,
       codes.nan,
       static_cast<int64_t>(pair_sharing(c, codes)),
-      in.second));
+      in.order));
 }
 
 Tensor triple(const Operands<3>& in, Convention c) {
-  const auto& [self, min, max] = in.first;
+  const auto& [self, min, max] = in.tensors;
   return std::get<0>(clampgrad::_clamp_shares(
       self,
       min,
@@ -103,7 +106,7 @@ Tensor triple(const Operands<3>& in, Convention c) {
       static_cast<int64_t>(triple_rule(c.gradient)),
       differentiated_inputs(self, min, max),
       static_cast<int64_t>(triple_sharing(c)),
-      in.second));
+      in.order));
 }
 
 } // namespace

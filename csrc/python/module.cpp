@@ -32,7 +32,7 @@ constexpr size_t kCount = std::size(kOperators);
 
 // The name of a convention as Python gives it: a str, also of a class derived from it. Torch's own
 // parser and pybind11 take bytes too. Valid while the object is.
-inline std::string_view text_of(PyObject* gradient) {
+std::string_view text_of(PyObject* gradient) {
   TORCH_CHECK_TYPE(
       PyUnicode_Check(gradient), "gradient must be a str, not ", Py_TYPE(gradient)->tp_name);
   Py_ssize_t length = 0;
@@ -205,7 +205,7 @@ PyMethodDef* methods(std::index_sequence<i...>) {
 
 // ---- What python/clampgrad/_pin.py calls --------------------------------------------------------
 
-// kept for good: a thread may ask while Python ends
+// Kept for good: a thread may ask while Python ends
 PyObject* function_to_ask = nullptr;
 
 pin::Code ask() {

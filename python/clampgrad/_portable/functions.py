@@ -13,7 +13,7 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils._python_dispatch import _disable_current_modes
 
-from clampgrad._portable.contract import OPERATORS, rows
+from clampgrad._portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._portable.forward import assign, torchs_own
 from clampgrad._portable.gate import Clamp, Extremum, Rule
 from clampgrad._table import CANONICAL, CONVENTIONS, PSEUDO
@@ -85,8 +85,9 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
 
 
 def column_of(gradient: str, maximize: bool) -> str:
-    """Its name in the contract's rows: `straight_through` does not depend on `maximize`."""
-    return gradient + ", maximize" * (maximize and gradient != "straight_through")
+    """Its name in the contract's rows, where what does not depend on `maximize` has one name."""
+    directed = f"{gradient}, maximize"
+    return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
 
 
 def clamp_kernel(name: str) -> Callable[..., Tensor]:
