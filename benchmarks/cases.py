@@ -81,12 +81,13 @@ GROUPS = (
         "clamp",
         1,
         {
+            # Bounds need a closure; what takes none has one too, so that all are called alike.
             "clampgrad.clamp": lambda x: clampgrad.clamp(x, LO, HI),
-            "torch.neg": torch.neg,
+            "torch.neg": lambda x: torch.neg(x),
             "torch.clamp": lambda x: torch.clamp(x, LO, HI),
             "F.hardtanh": lambda x: F.hardtanh(x, LO, HI),
-            "F.relu6": F.relu6,
-            "F.relu": F.relu,
+            "F.relu6": lambda x: F.relu6(x),
+            "F.relu": lambda x: F.relu(x),
             "x + (clamp(x) - x).detach()": straight_through,
             "ClampWithGrad in Python": lambda x: ClampWithGrad.apply(x, LO, HI),
             "half": pinned("half"),

@@ -128,10 +128,11 @@ def python_operator(overloads: list[NativeFunction]) -> str:
     if not is_inplace:
         call = f"c.out.defined() ? {name}_out(c.out, c.self, {', '.join(values)})\n       : {call}"
     signatures = ",\n  ".join(f'R"({signature(f)})"' for f in overloads)
+    parameters = ["input", *bounds, *[None] * (2 - len(bounds)), "gradient"]
+    parameters += [None if is_extremum(f) else "maximize", None if is_inplace else "out"]
     return f"""\
 {{"{name}",
- Takes::{"_and_".join(bounds)},
- /*inplace=*/{str(is_inplace).lower()},
+ {{{", ".join(f'"{p}"' if p else "nullptr" for p in parameters)}}},
  [](Call& c) -> at::Tensor {{
    return {call};
  }},

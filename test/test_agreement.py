@@ -18,19 +18,9 @@ CLAMPS = TABLE["pseudo_gradients"]["operators"]
 NUMBERS = (0, 1, 2, 0.1, 0.5, -0.0, torch.inf, -torch.inf, torch.nan, True)
 
 
-def positional(operator, args, keywords):
-    """The arguments of the functions of _C.pyi."""
-    if operator not in CLAMPS:
-        return (*args, keywords["gradient"], None)
-    x, *bounds = args
-    lo, hi = {"clamp": bounds, "clamp_min": [*bounds, None], "clamp_max": [None, *bounds]}[operator]
-    return x, lo, hi, keywords["gradient"], keywords.get("maximize", False), None
-
-
 def outcome(implementation, name, args, keywords, g, tangents):
     """What a call gives in every way to differentiate it, or the error; the arguments stay as they are."""
     function = getattr(implementation, name)
-    operator = name.rstrip("_")
     chosen = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and a.requires_grad]
 
     def f(*leaves):
@@ -40,7 +30,7 @@ def outcome(implementation, name, args, keywords, g, tangents):
             for i, a in enumerate(args)
         ]
         given[0] = given[0].clone() if name.endswith("_") else given[0]
-        return function(*positional(operator, given, keywords))
+        return function(*given, **keywords)
 
     leaves = [args[i].detach().clone().requires_grad_() for i in chosen]
     y = f(*leaves)

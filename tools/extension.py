@@ -78,6 +78,9 @@ def flags(compiler: str | None) -> list[str]:
         *WARNINGS,
         # Hidden symbols: what libtorch and another extension export must not be interposed.
         "-fvisibility=hidden",
+        "-fvisibility-inlines-hidden",
+        # Small functions of libtorch are called often: each call spares a line of the cache.
+        "-fno-plt",
         *([] if "clang" in compiler else GCC_ALONE),
     ]
 

@@ -55,15 +55,11 @@ std::tuple<Tensor, Tensor> encoded(
   (check_alike(self, others), ...);
   // As TensorIterator does: the strides of the arguments where they agree.
   const bool alike = order != kContiguousOrder && (... && (others.strides() == self.strides()));
-  const auto y = alike ? empty_like_in_order(self, order)
-                       : empty_in_order(self.sym_sizes(), order, self.options());
-  return {
-      y,
-      encode(
-          call,
-          y,
-          repeated_in_memory_order(self, order),
-          repeated_in_memory_order(others, order)...)};
+  auto y = alike ? empty_like_in_order(self, order)
+                 : empty_in_order(self.sym_sizes(), order, self.options());
+  auto bits = encode(
+      call, y, repeated_in_memory_order(self, order), repeated_in_memory_order(others, order)...);
+  return {std::move(y), std::move(bits)};
 }
 
 template <typename T>
@@ -89,7 +85,7 @@ GateEncode gate_encode(const Tensor& x, const Number& min, const Number& max, Ga
 
 // The bits of the elements of `of`, after a check that this is what was saved: a saved-tensor hook
 // may move or cast it.
-Tensor checked_bits(const Tensor& bits, const Tensor& of, int planes) {
+c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int planes) {
   const auto bytes = planes_bytes(planes, of.numel());
   TORCH_CHECK(
       bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
@@ -109,11 +105,12 @@ Tensor checked_bits(const Tensor& bits, const Tensor& of, int planes) {
       " bytes; a saved-tensor hook must return what it was given");
   // It may have put them at any address, and kernels read whole words.
   const bool aligned = reinterpret_cast<uintptr_t>(bits.const_data_ptr()) % alignof(uint64_t) == 0;
-  return aligned ? bits : bits.clone();
+  return aligned ? c10::MaybeOwned<Tensor>::borrowed(bits)
+                 : c10::MaybeOwned<Tensor>::owned(bits.clone());
 }
 
-const uint64_t* words_of(const Tensor& bits) {
-  return static_cast<const uint64_t*>(bits.const_data_ptr());
+const uint64_t* words_of(const c10::MaybeOwned<Tensor>& bits) {
+  return static_cast<const uint64_t*>(bits->const_data_ptr());
 }
 
 } // namespace

@@ -96,6 +96,9 @@ at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order) {
 
 Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order) {
   const auto all = tensor.numel();
+  if (order == kContiguousOrder && tensor.is_contiguous()) {
+    return {tensor, all};
+  }
   auto block = permuted(tensor, order);
   if (block.is_contiguous() || !tensor.is_cpu()) {
     return {block.contiguous(), all};

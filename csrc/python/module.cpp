@@ -1,4 +1,4 @@
-// clampgrad._C: positional entry points for the typed functions in python/clampgrad/functional.py.
+// clampgrad._C: the functions that python/clampgrad/functional.py documents.
 //
 // What is common (plain Tensors, Python numbers) is read by hand; the rest goes to torch's own
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
@@ -43,30 +43,56 @@ std::string_view text_of(PyObject* gradient) {
   return "(not UTF-8)";
 }
 
-// The arguments as they come: of a clamp (input, min, max, gradient, maximize, out), of an extremum
-// (input, other, gradient, out).
-struct Given {
-  PyObject* self;
-  PyObject* bounds[2];
-  std::string_view gradient;
-  PyObject *name, *maximize, *out;
+size_t parameter_of(const Operator& op, PyObject* keyword) {
+  for (size_t p = 0; p < kParameters; ++p) {
+    if (op.parameters[p] && PyUnicode_CompareWithASCIIString(keyword, op.parameters[p]) == 0) {
+      return p;
+    }
+  }
+  const auto name = text_of(keyword);
+  TORCH_CHECK_TYPE(false, op.name, "() got an unexpected keyword argument '", name, "'");
+}
 
-  Given(const Operator& op, PyObject* const* args, Py_ssize_t count) {
-    const Py_ssize_t expected = op.is_clamp() ? 6 : 4;
-    TORCH_CHECK_TYPE(count == expected, "expected ", expected, " arguments, got ", count);
-    self = args[0];
-    bounds[0] = args[op.takes == Takes::max ? 2 : 1];
-    bounds[1] = op.takes == Takes::min_and_max ? args[2] : Py_None;
-    name = args[expected == 6 ? 3 : 2];
-    gradient = text_of(name);
-    maximize = op.is_clamp() ? args[4] : Py_False;
-    out = args[expected - 1];
+// The arguments of a call by parameter, null where there is none.
+struct Given {
+  PyObject* at[kParameters] = {};
+  size_t positional;
+  Gradient gradient;
+
+  Given(const Operator& op, PyObject* const* args, size_t count, PyObject* keywords)
+      : positional(count) {
+    const size_t most = 1 + op.bounds();
+    TORCH_CHECK_TYPE(
+        count <= most,
+        op.name,
+        "() takes at most ",
+        most,
+        " positional arguments (",
+        count,
+        " given)");
+    std::copy_n(args, count, at);
+    for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); ++i) {
+      const auto p = parameter_of(op, PyTuple_GET_ITEM(keywords, i));
+      TORCH_CHECK_TYPE(
+          !at[p], op.name, "() got multiple values for argument '", op.parameters[p], "'");
+      at[p] = args[count + i];
+    }
+    // A wrong name is said before anything else.
+    const auto name = at[kGradient] ? text_of(at[kGradient]) : name_of(Gradient::min_norm);
+    gradient = parse_convention(name, at[kMaximize] == Py_True).gradient;
+  }
+
+  bool has(Parameter p) const {
+    return at[p] && at[p] != Py_None;
+  }
+  bool has_tensor(Parameter p) const {
+    return at[p] && THPVariable_Check(at[p]);
   }
 };
 
-// Reads None, a plain Python number or a plain Tensor; false for anything else.
+// Reads nothing, None, a plain Python number or a plain Tensor; false for anything else.
 bool read_bound(PyObject* object, Bound& bound) {
-  if (object == Py_None) {
+  if (!object || object == Py_None) {
     return true;
   }
   if (THPVariable_CheckExact(object)) {
@@ -86,24 +112,23 @@ bool read_bound(PyObject* object, Bound& bound) {
 }
 
 bool read_plain(const Operator& op, const Given& given, Call& call) {
-  if (!THPVariable_CheckExact(given.self) || at::impl::torch_function_mode_enabled() ||
-      !PyBool_Check(given.maximize) || given.out != Py_None) {
-    return false;
-  }
-  if (op.takes != Takes::min_and_max && given.bounds[0] == Py_None) {
+  PyObject* const maximize = given.at[kMaximize];
+  if (!given.at[kInput] || !THPVariable_CheckExact(given.at[kInput]) ||
+      at::impl::torch_function_mode_enabled() || (maximize && !PyBool_Check(maximize)) ||
+      given.has(kOut) || (op.bounds() == 1 && !given.has(kFirst))) {
     return false;
   }
   for (int i = 0; i < op.bounds(); ++i) {
-    if (!read_bound(given.bounds[i], call.bounds[i])) {
+    if (!read_bound(given.at[kFirst + i], call.bounds[i])) {
       return false;
     }
   }
   if (!op.is_clamp() && !call.bounds[0].tensor) {
     return false;
   }
-  call.maximize = given.maximize == Py_True;
-  call.gradient = parse_convention(given.gradient, call.maximize).gradient;
-  call.self = THPVariable_Unpack(given.self);
+  call.gradient = given.gradient;
+  call.maximize = maximize == Py_True;
+  call.self = THPVariable_Unpack(given.at[kInput]);
   return true;
 }
 
@@ -115,29 +140,6 @@ std::vector<std::string> signatures(const Operator& op, bool tensors) {
   return {all + 1, std::find(all + 1, std::end(op.signatures), nullptr)};
 }
 
-THPObjectPtr checked(PyObject* object) {
-  if (!object) {
-    throw python_error();
-  }
-  return THPObjectPtr(object);
-}
-
-// The arguments as the caller of the public function would have written them.
-std::pair<THPObjectPtr, THPObjectPtr> public_arguments(const Operator& op, const Given& given) {
-  auto positional = checked(
-      op.bounds() == 2 ? PyTuple_Pack(3, given.self, given.bounds[0], given.bounds[1])
-                       : PyTuple_Pack(2, given.self, given.bounds[0]));
-  auto keywords = checked(PyDict_New());
-  PyDict_SetItemString(keywords, "gradient", given.name);
-  if (op.is_clamp()) {
-    PyDict_SetItemString(keywords, "maximize", given.maximize);
-  }
-  if (given.out != Py_None) {
-    PyDict_SetItemString(keywords, "out", given.out);
-  }
-  return {std::move(positional), std::move(keywords)};
-}
-
 PyObject* finish(const Operator& op, Call& call) {
   Tensor result;
   {
@@ -147,15 +149,24 @@ PyObject* finish(const Operator& op, Call& call) {
   return THPVariable_Wrap(std::move(result)); // in place and out=: the object that was given
 }
 
-PyObject* run_parsed(const Operator& op, const Given& given, torch::PythonArgParser& parser) {
-  torch::ParsedArgs<6> parsed;
-  auto [positional, keywords] = public_arguments(op, given);
-  auto r = parser.parse(nullptr, positional, keywords, parsed);
+PyObject* run_parsed(
+    const Operator& op, const Given& given, PyObject* module, torch::PythonArgParser& parser) {
+  py::tuple positional(given.positional);
+  py::dict keywords; // with the gradient, which a graph of torch.fx then names
+  keywords["gradient"] = name_of(given.gradient);
+  for (size_t p = 0; p < kParameters; ++p) {
+    if (p < given.positional) {
+      positional[p] = py::handle(given.at[p]);
+    } else if (given.at[p]) {
+      keywords[op.parameters[p]] = py::handle(given.at[p]);
+    }
+  }
+  torch::ParsedArgs<kParameters> parsed;
+  auto r = parser.parse(nullptr, positional.ptr(), keywords.ptr(), parsed);
   if (r.has_torch_function()) {
-    auto module = checked(PyImport_ImportModule("clampgrad"));
-    auto function = checked(PyObject_GetAttrString(module, op.name));
+    const auto function = py::handle(module).attr(op.name);
     return torch::handle_torch_function_no_python_arg_parser(
-        r.overloaded_args, positional, keywords, op.name, function, "clampgrad");
+        r.overloaded_args, positional.ptr(), keywords.ptr(), op.name, function.ptr(), "clampgrad");
   }
   Call call;
   int next = 0;
@@ -165,29 +176,29 @@ PyObject* run_parsed(const Operator& op, const Given& given, torch::PythonArgPar
         : THPVariable_Check(r.args[next]) ? Bound(r.tensor(next))
                                           : Bound(r.scalar(next));
   }
-  ++next; // the name, which is read already
+  call.gradient = given.gradient;
+  ++next;
   call.maximize = op.is_clamp() && r.toBool(next++);
-  call.gradient = parse_convention(given.gradient, call.maximize).gradient;
-  if (!op.inplace && !r.isNone(next)) {
+  if (op.parameters[kOut] && !r.isNone(next)) {
     call.out = r.tensor(next);
   }
   return finish(op, call);
 }
 
 template <size_t i>
-PyObject* entry(PyObject*, PyObject* const* args, Py_ssize_t count) {
+PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   HANDLE_TH_ERRORS
   constexpr const Operator& op = kOperators[i];
-  const Given given(op, args, count);
+  const Given given(op, args, count, keywords);
   if (Call call; read_plain(op, given, call)) {
     return finish(op, call);
   }
-  if (THPVariable_Check(given.bounds[0]) || THPVariable_Check(given.bounds[1])) {
+  if (given.has_tensor(kFirst) || given.has_tensor(kSecond)) {
     static torch::PythonArgParser parser(signatures(op, /*tensors=*/true), /*traceable=*/false);
-    return run_parsed(op, given, parser);
+    return run_parsed(op, given, module, parser);
   }
   static torch::PythonArgParser parser(signatures(op, /*tensors=*/false), /*traceable=*/false);
-  return run_parsed(op, given, parser);
+  return run_parsed(op, given, module, parser);
   END_HANDLE_TH_ERRORS
 }
 
@@ -198,7 +209,7 @@ PyMethodDef* methods(std::index_sequence<i...>) {
   static PyMethodDef table[kCount + 1] = {
       {kOperators[i].name,
        reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&entry<i>)),
-       METH_FASTCALL,
+       METH_FASTCALL | METH_KEYWORDS,
        nullptr}...};
   return table;
 }

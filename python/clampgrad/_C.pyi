@@ -1,25 +1,21 @@
-# What csrc/python/module.cpp defines. Positional arguments only.
+# What csrc/python/module.cpp defines. Those of Tensors have the parameters of clampgrad.functional.
 from collections.abc import Callable
 from typing import TypeAlias
 
 from torch import Tensor
 
-_Bound: TypeAlias = int | float | Tensor | None
-# input, min, max, gradient, maximize, out
-_Clamp: TypeAlias = Callable[[Tensor, _Bound, _Bound, str, bool, Tensor | None], Tensor]
-# input, other, gradient, out
-_Pair: TypeAlias = Callable[[Tensor, Tensor, str, Tensor | None], Tensor]
+_Function: TypeAlias = Callable[..., Tensor]
 
-clamp: _Clamp
-clamp_: _Clamp
-clamp_min: _Clamp
-clamp_min_: _Clamp
-clamp_max: _Clamp
-clamp_max_: _Clamp
-maximum: _Pair
-minimum: _Pair
-fmax: _Pair
-fmin: _Pair
+clamp: _Function
+clamp_: _Function
+clamp_min: _Function
+clamp_min_: _Function
+clamp_max: _Function
+clamp_max_: _Function
+maximum: _Function
+minimum: _Function
+fmax: _Function
+fmin: _Function
 
 # Pins (csrc/pin/pin.h): a code says what holds. 0: nothing; -1: what the function of pin_ask says.
 def pin_code(gradient: str | None, maximize: bool, /) -> int: ...

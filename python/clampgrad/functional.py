@@ -20,7 +20,9 @@ forward mode of `with_grad` and `restoring`, which are not linear in the incomin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,6 +30,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.jit._builtins import _register_builtin
 
 from clampgrad import _implementation
+from clampgrad._after_import import when_imported
 from clampgrad._gradients import ExactGradient, Gradient
 from clampgrad._table import CANONICAL, CONVENTIONS, TABLE
 
@@ -49,40 +52,49 @@ def _rules() -> str:
 if __doc__:  # python -OO leaves it out
     __doc__ = __doc__.format(conventions=_rules())
 
-# Dynamo traces the operators; other callers take the shorter path, which skips the operator packet.
 _ops = torch.ops.clampgrad
 
 
-def _trace(
-    name: str, input: Tensor, min: Bound | None, max: Bound | None, **keywords: Any
-) -> Tensor:
-    """A call for Dynamo to trace: the overload that fits the bounds."""
-    bounds = [min] * ("max" not in name) + [max] * ("min" not in name)
+def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
+    """A call of the function `name` as one of an operator, of the overload that fits the bounds."""
+    operator = getattr(_ops, name)
+    if not name.startswith("clamp"):
+        overload = "out" if "out" in keywords else "default"
+        return getattr(operator, overload)(input, *bounds, **keywords)
     if any(map(_is_of_numpy, bounds)):
         bounds, keywords = _without_numpy(input, bounds, keywords)
     kinds = ["Tensor" if isinstance(b, Tensor) else "Scalar" for b in bounds if b is not None]
     overload = "_".join(sorted(set(kinds), key=kinds.index)) if "Tensor" in kinds else ""
     overload += ("_out" if overload else "out") if "out" in keywords else ""
-    return getattr(getattr(_ops, name), overload or "default")(input, *bounds, **keywords)
+    return getattr(operator, overload or "default")(input, *bounds, **keywords)
 
 
-def _trace_pair(
-    name: str, input: Tensor, other: Tensor, gradient: str, out: Tensor | None = None
-) -> Tensor:
-    operator = getattr(_ops, name)
+def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> Tensor:
+    """What torch.compile traces, and what runs where there is no compiled function."""
     if out is not None:
-        return operator.out(input, other, gradient=gradient, out=out)
-    return operator.default(input, other, gradient=gradient)
+        keywords["out"] = out
+    if is_dynamo_compiling():
+        return traced(name, *args, **keywords)
+    return getattr(_implementation, name)(*args, **keywords)
 
 
-def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
-    """The function `name` as calls of operators, whoever traces."""
-    if not name.startswith("clamp"):
-        return _trace_pair(name, input, *bounds, **keywords)
-    min, max = {"clamp_min": (*bounds, None), "clamp_max": (None, *bounds)}.get(
-        name.rstrip("_"), bounds
-    )
-    return _trace(name, input, min, max, **keywords)
+# Compiled functions, and the functions of this module that torch.compile traces in place of them.
+_TRACED: dict[Callable[..., Any], Callable[..., Any]] = {}
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _implemented(function: _F) -> _F:
+    """The compiled function of that name, with this documentation, or `function` if there is none."""
+    if _implementation.name != "compiled":
+        return function
+    compiled = getattr(_implementation, function.__name__)
+    signature = inspect.signature(function)
+    names = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    text = f"{function.__name__}{inspect.Signature(names)}"
+    torch._C._add_docstr(compiled, f"{text}\n--\n\n{function.__doc__ or ''}")
+    compiled.__module__ = __name__
+    _TRACED[compiled] = function
+    return compiled
 
 
 def _is_of_numpy(bound: Any) -> bool:
@@ -90,8 +102,8 @@ def _is_of_numpy(bound: Any) -> bool:
 
 
 def _without_numpy(
-    input: Tensor, bounds: list[Any], keywords: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
+    input: Tensor, bounds: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A scalar of NumPy is a number, and Dynamo takes it for a Tensor whose value it does not know.
 
     So it becomes a Tensor of the dtype that it would be rounded to. Constant Tensors have the gradient
@@ -100,18 +112,15 @@ def _without_numpy(
     """
     scalars = all(b.ndim == 0 for b in bounds if _is_of_numpy(b))
     if not scalars or not input.is_floating_point() or any(isinstance(b, Tensor) for b in bounds):
-        return [b.item() if _is_of_numpy(b) else b for b in bounds], keywords
+        return tuple(b.item() if _is_of_numpy(b) else b for b in bounds), keywords
     here = {"dtype": input.dtype, "device": input.device}
     gradient = keywords["gradient"]
     gradient = "min_norm" if CANONICAL.get(gradient) == "joint" else gradient
-    tensors = [None if b is None else torch.as_tensor(b, **here) for b in bounds]
+    tensors = tuple(None if b is None else torch.as_tensor(b, **here) for b in bounds)
     return tensors, keywords | {"gradient": gradient}
 
 
-def _keywords(gradient: str, maximize: bool, out: Tensor | None = None) -> dict[str, Any]:
-    return {"gradient": gradient, "maximize": maximize} | ({} if out is None else {"out": out})
-
-
+@_implemented
 def clamp(
     input: Tensor,
     min: Bound | None = None,
@@ -150,11 +159,10 @@ def clamp(
         >>> x.grad
         tensor([0., 1., 0., 0.])
     """
-    if is_dynamo_compiling():
-        return _trace("clamp", input, min, max, **_keywords(gradient, maximize, out))
-    return _implementation.clamp(input, min, max, gradient, maximize, out)
+    return _call("clamp", input, min, max, gradient=gradient, maximize=maximize, out=out)
 
 
+@_implemented
 def clamp_(
     input: Tensor,
     min: Bound | None = None,
@@ -164,11 +172,10 @@ def clamp_(
     maximize: bool = False,
 ) -> Tensor:
     """:func:`clamp` in place; returns `input`."""
-    if is_dynamo_compiling():
-        return _trace("clamp_", input, min, max, **_keywords(gradient, maximize))
-    return _implementation.clamp_(input, min, max, gradient, maximize, None)
+    return _call("clamp_", input, min, max, gradient=gradient, maximize=maximize)
 
 
+@_implemented
 def clamp_min(
     input: Tensor,
     min: Bound,
@@ -178,20 +185,18 @@ def clamp_min(
     out: Tensor | None = None,
 ) -> Tensor:
     """:func:`clamp` with only a lower bound, like :func:`torch.clamp_min`."""
-    if is_dynamo_compiling():
-        return _trace("clamp_min", input, min, None, **_keywords(gradient, maximize, out))
-    return _implementation.clamp_min(input, min, None, gradient, maximize, out)
+    return _call("clamp_min", input, min, gradient=gradient, maximize=maximize, out=out)
 
 
+@_implemented
 def clamp_min_(
     input: Tensor, min: Bound, *, gradient: Gradient = "min_norm", maximize: bool = False
 ) -> Tensor:
     """:func:`clamp_min` in place; returns `input`."""
-    if is_dynamo_compiling():
-        return _trace("clamp_min_", input, min, None, **_keywords(gradient, maximize))
-    return _implementation.clamp_min_(input, min, None, gradient, maximize, None)
+    return _call("clamp_min_", input, min, gradient=gradient, maximize=maximize)
 
 
+@_implemented
 def clamp_max(
     input: Tensor,
     max: Bound,
@@ -201,18 +206,15 @@ def clamp_max(
     out: Tensor | None = None,
 ) -> Tensor:
     """:func:`clamp` with only an upper bound, like :func:`torch.clamp_max`."""
-    if is_dynamo_compiling():
-        return _trace("clamp_max", input, None, max, **_keywords(gradient, maximize, out))
-    return _implementation.clamp_max(input, None, max, gradient, maximize, out)
+    return _call("clamp_max", input, max, gradient=gradient, maximize=maximize, out=out)
 
 
+@_implemented
 def clamp_max_(
     input: Tensor, max: Bound, *, gradient: Gradient = "min_norm", maximize: bool = False
 ) -> Tensor:
     """:func:`clamp_max` in place; returns `input`."""
-    if is_dynamo_compiling():
-        return _trace("clamp_max_", input, None, max, **_keywords(gradient, maximize))
-    return _implementation.clamp_max_(input, None, max, gradient, maximize, None)
+    return _call("clamp_max_", input, max, gradient=gradient, maximize=maximize)
 
 
 def clamp_with_grad(
@@ -235,6 +237,7 @@ clip = clamp
 clip_ = clamp_
 
 
+@_implemented
 def maximum(
     input: Tensor,
     other: Tensor,
@@ -263,11 +266,10 @@ def maximum(
         >>> x.grad
         tensor([0.])
     """
-    if is_dynamo_compiling():
-        return _trace_pair("maximum", input, other, gradient, out)
-    return _implementation.maximum(input, other, gradient, out)
+    return _call("maximum", input, other, gradient=gradient, out=out)
 
 
+@_implemented
 def minimum(
     input: Tensor,
     other: Tensor,
@@ -276,11 +278,10 @@ def minimum(
     out: Tensor | None = None,
 ) -> Tensor:
     """Computes the elementwise minimum; see :func:`maximum` and :func:`torch.minimum`."""
-    if is_dynamo_compiling():
-        return _trace_pair("minimum", input, other, gradient, out)
-    return _implementation.minimum(input, other, gradient, out)
+    return _call("minimum", input, other, gradient=gradient, out=out)
 
 
+@_implemented
 def fmax(
     input: Tensor,
     other: Tensor,
@@ -289,11 +290,10 @@ def fmax(
     out: Tensor | None = None,
 ) -> Tensor:
     """:func:`maximum`, but ignores a NaN on one side, like :func:`torch.fmax`."""
-    if is_dynamo_compiling():
-        return _trace_pair("fmax", input, other, gradient, out)
-    return _implementation.fmax(input, other, gradient, out)
+    return _call("fmax", input, other, gradient=gradient, out=out)
 
 
+@_implemented
 def fmin(
     input: Tensor,
     other: Tensor,
@@ -302,9 +302,7 @@ def fmin(
     out: Tensor | None = None,
 ) -> Tensor:
     """:func:`minimum`, but ignores a NaN on one side, like :func:`torch.fmin`."""
-    if is_dynamo_compiling():
-        return _trace_pair("fmin", input, other, gradient, out)
-    return _implementation.fmin(input, other, gradient, out)
+    return _call("fmin", input, other, gradient=gradient, out=out)
 
 
 # torch.jit.script sees the operators of the same names, which take the same keywords.
@@ -312,3 +310,11 @@ _SCRIPTED = [clamp, clamp_, clamp_min, clamp_min_, clamp_max, clamp_max_, clamp_
 _SCRIPTED += [maximum, minimum, fmax, fmin]
 for _function in _SCRIPTED:
     _register_builtin(_function, f"clampgrad::{_function.__name__}")
+
+
+def _trace_in_place(_: object) -> None:
+    for compiled, function in _TRACED.items():
+        torch.compiler.substitute_in_graph(compiled)(function)
+
+
+when_imported("torch._dynamo", _trace_in_place)

@@ -13,22 +13,22 @@ struct Call {
   at::Tensor out; // undefined where there is none
 };
 
-enum class Takes { min_and_max, min, max, other };
+// The places of the parameters. The input and the bounds may be positional.
+enum Parameter { kInput, kFirst, kSecond, kGradient, kMaximize, kOut, kParameters };
 
 struct Operator {
   const char* name;
-  Takes takes;
-  bool inplace;
+  const char* parameters[kParameters]; // null where it has none of that kind
   at::Tensor (*run)(Call&);
   // What torch's parser is told, for numbers and then for Tensors: one for numbers, so that it words
   // errors as torch does.
   const char* signatures[4];
 
   int bounds() const {
-    return takes == Takes::min_and_max ? 2 : 1;
+    return parameters[kSecond] ? 2 : 1;
   }
   bool is_clamp() const {
-    return takes != Takes::other;
+    return parameters[kMaximize];
   }
 };
 

@@ -91,12 +91,13 @@ def column_of(gradient: str, maximize: bool) -> str:
 
 
 def clamp_kernel(name: str) -> Callable[..., Tensor]:
-    """What the operator of that name does."""
+    """What the operator and the function of that name do."""
 
     def kernel(
         input: Tensor,
-        min: Any,
-        max: Any,
+        min: Any = None,
+        max: Any = None,
+        *,
         gradient: str = "min_norm",
         maximize: bool = False,
         out: Tensor | None = None,
@@ -110,7 +111,10 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
         result = clamped(name.rstrip("_"), *args, gradient)
         return assign(input, (min, max), result) if name.endswith("_") else result
 
-    return kernel
+    def upper(input: Tensor, max: Any, **keywords: Any) -> Tensor:
+        return kernel(input, None, max, **keywords)
+
+    return upper if name.startswith("clamp_max") else kernel
 
 
 # ---- maximum and its kind ------------------------------------------------------------------------------
@@ -118,7 +122,7 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
 
 def extremum_kernel(name: str) -> Callable[..., Tensor]:
     def kernel(
-        input: Tensor, other: Tensor, gradient: str = "min_norm", out: Tensor | None = None
+        input: Tensor, other: Tensor, *, gradient: str = "min_norm", out: Tensor | None = None
     ) -> Tensor:
         key = resolved(gradient, False)
         if key in PSEUDO:
@@ -139,24 +143,19 @@ def extremum_kernel(name: str) -> Callable[..., Tensor]:
 def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Subclasses and modes get the public function, and what traces a graph gets the operator."""
 
-    def call(*args: Any) -> Tensor:
-        if not (has_torch_function(args) or is_compiling() or torch._C._is_tracing()):
-            return kernel(*args)
-        import clampgrad
-
-        if name.startswith("clamp"):
-            input, min, max, gradient, maximize, out = args
-            given = [input, *[min] * ("max" not in name), *[max] * ("min" not in name)]
-            keywords = {"gradient": gradient, "maximize": maximize}
-        else:
-            *given, gradient, out = args
-            keywords = {"gradient": gradient}
-        if out is not None:
-            keywords["out"] = out
-        relevant = [a for a in (*given, out) if a is not None]
+    def call(*given: Any, gradient: str, maximize: bool = False, **keywords: Any) -> Tensor:
+        resolved(gradient, maximize)  # a wrong name is said before anything else
+        keywords |= {"gradient": gradient} | ({"maximize": True} if maximize else {})
+        relevant = [a for a in (*given, keywords.get("out")) if a is not None]
         if has_torch_function(relevant):
+            import clampgrad
+
             return handle_torch_function(getattr(clampgrad, name), relevant, *given, **keywords)
-        return clampgrad.functional.traced(name, *given, **keywords)
+        if is_compiling() or torch._C._is_tracing():
+            from clampgrad.functional import traced
+
+            return traced(name, *given, **keywords)
+        return kernel(*given, **keywords)
 
     return call
 

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,17 +23,7 @@ def kernel(name: str) -> Callable[..., Tensor]:
     """Of an operator without its overload. Those called mingrad have min_norm, as by default."""
     if name == "clamp_with_grad":
         return partial(kernel("clamp"), gradient="with_grad")
-    function = KERNELS[name.replace("_mingrad", "")]
-    if not name.startswith("clamp"):
-        return function
-
-    def one_or_two(self: Tensor, min: Any = None, max: Any = None, **keywords: Any) -> Tensor:
-        return function(self, min, max, **keywords)
-
-    def upper(self: Tensor, max: Any, **keywords: Any) -> Tensor:
-        return function(self, None, max, **keywords)
-
-    return upper if name.startswith("clamp_max") else one_or_two
+    return KERNELS[name.replace("_mingrad", "")]
 
 
 library = torch.library.Library("clampgrad", "DEF")
