@@ -21,6 +21,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <bitset>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -198,23 +199,17 @@ namespace clampgrad {
 
 // A function of the bits of one code, as its truth table. What a rule reads in recorded bits is
 // worked out on these, and each mask that comes out is then one operator.
-struct CodeMask {
-  uint8_t table = 0;
+using CodeMask = std::bitset<8>;
+constexpr CodeMask kFirstBit = 0b10101010, kSecondBit = 0b11001100, kThirdBit = 0b11110000;
 
-  friend CodeMask operator&(CodeMask a, CodeMask b) {
-    return {static_cast<uint8_t>(a.table & b.table)};
-  }
-  friend CodeMask operator|(CodeMask a, CodeMask b) {
-    return {static_cast<uint8_t>(a.table | b.table)};
-  }
-  friend CodeMask operator^(CodeMask a, CodeMask b) {
-    return {static_cast<uint8_t>(a.table ^ b.table)};
-  }
-  friend CodeMask operator==(CodeMask a, CodeMask b) {
-    return {static_cast<uint8_t>(~(a.table ^ b.table))};
-  }
-};
-constexpr CodeMask kFirstBit = {0b10101010}, kSecondBit = {0b11001100}, kThirdBit = {0b11110000};
+namespace composed {
+namespace {
+template <>
+CodeMask everywhere() {
+  return ~CodeMask();
+}
+} // namespace
+} // namespace composed
 
 // The recorded bits of one call.
 struct RecordedBits {
@@ -223,10 +218,10 @@ struct RecordedBits {
   int64_t order;
 
   TensorMask operator()(CodeMask mask) const {
-    if (mask.table == 0) {
+    if (mask.none()) {
       return TensorMask();
     }
-    return TensorMask([*this, table = mask.table](const at::Tensor& like) {
+    return TensorMask([*this, table = mask.to_ulong()](const at::Tensor& like) {
       return clampgrad::_mask_symint(bits, like.sym_sizes(), table, planes, order);
     });
   }

@@ -1,4 +1,34 @@
-// All loops for the instruction set CLAMPGRAD_ISA: loops_<set>.cpp includes this once.
+// All loops for the instruction set CLAMPGRAD_SET: loops_<set>.cpp includes this once.
+//
+// Note [One translation unit per instruction set]
+// A pragma names what the compiler may use, not a flag, and it stands below all other includes: an
+// inline function of the standard library that is compiled for AVX-512 might be the copy that the
+// linker keeps for everybody. GCC unrolls and vectorises what these loops need at -O3 alone; Clang
+// does at -O2.
+
+#include "kernels/cpu/loops.h"
+
+#if defined(CLAMPGRAD_X86_ISAS) || !defined(CLAMPGRAD_TARGET)
+
+#if defined(CLAMPGRAD_VECTOR_BYTES) && defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#define CLAMPGRAD_ISA CLAMPGRAD_SET
+#define CLAMPGRAD_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__) && defined(CLAMPGRAD_TARGET)
+#define CLAMPGRAD_PUSH(set) \
+  CLAMPGRAD_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
+CLAMPGRAD_PUSH(CLAMPGRAD_TARGET)
+#elif defined(__GNUC__) && !defined(__clang__)
+#if defined(__OPTIMIZE__)
+#pragma GCC optimize("O3")
+#endif
+#if defined(CLAMPGRAD_TARGET)
+#define CLAMPGRAD_PUSH(set) CLAMPGRAD_PRAGMA(GCC target(set))
+CLAMPGRAD_PUSH(CLAMPGRAD_TARGET)
+#endif
+#endif
 
 // clang-format off: each stands on those before it
 #if defined(CLAMPGRAD_VECTOR_BYTES)
@@ -80,3 +110,8 @@ CLAMPGRAD_FOR_EACH_CALL(CLAMPGRAD_LOOPS)
 #undef CLAMPGRAD_LOOPS
 
 } // namespace clampgrad::CLAMPGRAD_ISA
+
+#if defined(__clang__) && defined(CLAMPGRAD_TARGET)
+#pragma clang attribute pop
+#endif
+#endif

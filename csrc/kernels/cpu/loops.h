@@ -2,11 +2,8 @@
 // The loops over flat memory, one per call and dtype, and the instruction sets they are compiled
 // for.
 //
-// Note [One translation unit per instruction set]
-// loops_<set>.cpp compiles every loop for one set, in a namespace of that name; the kernels take
-// the best one that runs here (kernels.cpp). A pragma names the set, not a flag of the compiler,
-// and it stands below all other includes: an inline function of the standard library that is
-// compiled for AVX-512 might be the copy that the linker keeps for everybody.
+// loops_<set>.cpp compiles every loop for one set (every_loop.h), in a namespace of that name; the
+// kernels take the best one that runs here (kernels.cpp).
 
 #include "kernels/call.h"
 #include "kernels/constant.h"
@@ -40,23 +37,3 @@ CLAMPGRAD_DECLARE_LOOPS(avx512)
 #undef CLAMPGRAD_DECLARE_LOOPS
 
 } // namespace clampgrad
-
-// Around the code for one set. GCC unrolls and vectorises what these loops need at -O3 alone; Clang
-// does at -O2.
-#define CLAMPGRAD_PRAGMA(text) _Pragma(#text)
-#if defined(__clang__)
-#define CLAMPGRAD_BEGIN_LOOPS
-#define CLAMPGRAD_BEGIN_LOOPS_FOR(set) \
-  CLAMPGRAD_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
-#define CLAMPGRAD_END_LOOPS_FOR CLAMPGRAD_PRAGMA(clang attribute pop)
-#else
-#if defined(__OPTIMIZE__)
-#define CLAMPGRAD_BEGIN_LOOPS CLAMPGRAD_PRAGMA(GCC optimize("O3"))
-#else
-#define CLAMPGRAD_BEGIN_LOOPS
-#endif
-#define CLAMPGRAD_BEGIN_LOOPS_FOR(set) \
-  CLAMPGRAD_BEGIN_LOOPS                \
-  CLAMPGRAD_PRAGMA(GCC target(set))
-#define CLAMPGRAD_END_LOOPS_FOR
-#endif
