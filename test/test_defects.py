@@ -384,6 +384,7 @@ WRONG = {
     "sharing": "ops._extremum_shares(torch.ones(4), torch.ones(4), True, False, 3, 0, 99, 0)",
     "three shapes": "ops._clamp_shares(torch.ones(4096), torch.ones(4096), torch.ones(1), 0, 7, 0, 0)",
     "rule": "ops._clamp_shares(*3 * [torch.ones(4)], 99, 7, 0, 0)",
+    "no rule of three": "ops._clamp_shares(*3 * [torch.ones(4)], 6, 7, 4, 0)",
     "among": "ops._clamp_shares(*3 * [torch.ones(4)], 0, 99, 0, 0)",
     "planes": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4], 2, 99, 0)",
     "planes on meta": "ops._mask(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 2, 99, 0)",

@@ -2,14 +2,17 @@
 
 import enum
 import re
+from contextlib import nullcontext
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import clampgrad
-from common import OPERATORS
-from oracle import CONVENTIONS
+from common import DTYPES, OPERATORS, assert_same
+from oracle import CONVENTIONS, gradient_of_x
 
 BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
 NAMES = [name + suffix for name in (*BOUNDS, "clip") for suffix in ("", "_")]
@@ -238,6 +241,66 @@ def test_a_bound_that_overflows_the_dtype(dtype, bound):
                 assert complaint(getattr(clampgrad, operator), leaf, bound) == expected
             else:
                 assert torch.equal(getattr(clampgrad, operator)(leaf, bound), expected)
+
+
+def outcome(f, *args):
+    """The value, or the error."""
+    try:
+        value = f(*args)
+    except (RuntimeError, OverflowError) as error:
+        return str(error)
+    values = None if value.is_meta or isinstance(value, FakeTensor) else repr(value.tolist())
+    return value.dtype, value.shape, values
+
+
+def chain(x, lo, hi):
+    """torch.clamp, also where one of the bounds is a Tensor."""
+    if isinstance(lo, torch.Tensor) == isinstance(hi, torch.Tensor):
+        return torch.clamp(x, lo, hi)
+    return torch.clamp_max(torch.clamp_min(x, lo), hi)
+
+
+def made(where, dtype):
+    if where == "elements":
+        return torch.tensor([-1.0, 0.0, 2.0, torch.nan], dtype=dtype)
+    return torch.zeros(
+        0 if where == "none" else 3, dtype=dtype, device="meta" if where == "meta" else "cpu"
+    )
+
+
+@pytest.mark.parametrize("where", ["elements", "none", "meta", "fake"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_torch_judges_a_bound_that_overflows_where_a_gradient_is_recorded_too(dtype, where):
+    """Beside a NaN, and where there are no values, it is no error."""
+    numbers = (torch.nan, 1e300, -1e300, 7e4, 2**70, torch.inf, 0.5)
+    bounds = [*product(numbers, numbers)]
+    if where != "meta":  # of one device
+        bounds += [pair for n in numbers for pair in ((torch.zeros(()), n), (n, torch.zeros(())))]
+    with FakeTensorMode(allow_non_fake_inputs=True) if where == "fake" else nullcontext():
+        x = made(where, dtype)
+        for pair, convention in product(bounds, ("min_norm", "inclusive", "with_grad")):
+            expected = outcome(chain, x, *pair)
+            for recorded in (
+                lambda x, *b: clampgrad.clamp(x.clone().requires_grad_(), *b, gradient=convention),
+                lambda x, *b: torch.func.vjp(
+                    lambda x: clampgrad.clamp(x, *b, gradient=convention), x
+                )[0],
+            ):
+                assert outcome(recorded, x, *pair) == expected, pair
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_gradient_beside_a_bound_of_nan_is_that_beside_any_other(dtype, convention):
+    for lo, hi in ((torch.nan, 1e300), (-1e300, torch.nan), (torch.nan, 0.5)):
+        for clamp in (clampgrad.clamp, lambda x, *b, **k: clampgrad.clamp_(x.clone(), *b, **k)):
+            x = torch.tensor([-1.0, 0.0, 2.0, torch.nan], dtype=dtype, requires_grad=True)
+            y = clamp(x, lo, hi, gradient=convention)
+            assert y.isnan().all()
+            g = torch.tensor([1.0, -1.0, 2.0, 1.0], dtype=dtype)
+            (gradient,) = torch.autograd.grad(y, x, g)
+            expected = gradient_of_x(convention, x.detach(), g, min=torch.nan, max=torch.nan)
+            assert_same(gradient, expected)
 
 
 def odd_bounds():

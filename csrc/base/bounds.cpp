@@ -3,7 +3,9 @@
 #include "base/path.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
 #include <c10/util/Exception.h>
+#include <c10/util/overflows.h>
 
 #include <cmath>
 #include <limits>
@@ -23,12 +25,16 @@ bool is_exact(const c10::SymInt& number, at::ScalarType dtype) {
 
 } // namespace
 
-bool is_symbolic(const Number& bound) {
-  return bound && bound->isSymbolic();
-}
-
 bool is_nan(const Number& bound) {
   return bound && !bound->isSymbolic() && bound->isFloatingPoint() && std::isnan(bound->toDouble());
+}
+
+bool overflows(const Number& bound, const at::Tensor& self) {
+  const auto dtype = self.is_cpu() ? self.scalar_type() : at::toOpMathType(self.scalar_type());
+  return bound && !bound->isSymbolic() &&
+      AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
+           return c10::overflows<scalar_t>(bound->toDouble());
+         });
 }
 
 void check_has_bound(const Number& min, const Number& max) {
@@ -40,22 +46,21 @@ Number in_dtype(const Number& bound, const at::Tensor& self) {
   // A symbolic number needs no rounding to float64; for another dtype one that may be rounded
   // becomes a constant of the graph, guarded, for a number that is not rounded compares equal to
   // nothing.
-  if (!bound || (bound->isSymbolic() && dtype == at::kDouble)) {
+  if (!bound || !has_kernels(dtype) || overflows(bound, self) ||
+      (bound->isSymbolic() && dtype == at::kDouble)) {
     return bound;
   }
   if (bound->isSymInt()) {
-    return has_kernels(dtype) && is_exact(bound->toSymInt(), dtype)
+    return is_exact(bound->toSymInt(), dtype)
         ? bound
         : in_dtype(bound->toSymInt().guard_int(__FILE__, __LINE__), self);
   }
   if (bound->isSymbolic()) {
     return in_dtype(bound->toSymFloat().guard_float(__FILE__, __LINE__), self);
   }
-  if (!has_kernels(dtype)) {
-    return bound; // no kernel of torch.clamp takes these
-  }
   return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
-    return at::Scalar(static_cast<double>(rounded<scalar_t>(*bound, self)));
+    const auto rounded = static_cast<scalar_t>(bound->to<at::opmath_type<scalar_t>>());
+    return at::Scalar(static_cast<double>(rounded));
   });
 }
 

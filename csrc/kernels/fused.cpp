@@ -75,7 +75,7 @@ GateEncode gate_encode(const Tensor& x, const Number& min, const Number& max, Ga
   GateEncode call = {0, 0, min.has_value(), max.has_value(), gate};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clamp", [&] {
     const auto lane_of = [&](const Number& bound) {
-      return bound ? lane(rounded<scalar_t>(*bound, x)) : Lane<scalar_t>();
+      return bound ? lane(in_dtype(bound, x)->to<scalar_t>()) : Lane<scalar_t>();
     };
     call.lo = lane_of(min);
     call.hi = lane_of(max);
@@ -161,6 +161,7 @@ std::tuple<Tensor, Tensor> clamp_shares(
   checked_enum<Sharing>(sharing, kSharings);
   const TripleEncode call = {
       checked_enum<Gradient>(rule, kGradients), checked_enum<int>(among, kAll + 1)};
+  TORCH_CHECK_VALUE(call.rule == triple_rule(call.rule), "clampgrad: no rule of three is ", rule);
   return encoded(call, order, self, min, max);
 }
 

@@ -25,8 +25,10 @@ bool is_complex(const Number& bound) {
 
 // A bound of NaN makes the result NaN everywhere; kernels need not know that.
 bool fast(const Tensor& self, const Number& min, const Number& max) {
-  return has_kernels(self.scalar_type()) && is_eager(self) && !is_symbolic(min) &&
-      !is_symbolic(max) && !is_nan(min) && !is_nan(max);
+  const auto plain = [](const Number& bound) {
+    return !bound || !(bound->isSymbolic() || is_nan(bound));
+  };
+  return has_kernels(self.scalar_type()) && is_eager(self) && plain(min) && plain(max);
 }
 
 // Note [In place, by hand]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,11 +34,15 @@ def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
 
 
 def as_compared(args: Sequence[Any], y: Tensor) -> list[Tensor]:
-    """The arguments as the forward compares them: in the dtype of its result y."""
+    """The arguments as the forward compares them: in the dtype of its result y.
+
+    Beside a number that is NaN, which decides alone, torch takes one that the dtype cannot hold.
+    """
+    nan = next((a for a in args if isinstance(a, float) and math.isnan(a)), None)
     return [
         a.to(y.dtype)
         if isinstance(a, Tensor)
-        else torch.full((), a, dtype=y.dtype, device=y.device)
+        else torch.full((), a if nan is None else nan, dtype=y.dtype, device=y.device)
         for a in args
         if a is not None
     ]

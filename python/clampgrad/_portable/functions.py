@@ -79,6 +79,8 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
     """Rounded to it. A number beyond its range stays, for torch to judge, and one that a graph stands for."""
     if not isinstance(number, (int, float)):
         return number
+    if isinstance(number, int) and not -(2**63) <= number < 2**64:
+        return number  # no number of torch's
     with _disable_current_modes():  # one of them may give a tensor without a value
         rounded = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
     return number if math.isinf(rounded) else rounded
