@@ -187,6 +187,9 @@ CLAMPGRAD_HOST_DEVICE Weight<Mask<K>> weight(K x, Mask<K> comparable, const Boun
   using M = Mask<K>;
   // Of two bounds, one shuts NaN out, whose key lies beyond all numbers or compares as false.
   M open = has_lo && has_hi ? everywhere<M>() : comparable, at_lo = M(), at_hi = M();
+  if constexpr (gate == Gate::strict && has_lo && has_hi) {
+    return {between(x, b), M(), M()};
+  }
   if constexpr (has_lo) {
     open = open & (gate == Gate::strict ? M(x > b.lo) : M(x >= b.lo));
     at_lo = x == b.lo;

@@ -188,6 +188,18 @@ struct Bounds {
   V lo, hi;
 };
 
+template <typename K>
+CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
+#if defined(CLAMPGRAD_VECTOR_BYTES)
+  if constexpr (sizeof(lane_of(x)) == 2) { // wraps around: one comparison, from the first inside on
+    const K first = b.lo + int16_t(1), end = larger(b.hi, first);
+    const auto lowest = Vector<uint16_t>(first) ^ uint16_t(0x8000);
+    return K(Vector<uint16_t>(x) - lowest) < K(Vector<uint16_t>(end) - lowest);
+  }
+#endif
+  return (x > b.lo) & (x < b.hi);
+}
+
 // Which part of g passes: all of it where open, but half of it at a tie, or a quarter at a tie with
 // both bounds. Where not open, a `tie` means nothing.
 template <typename M>

@@ -20,9 +20,10 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
     return has_hi ? select(Mask<V>(keys.hi < raised), keys.hi, raised) : raised;
   } else {
     const Mask<K> below = has_lo ? Mask<K>(key < keys.lo) : Mask<K>();
-    const K raised = select(below, keys.lo, key);
-    const Mask<K> above = has_hi ? Mask<K>(keys.hi < raised) : Mask<K>();
-    const V y = select(above, values.hi, select(below, values.lo, value));
+    const Mask<K> above = has_hi ? Mask<K>(keys.hi < key) : Mask<K>();
+    // The same for all x, and so outside of loops.
+    const V lo = has_hi ? select(Mask<K>(keys.hi < keys.lo), values.hi, values.lo) : values.lo;
+    const V y = select(above, values.hi, select(below, lo, value));
     return select(comparable, y, value);
   }
 }
