@@ -16,7 +16,7 @@ from clampgrad.patches.series import Claim, Refusal, all_series, named
 from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
 from clampgrad.patches.verify import run
 from clampgrad.patches.verify.compile import compiler
-from clampgrad.patches.verify.held import against_table, held
+from clampgrad.patches.verify.held import against_table, changes, held
 from clampgrad.patches.verify.native import CAPABILITIES, added, new_entries
 from clampgrad.patches.verify.run import (
     CODE,
@@ -151,6 +151,17 @@ def test_one_convention_for_all_operators(gradients):
     # A patch about other operators may not touch it either.
     strangers = held(mixed, found, Claim(stock, frozenset({"maximum", "tensors"})), set())
     assert strangers and all(f.startswith("outside of the scope, clamp_min") for f in strangers)
+
+
+def test_gradients_at_no_points_hold_nothing(gradients):
+    none = {**gradients, "maximum, tensors, eager": []}
+    for compare in (
+        lambda: against_table(none, "joint", set()),
+        lambda: changes(gradients, none),
+        lambda: changes(none, gradients),
+    ):
+        with pytest.raises(ValueError, match="no points|zip"):
+            compare()
 
 
 def test_samples_of_every_layout_are_compared():

@@ -23,6 +23,8 @@ def same(a: float, b: float) -> bool:
 
 def expected(convention: str, key: str, rows: list[list[float]], count: int) -> list[list[float]]:
     """The gradients that the table asks for at each point, of `count` arguments."""
+    if not rows:
+        raise ValueError(f"{key}: no points, so that nothing would be compared")
     oracle = table()
     operator, kind, _ = key.split(", ")
     points = torch.tensor([row[: count + 1] for row in rows], dtype=torch.float64)
@@ -60,7 +62,7 @@ def changes(a: Gradients, b: Gradients) -> list[str]:
     """Which operators, kinds and modes have other gradients, with how many points."""
     lines = []
     for key in a:
-        n = sum(not all(map(same, x, y)) for x, y in zip(a[key], b[key]))
+        n = sum(not all(map(same, x, y)) for x, y in zip(a[key], b[key], strict=True))
         if n:
             lines.append(f"{key}: {n} of {len(a[key])}")
     return lines
