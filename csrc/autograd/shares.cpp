@@ -188,12 +188,9 @@ constexpr bool reads_bits = std::is_same_v<Of, RecordedPair> || std::is_same_v<O
 // In the dtype of the result.
 template <size_t n>
 std::array<Tensor, n> promoted(std::array<Tensor, n> tangents, const std::array<Tensor, n>& args) {
-  at::native::ResultTypeState types = {};
-  for (const auto& arg : args) {
-    types = arg.defined() ? at::native::update_result_type_state(arg, types) : types;
-  }
+  const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
   for (auto& t : tangents) {
-    t = t.defined() ? t.to(at::native::result_type(types)) : t;
+    t = t.defined() ? t.to(dtype) : t;
   }
   return tangents;
 }
