@@ -71,17 +71,11 @@ std::optional<Convention> pinned_for(const Args&... args) {
 enum class Kind { clamp, extremum };
 
 // `front_door` is called directly: we are where the dispatcher would call it.
-template <typename Aten, typename Ours, typename Ours::ptr_schema front_door, Kind kind, typename>
+template <typename Aten, auto front_door, Kind kind, typename = decltype(&Aten::call)>
 struct Kernel;
 
-template <
-    typename Aten,
-    typename Ours,
-    typename Ours::ptr_schema front_door,
-    Kind kind,
-    typename Result,
-    typename... Args>
-struct Kernel<Aten, Ours, front_door, kind, Result (*)(Args...)> {
+template <typename Aten, auto front_door, Kind kind, typename Result, typename... Args>
+struct Kernel<Aten, front_door, kind, Result (*)(Args...)> {
   static Result call(DispatchKeySet keys, Args... args) {
     const auto c = pinned_for(args...);
     if (c && (kind == Kind::clamp || !is_pseudo(c->gradient))) {
@@ -230,7 +224,7 @@ struct Registration {
       typename Ours::ptr_schema front_door,
       Kind kind = Kind::clamp>
   void add_one() {
-    add<Aten, Kernel<Aten, Ours, front_door, kind, decltype(&Aten::call)>>();
+    add<Aten, Kernel<Aten, front_door, kind>>();
   }
 
   template <typename Aten, typename One>

@@ -193,12 +193,10 @@ PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObj
   if (Call call; read_plain(op, given, call)) {
     return finish(op, call);
   }
-  if (given.has_tensor(kFirst) || given.has_tensor(kSecond)) {
-    static torch::PythonArgParser parser(signatures(op, /*tensors=*/true), /*traceable=*/false);
-    return run_parsed(op, given, module, parser);
-  }
-  static torch::PythonArgParser parser(signatures(op, /*tensors=*/false), /*traceable=*/false);
-  return run_parsed(op, given, module, parser);
+  static torch::PythonArgParser numbers(signatures(op, /*tensors=*/false), /*traceable=*/false);
+  static torch::PythonArgParser tensors(signatures(op, /*tensors=*/true), /*traceable=*/false);
+  const bool of_tensors = given.has_tensor(kFirst) || given.has_tensor(kSecond);
+  return run_parsed(op, given, module, of_tensors ? tensors : numbers);
   END_HANDLE_TH_ERRORS
 }
 
