@@ -1,6 +1,7 @@
 """The functions themselves, compiled or not: what they are called with, and what they say about themselves."""
 
 import copy
+import functools
 import inspect
 import pickle
 import subprocess
@@ -111,6 +112,9 @@ def test_a_wrong_name_is_said_before_a_wrong_bound(name, bound):
         if name.startswith("clamp"):
             with pytest.raises(ValueError, match="maximize=True does not apply to gradient='half'"):
                 function(x, bound, gradient="half", maximize=True)
+        else:
+            with pytest.raises(ValueError, match="gradient='ste' is defined for clamps only"):
+                function(x, bound, gradient="ste")
 
 
 def test_dynamo_may_come_first():
@@ -123,3 +127,117 @@ f(x).sum().backward()
 assert x.grad.tolist() == [0, 0, 1, 0], x.grad
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+X = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0])
+
+
+def chosen(x, function):
+    return function(x, 0) if function == clampgrad.clamp_min else function(x, 0, 1)
+
+
+def after_a_break(x):
+    function = clampgrad.clamp
+    torch._dynamo.graph_break()
+    return function(x, 0, 1)
+
+
+REGISTRY = {clampgrad.clamp: 2, clampgrad.clamp_min: 3}
+
+# As an argument, in a registry, mapped: what programs do with a function besides calling it.
+USES = {
+    "compared": lambda x: chosen(x, clampgrad.clamp),
+    "another": lambda x: chosen(x, clampgrad.clamp_min),
+    "in a set": lambda x: x + (clampgrad.clamp in {clampgrad.clamp, clampgrad.maximum}),
+    "a key": lambda x: {clampgrad.clamp: 2, clampgrad.clamp_min: 3}[clampgrad.clamp_min] * x,
+    "in a registry": lambda x: REGISTRY[clampgrad.clamp_min] * x + (clampgrad.clamp in REGISTRY),
+    "called from a registry": lambda x: sum(function(x, 0) * n for function, n in REGISTRY.items()),
+    "its name": lambda x: x + hasattr(clampgrad.clamp, "__name__") + hasattr(clampgrad.clamp, "no"),
+    "a partial": lambda x: functools.partial(clampgrad.clamp, min=0)(x, max=1),
+    "vmap": lambda x: torch.vmap(clampgrad.maximum)(x, -x),
+    "vmap of a partial": lambda x: torch.vmap(functools.partial(clampgrad.clamp, min=0, max=1))(x),
+    "vmap with numbers": lambda x: torch.vmap(clampgrad.clamp, in_dims=(0, None, None))(x, 0, 1),
+    "wrapped": lambda x: functools.wraps(clampgrad.clamp)(lambda *a: clampgrad.clamp(*a))(x, 0, 1),
+    "map": lambda x: sum(map(clampgrad.maximum, [x, -x], [-x, x])),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_uses_in_one_graph(use):
+    expected = USES[use](X)
+    found = torch.compile(USES[use], backend="eager", fullgraph=True)(X)
+    assert torch.equal(found, expected)
+
+
+def test_uses_where_torch_has_forgotten_its_rules():
+    """As it does where a process group is initialized."""
+    torch._dynamo.trace_rules.clear_lru_cache()
+    torch._dynamo.reset()
+    for use in USES:
+        test_uses_in_one_graph(use)
+
+
+class Times(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result * 100 if func is clampgrad.clamp else result
+
+
+class Overrides(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+            return result * 100 if func is clampgrad.clamp else result
+
+
+@pytest.mark.compiled("there torch.compile traces operators, which an override sees instead")
+def test_overrides_see_the_function_in_compiled_code_too():
+    def f(x):
+        return clampgrad.clamp(x, 0, max=1)
+
+    compiled = torch.compile(f, backend="eager", fullgraph=True)
+    with Times():
+        assert torch.equal(f(X), 100 * X.clamp(0, 1))
+        assert torch.equal(compiled(X), 100 * X.clamp(0, 1))
+    assert torch.equal(f(X.as_subclass(Overrides)), 100 * X.clamp(0, 1))
+    assert torch.equal(compiled(X.as_subclass(Overrides)), 100 * X.clamp(0, 1))
+    with torch.device("cpu"):
+        assert torch.equal(compiled(X), X.clamp(0, 1))
+
+
+def test_a_function_across_a_graph_break():
+    assert torch.equal(torch.compile(after_a_break, backend="eager")(X), X.clamp(0, 1))
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_torch_fx_normalizes_to_a_graph_that_runs(name):
+    from torch.fx.experimental.normalize import NormalizeArgs
+
+    function, (positional, _) = getattr(clampgrad, name), arguments(name)
+    x, *rest = positional
+    graph = torch.fx.symbolic_trace(lambda x: function(x, *rest))
+    expected = function(x.clone(), *rest)
+    assert torch.equal(NormalizeArgs(graph).transform()(x.clone()), expected)
+
+
+def test_the_module_can_be_executed_again():
+    code = """
+import importlib, torch, clampgrad
+importlib.reload(clampgrad.functional)
+import torch._dynamo
+importlib.reload(clampgrad.functional)
+f = torch.compile(lambda x: clampgrad.functional.clamp(x, 0, 1), backend="eager", fullgraph=True)
+assert f(torch.tensor([-1.0, 2.0])).tolist() == [0, 1]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_symbolic_bounds_without_dynamo():
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return clampgrad.clamp(x, 0, x.shape[0])
+
+    n = torch.export.Dim("n")
+    exported = torch.export.export(Module(), (X,), strict=False, dynamic_shapes={"x": {0: n}})
+    assert exported.module()(X[:2] + 4).tolist() == [2, 2]

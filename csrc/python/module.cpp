@@ -79,7 +79,9 @@ struct Given {
     }
     // A wrong name is said before anything else.
     const auto name = at[kGradient] ? text_of(at[kGradient]) : name_of(Gradient::min_norm);
-    gradient = parse_convention(name, at[kMaximize] == Py_True).gradient;
+    const bool maximize = at[kMaximize] == Py_True;
+    gradient = op.is_clamp() ? parse_convention(name, maximize).gradient
+                             : parse_exact(name, maximize, op.name);
   }
 
   bool has(Parameter p) const {

@@ -22,8 +22,8 @@ class AfterImport(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if fullname != self.name:
             return None
-        others = [finder for finder in sys.meta_path if finder is not self]
-        for finder in others:
+        # Those before it were asked already; one of the same module may follow.
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
             if spec := find and find(fullname, path, target):
                 if spec.loader:

@@ -78,7 +78,7 @@ def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> 
     return getattr(_implementation, name)(*args, **keywords)
 
 
-# Compiled functions, and the functions of this module that torch.compile traces in place of them.
+# Compiled functions, and those that torch.compile traces in place of them.
 _TRACED: dict[Callable[..., Any], Callable[..., Any]] = {}
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -87,18 +87,21 @@ def _implemented(function: _F) -> _F:
     """The compiled function of that name, with this documentation, or `function` if there is none."""
     if _implementation.name != "compiled":
         return function
-    compiled = getattr(_implementation, function.__name__)
-    signature = inspect.signature(function)
-    names = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    text = f"{function.__name__}{inspect.Signature(names)}"
-    torch._C._add_docstr(compiled, f"{text}\n--\n\n{function.__doc__ or ''}")
+    name = function.__name__
+    compiled = getattr(_implementation, name)
+    if compiled.__doc__ is None:
+        signature = inspect.signature(function)
+        bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        text = f"{name}{inspect.Signature(bare)}\n--\n\n{function.__doc__ or ''}"
+        torch._C._add_docstr(compiled, text)
     compiled.__module__ = __name__
     _TRACED[compiled] = function
     return compiled
 
 
 def _is_of_numpy(bound: Any) -> bool:
-    return not (bound is None or isinstance(bound, (int, float, Tensor)))
+    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    return not (bound is None or isinstance(bound, (int, float, Tensor, *symbols)))
 
 
 def _without_numpy(
@@ -313,8 +316,35 @@ for _function in _SCRIPTED:
 
 
 def _trace_in_place(_: object) -> None:
-    for compiled, function in _TRACED.items():
-        torch.compiler.substitute_in_graph(compiled)(function)
+    """A compiled function is to torch.compile what torch.clamp is: it can be compared, a key of a dict,
+    mapped by vmap. But a call of it is one of the function of Python. (What substitute_in_graph makes of
+    it can be called, but before 2.15 no more than that.)"""
+    from torch._dynamo.trace_rules import get_torch_obj_rule_map, manual_torch_name_rule_map
+    from torch._dynamo.variables import TorchInGraphFunctionVariable
+    from torch._dynamo.variables.torch_function import (
+        can_dispatch_torch_function,
+        dispatch_torch_function,
+    )
+
+    class CompiledFunctionVariable(TorchInGraphFunctionVariable):
+        def call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
+            if can_dispatch_torch_function(tx, args, kwargs):
+                return dispatch_torch_function(tx, self, args, kwargs)
+            function = type(self).build(tx, _TRACED[self.value])
+            return tx.inline_user_function_return(function, [*args], dict(kwargs))
+
+    get_torch_obj_rule_map().update(dict.fromkeys(_TRACED, CompiledFunctionVariable))
+    # From which torch makes that again, when a process group is initialized for one.
+    names = [f"{__name__}.{function.__name__}" for function in _TRACED.values()]
+    manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
 
 
-when_imported("torch._dynamo", _trace_in_place)
+def _keep_as_called(operator_schemas: Any) -> None:
+    """Or torch.fx normalizes arguments by the schema of the operator that TorchScript takes."""
+    known = getattr(operator_schemas, "_manual_overrides", {})
+    known.update({compiled: [inspect.signature(compiled)] for compiled in _TRACED})
+
+
+if _TRACED:
+    when_imported("torch._dynamo", _trace_in_place)
+    when_imported("torch.fx.operator_schemas", _keep_as_called)

@@ -39,6 +39,14 @@ def resolved(gradient: str, maximize: bool) -> str:
     return name
 
 
+def checked(name: str, gradient: str, maximize: bool) -> str:
+    """The same for the function `name`: what has no interval has no pseudo-gradient."""
+    key = resolved(gradient, maximize)
+    if key in PSEUDO and not name.startswith("clamp"):
+        raise ValueError(f"gradient='{gradient}' is defined for clamps only, not for {name}")
+    return key
+
+
 def recorded(args: tuple[Any, ...]) -> bool:
     """Whether a gradient may have to be computed: only the levels of torch.func know for sure."""
     if any(isinstance(a, complex) for a in args):
@@ -126,9 +134,7 @@ def extremum_kernel(name: str) -> Callable[..., Tensor]:
     def kernel(
         input: Tensor, other: Tensor, *, gradient: str = "min_norm", out: Tensor | None = None
     ) -> Tensor:
-        key = resolved(gradient, False)
-        if key in PSEUDO:
-            raise ValueError(f"gradient='{key}' is defined for clamps only, not for {name}")
+        key = checked(name, gradient, False)
         if out is not None:
             return torchs_own(name, input, other, out=out)
         if not recorded((input, other)):
@@ -146,7 +152,7 @@ def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Subclasses and modes get the public function, and what traces a graph gets the operator."""
 
     def call(*given: Any, gradient: str, maximize: bool = False, **keywords: Any) -> Tensor:
-        resolved(gradient, maximize)  # a wrong name is said before anything else
+        checked(name, gradient, maximize)  # a wrong name is said before anything else
         keywords |= {"gradient": gradient} | ({"maximize": True} if maximize else {})
         relevant = [a for a in (*given, keywords.get("out")) if a is not None]
         if has_torch_function(relevant):
