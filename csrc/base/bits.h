@@ -28,13 +28,5 @@ constexpr int64_t words(int64_t n) {
 constexpr int64_t planes_bytes(int planes, int64_t n) {
   return planes * words(n) * 8;
 }
-// The code of element i of n.
-CLAMPGRAD_HOST_DEVICE int code_of(const uint64_t* bits, int planes, int64_t n, int64_t i) {
-  int code = 0;
-  for (int p = 0; p < planes; ++p) {
-    code |= static_cast<int>(bits[p * words(n) + i / kWord] >> (i % kWord) & 1) << p;
-  }
-  return code;
-}
 
 } // namespace clampgrad

@@ -62,14 +62,7 @@ struct Given {
   Given(const Operator& op, PyObject* const* args, size_t count, PyObject* keywords)
       : positional(count) {
     const size_t most = 1 + op.bounds();
-    TORCH_CHECK_TYPE(
-        count <= most,
-        op.name,
-        "() takes at most ",
-        most,
-        " positional arguments (",
-        count,
-        " given)");
+    TORCH_CHECK_TYPE(count <= most, op.name, "() takes at most ", most, " positional arguments");
     std::copy_n(args, count, at);
     for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); ++i) {
       const auto p = parameter_of(op, PyTuple_GET_ITEM(keywords, i));
@@ -125,13 +118,10 @@ bool read_plain(const Operator& op, const Given& given, Call& call) {
       return false;
     }
   }
-  if (!op.is_clamp() && !call.bounds[0].tensor) {
-    return false;
-  }
   call.gradient = given.gradient;
   call.maximize = maximize == Py_True;
   call.self = THPVariable_Unpack(given.at[kInput]);
-  return true;
+  return op.is_clamp() || call.bounds[0].tensor;
 }
 
 std::vector<std::string> signatures(const Operator& op, bool tensors) {

@@ -8,6 +8,8 @@
 #include <ATen/TensorIterator.h> // the grain
 #include <ATen/Version.h>
 
+#include <algorithm>
+
 namespace clampgrad::cpu {
 
 namespace {
@@ -44,8 +46,19 @@ void run(c10::Device, at::ScalarType dtype, const MemoryOf<Call>& memory, const 
 CLAMPGRAD_FOR_EACH_CALL(CLAMPGRAD_RUN)
 
 void unpack(c10::Device, int64_t n, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
-  for (int64_t i = 0; i < n; ++i) {
-    mask[i] = (codes >> code_of(bits, planes, n, i) & 1) != 0;
+  for (int64_t w = 0; w < words(n); ++w) {
+    uint64_t chosen = 0;
+    for (int code = 0; code < 1 << planes; ++code) {
+      uint64_t here = -(codes >> code & 1); // everywhere, if the code is one of them
+      for (int p = 0; p < planes; ++p) {
+        here &= bits[p * words(n) + w] ^ ((code >> p & 1) - uint64_t{1});
+      }
+      chosen |= here;
+    }
+    const auto count = std::min(n - w * kWord, kWord);
+    for (int64_t i = 0; i < count; ++i) {
+      mask[w * kWord + i] = chosen >> i & 1;
+    }
   }
 }
 

@@ -13,7 +13,11 @@ __global__ void __launch_bounds__(kThreads)
     unpack_kernel(const uint64_t* bits, int planes, int64_t codes, bool* mask, int64_t n) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n) {
-    mask[i] = (codes >> code_of(bits, planes, n, i) & 1) != 0;
+    int code = 0;
+    for (int p = 0; p < planes; ++p) {
+      code |= static_cast<int>(bits[p * words(n) + i / kWord] >> (i % kWord) & 1) << p;
+    }
+    mask[i] = (codes >> code & 1) != 0;
   }
 }
 
