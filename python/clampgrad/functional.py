@@ -30,9 +30,9 @@ from torch.compiler import is_dynamo_compiling
 from torch.jit._builtins import _register_builtin
 
 from clampgrad import _implementation
-from clampgrad._after_import import when_imported
 from clampgrad._gradients import ExactGradient, Gradient
 from clampgrad._table import CANONICAL, CONVENTIONS, TABLE
+from clampgrad._torch_calls import tell_torch
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -314,37 +314,4 @@ _SCRIPTED += [maximum, minimum, fmax, fmin]
 for _function in _SCRIPTED:
     _register_builtin(_function, f"clampgrad::{_function.__name__}")
 
-
-def _trace_in_place(_: object) -> None:
-    """A compiled function is to torch.compile what torch.clamp is: it can be compared, a key of a dict,
-    mapped by vmap. But a call of it is one of the function of Python. (What substitute_in_graph makes of
-    it can be called, but before 2.15 no more than that.)"""
-    from torch._dynamo.trace_rules import get_torch_obj_rule_map, manual_torch_name_rule_map
-    from torch._dynamo.variables import TorchInGraphFunctionVariable
-    from torch._dynamo.variables.torch_function import (
-        can_dispatch_torch_function,
-        dispatch_torch_function,
-    )
-
-    class CompiledFunctionVariable(TorchInGraphFunctionVariable):
-        def call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
-            if can_dispatch_torch_function(tx, args, kwargs):
-                return dispatch_torch_function(tx, self, args, kwargs)
-            function = type(self).build(tx, _TRACED[self.value])
-            return tx.inline_user_function_return(function, [*args], dict(kwargs))
-
-    get_torch_obj_rule_map().update(dict.fromkeys(_TRACED, CompiledFunctionVariable))
-    # From which torch makes that again, when a process group is initialized for one.
-    names = [f"{__name__}.{function.__name__}" for function in _TRACED.values()]
-    manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
-
-
-def _keep_as_called(operator_schemas: Any) -> None:
-    """Or torch.fx normalizes arguments by the schema of the operator that TorchScript takes."""
-    known = getattr(operator_schemas, "_manual_overrides", {})
-    known.update({compiled: [inspect.signature(compiled)] for compiled in _TRACED})
-
-
-if _TRACED:
-    when_imported("torch._dynamo", _trace_in_place)
-    when_imported("torch.fx.operator_schemas", _keep_as_called)
+tell_torch(_TRACED)

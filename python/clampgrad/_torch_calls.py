@@ -1,0 +1,54 @@
+"""What parts of torch must know about compiled functions, told to them when they are imported.
+
+- torch.compile: a compiled function is what torch.clamp is, something to compare, to use as a key and to map.
+  A call of it is one of the Python function, which it traces. (torch.compiler.substitute_in_graph makes
+  something that before 2.15 can be called and no more.)
+- torch.fx: it normalizes the arguments of a builtin by the schema of the operator that TorchScript takes,
+  which has more of them. It is made to leave a call as it was written.
+
+All of this is internal to torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from clampgrad._after_import import when_imported
+
+# Compiled functions, and the Python functions of the same names that stand for them.
+Traced: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
+
+
+def trace_in_place(traced: Traced, _: object) -> None:
+    from torch._dynamo.trace_rules import get_torch_obj_rule_map, manual_torch_name_rule_map
+    from torch._dynamo.variables import TorchInGraphFunctionVariable
+    from torch._dynamo.variables.torch_function import (
+        can_dispatch_torch_function,
+        dispatch_torch_function,
+    )
+
+    class CompiledFunctionVariable(TorchInGraphFunctionVariable):
+        def call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
+            if can_dispatch_torch_function(tx, args, kwargs):
+                return dispatch_torch_function(tx, self, args, kwargs)
+            function = type(self).build(tx, traced[self.value])
+            return tx.inline_user_function_return(function, [*args], dict(kwargs))
+
+    get_torch_obj_rule_map().update(dict.fromkeys(traced, CompiledFunctionVariable))
+    # torch makes that map again, from this one, when a process group is initialized.
+    names = [f"{function.__module__}.{function.__name__}" for function in traced]
+    manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
+
+
+def keep_as_called(traced: Traced, operator_schemas: Any) -> None:
+    known = getattr(operator_schemas, "_manual_overrides", {})
+    known.update({function: [inspect.signature(function)] for function in traced})
+
+
+def tell_torch(traced: Traced) -> None:
+    if traced:
+        when_imported("torch._dynamo", partial(trace_in_place, traced))
+        when_imported("torch.fx.operator_schemas", partial(keep_as_called, traced))
