@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
@@ -70,6 +71,30 @@ def test_the_backward_of_a_function_is_pinned(x, inner, expected):
     with clampgrad.pin("half"):
         assert slope(lambda x: Again.apply(x, inner), x) == expected
         assert slope(clamp, x) == HALF
+
+
+def test_what_a_pinned_clamp_calls_sees_the_pin(x):
+    """A saved-tensor hook and a mode run inside of the operator, and may remember what holds."""
+    seen = []
+
+    def see(t=None):
+        seen.append((clampgrad.pin.current(), clampgrad.pin.remember(slope)))
+        return t
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            see()
+            return function(*args, **(kwargs or {}))
+
+    zeros, ones = torch.zeros(4), torch.ones(4)
+    hooks = torch.autograd.graph.saved_tensors_hooks(see, lambda t: t)
+    for context in (hooks, Mode()):
+        for f in (clamp, lambda x: torch.clamp(x, zeros, ones), torch.relu):
+            seen.clear()
+            with clampgrad.pin("half"), context:
+                f(x)
+            assert seen
+            assert all(name == "half" and run(clamp, x) == HALF for name, run in seen)
 
 
 @pytest.mark.parametrize("context", [lambda: torch.device("cpu"), BaseTorchFunctionMode])

@@ -12,6 +12,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/TypeProperties.h>
 
 #include <algorithm>
@@ -179,6 +180,7 @@ Tensor on_device_of(const Tensor& other, const Tensor& t) {
 Tensor& assign(Tensor& self, const Tensor& result) {
   if (result.sym_sizes() != self.sym_sizes() ||
       !at::canCast(result.scalar_type(), self.scalar_type())) {
+    const at::AutoDispatchBelowADInplaceOrView guard; // where a pin would come back here
     return at::clamp_min_(self, result); // which raises
   }
   return self.copy_(result);

@@ -78,8 +78,8 @@ template <typename Aten, auto front_door, Kind kind, typename Result, typename..
 struct Kernel<Aten, front_door, kind, Result (*)(Args...)> {
   static Result call(DispatchKeySet keys, Args... args) {
     const auto c = pinned_for(args...);
-    if (c && (kind == Kind::clamp || !is_pseudo(c->gradient))) {
-      const Unpinned unpinned; // what our operator calls of aten is torch's own
+    // Where the front door records nothing it calls aten's operator, which is this one.
+    if (c && (kind == Kind::clamp || !is_pseudo(c->gradient)) && is_recorded(args...)) {
       return front_door(args..., name_of(c->gradient), c->maximize);
     }
     return Aten::redispatch(to_torchs_own(keys), args...);

@@ -55,12 +55,4 @@ Code current() {
   return code != kUnset ? code : kTorchsOwn;
 }
 
-Unpinned::Unpinned() : before_(of_thread) {
-  of_thread = kTorchsOwn;
-}
-
-Unpinned::~Unpinned() {
-  of_thread = before_;
-}
-
 } // namespace clampgrad::pin

@@ -36,18 +36,6 @@ Code current();
 // None for torch's own gradient.
 std::optional<Convention> pinned(Code code);
 
-// While one lives, aten's operators in this thread are torch's own.
-class Unpinned {
- public:
-  Unpinned();
-  ~Unpinned();
-  Unpinned(const Unpinned&) = delete;
-  Unpinned& operator=(const Unpinned&) = delete;
-
- private:
-  Code before_;
-};
-
 // In kernels.cpp: registers over aten's own, at the first call (see Note [Registered once]);
 // returns the operators' names.
 const std::vector<std::string>& register_kernels();
