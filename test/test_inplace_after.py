@@ -1,4 +1,4 @@
-"""Input and output may be changed in place after the call: the gradient was fixed before."""
+"""In place: the gradient is fixed before input or output change, and nothing changes without one."""
 
 import pytest
 import torch
@@ -166,3 +166,24 @@ def test_elsewhere_it_works_or_it_raises(how, convention, change):
     else:
         incoming = g if change == "input" else 2 * g
         assert_same(gradient, gradient_of_x(convention, x, incoming, 0, 1))
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_in_place_where_a_hook_raises(convention):
+    """Nothing is written that has no gradient."""
+
+    def full(_):
+        raise OSError("disk full")
+
+    zeros, ones = torch.zeros(3), torch.ones(3)
+    for bounds in ((0, 1), (zeros, ones), (zeros, 1), (None, 1)):
+        x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+        y = x * 1
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(full, lambda t: t):
+                clampgrad.clamp_(y, *bounds, gradient=convention)
+        except OSError:
+            assert (y.tolist(), y._version) == ([-1, 0.5, 2], 0)
+        else:
+            assert convention == "straight_through"  # which saves nothing
+            assert y.tolist() == [0 if bounds[0] is not None else -1, 0.5, 1]

@@ -9,6 +9,7 @@
 #include "kernels/memory_order.h"
 #include "ops/recorded.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 
@@ -36,13 +37,15 @@ bool fast(const Tensor& self, const Number& min, const Number& max) {
 // The kernel of an in-place clamp writes the result over its input and returns the bits of a gate.
 // torchgen cannot say that: an in-place operator returns `self` and nothing else. Passing the bits
 // as a mutable argument is no way out, because the generated code saves the arguments of an
-// in-place operator before it runs: a saved-tensor hook that copies what it gets (save_on_cpu, a
-// checkpoint without reentrance) then keeps memory that nobody has written yet.
+// in-place operator before it runs, and the bits do not exist before.
 //
 // So this one autograd kernel is written by hand. It does what the generated one of an in-place
 // operator does, except that it saves after the call. There is no operator to dispatch on: its one
 // caller takes this way only for a plain tensor, where nothing but autograd would see the operator
 // (no transform, mode, tracer or tangent). The node is the one of the functional _clamp_gate.
+//
+// A saved-tensor hook may raise, and `self` would have been written with nothing recorded. So where
+// there are hooks, the functional operator saves first and copy_ writes afterwards.
 Tensor& record_clamp_(
     Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order) {
   torch::autograd::check_inplace(self, /*requires_grad=*/true);
@@ -102,7 +105,8 @@ Tensor recorded_clamp(
 }
 
 Tensor& recorded_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
-  if (c.gradient != Gradient::straight_through && fast(self, min, max)) {
+  if (c.gradient != Gradient::straight_through && fast(self, min, max) &&
+      !at::SavedTensorDefaultHooks::get_hooks()) {
     const auto order = memory_order(self).value_or(kContiguousOrder);
     return record_clamp_(self, min, max, gate_of(c), order);
   }
