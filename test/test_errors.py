@@ -121,6 +121,33 @@ def test_names_are_checked_without_a_gradient_too(operator):
     assert out.item() == 0
 
 
+@pytest.mark.parametrize("context", [lambda f: f, torch.func.grad], ids=["eager", "torch.func"])
+@pytest.mark.parametrize("gradient", ["half", "with_grad"])
+def test_what_torch_refuses_it_refuses_under_a_pin(gradient, context):
+    for call in (
+        lambda x: torch.clamp_(x, torch.zeros(2, 3)),  # the result would not fit
+        lambda x: torch.clamp_min_(x, torch.zeros(3, 3)),
+        lambda x: torch.clamp(x, 1j),
+        lambda x: torch.clamp(x, None, None),
+    ):
+        function = context(lambda x: call(x * 1).sum())  # noqa: B023
+        x = torch.ones(3, requires_grad=context is not torch.func.grad)
+        with pytest.raises(RuntimeError) as theirs:
+            function(x)
+        with clampgrad.pin(gradient), pytest.raises(RuntimeError) as ours:
+            function(x)
+        assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("operator", ["maximum", "minimum", "fmax", "fmin"])
+def test_maximize_of_the_operators(operator):
+    """They take it, as those of the clamps; it means nothing to them."""
+    x, function = torch.ones(2), getattr(torch.ops.clampgrad, operator)
+    assert torch.equal(function(x, x, maximize=False), x)
+    with pytest.raises(ValueError, match="maximize"):
+        function(x, x, maximize=True)
+
+
 def test_names_come_before_everything_else():
     for x in (torch.ones(2), torch.ones(2, dtype=torch.int64), torch.ones(2) * 1j):
         for bounds in ((), (0, 1), (1j,)):

@@ -126,6 +126,34 @@ def test_batched_incoming_gradients(convention):
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
+def test_batched_incoming_gradients_are_differentiated(convention):
+    """The second order of one row is that of a call of its own."""
+    x, g, gg = tied(40), tied(3, 40, seed=1), tied(3, 40, seed=2)
+    for name, _, f in functions(convention):
+        leaf, rows = x.clone().requires_grad_(), g.clone().requires_grad_()
+        y = f(leaf)
+        (batched,) = torch.autograd.grad(y, leaf, rows, is_grads_batched=True, create_graph=True)
+        alone = [torch.autograd.grad(y, leaf, row, create_graph=True)[0] for row in rows]
+        (expected,) = torch.autograd.grad(torch.stack(alone), rows, gg)
+        assert_same(torch.autograd.grad(batched, rows, gg)[0], expected, name)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_reverse_over_reverse_under_vmap(convention):
+    x, g = tied(12), tied(3, 12, seed=1)
+    for name, _, f in functions(convention):
+
+        def pulled(g):
+            return vjp(f, x)[1](g)[0]
+
+        expected = torch.stack([vjp(pulled, row)[1](ones(row))[0] for row in g])
+        assert_same(grad(lambda g: vmap(pulled)(g).sum())(g), expected, name)
+        twice = jacrev(jacrev(lambda x: (f(x) ** 2).sum()))(x)
+        row = torch.autograd.functional.hessian(lambda x: (f(x) ** 2).sum(), x)
+        assert_same(twice, row, name)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
 def test_a_constant_of_an_inner_level_keeps_its_outer_gradient(convention):
     """w is clamped where x alone is differentiated, and is differentiated one level up."""
     w, x = tied(20), torch.linspace(1, 2, 20)
@@ -226,6 +254,14 @@ def test_no_forward_mode_where_the_gradient_is_not_linear(operator, convention):
             (RuntimeError, NotImplementedError), match=f"(?i){convention}.*forward|forward.*mode"
         ):
             forward()
+
+
+@pytest.mark.parametrize("convention", NO_FORWARD_MODE)
+def test_what_a_bound_gets_is_linear(convention):
+    """So it has a derivative in forward mode where x is a constant."""
+    x, g = torch.tensor([0.0, 2]), torch.tensor([3.0, 5])
+    _, pull = vjp(lambda hi: clampgrad.clamp_max(x, hi, gradient=convention), torch.ones(2))
+    assert [t.tolist() for t in jvp(lambda g: pull(g)[0], (g,), (g,))] == [[0, 5], [0, 5]]
 
 
 def test_what_carries_a_tangent_is_being_differentiated():

@@ -132,9 +132,14 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
 
 def extremum_kernel(name: str) -> Callable[..., Tensor]:
     def kernel(
-        input: Tensor, other: Tensor, *, gradient: str = "min_norm", out: Tensor | None = None
+        input: Tensor,
+        other: Tensor,
+        *,
+        gradient: str = "min_norm",
+        maximize: bool = False,
+        out: Tensor | None = None,
     ) -> Tensor:
-        key = checked(name, gradient, False)
+        key = checked(name, gradient, maximize)
         if out is not None:
             return torchs_own(name, input, other, out=out)
         if not recorded((input, other)):

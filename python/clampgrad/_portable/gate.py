@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 from torch.compiler import is_compiling
 
 from clampgrad._portable.contract import Share, contains, positions, relation, shares
@@ -33,9 +34,13 @@ class Rule:
         return shares(self.operator, self.gradient, self.numbers, frozenset(differentiated))
 
     def linear(self) -> bool:
-        """In g: what x gets depends on its position alone, and is a share of g."""
-        of_x = self.shares(set())["x"].items()
-        return all(what == "g" and len(set(where)) == 1 for (what, _), where in of_x)
+        """In g: what x gets; what a bound gets always is."""
+        return is_linear(self.shares(set())["x"])
+
+
+def is_linear(share: Share) -> bool:
+    """It depends on the position alone, and is a part of g."""
+    return all(what == "g" and len(set(where)) == 1 for (what, _), where in share.items())
 
 
 def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = None) -> Tensor:
@@ -106,8 +111,11 @@ class Pseudo(torch.autograd.Function):
 
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, share: Share, *args: Tensor) -> Any:
-        lowered = (a if d is None else a.movedim(d, 0) for a, d in zip(args, in_dims[1:]))
-        return cls.apply(share, *lowered), 0
+        batched = (
+            a.expand(info.batch_size, *a.shape) if d is None else a.movedim(d, 0)
+            for a, d in zip(args, in_dims[1:])
+        )
+        return cls.apply(share, *batched), 0
 
 
 class Clamp(torch.autograd.Function):
@@ -143,10 +151,17 @@ class Clamp(torch.autograd.Function):
         if ctx.with_tangent:
             found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
         (position,) = unpacked(ctx, g)
-        # What traces this keeps its operators, for it cannot look into the other.
-        share = select if ctx.linear or is_compiling() else Pseudo.apply
+        # What traces this keeps its operators, for it cannot look into the other; and is_grads_batched
+        # hides from a function of Python that its tensors require grad.
+        composed = is_compiling() or is_legacy_batchedtensor(g)
+
+        def share_of(name: str) -> Tensor:
+            share = found[name]
+            apply = select if composed or is_linear(share) else Pseudo.apply
+            return apply(share, position, g)
+
         asked = named(ctx.needs_input_grad[2:])
-        return (None, None, *(share(found[name], position, g) if n else None for name, n in asked))
+        return (None, None, *(share_of(name) if n else None for name, n in asked))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
