@@ -247,6 +247,24 @@ def test_a_numpy_scalar_is_a_number(scalar):
             assert_same(found, expected)
 
 
+@pytest.mark.parametrize("bound", [np.int64(1), np.float32(0.5), np.float64(0.5)])
+def test_a_numpy_scalar_beside_integers(bound):
+    for x in (torch.arange(3), torch.tensor(5, dtype=torch.int32), torch.arange(3).to(torch.uint8)):
+        compiled = torch.compile(
+            lambda x: clampgrad.clamp_max(x, bound), backend="aot_eager", fullgraph=True
+        )
+        expected, y = clampgrad.clamp_max(x, bound), compiled(x)
+        assert_same(y, expected)
+        assert y.dtype == expected.dtype
+
+
+def test_what_is_no_bound_is_refused():
+    for wrong in ({"min": [0]}, {"min": 0, "max": 1, "gradient": "with_grad", "maximize": 1}):
+        compiled = torch.compile(lambda x: clampgrad.clamp(x, **wrong), backend="eager")
+        with pytest.raises((TypeError, torch._dynamo.exc.TorchRuntimeError)):
+            compiled(torch.ones(2))
+
+
 def test_a_numpy_scalar_that_promotes_or_is_beside_a_tensor():
     compiled = torch.compile(lambda *args: clampgrad.clamp(*args) * 1, backend="aot_eager")
     for x, other in ((torch.arange(3), None), (torch.zeros(3, requires_grad=True), torch.ones(3))):

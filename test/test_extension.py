@@ -41,6 +41,15 @@ def test_the_compiler_that_is_missing_on_windows(windows, monkeypatch):
     assert "no cl on PATH" in extension.cannot_build()
 
 
+@pytest.mark.parametrize("options", ["-isystem /usr/include", "-Wl,-O1 -specs '/a b/c'", ""])
+def test_options_of_the_compiler_are_no_compilers(monkeypatch, options):
+    monkeypatch.setattr(extension.shutil, "which", lambda name: name in ("ccache", "g++"))
+    monkeypatch.setenv("CXX", f"ccache g++ {options}")
+    assert "compiler" not in (extension.cannot_build() or "")
+    monkeypatch.setenv("CXX", f"ccache clang++ {options}")
+    assert "no clang++ on PATH" in extension.cannot_build()
+
+
 def test_msvc_has_not_both_sanitizers(windows, monkeypatch):
     monkeypatch.setattr(extension, "SANITIZED", True)
     with pytest.raises(SystemExit, match="CLAMPGRAD_SANITIZE"):

@@ -33,7 +33,7 @@ def test_what_a_function_says_about_itself(name):
     found = inspect.signature(function)
     bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
     assert str(inspect.Signature(bare)) == SIGNATURES[name]
-    assert function.__doc__ and "clamp_min" in (clampgrad.functional.clamp_min_.__doc__ or "")
+    assert "Args:" in function.__doc__ or ":func:`" in function.__doc__  # the one that has them
     assert (function.__module__, function.__name__) == ("clampgrad.functional", name)
     assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function
 
@@ -221,16 +221,18 @@ def test_torch_fx_normalizes_to_a_graph_that_runs(name):
     assert torch.equal(NormalizeArgs(graph).transform()(x.clone()), expected)
 
 
-def test_the_module_can_be_executed_again():
+@pytest.mark.parametrize("flags", [[], ["-OO"]], ids=["", "without docstrings"])
+def test_the_module_can_be_executed_again(flags):
     code = """
 import importlib, torch, clampgrad
 importlib.reload(clampgrad.functional)
 import torch._dynamo
 importlib.reload(clampgrad.functional)
 f = torch.compile(lambda x: clampgrad.functional.clamp(x, 0, 1), backend="eager", fullgraph=True)
-assert f(torch.tensor([-1.0, 2.0])).tolist() == [0, 1]
+if f(torch.tensor([-1.0, 2.0])).tolist() != [0, 1]:
+    raise SystemExit(1)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, *flags, "-c", code], check=True)
 
 
 def test_symbolic_bounds_without_dynamo():

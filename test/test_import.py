@@ -73,12 +73,14 @@ def test_the_type_of_the_keyword_has_every_name_and_alias():
 def test_to_look_for_a_module_is_not_to_import_it():
     """Dynamo and others ask for the spec first; what is done after the import is still done."""
     code = """if True:
-        import importlib.util, sys, torch, clampgrad
+        import copy, importlib.util, sys, torch, clampgrad
         from clampgrad._after_import import AfterImport, when_imported
         name, seen = "torch.distributed.tensor", []
         when_imported(name, seen.append)
         for _ in range(2):
-            assert importlib.util.find_spec(name).origin.endswith("__init__.py")
+            spec = importlib.util.find_spec(name)
+            assert spec.origin.endswith("__init__.py")
+            assert copy.copy(spec.loader).is_package(name)
         import torch.distributed.tensor as module
         assert seen == [module]
         assert type(module.__spec__.loader).__name__ == "SourceFileLoader"

@@ -245,6 +245,13 @@ def test_functions_beside_the_modules(theirs, ours, arguments, bounds):
     assert_same(given, theirs(*arguments)(x))
 
 
+@pytest.mark.parametrize("bounds, error", [((1.0, -1.0), ValueError), ((None, 1.0), TypeError)])
+def test_bounds_that_hardtanh_refuses(bounds, error):
+    for function in (nn.functional.hardtanh, clampgrad.hardtanh):
+        with pytest.raises(error):
+            function(torch.zeros(2, requires_grad=True), *bounds)
+
+
 @pytest.mark.filterwarnings("ignore:keyword argument")
 def test_the_old_names_of_hardtanhs_bounds():
     assert repr(clampgrad.nn.Hardtanh(min_value=-2, max_value=3)) == repr(nn.Hardtanh(-2, 3))

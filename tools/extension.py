@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -48,9 +50,9 @@ def cannot_build() -> str | None:
         return "torch was not there when it was built"
     if not OLDEST <= tuple(map(int, torch.split(".")[:2])) <= NEWEST:
         return f"it was built beside torch {torch}, which its C++ is not for"
-    compiler = (os.environ.get("CXX") or ("cl" if WINDOWS else "c++")).split()
-    # A wrapper, as ccache, is no compiler; the last word is its compiler, or an option.
-    names = [word for word in compiler if not word.startswith("-")]
+    compiler = shlex.split(os.environ.get("CXX") or ("cl" if WINDOWS else "c++"), posix=not WINDOWS)
+    # A wrapper, as ccache, is no compiler; the compiler is the last word before its options.
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), compiler))
     if not all(map(shutil.which, names)):
         return f"there was no C++ compiler when it was built (no {names[-1]} on PATH)"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():

@@ -55,6 +55,8 @@ class Then(Loader):
         self.after.imported(module)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # of a copy that has none yet
+            raise AttributeError(name)
         return getattr(self.loader, name)
 
 

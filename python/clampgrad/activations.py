@@ -57,7 +57,13 @@ def hardtanh(
     gradient: Gradient = "min_norm",
     maximize: bool = False,
 ) -> Tensor:
-    """:func:`torch.nn.functional.hardtanh` with a named gradient at its bounds; see :func:`relu`."""
+    """:func:`torch.nn.functional.hardtanh` with a named gradient at its bounds; see :func:`relu`.
+
+    Raises:
+        ValueError: `min_val` is greater than `max_val`.
+    """
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
     if _is_for_torch(input, gradient, maximize):
         return F.hardtanh(input, min_val, max_val, inplace)
     function = clamp_ if inplace else clamp

@@ -61,6 +61,9 @@ def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
     if not name.startswith("clamp"):
         overload = "out" if "out" in keywords else "default"
         return getattr(operator, overload)(input, *bounds, **keywords)
+    maximize = keywords.get("maximize", False)
+    if not isinstance(maximize, bool):  # as which the operator would take a number
+        raise TypeError(f"argument 'maximize' must be bool, not {type(maximize).__name__}")
     if any(map(_is_of_numpy, bounds)):
         bounds, keywords = _without_numpy(input, bounds, keywords)
     kinds = ["Tensor" if isinstance(b, Tensor) else "Scalar" for b in bounds if b is not None]
@@ -89,7 +92,7 @@ def _implemented(function: _F) -> _F:
         return function
     name = function.__name__
     compiled = getattr(_implementation, name)
-    if compiled.__doc__ is None:
+    if compiled.__text_signature__ is None:
         signature = inspect.signature(function)
         bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
         text = f"{name}{inspect.Signature(bare)}\n--\n\n{function.__doc__ or ''}"
@@ -100,8 +103,8 @@ def _implemented(function: _F) -> _F:
 
 
 def _is_of_numpy(bound: Any) -> bool:
-    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
-    return not (bound is None or isinstance(bound, (int, float, Tensor, *symbols)))
+    numbers = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+    return not isinstance(bound, (Tensor, *numbers)) and hasattr(bound, "ndim")
 
 
 def _without_numpy(
@@ -111,15 +114,20 @@ def _without_numpy(
 
     So it becomes a Tensor of the dtype that it would be rounded to. Constant Tensors have the gradient
     of numbers under every convention but joint, which treats numbers as min_norm treats them. Beside
-    a Tensor, or where numbers promote, it becomes a number that is read while the graph runs.
+    a Tensor it becomes a number that is read while the graph runs.
     """
     scalars = all(b.ndim == 0 for b in bounds if _is_of_numpy(b))
-    if not scalars or not input.is_floating_point() or any(isinstance(b, Tensor) for b in bounds):
+    if not scalars or any(isinstance(b, Tensor) for b in bounds):
         return tuple(b.item() if _is_of_numpy(b) else b for b in bounds), keywords
-    here = {"dtype": input.dtype, "device": input.device}
+
+    def rounded(bound: Any) -> Tensor:
+        tensor = torch.as_tensor(bound)
+        promotes = tensor.is_floating_point() and not input.is_floating_point()
+        return tensor.to(input.device, torch.get_default_dtype() if promotes else input.dtype)
+
     gradient = keywords["gradient"]
     gradient = "min_norm" if CANONICAL.get(gradient) == "joint" else gradient
-    tensors = tuple(None if b is None else torch.as_tensor(b, **here) for b in bounds)
+    tensors = tuple(None if b is None else rounded(b) for b in bounds)
     return tensors, keywords | {"gradient": gradient}
 
 
@@ -308,7 +316,8 @@ def fmin(
     return _call("fmin", input, other, gradient=gradient, out=out)
 
 
-# torch.jit.script sees the operators of the same names, which take the same keywords.
+# torch.jit.script sees the operators of the same names, which take the same keywords, but that the input is
+# `self` in them.
 _SCRIPTED = [clamp, clamp_, clamp_min, clamp_min_, clamp_max, clamp_max_, clamp_with_grad]
 _SCRIPTED += [maximum, minimum, fmax, fmin]
 for _function in _SCRIPTED:
