@@ -24,7 +24,8 @@ TensorMask as_mask(const Tensor& t) {
 }
 
 template <Gate gate>
-Tensor between(const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
+Tensor linear_gradient(
+    const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
   const Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
   const auto everywhere = E::comparable(self);
   TensorValue result;
@@ -70,7 +71,7 @@ Tensor clamp_pinned_backward(
   with_constant<kGates>(static_cast<Gate>(gate_), [&](auto constant) {
     constexpr Gate gate = decltype(constant)::value;
     if constexpr (is_linear(gate)) {
-      result = between<gate>(grad, self, min, max);
+      result = linear_gradient<gate>(grad, self, min, max);
     } else {
       const TensorValue x = self, y = at::clamp(self.detach(), min, max); // only compared with
       result = pseudo_gradient_at(grad, position(x, E::comparable(x), y), gate);
@@ -108,7 +109,7 @@ namespace native {
 Tensor clamp_mingrad_backward(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
   check_has_bound(min, max);
-  return between<Gate::strict>(grad, self, in_dtype(min, self), in_dtype(max, self));
+  return linear_gradient<Gate::strict>(grad, self, in_dtype(min, self), in_dtype(max, self));
 }
 
 Tensor pseudo_gradient(

@@ -74,11 +74,11 @@ Lane<T> lane(T value) {
 GateEncode gate_encode(const Tensor& x, const Number& min, const Number& max, Gate gate) {
   GateEncode call = {0, 0, min.has_value(), max.has_value(), gate};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clamp", [&] {
-    const auto lane_of = [&](const Number& bound) {
+    const auto in_lane = [&](const Number& bound) {
       return bound ? lane(in_dtype(bound, x)->to<scalar_t>()) : Lane<scalar_t>();
     };
-    call.lo = lane_of(min);
-    call.hi = lane_of(max);
+    call.lo = in_lane(min);
+    call.hi = in_lane(max);
   });
   return call;
 }

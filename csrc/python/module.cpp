@@ -121,7 +121,7 @@ bool read_plain(const Operator& op, const Given& given, Call& call) {
   call.gradient = given.gradient;
   call.maximize = maximize == Py_True;
   call.self = THPVariable_Unpack(given.at[kInput]);
-  return op.is_clamp() || call.bounds[0].tensor;
+  return op.is_clamp() || call.bounds[0].tensor; // an extremum has no numbers
 }
 
 std::vector<std::string> signatures(const Operator& op, bool tensors) {
@@ -161,7 +161,7 @@ PyObject* run_parsed(
         r.overloaded_args, positional.ptr(), keywords.ptr(), op.name, function.ptr(), "clampgrad");
   }
   Call call;
-  int next = 0;
+  int next = 0; // in the order of Parameter
   call.self = r.tensor(next++);
   for (int i = 0; i < op.bounds(); ++i, ++next) {
     call.bounds[i] = r.isNone(next)       ? Bound()
@@ -169,7 +169,7 @@ PyObject* run_parsed(
                                           : Bound(r.scalar(next));
   }
   call.gradient = given.gradient;
-  ++next;
+  ++next; // which is the gradient
   call.maximize = op.is_clamp() && r.toBool(next++);
   if (op.parameters[kOut] && !r.isNone(next)) {
     call.out = r.tensor(next);

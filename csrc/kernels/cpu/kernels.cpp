@@ -14,6 +14,8 @@ namespace clampgrad::cpu {
 
 namespace {
 
+constexpr auto kGrain = at::internal::GRAIN_SIZE / kWord;
+
 // For the instruction set that ATen uses here; the environment variable ATEN_CPU_CAPABILITY can
 // lower it.
 template <typename T, typename Call>
@@ -37,29 +39,30 @@ void run(c10::Device, at::ScalarType dtype, const MemoryOf<Call>& memory, const 
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     static const auto loop = best_loop<scalar_t, Call>();
     const auto s = lanes_of<Lane<scalar_t>>(memory);
-    constexpr auto grain = at::internal::GRAIN_SIZE / kWord;
     at::parallel_for(
-        0, words(s.n), grain, [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
+        0, words(s.n), kGrain, [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
   });
 }
 
 CLAMPGRAD_FOR_EACH_CALL(CLAMPGRAD_RUN)
 
 void unpack(c10::Device, int64_t n, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
-  for (int64_t w = 0; w < words(n); ++w) {
-    uint64_t chosen = 0;
-    for (int code = 0; code < 1 << planes; ++code) {
-      uint64_t here = -(codes >> code & 1); // everywhere, if the code is one of them
-      for (int p = 0; p < planes; ++p) {
-        here &= bits[p * words(n) + w] ^ ((code >> p & 1) - uint64_t{1});
+  at::parallel_for(0, words(n), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t w = begin; w < end; ++w) {
+      uint64_t chosen = 0;
+      for (int code = 0; code < 1 << planes; ++code) {
+        uint64_t here = -(codes >> code & 1); // everywhere, if the code is one of them
+        for (int p = 0; p < planes; ++p) {
+          here &= bits[p * words(n) + w] ^ ((code >> p & 1) - uint64_t{1});
+        }
+        chosen |= here;
       }
-      chosen |= here;
+      const auto count = std::min(n - w * kWord, kWord);
+      for (int64_t i = 0; i < count; ++i) {
+        mask[w * kWord + i] = chosen >> i & 1;
+      }
     }
-    const auto count = std::min(n - w * kWord, kWord);
-    for (int64_t i = 0; i < count; ++i) {
-      mask[w * kWord + i] = chosen >> i & 1;
-    }
-  }
+  });
 }
 
 } // namespace clampgrad::cpu

@@ -81,29 +81,29 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
 // The masks of a word's 64 elements, a vector at a time, and its bits.
 template <typename M>
 struct WordOf {
-  static constexpr int lanes = sizeof(M) / sizeof(lane_of(M()));
-  M masks[kWord / lanes];
+  static constexpr int kLanes = sizeof(M) / sizeof(lane_of(M()));
+  M masks[kWord / kLanes];
 
   CLAMPGRAD_HOST_DEVICE void set(int element, M mask) {
-    masks[element / lanes] = mask;
+    masks[element / kLanes] = mask;
   }
 
   CLAMPGRAD_HOST_DEVICE uint64_t bits() const {
     uint64_t word = 0;
 #if CLAMPGRAD_VECTOR_BYTES == 32
-    if constexpr (lanes == 16) { // two vectors at once
-      for (int i = 0; i < kWord / lanes; i += 2) {
+    if constexpr (kLanes == 16) { // two vectors at once
+      for (int i = 0; i < kWord / kLanes; i += 2) {
         const auto bytes = _mm256_packs_epi16(
             reinterpret_cast<__m256i>(masks[i]), reinterpret_cast<__m256i>(masks[i + 1]));
-        word |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(bytes))} << i * lanes;
+        word |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(bytes))} << i * kLanes;
       }
       // The halves of the two alternate. Swapped here, they cost less than in a vector.
       word ^= ((word ^ word >> 8) & 0x0000ff000000ff00) * 0x101;
     } else
 #endif
     {
-      for (int i = 0; i < kWord / lanes; ++i) {
-        word |= to_bits(masks[i]) << i * lanes;
+      for (int i = 0; i < kWord / kLanes; ++i) {
+        word |= to_bits(masks[i]) << i * kLanes;
       }
     }
     return word;
