@@ -69,7 +69,7 @@ The matrix does not build files, start processes or need other packages. These c
 | sanitizers | ASan and UBSan: for the matrix and the kernels' tests; not yet run over the matrix. TSan: runs the pin's state alone, from many threads; torch, its OpenMP runtime and Python are not instrumented, and what they order would be reported as races | `make sanitize`, `make races` |
 
 Two limits come from PyTorch: the older ONNX exporter (`dynamo=False`) knows no operator but its own, and
-`torch.jit.script` cannot read the modules of `clampgrad.nn` (trace them, or script the functions).
+`torch.jit.script` cannot read the modules of `clampgrad.nn` (trace them, or script `clampgrad.clamp` and its kind).
 """
 
 
