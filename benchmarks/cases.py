@@ -52,6 +52,7 @@ class Group:
     arity: int
     functions: dict[str, Callable]
     full: frozenset[str] = frozenset()
+    sizes: tuple[int, ...] = (1, 2**12, 2**16, 2**17, 2**20, 2**22, 2**24)
 
     @property
     def ours(self) -> str:
@@ -71,9 +72,8 @@ def mingrad(operator, arity, *numbers):
         "torch.ops.clampgrad": getattr(getattr(OPS, door), overload),
         "clampgrad": getattr(clampgrad, door),
     }
-    return Group(
-        operator, arity, {n: lambda *x, f=f: f(*x, *numbers) for n, f in functions.items()}
-    )
+    functions = {n: lambda *x, f=f: f(*x, *numbers) for n, f in functions.items()}
+    return Group(operator, arity, functions, sizes=(1, 2**12, 2**20))
 
 
 GROUPS = (
@@ -139,7 +139,6 @@ DTYPES = {
     "float64": torch.float64,
 }
 SHORT_DTYPES = ("float32", "bfloat16")
-SIZES = (1, 2**12, 2**16, 2**17, 2**20, 2**22, 2**24)
 
 
 def inputs(group: Group, n: int, dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:

@@ -25,7 +25,7 @@ import torch
 
 import cases
 import clampgrad
-from run import ALLOCATORS
+from run import ALLOCATORS, git, machine
 from timing import DIRECTIONS, step
 
 SIZES = (1, 2**12, 2**16)
@@ -190,7 +190,8 @@ def main() -> None:
     print(f"{len(rows)} cases, median {median:.3f}, {slower} slower than {SLOWER}")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        result = {"torch": torch.__version__, "pairs": options.pairs, "rows": rows}
+        result = {"torch": torch.__version__, "machine": machine(), "pairs": options.pairs}
+        result |= {"commit": git("describe", "--always", "--dirty", "--exclude", "*"), "rows": rows}
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

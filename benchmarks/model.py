@@ -8,7 +8,7 @@ from torch import nn
 
 import clampgrad
 from memory import saved_bytes
-from timing import interleaved
+from timing import interleaved, summary
 
 ACTIVATIONS = {
     "clampgrad.clamp": lambda x: clampgrad.clamp(x, 0, 6),
@@ -61,6 +61,6 @@ def measure(seconds: float, batch: int = 8, size: int = 64) -> dict:
     return {
         "batch": batch,
         "size": size,
-        "seconds": times,
+        "seconds": {name: summary(values) for name, values in times.items()},
         "saved_bytes": saved,
     }

@@ -2,9 +2,10 @@
 
     python benchmarks/run.py [--full] [--out FILE] [--seconds S]
 
-Each allocator setting is a process of its own: fresh pages cost as much as a kernel does, so that
+Each allocator setting has processes of its own: fresh pages cost as much as a kernel does, so that
 `fixed` (memory is recycled, never returned to the system) shows the kernels and `default` what a
-program gets that does nothing about it.
+program gets that does nothing about it. There are several for each, whose samples are pooled: where a
+process happens to have its memory favours one function or another, by a third at some sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rich.progress import Progress
 import cases
 import memory
 import model
-from timing import DIRECTIONS, interleaved, step
+from timing import DIRECTIONS, interleaved, step, summary
 
 ROOT = Path(__file__).parent.parent
 ALLOCATORS = {
@@ -35,6 +36,7 @@ ALLOCATORS = {
     },
     "default": {},
 }
+PROCESSES = 4
 
 
 def blocks(allocator: str, full: bool):
@@ -42,7 +44,7 @@ def blocks(allocator: str, full: bool):
     every_thread = os.cpu_count() or 1
     for group in cases.GROUPS:
         for dtype in cases.DTYPES if full else cases.SHORT_DTYPES:
-            for n in cases.SIZES:
+            for n in group.sizes:
                 plain = group.name == "clamp" and dtype == "float32"
                 if not full and n > 2**22 and not plain:
                     continue
@@ -63,8 +65,8 @@ def time_block(group, n, dtype, threads, direction, seconds, full):
     functions = {k: f for k, f in group.functions.items() if full or k not in group.full}
     steps = {name: step(f, inputs, g, direction) for name, f in functions.items()}
     key = {"group": group.name, "n": n, "dtype": dtype, "threads": threads, "direction": direction}
-    times = interleaved(steps, seconds)
-    return [{**key, "function": name, "seconds": t} for name, t in times.items()]
+    samples = interleaved(steps, seconds, rounds=2)
+    return [{**key, "function": name, "seconds": t} for name, t in samples.items()]
 
 
 def kept(n: int = 2**20):
@@ -97,25 +99,33 @@ def kernels(seconds: float, n: int = 2**24):
     result["seconds"] = {}
     for threads in counts:
         torch.set_num_threads(threads)
-        result["seconds"][str(threads)] = interleaved(steps, seconds)
+        samples = interleaved(steps, seconds)
+        result["seconds"][str(threads)] = {name: summary(t) for name, t in samples.items()}
     return result
 
 
-def worker(allocator: str, full: bool, seconds: float):
-    """Results to standard output, a line of progress for every block to standard error."""
+def worker(allocator: str, number: int, full: bool, seconds: float):
+    """One process of those that share the time: the first measures what needs one process only. Results
+    to standard output, a line of progress for every block to standard error."""
     todo = list(blocks(allocator, full))
     rows = []
     for i, block in enumerate(todo):
         print(f"{i}/{len(todo)} {block[0].name}, {block[1]}", file=sys.stderr, flush=True)
-        rows += time_block(*block, seconds, full)
+        rows += time_block(*block, seconds / PROCESSES, full)
     result = {"rows": rows}
-    if allocator == "fixed":
+    if number == 0 and allocator == "fixed":
         torch.set_num_threads(1)
         result["kernels"] = kernels(2 * seconds)
         result["model"] = model.measure(4 * seconds)
-    else:
+    if number == 0 and allocator == "default":
         result["kept"] = kept()
     print(json.dumps(result))
+
+
+def pooled(parts):
+    """The same rows in every part: summaries of the samples of all."""
+    for rows in zip(*parts, strict=True):
+        yield {**rows[0], "seconds": summary([t for row in rows for t in row["seconds"]])}
 
 
 def machine():
@@ -134,14 +144,14 @@ def git(*args):
     return done.stdout.strip()
 
 
-def run(allocator, args, progress):
-    command = [sys.executable, __file__, "--worker", allocator, "--seconds", str(args.seconds)]
+def run(allocator, number, args, progress):
+    command = [sys.executable, __file__, "--worker", allocator, "--number", str(number)]
+    command += ["--seconds", str(args.seconds)] + ["--full"] * args.full
     env = {**os.environ, **ALLOCATORS[allocator]}
-    task = progress.add_task(f"malloc: {allocator}", total=None)
+    title = f"malloc: {allocator}, process {number + 1} of {PROCESSES}"
+    task = progress.add_task(title, total=None)
     with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen(
-            command + ["--full"] * args.full, env=env, stdout=out, stderr=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.PIPE, text=True)
         log = []
         for line in process.stderr:
             log.append(line)
@@ -151,7 +161,7 @@ def run(allocator, args, progress):
                 progress.update(task, completed=int(done), total=int(total), description=what)
         if process.wait():
             sys.exit("".join(log[-30:]))
-        progress.update(task, completed=1, total=1, description=f"malloc: {allocator}")
+        progress.update(task, completed=1, total=1, description=title)
         out.seek(0)
         return json.load(out)
 
@@ -162,9 +172,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=2.0, help="for each block of rivals")
     parser.add_argument("--out", type=Path, default=ROOT / "out/cpu.json")
     parser.add_argument("--worker", choices=ALLOCATORS, help=argparse.SUPPRESS)
+    parser.add_argument("--number", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        worker(args.worker, args.full, args.seconds)
+        worker(args.worker, args.number, args.full, args.seconds)
         return
     result = {
         "torch": torch.__version__,
@@ -172,13 +183,15 @@ def main():
         "machine": machine(),
         "commit": git("describe", "--always", "--dirty", "--exclude", "*"),
         "command": f"python benchmarks/run.py --seconds {args.seconds:g}" + " --full" * args.full,
+        "processes": PROCESSES,
         "rows": [],
     }
     with Progress() as progress:
         for allocator in ALLOCATORS:
-            part = run(allocator, args, progress)
-            result["rows"] += [{"malloc": allocator, **row} for row in part.pop("rows")]
-            result |= part
+            parts = [run(allocator, number, args, progress) for number in range(PROCESSES)]
+            rows = pooled([part.pop("rows") for part in parts])
+            result["rows"] += [{"malloc": allocator, **row} for row in rows]
+            result |= parts[0]
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {args.out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -23,10 +24,11 @@ def step(function: Callable, inputs: list, g: torch.Tensor, direction: str) -> C
 
 def interleaved(
     steps: dict[str, Callable], seconds: float, rounds: int = 7, slice_seconds: float = 0.01
-) -> dict[str, dict[str, float]]:
-    """Median and quartiles of the seconds a call, from at least `rounds` rounds.
+) -> dict[str, list[float]]:
+    """The seconds per call of every function, one number per round, from at least `rounds` rounds.
 
-    A round gives every function a slice of time; rounds go on until `seconds` are spent.
+    A round gives every function a slice of time, in a random order, because a function leaves the caches
+    and the heap to the next. Rounds go on until `seconds` are spent.
     """
     repeats = {}
     for name, call in steps.items():
@@ -39,15 +41,16 @@ def interleaved(
     samples: dict[str, list[float]] = {name: [] for name in steps}
     end, done = time.perf_counter() + seconds, 0
     while done < rounds or time.perf_counter() < end:
-        for name, call in steps.items():
+        for name, call in random.sample(list(steps.items()), len(steps)):
             began = time.perf_counter()
             for _ in range(repeats[name]):
                 call()
             samples[name].append((time.perf_counter() - began) / repeats[name])
         done += 1
-    return {name: summary(values) for name, values in samples.items()}
+    return samples
 
 
 def summary(values: list[float]) -> dict[str, float]:
+    """Median, quartiles and number of the samples."""
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return {"median": median, "low": low, "high": high, "rounds": len(values)}

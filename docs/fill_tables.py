@@ -230,6 +230,29 @@ def speed_times():
     return "\n\n".join([*parts, note])
 
 
+def speed_change():
+    """What became of every case of ours since commit caecf54: how many are slower, and which."""
+    results = json.loads((ROOT / "benchmarks/results/compare-caecf54.json").read_text())
+    rows = [row for row in results["rows"] if row["case"].split(" | ")[1] not in CONTROLS]
+    ratios = sorted(row["ratio"] for row in rows)
+    cases = {}
+    for row in rows:
+        if row["ratio"] > 1.03:
+            what, function, *_, direction = row["case"].split(" | ")
+            key = f"{what}, {direction}" if function == what else f"{what}, {function}, {direction}"
+            cases.setdefault(key, []).append(row["ratio"])
+    table_rows = [["slower than before by more than 3%", "cases", "at most"]]
+    table_rows += [[what, len(found), f"{max(found):.2f}"] for what, found in cases.items()]
+    m = results["machine"]
+    return (
+        f"From commit caecf54 to {results['commit']}, a case takes {ratios[len(ratios) // 2]:.2f} times as "
+        f"long (median of {len(rows)}); {sum(r > 1.03 for r in ratios)} take more than 1.03 times as long.\n\n"
+        + table(*table_rows, right=(1, 2))
+        + f"\n\ntorch {results['torch']}, {m['cpu']}, {m['instruction_set']}, {results['pairs']} pairs of "
+        "processes."
+    )
+
+
 def speed_saved():
     """What the graph keeps, and what a step has resident."""
     results = SPEED["2.13.0"]
@@ -456,6 +479,7 @@ TABLES = {
     "speed": speed,
     "speed_bars": speed_bars,
     "speed_times": speed_times,
+    "speed_change": speed_change,
     "speed_saved": speed_saved,
     "speed_model": speed_model,
     "audit_example": audit_example,

@@ -6,7 +6,7 @@ import torch
 import cases
 import memory
 import report
-from timing import DIRECTIONS, interleaved, step
+from timing import DIRECTIONS, interleaved, step, summary
 
 PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
 
@@ -29,9 +29,10 @@ def test_every_case_is_timed(group, direction):
     inputs = cases.inputs(group, 10, torch.bfloat16)
     g = torch.ones(10, dtype=torch.bfloat16)
     steps = {name: step(f, inputs, g, direction) for name, f in group.functions.items()}
-    times = interleaved(steps, seconds=0, rounds=2, slice_seconds=0)
-    assert times.keys() == group.functions.keys()
-    assert all(0 < t["low"] <= t["median"] <= t["high"] for t in times.values())
+    samples = interleaved(steps, seconds=0, rounds=2, slice_seconds=0)
+    assert samples.keys() == group.functions.keys()
+    times = [summary(values) for values in samples.values()]
+    assert all(0 < t["low"] <= t["median"] <= t["high"] and t["rounds"] == 2 for t in times)
 
 
 @pytest.mark.compiled("the portable implementation keeps a byte per element")
