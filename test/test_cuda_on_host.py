@@ -4,11 +4,13 @@ Their sources are compiled for the host and run there, a warp as 32 coroutines t
 shuffle (test/cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
 what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
 
-So do the CPU's own loops where a compiler has no vector extension, as MSVC: one element at a time.
+So do the CPU's own loops that this machine may not run: those for a compiler without a vector
+extension, as MSVC, and those for AVX-512, whose instructions are emulated.
 """
 
 import ctypes
 import os
+import platform
 import re
 import subprocess
 from itertools import product
@@ -48,17 +50,25 @@ TILE = {dtype: 32 * 64 // dtype.itemsize for dtype in DTYPES}
 BORDER = 97  # bytes around a result that must stay as they are
 
 
-@pytest.fixture(scope="module", params=["cuda", "scalar"])
+DEFINED = {
+    "cuda": [],
+    "scalar": ["-DCLAMPGRAD_SCALAR_LOOPS"],
+    "avx512": ["-DCLAMPGRAD_SCALAR_LOOPS", "-DEMULATE_AVX512"],  # in the place of those
+}
+
+
+@pytest.fixture(scope="module", params=DEFINED)
 def kernels(request, tmp_path_factory):
+    if request.param == "avx512" and platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("the vectors of AVX-512 are types of x86-64 compilers")
     library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
-    scalar = request.param == "scalar"
     paths = [ROOT / "test/cuda_on_host", ROOT / "csrc", *include_paths()]
     torch_libraries = Path(torch.__file__).parent / "lib"
     command = [
         *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-w"),
         # A misaligned vector traps.
         *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
-        *(["-DCLAMPGRAD_SCALAR_LOOPS"] if scalar else []),
+        *DEFINED[request.param],
         *(f"-I{path}" for path in paths),
         str(ROOT / "test/cuda_on_host/kernels.cpp"),
         *("-o", str(library), f"-L{torch_libraries}", "-lc10", "-ltorch_cpu"),

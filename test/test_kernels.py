@@ -1,6 +1,9 @@
 """The fused kernels do what the composed path does: any length, layout, offset, instruction set."""
 
 import os
+import platform
+import re
+import shutil
 import subprocess
 import sys
 
@@ -159,6 +162,21 @@ def test_nan_at_every_position(name, count, convention, dtype):
         for gradient in gradients:
             assert len(gradient.diagonal().unique()) == 1
             assert len((gradient - torch.diag(gradient.diagonal())).unique()) <= 2
+
+
+OBJDUMP = shutil.which("objdump")
+
+
+@pytest.mark.skipif(
+    not OBJDUMP or platform.machine() != "x86_64", reason="needs objdump and loops for AVX-512"
+)
+def test_masks_of_avx512_stay_in_k_registers():
+    """None becomes a vector of lanes and a mask again."""
+    library = clampgrad.clamp.__self__.__file__
+    disassemble = [OBJDUMP, "-d", "--no-show-raw-insn", library]
+    code = subprocess.run(disassemble, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"\tkmov[bwdq]\s", code)
+    assert not re.findall(r"\tvpmov(?:m2[bwdq]|[bwdq]2m)\s", code)
 
 
 CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"]}

@@ -93,9 +93,6 @@ class TensorMask : public LazyTensor {
     return TensorMask(
         [a, b](const at::Tensor& like) { return a.get(like).logical_xor(b.get(like)); });
   }
-  friend TensorMask operator==(const TensorMask& a, const TensorMask& b) {
-    return a ^ b ^ TensorMask(true);
-  }
 
   template <typename T> // a mask or a value
   friend T select(const TensorMask& mask, const T& a, const T& b) {
@@ -124,20 +121,20 @@ class TensorValue : public LazyTensor {
       : LazyTensor([tensor](const at::Tensor&) { return tensor; }) {}
 
 // Two numbers compare at once, unless a compiler traces them.
-#define CLAMPGRAD_COMPARE(op, name)                                                       \
+#define CLAMPGRAD_COMPARE(op, name, flipped)                                              \
   friend TensorMask operator op(const TensorValue& a, const TensorValue& b) {             \
     if (a.number_ && b.number_ && !a.number_->isSymbolic() && !b.number_->isSymbolic()) { \
       return TensorMask(a.number_->toDouble() op b.number_->toDouble());                  \
     }                                                                                     \
     return TensorMask([a, b](const at::Tensor& like) {                                    \
-      return b.number_ ? a.get(like).name(*b.number_) : a.get(like).name(b.get(like));    \
+      return a.number_ ? b.get(like).flipped(*a.number_)                                  \
+          : b.number_  ? a.get(like).name(*b.number_)                                     \
+                       : a.get(like).name(b.get(like));                                   \
     });                                                                                   \
   }
-  CLAMPGRAD_COMPARE(<, lt)
-  CLAMPGRAD_COMPARE(<=, le)
-  CLAMPGRAD_COMPARE(>, gt)
-  CLAMPGRAD_COMPARE(>=, ge)
-  CLAMPGRAD_COMPARE(==, eq)
+  CLAMPGRAD_COMPARE(<, lt, gt)
+  CLAMPGRAD_COMPARE(<=, le, ge)
+  CLAMPGRAD_COMPARE(==, eq, eq)
 #undef CLAMPGRAD_COMPARE
 
   friend TensorValue where(const TensorMask& mask, const TensorValue& a, const TensorValue& b) {
@@ -201,15 +198,6 @@ namespace clampgrad {
 // worked out on these, and each mask that comes out is then one operator.
 using CodeMask = std::bitset<8>;
 constexpr CodeMask kFirstBit = 0b10101010, kSecondBit = 0b11001100, kThirdBit = 0b11110000;
-
-namespace composed {
-namespace {
-template <>
-CodeMask everywhere() {
-  return ~CodeMask();
-}
-} // namespace
-} // namespace composed
 
 // The recorded bits of one call.
 struct RecordedBits {

@@ -28,13 +28,11 @@ Tensor linear_gradient(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
   const Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
   const auto everywhere = E::comparable(self);
-  TensorValue result;
-  with_bounds(min.has_value(), max.has_value(), [&](auto has_lo, auto has_hi) {
+  return with_bounds(min.has_value(), max.has_value(), [&](auto has_lo, auto has_hi) {
     const auto at = weight<gate, decltype(has_lo)::value, decltype(has_hi)::value>(
         TensorValue(self), everywhere, bounds);
-    result = weighed<gate, E>(TensorValue(grad), at);
+    return weighed<gate, E>(TensorValue(grad), at).get(grad);
   });
-  return result.get(grad);
 }
 
 } // namespace
@@ -46,14 +44,12 @@ Tensor pseudo_gradient_backward(
     const Tensor& below,
     const Tensor& above,
     int64_t gate_) {
-  TensorValue result;
-  with_constant<kGates>(static_cast<Gate>(gate_), [&](auto gate) {
+  return with_constant<kGates>(static_cast<Gate>(gate_), [&](auto gate) {
     const auto open = passes<decltype(gate)::value, E>(
         TensorValue(grad_output),
         Position<TensorMask>{as_mask(inside), as_mask(below), as_mask(above)});
-    result = select(open, TensorValue(grad), TensorValue());
+    return select(open, TensorValue(grad), TensorValue()).get(grad);
   });
-  return result.get(grad);
 }
 
 Tensor if_linear(const Tensor& tangent, int64_t gate) {
@@ -67,17 +63,15 @@ void check_has_tangent(Sharing sharing) {
 
 Tensor clamp_pinned_backward(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max, int64_t gate_) {
-  Tensor result;
-  with_constant<kGates>(static_cast<Gate>(gate_), [&](auto constant) {
+  return with_constant<kGates>(static_cast<Gate>(gate_), [&](auto constant) {
     constexpr Gate gate = decltype(constant)::value;
     if constexpr (is_linear(gate)) {
-      result = linear_gradient<gate>(grad, self, min, max);
+      return linear_gradient<gate>(grad, self, min, max);
     } else {
       const TensorValue x = self, y = at::clamp(self.detach(), min, max); // only compared with
-      result = pseudo_gradient_at(grad, position(x, E::comparable(x), y), gate);
+      return pseudo_gradient_at(grad, position(x, E::comparable(x), y), gate);
     }
   });
-  return result;
 }
 
 Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int64_t order) {
@@ -85,23 +79,21 @@ Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int6
   if (takes_kernel(grad)) {
     return decode(RecordedGate{bits, {gate}, order}, grad, {true})[0];
   }
-  Tensor result;
-  with_constant<kGates>(gate, [&](auto constant) {
+  return with_constant<kGates>(gate, [&](auto constant) {
     constexpr Gate gate = decltype(constant)::value;
     const RecordedBits recorded = {bits, planes(gate), order};
     const Code<CodeMask> code = {kFirstBit, kSecondBit};
     if constexpr (is_linear(gate)) {
       const auto at = weight_in<gate>(code);
       const Weight<TensorMask> weight = {recorded(at.open), recorded(at.tie), recorded(at.quarter)};
-      result = weighed<gate, E>(TensorValue(grad), weight).get(grad);
+      return weighed<gate, E>(TensorValue(grad), weight).get(grad);
     } else {
       const auto at = position_in(code);
       const Position<TensorMask> position = {
           recorded(at.inside), recorded(at.below), recorded(at.above)};
-      result = pseudo_gradient_at(grad, position, gate);
+      return pseudo_gradient_at(grad, position, gate);
     }
   });
-  return result;
 }
 
 namespace native {
@@ -120,15 +112,10 @@ Tensor pseudo_gradient(
     int64_t gate_) {
   const auto gate = checked_enum<Gate>(gate_, kGates);
   TORCH_CHECK_VALUE(!is_linear(gate), "clampgrad: gate ", gate_, " is no pseudo-gradient");
-  TensorValue result;
-  with_constant<kGates>(gate, [&](auto constant) {
-    constexpr Gate gate = decltype(constant)::value;
-    if constexpr (!is_linear(gate)) {
-      result = pushed<gate, E>(
-          TensorValue(grad), Position<TensorMask>{as_mask(inside), as_mask(below), as_mask(above)});
-    }
+  const Position<TensorMask> at = {as_mask(inside), as_mask(below), as_mask(above)};
+  return with_constant<kGates>(gate, [&](auto gate) {
+    return pushed<decltype(gate)::value, E>(TensorValue(grad), at).get(grad);
   });
-  return result.get(grad);
 }
 
 } // namespace native

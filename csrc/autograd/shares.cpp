@@ -63,31 +63,26 @@ Shares<2> pair_of(
   const auto self = compared_in_dtype(self_), other = compared_in_dtype(other_);
   const auto codes = pair_codes(kind, convention.gradient, differentiated);
   const bool nan_loses = kind == PairKind::nan_skipping_extremum;
-  PairShares<TensorMask> among;
-  with_constant<2>(greater_wins, [&](auto greater) {
-    with_constant<2>(nan_loses, [&](auto loses) {
+  const auto among = with_constant<2>(greater_wins, [&](auto greater) {
+    return with_constant<2>(nan_loses, [&](auto loses) {
       constexpr bool g = decltype(greater)::value, l = decltype(loses)::value;
-      among = pair_shares<g, l>(self, other, codes).shares;
+      return pair_shares<g, l>(self, other, codes).shares;
     });
   });
-  Shares<2> result;
-  with_constant<kSharings>(pair_sharing(convention, codes), [&](auto sharing) {
-    result = shares_in<decltype(sharing)::value>(among, greater_wins);
+  return with_constant<kSharings>(pair_sharing(convention, codes), [&](auto sharing) {
+    return shares_in<decltype(sharing)::value>(among, greater_wins);
   });
-  return result;
 }
 
 Shares<2> shares(const RecordedPair& of) {
   const RecordedBits in = {of.bits, 2, of.order};
-  Shares<2> result;
-  with_constant<kSharings>(of.call.sharing, [&](auto sharing) {
+  return with_constant<kSharings>(of.call.sharing, [&](auto sharing) {
     constexpr Sharing s = decltype(sharing)::value;
     const auto among = pair_in<s>(kFirstBit, kSecondBit);
-    result = shares_in<s>(
+    return shares_in<s>(
         PairShares<TensorMask>{in(among.self), in(among.other), in(among.halved)},
         of.call.clamps_from_below);
   });
-  return result;
 }
 
 Shares<2> shares(const ExtremumShares& of) {
@@ -130,43 +125,40 @@ Shares<3> shares(const ClampShares& of) {
     };
   }
   const auto x = compared_in_dtype(self), lo = compared_in_dtype(min), hi = compared_in_dtype(max);
-  Shares<3> result;
   if (is_pseudo(convention.gradient)) {
     const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
       const auto dtype = like.scalar_type();
       return at::clamp(self.detach().to(dtype), min.detach().to(dtype), max.detach().to(dtype));
     }));
-    with_constant<kSharings>(triple_sharing(convention), [&](auto sharing) {
-      result = shares_in<decltype(sharing)::value>(beyond_bounds(x, lo, hi, y, differentiated));
-    });
-  } else {
-    with_constant<kGradients>(convention.gradient, [&](auto constant) {
-      constexpr Gradient rule = triple_rule(decltype(constant)::value);
-      if constexpr (!is_pseudo(rule)) {
-        result = shares_in(triple_shares<rule>(x, lo, hi, differentiated));
-      }
+    return with_constant<kSharings>(triple_sharing(convention), [&](auto sharing) {
+      return shares_in<decltype(sharing)::value>(beyond_bounds(x, lo, hi, y, differentiated));
     });
   }
-  return result;
+  return with_constant<kGradients>(convention.gradient, [&](auto constant) {
+    constexpr Gradient rule = decltype(constant)::value;
+    if constexpr (is_pseudo(rule)) {
+      return Shares<3>(); // see above
+    } else {
+      return shares_in(triple_shares<rule>(x, lo, hi, differentiated));
+    }
+  });
 }
 
 Shares<3> shares(const RecordedTriple& of) {
   const RecordedBits in = {of.bits, 3, of.order};
   const Triple<CodeMask> code = {kFirstBit, kSecondBit, kThirdBit};
-  Shares<3> result;
-  with_constant<kSharings>(of.call.sharing, [&](auto sharing) {
+  return with_constant<kSharings>(of.call.sharing, [&](auto sharing) {
     constexpr Sharing s = decltype(sharing)::value;
     if constexpr (is_pseudo(s)) {
       const auto [x, lo, hi, halved] = beyond_in(code);
-      result = shares_in<s>(
+      return shares_in<s>(
           Beyond<TensorMask>{{in(x.inside), in(x.below), in(x.above)}, in(lo), in(hi), in(halved)});
     } else {
       const auto [x, lo, hi, two, three, nested, none] = triple_in<s>(code);
-      result = shares_in(
+      return shares_in(
           TripleShares<TensorMask>{in(x), in(lo), in(hi), in(two), in(three), in(nested)});
     }
   });
-  return result;
 }
 
 // ---- Of any -------------------------------------------------------------------------------------

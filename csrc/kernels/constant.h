@@ -25,28 +25,23 @@ struct Constant {
   static constexpr auto value = constant;
 };
 
-// f(Constant<value>()), for enums whose enumerators are 0 to count - 1.
+// f(Constant<value>()), for enums whose enumerators are 0 to count - 1, of which `value` is one.
 template <int64_t count, int64_t first = 0, typename Enum, typename F>
-void with_constant(Enum value, const F& f) {
-  if constexpr (first < count) {
-    if (value == static_cast<Enum>(first)) {
-      f(Constant<static_cast<Enum>(first)>());
-    } else {
-      with_constant<count, first + 1>(value, f);
+auto with_constant(Enum value, const F& f) {
+  if constexpr (first + 1 < count) {
+    if (value != static_cast<Enum>(first)) {
+      return with_constant<count, first + 1>(value, f);
     }
   }
+  return f(Constant<static_cast<Enum>(first)>());
 }
 
 // f(Constant<has_lo>(), Constant<has_hi>()), for bounds of which at least one is there.
 template <typename F>
-void with_bounds(bool has_lo, bool has_hi, const F& f) {
-  if (has_lo && has_hi) {
-    f(Constant<true>(), Constant<true>());
-  } else if (has_lo) {
-    f(Constant<true>(), Constant<false>());
-  } else {
-    f(Constant<false>(), Constant<true>());
-  }
+auto with_bounds(bool has_lo, bool has_hi, const F& f) {
+  return has_lo && has_hi ? f(Constant<true>(), Constant<true>())
+      : has_lo            ? f(Constant<true>(), Constant<false>())
+                          : f(Constant<false>(), Constant<true>());
 }
 
 } // namespace clampgrad

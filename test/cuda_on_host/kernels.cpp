@@ -1,9 +1,17 @@
 // The sources of the CUDA kernels, for the host, behind functions that ctypes can call; or the
-// loops of the CPU for a compiler without a vector extension.
+// loops of the CPU that this machine may not run: those for a compiler without a vector extension,
+// and those for AVX-512.
 
 #if defined(CLAMPGRAD_SCALAR_LOOPS)
 #include "kernels/cpu/kernels.cpp"
+#if defined(EMULATE_AVX512)
+#include "avx512.h"
+#define CLAMPGRAD_SET baseline
+#define CLAMPGRAD_VECTOR_BYTES 64
+#include "kernels/cpu/every_loop.h"
+#else
 #include "kernels/cpu/loops_baseline.cpp"
+#endif
 namespace tested = clampgrad::cpu;
 #else
 #include "kernels/cuda/gate_kernel.cu"

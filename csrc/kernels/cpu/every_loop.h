@@ -36,8 +36,9 @@ CLAMPGRAD_PUSH(CLAMPGRAD_TARGET)
 #else
 #include "kernels/cpu/scalars.h"
 #endif
-#include "kernels/cpu/walk.h"
 #include "kernels/rules/all.h"
+#include "kernels/cpu/masks.h"
+#include "kernels/cpu/walk.h"
 #include "kernels/rules/ops.h"
 // clang-format on
 

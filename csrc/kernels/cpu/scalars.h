@@ -22,22 +22,5 @@ CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
   return value;
 }
 
-template <typename M>
-struct WordOf {
-  uint64_t word = 0;
-
-  CLAMPGRAD_HOST_DEVICE void set(int element, M mask) {
-    word |= static_cast<uint64_t>(mask) << element;
-  }
-  CLAMPGRAD_HOST_DEVICE uint64_t bits() const {
-    return word;
-  }
-};
-
-template <typename M>
-CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
-  return (word >> element & 1) != 0;
-}
-
 } // namespace
 } // namespace clampgrad::CLAMPGRAD_ISA

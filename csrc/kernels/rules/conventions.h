@@ -191,15 +191,15 @@ CLAMPGRAD_HOST_DEVICE Weight<Mask<K>> weight(K x, Mask<K> comparable, const Boun
     return {between(x, b), M(), M()};
   }
   if constexpr (has_lo) {
-    open = open & (gate == Gate::strict ? M(x > b.lo) : M(x >= b.lo));
-    at_lo = x == b.lo;
+    open = open & (gate == Gate::strict ? lt(b.lo, x) : le(b.lo, x));
+    at_lo = eq(x, b.lo);
   }
   if constexpr (has_hi) {
-    open = open & (gate == Gate::strict ? M(x < b.hi) : M(x <= b.hi));
-    at_hi = x == b.hi;
+    open = open & (gate == Gate::strict ? lt(x, b.hi) : le(x, b.hi));
+    at_hi = eq(x, b.hi);
   }
   if constexpr (gate == Gate::half) {
-    const M equal = b.lo == b.hi; // absent bounds are not
+    const M equal = eq(b.lo, b.hi); // absent bounds are not
     return {open, M(at_lo | at_hi), has_lo && has_hi ? M(at_lo & equal) : M()};
   } else {
     return {open, M(), M()};
@@ -213,7 +213,7 @@ CLAMPGRAD_HOST_DEVICE Mask<V> passes(V g, const Position<Mask<V>>& at) {
   if constexpr (gate == Gate::with_grad || gate == Gate::with_grad_maximize) {
     const auto key = E::key(g);
     const auto none = KeyOf<E, V>();
-    const Mask<V> falls = key >= none, rises = key <= none;
+    const Mask<V> falls = le(none, key), rises = le(key, none);
     const Mask<V> back = gate == Gate::with_grad ? (at.above & falls) | (at.below & rises)
                                                  : (at.above & rises) | (at.below & falls);
     return at.inside | (E::comparable(g) & back);

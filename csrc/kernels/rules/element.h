@@ -1,8 +1,9 @@
 // What a rule may use. A rule is a template over V, of which there are three: one value (CUDA,
 // MSVC), a vector of values (the CPU; the vector extension of GCC and Clang), and a whole Tensor
-// (the composed path; autograd/composed.h). Comparing two V gives a Mask: a bool, a vector
-// whose lanes are 0 or -1, or a Tensor of bools. Rules combine masks with &, | and ^ and choose
-// values with select(), which mean the same for all three.
+// (the composed path; autograd/composed.h). Comparing two V gives a Mask: a bool, a vector whose
+// lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools. Rules compare with eq(), lt()
+// and le(), combine masks with &, | and ^ and choose values with select(), which mean the same for
+// all. Where V has something better, its overload comes before this file.
 //
 // Free of ATen. Compiled once per kind of V, in the namespace CLAMPGRAD_ISA: no include guard.
 
@@ -10,11 +11,28 @@ namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
 template <typename V>
-using Mask = decltype(V() == V());
+CLAMPGRAD_HOST_DEVICE auto eq(V a, V b) {
+  return a == b;
+}
+template <typename V>
+CLAMPGRAD_HOST_DEVICE auto lt(V a, V b) {
+  return a < b;
+}
+template <typename V>
+CLAMPGRAD_HOST_DEVICE auto le(V a, V b) {
+  return a <= b;
+}
+
+template <typename V>
+using Mask = decltype(eq(V(), V()));
 
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M everywhere() {
-  return M() == M();
+  if constexpr (std::is_constructible_v<M, int>) {
+    return M(-1); // true, or all bits
+  } else {
+    return M() == M();
+  }
 }
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M where(bool condition) {
@@ -26,13 +44,18 @@ CLAMPGRAD_HOST_DEVICE M negate(M a) {
 }
 template <typename M, typename V>
 CLAMPGRAD_HOST_DEVICE V select(M mask, V a, V b) {
+  static_assert(!std::is_same_v<M, int>, "M(a & b) is a mask");
   return mask ? a : b;
 }
 
-// Of two numbers.
+// Of two numbers; `a` where one is NaN. Compilers make max and min of these where there are such.
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {
-  return select(Mask<V>(a < b), b, a);
+  return a < b ? b : a;
+}
+template <typename V>
+CLAMPGRAD_HOST_DEVICE V lesser(V a, V b) {
+  return b < a ? b : a;
 }
 
 // What the two elements below have in common.
@@ -60,7 +83,7 @@ struct Real : Element<Real<T>> {
   // Not NaN.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
-    return x == x;
+    return eq(x, x);
   }
   // Where <, <= and == of keys can be trusted: they are false of NaN by themselves.
   template <typename V>
@@ -95,16 +118,8 @@ struct Short : Element<Short<mantissa_bits>> {
   static constexpr uint16_t infinity = 0x8000 - implicit_bit;
   static constexpr uint16_t one = infinity / 2 & infinity;
 
-  template <typename V, typename = void>
-  struct Signed { // a vector compares to a vector of signed lanes
-    using type = Mask<V>;
-  };
-  template <typename Unused>
-  struct Signed<uint16_t, Unused> {
-    using type = int16_t;
-  };
-  template <typename V>
-  using Key = typename Signed<V>::type;
+  template <typename V> // vectors compare to vectors of signed lanes
+  using Key = std::conditional_t<std::is_same_v<V, Lane>, int16_t, decltype(V() == V())>;
 
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V magnitude(V x) {
@@ -121,11 +136,11 @@ struct Short : Element<Short<mantissa_bits>> {
           _mm256_sign_epi16(reinterpret_cast<__m256i>(m), reinterpret_cast<__m256i>(x)));
     }
 #endif
-    return Key<V>(x) < Key<V>() ? Key<V>(-m) : m;
+    return select(lt(Key<V>(x), Key<V>()), Key<V>(-m), m);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
-    return Key<V>(magnitude(x)) < int16_t(infinity + 1); // one instruction, where <= is two
+    return below(magnitude(x), infinity + 1); // one instruction, where <= is two
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V x) {
@@ -151,13 +166,18 @@ struct Short : Element<Short<mantissa_bits>> {
   static CLAMPGRAD_HOST_DEVICE V third(V x) {
     const V m = magnitude(x), s = significand(m);
     // 2s/3 where that is 1 or more, else 4s/3 with an exponent one lower. Never a tie to round.
-    const auto upper = Key<V>(s) >= int16_t(implicit_bit + implicit_bit / 2);
-    const V q = V(V((upper ? V(s * Lane(2)) : V(s * Lane(4))) + Lane(1)) / Lane(3));
-    const V base = V(V(m - s) - (upper ? V(V() + implicit_bit) : V(V() + Lane(2 * implicit_bit))));
+    const auto lower = below(s, implicit_bit + implicit_bit / 2);
+    const V q = V(V(select(lower, V(s * Lane(4)), V(s * Lane(2))) + Lane(1)) / Lane(3));
+    const V exponent = select(lower, V(V() + Lane(2 * implicit_bit)), V(V() + implicit_bit));
+    const V base = V(V(m - s) - exponent);
     return scaled(x, V(base + q), V(V(units(m) + Lane(1)) / Lane(3)), 3);
   }
 
  private:
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE Mask<V> below(V magnitude, int16_t limit) {
+    return lt(Key<V>(magnitude), Key<V>(Key<V>() + limit));
+  }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V significand(V m) {
     return V((m & Lane(implicit_bit - 1)) | implicit_bit);
@@ -165,14 +185,14 @@ struct Short : Element<Short<mantissa_bits>> {
   // In units of the smallest subnormal, for exponents up to 2.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V units(V m) {
-    return Key<V>(m) < int16_t(2 * implicit_bit) ? m : V(significand(m) << 1);
+    return select(below(m, 2 * implicit_bit), m, V(significand(m) << 1));
   }
   // The sign of x and, by its exponent, `normal` or `subnormal`; x where not finite.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V scaled(V x, V normal, V subnormal, int exponent) {
-    const auto m = Key<V>(magnitude(x));
-    const V finite = m < int16_t(exponent * implicit_bit) ? subnormal : normal;
-    return m < int16_t(infinity) ? V(finite | (x & Lane(0x8000))) : x;
+    const V m = magnitude(x);
+    const V finite = select(below(m, exponent * implicit_bit), subnormal, normal);
+    return select(below(m, infinity), V(finite | (x & Lane(0x8000))), x);
   }
 };
 
@@ -194,10 +214,10 @@ CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
   if constexpr (sizeof(lane_of(x)) == 2) { // wraps around: one comparison, from the first inside on
     const K first = b.lo + int16_t(1), end = larger(b.hi, first);
     const auto lowest = Vector<uint16_t>(first) ^ uint16_t(0x8000);
-    return K(Vector<uint16_t>(x) - lowest) < K(Vector<uint16_t>(end) - lowest);
+    return lt(K(Vector<uint16_t>(x) - lowest), K(Vector<uint16_t>(end) - lowest));
   }
 #endif
-  return (x > b.lo) & (x < b.hi);
+  return lt(b.lo, x) & lt(x, b.hi);
 }
 
 // Which part of g passes: all of it where open, but half of it at a tie, or a quarter at a tie with
@@ -227,15 +247,15 @@ CLAMPGRAD_HOST_DEVICE Compared<KeyOf<E, V>> compared(V x) {
 }
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> lt(const Compared<K>& a, const Compared<K>& b) {
-  return a.comparable & b.comparable & (a.key < b.key);
+  return a.comparable & b.comparable & lt(a.key, b.key);
 }
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> le(const Compared<K>& a, const Compared<K>& b) {
-  return a.comparable & b.comparable & (a.key <= b.key);
+  return a.comparable & b.comparable & le(a.key, b.key);
 }
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
-  return a.comparable & b.comparable & (a.key == b.key);
+  return a.comparable & b.comparable & eq(a.key, b.key);
 }
 
 // Who gets a share, and where the two halve it.

@@ -10,19 +10,18 @@ namespace clampgrad::CLAMPGRAD_ISA {
 namespace {
 
 // torch.clamp: one bound after the other, so that hi wins where lo > hi; NaN passes through. Keys
-// decide, values are returned. Where they are the same, compilers make max and min of the selects,
-// whose operands stand in the order that keeps x where it is NaN.
+// decide, values are returned.
 template <bool has_lo, bool has_hi, typename V, typename K>
 CLAMPGRAD_HOST_DEVICE V
 clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
   if constexpr (std::is_same_v<V, K>) {
-    const V raised = has_lo ? select(Mask<V>(value < keys.lo), keys.lo, value) : value;
-    return has_hi ? select(Mask<V>(keys.hi < raised), keys.hi, raised) : raised;
+    const V raised = has_lo ? larger(value, keys.lo) : value;
+    return has_hi ? lesser(raised, keys.hi) : raised;
   } else {
-    const Mask<K> below = has_lo ? Mask<K>(key < keys.lo) : Mask<K>();
-    const Mask<K> above = has_hi ? Mask<K>(keys.hi < key) : Mask<K>();
+    const Mask<K> below = has_lo ? lt(key, keys.lo) : Mask<K>();
+    const Mask<K> above = has_hi ? lt(keys.hi, key) : Mask<K>();
     // The same for all x, and so outside of loops.
-    const V lo = has_hi ? select(Mask<K>(keys.hi < keys.lo), values.hi, values.lo) : values.lo;
+    const V lo = has_hi ? select(lt(keys.hi, keys.lo), values.hi, values.lo) : values.lo;
     const V y = select(above, values.hi, select(below, lo, value));
     return select(comparable, y, value);
   }
@@ -31,7 +30,7 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Position<Mask<K>> position(K x, Mask<K> comparable, K y) {
   using M = Mask<K>;
-  return {M(comparable & (x == y)), M(comparable & (x < y)), M(comparable & (x > y))};
+  return {M(comparable & eq(x, y)), M(comparable & lt(x, y)), M(comparable & lt(y, x))};
 }
 
 // What that makes of the gradient: selects, and never multiplies by 0. A shut element gets an exact

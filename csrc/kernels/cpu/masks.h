@@ -1,0 +1,116 @@
+// The bits of a word of 64 elements, from masks and to masks.
+
+namespace clampgrad::CLAMPGRAD_ISA {
+namespace {
+
+#if !defined(CLAMPGRAD_VECTOR_BYTES) || CLAMPGRAD_VECTOR_BYTES == 64
+// A mask is bits: a bool, or a k register.
+
+template <typename M>
+struct WordOf {
+  uint64_t word = 0;
+
+  CLAMPGRAD_HOST_DEVICE void set(int element, M mask) {
+    word |= static_cast<uint64_t>(mask) << element;
+  }
+  CLAMPGRAD_HOST_DEVICE uint64_t bits() const {
+    return word;
+  }
+};
+
+template <typename M>
+CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
+  return static_cast<M>(word >> element & everywhere<M>());
+}
+
+#else
+// A mask is a vector.
+
+// One bit per lane. Compilers do not find the instruction for it.
+template <typename M>
+CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
+  constexpr int n = sizeof(M) / sizeof(lane_of(M()));
+#if CLAMPGRAD_VECTOR_BYTES == 32
+  const auto m = reinterpret_cast<__m256i>(mask);
+  if constexpr (n == 4) {
+    return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(m)));
+  } else {
+    static_assert(n == 8, "WordOf packs 16-bit lanes");
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(m)));
+  }
+#elif defined(__SSE2__)
+  const auto m = reinterpret_cast<__m128i>(mask);
+  if constexpr (n == 2) {
+    return static_cast<uint32_t>(_mm_movemask_pd(_mm_castsi128_pd(m)));
+  } else if constexpr (n == 4) {
+    return static_cast<uint32_t>(_mm_movemask_ps(_mm_castsi128_ps(m)));
+  } else {
+    return static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(m, _mm_setzero_si128())));
+  }
+#else
+  uint64_t bits = 0;
+  for (int i = 0; i < n; ++i) {
+    bits |= static_cast<uint64_t>(mask[i] & 1) << i;
+  }
+  return bits;
+#endif
+}
+
+// The masks of a word's 64 elements, a vector at a time, and its bits.
+template <typename M>
+struct WordOf {
+  static constexpr int kLanes = sizeof(M) / sizeof(lane_of(M()));
+  M masks[kWord / kLanes];
+
+  CLAMPGRAD_HOST_DEVICE void set(int element, M mask) {
+    masks[element / kLanes] = mask;
+  }
+
+  CLAMPGRAD_HOST_DEVICE uint64_t bits() const {
+    uint64_t word = 0;
+#if CLAMPGRAD_VECTOR_BYTES == 32
+    if constexpr (kLanes == 16) { // two vectors at once
+      for (int i = 0; i < kWord / kLanes; i += 2) {
+        const auto bytes = _mm256_packs_epi16(
+            reinterpret_cast<__m256i>(masks[i]), reinterpret_cast<__m256i>(masks[i + 1]));
+        word |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(bytes))} << i * kLanes;
+      }
+      // The halves of the two alternate. Swapped here, they cost less than in a vector.
+      word ^= ((word ^ word >> 8) & 0x0000ff000000ff00) * 0x101;
+    } else
+#endif
+    {
+      for (int i = 0; i < kWord / kLanes; ++i) {
+        word |= to_bits(masks[i]) << i * kLanes;
+      }
+    }
+    return word;
+  }
+};
+
+template <typename Lane>
+struct Powers {
+  static constexpr int count = 8 * sizeof(Lane);
+  Lane of_2[count];
+  constexpr Powers() : of_2() {
+    for (int i = 0; i < count; ++i) {
+      of_2[i] = static_cast<Lane>(Lane(1) << i);
+    }
+  }
+};
+
+// The bits of a word from `element` on, one per lane. A lane has room for the bits of several
+// vectors, so that these share what is in every lane, and each looks at bits of its own.
+template <typename M>
+CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
+  using Lane = decltype(lane_of(M()));
+  constexpr int room = Powers<Lane>::count;
+  static constexpr Powers<Lane> powers;
+  M each;
+  std::memcpy(&each, powers.of_2 + element % room, sizeof(each));
+  return ((M() + static_cast<Lane>(word >> (element / room * room))) & each) != M();
+}
+#endif
+
+} // namespace
+} // namespace clampgrad::CLAMPGRAD_ISA

@@ -1,0 +1,49 @@
+#pragma once
+// The instructions of AVX-512 that csrc/kernels/cpu/vectors.h names, one lane after the other. Its
+// other vectors are GCC's and Clang's, which any machine computes.
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+template <typename Lane, typename Mask, typename V>
+Mask compared(V a, V b, int predicate) {
+  constexpr int n = sizeof(V) / sizeof(Lane);
+  Lane x[n], y[n];
+  std::memcpy(x, &a, sizeof(V));
+  std::memcpy(y, &b, sizeof(V));
+  uint64_t mask = 0;
+  for (int i = 0; i < n; ++i) {
+    static_assert(_CMP_EQ_OQ == 0 && _CMP_LT_OS == 1 && _CMP_LE_OS == 2);
+    static_assert(_MM_CMPINT_EQ == 0 && _MM_CMPINT_LT == 1 && _MM_CMPINT_LE == 2);
+    const bool holds[] = {x[i] == y[i], x[i] < y[i], x[i] <= y[i]};
+    mask |= uint64_t{holds[predicate]} << i;
+  }
+  return static_cast<Mask>(mask);
+}
+
+template <typename Lane, typename Mask, typename V>
+V blended(Mask mask, V a, V b) {
+  constexpr int n = sizeof(V) / sizeof(Lane);
+  Lane x[n], y[n];
+  std::memcpy(x, &a, sizeof(V));
+  std::memcpy(y, &b, sizeof(V));
+  for (int i = 0; i < n; ++i) {
+    x[i] = mask >> i & 1 ? y[i] : x[i];
+  }
+  std::memcpy(&a, x, sizeof(V));
+  return a;
+}
+
+#undef _mm512_cmp_ps_mask
+#undef _mm512_cmp_pd_mask
+#undef _mm512_cmp_epi16_mask
+#undef _mm512_cmp_epu16_mask
+#define _mm512_cmp_ps_mask(a, b, predicate) compared<float, __mmask16>(a, b, predicate)
+#define _mm512_cmp_pd_mask(a, b, predicate) compared<double, __mmask8>(a, b, predicate)
+#define _mm512_cmp_epi16_mask(a, b, predicate) compared<int16_t, __mmask32>(a, b, predicate)
+#define _mm512_cmp_epu16_mask(a, b, predicate) compared<uint16_t, __mmask32>(a, b, predicate)
+#define _mm512_mask_blend_ps(mask, a, b) blended<float, __mmask16>(mask, a, b)
+#define _mm512_mask_blend_pd(mask, a, b) blended<double, __mmask8>(mask, a, b)
+#define _mm512_mask_blend_epi16(mask, a, b) blended<uint16_t, __mmask32>(mask, a, b)
