@@ -40,6 +40,10 @@ EXTREMA = {
 }
 
 
+# From 2.15 on, what is traced of detach() is an alias.
+DETACHES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+
+
 class Count(TorchDispatchMode):
     """Counts operators; while it is on, no tensor is plain."""
 
@@ -93,7 +97,7 @@ def traced(function, inputs, wanted):
     seen = {}
     for n in calls:
         operands = torch.fx.map_arg((n.args, n.kwargs), lambda a: same.get(a, a))
-        same[n] = n.args[0] if n.target is torch.ops.aten.detach.default else n
+        same[n] = n.args[0] if n.target in DETACHES else n
         same[n] = same.get(same[n], same[n])
         if same[n] is n:
             same[n] = seen.setdefault((n.target, repr(operands)), n)

@@ -120,7 +120,8 @@ class TensorValue : public LazyTensor {
   TensorValue(const at::Tensor& tensor)
       : LazyTensor([tensor](const at::Tensor&) { return tensor; }) {}
 
-// Two numbers compare at once, unless a compiler traces them.
+// A number stays a Scalar: on the left, by the flipped operator. Two compare at once, unless a
+// compiler traces them.
 #define CLAMPGRAD_COMPARE(op, name, flipped)                                              \
   friend TensorMask operator op(const TensorValue& a, const TensorValue& b) {             \
     if (a.number_ && b.number_ && !a.number_->isSymbolic() && !b.number_->isSymbolic()) { \

@@ -1,4 +1,4 @@
-// The bits of a word of 64 elements, from masks and to masks.
+// The 64 bits of a word, made from masks and turned back into masks.
 
 namespace clampgrad::CLAMPGRAD_ISA {
 namespace {

@@ -40,8 +40,9 @@ CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
 }
 
 #if CLAMPGRAD_VECTOR_BYTES == 64
-// GCC compares its vectors to vectors. AVX-512 compares to a k register, an integer of one bit per
-// lane. The predicates are _CMP_EQ_OQ, _CMP_LT_OS and _CMP_LE_OS, or _MM_CMPINT_EQ and so on.
+// Comparing two of GCC's vectors gives a vector. AVX-512 gives a k register, an integer of one bit
+// per lane: these come before the rules, whose own would be taken otherwise. The predicates are
+// _CMP_EQ_OQ, _CMP_LT_OS and _CMP_LE_OS for numbers, _MM_CMPINT_EQ, _LT and _LE for integers.
 #define CLAMPGRAD_COMPARE(name, predicate, V, type, compare)                         \
   CLAMPGRAD_HOST_DEVICE auto name(V a, V b) {                                        \
     return compare(reinterpret_cast<type>(a), reinterpret_cast<type>(b), predicate); \

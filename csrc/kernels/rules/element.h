@@ -1,9 +1,9 @@
 // What a rule may use. A rule is a template over V, of which there are three: one value (CUDA,
 // MSVC), a vector of values (the CPU; the vector extension of GCC and Clang), and a whole Tensor
-// (the composed path; autograd/composed.h). Comparing two V gives a Mask: a bool, a vector whose
-// lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools. Rules compare with eq(), lt()
-// and le(), combine masks with &, | and ^ and choose values with select(), which mean the same for
-// all. Where V has something better, its overload comes before this file.
+// (the composed path; autograd/composed.h). Rules compare with eq(), lt() and le(), which give a
+// Mask: a bool, a vector whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools.
+// They combine masks with &, | and ^ and choose values with select(), which mean the same for all,
+// but give an int for a bool or a narrow k register: M(a & b) is a mask again.
 //
 // Free of ATen. Compiled once per kind of V, in the namespace CLAMPGRAD_ISA: no include guard.
 
@@ -44,11 +44,12 @@ CLAMPGRAD_HOST_DEVICE M negate(M a) {
 }
 template <typename M, typename V>
 CLAMPGRAD_HOST_DEVICE V select(M mask, V a, V b) {
-  static_assert(!std::is_same_v<M, int>, "M(a & b) is a mask");
+  static_assert(std::is_same_v<M, bool> || !std::is_integral_v<M>, "select(M(a & b), ...)");
   return mask ? a : b;
 }
 
-// Of two numbers; `a` where one is NaN. Compilers make max and min of these where there are such.
+// Of two numbers; `a` where one is NaN, unless V is a Tensor. Compilers turn these into
+// instructions for max and min where the machine has them.
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {
   return a < b ? b : a;
@@ -118,7 +119,7 @@ struct Short : Element<Short<mantissa_bits>> {
   static constexpr uint16_t infinity = 0x8000 - implicit_bit;
   static constexpr uint16_t one = infinity / 2 & infinity;
 
-  template <typename V> // vectors compare to vectors of signed lanes
+  template <typename V> // for a vector, one of signed lanes: what its own == gives
   using Key = std::conditional_t<std::is_same_v<V, Lane>, int16_t, decltype(V() == V())>;
 
   template <typename V>
