@@ -176,7 +176,8 @@ def test_masks_of_avx512_stay_in_k_registers():
     disassemble = [OBJDUMP, "-d", "--no-show-raw-insn", library]
     code = subprocess.run(disassemble, capture_output=True, text=True, check=True).stdout
     assert re.search(r"\tkmov[bwdq]\s", code)
-    assert not re.findall(r"\tvpmov(?:m2[bwdq]|[bwdq]2m)\s", code)
+    # vpmovw2m is what Clang makes of the signs of 16-bit numbers.
+    assert not re.findall(r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s", code)
 
 
 CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"]}
