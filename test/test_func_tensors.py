@@ -182,7 +182,7 @@ def test_no_tangent_of_a_pseudo_gradient_at_any_level(convention):
 
 
 @pytest.mark.parametrize(
-    "operator", ["maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"]
+    "operator", ["maximum", "minimum", "fmax", "fmin", "clamp", "clamp_min", "clamp_max"]
 )
 @pytest.mark.parametrize("first, second", [("float32", "float64"), ("float16", "bfloat16")])
 def test_elements_without_dimensions_promote_as_in_a_loop(operator, first, second):

@@ -171,7 +171,7 @@ OBJDUMP = shutil.which("objdump")
     not OBJDUMP or platform.machine() != "x86_64", reason="needs objdump and loops for AVX-512"
 )
 def test_masks_of_avx512_stay_in_k_registers():
-    """None becomes a vector of lanes and a mask again."""
+    """No mask becomes a vector of lanes and a mask again."""
     library = clampgrad.clamp.__self__.__file__
     disassemble = [OBJDUMP, "-d", "--no-show-raw-insn", library]
     code = subprocess.run(disassemble, capture_output=True, text=True, check=True).stdout

@@ -146,6 +146,17 @@ def test_in_transforms(convention, mode):
         assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
 
 
+@pytest.mark.parametrize("name", ["clamp", "maximum"])
+def test_the_dtype_of_samples_without_dimensions_is_torchs(name):
+    """vmap gives them one, and torch promotes accordingly: docs/limits.md."""
+    function = getattr(torch, name)
+    bound, x = torch.tensor(1.0, dtype=torch.float64), torch.zeros(2, requires_grad=True)
+    expected = torch.vmap(lambda v: function(v, bound))(x)
+    with clampgrad.pin("min_norm"):
+        y = torch.vmap(lambda v: function(v, bound))(x)
+    assert y.dtype == expected.dtype and torch.equal(y, expected)
+
+
 @pytest.mark.parametrize("pin", [None, *CONVENTIONS])
 def test_clamp_in_place_with_tensors_under_vmap(pin):
     """torch's loop over samples would count x as differentiated from the second sample on."""

@@ -5,18 +5,21 @@
 #include <immintrin.h>
 
 #include <cstdint>
-#include <cstring>
+
+template <typename Lane>
+struct LanesOf {
+  typedef Lane type __attribute__((vector_size(64)));
+};
+
+static_assert(_CMP_EQ_OQ == 0 && _CMP_LT_OS == 1 && _CMP_LE_OS == 2);
+static_assert(_MM_CMPINT_EQ == 0 && _MM_CMPINT_LT == 1 && _MM_CMPINT_LE == 2);
 
 template <typename Lane, typename Mask, typename V>
 Mask compared(V a, V b, int predicate) {
-  constexpr int n = sizeof(V) / sizeof(Lane);
-  Lane x[n], y[n];
-  std::memcpy(x, &a, sizeof(V));
-  std::memcpy(y, &b, sizeof(V));
+  const auto x = reinterpret_cast<typename LanesOf<Lane>::type>(a);
+  const auto y = reinterpret_cast<typename LanesOf<Lane>::type>(b);
   uint64_t mask = 0;
-  for (int i = 0; i < n; ++i) {
-    static_assert(_CMP_EQ_OQ == 0 && _CMP_LT_OS == 1 && _CMP_LE_OS == 2);
-    static_assert(_MM_CMPINT_EQ == 0 && _MM_CMPINT_LT == 1 && _MM_CMPINT_LE == 2);
+  for (unsigned i = 0; i < sizeof(V) / sizeof(Lane); ++i) {
     const bool holds[] = {x[i] == y[i], x[i] < y[i], x[i] <= y[i]};
     mask |= uint64_t{holds[predicate]} << i;
   }
@@ -25,15 +28,12 @@ Mask compared(V a, V b, int predicate) {
 
 template <typename Lane, typename Mask, typename V>
 V blended(Mask mask, V a, V b) {
-  constexpr int n = sizeof(V) / sizeof(Lane);
-  Lane x[n], y[n];
-  std::memcpy(x, &a, sizeof(V));
-  std::memcpy(y, &b, sizeof(V));
-  for (int i = 0; i < n; ++i) {
+  auto x = reinterpret_cast<typename LanesOf<Lane>::type>(a);
+  const auto y = reinterpret_cast<typename LanesOf<Lane>::type>(b);
+  for (unsigned i = 0; i < sizeof(V) / sizeof(Lane); ++i) {
     x[i] = mask >> i & 1 ? y[i] : x[i];
   }
-  std::memcpy(&a, x, sizeof(V));
-  return a;
+  return reinterpret_cast<V>(x);
 }
 
 #undef _mm512_cmp_ps_mask
