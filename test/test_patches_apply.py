@@ -157,7 +157,7 @@ def test_an_unknown_tree_is_refused(tmp_path):
 def test_a_dirty_tree_is_refused(tmp_path):
     tree = tree_of(tmp_path)
     write(tree, "version.txt", f"{RELEASE}a1\n")
-    refused(tree, "uncommitted changes")
+    refused(tree, "Commit or stash the changes to")
 
 
 def test_a_wrong_release_is_refused_with_the_right_series(tmp_path):

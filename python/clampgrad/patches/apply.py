@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from .series import Refusal, Series, all_series, choices, default, named
-from .tree import YAML, Status, convention_of, git, is_dirty, is_repository, release_of
+from .tree import YAML, Status, changed_files, convention_of, git, is_repository, release_of
 
 
 def files_of(patch: Path) -> list[str]:
@@ -50,7 +50,7 @@ def status(source: Path) -> Status:
     return Status(
         release,
         commit or None,
-        is_dirty(source),
+        bool(changed_files(source)),
         convention_of((source / YAML).read_text()),
         {s.name: state_of(source, s) for s in all_series().values() if s.fits(release)},
     )
@@ -75,8 +75,8 @@ def apply(
         raise Refusal(f"{series.name} is applied in part: restore the tree (git checkout .) first.")
     if state == ("not applied" if reverse else "applied"):
         raise Refusal(f"{series.name} is {'not' if reverse else 'already'} applied.")
-    if is_dirty(source) and not reverse:
-        raise Refusal(f"{source} has uncommitted changes: commit or stash them first.")
+    if not reverse and (changed := changed_files(source)):
+        raise Refusal(f"Commit or stash the changes to {', '.join(changed)} in {source} first.")
     with tempfile.TemporaryDirectory() as scratch:
         done, skipped = attempt(source, series, reverse, Path(scratch))
         if not check:

@@ -45,11 +45,11 @@ def release_of(source: Path) -> str:
     return found.group()
 
 
-def is_dirty(source: Path) -> bool:
-    """Whether tracked files differ from the commit; a tree without git has nothing to compare."""
-    return is_repository(source) and bool(
-        git(source, "status", "--porcelain", "--untracked-files=no").stdout
-    )
+def changed_files(source: Path) -> list[str]:
+    """The tracked files that differ from the commit; a tree without git has nothing to compare."""
+    if not is_repository(source):
+        return []
+    return git(source, "diff", "HEAD", "--name-only").stdout.splitlines()
 
 
 def formulas(text: str, name: str) -> dict[str, str]:
