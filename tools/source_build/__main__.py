@@ -1,0 +1,91 @@
+"""Builds PyTorch from a checkout as it is, with each series, and as it was; see ../build_pytorch.sh.
+
+Every state of the tree is built and proved alike: its gradients, upstream's tests, our package on it.
+A step that is done is not done again, so an interrupted run goes on. All that a run finds stands in
+CHECKOUT/build/clampgrad/record.json, the logs beside it.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import building
+import proofs
+import ready
+import report
+from record import Record
+from series import Refusal, Tree
+
+STOCK, UNDONE = "stock", "undone"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="tools/build_pytorch.sh",
+        description="Build PyTorch before and after each series of patches, and prove what changed.",
+        epilog="Exit codes: 0 all of it holds, 1 something does not, 2 refused. Variables of PyTorch's "
+        "own build (USE_CUDA, CC, CXX, MAX_JOBS, CMAKE_ARGS ...) count as they do there.",
+    )
+    parser.add_argument("checkout", type=Path, help="a checkout of PyTorch, with its submodules")
+    parser.add_argument("series", nargs="+", help="for example v2.13.0/strict; applied in turn")
+    parser.add_argument(
+        "--minimal",
+        action="store_true",
+        help="the least that the tests of autograd need: no optional features, no optimisation but "
+        "of the CPU kernels, of these one CPU capability, large precompiled headers, and Clang and "
+        "lld if they are there",
+    )
+    parser.add_argument(
+        "--any-release", action="store_true", help="for a release it is not made for"
+    )
+    parser.add_argument("--check", action="store_true", help="only check whether it can begin")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="leave out Inductor and compiled autograd: minutes each",
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="of timing; 0 for none (default: 3)")
+    parser.add_argument("--out", type=Path, help="where to write the record, shortened, for others")
+    return parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> int:
+    tree = Tree(options.checkout.resolve(), options.any_release)
+    environment = building.environment(tree.path, options.minimal)
+    record = Record.of(tree, building.flags(environment))
+    ready.check(tree, options.series, environment, begun=record.has_begun)
+    print(ready.outlook(record, environment, options.minimal), flush=True)
+    if options.check:
+        return 0
+
+    for state in (STOCK, *options.series, UNDONE):
+        series = None if state in (STOCK, UNDONE) else state
+        place = building.Place(tree, record, environment, state, series)
+        proofs.gradients(place, options.quick)
+        proofs.package(place)
+        proofs.upstream_tests(place)
+        if state == STOCK:
+            proofs.negative_controls(place, options.series)
+        place.keep_libraries()
+    if options.rounds:
+        proofs.times(place, (STOCK, *options.series), options.rounds)
+
+    failures = report.judge(record, tree, options.series)
+    print(report.told(record, failures))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report.published(record), indent=1) + "\n")
+    return 1 if failures else 0
+
+
+def main() -> int:
+    try:
+        return run(arguments())
+    except Refusal as refusal:
+        print(f"refused: {refusal}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

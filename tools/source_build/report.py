@@ -1,0 +1,130 @@
+"""What a whole run says: what does not hold, and a summary for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from proofs import new_tests
+from record import Record
+from series import Tree
+
+BAD = ("failed", "error", "unexpected success")
+
+
+def judge(record: Record, tree: Tree, series: Sequence[str]) -> list[str]:
+    return [
+        *gradients(record, series),
+        *tests(record, series),
+        *controls(record, series),
+        *package(record),
+    ]
+
+
+def gradients(record: Record, series: Sequence[str]) -> Iterator[str]:
+    for state in (*series, "undone"):
+        for line in record.found(state, "gradients")["failures"]:
+            yield f"{state}: {line}"
+
+
+def tests(record: Record, series: Sequence[str]) -> Iterator[str]:
+    """A test may differ from stock's result only if the series brings it."""
+    for state in (*series, "undone"):
+        brought = new_tests(state) if state in series else []
+        for test, before, after in differences(record, state):
+            if not (after not in BAD and any(method_of(test).startswith(name) for name in brought)):
+                yield f"{state}: {test} was {before} and is {after}"
+
+
+def method_of(test: str) -> str:
+    return test.rpartition(".")[2]
+
+
+def differences(record: Record, state: str) -> list[tuple[str, str, str]]:
+    """(test, its result on stock, its result in this state), where they differ."""
+    found = []
+    for file, stock in record.found("stock", "tests")["files"].items():
+        before, after = stock["results"], record.found(state, "tests")["files"][file]["results"]
+        for test in sorted(before.keys() | after.keys()):
+            pair = before.get(test, "not there"), after.get(test, "not there")
+            if pair[0] != pair[1]:
+                found.append((f"{file}: {test}", *pair))
+    return found
+
+
+def controls(record: Record, series: Sequence[str]) -> Iterator[str]:
+    """Tests that pass without the patch prove nothing of it."""
+    found = record.found("stock", "controls")["files"]
+    for name in series:
+        mine = {key: run for key, run in found.items() if key.startswith(f"{name}: ")}
+        if mine and not any(r in BAD for run in mine.values() for r in run["results"].values()):
+            yield f"{name}: all of its tests pass on stock"
+
+
+def package(record: Record) -> Iterator[str]:
+    for state, steps in record.data["states"].items():
+        found = steps["package"]
+        for name, wanted in (("inclusive", 1.0), ("joint", 0.0), ("half", 0.5)):
+            for call in (f"under pin {name}", f"clampgrad.clamp, {name}"):
+                if found[call] != wanted:
+                    yield f"{state}: {call}: {found[call]}, not {wanted}"
+
+
+def published(record: Record) -> dict[str, Any]:
+    """The record as it is committed: the name and result of each test once, for stock; and what differs
+    from that in the other states."""
+    states = {}
+    for state, steps in record.data["states"].items():
+        files = {f: {"counts": count(r)} for f, r in steps["tests"]["files"].items()}
+        if state == "stock":
+            for file, run in steps["tests"]["files"].items():
+                files[file]["results"] = grouped(run["results"])
+        tests = {"seconds": steps["tests"]["seconds"], "files": files}
+        if state != "stock":
+            tests["differences"] = differences(record, state)
+        states[state] = steps | {"tests": tests}
+        if "controls" in steps:
+            runs = {key: run["results"] for key, run in steps["controls"]["files"].items()}
+            states[state]["controls"] = steps["controls"] | {"files": runs}
+    return record.data | {"states": states}
+
+
+def grouped(results: dict[str, str]) -> dict[str, dict[str, str]]:
+    """{class: {result: its tests}}"""
+    found: dict[str, dict[str, list[str]]] = {}
+    for test, result in sorted(results.items()):
+        case, _, method = test.rpartition(".")
+        found.setdefault(case, {}).setdefault(result, []).append(method)
+    return {case: {r: " ".join(tests) for r, tests in by.items()} for case, by in found.items()}
+
+
+def count(run: dict[str, Any]) -> dict[str, int]:
+    return dict(sorted(Counter(run["results"].values()).items()))
+
+
+def counts(run: dict[str, Any]) -> str:
+    return ", ".join(f"{n} {result}" for result, n in count(run).items())
+
+
+def told(record: Record, failures: list[str]) -> str:
+    lines = []
+    for state, steps in record.data["states"].items():
+        build, judged = steps["build"], steps["gradients"]
+        lines += [
+            f"{state}:",
+            f"  build: {build['seconds']} s, {build['steps']} steps",
+            f"  numbers: {judged['numbers']}, Tensors: {judged['tensors']}; "
+            f"{judged['points that changed']} of {judged['points']} points differ from stock",
+        ]
+        lines += [f"  {file}: {counts(run)}" for file, run in steps["tests"]["files"].items()]
+        if state != "stock":
+            lines += [f"    {t}: {a} -> {b}" for t, a, b in differences(record, state)]
+    lines += (
+        ["what does not hold:", *(f"  {f}" for f in failures)] if failures else ["All of it holds."]
+    )
+    lines.append(
+        "Delete caches of compiled code now (~/.cache/torch, TORCHINDUCTOR_CACHE_DIR): they may hold "
+        "old gradients."
+    )
+    return "\n".join(lines)
