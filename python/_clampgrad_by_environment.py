@@ -23,6 +23,9 @@ def pin() -> None:
     try:
         import clampgrad  # noqa: F401
     except Exception as error:  # torch must be usable whatever is wrong with this package
+        if os.environ.get("CLAMPGRAD_REQUIRE_COMPILED", "0") not in ("", "0"):
+            _done = False
+            raise  # but not unpinned, where that is what was asked for
         import warnings
 
         warnings.warn(

@@ -77,12 +77,19 @@ def test_a_wrong_name_is_an_error_that_lists_the_names(python):
         assert name in run.stderr
 
 
+def test_nothing_runs_unpinned_where_the_compiled_implementation_is_required(python):
+    both = {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"}  # an ImportError
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", **both)
+    assert run.returncode and not run.stdout
+    assert "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set" in run.stderr
+    assert python(AT_A_BOUND, **both).returncode == 0  # no pin, no promise
+
+
 def test_a_broken_package_is_one_warning(python):
     run = python(
         AT_A_BOUND,
         CLAMPGRAD_GRADIENT="half",
-        CLAMPGRAD_PORTABLE="1",
-        CLAMPGRAD_REQUIRE_COMPILED="1",  # both: an ImportError
+        CLAMPGRAD_PORTABLE="maybe",  # an ImportError
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() != "0.5"
