@@ -21,8 +21,11 @@ def pin() -> None:
         return  # it is being imported, and has just imported torch: it will call again
     _done = True
     try:
-        import clampgrad
+        import clampgrad  # noqa: F401
     except Exception as error:  # torch must be usable whatever is wrong with this package
+        if os.environ.get("CLAMPGRAD_REQUIRE_COMPILED", "0") not in ("", "0"):
+            _done = False
+            raise  # but not unpinned, where that is what was asked for
         import warnings
 
         warnings.warn(
@@ -30,11 +33,10 @@ def pin() -> None:
             stacklevel=1,
         )
         return
-    from typing import Any, cast
+    from clampgrad._pin import set_pin_in_words
 
     try:
-        chosen = clampgrad.pin(cast(Any, name))
-    except ValueError as error:
+        set_pin_in_words(name)
+    except (ValueError, RuntimeError) as error:
         _done = False  # nothing is: the next import says so again
-        raise ValueError(f"CLAMPGRAD_GRADIENT={name!r}: {error}") from None
-    chosen.enable()
+        raise type(error)(f"CLAMPGRAD_GRADIENT={name!r}: {error}") from None

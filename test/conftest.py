@@ -1,4 +1,6 @@
+import importlib.metadata
 import json
+import os
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -13,7 +15,7 @@ THOROUGH = (
     *("audit_programs", "compile_training", "cuda_on_host", "distributed", "examples"),
     *("export_elsewhere", "hypothesis", "import", "opcheck", "opinfo", "packaging"),
     *("patches_torchscript", "patches_verify", "pin_by_environment", "pin_checkpoint"),
-    *("pin_compile", "pin_elsewhere", "source_build"),
+    *("pin_compile", "pin_elsewhere", "pin_processes", "pin_reach", "source_build"),
 )
 TIMES_GUARDS = "profile_guard_manager"
 
@@ -54,6 +56,22 @@ def same_start():
         renamed = f"torch renamed {TIMES_GUARDS}"
         assert hasattr(guards, TIMES_GUARDS) or torch.__version__ < "2.11", renamed
         setattr(guards, TIMES_GUARDS, lambda *given: 0.0)
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """Where Python finds the package and its entry point, installed or not: a PYTHONPATH."""
+    home = Path(clampgrad.__file__).parents[1]
+    points = importlib.metadata.entry_points(group="torch.backends")
+    if any(p.name == "clampgrad" for p in points):
+        return str(home)
+    folder = tmp_path_factory.mktemp("metadata")
+    (folder / "clampgrad-0.dist-info").mkdir()
+    (folder / "clampgrad-0.dist-info/METADATA").write_text("Name: clampgrad\nVersion: 0\n")
+    (folder / "clampgrad-0.dist-info/entry_points.txt").write_text(
+        "[torch.backends]\nclampgrad = _clampgrad_by_environment:pin\n"
+    )
+    return f"{home}{os.pathsep}{folder}"
 
 
 def pytest_terminal_summary(terminalreporter, config):

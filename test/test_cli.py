@@ -60,6 +60,7 @@ def test_no_such_command(arguments, capsys):
 
 ENVIRONMENTS = {
     "a wrong name": ({"CLAMPGRAD_GRADIENT": "nope"}, [*clampgrad.CONVENTIONS, "'nope'"]),
+    "no word": ({"CLAMPGRAD_GRADIENT": "half, whole"}, ["'whole'", "maximize or partial"]),
     "a name with a space": ({"CLAMPGRAD_GRADIENT": "half "}, [*clampgrad.CONVENTIONS, "'half '"]),
     "no text": ({"CLAMPGRAD_GRADIENT": "\udcff"}, clampgrad.CONVENTIONS),
     "neither yes nor no": ({"CLAMPGRAD_PORTABLE": "no"}, ["CLAMPGRAD_PORTABLE='no'"]),
@@ -86,7 +87,12 @@ def test_what_is_wrong_in_the_environment_is_one_sentence(name, tmp_path):
     assert program.returncode == 1 and "Traceback" in program.stderr
 
 
-@pytest.mark.parametrize("name, shown", [("", None), ("half", "half"), ("jax", "half")])
+@pytest.mark.parametrize("name, shown", [
+    ("", None),
+    ("half", "half"),
+    ("jax", "half"),
+    ("with_grad, maximize", "with_grad, maximize"),
+])  # fmt: skip
 def test_info_says_what_the_environment_pins(name, shown):
     ended = run([*CLAMPGRAD, "info", "--json"], env={**os.environ, "CLAMPGRAD_GRADIENT": name})
     assert json.loads(ended.stdout)["pinned"] == shown
@@ -271,9 +277,11 @@ def test_a_program_ends_as_under_python(tmp_path, name, under_a_pin):
     (["-m", "no.such.module"], "no module named no.such.module"),
     (["-m"], "-m needs the name of a module"),
     (["."], "no __main__.py in ."),
+    (["nb.ipynb"], "nb.ipynb is a notebook"),
     ([], "nothing to run"),
 ])  # fmt: skip
 def test_nothing_to_run(command, program, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "nb.ipynb").write_text('{"execution_count": null}')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(SystemExit) as error:

@@ -1,10 +1,8 @@
 """CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it starts."""
 
-import importlib.metadata
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,6 @@ import clampgrad
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
 
-HOME = Path(clampgrad.__file__).parent.parent
 # The gradient of torch.clamp at its lower bound: 1 under inclusive, 1/2 under half.
 AT_A_BOUND = """
 import torch
@@ -22,28 +19,13 @@ print(x.grad.item())
 """
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    """Where Python finds the package and its entry point, installed or not."""
-    points = importlib.metadata.entry_points(group="torch.backends")
-    if any(p.name == "clampgrad" for p in points):
-        return str(HOME)
-    folder = tmp_path_factory.mktemp("metadata")
-    (folder / "clampgrad-0.dist-info").mkdir()
-    (folder / "clampgrad-0.dist-info/METADATA").write_text("Name: clampgrad\nVersion: 0\n")
-    (folder / "clampgrad-0.dist-info/entry_points.txt").write_text(
-        "[torch.backends]\nclampgrad = _clampgrad_by_environment:pin\n"
-    )
-    return f"{HOME}{os.pathsep}{folder}"
-
-
 @pytest.fixture
-def python(path, tmp_path):
+def python(installed, tmp_path):
     def run(script, **variables):
         rest = {k: v for k, v in os.environ.items() if k != "CLAMPGRAD_GRADIENT"}
         return subprocess.run(
             [sys.executable, "-c", script],
-            env={**rest, "PYTHONPATH": path, **variables},
+            env={**rest, "PYTHONPATH": installed, **variables},
             capture_output=True,
             text=True,
             cwd=tmp_path,
@@ -95,12 +77,19 @@ def test_a_wrong_name_is_an_error_that_lists_the_names(python):
         assert name in run.stderr
 
 
+def test_nothing_runs_unpinned_where_the_compiled_implementation_is_required(python):
+    both = {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"}  # an ImportError
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", **both)
+    assert run.returncode and not run.stdout
+    assert "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set" in run.stderr
+    assert python(AT_A_BOUND, **both).returncode == 0  # no pin, no promise
+
+
 def test_a_broken_package_is_one_warning(python):
     run = python(
         AT_A_BOUND,
         CLAMPGRAD_GRADIENT="half",
-        CLAMPGRAD_PORTABLE="1",
-        CLAMPGRAD_REQUIRE_COMPILED="1",  # both: an ImportError
+        CLAMPGRAD_PORTABLE="maybe",  # an ImportError
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() != "0.5"

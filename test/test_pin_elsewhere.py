@@ -142,6 +142,8 @@ def test_run(folder, program):
     (["run", "--gradient", "half", "--maximize", "package/train.py"], "maximize=True does not apply"),
     (["run", "--gradient", "half"], "nothing to run"),
     (["run", "package/train.py"], "required: --gradient"),
+    (["run", "package/train.py", "--gradient", "half"], "options of clampgrad run come before"),
+    (["run", "package/train.py", "--gradient=half"], "options of clampgrad run come before"),
 ])  # fmt: skip
 def test_wrong_arguments(folder, arguments, message, monkeypatch, capsys):
     monkeypatch.chdir(folder)

@@ -21,6 +21,9 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
+#include <atomic>
+#include <utility>
+
 namespace clampgrad::pin {
 
 namespace {
@@ -65,6 +68,10 @@ std::optional<Convention> pinned_for(const Args&... args) {
   return c;
 }
 
+// How many calls of an operator a pin reached.
+template <typename Aten>
+std::atomic<int64_t> reached = 0;
+
 // ---- One Tensor ---------------------------------------------------------------------------------
 
 // Maximum and minimum have no interval to be outside of: a pseudo-gradient leaves them alone.
@@ -80,6 +87,7 @@ struct Kernel<Aten, front_door, kind, Result (*)(Args...)> {
     const auto c = pinned_for(args...);
     // Where the front door records nothing it calls aten's operator, which is this one.
     if (c && (kind == Kind::clamp || !is_pseudo(c->gradient)) && is_recorded(args...)) {
+      reached<Aten>.fetch_add(1, std::memory_order_relaxed);
       return front_door(args..., name_of(c->gradient), c->maximize);
     }
     return Aten::redispatch(to_torchs_own(keys), args...);
@@ -150,6 +158,8 @@ Tensor& batched_clamp_(
 struct Registration {
   std::vector<std::string> names; // "aten::clamp.Tensor"
   std::vector<c10::RegistrationHandleRAII> handles; // one per operator and key
+  std::vector<std::pair<std::string, const std::atomic<int64_t>*>>
+      counts; // of those for one Tensor
 
   Registration() {
 #define CLAMPGRAD_CLAMP(name)                                        \
@@ -225,6 +235,7 @@ struct Registration {
       Kind kind = Kind::clamp>
   void add_one() {
     add<Aten, Kernel<Aten, front_door, kind>>();
+    counts.emplace_back(names.back(), &reached<Aten>);
   }
 
   template <typename Aten, typename One>
@@ -235,10 +246,26 @@ struct Registration {
 
 } // namespace
 
-const std::vector<std::string>& register_kernels() {
+namespace {
+
+const Registration& registered() {
   // Never destroyed: threads may still call while the process ends.
   static const auto* registration = new Registration;
-  return registration->names;
+  return *registration;
+}
+
+} // namespace
+
+const std::vector<std::string>& register_kernels() {
+  return registered().names;
+}
+
+std::unordered_map<std::string, int64_t> calls_reached() {
+  std::unordered_map<std::string, int64_t> calls;
+  for (const auto& [name, count] : registered().counts) {
+    calls[name] = count->load(std::memory_order_relaxed);
+  }
+  return calls;
 }
 
 } // namespace clampgrad::pin

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace clampgrad::pin {
@@ -39,5 +40,9 @@ std::optional<Convention> pinned(Code code);
 // In kernels.cpp: registers over aten's own, at the first call (see Note [Registered once]);
 // returns the operators' names.
 const std::vector<std::string>& register_kernels();
+
+// In kernels.cpp: how many calls of each of those operators, but for lists, were given the gradient
+// of a pin. A list counts as one call per Tensor. Registers as above.
+std::unordered_map<std::string, int64_t> calls_reached();
 
 } // namespace clampgrad::pin

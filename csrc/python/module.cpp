@@ -233,6 +233,7 @@ void add_pin(PyObject* module_) {
   module.def("pin_current", torch::wrap_pybind_function(&pin::current));
   module.def("pin_ask", torch::wrap_pybind_function(&pin_ask));
   module.def("pin_register", torch::wrap_pybind_function(&pin::register_kernels));
+  module.def("pin_reached", torch::wrap_pybind_function(&pin::calls_reached));
 }
 
 } // namespace

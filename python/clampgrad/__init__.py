@@ -7,7 +7,7 @@ from _clampgrad_by_environment import pin as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._build import VERSION
 from clampgrad._command import one_sentence as _one_sentence
-from clampgrad._pin import pin
+from clampgrad._pin import pin, set_pin
 from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import (
@@ -55,6 +55,7 @@ __all__ = [
     "pin",
     "relu",
     "relu6",
+    "set_pin",
 ]
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ FUNCTIONS = (
     *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
     *("maximum", "minimum", "fmax", "fmin"),
     *("pin_code", "pin_name", "pin_thread", "pin_process", "pin_current", "pin_ask"),
-    "pin_register",
+    *("pin_register", "pin_reached"),
 )
 
 
@@ -170,9 +170,18 @@ def info() -> dict[str, Any]:
         "instruction_set": instruction_set(compiled),
         "pin_sees": "torch's operators, whoever calls them"
         if compiled
-        else "calls from Python, in the thread that pins",
+        else "calls from Python, in the threads that are pinned",
         "to_change": other,
     }
+
+
+# What a pin does not reach here, in words.
+PIN_MISSES: str = getattr(_functions, "PIN_MISSES", "")
+
+
+def pin_partial(code: int) -> int:
+    """The same pin where partial reach is accepted; it is another one where the reach is partial."""
+    return _functions.pin_partial(code) if PIN_MISSES else code
 
 
 globals().update({f: getattr(_functions, f) for f in FUNCTIONS})

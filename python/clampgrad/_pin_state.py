@@ -146,11 +146,12 @@ class Awaitable:
 # ---- The process -----------------------------------------------------------------------------------------
 
 enabled: list[int] = []  # the last one counts
+set_to = UNSET  # by set_pin; holds where nothing is enabled
 lock = threading.Lock()
 
 
 def set_enabled() -> None:
-    _implementation.pin_process(enabled[-1] if enabled else UNSET)
+    _implementation.pin_process(enabled[-1] if enabled else set_to)
 
 
 _implementation.pin_ask(_code_here)

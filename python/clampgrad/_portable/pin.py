@@ -3,7 +3,9 @@
 A mode of torch sees every call of torch's functions and methods that the thread makes. It does not
 see what torch calls by itself: in C++, inside functions of torch.nn.functional and torch's other
 functions in Python, in TorchScript and in graphs that were captured earlier. There torch's own
-gradient stays; the compiled implementation pins those as well.
+gradient stays; the compiled implementation pins those as well. So that the two never differ in
+silence, functions of torch that are known to clamp inside (BY_ITSELF) raise an error under a pin, unless
+the pin was asked for with `partial=True`.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.compiler import is_compiling
 from torch.overrides import (
     TorchFunctionMode,
     _get_current_function_mode_stack,
@@ -25,11 +30,12 @@ from torch.overrides import (
 )
 
 import clampgrad
-from clampgrad._portable.functions import resolved
+from clampgrad._portable.functions import recorded, resolved
 from clampgrad._table import CONVENTIONS, PSEUDO
 
-# A code: what the function of pin_ask says, nothing, torch's own gradient, or FIRST + twice the
-# convention + maximize.
+# A code: what the function of pin_ask says, nothing, torch's own gradient, or FIRST + four times the
+# convention + PARTIAL + maximize.
+PARTIAL = 2
 ASK, UNSET, TORCHS_OWN, FIRST = -1, 0, 1, 2
 
 
@@ -47,16 +53,21 @@ asked: Callable[[], int]
 
 def pin_code(gradient: str | None, maximize: bool, /) -> int:
     if gradient is not None:
-        return FIRST + 2 * CONVENTIONS.index(resolved(gradient, maximize)) + maximize
+        return FIRST + 4 * CONVENTIONS.index(resolved(gradient, maximize)) + maximize
     if maximize:
         raise ValueError("maximize=True does not apply to torch's own gradient")
     return TORCHS_OWN
 
 
+def pin_partial(code: int, /) -> int:
+    return code if code < FIRST else FIRST + (code - FIRST | PARTIAL)
+
+
 def pin_name(code: int, /) -> str | None:
     if code < FIRST:
         return None
-    return CONVENTIONS[(code - FIRST) // 2] + ", maximize" * (code % 2)
+    index, words = divmod(code - FIRST, 4)
+    return CONVENTIONS[index] + ", maximize" * (words & 1) + ", partial" * (words // PARTIAL)
 
 
 def pin_current() -> int:
@@ -141,11 +152,15 @@ class Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             name, pinned = pin_here(), PINNED.get(func)
-            if name is None or pinned is None:
+            if name is None:
                 return func(*args, **kwargs or {})
-            gradient, _, maximize = name.partition(", ")
+            gradient, *words = name.split(", ")
+            if pinned is None:
+                if func in BY_ITSELF and "partial" not in words:
+                    refuse(BY_ITSELF[func], args, kwargs or {})
+                return func(*args, **kwargs or {})
             given = {"input" if k == "self" else k: v for k, v in (kwargs or {}).items()}
-            return pinned(func, gradient, bool(maximize), *args, **given)
+            return pinned(func, gradient, "maximize" in words, *args, **given)
         finally:
             if is_on():
                 take_off()  # by a pin inside, where this one was off
@@ -185,6 +200,51 @@ def off() -> list[TorchFunctionMode]:
     return [_pop_mode() for _ in _get_current_function_mode_stack()]
 
 
+# ---- What the mode does not see ------------------------------------------------------------------------
+
+# Functions of torch that are composed of a clamp or its kin (test/test_pin_reach.py finds them).
+COMPOSED = (
+    *("normalize", "margin_ranking_loss", "hinge_embedding_loss", "cosine_embedding_loss"),
+    *("triplet_margin_loss", "triplet_margin_with_distance_loss", "corrcoef"),
+)
+BY_ITSELF: dict[Any, str] = {}
+for composed in COMPOSED:
+    for namespace in (F, torch, Tensor, torch.ops.aten):
+        if function := getattr(namespace, composed, None):
+            BY_ITSELF[function] = composed
+    if packet := getattr(torch.ops.aten, composed, None):
+        BY_ITSELF.update({getattr(packet, o): composed for o in packet.overloads()})
+
+PIN_MISSES = (
+    "the portable implementation reaches the calls that a program makes in Python, and not those inside "
+    f"torch's own functions ({', '.join(COMPOSED)}), of C++ extensions, TorchScript, graphs that were "
+    "captured before, and threads that run already"
+)
+
+
+def refuse(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises where a gradient is recorded that the pin should decide and does not."""
+    if recorded((*args, *kwargs.values())):
+        raise RuntimeError(
+            f"clampgrad.pin: the portable implementation does not reach the clamp inside {name}. Take the "
+            "pin off around this call (`with clampgrad.pin(None)`), accept torch's own gradient there "
+            "(partial=True), or use the compiled implementation"
+        )
+
+
+reached: Counter[str] = Counter()
+
+
+def count(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A call that the pin reaches. Dynamo would guard compiled code by the number."""
+    if not is_compiling() and recorded((*args, *kwargs.values())):
+        reached[f"aten::{name}"] += 1
+
+
+def pin_reached() -> dict[str, int]:
+    return dict(reached)
+
+
 # ---- What is called in place of torch's own ------------------------------------------------------------
 
 
@@ -206,6 +266,7 @@ def clamp(name: str) -> Callable[..., Any]:
                 return torchs_own(func, *args, **kwargs)  # which raises
             args = args[:1] + tuple(map(number, args[1:]))
             kwargs = {k: b if k == "out" else number(b) for k, b in kwargs.items()}
+        count(name, args, kwargs)
         return getattr(clampgrad, name)(*args, **kwargs, gradient=gradient, maximize=maximize)
 
     return call
@@ -222,6 +283,7 @@ def extremum(name: str) -> Callable[..., Any]:
         pair = isinstance(given.get("other"), Tensor) and set(given) <= {"input", "other", "out"}
         if gradient in PSEUDO or not pair:
             return torchs_own(func, *args, **kwargs)
+        count(name, (), given)
         return getattr(clampgrad, name)(**given, gradient=gradient)
 
     return call

@@ -21,6 +21,11 @@ def parse(
 ) -> tuple[argparse.Namespace, Program]:
     """Our own options, and the program that follows them with its own arguments."""
     ours, program = _split(parser, arguments)
+    if misplaced := _misplaced(parser, ours, program):
+        parser.error(
+            f"{misplaced} stands after the program, to which it goes there: options of {parser.prog} come "
+            "before the program"
+        )
     options = parser.parse_args(ours)
     if not program:
         parser.error("nothing to run: script.py or -m module is missing")
@@ -50,6 +55,20 @@ def _split(
         takes_value = option is not None and option.nargs is None
         i += 2 if takes_value else 1
     return words, []
+
+
+def _misplaced(
+    parser: argparse.ArgumentParser, ours: Sequence[str], program: Sequence[str]
+) -> str | None:
+    """A required option that is given, but after the program."""
+    if {"-h", "--help"}.intersection(ours):
+        return None
+    for action in parser._actions:
+        for option in action.option_strings if action.required else ():
+            given = [word for word in (*ours, *program) if word.partition("=")[0] == option]
+            if given and not any(word.partition("=")[0] == option for word in ours):
+                return option
+    return None
 
 
 class Program:
@@ -93,6 +112,11 @@ class _File(Program):
             return f"no such file: {path}"
         if self._spec() is None and os.path.isdir(path):
             return f"no __main__.py in {path}"
+        if path.endswith(".ipynb"):
+            return (
+                f"{path} is a notebook, not a program: call clampgrad.set_pin or clampgrad.audit in it, or "
+                "convert it first (jupyter nbconvert --to script)"
+            )
         return None
 
     def _spec(self) -> ModuleSpec | None:

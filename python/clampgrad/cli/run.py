@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 
-from clampgrad import CONVENTIONS, pin
+from clampgrad import CONVENTIONS
+from clampgrad._pin import set_pin_in_words
 from clampgrad._table import ALIASES
 from clampgrad.cli import program
+
+# Of torch: with 0, `import torch` calls no entry points, and so not ours in a process that is started.
+AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         "clampgrad run",
-        description="Run a program with the gradient of torch.clamp and its family pinned.",
-        usage=f"%(prog)s [-h] --gradient NAME [--maximize] {program.USAGE}",
+        description="Run a program, and the processes that it starts, with the gradient of torch.clamp and "
+        "its family pinned.",
+        usage=f"%(prog)s [-h] --gradient NAME [--maximize] [--partial] [-v] {program.USAGE}",
         allow_abbrev=False,
     )
     names = ", ".join(CONVENTIONS)
@@ -21,17 +27,38 @@ def main(arguments: list[str]) -> None:
         "--gradient",
         required=True,
         metavar="NAME",
-        help=f"one of {names}, or an alias: {', '.join(ALIASES)}",
+        help=f"one of {names}, an alias ({', '.join(ALIASES)}), or installed: what the installed torch does",
     )
     parser.add_argument(
         "--maximize",
         action="store_true",
         help="the program maximises its loss (with_grad and restoring)",
     )
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help="accept that the pin does not reach everything, where that is known beforehand",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="say on stderr what is pinned and, in the end, how many calls the pin reached, in each process",
+    )
     options, theirs = program.parse(parser, arguments)
+    if os.environ.get(AUTOLOAD) == "0" and not options.partial:
+        parser.error(
+            f"{AUTOLOAD}=0 keeps the pin from processes that the program starts: unset it, or accept that "
+            "with --partial"
+        )
+    words = [options.gradient, *(w for w in ("maximize", "partial") if getattr(options, w))]
+    if options.verbose:
+        os.environ["CLAMPGRAD_VERBOSE"] = "1"
     try:
-        chosen = pin(options.gradient, maximize=options.maximize)
-    except ValueError as error:
+        set_pin_in_words(", ".join(words))
+    except (ValueError, RuntimeError) as error:
         parser.error(str(error).splitlines()[0])
-    chosen.enable()  # and it stays on: threads may go on when the program has ended
+    # The processes that the program starts inherit the variable, and those that fork, the pin. The pin
+    # stays on: threads may go on when the program has ended.
+    os.environ["CLAMPGRAD_GRADIENT"] = ", ".join(words)
     theirs.run()

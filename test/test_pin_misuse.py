@@ -1,0 +1,214 @@
+"""What looks like a pin and is none is an error or a warning; set_pin may be called again."""
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+import clampgrad
+from clampgrad import pin, set_pin
+
+PARTIAL = clampgrad.implementation != "compiled"
+
+
+def named(name):
+    """What a pin of the process is called that was asked for in part."""
+    return f"{name}, partial" if PARTIAL else name
+
+
+def slope():
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist()
+
+
+OWN, HALF, INCLUSIVE, THROUGH = slope(), [0.5, 0], [1, 0], [1, 1]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    set_pin(None)
+    assert pin.current() is None and slope() == OWN
+
+
+# ---- A pin of what is no function ------------------------------------------------------------------------
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, 0, 1)
+
+
+NO_FUNCTIONS = {
+    "a class": (Net, "not the class Net: decorate its methods, such as forward"),
+    "a module": (Net(), "not a module: decorate Net.forward, or call the module inside `with"),
+    "a script": (torch.jit.script(torch.nn.ReLU()), "not a module"),
+    "a classmethod": (classmethod(slope), "below @classmethod"),
+    "a staticmethod": (staticmethod(slope), "below @staticmethod"),
+    "a property": (property(slope), "below @property"),
+    "a name": ("slope", "not 'slope'"),
+}
+
+
+@pytest.mark.parametrize("name", NO_FUNCTIONS)
+def test_decorating_what_is_no_function(name):
+    thing, message = NO_FUNCTIONS[name]
+    with pytest.raises(TypeError, match=re.escape(message)):
+        pin("half")(thing)
+
+
+@pytest.mark.parametrize("thing", [slope, Net, Net()])
+def test_without_a_name(thing):
+    with pytest.raises(TypeError, match="with the name of a convention"):
+        pin(thing)
+
+
+def test_what_one_may_decorate():
+    class Model(Net):
+        @pin("half")
+        def forward(self, x):
+            return super().forward(x)
+
+        @classmethod
+        @pin("half")
+        def slope(cls):
+            return slope()
+
+    assert Model.slope() == HALF and Model().slope() == HALF
+    x = torch.zeros(1, requires_grad=True)
+    assert torch.autograd.grad(Model()(x), x)[0].item() == 0.5
+    assert pin("half")(lambda: slope())() == HALF
+
+
+# ---- A pin that is dropped -------------------------------------------------------------------------------
+
+
+def dropped(make):
+    """What is said of what `make` makes, when it is gone."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        make()
+        gc.collect()
+    return [(str(w.message), w.filename, w.lineno) for w in said]
+
+
+def test_a_pin_that_is_made_and_dropped():
+    ((message, file, line),) = dropped(lambda: pin("half") and None)
+    assert "half> was made and not used" in message and "set_pin" in message
+    assert (file, line) == (
+        __file__,
+        test_a_pin_that_is_made_and_dropped.__code__.co_firstlineno + 1,
+    )
+    assert dropped(lambda: pin("half").enable and None)  # not called
+
+
+def enter():
+    with pin("half"):
+        assert slope() == HALF
+
+
+def process():
+    p = pin("half", partial=True)
+    p.enable()
+    p.disable()
+
+
+def wrong():
+    for arguments in (("nope",), (3,), (None, "maximize")):
+        with pytest.raises((TypeError, ValueError)):
+            pin(*arguments[:1], maximize=len(arguments) > 1)
+
+
+USES = {
+    "with": enter,
+    "decorated": lambda: pin("half")(slope)(),
+    "decorated and never called": lambda: pin("half")(slope) and None,
+    "enabled": process,
+    "not made at all": wrong,
+    "set": lambda: set_pin("half", partial=True),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_pin_that_is_used(use):
+    assert dropped(USES[use]) == []
+
+
+def test_the_warning_is_shown_by_default(tmp_path):
+    (tmp_path / "script.py").write_text('import clampgrad\n\nclampgrad.pin("half")\n')
+    home = os.path.dirname(os.path.dirname(clampgrad.__file__))
+    rest = {k: v for k, v in os.environ.items() if k != "PYTHONWARNINGS"}
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"],
+        capture_output=True,
+        text=True,
+        env={**rest, "PYTHONPATH": home},
+    )
+    assert done.returncode == 0
+    assert "script.py:3: UserWarning: <clampgrad.pin: half> was made and not used" in done.stderr
+
+
+# ---- set_pin ---------------------------------------------------------------------------------------------
+
+
+def test_it_may_be_called_again():
+    for _ in range(2):
+        set_pin("half", partial=True)
+        assert (slope(), pin.current()) == (HALF, named("half"))
+    set_pin("straight_through", partial=True)
+    assert (slope(), pin.current()) == (THROUGH, named("straight_through"))
+    set_pin("with_grad", maximize=True, partial=True)
+    assert pin.current() == named("with_grad, maximize")
+    for _ in range(2):
+        set_pin(None)
+        assert (slope(), pin.current()) == (OWN, None)
+
+
+def test_blocks_and_enabled_pins_are_inside_of_it():
+    set_pin("half", partial=True)
+    with pin("straight_through"):
+        assert slope() == THROUGH
+        set_pin("inclusive", partial=True)
+        assert slope() == THROUGH
+        with pin(None):
+            assert slope() == OWN
+    assert slope() == INCLUSIVE
+    above = pin("half", partial=True)
+    above.enable()
+    assert slope() == HALF
+    above.disable()
+    assert slope() == INCLUSIVE
+
+
+def test_what_an_enabled_pin_would_hide_is_an_error():
+    above = pin("half", partial=True)
+    above.enable()
+    try:
+        set_pin(None)  # as it is
+        with pytest.raises(RuntimeError, match="half.* is enabled: disable it first"):
+            set_pin("inclusive", partial=True)
+        assert slope() == HALF
+    finally:
+        above.disable()
+    assert slope() == OWN
+
+
+def test_what_is_set_is_not_enabled():
+    set_pin("half", partial=True)
+    with pytest.raises(RuntimeError, match=r"is not enabled; clampgrad.set_pin\(None\) ends"):
+        pin("half", partial=True).disable()
+    assert slope() == HALF
+
+
+def test_a_wrong_name_changes_nothing():
+    set_pin("half", partial=True)
+    with pytest.raises(ValueError, match="unknown gradient 'nope'"):
+        set_pin("nope", partial=True)
+    with pytest.raises(ValueError, match="maximize"):
+        set_pin(None, maximize=True)
+    assert slope() == HALF

@@ -1,0 +1,157 @@
+"""Where torch clamps by itself: a compiled pin reaches it, a portable one refuses it or is partial."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing._internal.common_methods_invocations import op_db
+
+import clampgrad
+
+COMPILED = clampgrad.implementation == "compiled"
+
+
+def tensors(result):
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for part in result:
+            yield from tensors(part)
+
+
+def nodes(result):
+    """The names of the nodes that autograd recorded for a result."""
+    found, todo = set(), [t.grad_fn for t in tensors(result)]
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            todo += [following for following, _ in node.next_functions]
+    return {node.name() for node in found}
+
+
+FAMILY = ("Clamp", "Maximum", "Minimum", "Fmax", "Fmin")
+OURS = "clamp_min", "clamp_max", "clamp", "maximum", "minimum", "max", "min", "fmax", "fmin"
+# masked.normalize calls torch.maximum as any program in Python does.
+COMPOSED = {
+    "corrcoef": lambda x: torch.corrcoef(torch.stack([x, -x, x * x])),
+    "nn.functional.normalize": lambda x: F.normalize(x, eps=1.0, dim=0),
+    "nn.functional.margin_ranking_loss": lambda x: F.margin_ranking_loss(x, x * 0, x * 0 - 1),
+    "nn.functional.hinge_embedding_loss": lambda x: F.hinge_embedding_loss(x, x.detach() * 0 - 1),
+    "nn.functional.cosine_embedding_loss": lambda x: F.cosine_embedding_loss(
+        x[None], x[None] * 0 + 1, torch.tensor([-1.0]), margin=-1.0
+    ),
+    "nn.functional.triplet_margin_loss": lambda x: F.triplet_margin_loss(x, x * 0, x * 2),
+    "nn.functional.triplet_margin_with_distance_loss": lambda x: (
+        F.triplet_margin_with_distance_loss(x[None], x[None] * 0, x[None] * 2)
+    ),
+    "masked.normalize": lambda x: torch.masked.normalize(x, 2.0, 0, eps=1.0),
+}
+
+
+def samples(info):
+    try:
+        yield from info.sample_inputs("cpu", torch.float64, requires_grad=True)
+    except Exception:  # it has none of this dtype
+        return
+
+
+def clamps_inside(info):
+    for sample in samples(info):
+        try:
+            result = info.op(sample.input, *sample.args, **sample.kwargs)
+        except Exception:  # noqa: S112 - a sample that this build cannot run
+            continue
+        if any(name.startswith(FAMILY) for name in nodes(result)):
+            return True
+    return False
+
+
+@pytest.mark.filterwarnings("ignore")  # what torch says of its samples
+def test_no_other_function_of_torch_clamps_inside():
+    found = {info.name for info in op_db if info.name not in OURS and clamps_inside(info)}
+    assert found and found <= set(COMPOSED), "put it into COMPOSED of clampgrad/_portable/pin.py"
+
+
+def slope(name):
+    x = torch.tensor([0.5, 0.0, -0.5], requires_grad=True)
+    return torch.autograd.grad(COMPOSED[name](x).sum(), x)[0]
+
+
+def reached():
+    return sum(clampgrad._implementation.pin_reached().values())
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_what_a_pin_does_there(name):
+    own, before = slope(name), reached()
+    if COMPILED or name.startswith("masked"):
+        with clampgrad.pin("half"):
+            slope(name)
+        assert reached() > before
+        return
+    with clampgrad.pin("half"):
+        with pytest.raises(RuntimeError, match=f"inside {name.split('.')[-1]}"):
+            slope(name)
+        with torch.no_grad():
+            COMPOSED[name](torch.ones(3))
+        with clampgrad.pin(None):
+            assert torch.equal(slope(name), own)
+    with clampgrad.pin("half", partial=True):
+        assert torch.equal(slope(name), own) and reached() == before
+    # The earlier block left nothing.
+    with clampgrad.pin("half"), pytest.raises(RuntimeError, match="partial=True"):
+        slope(name)
+
+
+def test_compiled_code_is_refused_alike():
+    torch._dynamo.reset()
+    function = torch.compile(COMPOSED["nn.functional.margin_ranking_loss"], backend="eager")
+    x = torch.zeros(3, requires_grad=True)
+    with clampgrad.pin("half", partial=True):
+        function(x)
+    with clampgrad.pin("half"):
+        if COMPILED:
+            assert torch.autograd.grad(function(x), x)[0].tolist() == pytest.approx([1 / 6] * 3)
+        else:
+            with pytest.raises(RuntimeError, match="margin_ranking_loss"):
+                function(x)
+
+
+# ---- A whole process -------------------------------------------------------------------------------------
+
+WHOLE = {
+    "enable": "clampgrad.pin('half'{}).enable()",
+    "set_pin": "clampgrad.set_pin('half'{})",
+}
+
+
+@pytest.mark.parametrize("way", [*WHOLE, "run", "the variable"])
+def test_a_process(way, installed, tmp_path, monkeypatch):
+    """Whole where everything is reached; otherwise an error, unless it is asked for in part."""
+    show = "import torch, clampgrad; {}; print(clampgrad.pin.current())"
+    monkeypatch.setenv("PYTHONPATH", installed)
+    monkeypatch.delenv("CLAMPGRAD_GRADIENT", raising=False)
+    for partial in (False, True):
+        (tmp_path / "show.py").write_text(show.format("pass"))
+        command = ["show.py"]
+        if way == "run":
+            partly = ["--partial"] * partial
+            command = ["-m", "clampgrad", "run", "--gradient", "half", *partly, "show.py"]
+        elif way == "the variable":
+            monkeypatch.setenv("CLAMPGRAD_GRADIENT", "half, partial" if partial else "half")
+        else:
+            pin = WHOLE[way].format(", partial=True" * partial)
+            (tmp_path / "show.py").write_text(show.format(pin))
+        done = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, cwd=tmp_path
+        )
+        if COMPILED:
+            assert (done.stdout, done.stderr) == ("half\n", "")
+        elif partial:
+            assert (done.stdout, done.stderr) == ("half, partial\n", "")
+        else:
+            assert done.returncode and "cannot pin a whole process" in done.stderr
+            assert all(name in done.stderr for name in ("normalize", "C++", "--partial"))
