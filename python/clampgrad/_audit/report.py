@@ -17,6 +17,7 @@ from clampgrad._audit.callers import short
 from clampgrad._audit.lint import USUAL, Diagnostic, Thresholds, diagnostics, name_of
 from clampgrad._audit.sites import Key, Site
 from clampgrad._audit.unseen import unseen
+from clampgrad._installed import patched
 from clampgrad._table import EXACT
 
 
@@ -110,7 +111,8 @@ class Report:
     def __str__(self) -> str:
         from clampgrad._audit.text import text
 
-        return text(list(self), self.skipped, self._every, self.place)
+        told = text(list(self), self.skipped, self._every, self.place)
+        return "\n".join(filter(None, [told, patched()]))
 
     def place(self, file: str, line: int) -> str:
         """Returns a place as the report names it: relative to the working directory or to site-packages."""
@@ -126,6 +128,7 @@ class Report:
         """Returns everything, in types that JSON has."""
         return {
             "torch": torch.__version__,
+            "patched": patched(),
             "summary": self.summary(),
             "every": self._every,
             "thresholds": asdict(self._thresholds),

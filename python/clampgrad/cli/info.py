@@ -7,6 +7,7 @@ import platform
 from typing import Any
 
 from clampgrad import __version__, _implementation, pin
+from clampgrad._installed import patched
 from clampgrad.cli.output import write, write_json
 
 
@@ -14,6 +15,7 @@ def facts() -> dict[str, Any]:
     return {
         "clampgrad": __version__,
         **_implementation.info(),
+        "patched": patched(),
         "pinned": pin.current(),
         "python": platform.python_version(),
     }

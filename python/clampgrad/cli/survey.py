@@ -6,6 +6,7 @@ import argparse
 
 import torch
 
+from clampgrad._installed import patched
 from clampgrad._optional import need
 from clampgrad._survey import COLUMNS, RULES, Row, as_data, as_markdown, cells, survey
 from clampgrad.cli.output import as_usage_error, write, write_json
@@ -24,6 +25,7 @@ def show(rows: list[Row]) -> None:
             [
                 *(f"Rule {number}, {text}." for number, text in RULES.items()),
                 "TorchScript: where it differs from eager mode. NaN: where the first argument is NaN.",
+                *filter(None, [patched()]),
             ]
         ),
     )

@@ -1,0 +1,67 @@
+"""A torch whose gradients are not those of its release is said to be patched, wherever we report on it."""
+
+import json
+
+import pytest
+import torch
+
+import clampgrad
+from clampgrad import _installed
+from clampgrad._installed import of_the_release, patched
+from clampgrad.cli import main
+
+
+def test_a_stock_torch_is_not_patched():
+    assert patched() is None
+    for name in ("inclusive", "joint", "half"):
+        with clampgrad.pin(name, partial=True):
+            assert patched() is None
+
+
+@pytest.mark.parametrize(
+    ("release", "convention"),
+    [
+        ("2.7.0a0+git1", "inclusive"),
+        ("2.13.1+cpu", "inclusive"),
+        ("2.14.0", "joint"),
+        ("2.15.0+cu132", "joint"),
+        ("2.16.0", "joint"),
+    ],
+)
+def test_what_a_release_has(monkeypatch, release, convention):
+    monkeypatch.setattr(torch, "__version__", release)
+    assert of_the_release() == convention
+
+
+@pytest.fixture
+def other(monkeypatch):
+    """The convention that this release does not have, as if torch had it."""
+    name = {"inclusive": "joint", "joint": "inclusive"}[of_the_release()]
+    monkeypatch.setattr(_installed, "installed", lambda: name)
+    return name
+
+
+def test_a_patched_torch_is_named(other, capsys):
+    sentence = patched()
+    assert sentence and f"is patched: its gradients are those of {other}" in sentence
+    main(["info"])
+    assert sentence in capsys.readouterr().out
+    main(["info", "--json"])
+    assert json.loads(capsys.readouterr().out)["patched"] == sentence
+    pytest.importorskip("rich")
+    main(["survey"])
+    assert "is patched" in capsys.readouterr().out
+
+
+def test_the_audit_of_a_patched_torch_says_so(other):
+    with clampgrad.audit() as report:
+        torch.clamp(torch.zeros(1, requires_grad=True), 0, 1).sum().backward()
+    assert "is patched" in str(report) and report.as_data()["patched"] == patched()
+
+
+def test_gradients_of_no_convention(monkeypatch):
+    def none():
+        raise RuntimeError("the gradients are those of no convention")
+
+    monkeypatch.setattr(_installed, "installed", none)
+    assert "those of no convention" in patched()
