@@ -91,5 +91,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-with _one_sentence(ValueError):
+with _one_sentence(ValueError), _one_sentence(RuntimeError):
     _pin_by_environment()
