@@ -10,11 +10,11 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-F = TypeVar("F", bound=Callable[..., Any])
+Function: TypeAlias = Callable[..., Any]
 
 REPLACES = "_clampgrad_replaces"  # (itself, torch's own): a wrapper around it has a copy of this
 ABSENT = object()
@@ -28,27 +28,27 @@ class Change(NamedTuple):
     value: Any
 
 
-def replacing(torchs: Callable[..., Any]) -> Callable[[F], F]:
+def replacing(torchs: Callable[..., Any]) -> Callable[[Function], Function]:
     """Decorates what is to stand for a function of torch."""
 
-    def decorate(function: F) -> F:
-        replacement = functools.wraps(torchs)(function)
+    def decorate(function: Function) -> Function:
+        replacement = functools.update_wrapper(function, torchs)
         setattr(replacement, REPLACES, (replacement, torchs))
         return replacement
 
     return decorate
 
 
-def original(function: Callable[..., Any]) -> Callable[..., Any]:
+def original(function: Function) -> Function:
     """`function`, or what it replaces."""
-    replacement, torchs = getattr(function, REPLACES, (None, None))
+    replacement, torchs = getattr(function, REPLACES, (None, function))
     return torchs if replacement is function else function
 
 
 # ---- Checked ---------------------------------------------------------------------------------------------
 
 
-def expect(function: Callable[..., Any], *parameters: str) -> None:
+def expect(function: Function, *parameters: str) -> None:
     """Raises RuntimeError if the parameters of a function of torch are not those."""
     found = tuple(inspect.signature(function).parameters)
     if found != parameters:
@@ -58,7 +58,7 @@ def expect(function: Callable[..., Any], *parameters: str) -> None:
         )
 
 
-def expect_to_take(count: int, function: Callable[..., Any]) -> None:
+def expect_to_take(count: int, function: Function) -> None:
     """Raises RuntimeError if a function of torch cannot be called with so many positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
@@ -92,8 +92,8 @@ def made(changes: Iterable[Change]) -> Iterator[None]:
         yield
     except BaseException:
         for owner, name, value in reversed(before):
-            if value is ABSENT:
-                delattr(owner, name)
-            else:
+            if value is not ABSENT:
                 setattr(owner, name, value)
+            elif name in vars(owner):  # it is not where that was what failed
+                delattr(owner, name)
         raise

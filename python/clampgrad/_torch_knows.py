@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -197,6 +198,10 @@ CHANGES: dict[str, Callable[[Any], list[Change]]] = {
 _done = False
 _first = threading.RLock()  # held while torch is told
 _changing = threading.RLock()  # held while torch is changed, and never while something is imported
+
+if hasattr(os, "register_at_fork"):  # lest a child waits for a thread that it does not have
+    unlock = {"after_in_parent": _first.release, "after_in_child": _first.release}
+    os.register_at_fork(before=_first.acquire, **unlock)
 
 
 def at_import(module: ModuleType) -> None:
