@@ -1,8 +1,12 @@
 """CLAMPGRAD_GRADIENT=inclusive python train.py: a pin for a program that never imports clampgrad.
 
 `import torch` calls `pin` when it is done, as it calls every entry point of the group torch.backends
-(torch 2.5 and later, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0), and `import clampgrad` does too. It stands
-outside the package, whose import would cost every program its time, and imports nothing by itself.
+(torch 2.5 and later, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0), and `import clampgrad` calls
+`by_environment`. It stands outside the package, whose import would cost every program its time, and
+imports nothing by itself.
+
+A package that does not work is one warning, and torch works. A pin that the package refuses ends the
+program, which would have other gradients without it.
 """
 
 import os
@@ -11,7 +15,23 @@ import sys
 _done = False
 
 
+class CannotPin(BaseException):
+    """The pin that CLAMPGRAD_GRADIENT asks for is refused.
+
+    It is no Exception, because torch answers those of an entry point with the advice to turn entry points
+    off: the program would run, without its pin.
+    """
+
+
 def pin() -> None:
+    """What `import torch` calls."""
+    try:
+        by_environment()
+    except (ValueError, RuntimeError, Warning) as error:  # a Warning where these are errors
+        raise CannotPin(str(error)) from None
+
+
+def by_environment() -> None:
     """Pins the process to the convention that CLAMPGRAD_GRADIENT names, if it names one."""
     global _done
     name = os.environ.get("CLAMPGRAD_GRADIENT")
@@ -21,22 +41,33 @@ def pin() -> None:
         return  # it is being imported, and has just imported torch: it will call again
     _done = True
     try:
-        import clampgrad  # noqa: F401
-    except Exception as error:  # torch must be usable whatever is wrong with this package
+        from clampgrad._pin import set_pin_in_words
+        from clampgrad._table import nearest
+    except Exception as error:
         if os.environ.get("CLAMPGRAD_REQUIRE_COMPILED", "0") not in ("", "0"):
-            _done = False
-            raise  # but not unpinned, where that is what was asked for
-        import warnings
-
-        warnings.warn(
-            f"CLAMPGRAD_GRADIENT={name} has no effect, because clampgrad cannot be imported: {error}",
-            stacklevel=1,
-        )
+            _done = False  # not unpinned, where that is what was asked for
+            raise RuntimeError(f"clampgrad cannot be imported: {error}") from error
+        _no_effect(name, f"clampgrad cannot be imported: {error}")
         return
-    from clampgrad._pin import set_pin_in_words
 
     try:
         set_pin_in_words(name)
-    except (ValueError, RuntimeError) as error:
+    except ValueError as error:
         _done = False  # nothing is: the next import says so again
-        raise type(error)(f"CLAMPGRAD_GRADIENT={name!r}: {error}") from None
+        raise ValueError(
+            f"CLAMPGRAD_GRADIENT={name!r}: {error}{nearest(name.partition(',')[0])}"
+        ) from None
+    except RuntimeError as error:
+        _done = False
+        raise RuntimeError(
+            f"CLAMPGRAD_GRADIENT={name!r}: {error} (without the variable, this program runs with "
+            "torch's own gradients)"
+        ) from None
+    except Exception as error:
+        _no_effect(name, f"of an error in clampgrad: {error!r}")
+
+
+def _no_effect(name: str, because: str) -> None:
+    import warnings
+
+    warnings.warn(f"CLAMPGRAD_GRADIENT={name} has no effect, because {because}", stacklevel=2)

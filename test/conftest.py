@@ -12,8 +12,8 @@ import clampgrad
 
 # Files whose tests start processes or compilers: minutes together, and .ci/run runs them.
 THOROUGH = (
-    *("audit_programs", "compile_training", "cuda_on_host", "distributed", "examples"),
-    *("export_elsewhere", "hypothesis", "import", "opcheck", "opinfo", "packaging"),
+    *("audit_programs", "cache_on_disk", "compile_training", "cuda_on_host", "distributed"),
+    *("examples", "export_elsewhere", "hypothesis", "import", "opcheck", "opinfo", "packaging"),
     *("patches_torchscript", "patches_verify", "pin_by_environment", "pin_checkpoint"),
     *("pin_compile", "pin_elsewhere", "pin_processes", "pin_reach", "source_build"),
 )

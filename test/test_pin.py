@@ -58,16 +58,24 @@ def test_without_a_pin_gradients_are_torchs_own():
 
 
 @pytest.mark.compiled("the portable pin registers no kernels")
-def test_a_backend_with_its_own_autograd_kernel_keeps_it():
+def test_an_operator_that_has_an_autograd_kernel_of_its_own_is_refused():
+    """Not left out in silence; and the pin is there when that kernel is gone."""
     code = """if True:
         import torch, clampgrad
+        table = lambda: torch._C._dispatch_dump_table("aten::clamp")
+        before = table()
         library = torch.library.Library("aten", "IMPL")
-        library.impl("clamp", lambda *_: None, "AutogradPrivateUse1")
-        before = torch._C._dispatch_dump_table("aten::clamp")
-        clampgrad.pin("half").__enter__()
-        after = torch._C._dispatch_dump_table("aten::clamp")
-        line = [l for l in before.splitlines() if l.startswith("AutogradPrivateUse1:")]
-        assert line and line[0] in after and before != after
+        library.impl("fmin", lambda *_: None, "AutogradPrivateUse1")  # one of the last
+        try:
+            clampgrad.pin("half").enable()
+        except RuntimeError as error:
+            assert "aten::fmin has an autograd kernel of its own at AutogradPrivateUse1" in str(error)
+        else:
+            raise SystemExit("no error")
+        assert table() == before and clampgrad.pin.current() is None
+        library._destroy()
+        clampgrad.pin("half").enable()
+        assert table() != before and clampgrad.pin.current() == "half"
     """
     subprocess.run([sys.executable, "-c", code], check=True)
 

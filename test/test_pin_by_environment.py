@@ -69,12 +69,20 @@ print(set(sys.modules) - before)
     assert python(script).stdout.strip() == "{'_clampgrad_by_environment'}"
 
 
-def test_a_wrong_name_is_an_error_that_lists_the_names(python):
-    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="inclusiv")
-    assert run.returncode
-    assert "CLAMPGRAD_GRADIENT='inclusiv'" in run.stderr
+@pytest.mark.parametrize("name, meant", [("inclusiv", "inclusive"), ("MIN_NORM", "min_norm")])
+@pytest.mark.parametrize("around", ["{}", "try: {}\nexcept Exception: pass"])
+def test_a_wrong_name_ends_the_program_with_a_sentence_that_lists_the_names(
+    python, name, meant, around
+):
+    """torch answers an Exception of an entry point with the advice to turn entry points off."""
+    run = python(around.format("import torch") + "\nprint('unpinned')", CLAMPGRAD_GRADIENT=name)
+    assert run.returncode and not run.stdout
+    *_, last = run.stderr.splitlines()
+    assert last.startswith(f"_clampgrad_by_environment.CannotPin: CLAMPGRAD_GRADIENT={name!r}")
+    assert last.endswith(f"did you mean {meant!r}?")
+    assert "AUTOLOAD" not in run.stderr
     for name in clampgrad.CONVENTIONS:
-        assert name in run.stderr
+        assert name in last
 
 
 def test_nothing_runs_unpinned_where_the_compiled_implementation_is_required(python):
@@ -94,3 +102,48 @@ def test_a_broken_package_is_one_warning(python):
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() != "0.5"
     assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
+
+
+# What stands in for the package, and the last line of the program, where it ends.
+WRONG = {
+    "a syntax error": ("from", None),
+    "an error at its import": ("1 / 0", None),
+    "no pin": ("pin = None", None),
+    "an error in the pin": ("class pin:\n def __init__(self, name): self.code = {}[name]", None),
+    "a pin that is refused": (
+        "class pin:\n def __init__(self, name): raise RuntimeError('out of reach')",
+        "CannotPin: CLAMPGRAD_GRADIENT='half': out of reach",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_torch_is_imported_whatever_is_wrong_with_the_package(python, path, tmp_path, wrong):
+    text, refused = WRONG[wrong]
+    (tmp_path / "wrong/clampgrad").mkdir(parents=True)
+    (tmp_path / "wrong/clampgrad/__init__.py").write_text(text)
+    (tmp_path / "wrong/clampgrad/_table.py").write_text("def nearest(name): return ''")
+    run = python(
+        AT_A_BOUND,
+        CLAMPGRAD_GRADIENT="half",
+        PYTHONPATH=f"{tmp_path / 'wrong'}{os.pathsep}{path}",
+    )
+    if refused:
+        assert run.returncode and refused in run.stderr.splitlines()[-1]
+        assert "AUTOLOAD" not in run.stderr
+    else:
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.strip() != "0.5"
+        assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
+
+
+def test_where_warnings_are_errors_the_sentence_is_still_ours(python):
+    run = python(
+        AT_A_BOUND,
+        CLAMPGRAD_GRADIENT="half",
+        CLAMPGRAD_PORTABLE="1",
+        CLAMPGRAD_REQUIRE_COMPILED="1",
+        PYTHONWARNINGS="error::UserWarning",
+    )
+    assert run.returncode and "AUTOLOAD" not in run.stderr
+    assert "CannotPin: CLAMPGRAD_GRADIENT=half has no effect" in run.stderr.splitlines()[-1]

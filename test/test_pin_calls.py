@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 from clampgrad import _implementation, _torch_knows
+from clampgrad._changes import made
 from common import python
 
 HALF = [0.5, 1, 0.5, 0]
@@ -217,8 +218,8 @@ def test_where_the_global_state_has_no_guard_of_its_own():
         def GRAD_MODE(self, guard):
             pass
 
-    _torch_knows.guard_compiled_code(SimpleNamespace(GuardBuilder=GuardBuilder))
-    with clampgrad.pin("half"):
+    changes = _torch_knows.guard_compiled_code(SimpleNamespace(GuardBuilder=GuardBuilder))
+    with made(changes), clampgrad.pin("half"):
         GuardBuilder().GRAD_MODE(SimpleNamespace())
         ((check, says),) = guards
         assert check({}) and "'half'" in says[0]

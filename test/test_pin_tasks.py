@@ -1,13 +1,14 @@
 """A pin holds in the body that it is put around, also where that runs bit by bit: generators and tasks."""
 
 import asyncio
+import gc
 import importlib
 import inspect
 
 import pytest
 
 import clampgrad
-from clampgrad import _pin_state
+from clampgrad import _implementation, _pin_state
 from test_pin import HALF, OWN, THROUGH, slope
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
@@ -232,6 +233,17 @@ def test_tasks_started_in_a_block_are_in_it_until_it_ends():
         assert seen == [HALF, OWN]
 
     asyncio.run(main())
+
+
+def test_a_thread_need_not_ask_when_a_task_is_gone_that_never_left_its_block():
+    async def never_leaves():
+        half.__enter__()
+        assert slope() == HALF
+
+    asyncio.run(never_leaves())
+    gc.collect()
+    assert slope() == OWN  # the last time that it asks
+    assert _implementation.pin_thread(_pin_state.UNSET) == _pin_state.UNSET
 
 
 def test_threads_started_from_a_task():

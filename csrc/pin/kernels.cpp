@@ -191,10 +191,13 @@ struct Registration {
     add_each<aten::_foreach_maximum__List, InPlace<aten::maximum>>();
     add_each<aten::_foreach_minimum__List, InPlace<aten::minimum>>();
 
-    add_at(
-        DispatchKey::FuncTorchBatched,
-        find<aten::clamp__Tensor>(),
-        c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(batched_clamp_)));
+    if (const auto op = find<aten::clamp__Tensor>();
+        !op.hasKernelForDispatchKey(DispatchKey::FuncTorchBatched)) {
+      add_at(
+          DispatchKey::FuncTorchBatched,
+          op,
+          c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(batched_clamp_)));
+    }
   }
 
   template <typename Aten>
@@ -202,18 +205,15 @@ struct Registration {
     return c10::Dispatcher::singleton().findSchemaOrThrow(Aten::name, Aten::overload_name);
   }
 
-  // A kernel that is there already stays: we could not hand over to it.
   void add_at(DispatchKey key, const c10::OperatorHandle& op, const c10::KernelFunction& kernel) {
-    if (!op.hasKernelForDispatchKey(key)) {
-      handles.push_back(
-          c10::Dispatcher::singleton().registerImpl(
-              op.operator_name(),
-              key,
-              kernel,
-              /*cpp_signature=*/std::nullopt,
-              /*schema=*/nullptr,
-              "clampgrad"));
-    }
+    handles.push_back(
+        c10::Dispatcher::singleton().registerImpl(
+            op.operator_name(),
+            key,
+            kernel,
+            /*cpp_signature=*/std::nullopt,
+            /*schema=*/nullptr,
+            "clampgrad"));
   }
 
   template <typename Aten, typename Kernel>
@@ -221,9 +221,18 @@ struct Registration {
     const auto op = find<Aten>();
     const auto kernel = c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(Kernel::call));
     for (const auto key : c10::getRuntimeDispatchKeySet(DispatchKey::Autograd)) {
-      if (key != DispatchKey::AutogradOther) { // see to_torchs_own
-        add_at(key, op, kernel);
+      if (key == DispatchKey::AutogradOther) {
+        continue; // see to_torchs_own
       }
+      // We could not hand over to it where nothing is pinned, nor pin the backend if it stayed.
+      TORCH_CHECK(
+          !op.hasKernelForDispatchKey(key),
+          "clampgrad.pin: ",
+          op.operator_name(),
+          " has an autograd kernel of its own at ",
+          key,
+          ", which a pin cannot reach");
+      add_at(key, op, kernel);
     }
     names.push_back(c10::toString(op.operator_name()));
   }

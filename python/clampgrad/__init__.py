@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from _clampgrad_by_environment import pin as _pin_by_environment
+from _clampgrad_by_environment import by_environment as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._build import VERSION
 from clampgrad._command import one_sentence as _one_sentence

@@ -37,6 +37,11 @@ FUNCTIONS = (
 )
 
 
+# An attribute of torch.ops.clampgrad: what registered it, if it was this package. It outlives a program
+# that clears sys.modules and imports the package again.
+LIBRARY = "_library"
+
+
 class NoLibrary(ImportError):
     """Why no compiled library serves the torch that is here."""
 
@@ -83,6 +88,7 @@ def load_library() -> ModuleType:
             f"the compiled library for {words(name)} does not load ({error})"
         ) from error
     sys.modules["clampgrad._C"] = library  # the name that its stub has
+    setattr(torch.ops.clampgrad, LIBRARY, library)
     return library
 
 
@@ -102,7 +108,8 @@ def is_set(variable: str) -> bool:
 def choose() -> tuple[str, str, ModuleType]:
     """The name of the implementation, why it was chosen, and its functions."""
     portable, required = is_set("CLAMPGRAD_PORTABLE"), is_set("CLAMPGRAD_REQUIRE_COMPILED")
-    if torch._C._dispatch_has_kernel("clampgrad::clamp"):
+    is_registered = torch._C._dispatch_has_kernel("clampgrad::clamp")
+    if is_registered and LIBRARY not in vars(torch.ops.clampgrad):
         raise ImportError(
             "another library, libclampgrad perhaps, has registered torch.ops.clampgrad in this "
             "process: use either that or this package"

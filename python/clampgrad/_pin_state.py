@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any
+from weakref import WeakSet
 
 from clampgrad import _implementation
 
@@ -25,7 +26,6 @@ class Block:
     def __init__(self, code: int, outer: Block | None = None, owner: object = None) -> None:
         self.code, self.outer, self.owner = code, outer, owner
         self.is_open = True
-        self.asking: _Thread | None = None
 
 
 class _Thread(threading.local):
@@ -33,7 +33,8 @@ class _Thread(threading.local):
 
     def __init__(self) -> None:
         self.token = object()
-        self.blocks_of_tasks = 0
+        # Open ones. A task that ends without leaving its block takes the block with it.
+        self.blocks_of_tasks: WeakSet[Block] = WeakSet()
 
 
 _thread = _Thread()
@@ -53,6 +54,13 @@ def innermost() -> Block | None:
 def _code_here() -> int:
     block = innermost()
     return block.code if block else UNSET
+
+
+def _answer() -> int:
+    """What a thread that asks is told, and that it need not ask again if no task is in a block."""
+    if not _thread.blocks_of_tasks:
+        _tell_thread()
+    return _code_here()
 
 
 def _tell_thread() -> None:
@@ -75,8 +83,7 @@ def _an_event_loop_runs() -> bool:
 def enter(code: int, owner: object) -> None:
     block = Block(code, innermost(), owner)
     if _an_event_loop_runs():
-        _thread.blocks_of_tasks += 1
-        block.asking = _thread
+        _thread.blocks_of_tasks.add(block)
     swap(block)
 
 
@@ -91,8 +98,7 @@ def leave(owner: object) -> bool:
     if not block:
         raise RuntimeError(f"{owner!r} is not entered here")
     block.is_open = False
-    if block.asking:
-        _thread.blocks_of_tasks -= 1
+    _thread.blocks_of_tasks.discard(block)
     swap(innermost())
     return block is inner
 
@@ -154,4 +160,4 @@ def set_enabled() -> None:
     _implementation.pin_process(enabled[-1] if enabled else set_to)
 
 
-_implementation.pin_ask(_code_here)
+_implementation.pin_ask(_answer)

@@ -16,3 +16,11 @@ _TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(ro
 STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
 ALIASES: dict[str, str] = TABLE["aliases"]
 CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES
+
+
+def nearest(name: str) -> str:
+    """For the end of an error: what a misspelt name was meant to be, if any name is like it."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name.lower(), CANONICAL, 1)
+    return f"; did you mean {found[0]!r}?" if found else ""

@@ -6,7 +6,8 @@
 - torch.fx: it normalizes the arguments of a builtin by the schema of the operator that TorchScript takes,
   which has more of them. It is made to leave a call as it was written.
 
-All of this is internal to torch.
+All of this is internal to torch. It is checked before anything is changed; where a release is different,
+that is a warning, and compiled functions break graphs or keep more arguments.
 """
 
 from __future__ import annotations
@@ -17,18 +18,26 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from clampgrad._after_import import when_imported
+from clampgrad._changes import expect_attribute, expect_to_take
 
 # Compiled functions, and the Python functions of the same names that stand for them.
 Traced: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 def trace_in_place(traced: Traced, _: object) -> None:
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
     from torch._dynamo.trace_rules import get_torch_obj_rule_map, manual_torch_name_rule_map
     from torch._dynamo.variables import TorchInGraphFunctionVariable
     from torch._dynamo.variables.torch_function import (
         can_dispatch_torch_function,
         dispatch_torch_function,
     )
+
+    expect_to_take(3, can_dispatch_torch_function)  # tx, args, kwargs
+    expect_to_take(4, dispatch_torch_function)  # and the function
+    inline = expect_attribute(InstructionTranslatorBase, "inline_user_function_return")
+    expect_to_take(4, inline)  # self, function, args, kwargs
+    expect_to_take(2, expect_attribute(TorchInGraphFunctionVariable, "build"))  # tx, function
 
     class CompiledFunctionVariable(TorchInGraphFunctionVariable):
         def call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:

@@ -6,43 +6,29 @@
 - the Python dispatcher, which compilers trace with, remembers kernels: it is made to look again.
 
 They stay as they are when the last pin is gone: what remembers having had none must go on doing so.
-All of this is internal to torch. What it is expected to look like is checked before it is changed, so
-that a release in which it is different says so at the first pin.
+All of this is internal to torch. What it is expected to look like is checked before the first change,
+so that a release in which it is different says so at the first pin, and is not changed at all.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
-import inspect
+import os
+import sys
+import threading
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from contextlib import ExitStack, nullcontext
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
 from clampgrad import _implementation
-from clampgrad._after_import import when_imported
+from clampgrad._after_import import Refused, imported, no_longer_on_import, on_import, when_imported
+from clampgrad._cache_key import key_caches
+from clampgrad._changes import Change, expect, expect_attribute, made, original, replacing
 from clampgrad._pin_state import TORCHS_OWN, Remembered
-
-
-def expect(function: Callable[..., Any], *parameters: str) -> None:
-    """Raises RuntimeError if the parameters of a function of torch are not those."""
-    found = tuple(inspect.signature(function).parameters)
-    if found != parameters:
-        raise RuntimeError(
-            f"clampgrad.pin does not support torch {torch.__version__}: {function.__module__}."
-            f"{function.__qualname__} takes {found}, not {parameters}"
-        )
-
-
-def expect_attribute(thing: Any, name: str) -> Any:
-    """The attribute, or a RuntimeError that says what is missing."""
-    if not hasattr(thing, name):
-        raise RuntimeError(
-            f"clampgrad.pin does not support torch {torch.__version__}: {thing!r} has no {name}"
-        )
-    return getattr(thing, name)
 
 
 def current() -> str | None:
@@ -70,25 +56,29 @@ def recorded_earlier(function: Callable[..., Any]) -> Remembered:
     return function if isinstance(function, Remembered) else Remembered(function, TORCHS_OWN)
 
 
-def remember_in_checkpoints(checkpoint: Any) -> None:
+def remember_in_checkpoints(checkpoint: Any) -> list[Change]:
     frame = expect_attribute(checkpoint, "_CheckpointFrame")
     expect(frame.__init__, "self", "recompute_fn", "early_stop", "unpack_error_cb", "metadata_fn")
     reentrant = expect_attribute(checkpoint, "CheckpointFunction")
-    torchs_forward, torchs_backward = reentrant.forward, reentrant.backward
+    torchs_forward = original(expect_attribute(reentrant, "forward"))
+    torchs_backward = original(expect_attribute(reentrant, "backward"))
     expect(torchs_forward, "ctx", "run_function", "preserve_rng_state", "args")
     expect(torchs_backward, "ctx", "args")
 
-    @functools.wraps(torchs_forward)
+    @replacing(torchs_forward)
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
         return torchs_forward(ctx, remember(function), *args)
 
-    @functools.wraps(torchs_backward)
+    @replacing(torchs_backward)
     def backward(ctx: Any, *grads: Any) -> Any:
         ctx.run_function = recorded_earlier(ctx.run_function)
         return torchs_backward(ctx, *grads)
 
-    frame.recompute_fn = RecomputeFunction()
-    reentrant.forward, reentrant.backward = staticmethod(forward), staticmethod(backward)
+    return [
+        Change(frame, "recompute_fn", RecomputeFunction()),
+        Change(reentrant, "forward", staticmethod(forward)),
+        Change(reentrant, "backward", staticmethod(backward)),
+    ]
 
 
 # ---- torch.compile ---------------------------------------------------------------------------------------
@@ -103,8 +93,7 @@ PINNED = "_clampgrad_pin"  # an attribute of the guards that know of a pin
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
     name = ambient_guard(type(builder))
-    torchs = getattr(type(builder), name)
-    getattr(torchs, "__wrapped__", torchs)(builder, guard)
+    original(getattr(type(builder), name))(builder, guard)
     manager = builder.guard_manager
     expect_attribute(manager, "root").add_lambda_guard(
         lambda _: current() == pin,
@@ -122,28 +111,28 @@ def ambient_guard(builder: Any) -> str:
     return "GLOBAL_STATE" if hasattr(builder, "GLOBAL_STATE") else "GRAD_MODE"
 
 
-def guard_compiled_code(guards: Any) -> None:
+def guard_compiled_code(guards: Any) -> list[Change]:
     builder = expect_attribute(guards, "GuardBuilder")
     name = ambient_guard(builder)
-    torchs = expect_attribute(builder, name)
+    torchs = original(expect_attribute(builder, name))
     expect(torchs, "self", "guard")
 
-    @functools.wraps(torchs)
+    @replacing(torchs)
     def wrapped(self: Any, guard: Any) -> None:
         was_saved = getattr(self.check_fn_manager.output_graph, "skip_guards_check", False)
         if not was_saved:
             guard.create_fn = functools.partial(guard_global_state, pin=current())
         guard_global_state(self, guard, pin=None if was_saved else current())
 
-    setattr(builder, name, wrapped)
+    return [Change(builder, name, wrapped)]
 
 
-def refuse_code_without_guard(aot_compile: Any) -> None:
+def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
     """Compiled ahead of time, or loaded, before the first pin of this process: it is of no pin."""
     compiled = expect_attribute(aot_compile, "AOTCompiledFunction")
-    torchs = expect_attribute(compiled, "guard_check")
+    torchs = original(expect_attribute(compiled, "guard_check"))
 
-    @functools.wraps(torchs)
+    @replacing(torchs)
     def guard_check(self: Any, *args: Any, **keywords: Any) -> bool:
         if current() is not None and not hasattr(self._artifacts.guard_manager, PINNED):
             raise RuntimeError(
@@ -152,18 +141,25 @@ def refuse_code_without_guard(aot_compile: Any) -> None:
             )
         return torchs(self, *args, **keywords)
 
-    compiled.guard_check = guard_check
+    return [Change(compiled, "guard_check", guard_check)]
 
 
-def drop_precompiled() -> None:
-    """Code that caching_precompile loaded before the first pin, which torch._dynamo.reset leaves.
+def reset_precompiled() -> Callable[[CodeType], object] | None:
+    """torch's function that drops the code that caching_precompile loaded, if this release has that."""
+    if not hasattr(torch._dynamo.config, "caching_precompile"):
+        return None
+    return expect_attribute(torch._C._dynamo.eval_frame, "_reset_precompile_entries")
+
+
+def drop_compiled() -> None:
+    """What was compiled so far has no guard. What caching_precompile loaded, torch._dynamo.reset leaves.
 
     It hangs on the code of each function that it was compiled for, also when the compiled function it
     was loaded with is gone, so every function is asked.
     """
-    if not hasattr(torch._dynamo.config, "caching_precompile"):
-        return  # older than that
-    reset = expect_attribute(torch._C._dynamo.eval_frame, "_reset_precompile_entries")
+    torch._dynamo.reset()
+    if not (reset := reset_precompiled()):
+        return
     codes = [thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType]
     while codes:
         code = codes.pop()
@@ -171,18 +167,9 @@ def drop_precompiled() -> None:
         codes += [inner for inner in code.co_consts if type(inner) is CodeType]
 
 
-def key_caches(codecache: Any) -> None:
-    """AOTAutograd's cache on disk is keyed before autograd is traced: it does not see a pin."""
-    details = expect_attribute(codecache, "FxGraphHashDetails")
-    torchs = details.__init__
-
-    @functools.wraps(torchs)
-    def __init__(self: Any, *args: Any, **keywords: Any) -> None:
-        torchs(self, *args, **keywords)
-        if current() is not None:
-            self.clampgrad_pin = current()
-
-    details.__init__ = __init__
+def compiling() -> Any:
+    """The lock of torch's compiler. Resetting it takes this one, so it is taken before ours."""
+    return getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", nullcontext())
 
 
 # ---- The Python dispatcher -------------------------------------------------------------------------------
@@ -200,14 +187,72 @@ def forget_kernels(names: list[str]) -> None:
 
 # ---- All of it -------------------------------------------------------------------------------------------
 
+# How a module of torch is to change. Each checks what it is about to change, and changes nothing.
+CHANGES: dict[str, Callable[[Any], list[Change]]] = {
+    "torch.utils.checkpoint": remember_in_checkpoints,
+    "torch._inductor.codecache": key_caches,
+    "torch._dynamo.aot_compile": refuse_code_without_guard,
+    "torch._dynamo.guards": guard_compiled_code,
+}
 
-@functools.cache
+_done = False
+_first = threading.RLock()  # held while torch is told
+_changing = threading.RLock()  # held while torch is changed, and never while something is imported
+
+if hasattr(os, "register_at_fork"):  # lest a child waits for a thread that it does not have
+    unlock = {"after_in_parent": _first.release, "after_in_child": _first.release}
+    os.register_at_fork(before=_first.acquire, **unlock)
+
+
+def at_import(module: ModuleType) -> None:
+    """Changes a module that is imported after the first pin.
+
+    Under a pin, which could not hold in it, a failure ends the import. Without one it is a warning, and
+    the next pin fails instead.
+    """
+    global _done
+    try:
+        with _changing, made(CHANGES[module.__name__](module)):
+            pass
+    except Exception as error:
+        _done = False
+        if current() is not None:
+            raise Refused(f"{error}; the pin {current()!r} cannot hold there") from error
+        raise
+
+
 def tell_torch() -> None:
-    """Once, before the first pin."""
-    when_imported("torch.utils.checkpoint", remember_in_checkpoints)
-    when_imported("torch._inductor.codecache", key_caches)
-    when_imported("torch._dynamo.aot_compile", refuse_code_without_guard)
-    forget_kernels(_implementation.pin_register())
-    if when_imported("torch._dynamo.guards", guard_compiled_code):
-        torch._dynamo.reset()  # what was compiled so far has no such guard
-        drop_precompiled()
+    """Called before every pin, until it has succeeded once. If it fails, torch is as it was."""
+    global _done
+    if _done:
+        return
+    with compiling(), _first:
+        if _done:
+            return
+        added = [name for name in CHANGES if on_import(name, at_import)]
+        try:
+            tell()
+        except BaseException:
+            for name in added:
+                no_longer_on_import(name, at_import)
+            raise
+        _done = True
+
+
+def tell() -> None:
+    compiler = imported("torch._dynamo")
+    modules = {name: module for name in CHANGES if (module := imported(name))}
+    with ExitStack() as undone_if_the_rest_fails:
+        with _changing:
+            expect_attribute(torch.ops.aten.clamp.default, "_dispatch_cache")
+            if compiler:
+                reset_precompiled()
+            changes = [change for name in modules for change in CHANGES[name](modules[name])]
+            undone_if_the_rest_fails.enter_context(made(changes))
+        if compiler:
+            drop_compiled()
+        forget_kernels(_implementation.pin_register())  # last: kernels stay registered
+
+
+# A graph may have our operators where nothing was ever pinned.
+when_imported("torch._inductor.codecache", at_import)

@@ -30,6 +30,7 @@ from torch.overrides import (
 )
 
 import clampgrad
+from clampgrad._changes import original, replacing
 from clampgrad._portable.functions import recorded, resolved
 from clampgrad._table import CONVENTIONS, PSEUDO
 
@@ -122,10 +123,9 @@ def pin_ask(function: Callable[[], int], /) -> None:
 
 def pin_register() -> list[str]:
     """No kernel is another, but the engine of autograd runs backward under the pin."""
-    run = torch.autograd._engine_run_backward
-    if hasattr(run, "before"):
-        return []
+    run = original(torch.autograd._engine_run_backward)
 
+    @replacing(run)
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         # torch.Tensor.backward is a function that the mode saw, and is off in. What backward calls
         # (the forward of a checkpoint, a function's own backward) is pinned like any other.
@@ -134,7 +134,6 @@ def pin_register() -> list[str]:
         with Mode():
             return run(*args, **kwargs)
 
-    run_backward.before = run  # type: ignore[attr-defined]
     torch.autograd._engine_run_backward = run_backward
     return []
 

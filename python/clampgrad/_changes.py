@@ -1,0 +1,99 @@
+"""Changes to torch: checked before the first is made, made together or not at all, and made only once.
+
+What replaces a function of torch holds that function, and is known as a replacement: where one is
+found, by a second first pin or a second import of this package, torch's own is replaced anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+
+Function: TypeAlias = Callable[..., Any]
+
+REPLACES = "_clampgrad_replaces"  # (itself, torch's own): a wrapper around it has a copy of this
+ABSENT = object()
+
+
+class Change(NamedTuple):
+    """An attribute of something in torch, and what it is to be."""
+
+    owner: Any
+    name: str
+    value: Any
+
+
+def replacing(torchs: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Decorates what is to stand for a function of torch."""
+
+    def decorate(function: Function) -> Function:
+        replacement = functools.update_wrapper(function, torchs)
+        setattr(replacement, REPLACES, (replacement, torchs))
+        return replacement
+
+    return decorate
+
+
+def original(function: Function) -> Function:
+    """`function`, or what it replaces."""
+    replacement, torchs = getattr(function, REPLACES, (None, function))
+    return torchs if replacement is function else function
+
+
+# ---- Checked ---------------------------------------------------------------------------------------------
+
+
+def expect(function: Function, *parameters: str) -> None:
+    """Raises RuntimeError if the parameters of a function of torch are not those."""
+    found = tuple(inspect.signature(function).parameters)
+    if found != parameters:
+        raise RuntimeError(
+            f"clampgrad does not support torch {torch.__version__}: {function.__module__}."
+            f"{function.__qualname__} takes {found}, not {parameters}"
+        )
+
+
+def expect_to_take(count: int, function: Function) -> None:
+    """Raises RuntimeError if a function of torch cannot be called with so many positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError as error:
+        raise RuntimeError(
+            f"clampgrad does not support torch {torch.__version__}: {function.__module__}."
+            f"{function.__qualname__}: {error}"
+        ) from None
+
+
+def expect_attribute(thing: Any, name: str) -> Any:
+    """The attribute, or a RuntimeError that says what is missing."""
+    if not hasattr(thing, name):
+        raise RuntimeError(
+            f"clampgrad does not support torch {torch.__version__}: {thing!r} has no {name}"
+        )
+    return getattr(thing, name)
+
+
+# ---- Made ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def made(changes: Iterable[Change]) -> Iterator[None]:
+    """Makes them; if that or the block fails, they are undone."""
+    before: list[Change] = []
+    try:
+        for owner, name, value in changes:
+            before.append(Change(owner, name, vars(owner).get(name, ABSENT)))
+            setattr(owner, name, value)
+        yield
+    except BaseException:
+        for owner, name, value in reversed(before):
+            if value is not ABSENT:
+                setattr(owner, name, value)
+            elif name in vars(owner):  # it is not where that was what failed
+                delattr(owner, name)
+        raise

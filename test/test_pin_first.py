@@ -1,0 +1,203 @@
+"""The first pin of a process changes torch once, as a whole or not at all, whoever else is about."""
+
+import pytest
+
+from common import forks
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """Runs the text of a script where the compiler is imported, and this package is not yet."""
+    folder = tmp_path_factory.mktemp("script")
+
+    def run(text, *arguments):
+        (folder / "script.py").write_text(text)
+        code, out, err = fork(folder / "script.py", *arguments, cwd=folder)
+        assert code == 0, out[-1000:] + err[-3000:]
+        return out
+
+    with forks("torch", "torch._dynamo", "torch._functorch.aot_autograd") as fork:
+        yield run
+
+
+SLOPE = """
+import sys, threading
+import torch
+def slope(f):
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+def clamp(x): return torch.clamp(x, 0, 1) * 1
+HALF, ALL = [0.5, 0.0], [1.0, 0.0]
+own = slope(clamp)
+import clampgrad
+"""
+
+# Each compiles too, under a lock of torch's: the switches are for the pins.
+THREADS = (
+    SLOPE
+    + """
+torch._dynamo.config.recompile_limit = 1000
+found, start = [], threading.Barrier(64)
+def work(pin, expected):
+    start.wait()
+    try:
+        with clampgrad.pin(pin):
+            compiled = torch.compile(clamp, backend=sys.argv[1])
+            found.append(slope(compiled) == expected or slope(compiled))
+    except BaseException as error:
+        found.append(repr(error)[:300])
+threads = [
+    threading.Thread(target=work, args=pair) for pair in [("half", HALF), ("inclusive", ALL)] * 32
+]
+sys.setswitchinterval(1e-7)
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+sys.setswitchinterval(0.005)
+assert found == [True] * 64, [f for f in found if f is not True][:3]
+for pin, expected in ("half", HALF), (None, own), ("inclusive", ALL):
+    with clampgrad.pin(pin):
+        assert slope(torch.compile(clamp, backend=sys.argv[1])) == expected
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "backend, processes",
+    [
+        ("eager", 2),
+        ("aot_eager", 1),
+        pytest.param("eager", 100, marks=pytest.mark.slow),
+        pytest.param("aot_eager", 100, marks=pytest.mark.slow),
+    ],
+)
+def test_threads_whose_first_act_is_a_pin(script, backend, processes):
+    for _ in range(processes):
+        script(THREADS, backend)
+
+
+# A failure is provoked at every line of ours that calls something, one line per attempt.
+FAILURES = (
+    SLOPE
+    + """
+import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
+import torch.utils.checkpoint as checkpoint
+from clampgrad import _after_import, _cache_key, _changes, _torch_knows
+ours = {m.__file__ for m in (_after_import, _cache_key, _changes, _torch_knows)}
+owners = [
+    torch._dynamo.guards.GuardBuilder,
+    torch._dynamo.aot_compile.AOTCompiledFunction,
+    torch._inductor.codecache.FxGraphHashDetails,
+    checkpoint._CheckpointFrame,
+    checkpoint.CheckpointFunction,
+]
+def state():
+    actions = {name: [*known] for name, known in _after_import._finder.actions.items() if known}
+    return [dict(vars(owner)) for owner in owners], actions
+class Injected(Exception):
+    pass
+failed_at = set()
+def fail(frame, event, argument):
+    caller = frame.f_back if event == "call" else frame
+    if event not in ("call", "c_call") or caller.f_code.co_filename not in ours:
+        return
+    if "__exit__" in (frame.f_code.co_name, getattr(argument, "__name__", None)):
+        return  # nothing is given back where giving it back fails
+    place = caller.f_code.co_filename, caller.f_lineno
+    if place not in failed_at:
+        failed_at.add(place)
+        sys.setprofile(None)
+        raise Injected(place)
+before, attempts = state(), 0
+while True:
+    try:
+        sys.setprofile(fail)
+        clampgrad.pin("half").enable()
+        break
+    except Injected as error:
+        assert state() == before, error
+    finally:
+        sys.setprofile(None)
+    attempts += 1
+    assert clampgrad.pin.current() is None
+    assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == own
+assert state() != before
+assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == HALF
+assert slope(lambda x: checkpoint.checkpoint(clamp, x, use_reentrant=False)) == HALF
+print(attempts)
+"""
+)
+
+
+def test_a_first_pin_that_fails_anywhere_changes_nothing_and_can_be_tried_again(script):
+    assert int(script(FAILURES)) > 40
+
+
+TWICE = (
+    SLOPE
+    + """
+import torch._dynamo.guards as guards
+from clampgrad import _torch_knows
+for _ in range(3):
+    _torch_knows._done = False
+    with clampgrad.pin("half"):
+        assert slope(torch.compile(clamp, backend="eager")) == HALF
+wrapper = guards.GuardBuilder.GLOBAL_STATE
+assert not hasattr(wrapper.__wrapped__, "__wrapped__")
+"""
+)
+
+
+def test_what_is_changed_already_is_not_wrapped_again(script):
+    script(TWICE)
+
+
+FORKING = (
+    SLOPE
+    + """
+import os, signal, time
+from clampgrad import _implementation
+register, begun = _implementation.pin_register, threading.Event()
+def slowly():
+    begun.set()
+    time.sleep(0.5)
+    return register()
+_implementation.pin_register = slowly
+thread = threading.Thread(target=clampgrad.pin("half").enable)
+thread.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    signal.alarm(20)
+    with clampgrad.pin("inclusive"):
+        os._exit(slope(clamp) != ALL)
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+assert slope(clamp) == HALF
+"""
+)
+
+
+def test_a_fork_while_another_thread_makes_the_first_pin(script):
+    script(FORKING)
+
+
+IMPORTING = """
+import sys, threading
+import torch, clampgrad
+thread = threading.Thread(target=lambda: __import__("torch._dynamo"))
+thread.start()
+while "torch._dynamo.guards" not in sys.modules:
+    pass
+clampgrad.pin("half").enable()
+thread.join()
+x = torch.zeros(1, requires_grad=True)
+y = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1, backend="eager")(x)
+assert torch.autograd.grad(y.sum(), x)[0].item() == 0.5
+assert hasattr(torch._dynamo.guards.GuardBuilder.GLOBAL_STATE, "__wrapped__")
+"""
+
+
+def test_a_first_pin_while_another_thread_imports_the_compiler(tmp_path):
+    (tmp_path / "script.py").write_text(IMPORTING)
+    with forks("torch") as fork:
+        code, _, error = fork(tmp_path / "script.py", cwd=tmp_path)
+    assert code == 0, error[-3000:]
