@@ -5,10 +5,11 @@
 #     tools/build_pytorch.sh pytorch v2.13.0/strict
 #
 # check, build, test, apply, build again (only what changed is compiled), test again, compare. Run it
-# in the environment that PyTorch is to be installed in, with `pip install -r requirements.txt` done and
-# clampgrad installed or its python/ on PYTHONPATH. Interrupted, it goes on where it stopped: a step that
-# is done leaves a file in CHECKOUT/build/clampgrad, with its log and its time. Variables such as USE_CUDA
-# and MAX_JOBS count as in PyTorch's own build; the defaults are the least that the tests of autograd need.
+# in the environment that PyTorch is to be installed in, with `pip install -r requirements.txt` done;
+# clampgrad is installed there, or where the Python is that CLAMPGRAD_PYTHON names. Interrupted, it goes on
+# where it stopped: a step that is done leaves a file in CHECKOUT/build/clampgrad, with its log and its time.
+# Variables such as USE_CUDA and MAX_JOBS count as in PyTorch's own build; the defaults are the least that the
+# tests of autograd need.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,12s/^# \?//p' "$0"; exit 2; }
 
