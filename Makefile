@@ -64,7 +64,7 @@ JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen patches tools/cuda_build.py tools/extension.py tools/sources.py tools/switches.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+SOURCES := $(shell find csrc codegen patches tools/cuda_build.py tools/extension.py tools/sources.py tools/stamp.py tools/switches.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            conventions.yaml derivatives.yaml setup.py pyproject.toml
 CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 

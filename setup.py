@@ -16,14 +16,25 @@ import shutil
 import sys
 from pathlib import Path
 
-import yaml
-from setuptools import setup
-from setuptools.command.build_py import build_py
+import setuptools
+
+OLDEST = 77  # as pyproject.toml says: it reads project.license, which is a string there
+if int(setuptools.__version__.split(".")[0]) < OLDEST:
+    raise SystemExit(
+        f"clampgrad is built with setuptools {OLDEST} or later, and here is {setuptools.__version__}: "
+        f"pip install -U 'setuptools>={OLDEST}'"
+    )
+
+import yaml  # noqa: E402
+from setuptools import setup  # noqa: E402
+from setuptools.command.build import build  # noqa: E402
+from setuptools.command.build_py import build_py  # noqa: E402
 
 ROOT = Path(__file__).parent.resolve()
 sys.path.insert(0, str(ROOT))
 
 from tools.extension import cannot_build, extension  # noqa: E402
+from tools.stamp import sources  # noqa: E402
 from tools.switches import is_set, portable  # noqa: E402
 
 PORTABLE = portable()
@@ -49,6 +60,14 @@ Gradient: TypeAlias = Literal[{every}]
 """
 
 
+class FromNothing(build):
+    """setuptools packs all that is in its folder, also what an earlier build has left there."""
+
+    def run(self) -> None:
+        shutil.rmtree(Path(self.build_lib, "clampgrad"), ignore_errors=True)
+        super().run()
+
+
 class Package(build_py):
     """Puts into the package what stands elsewhere in the sources.
 
@@ -64,8 +83,13 @@ class Package(build_py):
             print(f"{line}\nclampgrad: NO COMPILED LIBRARY: {MISSING}\n{line}", file=sys.stderr)
         super().run()
         package = Path("python" if self.editable_mode else self.build_lib, "clampgrad")
-        facts = f"VERSION = {self.distribution.get_version()!r}\nMISSING = {MISSING!r}\n"
-        (package / "_build.py").write_text(facts)
+        facts = {
+            "VERSION": self.distribution.get_version(),
+            "SOURCES": sources(),
+            "MISSING": MISSING,
+        }
+        text = "".join(f"{name} = {value!r}\n" for name, value in facts.items())
+        (package / "_build.py").write_text(text)
         table = yaml.safe_load((ROOT / "conventions.yaml").read_text())
         (package / "_table.json").write_text(json.dumps(table))
         (package / "_gradients.py").write_text(types_of_names(table))
@@ -82,8 +106,9 @@ class Package(build_py):
             shutil.copyfile(ROOT / name, files / name)
 
 
+commands = {"build": FromNothing, "build_py": Package}
 if PORTABLE or MISSING:
-    setup(cmdclass={"build_py": Package})
+    setup(cmdclass=commands)
 else:
     library, Build = extension()
-    setup(ext_modules=[library], cmdclass={"build_ext": Build, "build_py": Package})
+    setup(ext_modules=[library], cmdclass={**commands, "build_ext": Build})

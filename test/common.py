@@ -14,6 +14,7 @@ import torch.autograd.forward_ad as fwad
 
 import clampgrad
 
+RELEASE = tuple(int(n) for n in torch.__version__.split(".")[:2])  # as text, 2.9 is beyond 2.14
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 OPERATORS = ("clamp", "clamp_min", "clamp_max")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import clampgrad
+from common import RELEASE
 
 # Files whose tests start processes or compilers: minutes together, and .ci/run runs them.
 THOROUGH = (
@@ -54,7 +55,7 @@ def same_start():
         # For its log, each compilation empties the CPU's caches and times its guards: 0.1 s.
         # A name that is gone would be set to no effect. Releases before 2.11 are slow and right.
         renamed = f"torch renamed {TIMES_GUARDS}"
-        assert hasattr(guards, TIMES_GUARDS) or torch.__version__ < "2.11", renamed
+        assert hasattr(guards, TIMES_GUARDS) or RELEASE < (2, 11), renamed
         setattr(guards, TIMES_GUARDS, lambda *given: 0.0)
 
 

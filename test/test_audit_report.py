@@ -13,6 +13,7 @@ import clampgrad
 from clampgrad._audit.callers import short
 from clampgrad._audit.calls import operators
 from clampgrad._audit.mode import describe
+from common import RELEASE
 
 
 def leaf(*values, dtype=torch.float32):
@@ -240,9 +241,7 @@ def test_warnings_are_in_the_text_with_their_places(monkeypatch):
 # ---- The page ------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(
-    torch.__version__.split(".")[:2] > ["2", "13"], reason="the page shows PyTorch up to 2.13"
-)
+@pytest.mark.skipif(RELEASE > (2, 13), reason="the page shows PyTorch up to 2.13")
 def test_the_example_of_the_page(tmp_path, monkeypatch):
     """docs/audit_example.txt is the beginning of the report on the first program of docs/audit.md."""
     docs = Path(__file__).parent.parent / "docs"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import clampgrad
+from clampgrad._command import module_of
 from clampgrad.cli import COMMANDS, main
 from common import forks
 
@@ -87,6 +88,27 @@ def test_what_is_wrong_in_the_environment_is_one_sentence(name, tmp_path):
     # A program is told by the exception.
     program = run([sys.executable, "-c", "import clampgrad"], env={**os.environ, **variables})
     assert program.returncode == 1 and "Traceback" in program.stderr
+
+
+@pytest.mark.parametrize("options", ["-Bm clampgrad", "-W ignore -Bsmclampgrad"])
+def test_the_command_is_known_however_m_is_spelt(options):
+    command = [sys.executable, *options.split(), "info"]
+    ended = run(command, env={**os.environ, "PYTHONPATH": HOME, "CLAMPGRAD_PORTABLE": "2"})
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command, module",
+    [
+        ("python -m a.b -m c", "a.b"),
+        ("python -Esma", "a"),
+        ("python -Wm -m a", "a"),
+        ("python -W m -X m -Bm a", "a"),
+        ("python -I", ""),
+    ],
+)
+def test_what_python_takes_for_the_module(command, module):
+    assert module_of(command.split()) == module
 
 
 @pytest.mark.parametrize("name, shown", [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import DTYPES, eager, tied
+from common import DTYPES, RELEASE, eager, tied
 from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled, signature
 
 OPERATORS = TABLE["operators"]
@@ -20,7 +20,6 @@ ROWS = [
     for operator in OPERATORS
     for row in OPERATORS[operator]["rows"]
 ]
-RELEASE = tuple(int(n) for n in torch.__version__.split(".")[:2])
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

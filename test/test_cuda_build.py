@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils import cpp_extension
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -56,6 +57,34 @@ def test_with_all_there(decide, flag):
         cuda, why = decide(flag, torch_cuda=torch_cuda)
         assert cuda and torch_cuda in why and cuda_build.ARCHITECTURES in why
         assert cuda_build.os.environ["CUDA_HOME"] == "/toolkit"
+
+
+GPUS = {
+    "none": ([], "7.5;8.0;9.0+PTX"),
+    "one": ([(8, 6)], "8.6+PTX"),
+    "several": ([(12, 0), (9, 0), (9, 0)], "9.0;12.0+PTX"),
+    "newer than torch": ([(13, 0), (7, 5)], "7.5;12.0+PTX"),
+}
+
+
+@pytest.mark.parametrize("gpus", GPUS)
+def test_the_kernels_are_for_the_gpus_that_are_here(decide, monkeypatch, gpus):
+    """As torch decides by itself, but that it takes 9.0 for newer than 12.0, which is about PTX alone. A
+    variable that is set decides before."""
+    here, expected = GPUS[gpus]
+    monkeypatch.setattr(cuda_build.torch.cuda, "device_count", lambda: len(here))
+    monkeypatch.setattr(cuda_build.torch.cuda, "get_device_capability", lambda i: here[i])
+    known = ["sm_75", "sm_90a", "sm_120", "compute_120"]
+    monkeypatch.setattr(cuda_build.torch.cuda, "get_arch_list", lambda: known)
+    decide("1")
+    assert cuda_build.os.environ["TORCH_CUDA_ARCH_LIST"] == expected
+    if here:
+        ours = cpp_extension._get_cuda_arch_flags()
+        monkeypatch.delenv("TORCH_CUDA_ARCH_LIST")
+        torchs = cpp_extension._get_cuda_arch_flags()
+        assert [f for f in ours if "code=sm" in f] == [f for f in torchs if "code=sm" in f]
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
+    assert cuda_build.cuda_build()[1].endswith(", 9.0")
 
 
 def test_a_wrong_flag(decide):

@@ -32,6 +32,10 @@ def arguments(operator, where):
     return [made[w](i) for i, w in enumerate(where)]
 
 
+@pytest.mark.skipif(
+    OTHER == "meta" and clampgrad.implementation == "portable",
+    reason="it computes the gradients of all arguments, which meta cannot",
+)
 @pytest.mark.parametrize("operator", ARGUMENTS)
 def test_devices_mix_as_in_torch(operator):
     count = len(ARGUMENTS[operator])

@@ -1,5 +1,6 @@
 """How the extension is compiled: what GCC, Clang and MSVC are told, and what is missing without them."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -48,6 +49,27 @@ def test_options_of_the_compiler_are_no_compilers(monkeypatch, options):
     assert "compiler" not in (extension.cannot_build() or "")
     monkeypatch.setenv("CXX", f"ccache clang++ {options}")
     assert "no clang++ on PATH" in extension.cannot_build()
+
+
+def test_a_compiler_with_a_quoted_option_is_asked_for_its_version(monkeypatch, tmp_path):
+    """The trial and the build read CXX alike; torch itself splits it at every space."""
+    script = tmp_path / "a compiler"
+    script.write_text('#!/bin/sh\n[ $# = 2 ] && [ "$1" = "-B/a b" ] && echo clang 14\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CLAMPGRAD_CUDA", "0")
+    monkeypatch.setenv("CXX", f"'{script}' '-B/a b'")
+    assert "compiler" not in (extension.cannot_build() or "")
+    library, _ = extension.extension()
+    assert "-fopenmp" not in library.extra_compile_args["cxx"]
+
+
+def test_releases_are_compared_as_numbers():
+    """As text, 2.9 is beyond 2.14, and a release candidate of 2.14 is none of it."""
+    text = re.compile(r"__version__(\.split\([^)]*\)(\[[^]]*\])?)? *(<|>)=? *[\[\"']")
+    for path in (
+        p for f in ("benchmarks", "python", "test", "tools") for p in ROOT.glob(f"{f}/**/*.py")
+    ):
+        assert not text.search(path.read_text()), path
 
 
 def test_msvc_has_not_both_sanitizers(windows, monkeypatch):

@@ -15,6 +15,7 @@ import torch
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._elf import is_cut_off
+from clampgrad._stamp import MARK
 from common import forks
 
 PACKAGE = Path(clampgrad.__file__).parent
@@ -72,6 +73,12 @@ def python_with(tmp_path_factory):
         yield run
 
 
+def say(package, **facts):
+    """Has the build of a package say something else."""
+    with open(package / "_build.py", "a") as file:
+        file.writelines(f"\n{name} = {value!r}\n" for name, value in facts.items())
+
+
 SHOW = "import clampgrad; print(clampgrad.implementation)"
 
 
@@ -105,7 +112,7 @@ def test_what_is_no_library_is_one_warning_or_none(copy, python_with):
     (file,) = folder.glob("_C*")
     # A download that was cut off: the loader says of some that they are too short, and dies of others.
     size = file.stat().st_size
-    for left, says in ((size // 2, "is cut off"), (64, "is cut off"), (0, "does not load")):
+    for left, says in ((size // 2, "is cut off"), (64, "is cut off"), (0, "does not say")):
         os.truncate(file, left)
         run = python_with({}, SHOW, cwd=copy.parent)
         assert (run.stdout.strip(), run.stderr.count("Warning")) == ("portable", 1), run.returncode
@@ -169,11 +176,105 @@ def test_with_cuda_the_library_that_has_kernels_for_it(copy, python_with):
 
 def test_a_build_that_lacked_something_says_so_when_it_is_imported(copy, python_with):
     shutil.rmtree(copy / "_lib", ignore_errors=True)
-    (copy / "_build.py").write_text('VERSION = "0"\nMISSING = "there was no C++ compiler"\n')
+    say(copy, MISSING="there was no C++ compiler")
     run = python_with({}, SHOW, cwd=copy.parent)
     assert run.stdout.strip() == "portable", run.stderr
     assert run.stderr.count("Warning") == 1
     assert "there was no C++ compiler" in run.stderr
+
+
+@pytest.mark.compiled("it is about which library is loaded")
+@pytest.mark.parametrize("fact", ["VERSION", "SOURCES"])
+def test_a_library_of_another_build_is_one_warning_with_what_mends_it(copy, python_with, fact):
+    say(copy, **{fact: "other"})
+    run = python_with({}, SHOW, cwd=copy.parent)
+    assert (run.stdout.strip(), run.stderr.count("Warning")) == ("portable", 1), run.stderr
+    required = python_with({"CLAMPGRAD_REQUIRE_COMPILED": "1"}, SHOW, cwd=copy.parent)
+    message = required.stderr.splitlines()[-1]
+    assert message.startswith("ImportError: ")
+    for text in (run.stderr, message):
+        assert "of another build" in text and f"{fact.lower()}=other" in text
+        assert "pip install --force-reinstall" in text
+
+
+@pytest.mark.compiled("it is about which library is loaded")
+@pytest.mark.parametrize(
+    "written, instead, says",
+    [
+        (MARK, MARK.swapcase(), "it does not say which"),
+        (f" torch={MINOR} ", f" torch={'9' * len(MINOR)} ", f"torch={'9' * len(MINOR)}"),
+    ],
+)
+def test_a_library_that_is_not_for_this_torch_whatever_its_folder(
+    copy, python_with, written, instead, says
+):
+    (file,) = (copy / "_lib" / LIBRARY).glob("_C*")
+    whole = file.read_bytes()
+    assert written.encode() in whole
+    file.write_bytes(whole.replace(written.encode(), instead.encode()))
+    run = python_with({}, SHOW, cwd=copy.parent)
+    assert (run.stdout.strip(), run.stderr.count("Warning")) == ("portable", 1), run.stderr
+    assert says in run.stderr
+
+
+AGAIN = """
+import gc, sys, torch, clampgrad
+
+def purge():
+    for name in [name for name in sys.modules if "clampgrad" in name]:
+        del sys.modules[name]
+    gc.collect()
+
+def at_the_bound(clamp, **keywords):
+    x = torch.zeros(1, requires_grad=True)
+    return torch.autograd.grad(clamp(x, 0, 1, **keywords), x)[0].item()
+
+earlier, own = clampgrad, at_the_bound(torch.clamp)
+"""
+
+PURGED = (
+    AGAIN
+    + """
+with clampgrad.pin("half"):
+    purge()
+    import clampgrad
+    assert clampgrad is not earlier and clampgrad.implementation == earlier.implementation
+    assert at_the_bound(torch.clamp) == 0.5
+    with clampgrad.pin("inclusive"):
+        assert at_the_bound(torch.clamp) == 1
+    with earlier.pin("min_norm"):
+        assert at_the_bound(torch.clamp) == 0
+    assert at_the_bound(torch.clamp) == 0.5
+assert at_the_bound(torch.clamp) == own
+for clamp in (earlier.clamp, clampgrad.clamp, torch.ops.clampgrad.clamp):
+    assert at_the_bound(clamp, gradient="half") == 0.5
+assert clampgrad.nn.Clamp(0, 1, gradient="inclusive")(torch.zeros(1)) == 0
+with clampgrad.pin("half"):
+    assert at_the_bound(torch.compile(torch.clamp, backend="aot_eager")) == 0.5
+print(clampgrad.implementation)
+"""
+)
+
+
+@pytest.mark.parametrize("portable", ["0", "1"])
+def test_it_is_imported_again_where_sys_modules_was_purged(copy, python_with, portable):
+    expected = "portable" if portable == "1" else clampgrad.implementation
+    run = python_with({"CLAMPGRAD_PORTABLE": portable}, PURGED, cwd=copy.parent)
+    assert (run.stdout.strip(), run.stderr) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'open(clampgrad._build.__file__, "a").write("VERSION = \'other\'")',
+        'import os; os.environ.update(CLAMPGRAD_PORTABLE="0", CLAMPGRAD_REQUIRE_COMPILED="1")',
+    ],
+)
+def test_another_build_or_choice_needs_another_process(copy, python_with, change):
+    script = f"{AGAIN}\n{change}\npurge()\nimport clampgrad"
+    run = python_with({"CLAMPGRAD_PORTABLE": "1"}, script, cwd=copy.parent)
+    message = run.stderr.splitlines()[-1]
+    assert message.startswith("ImportError: ") and "start the process again" in message
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import clampgrad
-from common import assert_same, eager, forks, tied
+from common import RELEASE, assert_same, eager, forks, tied
 from oracle import CONVENTIONS, gradient_of_x
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
@@ -216,7 +216,7 @@ assert served() == [own, "refused"], served()
     not hasattr(torch._dynamo.config, "caching_precompile"), reason="this release cannot do it"
 )
 @pytest.mark.skipif(
-    torch.__version__ >= "2.14",
+    RELEASE >= (2, 14),
     reason='2.15 fails to save what is compiled apart: "expected OutputCode"',
 )
 def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):

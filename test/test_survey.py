@@ -10,8 +10,7 @@ import torch
 import clampgrad
 from clampgrad import _survey
 from clampgrad.__main__ import main
-
-RELEASE = tuple(int(v) for v in torch.__version__.split(".")[:2])
+from common import RELEASE
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,11 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import grad, jvp, vjp, vmap
 
 import clampgrad
-from common import DTYPES, assert_same, eager, tied
+from common import DTYPES, RELEASE, assert_same, eager, tied
 from oracle import EXACT, PSEUDO, TABLE, factors, pseudo_gradient, scaled
 
 OPERATORS = TABLE["operators"]
 EXTREMA = ("maximum", "minimum", "fmax", "fmin")
-RELEASE = tuple(int(n) for n in torch.__version__.split(".")[:2])
 # torch's own gradient is one of the pins, up to 2.13 and from 2.15 on; 2.14 is neither in fmax.
 PIN = "inclusive" if RELEASE <= (2, 13) else "joint" if RELEASE >= (2, 15) else None
 

@@ -4,11 +4,13 @@ import hashlib
 import json
 import zipfile
 from base64 import urlsafe_b64encode
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("wheel", reason="wheels are packed with it: pip install wheel")
 
+from tools import wheels  # noqa: E402
 from tools.support import IMPORTING, PAGE, RUNS, built, cell, in_readme, page, table  # noqa: E402
 from tools.wheels import companion, merge  # noqa: E402
 
@@ -59,6 +61,14 @@ def test_libraries_with_cuda_are_a_distribution_of_their_own(tmp_path):
         of_info = {f"{info}/{n}" for n in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")}
         assert set(archive.namelist()) == {path} | of_info
         assert "\nRequires-Dist: clampgrad ==1.0\n" in archive.read(f"{info}/METADATA").decode()
+
+
+def test_a_wheel_is_for_every_gpu_not_for_the_one_that_is_here(monkeypatch):
+    seen = []
+    monkeypatch.setattr(wheels, "merge", lambda built, out: built)
+    monkeypatch.setattr(wheels, "build", lambda *given, **variables: seen.append(variables))
+    wheels.compiled("source", ["python"], Path("out"), cuda="1")
+    assert [v["CUDA_VISIBLE_DEVICES"] for v in seen] == [""]
 
 
 def test_a_cell_of_the_support_page_says_what_ran():

@@ -96,7 +96,8 @@ def ptx(kernel: Path, architecture: str) -> str:
         output = Path(folder, "out.ptx")
         command = [find_nvcc(), "-ptx", f"-arch=compute_{architecture}", *COMMON_NVCC_FLAGS]
         # 2.13 and later need C++20; what is meant for all of them is C++17 too.
-        standard = "17" if torch.__version__ < "2.13" else "20"
+        release = tuple(map(int, torch.__version__.split(".")[:2]))
+        standard = "17" if release < (2, 13) else "20"
         command += [f"-std=c++{standard}", "-O2", "-DNDEBUG", f"-I{ROOT / 'csrc'}"]
         command += [f"-I{path}" for path in include_paths()]
         subprocess.run([*command, str(kernel), "-o", str(output)], check=True)

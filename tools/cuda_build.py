@@ -1,6 +1,7 @@
 """Whether the CUDA kernels are built: torch, nvcc and CLAMPGRAD_CUDA=auto|0|1 decide.
 
-Whether there is a GPU does not matter: machines that build have none.
+Whether there is a GPU does not matter: machines that build often have none. Where there is one, the
+kernels are compiled for it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import torch
 
 from tools.switches import setting
 
-# Code for Ampere, Ada and Hopper; what comes later compiles the PTX when it starts.
-ARCHITECTURES = "8.0;9.0+PTX"
+# Without a GPU, and in a wheel: code for Turing, Ampere, Ada and Hopper, from the oldest that nvcc 13 knows;
+# what comes later compiles the PTX when it starts.
+ARCHITECTURES = "7.5;8.0;9.0+PTX"
 
 
 def cuda_build() -> tuple[bool, str]:
@@ -33,8 +35,20 @@ def cuda_build() -> tuple[bool, str]:
     if missing:
         return False, missing
     os.environ["CUDA_HOME"] = toolkit(nvcc)
-    architectures = os.environ.setdefault("TORCH_CUDA_ARCH_LIST", ARCHITECTURES)
+    if os.environ.get("TORCH_CUDA_ARCH_LIST") in (None, "", "native"):
+        os.environ["TORCH_CUDA_ARCH_LIST"] = architectures_here() or ARCHITECTURES
+    architectures = os.environ["TORCH_CUDA_ARCH_LIST"]
     return True, f"nvcc {version(nvcc)} for torch's CUDA {torch.version.cuda}, {architectures}"
+
+
+def architectures_here() -> str:
+    """Those of the GPUs that are here, as torch.utils.cpp_extension takes them; CMake needs them too. A GPU
+    newer than torch's own kernels compiles the PTX."""
+    gpus = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
+    known = re.findall(r"sm_(\d+)(\d)", " ".join(torch.cuda.get_arch_list()))
+    newest = max(((int(major), int(minor)) for major, minor in known), default=(99, 0))
+    names = [f"{major}.{minor}" for major, minor in sorted({min(gpu, newest) for gpu in gpus})]
+    return ";".join(names) + "+PTX" if names else ""
 
 
 def what_is_missing(torch_cuda: str | None, nvcc: str | None) -> str | None:

@@ -42,6 +42,12 @@ GCC_ALONE = [
 MSVC = ["/Zc:preprocessor", "/permissive-", "/bigobj", *(["/Od", "/UNDEBUG"] if DEBUG else [])]
 
 
+def compiler() -> list[str]:
+    """The command that compiles C++: a wrapper as ccache, if any, the compiler, and options."""
+    command = os.environ.get("CXX") or ("cl" if WINDOWS else "c++")
+    return shlex.split(command, posix=not WINDOWS)
+
+
 def cannot_build() -> str | None:
     """What is missing, before anything of torch is imported."""
     try:
@@ -50,9 +56,8 @@ def cannot_build() -> str | None:
         return "torch was not there when it was built"
     if not OLDEST <= tuple(map(int, torch.split(".")[:2])) <= NEWEST:
         return f"it was built beside torch {torch}, which its C++ is not for"
-    compiler = shlex.split(os.environ.get("CXX") or ("cl" if WINDOWS else "c++"), posix=not WINDOWS)
     # A wrapper, as ccache, is no compiler; the compiler is the last word before its options.
-    names = list(itertools.takewhile(lambda word: not word.startswith("-"), compiler))
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), compiler()))
     if not all(map(shutil.which, names)):
         return f"there was no C++ compiler when it was built (no {names[-1]} on PATH)"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
@@ -66,10 +71,10 @@ def folder(torch: str, cuda: str | None) -> str:
     return f"{name}_cu{cuda.split('.')[0]}" if cuda else name
 
 
-def flags(compiler: str | None) -> list[str]:
-    """What files of C++ are compiled with, but for definitions. Of GCC and Clang `compiler` is what
-    --version says; MSVC has none."""
-    if compiler is None:
+def flags(says: str | None) -> list[str]:
+    """What files of C++ are compiled with, but for definitions. `says` is what GCC or Clang says of its
+    version; MSVC has no such option."""
+    if says is None:
         if SANITIZED:
             raise SystemExit("CLAMPGRAD_SANITIZE=1 needs GCC or Clang")
         return MSVC
@@ -83,7 +88,7 @@ def flags(compiler: str | None) -> list[str]:
         "-fvisibility-inlines-hidden",
         # Small functions of libtorch are called often: each call spares a line of the cache.
         "-fno-plt",
-        *([] if "clang" in compiler else GCC_ALONE),
+        *([] if "clang" in says else GCC_ALONE),
     ]
 
 
@@ -96,7 +101,8 @@ def extension() -> tuple[Extension, type]:
     import torch
     from torch.utils import cpp_extension
 
-    from tools.sources import sources
+    from tools.sources import sources, write
+    from tools.stamp import header
 
     class Build(cpp_extension.BuildExtension):
         """Generates code before it compiles; which files there are is known only then."""
@@ -104,6 +110,8 @@ def extension() -> tuple[Extension, type]:
         def build_extensions(self) -> None:
             print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", flush=True)
             out = ROOT / "build" / "generated" / folder(torch.__version__, None)
+            release = ".".join(torch.__version__.split(".")[:2])
+            write(out / "python" / "stamp.h", header(self.distribution.get_version(), release))
             (only,) = self.extensions
             only.sources += [os.path.relpath(p, ROOT) for p in sources(out, cuda)]
             csrc = ROOT / "csrc"
@@ -118,12 +126,11 @@ def extension() -> tuple[Extension, type]:
     # A file includes the ATen operators that it calls, not all of them: it compiles sooner.
     defines = ["-DAT_PER_OPERATOR_HEADERS", "-DCLAMPGRAD_EXPORTS"]
     defines += ["-DCLAMPGRAD_WITH_CUDA"] if cuda else []
-    compiler = None
+    says = None
     if WINDOWS:
         os.environ.setdefault("DISTUTILS_USE_SDK", "1")  # the compiler is the one on PATH
     else:
-        command = [*cpp_extension.get_cxx_compiler().split(), "--version"]
-        compiler = subprocess.check_output(command, text=True)
+        says = subprocess.check_output([*compiler(), "--version"], text=True)
     host = "/Zc:preprocessor" if WINDOWS else "-fvisibility=hidden"
     kind = cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension
     library = kind(
@@ -131,7 +138,7 @@ def extension() -> tuple[Extension, type]:
         sources=[],
         extra_link_args=SANITIZERS,
         extra_compile_args={
-            "cxx": [*flags(compiler), *defines],
+            "cxx": [*flags(says), *defines],
             "nvcc": [*OPTIMISATION, *defines, f"-Xcompiler={host}"],
         },
     )

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# On a machine with a GPU, offline: builds from this source tree, runs the tests there and measures.
-# JSON, tables and the log go to $OUT (default: benchmarks/results). At most 9 minutes.
+# On a machine with a GPU, offline: installs the package from this source tree as a user would, runs the
+# tests there and measures. JSON, tables and the log go to $OUT (default: benchmarks/results). At most 9
+# minutes.
 #
 #   tools/gpu_check.sh              PYTHON=python3.12 tools/gpu_check.sh
 #   tools/gpu_check.sh --dry-run    the same steps without a GPU, on small sizes: tries the script
+#
+# It needs torch, setuptools 77, pip, pyyaml and, to test, pytest; ninja makes the build quick. A dry run
+# builds the portable package, in seconds, and with CLAMPGRAD_PORTABLE=0 the compiled one.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,14 +20,25 @@ WORK=${WORK:-$(mktemp -d)}
 exec > >(tee "$OUT/gpu_check.log") 2>&1
 
 failed=()
-left() { echo $((LIMIT - SECONDS)); }
-# step NAME SECONDS COMMAND...: what fails is remembered, and the next step is tried.
+# step NAME SECONDS COMMAND...: what fails is remembered, and the next step is tried. All steps together
+# end in time.
 step() {
-  local name=$1 limit=$2 start=$SECONDS
+  local name=$1 start=$SECONDS left=$((LIMIT - SECONDS))
+  local limit=$(($2 < left ? $2 : left))
   shift 2
+  if [ $limit -le 0 ]; then
+    echo "==> $name: no time is left"
+    failed+=("$name")
+    return
+  fi
   echo "==> $name (at most $limit s)"
   timeout --kill-after=5 "$limit" "$@" || failed+=("$name")
   echo "==> $name took $((SECONDS - start)) s"
+}
+end() {
+  echo "==> $SECONDS s; results in $OUT"
+  [ ${#failed[@]} = 0 ] || { printf '==> failed: %s\n' "${failed[@]}"; exit 1; }
+  exit 0
 }
 has() { "$PYTHON" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$1') is None)"; }
 
@@ -37,22 +52,39 @@ END
 if [ $DRY_RUN = no ]; then
   "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' ||
     { echo "There is no GPU that torch can use; --dry-run tries the steps without one."; exit 1; }
-  export CLAMPGRAD_CUDA=1
-  # For the GPU that is here; CUDA needs minutes for the others.
-  TORCH_CUDA_ARCH_LIST=$("$PYTHON" -c 'import torch; print("%d.%d" % torch.cuda.get_device_capability())')
-  export TORCH_CUDA_ARCH_LIST
+  # For the GPU that is here, which the build finds by itself; CUDA needs minutes for the others.
+  unset TORCH_CUDA_ARCH_LIST
+  export CLAMPGRAD_CUDA=1 CLAMPGRAD_PORTABLE=0 CLAMPGRAD_REQUIRE_COMPILED=1
+  kernels=True
   DEVICE=(--device cuda)
   BENCH=(--device cuda)
 else
-  DEVICE=(--device cpu -k "half or maximum")
-  BENCH=(--device cpu --elements 4096 65536 --rounds 3)
+  export CLAMPGRAD_CUDA=0 CLAMPGRAD_PORTABLE=${CLAMPGRAD_PORTABLE:-1}
+  unset CLAMPGRAD_REQUIRE_COMPILED
+  kernels=False
+  DEVICE=(--device cpu -k "half and 0")
+  BENCH=(--device cpu --elements 4096 --rounds 2)
+  export OMP_NUM_THREADS=1 # beside other work, threads wait for each other
 fi
 
-export MAX_JOBS=${MAX_JOBS:-$(nproc)}
-step build 300 "$PYTHON" setup.py -q build_ext --build-lib "$WORK/lib" --build-temp "$WORK/temp"
-[ ${#failed[@]} = 0 ] || { echo "==> failed: build"; exit 1; }
-cp -r python/clampgrad "$WORK/lib/"
+# As README says, but into a folder of its own: what is installed on this machine stays as it is.
+export MAX_JOBS=${MAX_JOBS:-$(nproc)} PIP_DISABLE_PIP_VERSION_CHECK=1
+step build 300 "$PYTHON" -m pip install --quiet --no-build-isolation --no-deps --no-index \
+  --no-compile --target "$WORK/lib" .
+[ ${#failed[@]} = 0 ] || end
+
+# Every step finds the package there, and nowhere else.
 export PYTHONPATH=$WORK/lib PYTHONUNBUFFERED=1
+step import 60 "$PYTHON" - << END
+import importlib.metadata, sys, clampgrad
+from clampgrad import _implementation, _survey, nn, patches
+here, info = clampgrad.__file__, _implementation.info()
+print(*(f"{name}: {value}" for name, value in info.items()), sep="\n")
+assert here.startswith("$WORK/lib/"), f"another clampgrad: {here}"
+assert clampgrad.__version__ == importlib.metadata.version("clampgrad")
+assert info["cuda_kernels"] is $kernels, "the kernels for CUDA are not there"
+END
+[ ${#failed[@]} = 0 ] || end
 
 # What is about CUDA first, then the figures; the tests of the CPU take the time that is left.
 if has pytest; then
@@ -61,15 +93,14 @@ if has pytest; then
 else
   echo "==> there is no pytest: the benchmark's own check of gradients is all that is tested"
 fi
-step benchmark $(($(left) > 120 ? 120 : $(left))) "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
+step benchmark 120 "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
 if has pytest; then
   files=(test/test_{gate,tensors,table,nan,forward,rounding,precision,inplace_after,gradcheck}.py)
   has hypothesis && files+=(test/test_hypothesis.py)
   workers=()
   has xdist && workers=(-n "$((MAX_JOBS < 8 ? MAX_JOBS : 8))")
-  step "tests of the CPU, on the GPU" "$(left)" "$PYTHON" -m pytest -q -p no:cacheprovider \
+  step "tests of the CPU, on the GPU" $LIMIT "$PYTHON" -m pytest -q -p no:cacheprovider \
+    -m "not slow and not jax and not build" \
     --junitxml="$OUT/tests-device.xml" "${workers[@]}" "${DEVICE[@]}" "${files[@]}"
 fi
-
-echo "==> $SECONDS s; results in $OUT"
-[ ${#failed[@]} = 0 ] || { printf '==> failed: %s\n' "${failed[@]}"; exit 1; }
+end

@@ -114,6 +114,7 @@ def tag(wheel: Path, dist: Path) -> None:
 def compiled(source: Path, pythons: list[str], out: Path, cuda: str) -> Path:
     """One wheel with the libraries of all these environments."""
     wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    wanted["CUDA_VISIBLE_DEVICES"] = ""  # for every GPU, not for the one that may be here
     wheels = [build(source, python, out / str(i), **wanted) for i, python in enumerate(pythons)]
     return merge(wheels, out)
 

@@ -6,6 +6,7 @@
 #include "base/convention.h"
 #include "pin/pin.h"
 #include "python/operators.h"
+#include "python/stamp.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/Tensor.h>
@@ -246,6 +247,8 @@ PyMODINIT_FUNC PyInit__C() {
   if (module) {
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);
+    // Read from the file too, by python/clampgrad/_stamp.py.
+    PyModule_AddStringConstant(module, "stamp", clampgrad::kStamp);
   }
   return module;
 }

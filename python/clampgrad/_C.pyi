@@ -17,6 +17,8 @@ minimum: _Function
 fmax: _Function
 fmin: _Function
 
+stamp: str  # tools/stamp.py
+
 # Pins (csrc/pin/pin.h): a code says what holds. 0: nothing; -1: what the function of pin_ask says.
 def pin_code(gradient: str | None, maximize: bool, /) -> int: ...
 def pin_name(code: int, /) -> str | None: ...  # "with_grad, maximize"; None for torch's own

@@ -6,6 +6,7 @@ The package is imported before any command runs, so its own code cannot be what 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +17,18 @@ def is_ours() -> bool:
     program = sys.argv[0] if sys.argv else ""
     if program != "-m":  # which stands there until Python has found the module
         return os.path.basename(program).removesuffix(".exe") == "clampgrad"
-    before = next(i for i, word in enumerate(sys.orig_argv) if word.startswith("-m"))
-    module = sys.orig_argv[before].removeprefix("-m") or sys.orig_argv[before + 1]
-    return module.partition(".")[0] == "clampgrad"
+    return module_of(sys.orig_argv).partition(".")[0] == "clampgrad"
+
+
+def module_of(command: list[str]) -> str:
+    """What a command of python gives -m, which may stand in one word with other options: -Im."""
+    words = iter(command[1:])
+    for word in words:
+        if option := re.fullmatch(r"-[^-cmWX]*([cmWX])(.*)", word, re.DOTALL):
+            value = option[2] or next(words, "")
+            if option[1] == "m":
+                return value
+    return ""
 
 
 @contextmanager

@@ -25,6 +25,8 @@ import torch
 from clampgrad._build import MISSING
 from clampgrad._command import one_sentence
 from clampgrad._elf import is_cut_off
+from clampgrad._registered import register, registered
+from clampgrad._stamp import minor, why_stale
 
 if TYPE_CHECKING:
     from clampgrad._C import *  # noqa: F403
@@ -37,18 +39,15 @@ FUNCTIONS = (
 )
 
 
-# An attribute of torch.ops.clampgrad: what registered it, if it was this package. It outlives a program
-# that clears sys.modules and imports the package again.
-LIBRARY = "_library"
+# What to do where no library serves.
+TO_MEND = (
+    "install a wheel for this torch, or, in the source tree, `pip install --force-reinstall --no-deps "
+    "--no-build-isolation .`"
+)
 
 
 class NoLibrary(ImportError):
     """Why no compiled library serves the torch that is here."""
-
-
-def minor(release: str) -> str:
-    """What binaries are compatible within: "2.13" of "2.13.0+cpu"."""
-    return ".".join(release.split(".")[:2])
 
 
 def libraries() -> dict[str, str]:
@@ -81,6 +80,8 @@ def load_library() -> ModuleType:
     file = find_spec(found[name])
     if file and file.origin and is_cut_off(file.origin):
         raise NoLibrary(f"the compiled library for {words(name)} is cut off ({file.origin})")
+    if file and file.origin and (stale := why_stale(file.origin, minor(torch.__version__))):
+        raise NoLibrary(f"the compiled library for {words(name)} is not used, because {stale}")
     try:
         library = import_module(found[name])
     except ImportError as error:
@@ -88,7 +89,6 @@ def load_library() -> ModuleType:
             f"the compiled library for {words(name)} does not load ({error})"
         ) from error
     sys.modules["clampgrad._C"] = library  # the name that its stub has
-    setattr(torch.ops.clampgrad, LIBRARY, library)
     return library
 
 
@@ -108,8 +108,9 @@ def is_set(variable: str) -> bool:
 def choose() -> tuple[str, str, ModuleType]:
     """The name of the implementation, why it was chosen, and its functions."""
     portable, required = is_set("CLAMPGRAD_PORTABLE"), is_set("CLAMPGRAD_REQUIRE_COMPILED")
-    is_registered = torch._C._dispatch_has_kernel("clampgrad::clamp")
-    if is_registered and LIBRARY not in vars(torch.ops.clampgrad):
+    if earlier := registered(portable, required):
+        return earlier
+    if torch._C._dispatch_has_kernel("clampgrad::clamp"):
         raise ImportError(
             "another library, libclampgrad perhaps, has registered torch.ops.clampgrad in this "
             "process: use either that or this package"
@@ -130,14 +131,11 @@ def choose() -> tuple[str, str, ModuleType]:
         except NoLibrary as error:
             why = str(error)
         if required:
-            raise ImportError(
-                f"{why}, and CLAMPGRAD_REQUIRE_COMPILED is set: install a wheel for this torch, or, in "
-                "the source tree, `pip install --force-reinstall --no-deps --no-build-isolation .`"
-            )
+            raise ImportError(f"{why}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {TO_MEND}")
         if libraries() or MISSING:  # who asked for none knows
             warnings.warn(
-                f"clampgrad runs its portable implementation, in plain PyTorch: {why}. "
-                "CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
+                f"clampgrad runs its portable implementation, in plain PyTorch: {why}. To mend it, "
+                f"{TO_MEND}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
                 stacklevel=2,
             )
     import_module("clampgrad._portable.library")
@@ -146,6 +144,7 @@ def choose() -> tuple[str, str, ModuleType]:
 
 with one_sentence(ImportError):
     name, why, _functions = choose()
+    register(name, why, _functions)
 
 
 def instruction_set(compiled: bool) -> str:
@@ -166,7 +165,7 @@ def info() -> dict[str, Any]:
         if compiled
         else "unset CLAMPGRAD_PORTABLE"
         if why.startswith("CLAMPGRAD_PORTABLE") and libraries()
-        else "install a wheel for this torch, or build the sources where there is a C++ compiler"
+        else TO_MEND
     )
     return {
         "implementation": name,

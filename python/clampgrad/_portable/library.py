@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clampgrad._implementation import LIBRARY
 from clampgrad._portable.functions import KERNELS
 
 SCHEMAS: list[str] = json.loads(Path(__file__).parents[1].joinpath("_schemas.json").read_text())
@@ -27,10 +26,7 @@ def kernel(name: str) -> Callable[..., Tensor]:
     return KERNELS[name.replace("_mingrad", "")]
 
 
-if earlier := vars(torch.ops.clampgrad).get(LIBRARY):
-    earlier._destroy()
 library = torch.library.Library("clampgrad", "DEF")
-setattr(torch.ops.clampgrad, LIBRARY, library)
 for schema in SCHEMAS:
     library.define(schema)
     name = schema.partition("(")[0]

@@ -1,0 +1,31 @@
+"""What a compiled library and the package around it must agree on: both carry it.
+
+The package compares (clampgrad/_stamp.py), so that a library which is left of another build is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("csrc", "codegen")
+SUFFIXES = (".cpp", ".cu", ".cuh", ".h", ".py", ".yaml")
+
+
+def sources(root: Path = ROOT) -> str:
+    """A hash of all that a library is generated and compiled from."""
+    files = [root / "conventions.yaml", root / "derivatives.yaml"]
+    for folder in FOLDERS:
+        files += [p for p in (root / folder).rglob("*") if p.suffix in SUFFIXES]
+    digest = hashlib.sha256()
+    for name, path in sorted((p.relative_to(root).as_posix(), p) for p in files):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{name} {content}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def header(version: str, torch: str) -> str:
+    """For csrc/python/module.cpp; `torch` is a minor release, as "2.13"."""
+    text = f"clampgrad-stamp: version={version} torch={torch} sources={sources()}"
+    return f'#pragma once\n\nnamespace clampgrad {{\nconstexpr char kStamp[] = "{text}";\n}}\n'
