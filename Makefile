@@ -42,6 +42,9 @@ SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.
 # long to write.
 BUILD_TYPE ?= Release
 
+# What `make check-build` builds PyTorch with, one after another.
+SERIES ?= v2.13.0/strict v2.13.0/joint
+
 # How long `make fuzz` takes.
 SECONDS ?= 300
 
@@ -60,6 +63,7 @@ DOCS := .venv/docs
 CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
 PACKING := .venv/packing
+SOURCE_BUILD := .venv/source-build
 JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
@@ -71,7 +75,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -179,6 +183,18 @@ check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source
 	else \
 		echo "==> Debian's source package is not to be had: needs apt-get and a network; not checked"; \
 	fi
+
+check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove what changed: an hour or two
+	if [ ! -f "$(CHECKOUT)/requirements.txt" ]; then \
+		echo "Name a checkout of PyTorch: make check-build CHECKOUT=../pytorch"; exit 1; \
+	fi
+	$(check_python)
+	$(check_compiler)
+	echo "==> what PyTorch is built and tested with"
+	$(PYTHON) -m venv $(SOURCE_BUILD)
+	$(call with_progress,$(SOURCE_BUILD)/bin/pip install -r $(CHECKOUT)/requirements.txt expecttest hypothesis 'setuptools>=77',$(SOURCE_BUILD)/install.log)
+	PATH=$(abspath $(SOURCE_BUILD))/bin:$$PATH PYTHON=$(abspath $(SOURCE_BUILD))/bin/python \
+		tools/build_pytorch.sh $(CHECKOUT) $(SERIES) --minimal --out out/source_build.json $(ARGS)
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict

@@ -9,6 +9,7 @@ examples), benchmarks/results/, study/results/, docs/frameworks.yaml (measured e
 import json
 import os
 import re
+import statistics
 import sys
 from pathlib import Path
 
@@ -43,7 +44,7 @@ PAGES = (
 )
 DEMO = json.loads((ROOT / "docs/demo.json").read_text())
 PROPOSAL = json.loads((ROOT / "benchmarks/results/save-result.json").read_text())
-SOURCE_BUILD = yaml.safe_load((ROOT / "docs/source_build.yaml").read_text())
+SOURCE_BUILD = json.loads((ROOT / "docs/source_build.json").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
@@ -475,10 +476,81 @@ def verified():
     return table(*rows, right=(3, 4))
 
 
+# ---- PyTorch, built from source: docs/source_build.json -----------------------------------------
+
+
+def states():
+    """(state as it is called in a table, its steps)."""
+    called = {"stock": "stock", "undone": "undone"}
+    for name, steps in SOURCE_BUILD["states"].items():
+        yield called.get(name, code(name)), steps
+
+
+def minutes(seconds):
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
 def source_build():
-    """How long it takes to build PyTorch."""
-    rows = [["what", "how long"], *([what, found] for what, found in SOURCE_BUILD["times"].items())]
-    return table(*rows) + "\n\n" + SOURCE_BUILD["how"]
+    """What was built, and which gradients it has."""
+    head = ["", "build", "files compiled", "`clamp(x, 0, 1)` at 0", "numbers", "Tensors"]
+    rows = [[*head, "points that differ from stock", "failures"]]
+    for name, steps in states():
+        build, found = steps["build"], steps["gradients"]
+        at_bound = steps["package"]["clamp(x, 0, 1) at 0"]
+        row = [name, minutes(build["seconds"]), build["files"], f"{at_bound:g}"]
+        row += [", ".join(found[kind]) or "of none" for kind in ("numbers", "tensors")]
+        differ = f"{found['points that changed']:,} of {found['points']:,}"
+        rows.append([*row, differ, len(found["failures"])])
+    tree, machine, probe = (SOURCE_BUILD[key] for key in ("tree", "machine", "probe"))
+    total = sum(s["seconds"] for _, steps in states() for s in steps.values())
+    flags = [f"`{k}={v}`" for k, v in SOURCE_BUILD["flags"].items() if not is_usual(k, v)]
+    note = (
+        f"PyTorch {tree['release']} at {tree['commit'][:9]}, {probe['jobs']} jobs on {machine['cores']} cores of "
+        f"{machine['processor']}, Python {machine['python']}; {total / 60:.0f} minutes in all. "
+        f"`--minimal`, with {', '.join(flags)}."
+    )
+    return table(*rows, right=range(1, 8)) + "\n\n" + note
+
+
+def is_usual(key, value):
+    """What --minimal says of every tree."""
+    return value == "0" and key.startswith(("USE_", "BUILD_TEST"))
+
+
+def source_build_tests():
+    """Upstream's tests in each state."""
+    names, steps = zip(*states())
+    rows = [["", *names]]
+    for file in steps[0]["tests"]["files"]:
+        found = [s["tests"]["files"][file]["counts"] for s in steps]
+        words = [", ".join(f"{n} {result}" for result, n in counts.items()) for counts in found]
+        rows.append([code(file), *words])
+    return table(*rows)
+
+
+def source_build_times():
+    """The gradients' time in each state."""
+    found = SOURCE_BUILD["states"]["undone"]["times"]["microseconds"]
+    best = {
+        state: {case: statistics.median(r[case] for r in rounds) for case in rounds[0]}
+        for state, rounds in found.items()
+    }
+    stock, *others = best
+    cases, columns = (
+        list(dict.fromkeys(c)) for c in zip(*(k.rsplit("; ", 1) for k in best[stock]))
+    )
+    rows = [["µs", *(f"{c} elements" for c in columns)]]
+    for case in cases:
+        keys = [f"{case}; {column}" for column in columns]
+        cells = [" → ".join(f"{best[state][k]:,.0f}" for state in best) for k in keys]
+        rows.append([code(case), *cells])
+    rounds = len(found[stock])
+    note = (
+        f"{' → '.join(['stock', *map(code, others)])}. One thread; the fastest call in a process, the "
+        f"median of {rounds} interleaved rounds of processes, each with the libraries of its state. The "
+        f"kernels are optimised, for one CPU capability without AVX; what calls them is not."
+    )
+    return table(*rows, right=range(1, len(columns) + 1)) + "\n\n" + note
 
 
 TABLES = {
@@ -487,6 +559,8 @@ TABLES = {
     "joint_backward": lambda: patched_backward("joint-2.13.0.json"),
     "verified": verified,
     "source_build": source_build,
+    "source_build_tests": source_build_tests,
+    "source_build_times": source_build_times,
     "pin": pin,
     "names": names,
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),

@@ -71,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if options.rounds:
         proofs.times(place, (STOCK, *options.series), options.rounds)
 
+    proofs.judge_gradients(place)
     failures = report.judge(record, tree, options.series)
     print(report.told(record, failures))
     if options.out:

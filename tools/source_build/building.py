@@ -160,7 +160,7 @@ class Place:
                 self.tree.put(self.series)
                 self.record.set(applied=self.series)
         if here["built"] != [self.series]:
-            self.record.data["states"].get(self.state, {}).pop("build", None)
+            self.record.states.get(self.state, {}).pop("build", None)
             self.record.step(self.state, "build", self.build)
             self.record.set(built=[self.series])
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from building import LIBRARIES, Place
-from series import ROOT, Refusal, attempt, files_of, named
+from series import ROOT, Refusal, all_series, attempt, files_of, named
 
 HERE = Path(__file__).parent
 FAMILY = ("clamp", "maximum", "minimum", "fmax", "fmin")
@@ -54,15 +54,24 @@ def child(place: Place, name: str, script: str, *arguments: str, **more: str) ->
 
 
 def gradients(place: Place, quick: bool) -> None:
-    """The table of conventions, and what only a build can show; judged against stock and the claim."""
+    """The table of conventions, and what only a build can show."""
 
     def ask() -> dict[str, Any]:
-        own = place.record.log(place.state, "gradients").with_suffix(".json")
         child(place, "gradients", "gradients.py", *["--quick"] * quick)
-        stock = place.record.log("stock", "gradients").with_suffix(".json")
-        return child(place, "judged", "judged.py", str(own), str(stock), place.series or "")
+        return {"quick": quick}
 
     place.step("gradients", ask)
+
+
+def judge_gradients(last: Place) -> None:
+    """Holds those of every state to stock and to the claim of its series: anew whenever it is asked, since
+    it takes a second and the gradients are kept."""
+    kept = {s: last.record.log(s, "gradients").with_suffix(".json") for s in last.record.states}
+    for state, own in kept.items():
+        series = state if state in all_series() else ""
+        found = child(last, "judged", "judged.py", str(own), str(kept["stock"]), series)
+        last.record.states[state]["gradients"] |= found
+    last.record.save()
 
 
 # ---- Our package on it ---------------------------------------------------------------------------------------
@@ -170,8 +179,12 @@ def times(place: Place, states: Sequence[str], rounds: int) -> None:
             for state in states:
                 kept = place.record.folder / "libraries" / state
                 preloaded = [str(kept / n) for n in LIBRARIES if (kept / n).exists()]
-                more = {"LD_PRELOAD": ":".join(preloaded)} if preloaded else {}
-                found[state].append(child(place, "times", "times.py", **more))
+                # What they need in turn lies beside those that were built.
+                others = str(place.tree.path / "torch" / "lib")
+                more = {"LD_PRELOAD": ":".join(preloaded), "LD_LIBRARY_PATH": others}
+                found[state].append(
+                    child(place, "times", "times.py", **(more if preloaded else {}))
+                )
         return {"microseconds": found}
 
     place.step("times", ask)

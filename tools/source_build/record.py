@@ -59,8 +59,13 @@ class Record:
         return cls(folder, data | {"states": {}})
 
     @property
+    def states(self) -> dict[str, Any]:
+        states: dict[str, Any] = self.data["states"]
+        return states
+
+    @property
     def has_begun(self) -> bool:
-        return bool(self.data["states"])
+        return bool(self.states)
 
     def save(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +78,7 @@ class Record:
         self.save()
 
     def found(self, state: str, step: str) -> Any:
-        return self.data["states"].get(state, {}).get(step)
+        return self.states.get(state, {}).get(step)
 
     def step(self, state: str, name: str, work: Callable[[], dict[str, Any]]) -> None:
         """A step of a state, unless it is done."""
@@ -84,7 +89,7 @@ class Record:
         start = time.monotonic()
         result = work()
         seconds = round(time.monotonic() - start, 1)
-        self.data["states"].setdefault(state, {})[name] = {"seconds": seconds, **result}
+        self.states.setdefault(state, {})[name] = {"seconds": seconds, **result}
         self.save()
 
     def log(self, state: str, step: str) -> Path:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proofs import new_tests
 from record import Record
-from series import Tree
+from series import ROOT, Tree
 
+# What `verify` found in wheels: a build must show the same.
+VERIFIED = json.loads((ROOT / "docs" / "verified.json").read_text())
 BAD = ("failed", "error", "unexpected success")
 
 
@@ -24,8 +27,15 @@ def judge(record: Record, tree: Tree, series: Sequence[str]) -> list[str]:
 
 def gradients(record: Record, series: Sequence[str]) -> Iterator[str]:
     for state in (*series, "undone"):
-        for line in record.found(state, "gradients")["failures"]:
+        found = record.found(state, "gradients")
+        for line in found["failures"]:
             yield f"{state}: {line}"
+        in_wheels = {r["points that changed"] for r in VERIFIED if r["series"] == state}
+        if in_wheels and found["as verify counts them"] not in in_wheels and not found["quick"]:
+            yield (
+                f"{state}: {found['as verify counts them']} points changed; in wheels, verify counted "
+                f"{', '.join(map(str, sorted(in_wheels)))}"
+            )
 
 
 def tests(record: Record, series: Sequence[str]) -> Iterator[str]:
@@ -63,19 +73,24 @@ def controls(record: Record, series: Sequence[str]) -> Iterator[str]:
 
 
 def package(record: Record) -> Iterator[str]:
-    for state, steps in record.data["states"].items():
+    for state, steps in record.states.items():
         found = steps["package"]
         for name, wanted in (("inclusive", 1.0), ("joint", 0.0), ("half", 0.5)):
             for call in (f"under pin {name}", f"clampgrad.clamp, {name}"):
                 if found[call] != wanted:
                     yield f"{state}: {call}: {found[call]}, not {wanted}"
+        if found["survey"] != found["clamp(x, 0, 1) at 0"]:
+            yield f"{state}: the survey measures {found['survey']}"
+        at_bound = record.found("stock", "package")["clamp(x, 0, 1) at 0"]
+        if (found["patched"] is not None) != (found["clamp(x, 0, 1) at 0"] != at_bound):
+            yield f"{state}: the audit says of this torch: {found['patched']}"
 
 
 def published(record: Record) -> dict[str, Any]:
     """The record as it is committed: the name and result of each test once, for stock; and what differs
     from that in the other states."""
     states = {}
-    for state, steps in record.data["states"].items():
+    for state, steps in record.states.items():
         files = {f: {"counts": count(r)} for f, r in steps["tests"]["files"].items()}
         if state == "stock":
             for file, run in steps["tests"]["files"].items():
@@ -107,14 +122,18 @@ def counts(run: dict[str, Any]) -> str:
     return ", ".join(f"{n} {result}" for result, n in count(run).items())
 
 
+def agreed(conventions: list[str]) -> str:
+    return ", ".join(conventions) or "of no convention"
+
+
 def told(record: Record, failures: list[str]) -> str:
     lines = []
-    for state, steps in record.data["states"].items():
+    for state, steps in record.states.items():
         build, judged = steps["build"], steps["gradients"]
         lines += [
             f"{state}:",
             f"  build: {build['seconds']} s, {build['steps']} steps",
-            f"  numbers: {judged['numbers']}, Tensors: {judged['tensors']}; "
+            f"  numbers: {agreed(judged['numbers'])}; Tensors: {agreed(judged['tensors'])}; "
             f"{judged['points that changed']} of {judged['points']} points differ from stock",
         ]
         lines += [f"  {file}: {counts(run)}" for file, run in steps["tests"]["files"].items()]

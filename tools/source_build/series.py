@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "python" / "clampgrad"))
 
 from patches.apply import apply, attempt, files_of, state_of  # noqa: E402
-from patches.series import Refusal, Series, named  # noqa: E402
-from patches.tree import SCRIPT, changed_files, git, release_of  # noqa: E402
+from patches.series import Refusal, Series, all_series, named  # noqa: E402
+from patches.tree import changed_files, git, release_of  # noqa: E402
 
-__all__ = ["ROOT", "SCRIPT", "Refusal", "Series", "Tree", "attempt", "files_of", "named"]
+__all__ = ["ROOT", "Refusal", "Series", "Tree", "all_series", "attempt", "files_of", "named"]
 
 
 @dataclass
