@@ -63,19 +63,21 @@ def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator
 
 
 def missing_packages(checkout: Path) -> list[str]:
-    listed = (checkout / "requirements.txt").read_text().splitlines()
-    found = [re.match(r"([A-Za-z0-9][\w.-]*)(>=\d+)?", line) for line in (*listed, *FOR_TESTS)]
-    return [m[0] for m in found if m and not is_installed(*m.groups())]
+    """Without the versions that requirements.txt asks for: pip sees to these."""
+    lines = (checkout / "requirements.txt").read_text().splitlines()
+    listed = [found[0] for line in lines if (found := re.match(r"[A-Za-z0-9][\w.-]*", line))]
+    wanted = dict.fromkeys([*listed, *FOR_TESTS])
+    return [w for w in wanted if not is_installed(*w.partition(">=")[::2])]
 
 
-def is_installed(package: str, at_least: str | None) -> bool:
+def is_installed(package: str, at_least: str) -> bool:
     if package.startswith(FOR_STYLE):
         return True
     try:
         major = importlib.metadata.version(package).split(".")[0]
     except importlib.metadata.PackageNotFoundError:
         return False
-    return not at_least or int(major) >= int(at_least[2:])
+    return not at_least or int(major) >= int(at_least)
 
 
 def installed_torch() -> Path | None:
