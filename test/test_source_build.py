@@ -174,6 +174,15 @@ def test_what_is_done_is_not_done_again(stub, whole):
     assert again.stdout.count("done before") == 13 and record(stub) == before
 
 
+def test_other_flags_begin_anew_and_only_when_something_is_done(stub, whole):
+    before = record_file(stub).read_text()
+    other = build(stub, "--rounds", "0", "--check", USE_CUDA="0")
+    assert record_file(stub).read_text() == before
+    assert (
+        other.returncode == 2 and "an environment of its own" in other.stderr
+    )  # as if never begun
+
+
 def test_interrupted_it_goes_on(stub, whole):
     found = record(stub)
     del found["states"][SERIES]["tests"], found["states"]["undone"]

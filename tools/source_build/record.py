@@ -26,14 +26,15 @@ def processor() -> str:
 class Record:
     """`data["states"]` holds for each state of the tree what its steps found, and their seconds."""
 
-    def __init__(self, folder: Path, data: dict[str, Any]) -> None:
-        self.folder, self.data = folder, data
+    def __init__(self, folder: Path, data: dict[str, Any], replaces: bool = False) -> None:
+        self.folder, self.data, self.replaces = folder, data, replaces
 
     @classmethod
     def of(cls, tree: Tree, flags: dict[str, str]) -> Record:
         """The record of an earlier run of the same tree with the same flags goes on.
 
-        That of another is kept beside it. Which series is in the tree is known from it all the same.
+        That of another is set aside as record.old.json, once this run has done something. Which series is in
+        the tree is known from it all the same.
         """
         folder = tree.path / "build" / "clampgrad"
         file = folder / "record.json"
@@ -54,9 +55,8 @@ class Record:
             old = json.loads(file.read_text())
             if all(old[key] == data[key] for key in ("tree", "flags", "machine")):
                 return cls(folder, old)
-            file.replace(folder / "record.old.json")
             data["applied"] = old["applied"]
-        return cls(folder, data | {"states": {}})
+        return cls(folder, data | {"states": {}}, replaces=file.exists())
 
     @property
     def states(self) -> dict[str, Any]:
@@ -69,6 +69,9 @@ class Record:
 
     def save(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self.replaces:
+            (self.folder / "record.json").replace(self.folder / "record.old.json")
+            self.replaces = False
         new = self.folder / "record.new.json"
         new.write_text(json.dumps(self.data, indent=1, sort_keys=True) + "\n")
         new.replace(self.folder / "record.json")
