@@ -104,29 +104,32 @@ def test_a_broken_package_is_one_warning(python):
     assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
 
 
-# What stands in for the package, and the last line of the program, where it ends.
+# What stands in for the package and its _pin.py, and the last line of the program, where it ends.
+PIN = "def set_pin_in_words(name): "
 WRONG = {
-    "a syntax error": ("from", None),
-    "an error at its import": ("1 / 0", None),
-    "no pin": ("pin = None", None),
-    "an error in the pin": ("class pin:\n def __init__(self, name): self.code = {}[name]", None),
+    "a syntax error": ("from", PIN, None),
+    "an error at its import": ("1 / 0", PIN, None),
+    "no pin": ("", "", None),
+    "an error in the pin": ("", f"{PIN}{{}}[name]", None),
     "a pin that is refused": (
-        "class pin:\n def __init__(self, name): raise RuntimeError('out of reach')",
+        "",
+        f"{PIN}raise RuntimeError('out of reach')",
         "CannotPin: CLAMPGRAD_GRADIENT='half': out of reach",
     ),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_torch_is_imported_whatever_is_wrong_with_the_package(python, path, tmp_path, wrong):
-    text, refused = WRONG[wrong]
+def test_torch_is_imported_whatever_is_wrong_with_the_package(python, installed, tmp_path, wrong):
+    text, pin, refused = WRONG[wrong]
     (tmp_path / "wrong/clampgrad").mkdir(parents=True)
     (tmp_path / "wrong/clampgrad/__init__.py").write_text(text)
+    (tmp_path / "wrong/clampgrad/_pin.py").write_text(pin)
     (tmp_path / "wrong/clampgrad/_table.py").write_text("def nearest(name): return ''")
     run = python(
         AT_A_BOUND,
         CLAMPGRAD_GRADIENT="half",
-        PYTHONPATH=f"{tmp_path / 'wrong'}{os.pathsep}{path}",
+        PYTHONPATH=f"{tmp_path / 'wrong'}{os.pathsep}{installed}",
     )
     if refused:
         assert run.returncode and refused in run.stderr.splitlines()[-1]
@@ -141,8 +144,7 @@ def test_where_warnings_are_errors_the_sentence_is_still_ours(python):
     run = python(
         AT_A_BOUND,
         CLAMPGRAD_GRADIENT="half",
-        CLAMPGRAD_PORTABLE="1",
-        CLAMPGRAD_REQUIRE_COMPILED="1",
+        CLAMPGRAD_PORTABLE="maybe",  # an ImportError
         PYTHONWARNINGS="error::UserWarning",
     )
     assert run.returncode and "AUTOLOAD" not in run.stderr
