@@ -105,10 +105,8 @@ def parse(path: Path) -> tuple[list[NativeFunction], dict[DispatchKey, BackendIn
     # torchgen, so load_derivatives sees the same operators.
     parsed = gen.parse_native_yaml(str(path), str(tags), skip_native_fns_gen=True)
     for f in parsed.native_functions:
-        if not f.has_composite_implicit_autograd_kernel and f.func.kind() != SchemaKind.functional:
-            raise CodegenError(
-                path, f.loc.line, f"{f.func.name} writes to an argument: it must be a front door"
-            )
+        if not f.has_composite_implicit_autograd_kernel and f.func.kind() is SchemaKind.out:
+            raise CodegenError(path, f.loc.line, f"{f.func.name} has out=: it must be a front door")
         # torchgen's own local variables would shadow these, or it would save them by mistake.
         for a in f.func.arguments.flat_all:
             if a.name in ("op", "grad", "result", "dispatchKeySet"):
@@ -145,8 +143,9 @@ def record_differentiated(info: DifferentiabilityInfo) -> DifferentiabilityInfo:
         info,
         derivatives=[replace(d, saved_inputs=(*d.saved_inputs, saved)) for d in info.derivatives],
         all_saved_inputs=[*info.all_saved_inputs, saved],
-        forward_derivatives=[
-            replace(d, formula=word.sub(call, d.formula)) for d in info.forward_derivatives
+        forward_derivatives=[  # in place, self requires grad by then if another argument does
+            replace(d, formula=word.sub(f"(grad_fn ? grad_fn->differentiated : {call})", d.formula))
+            for d in info.forward_derivatives
         ],
     )
 
@@ -225,7 +224,8 @@ def registrations(
                 )
                 for k in keys:
                     by_key.setdefault(k, []).append(line)
-                if key is DispatchKey.CompositeExplicitAutograd:
+                in_place = f.func.kind() is SchemaKind.inplace  # never called in a transform
+                if key is DispatchKey.CompositeExplicitAutograd and not in_place:
                     call = f"{NAMESPACE}::_ops::{f.func.name.unambiguous_name()}::call"
                     rule = f'm.impl("{f.func.name}", {NAMESPACE}::batch_rules::Rule<{call}>::call);'
                     by_key.setdefault("FuncTorchBatched", []).append(rule)

@@ -176,7 +176,8 @@ def test_clamp_in_place_with_tensors_under_vmap(pin):
         for found, wanted in zip(torch.autograd.grad(y.sum(), (lo, hi)), expected):
             assert_same(found, wanted)
         assert_same(y.detach(), x.clamp(0, 1))
-        with pytest.raises(RuntimeError, match="vmap: inplace"):
+        # Where nothing is pinned it is torch's loop, whose words are others.
+        with pytest.raises(RuntimeError, match="vmap: inplace" if pin else "vmap: aten::clamp_"):
             torch.func.vmap(lambda lo: x[0].clone().clamp_(lo, hi))(torch.zeros(3, 5))
 
 

@@ -175,8 +175,12 @@ struct TensorElement {
   static TensorValue quartered(const TensorValue& x) {
     return divided(x, 4);
   }
+  // On CUDA torch multiplies by the reciprocal of a number, which rounds differently; our kernel
+  // divides, and so does torch by a Tensor that is there.
   static TensorValue third(const TensorValue& x) {
-    return divided(x, 3);
+    return TensorValue([x](const at::Tensor& like) {
+      return like.is_cuda() ? x.get(like) / at::scalar_tensor(3, like.options()) : x.get(like) / 3;
+    });
   }
   template <typename V>
   static V sign(const TensorMask& plus, const TensorMask& minus) {

@@ -17,13 +17,6 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
-// A torch.func transform is running. Its mode key is excluded while a level is being processed, but
-// stays included all the while.
-bool in_transform() {
-  return c10::impl::tls_local_dispatch_key_set().included_.has(
-      DispatchKey::FuncTorchDynamicLayerFrontMode);
-}
-
 // Anything beyond these (tracing, a functorch level, a subclass, a lazy conjugate...) is not plain.
 const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
@@ -39,6 +32,13 @@ const DispatchKeySet kPlain = DispatchKeySet({
 });
 
 } // namespace
+
+// The mode key of a transform is excluded while a level is being processed, but stays included all
+// the while.
+bool in_transform() {
+  return c10::impl::tls_local_dispatch_key_set().included_.has(
+      DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
 
 bool is_plain(const at::Tensor& self) {
   // Not operator-, which leaves the backend bits in.

@@ -11,6 +11,9 @@ namespace clampgrad {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
+// A torch.func transform is running.
+bool in_transform();
+
 // An ordinary strided tensor of a backend with kernels here, no mode of this thread in between
 // (tracing, a functorch level, a dispatch mode).
 bool is_plain(const at::Tensor& self);

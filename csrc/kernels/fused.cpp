@@ -30,9 +30,13 @@ Tensor encode(const Call& call, const Tensor& y, const In&... in) {
   const auto n = y.numel();
   const c10::SymInt bytes = planes_bytes(planes_of(call), n);
   auto bits = empty_in_order(bytes, kContiguousOrder, y.options().dtype(at::kByte));
+  if (y.is_meta()) {
+    return bits;
+  }
+  auto* out = y.mutable_data_ptr(); // before the inputs: in place, this may be what copies them
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   const MemoryOf<Call> memory = {
-      {in.tensor.const_data_ptr()...}, {words(in.period)...}, {y.mutable_data_ptr()}, to, n};
+      {in.tensor.const_data_ptr()...}, {words(in.period)...}, {out}, to, n};
   CLAMPGRAD_CALL_KERNEL(run, y.device(), y.scalar_type(), memory, call);
   return bits;
 }
@@ -187,6 +191,7 @@ Tensor clamp_gate_(
   const auto x = in_memory_order(self, order);
   const auto bits = encode(gate_encode(x, min, max, gate), x, Repeated{x, x.numel()});
   if (!x.is_alias_of(self)) {
+    TORCH_INTERNAL_ASSERT(order == kContiguousOrder, "x would have other dimensions than self");
     self.copy_(x);
   }
   return bits;

@@ -53,31 +53,56 @@ const Tensor& tensor_of(const Min& min, const Max& max) {
 }
 
 template <typename Min, typename Max>
-Tensor clamp(
-    const Tensor& self,
-    const Min& min,
-    const Max& max,
-    Convention c,
-    bool self_will_change = false) {
+bool is_recorded(const Tensor& self, const Min& min, const Max& max) {
   TORCH_CHECK_VALUE(tensor_of(min, max).defined(), "clamp_min and clamp_max need a bound");
-  if (!any_may_need_gradient(self, min, max) || is_complex(min) || is_complex(max)) {
+  return any_may_need_gradient(self, min, max) && !is_complex(min) && !is_complex(max);
+}
+
+template <typename Min, typename Max>
+Tensor clamp(const Tensor& self, const Min& min, const Max& max, Convention c) {
+  if (!is_recorded(self, min, max)) {
     return at::clamp_max(at::clamp_min(self, min), max);
   }
   if (!mixed_at_once(c.gradient)) {
     const auto name = name_of(c.gradient);
-    const auto x = self_will_change ? self.clone() : self;
-    return native::clamp_max(native::clamp_min(x, min, name, c.maximize), max, name, c.maximize);
+    return native::clamp_max(native::clamp_min(self, min, name, c.maximize), max, name, c.maximize);
   }
   const auto here = on_device_of(max, on_device_of(min, self));
   const auto x = here.to(at::result_type(here, min));
-  return recorded_clamp(x, from_below(x, min), beside(x, max), c, self_will_change);
+  return recorded_clamp(x, from_below(x, min), beside(x, max), c);
 }
 
-// Nothing is written before everything is known to be right.
+// A bound for the second of two operators, of which the first may change what it shares memory
+// with.
+inline Tensor kept(const Tensor& bound) {
+  return bound.clone();
+}
+inline const Scalar& kept(const Scalar& number) {
+  return number;
+}
+
 template <typename Min, typename Max>
 Tensor& clamp_(Tensor& self, const Min& min, const Max& max, Convention c) {
+  const bool recorded = is_recorded(self, min, max);
   check_no_overlap(self, tensor_of(min, max));
-  return assign(self, clamp(self, min, max, c, /*self_will_change=*/true));
+  if (recorded && mixed_at_once(c.gradient)) {
+    const auto x = self.detach().to(at::result_type(self, min));
+    return recorded_clamp_(self, from_below(x, min), beside(x, max), c);
+  }
+  // Nothing is written before everything is known to be right.
+  Tensor result;
+  {
+    const c10::AutoGradMode mode(c10::GradMode::is_enabled() && !recorded);
+    result = at::clamp_max(at::clamp_min(self, min), max);
+  }
+  if (!recorded) {
+    return assign(self, result);
+  }
+  check_fits(self, result);
+  const auto name = name_of(c.gradient);
+  const auto upper = kept(max);
+  native::clamp_min_(self, min, name, c.maximize);
+  return native::clamp_max_(self, upper, name, c.maximize);
 }
 
 template <typename Min, typename Max>

@@ -45,10 +45,15 @@ bool fast(const Tensor& self, const Number& min, const Number& max) {
 // (no transform, mode, tracer or tangent). The node is the one of the functional _clamp_gate.
 //
 // A saved-tensor hook may raise, and `self` would have been written with nothing recorded. So where
-// there are hooks, the functional operator saves first and copy_ writes afterwards.
+// there are hooks, the functional operator saves first, and `self` gets its value and its node
+// afterwards. So it is with Tensors, whose kernels have no form in place.
+//
+// copy_ is no way to end: of a view, the gradient would also go through the node that the view had,
+// and call hooks on it, where torch replaces that node. Where no kernel of ours is called, torchgen
+// has written an operator in place. Inside a torch.func transform it is copy_ all the same: vmap
+// cannot go through the node that torch gives to the base of a view.
 Tensor& record_clamp_(
     Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order) {
-  torch::autograd::check_inplace(self, /*requires_grad=*/true);
   auto node = autograd::make_node<autograd::ClampGateBackward0>(self);
   Tensor bits;
   {
@@ -71,6 +76,10 @@ Tensor native::clamp_pinned(
   checked_enum<Gate>(gate, kGates);
   return at::clamp(self, min, max);
 }
+Tensor& native::clamp_pinned_(Tensor& self, const Number& min, const Number& max, int64_t gate) {
+  checked_enum<Gate>(gate, kGates);
+  return at::clamp_(self, min, max);
+}
 
 // torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with
 // NaN for both bounds it is, in every release.
@@ -86,8 +95,7 @@ bool is_recorded(const Tensor& self, const Scalar& bound) {
   return is_recorded(self, bound, std::nullopt);
 }
 
-Tensor recorded_clamp(
-    const Tensor& self, const Number& min, const Number& max, Convention c, bool self_will_change) {
+Tensor recorded_clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through(self, min, max);
   }
@@ -98,20 +106,26 @@ Tensor recorded_clamp(
   }
   // A plain tensor may be changed after the call, also where no kernel has taken it.
   return clampgrad::_clamp_pinned(
-      self_will_change || is_plain(self) ? self.clone() : self,
-      in_dtype(min, self),
-      in_dtype(max, self),
-      gate);
+      is_plain(self) ? self.clone() : self, in_dtype(min, self), in_dtype(max, self), gate);
 }
 
 Tensor& recorded_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
-  if (c.gradient != Gradient::straight_through && fast(self, min, max) &&
-      !at::SavedTensorDefaultHooks::get_hooks()) {
-    const auto order = memory_order(self).value_or(kContiguousOrder);
-    return record_clamp_(self, min, max, gate_of(c), order);
+  if (in_transform()) {
+    return assign(self, recorded_clamp(self.clone(), min, max, c));
   }
-  // copy_ gives the checks of an in-place operator.
-  return self.copy_(recorded_clamp(self, min, max, c, /*self_will_change=*/true));
+  if (c.gradient == Gradient::straight_through) {
+    return clampgrad::_clamp_straight_through_(self, min, max);
+  }
+  if (!fast(self, min, max)) {
+    const auto gate = static_cast<int64_t>(gate_of(c));
+    return clampgrad::_clamp_pinned_(self, in_dtype(min, self), in_dtype(max, self), gate);
+  }
+  torch::autograd::check_inplace(self, /*requires_grad=*/true);
+  if (at::SavedTensorDefaultHooks::get_hooks()) {
+    return hand_over(self, recorded_clamp(self, min, max, c));
+  }
+  const auto order = memory_order(self).value_or(kContiguousOrder);
+  return record_clamp_(self, min, max, gate_of(c), order);
 }
 
 } // namespace clampgrad

@@ -15,16 +15,11 @@ inline bool is_given(const OptionalTensor& t) {
   return t && t->defined();
 }
 
-// With at least one bound. `self_will_change`: the caller writes the result into self, so that
-// nothing may be saved that is self.
-#define CLAMPGRAD_DECLARE_TWO_BOUNDS(Bound)                                     \
-  bool is_recorded(const at::Tensor& self, const Bound& min, const Bound& max); \
-  at::Tensor recorded_clamp(                                                    \
-      const at::Tensor& self,                                                   \
-      const Bound& min,                                                         \
-      const Bound& max,                                                         \
-      Convention c,                                                             \
-      bool self_will_change = false);                                           \
+// With at least one bound.
+#define CLAMPGRAD_DECLARE_TWO_BOUNDS(Bound)                                      \
+  bool is_recorded(const at::Tensor& self, const Bound& min, const Bound& max);  \
+  at::Tensor recorded_clamp(                                                     \
+      const at::Tensor& self, const Bound& min, const Bound& max, Convention c); \
   at::Tensor& recorded_clamp_(at::Tensor& self, const Bound& min, const Bound& max, Convention c);
 CLAMPGRAD_DECLARE_TWO_BOUNDS(Number)
 CLAMPGRAD_DECLARE_TWO_BOUNDS(OptionalTensor)
@@ -35,13 +30,22 @@ bool is_recorded(const at::Tensor& self, const at::Tensor& bound);
 
 at::Tensor recorded_extremum(
     const at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
+at::Tensor& recorded_extremum_(
+    at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
 
 // Raises, as torch's in-place operators do, where writing to self would change `other`. Nothing is
 // looked at but tensors that have memory.
 void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
 
-// The end of an in-place operator: writes the result into self, or raises where torch would.
+// Raises, as torch's in-place operators do, where self cannot hold the result.
+void check_fits(const at::Tensor& self, const at::Tensor& result);
+
+// How an operator in place ends where nothing is recorded, or a transform runs.
 at::Tensor& assign(at::Tensor& self, const at::Tensor& result);
+
+// Note [In place, by hand]: gives self the value of `result` and the one node that has recorded it
+// from self.
+at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);
 
 // ---- One bound ----------------------------------------------------------------------------------
 

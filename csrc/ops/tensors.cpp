@@ -15,6 +15,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/TypeProperties.h>
 
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+
 #include <algorithm>
 
 namespace clampgrad {
@@ -56,16 +58,23 @@ struct Operands {
   int64_t order;
 };
 
+// `in_place`: the first one is written, so it must be what the kernel takes.
 template <size_t n>
-std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
+std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args, bool in_place) {
   const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
-  if (!has_kernels(dtype)) {
+  if (!has_kernels(dtype) || (in_place && args[0].scalar_type() != dtype)) {
     return std::nullopt;
   }
   for (const auto& t : args) {
     // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
     if (!is_eager(t) || t.device() != args[0].device()) {
       return std::nullopt;
+    }
+  }
+  if (in_place) {
+    torch::autograd::check_inplace(args[0], /*requires_grad=*/true);
+    for (const auto& t : args) {
+      check_no_overlap(args[0], t);
     }
   }
   // Not before: where a compiler traces, sizes are symbols, and asking for a number fixes it.
@@ -75,7 +84,7 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args) {
     t = t.scalar_type() == dtype ? t : t.to(dtype);
   }
   const auto order = order_of_result(args, sizes);
-  if (!order) {
+  if (!order || (in_place && args[0].sizes() != at::IntArrayRef(sizes))) {
     return std::nullopt;
   }
   for (auto& t : args) {
@@ -110,6 +119,27 @@ Tensor triple(const Operands<3>& in, Convention c) {
       in.order));
 }
 
+// By a kernel; undefined where it takes none of this.
+Tensor fused_clamp(
+    const Tensor& self,
+    const OptionalTensor& min,
+    const OptionalTensor& max,
+    Convention c,
+    bool in_place) {
+  if (is_given(min) && is_given(max)) {
+    const auto in = for_kernel<3>({self, *min, *max}, in_place);
+    return in ? triple(*in, c) : Tensor();
+  }
+  const auto in = for_kernel<2>({self, is_given(min) ? *min : *max}, in_place);
+  return in ? pair(*in, /*greater_wins=*/is_given(min), PairKind::clamp, c) : Tensor();
+}
+
+Tensor fused_extremum(
+    const Tensor& self, const Tensor& other, Extremum op, Gradient gradient, bool in_place) {
+  const auto in = for_kernel<2>({self, other}, in_place);
+  return in ? pair(*in, greater_wins(op), kind_of(op), {gradient, /*maximize=*/false}) : Tensor();
+}
+
 } // namespace
 
 // Below autograd these two are torch's own operators.
@@ -124,11 +154,22 @@ Tensor clamp_tensors_pinned(
   checked_enum<Gradient>(gradient, kGradients);
   return at::clamp(self, min, max);
 }
+Tensor& clamp_tensors_pinned_(
+    Tensor& self, const OptionalTensor& min, const OptionalTensor& max, int64_t gradient, bool) {
+  checked_enum<Gradient>(gradient, kGradients);
+  return at::clamp_(self, min, max);
+}
 
 Tensor extremum_pinned(const Tensor& self, const Tensor& other, int64_t op, int64_t gradient) {
   checked_enum<Gradient>(gradient, kGradients);
   constexpr decltype(&at::maximum) kAtens[] = {at::maximum, at::minimum, at::fmax, at::fmin};
   return kAtens[static_cast<size_t>(checked_enum<Extremum>(op, kExtrema))](self, other);
+}
+Tensor& extremum_pinned_(Tensor& self, const Tensor& other, int64_t op, int64_t gradient) {
+  checked_enum<Gradient>(gradient, kGradients);
+  constexpr decltype(&at::maximum_out) kAtens[] = {
+      at::maximum_out, at::minimum_out, at::fmax_out, at::fmin_out};
+  return kAtens[static_cast<size_t>(checked_enum<Extremum>(op, kExtrema))](self, self, other);
 }
 
 } // namespace native
@@ -143,25 +184,13 @@ bool is_recorded(const Tensor& self, const Tensor& bound) {
 }
 
 Tensor recorded_clamp(
-    const Tensor& self,
-    const OptionalTensor& min,
-    const OptionalTensor& max,
-    Convention c,
-    bool self_will_change) {
-  if (is_given(min) && is_given(max)) {
-    if (const auto in = for_kernel<3>({self, *min, *max})) {
-      return triple(*in, c);
-    }
-  } else if (const auto in = for_kernel<2>({self, is_given(min) ? *min : *max})) {
-    return pair(*in, /*greater_wins=*/is_given(min), PairKind::clamp, c);
+    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
+  if (auto y = fused_clamp(self, min, max, c, /*in_place=*/false); y.defined()) {
+    return y;
   }
   // A plain tensor may be changed after the call, also where no kernel has taken it.
   return clampgrad::_clamp_tensors_pinned(
-      self_will_change || is_plain(self) ? self.clone() : self,
-      min,
-      max,
-      static_cast<int64_t>(c.gradient),
-      c.maximize);
+      is_plain(self) ? self.clone() : self, min, max, static_cast<int64_t>(c.gradient), c.maximize);
 }
 
 void check_no_overlap(const Tensor& self, const Tensor& other) {
@@ -175,36 +204,65 @@ Tensor on_device_of(const Tensor& other, const Tensor& t) {
                                                                              : t;
 }
 
-// copy_ checks all that an in-place operator does but two things: it broadcasts, and it casts
-// anything.
-Tensor& assign(Tensor& self, const Tensor& result) {
+Tensor& hand_over(Tensor& self, const Tensor& result) {
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    self.copy_(result);
+  }
+  torch::autograd::increment_version(self);
+  torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(result));
+  return self;
+}
+
+void check_fits(const Tensor& self, const Tensor& result) {
   if (result.sym_sizes() != self.sym_sizes() ||
       !at::canCast(result.scalar_type(), self.scalar_type())) {
     const at::AutoDispatchBelowADInplaceOrView guard; // where a pin would come back here
-    return at::clamp_min_(self, result); // which raises
+    auto& unchanged = const_cast<Tensor&>(self);
+    at::clamp_min_(unchanged, result); // which raises
   }
+}
+
+Tensor& assign(Tensor& self, const Tensor& result) {
+  check_fits(self, result);
   return self.copy_(result);
 }
 
 Tensor& recorded_clamp_(
     Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  for (const auto* bound : {&min, &max}) {
-    if (is_given(*bound)) {
-      check_no_overlap(self, **bound);
-    }
+  if (in_transform()) {
+    return assign(self, recorded_clamp(self.clone(), min, max, c));
   }
-  return assign(self, recorded_clamp(self, min, max, c, /*self_will_change=*/true));
+  if (const auto y = fused_clamp(self, min, max, c, /*in_place=*/true); y.defined()) {
+    return hand_over(self, y);
+  }
+  return clampgrad::_clamp_tensors_pinned_(
+      self, min, max, static_cast<int64_t>(c.gradient), c.maximize);
 }
 
 Tensor recorded_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
-  if (const auto in = for_kernel<2>({self, other})) {
-    return pair(*in, greater_wins(op), kind_of(op), {gradient, /*maximize=*/false});
+  if (auto y = fused_extremum(self, other, op, gradient, /*in_place=*/false); y.defined()) {
+    return y;
   }
   return clampgrad::_extremum_pinned(
       is_plain(self) ? self.clone() : self,
       is_plain(other) ? other.clone() : other,
       static_cast<int64_t>(op),
       static_cast<int64_t>(gradient));
+}
+
+Tensor& recorded_extremum_(Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
+  if (in_transform()) {
+    return assign(self, recorded_extremum(self.clone(), other, op, gradient));
+  }
+  const auto y = any_may_need_gradient(self, other)
+      ? fused_extremum(self, other, op, gradient, /*in_place=*/true)
+      : Tensor();
+  if (y.defined()) {
+    return hand_over(self, y);
+  }
+  return clampgrad::_extremum_pinned_(
+      self, other, static_cast<int64_t>(op), static_cast<int64_t>(gradient));
 }
 
 } // namespace clampgrad

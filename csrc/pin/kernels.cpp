@@ -48,10 +48,12 @@ void refuse_torchscript_autodiff() {
   if (!c10::GradMode::is_enabled()) {
     return;
   }
-  // What TorchScript differentiates runs on detached inputs, in a frame of this name.
+  // What TorchScript differentiates runs on detached inputs, in a frame of this name, which torch
+  // writes in torch/csrc/jit/runtime/graph_executor.cpp; test_pin.py notices another.
+  constexpr std::string_view kForward = "<forward op>";
   for (const auto& frame : torch::jit::currentCallstack()) {
     TORCH_CHECK(
-        frame.filename != "<forward op>",
+        frame.filename != kForward,
         "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no "
         "pin reaches. Call the function that was scripted, or take the pin off around the script.");
   }
@@ -76,6 +78,9 @@ std::atomic<int64_t> reached = 0;
 
 // Maximum and minimum have no interval to be outside of: a pseudo-gradient leaves them alone.
 enum class Kind { clamp, extremum };
+bool applies(const std::optional<Convention>& c, Kind kind) {
+  return c && (kind == Kind::clamp || !is_pseudo(c->gradient));
+}
 
 // `front_door` is called directly: we are where the dispatcher would call it.
 template <typename Aten, auto front_door, Kind kind, typename = decltype(&Aten::call)>
@@ -86,7 +91,7 @@ struct Kernel<Aten, front_door, kind, Result (*)(Args...)> {
   static Result call(DispatchKeySet keys, Args... args) {
     const auto c = pinned_for(args...);
     // Where the front door records nothing it calls aten's operator, which is this one.
-    if (c && (kind == Kind::clamp || !is_pseudo(c->gradient)) && is_recorded(args...)) {
+    if (applies(c, kind) && is_recorded(args...)) {
       reached<Aten>.fetch_add(1, std::memory_order_relaxed);
       return front_door(args..., name_of(c->gradient), c->maximize);
     }
@@ -106,13 +111,13 @@ at::ArrayRef<T> as_list(at::ArrayRef<T> list, size_t) {
 
 // One by one, by the operator for one Tensor, which is pinned. Other lengths: torch words the
 // error.
-template <typename Aten, typename One, typename = decltype(&Aten::call)>
+template <typename Aten, typename One, Kind kind, typename = decltype(&Aten::call)>
 struct KernelForEach;
 
-template <typename Aten, typename One, typename Result, typename Other>
-struct KernelForEach<Aten, One, Result (*)(TensorList, Other)> {
+template <typename Aten, typename One, Kind kind, typename Result, typename Other>
+struct KernelForEach<Aten, One, kind, Result (*)(TensorList, Other)> {
   static Result call(DispatchKeySet keys, TensorList self, Other other) {
-    const bool is_pinned = pinned_for(self, other).has_value();
+    const bool is_pinned = applies(pinned_for(self, other), kind);
     const auto others = as_list(other, is_pinned ? self.size() : 0);
     if (!is_pinned || others.size() != self.size()) {
       return Aten::redispatch(to_torchs_own(keys), self, other);
@@ -136,20 +141,28 @@ struct WithNumber {
   }
 };
 
-template <typename One>
+// aten has no maximum in place for one Tensor.
+template <Extremum op>
 struct InPlace {
   static Tensor& call(Tensor& self, const Tensor& other) {
-    return self.copy_(One::call(self.clone(), other));
+    return recorded_extremum_(self, other, op, pinned(current())->gradient);
   }
 };
 
 // ---- Under vmap ---------------------------------------------------------------------------------
 
+const c10::SafeKernelFunction* torchs_batched_clamp_ = nullptr;
+
 // torch has no batching rule for clamp_ with Tensors, but loops over the samples. If a bound
 // requires grad, so does x once its first sample is written: the others would have the gradient of
-// an x that is being differentiated. This rule writes all of them at once, pinned or not.
+// an x that is being differentiated. Under a pin, this rule writes all of them at once.
 Tensor& batched_clamp_(
-    Tensor& self, const std::optional<Tensor>& min, const std::optional<Tensor>& max) {
+    DispatchKeySet keys, Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
+  if (!pinned(current())) {
+    torch::jit::Stack stack = {self, min, max};
+    torchs_batched_clamp_->callBoxed(torchs_batched_clamp_->opHandle(), keys, &stack);
+    return self;
+  }
   return assign(self, at::clamp(self.clone(), min, max));
 }
 
@@ -176,28 +189,27 @@ struct Registration {
     add_one<aten::fmax, ours::fmax, native::fmax, Kind::extremum>();
     add_one<aten::fmin, ours::fmin, native::fmin, Kind::extremum>();
 
-#define CLAMPGRAD_FOREACH(name, of_number, of_tensor)    \
-  add_each<aten::_foreach_##name##_Scalar, of_number>(); \
-  add_each<aten::_foreach_##name##_List, of_tensor>();   \
-  add_each<aten::_foreach_##name##_ScalarList, of_number>();
-    CLAMPGRAD_FOREACH(clamp_min, aten::clamp_min, aten::clamp_min_Tensor)
-    CLAMPGRAD_FOREACH(clamp_min_, aten::clamp_min_, aten::clamp_min__Tensor)
-    CLAMPGRAD_FOREACH(clamp_max, aten::clamp_max, aten::clamp_max_Tensor)
-    CLAMPGRAD_FOREACH(clamp_max_, aten::clamp_max_, aten::clamp_max__Tensor)
-    CLAMPGRAD_FOREACH(maximum, WithNumber<aten::maximum>, aten::maximum)
-    CLAMPGRAD_FOREACH(minimum, WithNumber<aten::minimum>, aten::minimum)
+#define CLAMPGRAD_FOREACH(kind, name, of_number, of_tensor)          \
+  add_each<aten::_foreach_##name##_Scalar, of_number, Kind::kind>(); \
+  add_each<aten::_foreach_##name##_List, of_tensor, Kind::kind>();   \
+  add_each<aten::_foreach_##name##_ScalarList, of_number, Kind::kind>();
+    CLAMPGRAD_FOREACH(clamp, clamp_min, aten::clamp_min, aten::clamp_min_Tensor)
+    CLAMPGRAD_FOREACH(clamp, clamp_min_, aten::clamp_min_, aten::clamp_min__Tensor)
+    CLAMPGRAD_FOREACH(clamp, clamp_max, aten::clamp_max, aten::clamp_max_Tensor)
+    CLAMPGRAD_FOREACH(clamp, clamp_max_, aten::clamp_max_, aten::clamp_max__Tensor)
+    CLAMPGRAD_FOREACH(extremum, maximum, WithNumber<aten::maximum>, aten::maximum)
+    CLAMPGRAD_FOREACH(extremum, minimum, WithNumber<aten::minimum>, aten::minimum)
 #undef CLAMPGRAD_FOREACH
     // torch has no derivative of the in-place ones with numbers, and says so.
-    add_each<aten::_foreach_maximum__List, InPlace<aten::maximum>>();
-    add_each<aten::_foreach_minimum__List, InPlace<aten::minimum>>();
+    add_each<aten::_foreach_maximum__List, InPlace<Extremum::maximum>, Kind::extremum>();
+    add_each<aten::_foreach_minimum__List, InPlace<Extremum::minimum>, Kind::extremum>();
 
-    if (const auto op = find<aten::clamp__Tensor>();
-        !op.hasKernelForDispatchKey(DispatchKey::FuncTorchBatched)) {
-      add_at(
-          DispatchKey::FuncTorchBatched,
-          op,
-          c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(batched_clamp_)));
-    }
+    torchs_batched_clamp_ = new c10::SafeKernelFunction(
+        find<aten::clamp__Tensor>().getComputedKernelForDispatchKey(DispatchKey::FuncTorchBatched));
+    add_at(
+        DispatchKey::FuncTorchBatched,
+        find<aten::clamp__Tensor>(),
+        c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(batched_clamp_)));
   }
 
   template <typename Aten>
@@ -247,15 +259,11 @@ struct Registration {
     counts.emplace_back(names.back(), &reached<Aten>);
   }
 
-  template <typename Aten, typename One>
+  template <typename Aten, typename One, Kind kind>
   void add_each() {
-    add<Aten, KernelForEach<Aten, One>>();
+    add<Aten, KernelForEach<Aten, One, kind>>();
   }
 };
-
-} // namespace
-
-namespace {
 
 const Registration& registered() {
   // Never destroyed: threads may still call while the process ends.

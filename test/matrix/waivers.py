@@ -1,17 +1,11 @@
 """Cells that are left out for good, each with the reason."""
 
-import math
-
 from matrix.cells import Arg
 from matrix.forms import FORMS
 
 
 def empty(cell):
     return any(isinstance(a, Arg) and 0 in a.shape for a in cell.args)
-
-
-def bound_is_nan(cell):
-    return any(isinstance(a, float) and math.isnan(a) for a in cell.args)
 
 
 def many_dimensions(cell):
@@ -33,12 +27,6 @@ WAIVERS = {
     ),
     "torch.func.functionalize takes no operator in place that is not ATen's": lambda cell: (
         cell.context == "functionalize" and FORMS[cell.form].in_place and not FORMS[cell.form].pin
-    ),
-    "copy_, by which clamp_ with Tensors, bounds of NaN and straight_through write, gives its target a gradient of"
-    " zeros, contiguous, and autograd's sum takes its strides": lambda cell: (
-        cell.context == "strides of gradients"
-        and FORMS[cell.form].in_place
-        and (cell.gradient == "straight_through" or not cell.numbers or bound_is_nan(cell))
     ),
 }
 

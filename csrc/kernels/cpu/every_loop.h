@@ -39,6 +39,8 @@ CLAMPGRAD_PUSH(CLAMPGRAD_TARGET)
 #include "kernels/rules/all.h"
 #include "kernels/cpu/masks.h"
 #include "kernels/cpu/walk.h"
+#include "kernels/cpu/signalling.h"
+#define CLAMPGRAD_SIGNALLED signalled
 #include "kernels/rules/ops.h"
 // clang-format on
 

@@ -93,6 +93,11 @@ struct EncodePair : Op<PairEncode, E, 2> {
     const auto pair =
         pair_shares<greater_wins, nan_loses>(compared<E>(in[0]), compared<E>(in[1]), codes);
     out[0] = select(pair.takes_self, in[0], in[1]);
+#if defined(CLAMPGRAD_SIGNALLED) // a device whose torch.fmax knows signalling NaNs
+    if constexpr (nan_loses) {
+      out[0] = CLAMPGRAD_SIGNALLED<E>(in, out[0]);
+    }
+#endif
     bits[0] = pair.shares.self;
     bits[1] = pair.shares.other;
   }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
 
@@ -18,6 +20,18 @@ def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
             return assign(x, others, torch.clamp_max(torch.clamp_min(x, given[0]), given[1]))
         return torch.clamp_max(torch.clamp_min(x, given[0]), given[1], **out)
     return getattr(torch, name)(x, *(given if name.startswith("clamp_m") else others), **out)
+
+
+def to_be_written(x: Tensor) -> Tensor:
+    """What an operator in place differentiates. A view is made again from its base, because torch gives a
+    view that it writes another node, and what hangs on the one before (its hooks) is not called."""
+    levels = torch._C._are_functorch_transforms_active() or fwad._current_level >= 0
+    if levels or type(x) is not Tensor or not x._is_view():
+        return x
+    with suppress(IndexError):
+        # There is no such dimension, but torch refuses a view first, and does not when its node is known.
+        x.cumsum_(x.dim() + 1)
+    return x._view_func(x._base)
 
 
 def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils._python_dispatch import _disable_current_modes
 
 from clampgrad._portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
-from clampgrad._portable.forward import assign, torchs_own
+from clampgrad._portable.forward import assign, to_be_written, torchs_own
 from clampgrad._portable.gate import Clamp, Extremum, Rule
 from clampgrad._table import CANONICAL, CONVENTIONS, PSEUDO
 
@@ -118,8 +118,10 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
             return torchs_own(name, *args, out=out)
         if (min is None and max is None) or not recorded(args):
             return torchs_own(name, *args)
-        result = clamped(name.rstrip("_"), *args, gradient)
-        return assign(input, (min, max), result) if name.endswith("_") else result
+        if not name.endswith("_"):
+            return clamped(name, *args, gradient)
+        result = clamped(name.rstrip("_"), to_be_written(input), min, max, gradient)
+        return assign(input, (min, max), result)
 
     def upper(input: Tensor, max: Any, **keywords: Any) -> Tensor:
         return kernel(input, None, max, **keywords)

@@ -31,6 +31,7 @@ from torch.overrides import (
 
 import clampgrad
 from clampgrad._changes import original, replacing
+from clampgrad._portable.forward import assign, to_be_written
 from clampgrad._portable.functions import recorded, resolved
 from clampgrad._table import CONVENTIONS, PSEUDO
 
@@ -306,12 +307,12 @@ def for_each(name: str) -> Callable[..., Any]:
             return torchs_own(func, *args, **kwargs)  # or its error
         if "clamp" not in name:
             others = [o if isinstance(o, Tensor) else torch.full((), o) for o in others]
-        one = PINNED[getattr(torch, name)]
-        results = [one(func, gradient, maximize, x, o) for x, o in zip(tensors, others)]
-        if not in_place:
-            return tuple(results)
-        for x, result in zip(tensors, results):
-            x.copy_(result)
+        one = PINNED[getattr(torch, name + "_" * (in_place and "clamp" in name))]
+        if not in_place or "clamp" in name:
+            results = [one(func, gradient, maximize, x, o) for x, o in zip(tensors, others)]
+            return tensors if in_place else tuple(results)
+        for x, o in zip(tensors, others):
+            assign(x, (o,), one(func, gradient, maximize, to_be_written(x), o))
         return tensors
 
     return call

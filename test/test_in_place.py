@@ -1,0 +1,324 @@
+"""In place, all that can be seen: programs are drawn, and run with torch.clamp_ and its kind, with ours under the
+convention of the installed release, and with torch's under that pin. They have views of views, hooks before and
+after, retain_grad, no_grad, and tensors that torch refuses to write. Values, gradients, version counters,
+errors and the calls of hooks must be the same."""
+
+import random
+from contextlib import nullcontext, suppress
+from functools import partial
+
+import pytest
+import torch
+import torch.autograd.forward_ad as fwad
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+import clampgrad
+from common import RELEASE, assert_same
+
+RELEASED = "inclusive" if RELEASE < (2, 14) else "joint"
+
+
+def torchs(name, x, *bounds):
+    if name.startswith("_foreach_"):
+        return getattr(torch, name)(
+            [x], *([b] if isinstance(b, torch.Tensor) else b for b in bounds)
+        )
+    return getattr(torch, name)(x, *bounds)
+
+
+def pinned(name, x, *bounds):
+    with clampgrad.pin(RELEASED):
+        return torchs(name, x, *bounds)
+
+
+def ours(name, x, *bounds):
+    if name.startswith("_foreach_"):
+        return pinned(name, x, *bounds)
+    return getattr(clampgrad, name)(x, *bounds, gradient=RELEASED)
+
+
+# ---- Programs that are drawn ---------------------------------------------------------------------------
+
+
+def in_no_grad(f, x):
+    with torch.no_grad():
+        return f(x)
+
+
+VIEWS = [
+    lambda t: t[1:],
+    lambda t: t[..., ::2],
+    lambda t: t.transpose(0, -1),
+    lambda t: t.unsqueeze(0).expand(2, *t.shape),
+    lambda t: t.unbind(0)[-1],
+    lambda t: t.detach(),
+    lambda t: t.reshape(-1),
+    partial(in_no_grad, lambda t: t[:1]),
+    lambda t: t.as_strided(t.shape, t.stride(), t.storage_offset()),
+]
+BOUNDS = [
+    lambda x, learnt: (-1.0, 1.0),
+    lambda x, learnt: (torch.nan, 1.0),
+    lambda x, learnt: (-1.0, torch.nan),
+    lambda x, learnt: (x - 1, x.neg() + 1),
+    lambda x, learnt: (x.new_tensor(-1.0), torch.ones_like(x)),
+    lambda x, learnt: (torch.full_like(x, -1).double(), torch.ones_like(x)),
+    lambda x, learnt: (torch.full_like(x, -1) + learnt * 0, torch.ones_like(x)),
+    lambda x, learnt: (torch.full_like(x, -1).expand(2, *x.shape), torch.ones_like(x)),  # refused
+]
+OPERATORS = {  # and the bounds that they take
+    "clamp_": slice(2),
+    "clamp_min_": slice(1),
+    "clamp_max_": slice(1, 2),
+    "_foreach_clamp_min_": slice(1),
+    "_foreach_maximum_": slice(1),
+}
+STEPS = ["view"] * 3 + ["hook"] * 2 + ["clamp"] * 3 + ["retain_grad", "add", "clamp in no_grad"]
+ROOTS = [lambda x: x * 1, lambda x: x * 1, torch.exp, torch.zeros_like, lambda x: x]
+
+
+class Program:
+    """Runs the same calls for the same seed, whatever `call` is."""
+
+    def __init__(self, seed, call):
+        self.draw, self.call = random.Random(seed), call
+        self.x = torch.linspace(-3, 3, 12).reshape(3, 4).requires_grad_(self.draw.random() < 0.85)
+        self.learnt = torch.tensor([0.5], requires_grad=True)
+        self.tensors, self.retained, self.log = [], [], []
+
+    def run(self):
+        self.tensors.append(self.draw.choice(ROOTS)(self.x))
+        for step in range(self.draw.randint(2, 8)):
+            self.take(step, self.draw.choice(STEPS), self.draw.choice(self.tensors))
+        return sum((t * (i + 1)).sum() for i, t in enumerate(self.tensors))
+
+    def take(self, step, what, x):
+        if what == "view" and x.dim():
+            self.tensors.append(self.draw.choice(VIEWS)(x))
+        elif (
+            what == "hook" and x.requires_grad and (x.grad_fn or x is self.x)
+        ):  # or else torch crashes
+            factor = self.draw.choice([0.5, 2.0, 3.0])
+            x.register_hook(lambda g: self.log.append((step, g.tolist())) or g * factor)
+        elif what == "retain_grad" and x.requires_grad:
+            x.retain_grad()
+            self.retained.append(x)
+        elif what == "add":
+            x.add_(self.draw.choice([1.0, self.learnt]))
+        elif what.startswith("clamp"):
+            name, bounds = self.draw.choice(list(OPERATORS)), self.draw.choice(BOUNDS)
+            bounds = bounds(x.detach(), self.learnt)[OPERATORS[name]]
+            if name == "_foreach_maximum_":  # which torch differentiates with Tensors alone
+                bounds = [torch.as_tensor(b, dtype=x.dtype).expand_as(x) for b in bounds[:1]]
+            with torch.no_grad() if "no_grad" in what else nullcontext():
+                self.call(name, x, *bounds)
+
+    def outcome(self, around):
+        error = None
+        try:
+            total = around(self.run)
+            if total.requires_grad:
+                total.backward()
+        except RuntimeError as e:
+            error = str(e).partition("\n")[0]
+        tensors = [
+            (t.tolist(), t.requires_grad, t.is_inference() or t._version) for t in self.tensors
+        ]
+        with_grad = [self.x, self.learnt, *self.retained]
+        grads = [None if t.grad is None else t.grad.tolist() for t in with_grad]
+        return repr({"error": error, "tensors": tensors, "grads": grads, "hooks": self.log})
+
+
+def with_saved_tensor_hooks(f):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        return f()
+
+
+AROUND = {
+    "plain": lambda f: f(),
+    "saved-tensor hooks": with_saved_tensor_hooks,
+    "inference mode": torch.inference_mode(lambda f: f()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("call", [ours, pinned], ids=lambda f: f.__name__)
+def test_programs_that_are_drawn(call, around):
+    for seed in range(600):
+        expected = Program(seed, torchs).outcome(AROUND[around])
+        assert Program(seed, call).outcome(AROUND[around]) == expected, seed
+
+
+# ---- One by one ----------------------------------------------------------------------------------------
+
+CASES = {
+    "numbers": lambda v: ("clamp_", -1.0, 1.0),
+    "NaN": lambda v: ("clamp_", torch.nan, 1.0),
+    "Tensors": lambda v: ("clamp_", torch.full_like(v, -1), torch.ones_like(v)),
+    "one Tensor": lambda v: ("clamp_max_", torch.ones_like(v)),
+    "promoted": lambda v: ("clamp_", torch.full_like(v, -1).double(), torch.ones_like(v)),
+    "list": lambda v: ("_foreach_maximum_", torch.ones_like(v)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("call", [ours, pinned], ids=lambda f: f.__name__)
+def test_a_hook_on_a_view_that_is_then_clamped(call, case):
+    """torch gives the view another node, without the hook; in a checkpoint too."""
+
+    def f(call, x):
+        y = x * 1
+        view = y[1:]
+        view.register_hook(lambda g: g * 5)
+        call(*(lambda name, *bounds: (name, view, *bounds))(*CASES[case](view.detach())))
+        return y * 1
+
+    for run in (lambda f, x: f(x), partial(checkpoint, use_reentrant=False)):
+        x = torch.tensor([-2.0, 0.5, 3.0], requires_grad=True)
+        expected = torch.autograd.grad(f(torchs, x).sum(), x)[0]
+        assert_same(torch.autograd.grad(run(partial(f, call), x).sum(), x)[0], expected)
+
+
+@pytest.mark.parametrize(
+    "bounds", [(torch.zeros(2), 1.0), (0.0, torch.ones(2))], ids=["min", "max"]
+)
+def test_a_hook_on_a_view_that_is_clamped_by_a_number_and_a_tensor(bounds):
+    """Which torch has no operator for."""
+    for convention in ("min_norm", "inclusive", "half"):
+        x = torch.tensor([-2.0, 0.5, 3.0], requires_grad=True)
+        y = x * 1
+        view = y[1:]
+        view.register_hook(lambda g: g * 5)
+        clampgrad.clamp_(view, *bounds, gradient=convention)
+        assert torch.autograd.grad(y.sum(), x)[0].tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("of", ["max", "min"])
+def test_a_bound_that_is_the_tensor_that_is_written(of):
+    """It is read before."""
+    x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+    y = x * 1
+    clampgrad.clamp_(y, *((0.0, y) if of == "max" else (y, 1.0)), gradient="inclusive")
+    expected = torch.clamp_max(x.clamp_min(0), x) if of == "max" else x.clamp_max(1)
+    assert_same(y.detach(), expected.detach())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_forward_mode(case):
+    """Of a view: its base has the tangent afterwards."""
+
+    def tangents(call):
+        with fwad.dual_level():
+            y = fwad.make_dual(torch.tensor([-2.0, 0.5, 3.0]) * 1, torch.tensor([1.0, 2, 3]))
+            view = y[1:]
+            name, *bounds = CASES[case](fwad.unpack_dual(view).primal)
+            call(name, view, *bounds)
+            return [fwad.unpack_dual(t).tangent.clone() for t in (y, view)]
+
+    with suppress(NotImplementedError):  # lists have no forward mode up to some release
+        for found, expected in zip(tangents(ours), tangents(torchs)):
+            assert_same(found, expected)
+
+
+def test_forward_mode_where_a_bound_alone_requires_grad():
+    """What is being differentiated is settled before x is written, which makes it require grad."""
+    for f in (clampgrad.clamp_, clampgrad.clamp):
+        with fwad.dual_level():
+            x = fwad.make_dual(torch.zeros(2), torch.ones(2))
+            low = torch.zeros(2, requires_grad=True)
+            y = f(x * 1, low, low + 1)
+            assert fwad.unpack_dual(y).tangent.tolist() == [0.5, 0.5], f
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.compiled("the portable implementation writes with copy_")
+@pytest.mark.parametrize("case", ["numbers", "NaN", "Tensors", "promoted"])
+def test_what_a_mode_sees_of_it(case):
+    """The operators that torch's own shows."""
+
+    def seen(call):
+        y = torch.tensor([-2.0, 0.5, 3.0], requires_grad=True) * 1
+        name, *bounds = CASES[case](y.detach())
+        with Seen() as mode:
+            call(name, y, *bounds)
+        return mode.names
+
+    assert seen(ours) == seen(pinned) == seen(torchs)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c != "list"])
+def test_inside_transforms(case):
+    """Of a view, under grad and vmap, and functionalized."""
+
+    def f(call, x):
+        y = x * 1
+        view = y[1:]
+        name, *bounds = CASES[case](torch.ones(2))
+        call(name, view, *bounds)
+        return (y * y).sum()
+
+    x = torch.tensor([-2.0, 0.5, 3.0])
+    expected = torch.func.grad(partial(f, torchs))(x)
+    for call in (ours, pinned):
+        g = torch.func.grad(partial(f, call))
+        assert_same(g(x), expected)
+        assert_same(torch.func.functionalize(g)(x), expected)
+        assert_same(torch.func.vmap(g)(x.expand(2, 3)), expected.expand(2, 3))
+        ones = torch.ones(3)
+        assert_same(
+            torch.func.jvp(g, (x,), (ones,))[1],
+            torch.func.jvp(torch.func.grad(partial(f, torchs)), (x,), (ones,))[1],
+        )
+
+
+def test_a_hook_on_a_view_inside_a_transform():
+    """docs/limits.md: torch's node would drop the hook, and cannot be vmapped over x with one gradient."""
+
+    def f(call, x):
+        view = x.clone()[1:]
+        view.register_hook(lambda g: g * 5)
+        return call("clamp_", view, -1.0, 1.0)
+
+    def gradient(call, x):
+        return torch.func.vjp(partial(f, call), x)[1](torch.ones(2))[0]
+
+    x = torch.tensor([-2.0, 0.5, 3.0])
+    assert gradient(torchs, x).tolist() == [0, 1, 0]
+    with pytest.raises(RuntimeError, match="vmap: inplace"):
+        torch.func.vmap(partial(gradient, torchs))(x.expand(2, 3))
+    for call in (ours, pinned):
+        assert gradient(call, x).tolist() == [0, 5, 0]
+        assert torch.func.vmap(partial(gradient, call))(x.expand(2, 3)).tolist() == [[0, 5, 0]] * 2
+
+
+@pytest.mark.compiled("in the portable implementation it is autograd's ordinary rule")
+def test_a_level_of_a_transform_notices_that_its_tensor_was_written():
+    def f(x):
+        y = x.exp()  # saves its result
+        clampgrad.clamp_(y, torch.nan, 1.0)
+        return y.sum()
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.func.grad(f)(torch.ones(3))
+
+
+def test_memory_that_is_copied_when_it_is_written():
+    for bounds in ((-1, 1), (torch.full((9,), -1.0), torch.ones(9))):
+        x = torch.linspace(-2, 2, 9)
+        lazy = torch._lazy_clone(x).requires_grad_()
+        y = torch._lazy_clone(lazy)
+        clampgrad.clamp_(y, *bounds)
+        assert_same(y.detach(), x.clamp(-1, 1))
+        assert_same(x, torch.linspace(-2, 2, 9))
+        assert_same(lazy.detach(), x)
