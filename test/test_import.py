@@ -1,9 +1,11 @@
 """Importing stays lean: at most 0.15 s over `import torch`, and nothing heavy comes along."""
 
+import importlib
 import json
 import statistics
 import subprocess
 import sys
+import threading
 from typing import get_args, get_origin
 
 import pytest
@@ -91,6 +93,24 @@ def test_to_look_for_a_module_is_not_to_import_it():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path, monkeypatch):
+    from clampgrad._after_import import imported
+
+    name = "clampgrad_imports_this_slowly"
+    (tmp_path / f"{name}.py").write_text("import time; time.sleep(0.5); is_complete = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert imported(name) is None
+    thread = threading.Thread(target=importlib.import_module, args=[name])
+    thread.start()
+    try:
+        while name not in sys.modules:
+            pass
+        assert imported(name).is_complete
+    finally:
+        thread.join()
+        del sys.modules[name]
+
+
 # ---- A release of torch that is different ----------------------------------------------------------------
 
 
@@ -124,7 +144,6 @@ def clamp(x): return torch.clamp(x, 0, 1) * 1
     "module, change",
     [
         ("torch._dynamo.trace_rules", "del module.manual_torch_name_rule_map"),
-        ("torch._dynamo.trace_rules", "module.get_torch_obj_rule_map = lambda: None"),
         (
             "torch._dynamo.variables.torch_function",
             "module.can_dispatch_torch_function = lambda tx: 1",

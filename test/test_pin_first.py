@@ -37,6 +37,12 @@ THREADS = (
     SLOPE
     + """
 torch._dynamo.config.recompile_limit = 1000
+from clampgrad import _implementation
+register, registered = _implementation.pin_register, []
+def counted():
+    registered.append(True)
+    return register()
+_implementation.pin_register = counted
 found, start = [], threading.Barrier(64)
 def work(pin, expected):
     start.wait()
@@ -54,6 +60,7 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 sys.setswitchinterval(0.005)
 assert found == [True] * 64, [f for f in found if f is not True][:3]
+assert registered == [True]
 for pin, expected in ("half", HALF), (None, own), ("inclusive", ALL):
     with clampgrad.pin(pin):
         assert slope(torch.compile(clamp, backend=sys.argv[1])) == expected
@@ -182,6 +189,7 @@ def test_a_fork_while_another_thread_makes_the_first_pin(script):
 IMPORTING = """
 import sys, threading
 import torch, clampgrad
+sys.setswitchinterval(1e-5)
 thread = threading.Thread(target=lambda: __import__("torch._dynamo"))
 thread.start()
 while "torch._dynamo.guards" not in sys.modules:

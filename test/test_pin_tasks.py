@@ -228,6 +228,7 @@ def test_tasks_started_in_a_block_are_in_it_until_it_ends():
         with half:
             running = asyncio.create_task(child(seen, left))
             await asyncio.sleep(0)
+        assert not _pin_state._thread.blocks_of_tasks  # also while the child remembers it
         left.set()
         await running
         assert seen == [HALF, OWN]
