@@ -500,16 +500,17 @@ def source_build():
         row = [name, minutes(build["seconds"]), build["files"], f"{at_bound:g}"]
         row += [", ".join(found[kind]) or "of none" for kind in ("numbers", "tensors")]
         differ = f"{found['points that changed']:,} of {found['points']:,}"
+        differ += f" ({found['as verify counts them']:,})"
         rows.append([*row, differ, len(found["failures"])])
     tree, machine, probe = (SOURCE_BUILD[key] for key in ("tree", "machine", "probe"))
     total = sum(s["seconds"] for _, steps in states() for s in steps.values())
     flags = [f"`{k}={v}`" for k, v in SOURCE_BUILD["flags"].items() if not is_usual(k, v)]
     note = (
-        f"PyTorch {tree['release']} at {tree['commit'][:9]}, {probe['jobs']} jobs on {machine['cores']} cores of "
+        f"PyTorch {tree['release']}, {probe['jobs']} jobs on {machine['cores']} cores of "
         f"{machine['processor']}, Python {machine['python']}; {total / 60:.0f} minutes in all. "
-        f"`--minimal`, with {', '.join(flags)}."
+        f"`--minimal`, with {', '.join(flags)}. {tree.get('note', '')}"
     )
-    return table(*rows, right=range(1, 8)) + "\n\n" + note
+    return table(*rows, right=range(1, 8)) + "\n\n" + note.strip()
 
 
 def is_usual(key, value):

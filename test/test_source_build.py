@@ -24,6 +24,7 @@ TORCH = ("torch", "torchgen", "functorch")
 
 SETUP = """
 import os, sysconfig
+exec(os.environ.get("STUB_BUILD", ""))
 print("[1/2] Building CXX object caffe2/Functions.cpp.o")
 print("[2/2] Linking CXX shared library lib/libtorch_cpu.so")
 here = sysconfig.get_path("purelib")
@@ -33,7 +34,8 @@ for path in {paths!r}:
 """
 
 TEST = """
-import unittest
+import os, unittest
+exec(os.environ.get("STUB_TEST", ""))
 
 class Test(unittest.TestCase):
     def test_clamp(self): pass
@@ -67,6 +69,8 @@ def stub(tmp_path_factory):
     tree_of(tree)
     write(tree, "setup.py", SETUP.format(paths=torchs))
     write(tree, "requirements.txt", "numpy # for torch\n\npyyaml>=5\n")
+    for name in ("libtorch_cpu.so", "libtorch_python.so"):
+        write(tree, f"torch/lib/{name}", "")
     names = ("test_autograd", "test_jit", "test_ops_gradients", "test_ops_fwd_gradients")
     for name in (*names, "test_binary_ufuncs"):
         write(tree, f"test/{name}.py", TEST.format(passes=True))
@@ -183,6 +187,39 @@ def test_other_flags_begin_anew_and_only_when_something_is_done(stub, whole):
     )  # as if never begun
 
 
+def test_a_checked_out_series_is_applied_again(stub, whole):
+    """The tree says what is in it, whatever the record says."""
+    found = record(stub)
+    del found["states"][SERIES]["tests"]
+    found["built"] = [SERIES]  # as if it had ended there, and somebody had restored the files
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert again.returncode == 1 and f"{SERIES}: no gradient changed" in again.stdout
+
+
+def test_other_patches_are_built_again(stub, whole):
+    found = record(stub)
+    found["patches"][SERIES] = "of another text"
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    for step in (f"{SERIES}: tests", "undone: tests", "stock: controls"):
+        assert f"==> {step}\n" in again.stdout
+    assert "==> stock: tests: done before" in again.stdout
+
+
+def test_a_full_run_after_a_quick_one_measures_again(stub, whole):
+    checked = build(stub, "--check")  # reads the record, and changes nothing
+    assert checked.returncode == 0 and record(stub)["quick"]
+    code = (
+        "from pathlib import Path; from record import Record; from series import Tree;"
+        f"r = Record.of(Tree(Path({str(stub[0])!r})), [{SERIES!r}], {record(stub)['flags']!r}, False);"
+        "print(r.data['quick'], [s for s in r.states if 'gradients' in r.states[s]])"
+    )
+    folder = str(ROOT / "tools" / "source_build")
+    done = subprocess.check_output([stub[1], "-c", code], cwd=folder, text=True)
+    assert done == "False []\n"
+
+
 def test_interrupted_it_goes_on(stub, whole):
     found = record(stub)
     del found["states"][SERIES]["tests"], found["states"]["undone"]
@@ -203,21 +240,32 @@ def test_a_test_that_fails_afterwards_is_named(stub, whole):
     assert f"{SERIES}: test_jit.py: Test.test_clamp was ok and is failed" in again.stdout
 
 
-def test_a_file_that_runs_no_test_is_refused(stub, whole):
-    tree, _ = stub
-    write(tree, "test/test_jit.py", "import no_such_module\n")
+EARLY = """
+main = unittest.main
+def early():
+    main(exit=False)
+    raise RuntimeError("in the middle")
+unittest.main = early
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "error"),
+    [
+        ("import no_such_module", "ran no test", "no_such_module"),
+        (EARLY, "ended early", "in the middle"),
+    ],
+)
+def test_a_file_that_breaks_off_is_refused(stub, whole, code, word, error):
     forget(stub, "tests")
-    done = build(stub, "--rounds", "0")
-    git(tree, "checkout", "test/test_jit.py")
-    assert done.returncode == 2 and "ran no test" in done.stderr and "no_such_module" in done.stderr
+    done = build(stub, "--rounds", "0", STUB_TEST=code)
+    assert done.returncode == 2 and word in done.stderr and error in done.stderr
 
 
 def test_a_build_that_fails_shows_its_errors(stub, whole):
-    tree, _ = stub
-    write(tree, "setup.py", "print('x.cpp:1: error: expected'); raise SystemExit(1)\n")
     forget(stub, "tests")
-    done = build(stub, "--rounds", "0")
-    git(tree, "checkout", "setup.py")
+    code = "print('x.cpp:1: error: expected'); raise SystemExit(1)"
+    done = build(stub, "--rounds", "0", STUB_BUILD=code)
     assert done.returncode == 2 and "x.cpp:1: error: expected" in done.stderr
 
 

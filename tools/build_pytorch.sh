@@ -10,4 +10,7 @@
 #
 # `--help` lists the options. docs/upstream.md explains the steps.
 set -euo pipefail
-exec "${PYTHON:-python3}" "$(dirname "${BASH_SOURCE[0]}")/source_build" "$@"
+python=${PYTHON:-python3}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+  { echo "Python 3.10 or later is needed: name one with PYTHON=..." >&2; exit 2; }
+exec "$python" "$(dirname "${BASH_SOURCE[0]}")/source_build" "$@"

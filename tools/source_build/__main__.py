@@ -6,6 +6,7 @@ CHECKOUT/build/clampgrad/record.json, the logs beside it.
 """
 
 import argparse
+import fcntl
 import json
 import sys
 from pathlib import Path
@@ -51,23 +52,25 @@ def arguments() -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
-    tree = Tree(options.checkout.resolve(), options.any_release)
+    tree = Tree(options.checkout.resolve(), tuple(options.series), options.any_release)
     environment = building.environment(tree.path, options.minimal)
-    record = Record.of(tree, building.flags(environment))
+    record = Record.of(tree, options.series, building.flags(environment), options.quick)
     ready.check(tree, options.series, environment, begun=record.has_begun)
     print(ready.outlook(record, environment, options.minimal), flush=True)
     if options.check:
         return 0
 
+    lock(record.folder)
     for state in (STOCK, *options.series, UNDONE):
         series = None if state in (STOCK, UNDONE) else state
         place = building.Place(tree, record, environment, state, series)
-        proofs.gradients(place, options.quick)
+        proofs.gradients(place)
         proofs.package(place)
         proofs.upstream_tests(place)
         if state == STOCK:
             proofs.negative_controls(place, options.series)
         place.keep_libraries()
+    place.arrive()  # the tree is left as it was
     if options.rounds:
         proofs.times(place, (STOCK, *options.series), options.rounds)
 
@@ -80,12 +83,26 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
+def lock(folder: Path) -> None:
+    """Until this process ends: two runs would change one tree."""
+    global locked
+    folder.mkdir(parents=True, exist_ok=True)
+    locked = (folder / "lock").open("w")
+    try:
+        fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise Refusal(f"another run is at work in {folder}") from None
+
+
 def main() -> int:
     try:
         return run(arguments())
     except Refusal as refusal:
         print(f"refused: {refusal}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted; run it again, and it goes on from here", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -20,7 +20,10 @@ from series import Refusal, Tree
 MINIMAL = Path(__file__).with_name("minimal.cmake")
 # What PyTorch takes from the environment into its configuration.
 PASSED_ON = ("BUILD_", "USE_", "CMAKE_")
-COMPILERS = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS")
+OTHERS = (
+    *("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "DEBUG", "REL_WITH_DEB_INFO"),
+    *("BLAS", "TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "GLIBCXX_USE_CXX11_ABI"),
+)
 FEATURES = (
     *("CUDA", "ROCM", "XPU", "NCCL", "DISTRIBUTED", "MKLDNN", "FBGEMM", "XNNPACK", "NNPACK"),
     *("QNNPACK", "PYTORCH_QNNPACK", "KINETO", "ITT", "MIMALLOC"),
@@ -45,19 +48,19 @@ def environment(checkout: Path, minimal: bool) -> dict[str, str]:
         if "CC" not in os.environ and "CXX" not in os.environ:
             defaults |= clang()
         defaults |= lld(os.environ.get("CXX") or defaults.get("CXX") or "c++")
-    return defaults | dict(os.environ)
+    return defaults | {k: v for k, v in os.environ.items() if v or k not in defaults}
 
 
 def flags(environment: dict[str, str]) -> dict[str, str]:
     """What of an environment decides what is built."""
-    chosen = (k for k in environment if k in COMPILERS or k.startswith(PASSED_ON))
+    chosen = (k for k in environment if k in OTHERS or k.startswith(PASSED_ON))
     return {k: environment[k].replace(str(MINIMAL), MINIMAL.name) for k in sorted(chosen)}
 
 
 def jobs() -> int:
     """One for each core that has 2 GiB of memory: a file of PyTorch's may take as much."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(len(os.sched_getaffinity(0)), memory >> 31))
+    return max(1, min(os.cpu_count() or 1, memory >> 31))
 
 
 def clang() -> dict[str, str]:
@@ -97,7 +100,7 @@ class Progress:
         if int(found[2]) != self.total:  # ninja begins, or begins again after it ran CMake
             self.total, self.start, self.shown = int(found[2]), now, now
         self.done = int(found[1])
-        if now - self.shown >= MINUTE:
+        if self.done and now - self.shown >= MINUTE:
             self.shown = now
             left = (now - self.start) / self.done * (self.total - self.done) / 60
             print(f"    {self.done} of {self.total} steps, {left:.0f} min left", flush=True)
@@ -150,19 +153,28 @@ class Place:
         self.record.step(self.state, name, work)
 
     def arrive(self) -> None:
-        """Makes the tree what it is in this state, and builds it."""
-        here = self.record.data
-        if here["applied"] != self.series:
-            if here["applied"]:
-                self.tree.put(here["applied"], reverse=True)
-                self.record.set(applied=None)
+        """Makes the tree what it is in this state, and builds it, if it is not that already."""
+        applied = self.tree.applied()
+        if applied != self.series:
+            if applied:
+                self.tree.put(applied, reverse=True)
             if self.series:
                 self.tree.put(self.series)
-                self.record.set(applied=self.series)
-        if here["built"] != [self.series]:
+        if self.record.data["built"] != [self.series]:
+            self.record.set(built=None)
             self.record.states.get(self.state, {}).pop("build", None)
             self.record.step(self.state, "build", self.build)
-            self.record.set(built=[self.series])
+            self.record.set(built=[self.series], torch=self.located())
+        elif (found := self.located()) != self.record.data["torch"]:
+            raise Refusal(f"{found} is imported, and {self.record.data['torch']} was built")
+
+    def located(self) -> str:
+        """Where the torch is that Python imports."""
+        ask = [sys.executable, "-c", "import torch; print(torch.__file__)"]
+        done = subprocess.run(ask, cwd=self.record.folder, capture_output=True, text=True)
+        if done.returncode:
+            raise Refusal(f"the torch that was built is not imported:\n{done.stderr.strip()}")
+        return done.stdout.strip()
 
     def build(self) -> dict[str, Any]:
         log = self.record.log(self.state, "build")
@@ -175,9 +187,9 @@ class Place:
             log,
             Progress().see,
             cwd=self.tree.path,
-            env=versions | self.environment,
+            env=self.environment | versions,
         )
-        lines = log.read_text().splitlines()
+        lines = log.read_text(errors="replace").splitlines()
         if code:
             errors = [line for line in lines if "error:" in line.lower()] or lines[-20:]
             raise Refusal("\n".join(["the build failed:", *errors[:20], f"The log is {log}."]))
@@ -199,8 +211,7 @@ class Place:
         def copy() -> dict[str, Any]:
             self.libraries.mkdir(parents=True, exist_ok=True)
             for name in LIBRARIES:
-                if (built := self.tree.path / "torch" / "lib" / name).exists():
-                    shutil.copyfile(built, self.libraries / name)
+                shutil.copyfile(self.tree.path / "torch" / "lib" / name, self.libraries / name)
             return {}
 
         self.step("libraries", copy)

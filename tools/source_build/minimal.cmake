@@ -25,6 +25,9 @@ function(_cheaper)
   get_target_property(sources torch_cpu SOURCES)
   list(FILTER sources INCLUDE REGEX
     "[.]DEFAULT[.]cpp$|/UfuncCPU_|/TensorMethods[.]cpp$|native/(PixelShuffle|TensorTransformations)[.]cpp$")
+  if(NOT sources)
+    message(FATAL_ERROR "--minimal does not know the kernels of this release: leave it out")
+  endif()
   set_source_files_properties(${sources}
     TARGET_DIRECTORY torch_cpu PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 

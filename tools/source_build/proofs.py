@@ -32,9 +32,12 @@ def child(place: Place, name: str, script: str, *arguments: str, **more: str) ->
     """Runs a program of this folder on the torch that was built; the JSON that it leaves behind."""
     log = place.record.log(place.state, name)
     out = log.with_suffix(".json")
+    out.unlink(missing_ok=True)
+    # With CI set, upstream's runner reports in a form of its own; other variables choose among its tests.
+    own = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTORCH_TEST")}
     with tempfile.TemporaryDirectory() as cache:
         # Compiled code of another state would have the gradients of that.
-        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache} | more
+        environment = own | {"TORCHINDUCTOR_CACHE_DIR": cache} | more
         with log.open("w") as file:
             code = subprocess.call(
                 [sys.executable, str(HERE / script), str(out), *arguments],
@@ -43,8 +46,8 @@ def child(place: Place, name: str, script: str, *arguments: str, **more: str) ->
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
-    if code:
-        last = log.read_text().splitlines()[-5:]
+    if code or not out.exists():
+        last = log.read_text(errors="replace").splitlines()[-5:]
         raise Refusal("\n".join([f"{script} ended with {code}:", *last, f"The log is {log}."]))
     result: dict[str, Any] = json.loads(out.read_text())
     return result
@@ -53,12 +56,12 @@ def child(place: Place, name: str, script: str, *arguments: str, **more: str) ->
 # ---- Gradients ---------------------------------------------------------------------------------------------
 
 
-def gradients(place: Place, quick: bool) -> None:
+def gradients(place: Place) -> None:
     """The table of conventions, and what only a build can show."""
 
     def ask() -> dict[str, Any]:
-        child(place, "gradients", "gradients.py", *["--quick"] * quick)
-        return {"quick": quick}
+        child(place, "gradients", "gradients.py", *["--quick"] * place.record.data["quick"])
+        return {}
 
     place.step("gradients", ask)
 
@@ -66,7 +69,7 @@ def gradients(place: Place, quick: bool) -> None:
 def judge_gradients(last: Place) -> None:
     """Holds those of every state to stock and to the claim of its series: anew whenever it is asked, since
     it takes a second and the gradients are kept."""
-    kept = {s: last.record.log(s, "gradients").with_suffix(".json") for s in last.record.states}
+    kept = {s: last.record.log(s, "gradients").with_suffix(".json") for s in last.record.asked}
     for state, own in kept.items():
         series = state if state in all_series() else ""
         found = child(last, "judged", "judged.py", str(own), str(kept["stock"]), series)
@@ -82,7 +85,10 @@ def package(place: Place) -> None:
 
     def ask() -> dict[str, Any]:
         folder = place.record.folder / "package"
-        if not folder.exists():
+        if (
+            place.state == "stock" or not folder.exists()
+        ):  # what an earlier run left is of another torch
+            shutil.rmtree(folder, ignore_errors=True)
             install(place, folder)
         return child(place, "package", "package.py", PYTHONPATH=str(folder))
 
@@ -118,10 +124,20 @@ def upstream_tests(place: Place) -> None:
         return ran(place, place.tree.path / "test" / item[0], item[1])
 
     def ask() -> dict[str, Any]:
+        chosen = TESTS | brought(place)
         with ThreadPoolExecutor(int(place.environment["MAX_JOBS"])) as pool:
-            return {"files": dict(zip(TESTS, pool.map(run, TESTS.items())))}
+            return {"files": dict(zip(chosen, pool.map(run, chosen.items())))}
 
     place.step("tests", ask)
+
+
+def brought(place: Place) -> dict[str, tuple[str, ...]]:
+    """The test files that the series of this state adds to those."""
+    if not place.series:
+        return {}
+    names = [n.removeprefix("test/") for n in test_files(named(place.series).patches)]
+    there = [n for n in names if n not in TESTS and (place.tree.path / "test" / n).exists()]
+    return {name: () for name in there}
 
 
 def ran(place: Place, file: Path, names: Sequence[str], name: str = "") -> dict[str, Any]:
@@ -131,8 +147,10 @@ def ran(place: Place, file: Path, names: Sequence[str], name: str = "") -> dict[
     found = child(
         place, name or file.stem, "tests.py", str(file), *chosen, PYTHONPATH=str(place.tree.path)
     )
-    if not found["results"]:
-        raise Refusal(f"{file} ran no test: {found['error']}")
+    ran_at_all = {"ok", "failed", "expected failure"} & set(found["results"].values())
+    if found["error"] or not ran_at_all:
+        word = "ended early" if ran_at_all else "ran no test"
+        raise Refusal(f"{file} {word}: {found['error']}")
     return found
 
 
@@ -178,13 +196,11 @@ def times(place: Place, states: Sequence[str], rounds: int) -> None:
             print(f"    round {i + 1} of {rounds}", flush=True)
             for state in states:
                 kept = place.record.folder / "libraries" / state
-                preloaded = [str(kept / n) for n in LIBRARIES if (kept / n).exists()]
+                preloaded = [str(kept / n) for n in LIBRARIES]
                 # What they need in turn lies beside those that were built.
                 others = str(place.tree.path / "torch" / "lib")
                 more = {"LD_PRELOAD": ":".join(preloaded), "LD_LIBRARY_PATH": others}
-                found[state].append(
-                    child(place, "times", "times.py", **(more if preloaded else {}))
-                )
+                found[state].append(child(place, "times", "times.py", **more))
         return {"microseconds": found}
 
     place.step("times", ask)

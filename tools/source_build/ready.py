@@ -9,12 +9,15 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+from proofs import TESTS
 from record import Record
 from series import ROOT, Refusal, Tree
 
@@ -33,7 +36,7 @@ def check(tree: Tree, series: list[str], environment: dict[str, str], begun: boo
     problems = list(in_the_way(tree, environment, begun))
     if problems:
         raise Refusal("\n".join(["this is in the way:", *(f"- {p}" for p in problems)]))
-    if not begun:
+    if not tree.applied():
         for name in series:
             tree.would_take(name)
 
@@ -44,9 +47,19 @@ def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator
             f"not installed: {', '.join(missing)}. pip install -r {tree.path}/requirements.txt "
             f"{' '.join(map(shlex.quote, FOR_TESTS))}"
         )
+    if sys.platform != "linux":
+        yield f"this is {sys.platform}, and the script is for Linux"
+    if not re.fullmatch(r"[1-9]\d*", environment["MAX_JOBS"]):
+        yield f"MAX_JOBS={environment['MAX_JOBS']} is no number"
+    if " " in str(tree.path):
+        yield f"{tree.path} has a space in it, which the dynamic linker's variables do not take"
+    if gone := [name for name in TESTS if not (tree.path / "test" / name).is_file()]:
+        yield f"not in {tree.path}/test: {', '.join(gone)}"
+    if changed := tree.changed():
+        yield f"changes to commit or stash first: {', '.join(changed)}"
     if not shutil.which("ninja"):
         yield "no ninja on PATH: pip install ninja"
-    compiler = environment.get("CXX", "c++").split()[0]
+    compiler = (environment.get("CXX") or "c++").split()[0]
     if not shutil.which(compiler):
         yield f"no {compiler} on PATH: install a C++ compiler (Debian, Ubuntu: apt install g++ or clang)"
     if empty := empty_submodules(tree.path):
@@ -64,10 +77,20 @@ def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator
 
 def missing_packages(checkout: Path) -> list[str]:
     """Without the versions that requirements.txt asks for: pip sees to these."""
-    lines = (checkout / "requirements.txt").read_text().splitlines()
+    # Nor what is for another platform or Python.
+    lines = [line for line in requirements(checkout / "requirements.txt") if ";" not in line]
     listed = [found[0] for line in lines if (found := re.match(r"[A-Za-z0-9][\w.-]*", line))]
     wanted = dict.fromkeys([*listed, *FOR_TESTS])
     return [w for w in wanted if not is_installed(*w.partition(">=")[::2])]
+
+
+def requirements(file: Path) -> Iterator[str]:
+    """The lines of a file, and of those that it refers to."""
+    for line in file.read_text().splitlines() if file.exists() else []:
+        if other := re.match(r"-r\s*(\S+)", line):
+            yield from requirements(file.parent / other[1])
+        else:
+            yield line
 
 
 def is_installed(package: str, at_least: str) -> bool:
@@ -87,7 +110,7 @@ def installed_torch() -> Path | None:
         return None
     direct = json.loads(torch.read_text("direct_url.json") or "{}").get("url", "")
     return (
-        Path(direct.removeprefix("file://"))
+        Path(unquote(direct.removeprefix("file://")))
         if direct
         else Path(str(torch.locate_file(""))).resolve()
     )
@@ -103,28 +126,32 @@ def empty_submodules(checkout: Path) -> list[str]:
 # ---- How long --------------------------------------------------------------------------------------------
 
 
-def probe(compiler: str) -> float:
+def probe(compiler: str) -> float | None:
     """The seconds that a small file takes here."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "probe.cpp")
         file.write_text(PROBE)
         start = time.monotonic()
-        subprocess.run([*compiler.split(), "-c", str(file), "-o", f"{scratch}/probe.o"], check=True)
-        return time.monotonic() - start
+        command = [*compiler.split(), "-c", str(file), "-o", f"{scratch}/probe.o"]
+        if subprocess.run(command, capture_output=True).returncode:
+            return None
+        return round(time.monotonic() - start, 2)
 
 
 def outlook(record: Record, environment: dict[str, str], minimal: bool) -> str:
     """What will be done, with a guess at how long it takes: a recorded run's time, scaled by that of a
     small file and the number of jobs. The guess is of a minimal build; a usual one has no record."""
     jobs = int(environment["MAX_JOBS"])
-    compiler = environment.get("CXX", "c++")
+    compiler = environment.get("CXX") or "c++"
     tree = record.data["tree"]
     lines = [
         f"PyTorch {tree['release']} at {tree['commit'] or 'no commit'}, {jobs} jobs of {compiler}, "
         f"{'minimal' if minimal else 'with the features that it has by default'}."
     ]
-    seconds = round(probe(compiler), 2)
+    seconds = probe(compiler)
     record.data.setdefault("probe", {"seconds": seconds, "jobs": jobs})
+    if seconds is None:
+        raise Refusal(f"{compiler} compiles no small program")
     if not minimal:
         lines.append("How long: nobody has recorded it; expect hours, and see the progress below.")
     elif RECORDED.exists():

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from series import Tree
+from series import Tree, named
 
 
 def processor() -> str:
@@ -23,6 +24,11 @@ def processor() -> str:
     return names[0] if names else platform.machine()
 
 
+def digest(series: str) -> str:
+    """Of the text of its patches."""
+    return hashlib.sha256(b"".join(p.read_bytes() for p in named(series).patches)).hexdigest()[:16]
+
+
 class Record:
     """`data["states"]` holds for each state of the tree what its steps found, and their seconds."""
 
@@ -30,38 +36,53 @@ class Record:
         self.folder, self.data, self.replaces = folder, data, replaces
 
     @classmethod
-    def of(cls, tree: Tree, flags: dict[str, str]) -> Record:
+    def of(cls, tree: Tree, series: Sequence[str], flags: dict[str, str], quick: bool) -> Record:
         """The record of an earlier run of the same tree with the same flags goes on.
 
-        That of another is set aside as record.old.json, once this run has done something. Which series is in
-        the tree is known from it all the same.
+        That of another is set aside as record.old.json, once this run has done something. Of the same, what is
+        of other patches or of another list of series is asked again.
         """
         folder = tree.path / "build" / "clampgrad"
         file = folder / "record.json"
-        tree_facts = {"release": tree.release, "commit": tree.commit}
-        machine = {
-            "processor": processor(),
-            "cores": os.cpu_count(),
-            "python": sys.version.split()[0],
-        }
-        data = {
-            "tree": tree_facts,
+        same = {
+            "tree": {"release": tree.release, "commit": tree.commit},
             "flags": flags,
-            "machine": machine,
-            "applied": None,
-            "built": None,
+            "machine": {
+                "processor": processor(),
+                "cores": os.cpu_count(),
+                "python": sys.version.split()[0],
+            },
+            "environment": sys.prefix,
         }
-        if file.exists():
-            old = json.loads(file.read_text())
-            if all(old[key] == data[key] for key in ("tree", "flags", "machine")):
-                return cls(folder, old)
-            data["applied"] = old["applied"]
-        return cls(folder, data | {"states": {}}, replaces=file.exists())
+        asked = {"series": list(series), "patches": {n: digest(n) for n in series}, "quick": quick}
+        data = same | asked | {"built": None, "torch": None, "states": {}}
+        if not file.exists():
+            return cls(folder, data)
+        old = json.loads(file.read_text())
+        if any(old.get(key) != value for key, value in same.items()):
+            return cls(folder, data, replaces=True)
+        states = old["states"]
+        for name, patches in asked["patches"].items():
+            if old["patches"].get(name, patches) != patches:
+                states.pop(name, None)
+                old["built"] = None  # of the patches as they were, perhaps
+        if old["series"] != asked["series"] or old["patches"] != asked["patches"]:
+            states.pop("undone", None)
+            states.get("stock", {}).pop("controls", None)
+        if old["quick"] and not quick:
+            for steps in states.values():
+                steps.pop("gradients", None)
+        return cls(folder, old | asked | {"quick": quick and old["quick"]})
 
     @property
     def states(self) -> dict[str, Any]:
         states: dict[str, Any] = self.data["states"]
         return states
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Those of this run, in their order; an earlier one may have had other series."""
+        return {s: self.states[s] for s in ("stock", *self.data["series"], "undone")}
 
     @property
     def has_begun(self) -> bool:
@@ -73,7 +94,7 @@ class Record:
             (self.folder / "record.json").replace(self.folder / "record.old.json")
             self.replaces = False
         new = self.folder / "record.new.json"
-        new.write_text(json.dumps(self.data, indent=1, sort_keys=True) + "\n")
+        new.write_text(json.dumps(self.data, indent=1) + "\n")
         new.replace(self.folder / "record.json")
 
     def set(self, **facts: Any) -> None:

@@ -11,7 +11,7 @@ sys.path.append(str(ROOT / "python" / "clampgrad"))
 
 from patches.apply import apply, attempt, files_of, state_of  # noqa: E402
 from patches.series import Refusal, Series, all_series, named  # noqa: E402
-from patches.tree import changed_files, git, release_of  # noqa: E402
+from patches.tree import changed_files, git, is_repository, release_of  # noqa: E402
 
 __all__ = ["ROOT", "Refusal", "Series", "Tree", "all_series", "attempt", "files_of", "named"]
 
@@ -19,6 +19,7 @@ __all__ = ["ROOT", "Refusal", "Series", "Tree", "all_series", "attempt", "files_
 @dataclass
 class Tree:
     path: Path
+    series: tuple[str, ...] = ()  # that it is asked to take
     any_release: bool = False
 
     @property
@@ -27,15 +28,21 @@ class Tree:
 
     @property
     def commit(self) -> str | None:
-        return git(self.path, "rev-parse", "HEAD").stdout.strip() or None
+        return (
+            git(self.path, "rev-parse", "HEAD").stdout.strip() if is_repository(self.path) else None
+        )
 
-    @property
+    def applied(self) -> str | None:
+        """The series that is in the tree: of those with the same beginning, the longest."""
+        known = sorted(all_series().values(), key=lambda s: len(s.patches), reverse=True)
+        mine = [s for s in known if s.name in self.series or s.fits(self.release)]
+        return next((s.name for s in mine if state_of(self.path, s) == "applied"), None)
+
     def changed(self) -> list[str]:
-        """The tracked files that differ from the commit."""
-        return changed_files(self.path)
-
-    def has(self, series: str) -> bool:
-        return state_of(self.path, named(series)) == "applied"
+        """The tracked files that differ from the commit, but for those of the series that is applied."""
+        series = self.applied()
+        own = {n for p in named(series).patches for n in files_of(p)} if series else set()
+        return sorted(set(changed_files(self.path)) - own)
 
     def would_take(self, series: str) -> None:
         """Refuses a series that does not apply."""

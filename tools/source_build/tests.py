@@ -29,7 +29,8 @@ class Recording(unittest.TextTestResult):
     found: dict[str, str] = {}
 
     def note(self, test: unittest.TestCase, result: str) -> None:
-        key = test.id().removeprefix("__main__.")
+        # A subtest's own name may hold addresses.
+        key = getattr(test, "test_case", test).id().removeprefix("__main__.")
         # A test whose subtest or teardown failed has failed, whatever comes after.
         if self.found.get(key) not in ("failed", "error"):
             self.found[key] = result
