@@ -231,6 +231,29 @@ def test_an_optional_patch_may_be_missing(tmp_path):
     assert status(tree).series[series.name] == "applied"
 
 
+def test_what_the_tree_had_before_is_not_undone(tmp_path):
+    tree, series = tree_of(tmp_path), named("v2.13.0/joint")
+    if not series.fits(RELEASE):
+        pytest.skip("the series for this release have no optional patches")
+    theirs = series.patches[-1]
+    git(tree, "apply", str(theirs))
+    commit(tree)
+    before = content(tree)
+    for reverse in (False, True):
+        done, skipped = apply(tree, series.name, check=False, reverse=reverse)
+        assert skipped == [theirs.name] and len(done) == len(series.patches) - 1
+    assert content(tree) == before
+
+
+def test_a_series_that_was_committed_is_undone_whole(tmp_path):
+    tree = tree_of(tmp_path)
+    before = content(tree)
+    apply(tree, SERIES.name, check=False, reverse=False)
+    commit(tree)
+    assert apply(tree, SERIES.name, check=False, reverse=True)[1] == []
+    assert content(tree) == before
+
+
 def test_a_file_that_cannot_be_written_leaves_the_tree_as_it_was(tmp_path, monkeypatch):
     tree = tree_of(tmp_path)
     before, write_bytes, failed = content(tree), Path.write_bytes, []

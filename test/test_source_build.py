@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 
@@ -23,14 +24,16 @@ SERIES = MINE[0].name
 TORCH = ("torch", "torchgen", "functorch")
 
 SETUP = """
-import os, sysconfig
-exec(os.environ.get("STUB_BUILD", ""))
-print("[1/2] Building CXX object caffe2/Functions.cpp.o")
-print("[2/2] Linking CXX shared library lib/libtorch_cpu.so")
-here = sysconfig.get_path("purelib")
-for path in {paths!r}:
-    link = os.path.join(here, os.path.basename(path))
-    os.path.lexists(link) or os.symlink(path, link)
+import os, setuptools, sys, sysconfig
+if "editable_wheel" in sys.argv:  # pip calls this file for other things too
+    exec(os.environ.get("STUB_BUILD", ""))
+    print("[1/2] Building CXX object caffe2/Functions.cpp.o")
+    print("[2/2] Linking CXX shared library lib/libtorch_cpu.so")
+    here = sysconfig.get_path("purelib")
+    for path in {paths!r}:
+        link = os.path.join(here, os.path.basename(path))
+        os.path.lexists(link) or os.symlink(path, link)
+setuptools.setup(name="stub", version="0", py_modules=[])  # named torch, it would replace the linked one
 """
 
 TEST = """
@@ -260,6 +263,23 @@ def test_a_file_that_breaks_off_is_refused(stub, whole, code, word, error):
     forget(stub, "tests")
     done = build(stub, "--rounds", "0", STUB_TEST=code)
     assert done.returncode == 2 and word in done.stderr and error in done.stderr
+
+
+def test_a_program_that_does_not_end_is_ended(tmp_path):
+    """And what it started: some of upstream's tests start processes."""
+    endless = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep(.05)"
+    code = f"""
+import pathlib, sys, proofs
+proofs.LONGEST = 3
+print(proofs.logged([sys.executable, "-c", {endless!r}], pathlib.Path(sys.argv[1])))
+"""
+    folder = str(ROOT / "tools" / "source_build")
+    log = tmp_path / "log"
+    done = subprocess.check_output([sys.executable, "-c", code, log], cwd=folder, text=True)
+    assert "no end after" in done
+    written = log.stat().st_size
+    time.sleep(0.5)
+    assert written == log.stat().st_size > 0
 
 
 def test_a_build_that_fails_shows_its_errors(stub, whole):

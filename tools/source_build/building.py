@@ -125,16 +125,10 @@ def logged(command: list[str], log: Path, see: Callable[[str], None], **how: Any
         return process.wait()
 
 
-def command(checkout: Path) -> list[str]:
-    """How this tree is built: older ones have no build backend."""
-    project = checkout / "pyproject.toml"
-    if project.exists() and "build-backend" in project.read_text():
-        # Nothing is fetched: what is needed is there (ready.py).
-        return [
-            sys.executable,
-            *["-m", "pip", "install", "-v", "--no-build-isolation", "--no-deps", "-e", "."],
-        ]
-    return [sys.executable, "setup.py", "develop"]
+def command() -> list[str]:
+    """How every release that a series is for is built. Nothing is fetched: what is needed is there (ready.py)."""
+    how = "-m pip install -v --no-build-isolation --no-deps --use-pep517 -e ."
+    return [sys.executable, *how.split()]
 
 
 @dataclass
@@ -183,7 +177,7 @@ class Place:
         named = f"{version}+{self.series.rpartition('/')[2]}" if self.series else version
         versions = {"PYTORCH_BUILD_VERSION": named, "PYTORCH_BUILD_NUMBER": "1"}
         code = logged(
-            command(self.tree.path),
+            command(),
             log,
             Progress().see,
             cwd=self.tree.path,

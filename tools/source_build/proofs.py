@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from building import LIBRARIES, Place
 from series import ROOT, Refusal, all_series, attempt, files_of, named
 
 HERE = Path(__file__).parent
+LONGEST = 2 * 3600  # seconds: a test file takes minutes, and one that hangs takes for ever
 FAMILY = ("clamp", "maximum", "minimum", "fmax", "fmin")
 # Upstream's test files, with the names of tests that are chosen; all of them where there are none.
 TESTS: dict[str, tuple[str, ...]] = {
@@ -38,19 +40,31 @@ def child(place: Place, name: str, script: str, *arguments: str, **more: str) ->
     with tempfile.TemporaryDirectory() as cache:
         # Compiled code of another state would have the gradients of that.
         environment = own | {"TORCHINDUCTOR_CACHE_DIR": cache} | more
-        with log.open("w") as file:
-            code = subprocess.call(
-                [sys.executable, str(HERE / script), str(out), *arguments],
-                env=environment,
-                cwd=place.record.folder,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        command = [sys.executable, str(HERE / script), str(out), *arguments]
+        code = logged(command, log, env=environment, cwd=place.record.folder)
     if code or not out.exists():
         last = log.read_text(errors="replace").splitlines()[-5:]
         raise Refusal("\n".join([f"{script} ended with {code}:", *last, f"The log is {log}."]))
     result: dict[str, Any] = json.loads(out.read_text())
     return result
+
+
+def logged(command: list[str], log: Path, **how: Any) -> int | str:
+    """Runs a command with its output in a log; its exit code, or what to say of one that does not end."""
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, **how
+        )
+        try:
+            return process.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            return f"no end after {LONGEST // 3600} hours"
+        finally:
+            if (
+                process.poll() is None
+            ):  # also on an interrupt: what the command started ends with it
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 # ---- Gradients ---------------------------------------------------------------------------------------------

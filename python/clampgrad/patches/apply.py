@@ -29,6 +29,23 @@ def copy_of(source: Path, series: Series, to: Path) -> Path:
     return to
 
 
+def of_the_commit(source: Path, series: Series) -> set[Path]:
+    """The optional patches whose text the commit has, though not the series: they were there before it."""
+    if not series.optional or not is_repository(source):
+        return set()
+    with tempfile.TemporaryDirectory() as scratch:
+        committed = Path(scratch)
+        for name in {name for patch in series.patches for name in files_of(patch)}:
+            shown = git(source, "show", f"HEAD:./{name}")
+            if shown.returncode == 0:
+                write(committed / name, shown.stdout.encode())
+        git(committed, "init", "--quiet")
+        if state_of(committed, series) != "not applied":
+            return set()
+        reverse = ("apply", "--reverse", "--check")
+        return {p for p in series.optional if git(committed, *reverse, str(p)).returncode == 0}
+
+
 def state_of(source: Path, series: Series) -> str:
     """applied, not applied, or in part: by undoing it on a copy, from its end.
 
@@ -88,9 +105,13 @@ def apply(
 def attempt(source: Path, series: Series, reverse: bool, to: Path) -> tuple[list[Path], list[Path]]:
     """Applies or undoes a series on a copy of its files; the patches done and skipped."""
     copy = copy_of(source, series, to)
+    before = of_the_commit(source, series) if reverse else set()
     done: list[Path] = []
     skipped: list[Path] = []
     for patch in reversed(series.patches) if reverse else series.patches:
+        if reverse and patch in before:
+            skipped.append(patch)
+            continue
         result = git(copy, "apply", *["--reverse"] * reverse, str(patch))
         if result.returncode == 0:
             done.append(patch)
