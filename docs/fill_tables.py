@@ -508,7 +508,7 @@ def source_build():
     note = (
         f"PyTorch {tree['release']}, {probe['jobs']} jobs on {machine['cores']} cores of "
         f"{machine['processor']}, Python {machine['python']}; {total / 60:.0f} minutes in all. "
-        f"`--minimal`, with {', '.join(flags)}. {tree.get('note', '')}"
+        f"`--minimal`, with {', '.join(flags)}. {SOURCE_BUILD['note']}"
     )
     return table(*rows, right=range(1, 8)) + "\n\n" + note.strip()
 
@@ -526,7 +526,13 @@ def source_build_tests():
         found = [s["tests"]["files"][file]["counts"] for s in steps]
         words = [", ".join(f"{n} {result}" for result, n in counts.items()) for counts in found]
         rows.append([code(file), *words])
-    return table(*rows)
+    crashes = [
+        f"{code(test)} ended the process {times} of at most 3 times ({name}); then it was run again."
+        for name, s in states()
+        for file in s["tests"]["files"].values()
+        for test, times in file["crashes"].items()
+    ]
+    return "\n\n".join([table(*rows), *crashes])
 
 
 def source_build_times():

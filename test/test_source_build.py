@@ -265,6 +265,30 @@ def test_a_file_that_breaks_off_is_refused(stub, whole, code, word, error):
     assert done.returncode == 2 and word in done.stderr and error in done.stderr
 
 
+CRASH = """
+import os, pathlib
+def setUp(self):
+    if self.id().endswith("clamp"):
+        with open({file!r}, "a") as file:
+            print(file=file)
+        pathlib.Path({file!r}).stat().st_size > {times} or os.abort()
+unittest.TestCase.setUp = setUp
+"""
+
+
+@pytest.mark.parametrize(("times", "result"), [(1, "ok"), (9, "crashed")])
+def test_a_test_that_ends_the_process_is_tried_again(stub, tmp_path, times, result):
+    """test_profiler_propagation of PyTorch does so now and then."""
+    out, program = tmp_path / "out.json", ROOT / "tools" / "source_build" / "tests.py"
+    code = CRASH.format(file=str(tmp_path / "crashes"), times=times)
+    command = [sys.executable, program, out, stub[0] / "test" / "test_jit.py"]
+    subprocess.run(command, env=os.environ | {"STUB_TEST": code}, check=True)
+    found = json.loads(out.read_text())
+    assert found["crashes"] == {"Test.test_clamp": min(times, 3)}
+    others = {"Test.test_fmax_fails": "ok", "Test.test_maximum_skipped": "skipped"}
+    assert found["results"] == others | {"Test.test_clamp": result}
+
+
 def test_a_program_that_does_not_end_is_ended(tmp_path):
     """And what it started: some of upstream's tests start processes."""
     endless = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep(.05)"

@@ -48,6 +48,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=3, help="of timing; 0 for none (default: 3)")
     parser.add_argument("--out", type=Path, help="where to write the record, shortened, for others")
+    parser.add_argument("--note", default="", help="what a reader of that must know")
     return parser.parse_args()
 
 
@@ -79,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
     print(report.told(record, failures))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report.published(record), indent=1) + "\n")
+        published = report.published(record) | {"note": options.note}
+        options.out.write_text(json.dumps(published, indent=1) + "\n")
     return 1 if failures else 0
 
 

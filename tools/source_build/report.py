@@ -14,7 +14,6 @@ from series import ROOT, Tree
 
 # What `verify` found in wheels: a build must show the same.
 VERIFIED = json.loads((ROOT / "docs" / "verified.json").read_text())
-BAD = ("failed", "error", "unexpected success")
 
 
 def judge(record: Record, tree: Tree, series: Sequence[str]) -> list[str]:
@@ -104,7 +103,8 @@ def published(record: Record) -> dict[str, Any]:
     from that in the other states."""
     states = {}
     for state, steps in record.asked.items():
-        files = {f: {"counts": count(r)} for f, r in steps["tests"]["files"].items()}
+        runs = steps["tests"]["files"].items()
+        files = {f: {"counts": count(r), "crashes": r["crashes"]} for f, r in runs}
         if state == "stock":
             for file, run in steps["tests"]["files"].items():
                 files[file]["results"] = grouped(run["results"])
@@ -113,8 +113,8 @@ def published(record: Record) -> dict[str, Any]:
             tests["differences"] = differences(record, state)
         states[state] = steps | {"tests": tests}
         if "controls" in steps:
-            runs = {key: run["results"] for key, run in steps["controls"]["files"].items()}
-            states[state]["controls"] = steps["controls"] | {"files": runs}
+            found = {key: run["results"] for key, run in steps["controls"]["files"].items()}
+            states[state]["controls"] = steps["controls"] | {"files": found}
     of_others = ("tree", "flags", "machine", "probe", "series", "patches", "quick")  # no paths
     return {key: record.data[key] for key in of_others} | {"states": states}
 
@@ -150,7 +150,9 @@ def told(record: Record, failures: list[str]) -> str:
             f"  numbers: {agreed(judged['numbers'])}; Tensors: {agreed(judged['tensors'])}; "
             f"{judged['points that changed']} of {judged['points']} points differ from stock",
         ]
-        lines += [f"  {file}: {counts(run)}" for file, run in steps["tests"]["files"].items()]
+        for file, run in steps["tests"]["files"].items():
+            lines.append(f"  {file}: {counts(run)}")
+            lines += [f"    {t} ended the process {n} times" for t, n in run["crashes"].items()]
         if state != "stock":
             lines += [f"    {t}: {a} -> {b}" for t, a, b in differences(record, state)]
     lines += (
