@@ -22,9 +22,10 @@ def windows(monkeypatch):
     monkeypatch.delenv("DISTUTILS_USE_SDK")
 
 
-def test_openmp_is_for_gcc_alone():
+def test_gcc_and_clang_are_told_the_same():
     gcc, clang = extension.flags("c++ (GCC) 12.2.0"), extension.flags("clang version 14.0.6")
     assert set(gcc) - set(clang) == set(extension.GCC_ALONE) and set(OF_BOTH) < set(clang)
+    assert "-fopenmp" not in gcc  # Note [One OpenMP runtime]
 
 
 def test_msvc_is_told_what_it_knows(windows, monkeypatch):

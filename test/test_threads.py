@@ -1,5 +1,9 @@
 """Many threads and processes at once, forward and backward, each with its own convention."""
 
+import re
+import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -26,6 +30,37 @@ def test_threads_do_not_disturb_each_other():
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(4 * len(CONVENTIONS))))
+
+
+BUSY = """
+import os, pathlib, torch, clampgrad
+
+def seconds():
+    tasks = pathlib.Path("/proc/self/task").iterdir()
+    used = {t.name: (t / "stat").read_text().rsplit(")", 1)[1].split()[11] for t in tasks}
+    return {name: int(ticks) / os.sysconf("SC_CLK_TCK") for name, ticks in used.items()}
+
+torch.set_num_threads(2)
+x = torch.zeros(2**22)
+before = seconds()
+for _ in range(300):
+    clampgrad.clamp_(x, 0, 1, gradient="half")
+print(sum(s - before.get(name, 0) > 0.05 for name, s in seconds().items()))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what each thread did")
+def test_kernels_run_in_the_threads_of_torch():
+    assert subprocess.check_output([sys.executable, "-c", BUSY], text=True) == "2\n"
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="needs readelf")
+def test_no_second_openmp_runtime():
+    listed = subprocess.check_output(
+        ["readelf", "-d", clampgrad.clamp.__self__.__file__], text=True
+    )
+    needed = re.findall(r"NEEDED.*\[(.*)\]", listed)
+    assert needed and not [n for n in needed if re.match("lib(gomp|omp|iomp)", n)]
 
 
 def test_backward_in_another_thread():

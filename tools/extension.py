@@ -30,13 +30,7 @@ WARNINGS = [
     "-Wno-unused-parameter",
     "-Wno-missing-field-initializers",
 ]
-GCC_ALONE = [
-    # at::parallel_for. The OpenMP runtime is the one that libtorch brings, which is GCC's: code of
-    # another compiler would bring a second one, so there a kernel runs in the thread that calls it.
-    "-fopenmp",
-    # In torch's headers, wrongly.
-    "-Wno-maybe-uninitialized",
-]
+GCC_ALONE = ["-Wno-maybe-uninitialized"]  # in torch's headers, wrongly
 # Macros take apart what __VA_ARGS__ brings, as the standard says. Optimisation, warnings and the standard
 # are those that setuptools and torch ask for. No /openmp: the runtime of libtorch is not Microsoft's.
 MSVC = ["/Zc:preprocessor", "/permissive-", "/bigobj", *(["/Od", "/UNDEBUG"] if DEBUG else [])]

@@ -58,8 +58,8 @@ for macOS and for Python other than 3.11.
 The loops for AVX-512 ran on such a machine until their masks became k registers. Since then they have run
 with emulated instructions (`test/test_cuda_on_host.py`).
 
-Only GCC's code runs the kernels of the CPU in several threads: libtorch brings the OpenMP runtime of one
-compiler, and a second one in a process is a risk.
+On Linux, kernels run in the threads of the OpenMP runtime that libtorch brings, whatever compiler built the
+library; elsewhere they run in the calling thread. The library brings no OpenMP runtime of its own.
 
 MSVC has no vector extension, which the kernels are written in. There they take one element at a time. The
 tests run this variant as GCC compiles it (`-DCLAMPGRAD_SCALAR_LOOPS`). A build on Windows needs `cl` on PATH,

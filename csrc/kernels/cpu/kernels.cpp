@@ -2,10 +2,9 @@
 // share.
 
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/threads.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
-#include <ATen/TensorIterator.h> // the grain
 #include <ATen/Version.h>
 
 #include <algorithm>
@@ -13,8 +12,6 @@
 namespace clampgrad::cpu {
 
 namespace {
-
-constexpr auto kGrain = at::internal::GRAIN_SIZE / kWord;
 
 // For the instruction set that ATen uses here; the environment variable ATEN_CPU_CAPABILITY can
 // lower it.
@@ -39,15 +36,14 @@ void run(c10::Device, at::ScalarType dtype, const MemoryOf<Call>& memory, const 
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     static const auto loop = best_loop<scalar_t, Call>();
     const auto s = lanes_of<Lane<scalar_t>>(memory);
-    at::parallel_for(
-        0, words(s.n), kGrain, [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
+    in_threads(words(s.n), [&](int64_t begin, int64_t end) { loop(s, call, begin, end); });
   });
 }
 
 CLAMPGRAD_FOR_EACH_CALL(CLAMPGRAD_RUN)
 
 void unpack(c10::Device, int64_t n, const uint64_t* bits, int planes, int64_t codes, bool* mask) {
-  at::parallel_for(0, words(n), kGrain, [&](int64_t begin, int64_t end) {
+  in_threads(words(n), [&](int64_t begin, int64_t end) {
     for (int64_t w = begin; w < end; ++w) {
       uint64_t chosen = 0;
       for (int code = 0; code < 1 << planes; ++code) {
