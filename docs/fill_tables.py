@@ -38,7 +38,8 @@ PAGES = (
     "docs/performance.md",
     "docs/pin.md",
     "docs/study.md",
-    "docs/upstream.md",
+    "docs/upstream/build.md",
+    "docs/upstream/verify.md",
     "patches/proposals/fused-backward/PULL_REQUEST.md",
     "patches/proposals/save-result/PULL_REQUEST.md",
 )

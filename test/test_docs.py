@@ -141,7 +141,7 @@ def test_tests_that_pages_name_exist():
     }
     for name, page in zip(IDS, PAGES):
         for word in re.findall(r"`(test_\w+(?:\.py)?)`", markdown(page)):
-            if name == "docs/upstream.md":  # PyTorch's own
+            if name.startswith("docs/upstream/"):  # PyTorch's own
                 continue
             assert word in (tests if word.endswith(".py") else functions), (name, word)
 

@@ -8,7 +8,7 @@
 #
 #     pip install -r CHECKOUT/requirements.txt expecttest hypothesis 'setuptools>=77'
 #
-# `--help` lists the options. docs/upstream.md explains the steps.
+# `--help` lists the options. docs/upstream/build.md explains the steps.
 set -euo pipefail
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||

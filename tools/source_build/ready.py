@@ -21,7 +21,7 @@ from proofs import TESTS
 from record import Record
 from series import ROOT, Refusal, Tree
 
-# That of the run which docs/upstream.md reports: what an estimate is scaled from.
+# That of the run which docs/upstream/build.md reports: what an estimate is scaled from.
 RECORDED = ROOT / "docs" / "source_build.json"
 GIGABYTES = 12  # sources, objects and the libraries that are kept
 # What upstream's tests import and requirements.txt may not name, and what our package is built with.

@@ -1,1 +1,1 @@
-"""PyTorch's own source, patched: `python -m clampgrad.patches`. docs/upstream.md tells the story."""
+"""PyTorch's own source, patched: `python -m clampgrad.patches`. docs/upstream/build.md tells the story."""
