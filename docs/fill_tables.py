@@ -20,7 +20,6 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT)]
 
 import report  # noqa: E402
 import study.tables  # noqa: E402
-import tools.support  # noqa: E402
 
 PAGES = (
     "README.md",
@@ -573,7 +572,6 @@ TABLES = {
     "names": names,
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
     "all_choices": lambda: choices("docs/howto", CHOICES, False),
-    "support": lambda: tools.support.table(tools.support.recorded()),
     "memory": memory,
     "speed": speed,
     "speed_bars": speed_bars,

@@ -67,6 +67,17 @@ def test_commands_of_the_readme(tmp_path):
     assert "| `torch.clamp" in result.stdout  # the last of them prints a table
 
 
+def test_the_two_commands_are_those_of_the_makefile_and_of_ci():
+    first = re.search(r"^```sh\n(.*?)^```", read("README.md"), flags=re.DOTALL | re.MULTILINE)
+    commands = [line.partition("#")[0].split() for line in first[1].splitlines()]
+    assert commands == [["make", "demo"], ["make", "test"]]
+    for _, target in commands:
+        assert re.search(rf"^{target}: .* ## ", read("Makefile"), flags=re.MULTILINE)
+    ci = read(".ci/run")
+    assert re.search(r"^  make TORCH=.* \"\$\{@:2\}\"$", ci, flags=re.MULTILINE)
+    assert re.search(r"^on \$usual test ", ci, flags=re.MULTILINE)
+
+
 def test_there_are_snippets_and_tables():
     assert snippets("README.md") and snippets("docs/conventions.md")
     pages = {*PAGES, *fill_tables.PAGES}

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("wheel", reason="wheels are packed with it: pip install wheel")
 
 from tools import wheels  # noqa: E402
-from tools.support import IMPORTING, PAGE, RUNS, built, cell, in_readme, page, table  # noqa: E402
+from tools.support import IMPORTING, PAGE, RUNS, built, cell, page  # noqa: E402
 from tools.wheels import companion, merge  # noqa: E402
 
 INFO = "clampgrad-1.0.dist-info"
@@ -97,10 +97,3 @@ def test_the_support_page_has_a_row_for_every_release(tmp_path):
 
 def test_the_support_page_is_that_of_the_committed_runs():
     assert PAGE.read_text() == page(*(json.loads(path.read_text()) for path in (RUNS, IMPORTING)))
-
-
-def test_the_support_table_of_the_readme_follows_the_runs():
-    runs = {"2.13.0+cpu, compiled, cpu": {"test_export": {"passed": 3, "failed": 0}}}
-    text = "a\n<!-- generated: support -->\nold\n<!-- end -->\nb\n"
-    filled = in_readme(text, runs)
-    assert filled == text.replace("old", table(runs)) and "2.13.0+cpu" in filled

@@ -1,4 +1,4 @@
-"""docs/support.md, and the table of README.md, from what ran: which torch, implementation and device passed which tests.
+"""docs/support.md, from what ran: which torch, implementation and device passed which tests.
 
 pytest --record=out/support.json ...      adds a run to the file
 python tools/support.py FILE...           puts those runs beside the committed ones, with the libraries
@@ -8,7 +8,6 @@ python tools/support.py FILE...           puts those runs beside the committed o
 from __future__ import annotations
 
 import json
-import re
 import sys
 import zipfile
 from pathlib import Path
@@ -17,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "docs" / "support.json"
 IMPORTING = ROOT / "benchmarks" / "results" / "importing.json"
 PAGE = ROOT / "docs" / "support.md"
-README = ROOT / "README.md"
 RELEASES = ["2.11", "2.12", "2.13", "2.14", "2.15"]
 # What a user would ask for, and the test files that say whether it works.
 FEATURES = {
@@ -112,12 +110,6 @@ def table(runs: dict[str, Run]) -> str:
     return "\n".join(lines)
 
 
-def in_readme(text: str, runs: dict[str, Run]) -> str:
-    """The text with the table, as docs/fill_tables.py too would fill it in."""
-    marks = r"(<!-- generated: support -->\n).*?(\n<!-- end -->)"
-    return re.sub(marks, lambda m: m[1] + table(runs) + m[2], text, flags=re.DOTALL)
-
-
 def page(runs: dict[str, Run], importing: dict) -> str:
     seconds = importing["seconds of CPU"]
     medians = {how: 1000 * seconds[how]["median"] for how in seconds}
@@ -145,5 +137,4 @@ if __name__ == "__main__":
         wheel = path.suffix == ".whl"
         runs = merge(runs, built(path, runs) if wheel else json.loads(path.read_text()))
     RUNS.write_text(json.dumps(runs, indent=1) + "\n")
-    README.write_text(in_readme(README.read_text(), runs))
     PAGE.write_text(page(runs, json.loads(IMPORTING.read_text())))
