@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
 __all__ = ["Clamp", "Hardtanh", "ReLU", "ReLU6", "conversions", "convert", "undo"]
+
+Model = TypeVar("Model", bound=nn.Module)
 
 # torch.fx traces a module down to the calls of these.
 for _function in ("clamp", "clamp_", "hardtanh", "relu", "relu6"):
@@ -46,7 +48,7 @@ class _Named(nn.Module):
     def extra_repr(self) -> str:
         parts = [
             super().extra_repr(),
-            f"gradient={self.gradient!r}" if self.gradient != "min_norm" else "",
+            f"gradient={self.gradient!r}",  # always: torch's module of this name has none
             "maximize=True" if self.maximize else "",
         ]
         return ", ".join(filter(None, parts))
@@ -169,12 +171,12 @@ _WAS = "_clampgrad_was"
 
 
 def convert(
-    model: nn.Module,
+    model: Model,
     gradient: Gradient = "min_norm",
     *,
     maximize: bool = False,
     filter_fn: Callable[[nn.Module, str], bool] | None = None,
-) -> nn.Module:
+) -> Model:
     """Gives the ReLU, ReLU6, Hardtanh and Clamp modules of a model a named gradient, in place.
 
     A module stays the same object, with its hooks, flags and names; only its class changes. Modules whose
@@ -195,7 +197,8 @@ def convert(
 
     Warns:
         UserWarning: a module has a `forward` set on the instance (by hooks of accelerate, for example). It
-            is not converted, because a new class would not change which `forward` runs.
+            is not converted, because a new class would not change which `forward` runs. Or there was no
+            module to convert.
 
     Raises:
         ValueError: the name of the convention is unknown. The model is then unchanged.
@@ -216,6 +219,12 @@ def convert(
         if (type(module) in TWINS or isinstance(module, _Named))
         and (filter_fn is None or filter_fn(module, name))
     ]
+    if not chosen:
+        warnings.warn(
+            f"clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp in {type(model).__name__}: where "
+            "its code calls functions, use clampgrad.pin, or call clampgrad's",
+            stacklevel=2,
+        )
     left_alone = [name or "(model)" for name, module in chosen if "forward" in vars(module)]
     for _, module in chosen:
         if "forward" not in vars(module):
@@ -242,7 +251,7 @@ def conversions(model: nn.Module) -> dict[str, str]:
     }
 
 
-def undo(model: nn.Module) -> nn.Module:
+def undo(model: Model) -> Model:
     """Reverts every :func:`convert` of a model, and returns the model."""
     for module in model.modules():
         if _WAS in vars(module):
