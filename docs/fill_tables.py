@@ -36,6 +36,7 @@ PAGES = (
     "docs/migration.md",
     "docs/performance.md",
     "docs/pin.md",
+    "docs/private_names.md",
     "docs/study.md",
     "docs/upstream/build.md",
     "docs/upstream/verify.md",
@@ -46,6 +47,7 @@ DEMO = json.loads((ROOT / "docs/demo.json").read_text())
 PROPOSAL = json.loads((ROOT / "benchmarks/results/save-result.json").read_text())
 SOURCE_BUILD = json.loads((ROOT / "docs/source_build.json").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
+FIRST_PINS = json.loads((ROOT / "benchmarks/results/first-pins.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
@@ -425,6 +427,20 @@ def pin():
     return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
 
 
+def first_pins():
+    """How often a first pin that threads raced for failed."""
+    rows = [["threads", "first pins", "failed"]]
+    for row in FIRST_PINS["rows"]:
+        rows.append([row["threads"], f"{row['trials']:,}", row["failed"]])
+    control = FIRST_PINS["without the lock"]
+    note = (
+        f"Each in a process of its own, at a switch interval of 1e-7, and then `torch.compile`: torch "
+        f"{FIRST_PINS['torch']}, {FIRST_PINS['machine']}, {FIRST_PINS['cores']} cores. Without the lock, "
+        f"{control['failed']} of {control['trials']} fail with {control['threads']} threads."
+    )
+    return table(*rows, right=range(3)) + "\n\n" + note
+
+
 def save_result():
     """What saving the result instead of the input of a clamp saves."""
     stock, proposal = PROPOSAL["stock"], PROPOSAL["patched"]
@@ -474,6 +490,57 @@ def verified():
         numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
         rows.append([r["torch"], code(r["series"]), convention, *numbers])
     return table(*rows, right=(3, 4))
+
+
+# ---- What is private in torch --------------------------------------------------------------------
+
+
+def private_names():
+    """One row a name, by what happens where it is gone; the table is python/clampgrad/_private.py."""
+    from clampgrad._private import PRIVATE
+
+    record = json.loads((ROOT / "docs/private_names.json").read_text())
+    first, since = record["releases"][0], record["since"]
+    sources = {path: path.read_text() for path in sorted(ROOT.glob("python/**/*.py"))}
+    parts = []
+    for use in PRIVATE.values():
+        rows = [["name", "where it is used", "since", "what for"]]
+        for name, purpose in use.names.items():
+            last = re.escape(re.split(r"[.:]", name)[-1])
+            where = [
+                code(path.relative_to(ROOT / "python/clampgrad"))
+                for path, text in sources.items()
+                if re.search(rf"\b{last}\b", text) and path.name != "_private.py"
+            ]
+            age = f"{first} or before" if since[name] == first else since[name]
+            rows.append([code(name.replace(":", ".")), ", ".join(where), age, purpose])
+        parts.append(f"If one of these is gone: {use.gone}.\n\n{table(*rows)}")
+    oldest, latest = first, record["releases"][-1]
+    note = f"Since when: as the Python sources and stubs of {oldest} to {latest} show it."
+    return "\n\n".join([*parts, note])
+
+
+INTERNAL = re.compile(
+    r"torch/csrc/|ATen/functorch/|ATen/native/|/impl/|TLS\.h|SavedTensorHooks|Legacy"
+)
+
+
+def internal_headers():
+    """Header -> the files that include it."""
+    found = {}
+    for path in sorted(ROOT.glob("csrc/**/*")):
+        if path.suffix in (".h", ".cpp", ".cu", ".cuh"):
+            for header in re.findall(r"#include <((?:ATen|c10|torch)/[^>]+)>", path.read_text()):
+                if INTERNAL.search(header):
+                    found.setdefault(header, []).append(path.relative_to(ROOT / "csrc"))
+    return found
+
+
+def private_headers():
+    rows = [["header", "included by"]]
+    for header, files in sorted(internal_headers().items()):
+        rows.append([code(header), ", ".join(map(code, files))])
+    return table(*rows)
 
 
 # ---- PyTorch, built from source: docs/source_build.json -----------------------------------------
@@ -569,6 +636,9 @@ TABLES = {
     "source_build_tests": source_build_tests,
     "source_build_times": source_build_times,
     "pin": pin,
+    "first_pins": first_pins,
+    "private_names": private_names,
+    "private_headers": private_headers,
     "names": names,
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
     "all_choices": lambda: choices("docs/howto", CHOICES, False),

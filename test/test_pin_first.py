@@ -1,8 +1,11 @@
 """The first pin of a process changes torch once, as a whole or not at all, whoever else is about."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from common import forks
+from common import forks, python
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +110,7 @@ def fail(frame, event, argument):
     caller = frame.f_back if event == "call" else frame
     if event not in ("call", "c_call") or caller.f_code.co_filename not in ours:
         return
-    if "__exit__" in (frame.f_code.co_name, getattr(argument, "__name__", None)):
+    if {"__exit__", "release"} & {frame.f_code.co_name, getattr(argument, "__name__", None)}:
         return  # nothing is given back where giving it back fails
     place = caller.f_code.co_filename, caller.f_lineno
     if place not in failed_at:
@@ -184,6 +187,161 @@ assert os.waitpid(child, 0)[1] == 0
 
 def test_a_fork_while_another_thread_makes_the_first_pin(script):
     script(FORKING)
+
+
+LOCKED = (
+    SLOPE
+    + """
+import os, signal, time
+from clampgrad import _pin_state, _torch_knows
+def lock():
+    if sys.argv[1] == "compiler":
+        return torch._dynamo.convert_frame.compile_lock
+    return {
+        "state": _pin_state.lock, "first": _torch_knows._first, "changing": _torch_knows._changing
+    }[sys.argv[1]]
+begun = threading.Event()
+def hold():
+    with lock():
+        begun.set()
+        time.sleep(0.5)
+thread = threading.Thread(target=hold)
+thread.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    signal.alarm(20)
+    if sys.argv[1] == "compiler":
+        os._exit(0)
+    clampgrad.set_pin("inclusive", partial=True)
+    os._exit(slope(clamp) != ALL)
+if sys.argv[1] == "compiler":
+    assert thread.is_alive()
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+)
+
+
+@pytest.mark.parametrize("lock", ["state", "first", "changing"])
+def test_a_fork_while_another_thread_has_a_lock_of_ours(script, lock):
+    script(LOCKED, lock)
+
+
+def test_a_fork_does_not_wait_for_a_compilation(script):
+    script(LOCKED, "compiler")
+
+
+WAITING = (
+    SLOPE
+    + """
+import time
+from torch._dynamo.convert_frame import compile_lock
+from clampgrad import _torch_knows
+begun, compiled = threading.Event(), threading.Event()
+def compiles():
+    with compile_lock:
+        begun.set()
+        time.sleep(0.5)
+        if sys.argv[1] == "pins":
+            with clampgrad.pin("half"):
+                assert slope(clamp) == HALF
+    compiled.set()
+def pins():
+    with clampgrad.pin("inclusive"):
+        assert slope(clamp) == ALL and compiled.is_set()
+threads = [threading.Thread(target=compiles), threading.Thread(target=pins)]
+threads[0].start()
+begun.wait()
+threads[1].start()
+time.sleep(0.1)
+assert _torch_knows._first.acquire(timeout=0.2), "it waits for the compiler, and no fork can begin"
+_torch_knows._first.release()
+for thread in threads: thread.join(20)
+assert not any(thread.is_alive() for thread in threads)
+"""
+)
+
+
+@pytest.mark.parametrize("what", ["pins", "goes on"])
+def test_a_first_pin_while_another_thread_compiles(script, what):
+    script(WAITING, what)
+
+
+INSIDE = (
+    SLOPE
+    + """
+import gc
+kind, backend = sys.argv[1:]
+@clampgrad.pin("half")
+def decorated(x): return torch.clamp(x, 0, 1)
+def f(x):
+    x = x * 1
+    if kind == "block":
+        with clampgrad.pin("half"):
+            x = torch.clamp(x, 0, 1)
+    elif kind == "decorated":
+        x = decorated(x)
+    elif kind == "installed":
+        with clampgrad.pin("installed"):
+            x = torch.clamp(x, 0, 1)
+    else:
+        clampgrad.set_pin("half", partial=True)
+        x = torch.clamp(x, 0, 1)
+        clampgrad.set_pin(None)
+    return x * 1
+expected = own if kind == "installed" else HALF
+compiled = torch.compile(f, backend=backend)
+for _ in range(3):
+    assert slope(compiled) == expected, slope(compiled)
+    gc.collect()
+assert clampgrad.pin.current() is None
+assert slope(torch.compile(clamp, backend=backend)) == own
+with clampgrad.pin("inclusive"):
+    assert slope(torch.compile(clamp, backend=backend)) == ALL
+    assert slope(compiled) == (ALL if kind == "set_pin" else expected)  # a block takes precedence
+"""
+)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("kind", ["block", "decorated", "installed", "set_pin"])
+def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
+    script(INSIDE, kind, backend)
+
+
+FULLGRAPH = (
+    SLOPE
+    + """
+@torch.compile(backend="eager", fullgraph=True)
+def f(x):
+    with clampgrad.pin("half"):
+        return torch.clamp(x, 0, 1)
+try:
+    slope(f)
+    raise SystemExit("no error")
+except torch._dynamo.exc.Unsupported:
+    pass
+assert clampgrad.pin.current() is None
+with clampgrad.pin("half"):
+    assert slope(torch.compile(clamp, backend="eager")) == HALF
+"""
+)
+
+
+def test_a_first_pin_inside_a_compiled_function_that_must_be_one_graph(script):
+    script(FULLGRAPH)
+
+
+def test_the_measurement_of_first_pins_in_threads(tmp_path):
+    """benchmarks/first_pins.py, whose record says how many of many failed."""
+    root = Path(__file__).parents[1]
+    command = ["--two", "6", "--many", "1", "--control", "0", "--out", tmp_path / "record"]
+    python(root / "benchmarks/first_pins.py", *map(str, command), cwd=tmp_path)
+    measured = json.loads((tmp_path / "record").read_text())
+    record = json.loads((root / "benchmarks/results/first-pins.json").read_text())
+    for row, trials in zip(measured["rows"] + record["rows"], (6, 1, 20, 1)):
+        assert row["failed"] == 0 and row["trials"] >= trials, row["errors"]
+    assert record["without the lock"]["failed"] > 0
 
 
 IMPORTING = """

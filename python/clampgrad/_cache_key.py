@@ -16,7 +16,8 @@ from typing import Any
 
 from clampgrad import _implementation
 from clampgrad._build import VERSION
-from clampgrad._changes import Change, expect_attribute, original, replacing
+from clampgrad._changes import Change, original, replacing
+from clampgrad._private import expected
 from clampgrad._table import TABLE
 
 
@@ -26,8 +27,8 @@ def gradients() -> tuple[str, str, str]:
     return VERSION, _implementation.name, hashlib.sha256(table).hexdigest()
 
 
-def key_caches(codecache: Any) -> list[Change]:
-    details = expect_attribute(codecache, "FxGraphHashDetails")
+def key_caches(_: object) -> list[Change]:
+    details = expected("torch._inductor.codecache:FxGraphHashDetails")
     torchs = original(details.__init__)
 
     @replacing(torchs)

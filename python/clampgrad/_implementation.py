@@ -25,6 +25,7 @@ import torch
 from clampgrad._build import MISSING
 from clampgrad._command import one_sentence
 from clampgrad._elf import is_cut_off
+from clampgrad._private import check
 from clampgrad._registered import register, registered
 from clampgrad._stamp import minor, why_stale
 
@@ -110,7 +111,7 @@ def choose() -> tuple[str, str, ModuleType]:
     portable, required = is_set("CLAMPGRAD_PORTABLE"), is_set("CLAMPGRAD_REQUIRE_COMPILED")
     if earlier := registered(portable, required):
         return earlier
-    if torch._C._dispatch_has_kernel("clampgrad::clamp"):
+    if hasattr(torch.ops.clampgrad, "clamp"):
         raise ImportError(
             "another library, libclampgrad perhaps, has registered torch.ops.clampgrad in this "
             "process: use either that or this package"
@@ -138,11 +139,13 @@ def choose() -> tuple[str, str, ModuleType]:
                 f"{TO_MEND}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
                 stacklevel=2,
             )
+    check("portable")
     import_module("clampgrad._portable.library")
     return "portable", why, import_module("clampgrad._portable")
 
 
 with one_sentence(ImportError):
+    check("package")
     name, why, _functions = choose()
     register(name, why, _functions)
 

@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from clampgrad import _implementation
+from clampgrad._at_fork import held_over_forks
 
 ASK, UNSET, TORCHS_OWN = -1, 0, _implementation.pin_code(None, False)
 
@@ -153,7 +154,7 @@ class Awaitable:
 
 enabled: list[int] = []  # the last one counts
 set_to = UNSET  # by set_pin; holds where nothing is enabled
-lock = threading.Lock()
+lock = held_over_forks(threading.RLock())
 
 
 def set_enabled() -> None:

@@ -1,10 +1,12 @@
-"""What parts of torch must know about compiled functions, told to them when they are imported.
+"""What parts of torch must know about clampgrad's functions, told to them when they are imported.
 
 - torch.compile: a compiled function is what torch.clamp is, something to compare, to use as a key and to map.
   A call of it is one of the Python function, which it traces. (torch.compiler.substitute_in_graph makes
   something that before 2.15 can be called and no more.)
 - torch.fx: it normalizes the arguments of a builtin by the schema of the operator that TorchScript takes,
   which has more of them. It is made to leave a call as it was written.
+- torch.jit.script: a function is the operator of the same name, which takes the same keywords, but that
+  the input is `self` in it.
 
 All of this is internal to torch. It is checked before anything is changed; where a release is different,
 that is a warning, and compiled functions break graphs or keep more arguments.
@@ -13,7 +15,7 @@ that is a warning, and compiled functions break graphs or keep more arguments.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -52,12 +54,24 @@ def trace_in_place(traced: Traced, _: object) -> None:
     manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
 
 
+def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Without annotations, which nobody has to look up."""
+    parameters = inspect.signature(function).parameters.values()
+    return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+
+
 def keep_as_called(traced: Traced, operator_schemas: Any) -> None:
     known = getattr(operator_schemas, "_manual_overrides", {})
-    known.update({function: [inspect.signature(function)] for function in traced})
+    known.update({function: [bare_signature(traced[function])] for function in traced})
 
 
-def tell_torch(traced: Traced) -> None:
+def script_as_operators(functions: Iterable[Callable[..., Any]], builtins: Any) -> None:
+    for function in functions:
+        builtins._register_builtin(function, f"clampgrad::{function.__name__}")
+
+
+def tell_torch(traced: Traced, scripted: Iterable[Callable[..., Any]]) -> None:
+    when_imported("torch.jit._builtins", partial(script_as_operators, scripted))
     if traced:
         when_imported("torch._dynamo", partial(trace_in_place, traced))
         when_imported("torch.fx.operator_schemas", partial(keep_as_called, traced))

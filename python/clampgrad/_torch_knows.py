@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 import sys
 import threading
+import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -26,9 +26,11 @@ import torch
 
 from clampgrad import _implementation
 from clampgrad._after_import import Refused, imported, no_longer_on_import, on_import, when_imported
+from clampgrad._at_fork import held_over_forks
 from clampgrad._cache_key import key_caches
 from clampgrad._changes import Change, expect, expect_attribute, made, original, replacing
 from clampgrad._pin_state import TORCHS_OWN, Remembered
+from clampgrad._private import expected
 
 
 def current() -> str | None:
@@ -57,7 +59,7 @@ def recorded_earlier(function: Callable[..., Any]) -> Remembered:
 
 
 def remember_in_checkpoints(checkpoint: Any) -> list[Change]:
-    frame = expect_attribute(checkpoint, "_CheckpointFrame")
+    frame = expected("torch.utils.checkpoint:_CheckpointFrame")
     expect(frame.__init__, "self", "recompute_fn", "early_stop", "unpack_error_cb", "metadata_fn")
     reentrant = expect_attribute(checkpoint, "CheckpointFunction")
     torchs_forward = original(expect_attribute(reentrant, "forward"))
@@ -111,8 +113,8 @@ def ambient_guard(builder: Any) -> str:
     return "GLOBAL_STATE" if hasattr(builder, "GLOBAL_STATE") else "GRAD_MODE"
 
 
-def guard_compiled_code(guards: Any) -> list[Change]:
-    builder = expect_attribute(guards, "GuardBuilder")
+def guard_compiled_code(_: object) -> list[Change]:
+    builder = expected("torch._dynamo.guards:GuardBuilder")
     name = ambient_guard(builder)
     torchs = original(expect_attribute(builder, name))
     expect(torchs, "self", "guard")
@@ -129,8 +131,7 @@ def guard_compiled_code(guards: Any) -> list[Change]:
 
 def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
     """Compiled ahead of time, or loaded, before the first pin of this process: it is of no pin."""
-    compiled = expect_attribute(aot_compile, "AOTCompiledFunction")
-    torchs = original(expect_attribute(compiled, "guard_check"))
+    torchs = original(expected("torch._dynamo.aot_compile:AOTCompiledFunction.guard_check"))
 
     @replacing(torchs)
     def guard_check(self: Any, *args: Any, **keywords: Any) -> bool:
@@ -141,23 +142,23 @@ def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
             )
         return torchs(self, *args, **keywords)
 
-    return [Change(compiled, "guard_check", guard_check)]
+    return [Change(aot_compile.AOTCompiledFunction, "guard_check", guard_check)]
 
 
 def reset_precompiled() -> Callable[[CodeType], object] | None:
     """torch's function that drops the code that caching_precompile loaded, if this release has that."""
     if not hasattr(torch._dynamo.config, "caching_precompile"):
         return None
-    return expect_attribute(torch._C._dynamo.eval_frame, "_reset_precompile_entries")
+    return expected("torch._C._dynamo.eval_frame:_reset_precompile_entries")
 
 
 def drop_compiled() -> None:
-    """What was compiled so far has no guard. What caching_precompile loaded, torch._dynamo.reset leaves.
+    """What was compiled so far has no guard. What caching_precompile loaded, torch.compiler.reset leaves.
 
     It hangs on the code of each function that it was compiled for, also when the compiled function it
     was loaded with is gone, so every function is asked.
     """
-    torch._dynamo.reset()
+    torch.compiler.reset()
     if not (reset := reset_precompiled()):
         return
     codes = [thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType]
@@ -167,9 +168,10 @@ def drop_compiled() -> None:
         codes += [inner for inner in code.co_consts if type(inner) is CodeType]
 
 
-def compiling() -> Any:
-    """The lock of torch's compiler. Resetting it takes this one, so it is taken before ours."""
-    return getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", nullcontext())
+def compiler_lock() -> Any:
+    """torch's, which resetting the compiler takes; one of nobody, where that is not imported."""
+    convert_frame = sys.modules.get("torch._dynamo.convert_frame")
+    return getattr(convert_frame, "compile_lock", None) or threading.RLock()
 
 
 # ---- The Python dispatcher -------------------------------------------------------------------------------
@@ -196,12 +198,10 @@ CHANGES: dict[str, Callable[[Any], list[Change]]] = {
 }
 
 _done = False
-_first = threading.RLock()  # held while torch is told
-_changing = threading.RLock()  # held while torch is changed, and never while something is imported
-
-if hasattr(os, "register_at_fork"):  # lest a child waits for a thread that it does not have
-    unlock = {"after_in_parent": _first.release, "after_in_child": _first.release}
-    os.register_at_fork(before=_first.acquire, **unlock)
+# Held while torch is changed, and never while something is imported.
+_changing = held_over_forks(threading.RLock())
+# Held while torch is told, and taken before _changing, at a fork too.
+_first = held_over_forks(threading.RLock())
 
 
 def at_import(module: ModuleType) -> None:
@@ -223,20 +223,47 @@ def at_import(module: ModuleType) -> None:
 
 def tell_torch() -> None:
     """Called before every pin, until it has succeeded once. If it fails, torch is as it was."""
+    if not _done:
+        first_pin()
+
+
+def first_pin() -> None:
+    """One thread tells torch; others wait for it.
+
+    A thread that compiles may come here too, so nobody waits for the compiler who holds _first. Nor does
+    anybody hold the compiler without _first: a fork takes that, and no child finds the other locked by a
+    thread that it does not have.
+    """
+    while not _done:
+        with _first:
+            compiler = compiler_lock()
+            if compiler.acquire(blocking=False):
+                try:
+                    tell_once()
+                finally:
+                    compiler.release()
+                return
+        time.sleep(0.001)
+
+
+def tell_once() -> None:
     global _done
     if _done:
         return
-    with compiling(), _first:
-        if _done:
-            return
-        added = [name for name in CHANGES if on_import(name, at_import)]
-        try:
-            tell()
-        except BaseException:
-            for name in added:
-                no_longer_on_import(name, at_import)
-            raise
-        _done = True
+    added = [name for name in CHANGES if on_import(name, at_import)]
+    try:
+        tell()
+    except BaseException:
+        for name in added:
+            no_longer_on_import(name, at_import)
+        raise
+    _done = True
+
+
+def leave_uncompiled(_: object) -> None:
+    """A first pin inside a compiled function breaks its graph, and nothing that it does is compiled."""
+    global first_pin
+    first_pin = torch.compiler.disable(first_pin)
 
 
 def tell() -> None:
@@ -256,3 +283,4 @@ def tell() -> None:
 
 # A graph may have our operators where nothing was ever pinned.
 when_imported("torch._inductor.codecache", at_import)
+when_imported("torch._dynamo", leave_uncompiled)

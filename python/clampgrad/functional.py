@@ -20,19 +20,17 @@ forward mode of `with_grad` and `restoring`, which are not linear in the incomin
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
-from torch.jit._builtins import _register_builtin
 
 from clampgrad import _implementation
 from clampgrad._gradients import ExactGradient, Gradient
 from clampgrad._table import CANONICAL, CONVENTIONS, TABLE
-from clampgrad._torch_calls import tell_torch
+from clampgrad._torch_calls import bare_signature, tell_torch
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -93,10 +91,9 @@ def _implemented(function: _F) -> _F:
     name = function.__name__
     compiled = getattr(_implementation, name)
     if compiled.__text_signature__ is None:
-        signature = inspect.signature(function)
-        bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-        text = f"{name}{inspect.Signature(bare)}\n--\n\n{function.__doc__ or ''}"
-        torch._C._add_docstr(compiled, text)
+        text = f"{name}{bare_signature(function)}\n--\n\n{function.__doc__ or ''}"
+        if document := getattr(torch._C, "_add_docstr", None):
+            document(compiled, text)
     compiled.__module__ = __name__
     _TRACED[compiled] = function
     return compiled
@@ -316,11 +313,8 @@ def fmin(
     return _call("fmin", input, other, gradient=gradient, out=out)
 
 
-# torch.jit.script sees the operators of the same names, which take the same keywords, but that the input is
-# `self` in them.
+_SCRIPTED: list[Callable[..., Any]]
 _SCRIPTED = [clamp, clamp_, clamp_min, clamp_min_, clamp_max, clamp_max_, clamp_with_grad]
 _SCRIPTED += [maximum, minimum, fmax, fmin]
-for _function in _SCRIPTED:
-    _register_builtin(_function, f"clampgrad::{_function.__name__}")
 
-tell_torch(_TRACED)
+tell_torch(_TRACED, _SCRIPTED)

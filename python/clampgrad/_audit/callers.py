@@ -14,7 +14,9 @@ import torch
 from torch import nn
 
 import clampgrad
+from clampgrad._private import check
 
+check("audit")
 LIBRARIES = tuple(os.path.dirname(str(p.__file__)) + os.sep for p in (torch, clampgrad))
 CALL_MODULE = nn.Module._call_impl.__code__
 

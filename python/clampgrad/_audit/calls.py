@@ -119,7 +119,7 @@ def unreadable(values: tuple[Any, ...]) -> str | None:
     """Why the elements of these cannot be counted here, None if they can."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "torch.func"
-    if torch._C._get_tracing_state() is not None:
+    if torch.jit.is_tracing():
         return "torch.jit.trace"
     for value in values:
         if not isinstance(value, Tensor):

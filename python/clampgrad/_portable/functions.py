@@ -166,7 +166,7 @@ def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
             import clampgrad
 
             return handle_torch_function(getattr(clampgrad, name), relevant, *given, **keywords)
-        if is_compiling() or torch._C._is_tracing():
+        if is_compiling() or torch.jit.is_tracing():
             from clampgrad.functional import traced
 
             return traced(name, *given, **keywords)

@@ -20,7 +20,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._ops import OpOverload, OpOverloadPacket
 from torch.compiler import is_compiling
 from torch.overrides import (
     TorchFunctionMode,
@@ -30,6 +29,7 @@ from torch.overrides import (
 )
 
 import clampgrad
+from clampgrad._after_import import when_imported
 from clampgrad._changes import original, replacing
 from clampgrad._portable.forward import assign, to_be_written
 from clampgrad._portable.functions import recorded, resolved
@@ -145,7 +145,7 @@ def pin_here() -> str | None:
 
 # Dynamo, which traces the mode, calls it and does not look into it: up to 2.11 it sees the attributes of a
 # thread's own as those of the class. What it compiles is guarded by the pin (_torch_knows.py).
-pin_here._dynamo_marked_constant = True  # type: ignore[attr-defined]
+when_imported("torch._dynamo", lambda _: torch.compiler.assume_constant_result(pin_here))
 
 
 class Mode(TorchFunctionMode):
@@ -247,12 +247,12 @@ def pin_reached() -> dict[str, int]:
 
 # ---- What is called in place of torch's own ------------------------------------------------------------
 
+OPERATORS = type(torch.ops.aten.clamp), type(torch.ops.aten.clamp.default)
+
 
 def torchs_own(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Operators of aten call their first argument self."""
-    if "input" in kwargs and (
-        isinstance(func, (OpOverload, OpOverloadPacket)) or "_foreach_" in func.__name__
-    ):
+    if "input" in kwargs and (isinstance(func, OPERATORS) or "_foreach_" in func.__name__):
         kwargs["self"] = kwargs.pop("input")
     return func(*args, **kwargs)
 

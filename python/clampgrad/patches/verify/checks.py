@@ -79,7 +79,7 @@ def vmapped(f, args, g):
 
 
 def compiled(f, args, g):
-    torch._dynamo.reset()
+    torch.compiler.reset()
     return reverse(torch.compile(f, backend="aot_eager", dynamic=False), args, g)
 
 
