@@ -45,6 +45,10 @@ BUILD_TYPE ?= Release
 # What `make check-build` builds PyTorch with, one after another.
 SERIES ?= v2.13.0/strict v2.13.0/joint
 
+# What `make check-programs` runs programs on: a release whose own gradient is `inclusive`, and one whose own
+# is `joint`.
+PROGRAM_RELEASES ?= 2.13.0 2.15.0
+
 # How long `make fuzz` takes.
 SECONDS ?= 300
 
@@ -64,6 +68,7 @@ CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
 PACKING := .venv/packing
 SOURCE_BUILD := .venv/source-build
+PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
 JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
@@ -75,7 +80,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -92,6 +97,14 @@ test-portable: $(TESTED) ## Run the tests of what every implementation must do o
 check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packages, PyTorch's sources, and the demo
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
 	$(MAKE) cpp sanitize check-package check-sources demo
+
+check-programs: ## Run programs of third-party libraries under pins, and those libraries' own tests: an hour
+	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
+	echo "==> programs of other people's libraries"
+	$(PROGRAMS)/bin/python -m pytest test/test_pin_processes.py -m thorough -k launchers
+	$(PROGRAMS)/bin/python -m tools.programs \
+		$(foreach release,$(PROGRAM_RELEASES),$(release)=$(abspath .venv/programs-$(release)/bin/python)) $(ARGS)
+	$(PROGRAMS)/bin/python -m tools.library_tests --out out/programs.json build/library-tests
 
 check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
@@ -308,6 +321,17 @@ $(TESTED): $(VENV)/installed
 $(VENV)/studied: $(VENV)/installed
 	echo "==> installing what the study needs"
 	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[study]',$(VENV)/studied.log)
+	touch $@
+
+# It borrows torch and clampgrad, and pip keeps both.
+.venv/programs-$(TORCH)/installed: $(TESTED) test/programs/requirements.txt test/programs/alone.txt
+	echo "==> installing libraries of other people beside torch $(TORCH) (the download is large)"
+	$(PYTHON) -m venv $(@D)
+	for folder in $(@D)/lib/python3*/site-packages; do \
+		echo $(abspath $(VENV))/lib/$$(basename $$(dirname $$folder))/site-packages > $$folder/borrowed.pth; \
+	done
+	$(call with_progress,$(@D)/bin/pip install -r test/programs/requirements.txt torch==$(TORCH) && \
+		$(@D)/bin/pip install --no-deps -r test/programs/alone.txt,$(@D)/install.log)
 	touch $@
 
 $(LINT)/installed: Makefile

@@ -44,9 +44,6 @@ def by_environment() -> None:
         from clampgrad._pin import set_pin_in_words
         from clampgrad._table import nearest
     except Exception as error:
-        if os.environ.get("CLAMPGRAD_REQUIRE_COMPILED", "0") not in ("", "0"):
-            _done = False  # not unpinned, where that is what was asked for
-            raise RuntimeError(f"clampgrad cannot be imported: {error}") from error
         _no_effect(name, f"clampgrad cannot be imported: {error}")
         return
 
@@ -68,6 +65,12 @@ def by_environment() -> None:
 
 
 def _no_effect(name: str, because: str) -> None:
+    """A warning; an error where nothing may run unpinned."""
+    global _done
     import warnings
 
-    warnings.warn(f"CLAMPGRAD_GRADIENT={name} has no effect, because {because}", stacklevel=2)
+    message = f"CLAMPGRAD_GRADIENT={name} has no effect, because {because}"
+    if os.environ.get("CLAMPGRAD_REQUIRE_COMPILED", "0") not in ("", "0"):
+        _done = False  # the next import says so again
+        raise RuntimeError(message)
+    warnings.warn(message, stacklevel=3)

@@ -249,3 +249,34 @@ def test_thresholds():
     for thresholds, warns in [((0.09, 1), True), ((0.11, 1), False), ((1, 0.009), True)]:
         found = of("conventions-differ", clamp, values(*x), thresholds=Thresholds(*thresholds))
         assert bool(found) == warns
+
+
+# ---- Code that nobody edits ----------------------------------------------------------------------
+
+PACKAGE = """
+import torch
+def half(x): return torch.clamp(x, 0, 1)
+def root(x): return torch.clamp(x, min=0).sqrt()
+def rounds(x): return torch.clamp(x, max=1 - 1e-6)
+"""
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages", "src"])
+def test_the_advice_for_an_installed_package_is_a_pin(tmp_path, folder):
+    """Its lines are not for its users to edit."""
+    (tmp_path / folder).mkdir()
+    file = tmp_path / folder / "package.py"
+    file.write_text(PACKAGE)
+    package = {}
+    exec(compile(PACKAGE, file, "exec"), package)
+    remedies = {
+        "conventions-differ": warnings_of(package["half"], values(*TRIPLE)),
+        "bound-singular": warnings_of(package["root"], values(0.25, 0.5)),
+        "bound-rounds": warnings_of(package["rounds"], values(0.25, dtype=BF16)),
+    }
+    for name, found in remedies.items():
+        (remedy,) = {w.remedy for w in found if w.name == name}
+        edit = "clampgrad.clamp(" in remedy or "or clamp in float32" in remedy
+        assert edit == (folder == "src"), remedy
+        if name != "bound-rounds":
+            assert ("clampgrad.pin(" in remedy) == (folder != "src"), remedy

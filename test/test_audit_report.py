@@ -238,6 +238,42 @@ def test_warnings_are_in_the_text_with_their_places(monkeypatch):
     assert "takes sqrt of 0, whose derivative is not finite" in text
 
 
+class Layer(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, 0, 1)
+
+
+def test_a_line_is_warned_of_once_whatever_the_number_of_modules():
+    """Fifty layers are fifty rows, and one line to mend."""
+    model = nn.Sequential(*(Layer() for _ in range(5)))
+    with clampgrad.audit() as report:
+        model(leaf(0.0, 0.5, 1.0)).sum().backward()
+    assert len(report) == 5 and all(len(f.warnings) == 1 for f in report)
+    text = " ".join(str(report).split())
+    assert text.count("conventions-differ") == 1
+    assert "(clamp in Sequential.0, Sequential.1, Sequential.2 and 2 more): conventions" in text
+    assert "Warnings: 1, at" in report.summary()
+
+
+def test_a_line_is_warned_of_once_for_each_of_its_dangers():
+    with clampgrad.audit() as report:
+        for _ in range(2):
+            leaf(0.25, dtype=torch.bfloat16).clamp(-1 + 1e-6, 1 - 1e-6).backward()
+    assert str(report).count(": bound-rounds") == 2  # of its two bounds
+    assert "Warnings: 2, at" in report.summary()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_numbers_that_stand_for_several_modules_say_so(scale):
+    """Scaled, the second layer has one element at a bound, where the first has two."""
+    between = nn.Linear(3, 3, bias=False)
+    between.weight.data = scale * torch.eye(3)
+    with clampgrad.audit() as report:
+        nn.Sequential(Layer(), between, Layer())(leaf(0.0, 0.5, 1.0)).sum().backward()
+    assert str(report).count("conventions-differ") == 1
+    assert (", one of 2)" in str(report)) == (scale != 1)
+
+
 # ---- The page ------------------------------------------------------------------------------------
 
 

@@ -119,18 +119,34 @@ WRONG = {
 }
 
 
+@pytest.fixture
+def broken(python, installed, tmp_path):
+    def run(text, pin, **variables):
+        """A program beside a package that is wrong in this way."""
+        (tmp_path / "wrong/clampgrad").mkdir(parents=True)
+        (tmp_path / "wrong/clampgrad/__init__.py").write_text(text)
+        (tmp_path / "wrong/clampgrad/_pin.py").write_text(pin)
+        (tmp_path / "wrong/clampgrad/_table.py").write_text("def nearest(name): return ''")
+        path = f"{tmp_path / 'wrong'}{os.pathsep}{installed}"
+        return python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", PYTHONPATH=path, **variables)
+
+    return run
+
+
 @pytest.mark.parametrize("wrong", WRONG)
-def test_torch_is_imported_whatever_is_wrong_with_the_package(python, installed, tmp_path, wrong):
+def test_nothing_runs_unpinned_beside_a_broken_package_where_that_is_asked_for(broken, wrong):
+    """CLAMPGRAD_REQUIRE_COMPILED=1 fails closed, whatever the reason."""
+    text, pin, _ = WRONG[wrong]
+    run = broken(text, pin, CLAMPGRAD_REQUIRE_COMPILED="1")
+    assert run.returncode and not run.stdout
+    assert run.stderr.splitlines()[-1].startswith("_clampgrad_by_environment.CannotPin: ")
+    assert "AUTOLOAD" not in run.stderr
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_torch_is_imported_whatever_is_wrong_with_the_package(broken, wrong):
     text, pin, refused = WRONG[wrong]
-    (tmp_path / "wrong/clampgrad").mkdir(parents=True)
-    (tmp_path / "wrong/clampgrad/__init__.py").write_text(text)
-    (tmp_path / "wrong/clampgrad/_pin.py").write_text(pin)
-    (tmp_path / "wrong/clampgrad/_table.py").write_text("def nearest(name): return ''")
-    run = python(
-        AT_A_BOUND,
-        CLAMPGRAD_GRADIENT="half",
-        PYTHONPATH=f"{tmp_path / 'wrong'}{os.pathsep}{installed}",
-    )
+    run = broken(text, pin)
     if refused:
         assert run.returncode and refused in run.stderr.splitlines()[-1]
         assert "AUTOLOAD" not in run.stderr

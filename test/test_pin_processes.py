@@ -66,7 +66,7 @@ def run(installed, tmp_path):
         ours = ("CLAMPGRAD_GRADIENT", "CLAMPGRAD_VERBOSE", "TORCH_DEVICE_BACKEND_AUTOLOAD")
         rest = {k: v for k, v in os.environ.items() if k not in ours}
         return subprocess.run(
-            [sys.executable, "-m", *command],
+            [sys.executable, *command],
             env={**rest, "PYTHONPATH": installed, "OMP_NUM_THREADS": "1", **variables},
             capture_output=True,
             text=True,
@@ -81,25 +81,71 @@ PINNED = ["clampgrad", "run", "--gradient", "half", *PARTIAL]
 
 @pytest.mark.parametrize("way", BODIES)
 def test_what_a_program_starts(run, way):
-    done = run(*PINNED, "work.py", body=BODIES[way])
+    done = run("-m", *PINNED, "work.py", body=BODIES[way])
     assert (done.returncode, done.stdout.split()) == (0, ["0.5"]), done.stderr
 
 
+# A program of Lightning's command line, and a test of pytest's.
+FIT = """
+import torch
+from pytorch_lightning import LightningModule
+from pytorch_lightning.cli import LightningCLI
+
+class Model(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+    def training_step(self, batch):
+        return self.weight.clamp(0, 1).sum()
+    def on_after_backward(self):
+        print(self.weight.grad.item(), flush=True)
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader([0])
+
+if __name__ == "__main__":
+    LightningCLI(Model)
+"""
+TEST = "import work\ndef test():\n    work.say()\n"
+QUIET = (
+    "fit --trainer.accelerator cpu --trainer.devices 1 --trainer.max_epochs 1 --trainer.logger false "
+    "--trainer.enable_checkpointing false --trainer.enable_progress_bar false"
+)
+# What starts processes, what it starts, and how many of them say their slope.
 LAUNCHERS = {
-    "torchrun": ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-    "accelerate": ["accelerate.commands.launch", "--cpu", "--num_processes", "2"],
+    "torchrun": ("-m torch.distributed.run --standalone --nproc-per-node 2", "work.py", 2),
+    "accelerate": ("-m accelerate.commands.launch --cpu --num_processes 2", "work.py", 2),
+    "python -m": ("", "-m work", 1),
+    "pytest": ("", "-m pytest -q -s -p no:cacheprovider test_slope.py", 1),
+    "Lightning CLI": ("", f"fit.py {QUIET}", 1),
 }
+NEEDS = {"accelerate": ["accelerate"], "Lightning CLI": ["pytorch_lightning", "jsonargparse"]}
+WAYS = [
+    (launcher, way)
+    for launcher, (words, *_) in LAUNCHERS.items()
+    for way in ("variable", "run outside", "run inside")
+    if words or way != "run inside"
+]
 
 
-@pytest.mark.parametrize("outside", [True, False], ids=["run torchrun", "torchrun run"])
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_launchers(run, launcher, outside):
-    if not importlib.util.find_spec(LAUNCHERS[launcher][0].partition(".")[0]):
-        pytest.skip(f"needs {launcher}")
-    words = ["-m", *LAUNCHERS[launcher]]
-    command = [*PINNED, *words] if outside else [*words[1:], "-m", *PINNED]
-    done = run(*command, "work.py")
-    assert (done.returncode, done.stdout.split()) == (0, ["0.5"] * 2), done.stderr
+@pytest.mark.parametrize("launcher, way", WAYS)
+def test_launchers(run, tmp_path, launcher, way):
+    missing = [n for n in NEEDS.get(launcher, []) if not importlib.util.find_spec(n)]
+    if missing:
+        pytest.skip(f"needs {' and '.join(missing)}: make check-programs has them")
+    words, program, processes = LAUNCHERS[launcher]
+    words, program = words.split(), program.split()
+    (tmp_path / "test_slope.py").write_text(TEST)
+    (tmp_path / "fit.py").write_text(FIT)
+    if way == "variable":
+        done = run(*words, *program, CLAMPGRAD_GRADIENT="half" + ", partial" * bool(PARTIAL))
+    elif way == "run outside":
+        done = run("-m", *PINNED, *words, *program)
+    else:
+        done = run(*words, "-m", *PINNED, *program)
+    slopes = [word for word in done.stdout.split() if word in ("0.0", "0.5", "1.0")]
+    assert (done.returncode, slopes) == (0, ["0.5"] * processes), done.stdout + done.stderr
 
 
 def test_a_program_that_clears_the_environment(run):
@@ -107,27 +153,28 @@ def test_a_program_that_clears_the_environment(run):
     body = "import os; del os.environ['CLAMPGRAD_GRADIENT']; by_subprocess()"
     x = torch.zeros(1, requires_grad=True)
     own = torch.autograd.grad(torch.clamp(x, 0, 1), x)[0].item()
-    assert run(*PINNED, "work.py", body=body).stdout.split() == [str(own)]
+    assert run("-m", *PINNED, "work.py", body=body).stdout.split() == [str(own)]
 
 
 def test_where_nothing_tells_the_processes(run):
     """Without torch's entry points they would not be pinned."""
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    done = run("clampgrad", "run", "--gradient", "half", "work.py", **off)
+    done = run("-m", "clampgrad", "run", "--gradient", "half", "work.py", **off)
     assert done.returncode == 2 and "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in done.stderr
-    done = run("clampgrad", "run", "--gradient", "half", "--partial", "work.py", **off)
+    done = run("-m", "clampgrad", "run", "--gradient", "half", "--partial", "work.py", **off)
     assert (done.stdout.split(), done.stderr) == (["0.5"], "")
 
 
 @pytest.mark.parametrize("inner", ["half", "inclusive"])
 def test_a_run_inside_a_run(run, inner):
     words = ["-m", "clampgrad", "run", "--gradient", inner, *PARTIAL, "work.py"]
-    done = run(*PINNED, *words)
+    done = run("-m", *PINNED, *words)
     assert done.stdout.split() == [{"half": "0.5", "inclusive": "1.0"}[inner]], done.stderr
 
 
 def test_every_process_says_what_it_pinned_and_reached(run):
     done = run(
+        "-m",
         "clampgrad",
         "run",
         "-v",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import site
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -57,8 +56,15 @@ def _path(root: nn.Module, module: nn.Module) -> str:
     return f"{type(root).__name__}.{name}" if name else type(root).__name__
 
 
+def packages(file: str) -> str:
+    """The folder that a package manager owns and the file is in, or "": its user does not edit it."""
+    folders = file.split(os.sep)[:-1]
+    at = [i for i, name in enumerate(folders) if name in ("site-packages", "dist-packages")]
+    return os.sep.join(folders[: at[-1] + 1]) if at else ""
+
+
 def short(file: str, start: str) -> str:
     """A file as people name it: from the folder `start`, or from where packages are installed."""
-    roots = [start, *site.getsitepackages(), site.getusersitepackages()]
+    roots = [root for root in (start, packages(file)) if root]
     roots = [root for root in roots if file.startswith(root.rstrip(os.sep) + os.sep)]
     return os.path.relpath(file, max(roots, key=len)) if roots else file

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from clampgrad._audit.callers import packages
 from clampgrad._audit.consumers import Singular
 from clampgrad._audit.positions import AT_HI, AT_LO, rounded
 from clampgrad._audit.sites import COUNT, Site
@@ -93,14 +94,18 @@ def _rounded(lo: float | None, hi: float | None, dtype: torch.dtype) -> list[Rou
 
 def diagnostics(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
     """Everything that there is to warn of at a site."""
-    found = [_of_rounding(h) for h in site.hazards.values() if isinstance(h, Rounded)]
+    found = [_of_rounding(site, h) for h in site.hazards.values() if isinstance(h, Rounded)]
     for (_, which, *_), hazard in _singular(site):
         if not _blocked_on_purpose(site, which, hazard):
             found.append(_of_singularity(site, which, hazard))
     return [*found, *_not_finite(site), *_differ(site, thresholds)]
 
 
-def _of_rounding(r: Rounded) -> Diagnostic:
+def _is_installed(site: Site) -> bool:
+    return bool(packages(site.key.caller.file))
+
+
+def _of_rounding(site: Site, r: Rounded) -> Diagnostic:
     dtype = name_of(r.dtype)
     evidence = {
         "bound": r.which,
@@ -108,18 +113,17 @@ def _of_rounding(r: Rounded) -> Diagnostic:
         "becomes": r.becomes,
         "dtype": dtype,
     }
+    wide = "call the package in float32" if _is_installed(site) else "clamp in float32"
     if r.which == "both":
         message = f"both bounds are {r.becomes:g} in {dtype}"
         return Diagnostic(
-            "bound-rounds", message, "Bounds further apart, or the clamp in float32.", evidence
+            "bound-rounds", message, f"Take bounds further apart, or {wide}.", evidence
         )
     message = f"{r.which}={r.written!r} is {r.becomes:g} in {dtype}"
     near = _neighbour(r)
     evidence["nearest"] = near
     nearest = "nearest" if r.becomes else "nearest normal"  # subnormal numbers guard no division
-    remedy = (
-        f"The {nearest} bound that {dtype} has on that side is {near:.4g}; or clamp in float32."
-    )
+    remedy = f"The {nearest} bound that {dtype} has on that side is {near:.4g}; or {wide}."
     return Diagnostic("bound-rounds", message, remedy, evidence)
 
 
@@ -160,10 +164,12 @@ def _of_singularity(site: Site, which: str, hazard: Singular) -> Diagnostic:
         f"{at_bound}, whose {what} is not finite; {at:,} elements stood at or beyond a bound"
     )
     remedy = "Move the bound off that point, by more than the dtype rounds away."
+    if _is_installed(site):
+        remedy = "If the package takes the bound from you, move it off that point, by more than the dtype rounds away."
     if hazard.finite:
-        remedy += (
-            ' Or take clampgrad.clamp(..., gradient="min_norm"), which hands back 0 at the bound.'
-        )
+        gradient = "min_norm"
+        named = _pin(gradient) if _is_installed(site) else _call(gradient)
+        remedy += f" Or take {named}, which hands back 0 at the bound."
     evidence = {
         "bound": which,
         "function": hazard.function,
@@ -201,11 +207,23 @@ def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
         f"torch up to 2.13 (inclusive) and torch from 2.14 on (joint) differ: the norm of the "
         f"difference is {norm:.2g} times the norm, {signs:,} of {of:,} gradients change sign"
     )
-    remedy = (
-        'Name the gradient: clampgrad.clamp(..., gradient="inclusive"), or a pin for the program.'
-    )
+    if _is_installed(site):
+        remedy = (
+            f"The line is in an installed package: pin it, by clampgrad run --gradient inclusive for the "
+            f"program or {_pin('inclusive')}."
+        )
+    else:
+        remedy = f"Name the gradient: {_call('inclusive')}, or a pin for the program."
     evidence = {"relative_norm": norm, "sign_changes": signs, "gradients": of}
     return [Diagnostic("conventions-differ", message, remedy, evidence)]
+
+
+def _call(gradient: str) -> str:
+    return f'clampgrad.clamp(..., gradient="{gradient}")'
+
+
+def _pin(gradient: str) -> str:
+    return f'with clampgrad.pin("{gradient}") around the call of the package'
 
 
 def name_of(dtype: torch.dtype) -> str:

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
+from clampgrad._audit.lint import Diagnostic
 from clampgrad._audit.report import Finding
 from clampgrad._audit.sites import MOST_BOUNDS
 from clampgrad._table import EXACT
 
 Place: TypeAlias = Callable[[str, int], str]
+Group: TypeAlias = list[tuple[Finding, Diagnostic]]
 
 LEFT = ("call", "where", "module", "gradient", "dtype", "bounds")
 COUNTS = ("elements", "at bound", "beyond", "NaN", "dead")
@@ -49,18 +51,19 @@ def summary(findings: list[Finding], place: Place) -> str:
         much = "away from 0" if far == math.inf else f"by {far:.2g} times its norm"
         text = (
             f"Another exact convention would change the gradient at {len(moving)} of the {len(heard)} call "
-            f"sites that a gradient reached, most at {_name(first, place)}: {name} would move it {much}. {_upgrade(moving)}"
+            f"sites that a gradient reached, most at {_name(first, [first.module], place)}: {name} would move it {much}. {_upgrade(moving)}"
         )
     return f"{text.rstrip('. ')}. {_warned(findings, place)}."
 
 
 def _warned(findings: list[Finding], place: Place) -> str:
-    warned = [f for f in findings if f.warnings]
-    if not warned:
+    groups = _grouped(findings)
+    if not groups:
         return "No warnings"
-    count = sum(len(f.warnings) for f in warned)
-    places = ", ".join(_name(f, place) for f in warned[:3])
-    return f"Warnings: {count}, at {places}{' and elsewhere' * (len(warned) > 3)}"
+    places = list(dict.fromkeys(_name(*_shared(group), place) for group in groups))
+    return (
+        f"Warnings: {len(groups)}, at {', '.join(places[:3])}{' and elsewhere' * (len(places) > 3)}"
+    )
 
 
 def _upgrade(moving: list[Finding]) -> str:
@@ -77,23 +80,49 @@ def _any(count: int) -> str:
     return "the only call site" if count == 1 else f"any of the {count} call sites"
 
 
-def _name(f: Finding, place: Place) -> str:
-    where = place(f.file, f.line)
-    return f"{where} ({f.function} in {f.module})" if f.module else f"{where} ({f.function})"
+def _name(f: Finding, modules: list[str], place: Place) -> str:
+    where, inside = place(f.file, f.line), _listed([m for m in modules if m])
+    return f"{where} ({f.function} in {inside})" if inside else f"{where} ({f.function})"
+
+
+def _listed(modules: list[str]) -> str:
+    """The first three, and how many more there are."""
+    more = [f"{len(modules) - 3} more"] if len(modules) > 3 else []
+    return " and ".join([", ".join(modules[:3]), *more])
+
+
+def _grouped(findings: list[Finding]) -> list[Group]:
+    """The warnings, each once for a line of code, whose findings are the modules that run it: a layer that
+    a model has fifty times is one line to mend. The most important finding is the first of its group."""
+    groups: dict[tuple[object, ...], Group] = {}
+    for f in findings:
+        for w in f.warnings:
+            which = (w.evidence.get(k) for k in ("bound", "dtype", "function", "file", "line"))
+            key = (f.file, f.line, f.function, w.name, *which)
+            groups.setdefault(key, []).append((f, w))
+    return list(groups.values())
+
+
+def _shared(group: Group) -> tuple[Finding, list[str]]:
+    """The first finding of a group, and the modules of all."""
+    return group[0][0], list(dict.fromkeys(f.module for f, _ in group))
 
 
 def _warnings(findings: list[Finding], place: Place) -> list[str]:
     lines = []
-    for f in findings:
-        for warning in f.warnings:
-            message = warning.message
-            if "file" in warning.evidence:
-                at = warning.evidence["file"], warning.evidence["line"]
-                message = message.replace("{}:{}".format(*at), place(*at))
-            lines += ["", f"{_name(f, place)}: {warning.name}"]
-            lines += textwrap.wrap(
-                f"{message}. {warning.remedy}", WIDTH, initial_indent="  ", subsequent_indent="  "
-            )
+    for group in _grouped(findings):
+        first, modules = _shared(group)
+        warning = group[0][1]
+        message = warning.message
+        if "file" in warning.evidence:
+            at = warning.evidence["file"], warning.evidence["line"]
+            message = message.replace("{}:{}".format(*at), place(*at))
+        if any(w.message != warning.message for _, w in group):
+            message += f" (in {first.module or 'the first'}, one of {len(group)})"
+        lines += ["", f"{_name(first, modules, place)}: {warning.name}"]
+        lines += textwrap.wrap(
+            f"{message}. {warning.remedy}", WIDTH, initial_indent="  ", subsequent_indent="  "
+        )
     return lines
 
 

@@ -1,0 +1,23 @@
+"""PyG: signed graph convolutions. A sampled stranger may be the neighbour itself, and the margin 0."""
+
+import torch
+from digests import step
+from torch_geometric import seed_everything
+from torch_geometric.nn import SignedGCN
+from torch_geometric.nn.aggr import PowerMeanAggregation
+
+seed_everything(0)
+edges = torch.randint(0, 10, (2, 60))
+positive, negative = edges[:, :30], edges[:, 30:]
+model = SignedGCN(8, 8, num_layers=2, lamb=5)
+mean = PowerMeanAggregation(learn=True)
+parameters = [*model.parameters(), *mean.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=0.1)
+x = torch.randn(10, 8)
+for _ in range(3):
+    optimizer.zero_grad()
+    z = model(x, positive, negative)
+    loss = model.loss(z, positive, negative) + mean(z, torch.arange(10) // 5).mean()
+    loss.backward()
+    step(loss, parameters)
+    optimizer.step()

@@ -1,0 +1,125 @@
+"""The tests that other people's libraries have of themselves, without a pin and under `inclusive`.
+
+    python -m tools.library_tests FOLDER [--only NAME ...] [--out docs/programs.json]
+
+Those whose wheel or source distribution has tests, and of these the files that have to do with clamps; on a
+release of PyTorch whose own gradient is `inclusive`, so that every test must end as it does without the pin.
+FOLDER is where the source distributions are unpacked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.programs import PROGRAMS, RECORD
+
+LIMIT = 1800  # seconds of the tests of a library
+Outcomes = dict[str, str]
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    """The source distribution of the installed version."""
+    version = importlib.metadata.version(name)
+
+    def have(ending: str) -> Path | None:
+        return next(folder.glob(f"{name.replace('-', '[-_]')}-{version}{ending}"), None)
+
+    if not have(""):
+        if not have(".tar.gz"):
+            words = ["download", "--quiet", "--no-deps", "--no-binary", name, "--dest", str(folder)]
+            subprocess.run([sys.executable, "-m", "pip", *words, f"{name}=={version}"], check=True)
+        archive = have(".tar.gz")
+        assert archive, f"pip got no source distribution of {name} {version}"
+        with tarfile.open(archive) as file:
+            file.extractall(folder, filter="data")
+    root = have("")
+    assert root, f"{archive} has no folder of its name"
+    return root
+
+
+def outcomes(root: Path, words: list[str], pin: str | None, report: Path) -> Outcomes:
+    """How every test ended, by name."""
+    rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
+    ours = {"CLAMPGRAD_GRADIENT": pin, "CLAMPGRAD_VERBOSE": "1"} if pin else {}
+    report.unlink(missing_ok=True)
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--junitxml", str(report)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *words],
+        cwd=root,
+        env={
+            **rest,
+            **ours,
+            "CUDA_VISIBLE_DEVICES": "",
+            "OMP_NUM_THREADS": "1",
+            "MPLBACKEND": "agg",
+        },
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert report.exists(), done.stdout[-2000:] + done.stderr[-2000:]
+    assert not pin or f"pinned to {pin}" in done.stderr, done.stderr[-2000:]
+    found = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        ended = {child.tag for child in case} & {"failure", "error", "skipped"}
+        found[f"{case.get('classname')}::{case.get('name')}"] = min(ended, default="passed")
+    return found
+
+
+def compare(name: str, what: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What is recorded of a library."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if "cannot" in what:
+        return {"cannot": what["cannot"]}
+    version = importlib.metadata.version(name)
+    if what.get("installed"):
+        root = Path(str(importlib.metadata.distribution(name).locate_file("")))
+    else:
+        root = unpacked(name, folder)
+    words = [*what["files"], *what.get("options", [])]
+    report = folder.absolute() / f"{name}.xml"
+    stock, pinned = (outcomes(root, words, pin, report) for pin in (None, "inclusive"))
+    differ = sorted(k for k in stock.keys() | pinned.keys() if stock.get(k) != pinned.get(k))
+    counts = {e: list(stock.values()).count(e) for e in sorted(set(stock.values()))}
+    return {
+        "version": version,
+        "files": what["files"],
+        "tests": len(stock),
+        "stock": counts,
+        "differ": {k: [stock.get(k, "absent"), pinned.get(k, "absent")] for k in differ},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=[])
+    parser.add_argument("--out", type=Path, default=RECORD)
+    options = parser.parse_args()
+    libraries = yaml.safe_load((PROGRAMS / "library_tests.yaml").read_text())
+    record = json.loads(options.out.read_text())
+    bad = 0
+    for name in options.only or libraries:
+        print(f"==> the tests of {name}", flush=True)
+        found = compare(name, libraries[name], options.folder)
+        bad += len(found.get("differ", ()))
+        tests = {**record.get("tests", {}), name: found}
+        record["tests"] = {k: tests[k] for k in libraries if k in tests}
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"    {found}", flush=True)
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
