@@ -167,17 +167,30 @@ def test_nan_at_every_position(name, count, convention, dtype):
 OBJDUMP = shutil.which("objdump")
 
 
-@pytest.mark.skipif(
-    not OBJDUMP or platform.machine() != "x86_64", reason="needs objdump and loops for AVX-512"
-)
-def test_masks_of_avx512_stay_in_k_registers():
-    """No mask becomes a vector of lanes and a mask again."""
+@pytest.fixture(scope="module")
+def instructions():
+    """Of the library, as text."""
+    if not OBJDUMP or platform.machine() != "x86_64":
+        pytest.skip("needs objdump and loops for AVX-512")
     library = clampgrad.clamp.__self__.__file__
     disassemble = [OBJDUMP, "-d", "--no-show-raw-insn", library]
     code = subprocess.run(disassemble, capture_output=True, text=True, check=True).stdout
     assert re.search(r"\tkmov[bwdq]\s", code)
+    return code
+
+
+def test_masks_of_avx512_stay_in_k_registers(instructions):
+    """No mask becomes a vector of lanes and a mask again."""
     # vpmovw2m is what Clang makes of the signs of 16-bit numbers.
-    assert not re.findall(r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s", code)
+    assert not re.findall(r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s", instructions)
+
+
+def test_loads_of_avx512_wait_for_no_mask(instructions):
+    """No instruction under a mask reads elements: where the bits of a gradient are not in the cache, its
+    elements are fetched all the same. What lies on the stack, or is a constant, is always there."""
+    memory = r"\((?!%rip|%rsp)[^)]*\)"
+    under_a_mask = r"%(?:[xyz]mm\d+|k\d)\{%k\d\}"
+    assert not re.findall(rf"\tv\w+\s[^\n]*{memory},[^\n]*{under_a_mask}", instructions)
 
 
 CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"]}

@@ -19,6 +19,11 @@ template <typename Lane>
 CLAMPGRAD_HOST_DEVICE Vector<Lane> load(const Lane* from) {
   Vector<Lane> v;
   std::memcpy(&v, from, sizeof(v));
+#if CLAMPGRAD_VECTOR_BYTES == 64 && defined(CLAMPGRAD_TARGET)
+  // Compilers would put a mask into the load, which then waits for the bits on some processors: a
+  // miss on these would stall the 512 elements of their cache line. This they cannot look through.
+  asm("" : "+v"(v));
+#endif
   return v;
 }
 template <typename Lane>

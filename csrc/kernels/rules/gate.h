@@ -18,12 +18,9 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
     const V raised = has_lo ? larger(value, keys.lo) : value;
     return has_hi ? lesser(raised, keys.hi) : raised;
   } else {
-    const Mask<K> below = has_lo ? lt(key, keys.lo) : Mask<K>();
-    const Mask<K> above = has_hi ? lt(keys.hi, key) : Mask<K>();
-    // The same for all x, and so outside of loops.
-    const V lo = has_hi ? select(lt(keys.hi, keys.lo), values.hi, values.lo) : values.lo;
-    const V y = select(above, values.hi, select(below, lo, value));
-    return select(comparable, y, value);
+    const Mask<K> below = has_lo ? Mask<K>(comparable & lt(key, keys.lo)) : Mask<K>();
+    const Mask<K> above = has_hi ? Mask<K>(comparable & lt(keys.hi, key)) : Mask<K>();
+    return select(above, values.hi, select(below, values.lo, value));
   }
 }
 

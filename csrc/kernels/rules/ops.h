@@ -50,12 +50,15 @@ template <typename E, typename F>
 void with_op(const GateEncode& call, const F& run) {
   using L = typename E::Lane;
   using V = decltype(splat(L()));
-  const Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
+  Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
+  const Bounds<KeyOf<E, V>> keys = {E::key(bounds.lo), E::key(bounds.hi)};
+  if (call.has_hi) { // what is below lo becomes hi where that is less
+    bounds.lo = select(lt(keys.hi, keys.lo), bounds.hi, bounds.lo);
+  }
   with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
     with_constant<kGates>(encoded_as(call.gate), [&](auto constant) {
       constexpr Gate gate = encoded_as(decltype(constant)::value);
-      run(EncodeGate<gate, decltype(lo)::value, decltype(hi)::value, E, V>{
-          {}, bounds, {E::key(bounds.lo), E::key(bounds.hi)}});
+      run(EncodeGate<gate, decltype(lo)::value, decltype(hi)::value, E, V>{{}, bounds, keys});
     });
   });
 }
