@@ -15,6 +15,9 @@ RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
 # What `make wheels` makes the wheel clampgrad-cuda for too; it needs nvcc. By default there is none.
 CUDA_RELEASES ?=
 
+# What `make wheels` makes a wheel for arm64 for too; it needs Debian. By default there is none.
+ARM64_RELEASES ?=
+
 # WHEEL=dist/NAME.whl, or several: the environments get these, and nothing is compiled for them.
 WHEEL ?=
 
@@ -34,6 +37,13 @@ PORTABLE_TESTED ?= test/test_portable.py test/test_table.py test/test_tensors.py
                    test/test_gradcheck.py test/test_nan.py test/test_seeds.py test/test_nn.py \
                    test/test_layouts.py test/test_compile.py test/test_compile_training.py \
                    test/test_export.py test/test_pin_calls.py test/matrix/test_refused.py
+
+# What `make check-arm64` runs, where an instruction takes ten: the kernels and what every implementation
+# must do, but no compilers and few processes.
+ARM64_TESTED ?= test/test_seeds.py test/test_table.py test/test_tensors.py test/test_kernels.py \
+                test/test_gate.py test/test_forward.py test/test_nan.py test/test_rounding.py test/test_threads.py
+ARM64_PORTABLE_TESTED ?= test/test_portable.py test/test_seeds.py test/test_table.py test/test_tensors.py \
+                         test/test_nan.py test/test_inplace_after.py test/test_errors.py
 
 # What the documentation site is built with.
 SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
@@ -69,6 +79,7 @@ CPP := build/cpp-$(TORCH)
 PACKING := .venv/packing
 SOURCE_BUILD := .venv/source-build
 PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
+ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
@@ -80,7 +91,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-arm64 check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -112,9 +123,11 @@ check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip
 
 wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a library per torch of RELEASES
 	for release in $(RELEASES) $(CUDA_RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
-	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)"
+	for release in $(ARM64_RELEASES); do $(MAKE) .venv/torch-$$release-arm64/torch TORCH=$$release; done
+	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)$(ARM64_RELEASES:%=, for arm64 %)"
 	$(PACKING)/bin/python tools/wheels.py dist $(RELEASES:%=.venv/torch-%/bin/python) \
-		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python))
+		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)) \
+		$(if $(ARM64_RELEASES),--arm64 $(ARM64_RELEASES:%=.venv/torch-%-arm64/bin/python))
 
 portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds
 	rm -rf build/portable
@@ -187,6 +200,14 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 		echo "==> CUDA kernels on torch $(CUDA_TORCH)"; \
 		.venv/torch-$(CUDA_TORCH)/bin/python tools/check_cuda.py; \
 	fi
+
+check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian, takes an hour
+	echo "==> tests on torch $(TORCH) for arm64"
+	rm -f out/arm64.json
+	$(ARM64)/bin/python -m pytest --machine='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
+	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --machine='emulated aarch64' --record=out/arm64.json \
+		$(ARM64_PORTABLE_TESTED) $(ARGS)
+	echo "==> python tools/support.py out/arm64.json puts it into docs/support.md"
 
 check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
 	if tools/debian_source.sh build/debian-source; then \
@@ -302,6 +323,19 @@ $(VENV)/installed: $(VENV)/torch $(SOURCES)
 	$(call with_progress,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
 	touch $@
 endif
+
+# As above, but that pip would fetch the libraries of CUDA, which torch asks for.
+$(ARM64)/torch: tools/arm64.sh
+	echo "==> making $(ARM64): a cross compiler, an emulator and torch $(TORCH) for arm64"
+	tools/arm64.sh $(ARM64) $(TORCH)
+	touch $@
+
+$(ARM64)/installed: $(ARM64)/torch $(SOURCES)
+	echo "==> building clampgrad for torch $(TORCH) and arm64, with $(MAX_JOBS) jobs (minutes the first time)"
+	rm -rf build/lib.* build/bdist.*
+	$(call with_progress,CLAMPGRAD_CUDA=0 CLAMPGRAD_REQUIRE_COMPILED=1 $(ARM64)/bin/python -m pip install \
+		-v --no-build-isolation --no-deps --force-reinstall .,$(ARM64)/build.log)
+	touch $@
 
 # All that the tests need, beside the portable wheel: for .ci/run, before anything is compiled.
 $(VENV)/requirements-$(EXTRA): $(VENV)/torch

@@ -1,6 +1,7 @@
 import importlib.metadata
 import json
 import os
+import platform
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -24,6 +25,12 @@ TIMES_GUARDS = "profile_guard_manager"
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", help="where the tests make their tensors")
     parser.addoption("--record", help="the file to add this run to (tools/support.py)")
+    machine = platform.machine()
+    parser.addoption(
+        "--machine",
+        default="" if machine in ("x86_64", "AMD64") else machine,
+        help="what that file calls a machine other than x86-64",
+    )
 
 
 def pytest_configure(config):
@@ -85,7 +92,9 @@ def pytest_terminal_summary(terminalreporter, config):
             counts[Path(report.nodeid.split("::")[0]).stem][counted] += 1
     path = Path(config.getoption("record"))
     runs = json.loads(path.read_text()) if path.exists() else {}
-    name = f"{torch.__version__}, {clampgrad.implementation}, {config.getoption('device')}"
+    device, machine = config.getoption("device"), config.getoption("machine")
+    name = f"{torch.__version__}, {clampgrad.implementation}, {device}"
+    name += f" ({machine})" if machine else ""
     runs.setdefault(name, {}).update(counts)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(runs, indent=1) + "\n")

@@ -12,6 +12,8 @@
 
 #if defined(CLAMPGRAD_VECTOR_BYTES) && defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(CLAMPGRAD_VECTOR_BYTES) && defined(__AARCH64EL__)
+#include <arm_neon.h>
 #endif
 
 #define CLAMPGRAD_ISA CLAMPGRAD_SET

@@ -56,6 +56,34 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
 #endif
 }
 
+#if defined(__AARCH64EL__)
+// The same for all vectors of a word at once. Of lanes that are all ones or all zeros, half of each
+// says as much, so that two vectors become one; of bytes, each keeps its bit, and eight are added.
+template <int bytes, int count>
+CLAMPGRAD_HOST_DEVICE uint64_t to_bits(const uint8x16_t (&masks)[count]) {
+  if constexpr (bytes == 1) {
+    static_assert(count == 4);
+    const uint8x16_t each = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const auto low = vpaddq_u8(masks[0] & each, masks[1] & each);
+    const auto quads = vpaddq_u8(low, vpaddq_u8(masks[2] & each, masks[3] & each));
+    return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(quads, quads)), 0);
+  } else {
+    uint8x16_t halves[count / 2];
+    for (int i = 0; i < count / 2; ++i) {
+      const auto a = masks[2 * i], b = masks[2 * i + 1];
+      if constexpr (bytes == 8) {
+        halves[i] = uint8x16_t(vuzp1q_u32(uint32x4_t(a), uint32x4_t(b)));
+      } else if constexpr (bytes == 4) {
+        halves[i] = uint8x16_t(vuzp1q_u16(uint16x8_t(a), uint16x8_t(b)));
+      } else {
+        halves[i] = vuzp1q_u8(a, b);
+      }
+    }
+    return to_bits<bytes / 2>(halves);
+  }
+}
+#endif
+
 // The masks of a word's 64 elements, a vector at a time, and its bits.
 template <typename M>
 struct WordOf {
@@ -67,6 +95,11 @@ struct WordOf {
   }
 
   CLAMPGRAD_HOST_DEVICE uint64_t bits() const {
+#if defined(__AARCH64EL__)
+    uint8x16_t bytes[kWord / kLanes];
+    std::memcpy(bytes, masks, sizeof(bytes));
+    return to_bits<16 / kLanes>(bytes);
+#else
     uint64_t word = 0;
 #if CLAMPGRAD_VECTOR_BYTES == 32
     if constexpr (kLanes == 16) { // two vectors at once
@@ -85,6 +118,7 @@ struct WordOf {
       }
     }
     return word;
+#endif
   }
 };
 
