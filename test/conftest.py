@@ -17,7 +17,8 @@ THOROUGH = (
     *("audit_programs", "cache_on_disk", "compile_training", "cuda_on_host", "distributed"),
     *("examples", "export_elsewhere", "hypothesis", "import", "opcheck", "opinfo", "packaging"),
     *("patches_torchscript", "patches_verify", "pin_by_environment", "pin_checkpoint"),
-    *("pin_compile", "pin_elsewhere", "pin_processes", "pin_reach", "programs", "source_build"),
+    *("pin_compile", "pin_elsewhere", "pin_operators", "pin_processes", "pin_reach", "programs"),
+    "source_build",
 )
 TIMES_GUARDS = "profile_guard_manager"
 

@@ -90,6 +90,7 @@ FAILURES = (
     SLOPE
     + """
 import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
+import torch._functorch.aot_autograd
 import torch.utils.checkpoint as checkpoint
 from clampgrad import _after_import, _cache_key, _changes, _torch_knows
 ours = {m.__file__ for m in (_after_import, _cache_key, _changes, _torch_knows)}
@@ -99,6 +100,8 @@ owners = [
     torch._inductor.codecache.FxGraphHashDetails,
     checkpoint._CheckpointFrame,
     checkpoint.CheckpointFunction,
+    torch._higher_order_ops.cond.CondAutogradOp,
+    torch._functorch.aot_autograd,
 ]
 def state():
     actions = {name: [*known] for name, known in _after_import._finder.actions.items() if known}

@@ -58,6 +58,16 @@ def expect(function: Function, *parameters: str) -> None:
         )
 
 
+def expect_first(function: Function, parameter: str) -> None:
+    """Raises RuntimeError if that is not the first parameter of a function of torch."""
+    found = tuple(inspect.signature(function).parameters)
+    if found[:1] != (parameter,):
+        raise RuntimeError(
+            f"clampgrad does not support torch {torch.__version__}: {function.__module__}."
+            f"{function.__qualname__} takes {found}, and not {parameter!r} first"
+        )
+
+
 def expect_to_take(count: int, function: Function) -> None:
     """Raises RuntimeError if a function of torch cannot be called with so many positional arguments."""
     try:

@@ -1,6 +1,7 @@
 """What parts of torch must know about pins, told to them at the first pin of a process.
 
 - activation checkpointing: a segment remembers its pin, and runs under it again in backward;
+- operators that call functions (cond, while_loop, map...): the same, for they differentiate in backward;
 - torch.compile: compiled code is guarded by the pin that it was compiled under, wherever it is
   loaded, and the caches of compiled code on disk have the pin in their keys;
 - the Python dispatcher, which compilers trace with, remembers kernels: it is made to look again.
@@ -28,7 +29,15 @@ from clampgrad import _implementation
 from clampgrad._after_import import Refused, imported, no_longer_on_import, on_import, when_imported
 from clampgrad._at_fork import held_over_forks
 from clampgrad._cache_key import key_caches
-from clampgrad._changes import Change, expect, expect_attribute, made, original, replacing
+from clampgrad._changes import (
+    Change,
+    expect,
+    expect_attribute,
+    expect_first,
+    made,
+    original,
+    replacing,
+)
 from clampgrad._pin_state import TORCHS_OWN, Remembered
 from clampgrad._private import expected
 
@@ -80,6 +89,66 @@ def remember_in_checkpoints(checkpoint: Any) -> list[Change]:
         Change(frame, "recompute_fn", RecomputeFunction()),
         Change(reentrant, "forward", staticmethod(forward)),
         Change(reentrant, "backward", staticmethod(backward)),
+    ]
+
+
+# ---- Operators that call functions ---------------------------------------------------------------------
+
+PIN_OF_FORWARD = "_clampgrad_pin_of_forward"  # an attribute of what forward keeps for backward
+
+
+def remember_in_backward(package: ModuleType) -> list[Change]:
+    """Most of these operators call the function once more in backward, and record its gradient there."""
+    changes = []
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(f"{package.__name__}."):
+            for thing in vars(module).values():
+                # Others are there because the module imports them.
+                if is_autograd_function(thing) and thing.__module__ == name:
+                    changes += remember_in(thing)
+    if not changes:
+        raise RuntimeError(
+            f"clampgrad does not support torch {torch.__version__}: {package!r} differentiates nothing"
+        )
+    return changes
+
+
+def remember_in_joints(aot_autograd: Any) -> list[Change]:
+    """Others differentiate it in forward, where torch has taken the portable pin off for the operator."""
+    torchs = original(expect_attribute(aot_autograd, "create_joint"))
+    expect_first(torchs, "fn")
+
+    @replacing(torchs)
+    def create_joint(*args: Any, **keywords: Any) -> Any:
+        joint = torchs(*args, **keywords)
+        return functools.wraps(joint)(functools.partial(remember(joint)))
+
+    return [Change(aot_autograd, "create_joint", create_joint)]
+
+
+def is_autograd_function(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, torch.autograd.Function)
+
+
+def remember_in(function: Any) -> list[Change]:
+    torchs_forward, torchs_backward = original(function.forward), original(function.backward)
+    for torchs in torchs_forward, torchs_backward:
+        expect_first(torchs, "ctx")
+
+    @replacing(torchs_forward)
+    def forward(ctx: Any, *args: Any) -> Any:
+        setattr(ctx, PIN_OF_FORWARD, _implementation.pin_current())
+        return torchs_forward(ctx, *args)
+
+    @replacing(torchs_backward)
+    def backward(ctx: Any, *grads: Any) -> Any:
+        # What was there before we looked was recorded without a pin.
+        code = getattr(ctx, PIN_OF_FORWARD, TORCHS_OWN)
+        return Remembered(torchs_backward, code)(ctx, *grads)
+
+    return [
+        Change(function, "forward", staticmethod(forward)),
+        Change(function, "backward", staticmethod(backward)),
     ]
 
 
@@ -192,6 +261,8 @@ def forget_kernels(names: list[str]) -> None:
 # How a module of torch is to change. Each checks what it is about to change, and changes nothing.
 CHANGES: dict[str, Callable[[Any], list[Change]]] = {
     "torch.utils.checkpoint": remember_in_checkpoints,
+    "torch._higher_order_ops": remember_in_backward,
+    "torch._functorch.aot_autograd": remember_in_joints,
     "torch._inductor.codecache": key_caches,
     "torch._dynamo.aot_compile": refuse_code_without_guard,
     "torch._dynamo.guards": guard_compiled_code,
