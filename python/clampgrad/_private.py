@@ -61,6 +61,9 @@ PRIVATE = {
         {
             "torch.utils.checkpoint:_CheckpointFrame": "a checkpoint remembers its pin",
             "torch._ops:OpOverload()._dispatch_cache": "what is traced has the pin's kernels",
+            "torch._functorch.aot_autograd:create_joint": (
+                "operators that call functions, and differentiate in forward, have its pin"
+            ),
             "torch._dynamo.guards:GuardBuilder": "compiled code is guarded by its pin",
             "torch._dynamo.aot_compile:AOTCompiledFunction.guard_check": "code of no pin is refused",
             "torch._inductor.codecache:FxGraphHashDetails": "caches on disk tell pins apart",
@@ -108,6 +111,7 @@ PRIVATE = {
             ),
             "torch._subclasses.functional_tensor:FunctorchFunctionalizeAPI": "the same",
             "torch._dynamo.guards:GuardBuilder.GLOBAL_STATE": "the guard is part of this, or of GRAD_MODE",
+            "torch._higher_order_ops:cond": "operators that call functions remember their pin",
             "torch._dynamo.convert_frame:compile_lock": "the first pin waits for the compiler",
             "torch._dynamo.output_graph:OutputGraphCommon().skip_guards_check": "whether code was saved",
         },

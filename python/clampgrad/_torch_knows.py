@@ -115,7 +115,7 @@ def remember_in_backward(package: ModuleType) -> list[Change]:
 
 def remember_in_joints(aot_autograd: Any) -> list[Change]:
     """Others differentiate it in forward, where torch has taken the portable pin off for the operator."""
-    torchs = original(expect_attribute(aot_autograd, "create_joint"))
+    torchs = original(expected("torch._functorch.aot_autograd:create_joint"))
     expect_first(torchs, "fn")
 
     @replacing(torchs)
