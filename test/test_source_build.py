@@ -7,6 +7,7 @@ patched and the torch never is: the script has to notice just that.
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from clampgrad.patches.apply import apply
+from clampgrad.patches.tree import YAML
 from test_patches_apply import MINE, commit, git, tree_of, write
 
 ROOT = Path(__file__).parent.parent
@@ -141,6 +144,13 @@ def test_changed_files_are_named(stub):
     assert done.returncode == 2 and "version.txt" in done.stderr
 
 
+def test_a_series_that_is_in_the_tree_is_refused(stub):
+    apply(stub[0], SERIES, check=False, reverse=False)
+    done = build(stub, "--check")
+    apply(stub[0], SERIES, check=False, reverse=True)
+    assert done.returncode == 2 and f"{SERIES} is in the tree" in done.stderr
+
+
 def test_another_torch_is_not_replaced(stub):
     done = build(stub, "--check", PYTHON=sys.executable)
     assert done.returncode == 2 and "an environment of its own" in done.stderr
@@ -198,6 +208,23 @@ def test_a_checked_out_series_is_applied_again(stub, whole):
     record_file(stub).write_text(json.dumps(found))
     again = build(stub, "--rounds", "0")
     assert again.returncode == 1 and f"{SERIES}: no gradient changed" in again.stdout
+
+
+def test_an_edit_beside_the_series_is_seen(stub, whole):
+    apply(stub[0], SERIES, check=False, reverse=False)
+    with (stub[0] / YAML).open("a") as file:
+        print("# mine", file=file)
+    done = build(stub, "--check")
+    git(stub[0], "checkout", ".")
+    assert done.returncode == 2 and f"commit or stash first: {YAML}" in done.stderr
+
+
+def test_what_other_proofs_found_is_asked_again(stub, whole):
+    found = record(stub)
+    found["proofs"] = "other"
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert "==> stock: tests\n" in again.stdout and "libraries: done before" in again.stdout
 
 
 def test_other_patches_are_built_again(stub, whole):
@@ -289,21 +316,51 @@ def test_a_test_that_ends_the_process_is_tried_again(stub, tmp_path, times, resu
     assert found["results"] == others | {"Test.test_clamp": result}
 
 
-def test_a_program_that_does_not_end_is_ended(tmp_path):
-    """And what it started: some of upstream's tests start processes."""
-    endless = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep(.05)"
-    code = f"""
-import pathlib, sys, proofs
-proofs.LONGEST = 3
-print(proofs.logged([sys.executable, "-c", {endless!r}], pathlib.Path(sys.argv[1])))
-"""
+ENDLESS = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep(.05)"
+
+
+def inside(code, *arguments):
+    """Python in the folder of the script, which is being run."""
     folder = str(ROOT / "tools" / "source_build")
-    log = tmp_path / "log"
-    done = subprocess.check_output([sys.executable, "-c", code, log], cwd=folder, text=True)
-    assert "no end after" in done
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+
+
+def is_still(log):
     written = log.stat().st_size
     time.sleep(0.5)
-    assert written == log.stat().st_size > 0
+    return written == log.stat().st_size > 0
+
+
+def test_a_program_that_does_not_end_is_ended(tmp_path):
+    """And what it started: some of upstream's tests start processes."""
+    code = f"""
+import pathlib, sys, processes
+processes.LONGEST = 3
+print(processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1])))
+"""
+    log = tmp_path / "log"
+    assert "no end after" in inside(code, log).communicate()[0]
+    assert is_still(log)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_what_threads_started(tmp_path, number):
+    code = f"""
+import pathlib, sys, types, processes, proofs
+processes.interrupt_on_signals()
+proofs.child = lambda place, name, *_, **__: processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1], name))
+place = types.SimpleNamespace(environment={{"MAX_JOBS": "2"}}, series=None, tree=types.SimpleNamespace(path=pathlib.Path()))
+place.step = lambda name, work: work()
+proofs.upstream_tests(place)
+"""
+    process = inside(code, tmp_path)
+    logs = [tmp_path / name for name in ("test_autograd", "test_jit")]
+    while not all(log.exists() and log.stat().st_size for log in logs):
+        time.sleep(0.1)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert all(map(is_still, logs))
 
 
 def test_a_build_that_fails_shows_its_errors(stub, whole):

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import building
+import processes
 import proofs
 import ready
 import report
@@ -97,6 +98,7 @@ def lock(folder: Path) -> None:
 
 
 def main() -> int:
+    processes.interrupt_on_signals()
     try:
         return run(arguments())
     except Refusal as refusal:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from processes import watched
 from record import Record
-from series import Refusal, Tree
+from series import Refusal, Tree, files_added, named
 
 MINIMAL = Path(__file__).with_name("minimal.cmake")
 # What PyTorch takes from the environment into its configuration.
@@ -106,25 +107,6 @@ class Progress:
             print(f"    {self.done} of {self.total} steps, {left:.0f} min left", flush=True)
 
 
-def logged(command: list[str], log: Path, see: Callable[[str], None], **how: Any) -> int:
-    """Runs a command, with all its output in a log that `see` looks at; its exit code."""
-    print(f"    log: {log}", flush=True)
-    with log.open("w", buffering=1) as file:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            **how,
-        )
-        assert process.stdout
-        for line in process.stdout:
-            file.write(line)
-            see(line)
-        return process.wait()
-
-
 def command() -> list[str]:
     """How every release that a series is for is built. Nothing is fetched: what is needed is there (ready.py)."""
     how = "-m pip install -v --no-build-isolation --no-deps --use-pep517 -e ."
@@ -174,24 +156,36 @@ class Place:
         log = self.record.log(self.state, "build")
         # A version of its own, so that nobody takes the build for another.
         version = (self.tree.path / "version.txt").read_text().strip().replace("a0", "")
-        named = f"{version}+{self.series.rpartition('/')[2]}" if self.series else version
-        versions = {"PYTORCH_BUILD_VERSION": named, "PYTORCH_BUILD_NUMBER": "1"}
-        code = logged(
-            command(),
-            log,
-            Progress().see,
-            cwd=self.tree.path,
-            env=self.environment | versions,
-        )
+        local = f"{version}+{(self.series or 'stock').rpartition('/')[2]}"
+        versions = {"PYTORCH_BUILD_VERSION": local, "PYTORCH_BUILD_NUMBER": "1"}
+        self.configure_anew_if_needed()
+        environment = self.environment | versions
+        code = watched(command(), log, Progress().see, cwd=self.tree.path, env=environment)
         lines = log.read_text(errors="replace").splitlines()
         if code:
             errors = [line for line in lines if "error:" in line.lower()] or lines[-20:]
-            raise Refusal("\n".join(["the build failed:", *errors[:20], f"The log is {log}."]))
+            left = f" {self.series} is in the tree." if self.series else ""
+            raise Refusal(
+                "\n".join(["the build failed:", *errors[:20], f"The log is {log}.{left}"])
+            )
         done = [found[3] for found in map(STEP.match, lines) if found]
         compiled = [line.split("/")[-1] for line in done if line.startswith("Building CXX")]
         return {"steps": len(done), "files": len(compiled)} | (
             {"compiled": sorted(compiled)} if len(compiled) < 50 else {}
         )
+
+    def configure_anew_if_needed(self) -> None:
+        """PyTorch's build keeps the flags that it was configured with, and the list of files."""
+        wanted = flags(self.environment)
+        before, now = self.record.data.get("configured"), [wanted, self.added_files()]
+        if before != now:
+            for name in ("CMakeCache.txt", "build.ninja"):
+                (self.tree.path / "build" / name).unlink(missing_ok=True)
+            self.record.set(configured=now)
+
+    def added_files(self) -> list[str]:
+        patches = named(self.series).patches if self.series else []
+        return sorted({name for patch in patches for name in files_added(patch)})
 
     # ---- What is asked of it -------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import processes
 from building import LIBRARIES, Place
 from series import ROOT, Refusal, all_series, attempt, files_of, named
 
 HERE = Path(__file__).parent
-LONGEST = 2 * 3600  # seconds: a test file takes minutes, and one that hangs takes for ever
 FAMILY = ("clamp", "maximum", "minimum", "fmax", "fmin")
 # Upstream's test files, with the names of tests that are chosen; all of them where there are none.
 TESTS: dict[str, tuple[str, ...]] = {
@@ -41,30 +40,12 @@ def child(place: Place, name: str, script: str, *arguments: str, **more: str) ->
         # Compiled code of another state would have the gradients of that.
         environment = own | {"TORCHINDUCTOR_CACHE_DIR": cache} | more
         command = [sys.executable, str(HERE / script), str(out), *arguments]
-        code = logged(command, log, env=environment, cwd=place.record.folder)
+        code = processes.run(command, log, env=environment, cwd=place.record.folder)
     if code or not out.exists():
         last = log.read_text(errors="replace").splitlines()[-5:]
         raise Refusal("\n".join([f"{script} ended with {code}:", *last, f"The log is {log}."]))
     result: dict[str, Any] = json.loads(out.read_text())
     return result
-
-
-def logged(command: list[str], log: Path, **how: Any) -> int | str:
-    """Runs a command with its output in a log; its exit code, or what to say of one that does not end."""
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, **how
-        )
-        try:
-            return process.wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            return f"no end after {LONGEST // 3600} hours"
-        finally:
-            if (
-                process.poll() is None
-            ):  # also on an interrupt: what the command started ends with it
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
 
 
 # ---- Gradients ---------------------------------------------------------------------------------------------
@@ -135,12 +116,17 @@ def upstream_tests(place: Place) -> None:
     """Every file in a process of its own, as many at a time as there are jobs."""
 
     def run(item: tuple[str, tuple[str, ...]]) -> dict[str, Any]:
-        return ran(place, place.tree.path / "test" / item[0], item[1])
+        return ran(place, place.tree.path / "test" / item[0], item[1], as_one_name(item[0]))
 
     def ask() -> dict[str, Any]:
         chosen = TESTS | brought(place)
         with ThreadPoolExecutor(int(place.environment["MAX_JOBS"])) as pool:
-            return {"files": dict(zip(chosen, pool.map(run, chosen.items())))}
+            try:
+                return {"files": dict(zip(chosen, pool.map(run, chosen.items())))}
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                processes.end_all()
+                raise
 
     place.step("tests", ask)
 
@@ -154,13 +140,11 @@ def brought(place: Place) -> dict[str, tuple[str, ...]]:
     return {name: () for name in there}
 
 
-def ran(place: Place, file: Path, names: Sequence[str], name: str = "") -> dict[str, Any]:
+def ran(place: Place, file: Path, names: Sequence[str], name: str) -> dict[str, Any]:
     """One file with upstream's own runner. A file that runs no test has failed, whatever it says."""
     chosen = [word for name in names for word in ("-k", name)]
     # test/functorch has no __init__.py and would hide functorch.
-    found = child(
-        place, name or file.stem, "tests.py", str(file), *chosen, PYTHONPATH=str(place.tree.path)
-    )
+    found = child(place, name, "tests.py", str(file), *chosen, PYTHONPATH=str(place.tree.path))
     ran_at_all = {"ok", "failed", "expected failure"} & set(found["results"].values())
     if found["error"] or not ran_at_all:
         word = "ended early" if ran_at_all else "ran no test"
@@ -177,13 +161,17 @@ def negative_controls(place: Place, series: Sequence[str]) -> None:
             with tempfile.TemporaryDirectory() as scratch:
                 done, _ = attempt(place.tree.path, named(name), False, Path(scratch))
                 for file in test_files(done):
-                    run = ran(
-                        place, Path(scratch, file), new_tests(name), f"control-{Path(file).stem}"
-                    )
+                    log = as_one_name("control", name, file.removeprefix("test/"))
+                    run = ran(place, Path(scratch, file), new_tests(name), log)
                     found[f"{name}: {file}"] = run
         return {"files": found}
 
     place.step("controls", ask)
+
+
+def as_one_name(*parts: str) -> str:
+    """Of a log: two files may have one name in two folders."""
+    return "-".join(parts).removesuffix(".py").replace("/", "-")
 
 
 def test_files(patches: list[Path]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -57,6 +58,10 @@ def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator
         yield f"not in {tree.path}/test: {', '.join(gone)}"
     if changed := tree.changed():
         yield f"changes to commit or stash first: {', '.join(changed)}"
+    if not begun and (series := tree.applied()):
+        yield f"{series} is in the tree, which is to be built without it first: undo it"
+    if not importlib.util.find_spec("pip"):
+        yield "no pip in this environment: python -m ensurepip"
     if not shutil.which("ninja"):
         yield "no ninja on PATH: pip install ninja"
     compiler = (environment.get("CXX") or "c++").split()[0]

@@ -12,7 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from series import Tree, named
+from series import ROOT, Tree, named
+
+PROOFS = ("tools/source_build", "python/clampgrad", "csrc")
+SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml")
+BUILT = ("build", "libraries")  # steps that do not depend on them
 
 
 def processor() -> str:
@@ -27,6 +31,13 @@ def processor() -> str:
 def digest(series: str) -> str:
     """Of the text of its patches."""
     return hashlib.sha256(b"".join(p.read_bytes() for p in named(series).patches)).hexdigest()[:16]
+
+
+def of_the_proofs() -> str:
+    """A digest of all that decides what is asked of a build, and how answers are judged."""
+    files = [ROOT / "conventions.yaml", ROOT / "test" / "oracle.py"]
+    files += [f for top in PROOFS for f in sorted((ROOT / top).rglob("*")) if f.suffix in SOURCES]
+    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
 
 
 class Record:
@@ -55,6 +66,7 @@ class Record:
             "environment": sys.prefix,
         }
         asked = {"series": list(series), "patches": {n: digest(n) for n in series}, "quick": quick}
+        asked["proofs"] = of_the_proofs()
         data = same | asked | {"built": None, "torch": None, "states": {}}
         if not file.exists():
             return cls(folder, data)
@@ -62,6 +74,9 @@ class Record:
         if any(old.get(key) != value for key, value in same.items()):
             return cls(folder, data, replaces=True)
         states = old["states"]
+        if old.get("proofs") != asked["proofs"]:
+            for name, steps in states.items():
+                states[name] = {step: steps[step] for step in BUILT if step in steps}
         for name, patches in asked["patches"].items():
             if old["patches"].get(name, patches) != patches:
                 states.pop(name, None)

@@ -22,6 +22,7 @@ def judge(record: Record, tree: Tree, series: Sequence[str]) -> list[str]:
         *tests(record, series),
         *controls(record, series),
         *package(record),
+        *times(record),
     ]
 
 
@@ -48,10 +49,20 @@ def tests(record: Record, series: Sequence[str]) -> Iterator[str]:
         brought = "|".join(new_tests(state)) if state in series else "$."  # else none
         # As upstream names what it makes of one test for each device and dtype.
         of_a_device = re.compile(rf"({brought})(_(cpu|cuda)(_\w+)?)?$")
+        yield from crashes(record, state)
         for test, before, after in differences(record, state):
             is_new = before == "not there" and after in ("ok", "skipped")
             if not (is_new and of_a_device.match(method_of(test))):
                 yield f"{state}: {test} was {before} and is {after}"
+
+
+def crashes(record: Record, state: str) -> Iterator[str]:
+    """Once may be chance, as that of test_profiler_propagation is; the report names it all the same."""
+    stock, mine = (record.found(s, "tests")["files"] for s in ("stock", state))
+    for file, run in mine.items():
+        for test, times in run["crashes"].items():
+            if times > 1 and test not in stock.get(file, {}).get("crashes", {}):
+                yield f"{state}: {file}: {test} ended the process {times} times, and never on stock"
 
 
 def method_of(test: str) -> str:
@@ -96,6 +107,14 @@ def package(record: Record) -> Iterator[str]:
         at_bound = record.found("stock", "package")["clamp(x, 0, 1) at 0"]
         if (found["patched"] is not None) != (found["clamp(x, 0, 1) at 0"] != at_bound):
             yield f"{state}: the audit says of this torch: {found['patched']}"
+
+
+def times(record: Record) -> Iterator[str]:
+    """Each state was timed with its own libraries, or the times are of another."""
+    for state, rounds in (record.found("undone", "times") or {}).get("microseconds", {}).items():
+        wanted = record.found(state, "package")["clamp(x, 0, 1) at 0"]
+        if any(r["gradient at a bound"] != wanted for r in rounds):
+            yield f"{state}: what was timed has not its gradient"
 
 
 def published(record: Record) -> dict[str, Any]:

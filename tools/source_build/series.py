@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "python" / "clampgrad"))
 
-from patches.apply import apply, attempt, files_of, state_of  # noqa: E402
+from patches.apply import (  # noqa: E402
+    apply,
+    attempt,
+    committed,
+    content,
+    files_added,
+    files_of,
+    state_of,
+)
 from patches.series import Refusal, Series, all_series, named  # noqa: E402
 from patches.tree import changed_files, git, is_repository, release_of  # noqa: E402
 
-__all__ = ["ROOT", "Refusal", "Series", "Tree", "all_series", "attempt", "files_of", "named"]
+__all__ = [
+    "ROOT",
+    "Refusal",
+    "Series",
+    "Tree",
+    "all_series",
+    "attempt",
+    "files_added",
+    "files_of",
+    "named",
+]
 
 
 @dataclass
@@ -39,10 +58,19 @@ class Tree:
         return next((s.name for s in mine if state_of(self.path, s) == "applied"), None)
 
     def changed(self) -> list[str]:
-        """The tracked files that differ from the commit, but for those of the series that is applied."""
+        """The tracked files that are neither those of the commit nor what the applied series makes of them."""
+        changed = set(changed_files(self.path))
         series = self.applied()
-        own = {n for p in named(series).patches for n in files_of(p)} if series else set()
-        return sorted(set(changed_files(self.path)) - own)
+        if not (series and changed):
+            return sorted(changed)
+        with tempfile.TemporaryDirectory() as scratch:
+            before, after = Path(scratch, "before"), Path(scratch, "after")
+            after.mkdir()
+            committed(self.path, named(series), before)
+            attempt(before, named(series), False, after)
+            names = {name for patch in named(series).patches for name in files_of(patch)}
+            own = {n for n in names if content(after / n) == content(self.path / n)}
+        return sorted(changed - own)
 
     def would_take(self, series: str) -> None:
         """Refuses a series that does not apply."""

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -29,21 +30,27 @@ def copy_of(source: Path, series: Series, to: Path) -> Path:
     return to
 
 
+def committed(source: Path, series: Series, to: Path) -> None:
+    """The files that a series touches, as they are in the commit, in a repository of their own."""
+    to.mkdir(exist_ok=True)
+    for name in {name for patch in series.patches for name in files_of(patch)}:
+        shown = subprocess.run(["git", "show", f"HEAD:./{name}"], cwd=source, capture_output=True)
+        if shown.returncode == 0:
+            write(to / name, shown.stdout)
+    git(to, "init", "--quiet")
+
+
 def of_the_commit(source: Path, series: Series) -> set[Path]:
     """The optional patches whose text the commit has, though not the series: they were there before it."""
     if not series.optional or not is_repository(source):
         return set()
     with tempfile.TemporaryDirectory() as scratch:
-        committed = Path(scratch)
-        for name in {name for patch in series.patches for name in files_of(patch)}:
-            shown = git(source, "show", f"HEAD:./{name}")
-            if shown.returncode == 0:
-                write(committed / name, shown.stdout.encode())
-        git(committed, "init", "--quiet")
-        if state_of(committed, series) != "not applied":
+        before = Path(scratch)
+        committed(source, series, before)
+        if state_of(before, series) != "not applied":
             return set()
         reverse = ("apply", "--reverse", "--check")
-        return {p for p in series.optional if git(committed, *reverse, str(p)).returncode == 0}
+        return {p for p in series.optional if git(before, *reverse, str(p)).returncode == 0}
 
 
 def state_of(source: Path, series: Series) -> str:

@@ -1,0 +1,66 @@
+"""Programs that the script runs, each with its output in a log. What a program started ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LONGEST = 2 * 3600  # seconds: a test file takes minutes, and one that hangs takes for ever
+
+running: set[int] = set()  # a process group each
+
+
+def run(command: list[str], log: Path, **how: Any) -> int | str:
+    """The exit code of a command, or what to say of one that does not end."""
+    with log.open("w") as file:
+        process = started(command, stdout=file, **how)
+        try:
+            return process.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            return f"no end after {LONGEST // 3600} hours"
+        finally:
+            end(process)
+
+
+def watched(command: list[str], log: Path, see: Callable[[str], None], **how: Any) -> int:
+    """The exit code of a command whose output, line by line, `see` looks at too."""
+    print(f"    log: {log}", flush=True)
+    with log.open("w", buffering=1) as file:
+        process = started(command, stdout=subprocess.PIPE, text=True, errors="replace", **how)
+        assert process.stdout
+        try:
+            for line in process.stdout:
+                file.write(line)
+                see(line)
+            return process.wait()
+        finally:
+            end(process)
+
+
+def started(command: list[str], **how: Any) -> subprocess.Popen[Any]:
+    process = subprocess.Popen(command, stderr=subprocess.STDOUT, start_new_session=True, **how)
+    running.add(process.pid)
+    return process
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    running.discard(process.pid)
+
+
+def end_all() -> None:
+    """Those of other threads, which see no interrupt."""
+    for group in list(running):
+        os.killpg(group, signal.SIGKILL)
+
+
+def interrupt_on_signals() -> None:
+    """What would end this process at once ends what it started first."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
