@@ -118,8 +118,7 @@ def remember_in_joints(aot_autograd: Any) -> list[Change]:
 
     @replacing(torchs)
     def create_joint(*args: Any, **keywords: Any) -> Any:
-        joint = torchs(*args, **keywords)
-        return functools.wraps(joint)(functools.partial(remember(joint)))
+        return remember(torchs(*args, **keywords))
 
     return [Change(aot_autograd, "create_joint", create_joint)]
 
