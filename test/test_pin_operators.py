@@ -95,22 +95,6 @@ def test_a_running_maximum():
         )
 
 
-@pytest.mark.compiled("the portable implementation composes another selection there")
-def test_associative_scan_hides_the_gradient_from_a_pseudo_gradient():
-    """It multiplies slopes, which it takes for a gradient of 1 (docs/limits.md)."""
-
-    def add(x, y):
-        return clampgrad.clamp(x + y, 0, 1, gradient="with_grad")
-
-    x = torch.tensor([[1.0], [1.0]], requires_grad=True)
-    found = {}
-    for g in (6.0, -6.0):
-        y = associative_scan(add, x, 0, combine_mode="generic")[1]
-        found[g] = [torch.autograd.grad(y, x, torch.tensor([g]))[0][1].item()]
-        found[g] += [torch.autograd.grad(add(*x), x, torch.tensor([g]))[0][1].item()]
-    assert found == {6.0: [6.0, 6.0], -6.0: [-6.0, 0.0]}
-
-
 @pytest.mark.parametrize("name", OPERATORS)
 def test_functions_of_ours(name):
     for convention in ("half", "with_grad"):
