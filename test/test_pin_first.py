@@ -100,7 +100,7 @@ owners = [
     torch._inductor.codecache.FxGraphHashDetails,
     checkpoint._CheckpointFrame,
     checkpoint.CheckpointFunction,
-    torch._higher_order_ops.cond.CondAutogradOp,
+    sys.modules["torch._higher_order_ops.cond"].CondAutogradOp,
     torch._functorch.aot_autograd,
 ]
 def state():

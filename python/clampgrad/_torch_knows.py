@@ -113,7 +113,7 @@ def remember_in_backward(package: ModuleType) -> list[Change]:
     return changes
 
 
-def remember_in_joints(aot_autograd: Any) -> list[Change]:
+def refuse_in_joints(aot_autograd: Any) -> list[Change]:
     """Others differentiate it in forward, where torch has taken the portable pin off for the operator."""
     torchs = original(expected("torch._functorch.aot_autograd:create_joint"))
     expect_first(torchs, "fn")
@@ -121,9 +121,23 @@ def remember_in_joints(aot_autograd: Any) -> list[Change]:
     @replacing(torchs)
     def create_joint(*args: Any, **keywords: Any) -> Any:
         joint = torchs(*args, **keywords)
-        return functools.wraps(joint)(functools.partial(remember(joint)))
+        return functools.wraps(joint)(functools.partial(reached, joint))
 
     return [Change(aot_autograd, "create_joint", create_joint)]
+
+
+def reached(joint: Callable[..., Any], *args: Any) -> Any:
+    name = current()
+    if name and _implementation.name == "portable" and "partial" not in name:
+        from clampgrad._portable.pin import is_on
+
+        if not is_on():
+            raise RuntimeError(
+                "clampgrad.pin: the portable implementation does not reach what scan, flex_attention and "
+                "their like call. Take the pin off around this call (`with clampgrad.pin(None)`), accept "
+                "torch's own gradient there (partial=True), or use the compiled implementation"
+            )
+    return joint(*args)
 
 
 def is_autograd_function(thing: Any) -> bool:
@@ -262,7 +276,7 @@ def forget_kernels(names: list[str]) -> None:
 CHANGES: dict[str, Callable[[Any], list[Change]]] = {
     "torch.utils.checkpoint": remember_in_checkpoints,
     "torch._higher_order_ops": remember_in_backward,
-    "torch._functorch.aot_autograd": remember_in_joints,
+    "torch._functorch.aot_autograd": refuse_in_joints,
     "torch._inductor.codecache": key_caches,
     "torch._dynamo.aot_compile": refuse_code_without_guard,
     "torch._dynamo.guards": guard_compiled_code,
