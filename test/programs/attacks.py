@@ -14,10 +14,9 @@ for name, keywords in {
     "PGDL2": {"steps": 4},
     "MIFGSM": {"steps": 4},
     "CW": {"steps": 8, "c": 1},
-    "EADL1": {"max_iterations": 4, "binary_search_steps": 2},
+    "EADL1": {"max_iterations": 10, "binary_search_steps": 2},
     "DeepFool": {"steps": 4},
     "UPGD": {"steps": 4, "loss": "margin"},
-    "JSMA": {},
 }.items():
     torch.manual_seed(0)
     show(name, getattr(torchattacks, name)(model, **keywords)(images, labels))

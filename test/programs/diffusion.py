@@ -30,7 +30,7 @@ loss.backward()
 step(loss, parameters)
 
 scheduler.set_timesteps(10)
-x = torch.randn(2, 2, 8, 8).bfloat16().requires_grad_()
+x = (torch.randn(2, 2, 8, 8) * 2).round().div(2).bfloat16().requires_grad_()
 guess = scheduler.step(torch.zeros_like(x), scheduler.timesteps[-1], x).pred_original_sample
 (gradient,) = torch.autograd.grad(guess.float().sum(), x)
 show("guidance", guess, gradient)

@@ -5,7 +5,7 @@ import warnings
 
 import pytorch_lightning as lightning
 import torch
-from digests import compiled, show, step
+from digests import compiled, show
 
 warnings.simplefilter("ignore")
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
@@ -24,10 +24,10 @@ class Binary(lightning.LightningModule):
         return self.objective(*batch)
 
     def on_train_batch_end(self, outputs, batch, index):
-        show(f"loss {index}", outputs["loss"])
+        show(f"loss {index}", outputs["loss"].detach())
 
     def on_before_optimizer_step(self, optimizer):
-        step(self.weight.detach().sum(), [self.weight])
+        show(f"gradients {self.global_step}", self.weight.grad)
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)

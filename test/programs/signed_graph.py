@@ -1,4 +1,4 @@
-"""PyG: signed graph convolutions. A sampled stranger may be the neighbour itself, and the margin 0."""
+"""PyG: signed graph convolutions. Their margins and power means clamp values that do not tie."""
 
 import torch
 from digests import step
