@@ -35,7 +35,8 @@ def bars(results):
         for dtype in ("float32", "bfloat16"):
             if dtype in bar:
                 direction = bar.get("direction", "both")
-                key = dict(dtype=dtype, threads=1, direction=direction, malloc="fixed")
+                malloc = bar.get("malloc", "fixed")
+                key = dict(dtype=dtype, threads=1, direction=direction, malloc=malloc)
                 times = seconds(results, group=bar["group"], n=bar["n"], **key)
                 if not times:  # the bar is younger than these results
                     continue
@@ -44,6 +45,7 @@ def bars(results):
                 measured = rival / medians[ours(results, bar["group"])]
                 what = f"{bar['group']}, N = {size(bar['n'])}: {bar['rival']} / ours"
                 what += f", {direction} alone" if direction != "both" else ""
+                what += ", malloc's own settings" if malloc == "default" else ""
                 yield what, dtype, bar[dtype], measured, rival / medians[limit] if limit else None
     times = results["kernels"]["seconds"]
     if {"1", "2"} <= times.keys():

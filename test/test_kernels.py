@@ -193,6 +193,15 @@ def test_loads_of_avx512_wait_for_no_mask(instructions):
     assert not re.findall(rf"\tv\w+\s[^\n]*{memory},[^\n]*{under_a_mask}", instructions)
 
 
+def test_loops_leave_no_upper_halves(instructions):
+    """Each ends in vzeroupper, so that the code of others does not wait for registers of ours."""
+    functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
+    loops = [f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)4loopI", f)]
+    ends = [f for f in loops if "\tret" in f]
+    assert ends
+    assert all("\tvzeroupper" in f for f in ends)
+
+
 CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"]}
 
 

@@ -103,6 +103,11 @@ Loop<T, Call> loop() {
   return [](const MemoryOf<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
     with_op<ElementOf<T>>(
         call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
+#if defined(CLAMPGRAD_TARGET)
+    // GCC forgets this where a loop takes its bounds in registers. Without it, Intel's processors
+    // run whatever comes next, until somebody does it, with a dependency on the upper halves.
+    __builtin_ia32_vzeroupper();
+#endif
   };
 }
 
