@@ -254,6 +254,10 @@ help: ## This list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	echo "  TORCH=$(TORCH) PYTHON=$(PYTHON) MAX_JOBS=$(MAX_JOBS) can be set on the command line."
 
+# A variable of this file, for the workflows.
+print-%:
+	echo $($*)
+
 # ---- What they stand on --------------------------------------------------------------------------
 
 # Runs $(1), writes all of its output to the log $(2), and shows the steps as they happen: what pip

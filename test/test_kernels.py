@@ -164,20 +164,33 @@ def test_nan_at_every_position(name, count, convention, dtype):
             assert len((gradient - torch.diag(gradient.diagonal())).unique()) <= 2
 
 
-OBJDUMP = shutil.which("objdump")
+MACHINE = platform.machine()
+OBJDUMP = shutil.which(f"{MACHINE}-linux-gnu-objdump") or shutil.which("objdump")
+
+
+def disassembled():
+    library = clampgrad.clamp.__self__.__file__
+    command = [OBJDUMP, "-d", "--no-show-raw-insn", library]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.skipif(
-    not OBJDUMP or platform.machine() != "x86_64", reason="needs objdump and loops for AVX-512"
+    not OBJDUMP or MACHINE != "x86_64", reason="needs objdump and loops for AVX-512"
 )
 def test_masks_of_avx512_stay_in_k_registers():
     """No mask becomes a vector of lanes and a mask again."""
-    library = clampgrad.clamp.__self__.__file__
-    disassemble = [OBJDUMP, "-d", "--no-show-raw-insn", library]
-    code = subprocess.run(disassemble, capture_output=True, text=True, check=True).stdout
+    code = disassembled()
     assert re.search(r"\tkmov[bwdq]\s", code)
     # vpmovw2m is what Clang makes of the signs of 16-bit numbers.
     assert not re.findall(r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s", code)
+
+
+@pytest.mark.skipif(not OBJDUMP or MACHINE != "aarch64", reason="needs objdump and loops for NEON")
+def test_bits_are_not_taken_lane_by_lane_on_arm64():
+    """Those of a word are added up in bytes."""
+    code = disassembled()
+    added, taken = (len(re.findall(i, code)) for i in (r"\taddp\tv\d+\.16b", r"\tumov\t"))
+    assert added > 100 * taken
 
 
 CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"]}
