@@ -264,8 +264,12 @@ clean: ## Remove what was built; `rm -r .venv` removes the environments too
 	rm -rf build out *.egg-info python/*.egg-info .venv/torch-*/installed
 
 help: ## This list
-	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	echo "  TORCH=$(TORCH) PYTHON=$(PYTHON) MAX_JOBS=$(MAX_JOBS) can be set on the command line."
+
+# A variable of this file, for the workflows.
+print-%:
+	echo $($*)
 
 # ---- What they stand on --------------------------------------------------------------------------
 

@@ -164,17 +164,22 @@ def test_nan_at_every_position(name, count, convention, dtype):
             assert len((gradient - torch.diag(gradient.diagonal())).unique()) <= 2
 
 
-OBJDUMP = shutil.which("objdump")
+MACHINE = platform.machine()
+OBJDUMP = shutil.which(f"{MACHINE}-linux-gnu-objdump") or shutil.which("objdump")
+
+
+def disassembled():
+    library = clampgrad.clamp.__self__.__file__
+    command = [OBJDUMP, "-d", "--no-show-raw-insn", library]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="module")
 def instructions():
-    """Of the library, as text."""
-    if not OBJDUMP or platform.machine() != "x86_64":
+    """Of the library for x86-64, as text."""
+    if not OBJDUMP or MACHINE != "x86_64":
         pytest.skip("needs objdump and loops for AVX-512")
-    library = clampgrad.clamp.__self__.__file__
-    disassemble = [OBJDUMP, "-d", "--no-show-raw-insn", library]
-    code = subprocess.run(disassemble, capture_output=True, text=True, check=True).stdout
+    code = disassembled()
     assert re.search(r"\tkmov[bwdq]\s", code)
     return code
 
@@ -200,6 +205,14 @@ def test_loops_leave_no_upper_halves(instructions):
     ends = [f for f in loops if "\tret" in f]
     assert ends
     assert all("\tvzeroupper" in f for f in ends)
+
+
+@pytest.mark.skipif(not OBJDUMP or MACHINE != "aarch64", reason="needs objdump and loops for NEON")
+def test_bits_are_not_taken_lane_by_lane_on_arm64():
+    """Those of a word are added up in bytes."""
+    code = disassembled()
+    added, taken = (len(re.findall(i, code)) for i in (r"\taddp\tv\d+\.16b", r"\tumov\t"))
+    assert added > 100 * taken
 
 
 CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"]}

@@ -73,6 +73,7 @@ if [ ! -f "$base/complete" ]; then
   touch "$base/complete"
 fi
 
+export PATH=$base/bin:$PATH
 python=$(readlink "$root/usr/bin/python3")
 packed=$to/lib/$python/site-packages
 wheels() { # for arm64, by the pip of this machine: an emulated one would take minutes
@@ -86,21 +87,22 @@ echo "    torch $torch for arm64 (the download is large)"
 # have to be there then, and that is all.
 wheels --no-deps "torch==$torch"
 wheels --no-deps 'nvidia-cuda-runtime<14'
-wheels numpy ninja 'setuptools>=77' wheel pyyaml pip filelock 'typing-extensions>=4.10' 'sympy>=1.13.3' networkx \
+wheels numpy 'setuptools>=77' wheel pyyaml pip filelock 'typing-extensions>=4.10' 'sympy>=1.13.3' networkx \
   jinja2 fsspec expecttest hypothesis 'pytest>=7.3'
 
 # Their names and symbols, with versions, in one library.
-absent() {
-  "$base/bin/aarch64-linux-gnu-nm" -D --undefined-only "$packed"/torch/lib/*.so | awk '{ print $2 }' |
-    grep -E '^(cu[a-z]*[A-Z]|nccl|nvrtc|nvshmem)' | grep -v '@libcudart' | sort -u
-}
-absent | sed -E 's/@.*//; s/.*/int &(void) { return 1; }/' > "$to/absent.c"
-absent | awk -F@ 'NF > 1 { of[$NF] = of[$NF] " " $1 ";" }
-  END { for (version in of) print version " { global:" of[version] " };" }' > "$to/absent.map"
-"$base/bin/aarch64-linux-gnu-gcc" -shared -fPIC -w -fno-builtin "$to/absent.c" \
-  -Wl,--version-script="$to/absent.map" -o "$packed/torch/lib/libabsent.so"
-"$base/bin/aarch64-linux-gnu-readelf" -d "$packed"/torch/lib/*.so | grep -oE '\[lib(cu|nccl|nvrtc|nvshmem)[^]]*' | sed 's/^.//' |
-  grep -v '^libcudart' | sort -u | while read -r name; do ln -sf libabsent.so "$packed/torch/lib/$name"; done
+missing=('cu[a-z]*[A-Z]|nccl|nvrtc|nvshmem' 'cu|nccl|nvrtc|nvshmem')
+if [ -f "$packed/torch/lib/libtorch_cuda.so" ]; then
+  aarch64-linux-gnu-nm -D --undefined-only "$packed"/torch/lib/*.so | awk '{ print $2 }' |
+    grep -E "^(${missing[0]})" | grep -v '@libcudart' | sort -u > "$to/absent"
+  sed -E 's/@.*//; s/.*/int &(void) { return 1; }/' "$to/absent" > "$to/absent.c"
+  awk -F@ 'NF > 1 { of[$NF] = of[$NF] " " $1 ";" }
+    END { for (version in of) print version " { global:" of[version] " };" }' "$to/absent" > "$to/absent.map"
+  aarch64-linux-gnu-gcc -shared -fPIC -w -fno-builtin "$to/absent.c" \
+    -Wl,--version-script="$to/absent.map" -o "$packed/torch/lib/libabsent.so"
+  aarch64-linux-gnu-readelf -d "$packed"/torch/lib/*.so | grep -oE "\[lib(${missing[1]})[^]]*" | tr -d '[' |
+    grep -v '^libcudart' | sort -u | while read -r name; do ln -sf libabsent.so "$packed/torch/lib/$name"; done
+fi
 
 # For the build, the compiler; ninja is of this machine, since it is not emulated.
 python3 -m pip install -q --target "$base/ninja" --upgrade ninja 2>&1 | { grep -v '^WARNING' || true; }

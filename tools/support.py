@@ -42,16 +42,15 @@ TAIL = """
 The portable implementation needs no build. On releases outside 2.11 to 2.15 it is the one that runs.
 
 Not run where there is no GPU: the CUDA kernels; they are compiled, linked and read (`make check-cuda`).
-Untried: MPS, XPU and ROCm. What ran on emulated aarch64 is `make check-arm64`: the tests of the kernels and
-of what needs no compiler, with the instructions of a Neoverse N1, under QEMU. Compilers (`torch.compile`) and
-export were not tried there, and no time was measured. Written and never run: the workflows in `.github/workflows`, hence the wheels
-for macOS and for Python other than 3.11.
+Untried: MPS, XPU and ROCm. On aarch64, `make check-arm64` emulates the instructions of a Neoverse N1; it
+leaves out compilers and export, times nothing, and its row says how much of it ran. Written and never
+run: the workflows in `.github/workflows`, hence the wheels for macOS and for Python other than 3.11.
 
 | compiler | platform | compiled | run |
 |---|---|---|---|
 | GCC 12 | Linux, x86-64 | everything | the tests above |
 | Clang 14 | Linux, x86-64 | the library, for torch 2.13 | its tests |
-| GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: the kernels, the table, the seeds |
+| GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: what the table says |
 | nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
 | MSVC | Windows, x86-64 | no | no |
 | Apple Clang | macOS, arm64 | no | no |
