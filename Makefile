@@ -75,7 +75,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-jax check-cuda count-cuda check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -174,6 +174,10 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 		echo "==> CUDA kernels on torch $(CUDA_TORCH)"; \
 		.venv/torch-$(CUDA_TORCH)/bin/python tools/check_cuda.py; \
 	fi
+
+count-cuda: ## Count the instructions of the CUDA kernels, for docs/performance.md; needs nvcc
+	$(MAKE) .venv/torch-$(CUDA_TORCH)/torch TORCH=$(CUDA_TORCH)
+	.venv/torch-$(CUDA_TORCH)/bin/python benchmarks/sass.py --out benchmarks/results/cuda-sass.json
 
 check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
 	if tools/debian_source.sh build/debian-source; then \
