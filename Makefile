@@ -91,7 +91,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-arm64 check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-arm64 count-cuda check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -208,6 +208,10 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there,
 	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --machine='emulated aarch64' --record=out/arm64.json \
 		$(ARM64_PORTABLE_TESTED) $(ARGS)
 	echo "==> python tools/support.py out/arm64.json puts it into docs/support.md"
+
+count-cuda: ## Count the instructions of the CUDA kernels, for docs/performance.md; needs nvcc
+	$(MAKE) .venv/torch-$(CUDA_TORCH)/torch TORCH=$(CUDA_TORCH)
+	.venv/torch-$(CUDA_TORCH)/bin/python benchmarks/sass.py --out benchmarks/results/cuda-sass.json
 
 check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
 	if tools/debian_source.sh build/debian-source; then \

@@ -15,6 +15,42 @@ HERE = Path(__file__).parent
 BARS = yaml.safe_load((HERE / "bars.yaml").read_text())
 
 
+# How the names of CUDA kernels begin (benchmarks/sass.py), by what they compute.
+CUDA_GROUPS = {
+    "clamp, `min_norm`, forward": "EncodeGate 0 ",
+    "clamp, `min_norm`, backward": "DecodeGate 0 ",
+    "clamp, `half`, forward": "EncodeGate 2 ",
+    "clamp, `half`, backward": "DecodeGate 2 ",
+    "clamp, `with_grad`, forward": "EncodeGate 3 ",
+    "clamp, `with_grad`, backward": "DecodeGate 3 ",
+    "two Tensors, forward": "EncodePair ",
+    "two Tensors, backward": "DecodePair ",
+    "three Tensors, forward": ("EncodeTriple ", "LookUpTriple "),
+    "three Tensors, backward": "DecodeTriple ",
+}
+
+
+def cuda_kernel(results, group, dtype):
+    """Of a group, what the kernel with the most instructions of the ALU needs."""
+    kernels = results["kernels"].items()
+    found = [k for n, k in kernels if n.startswith(CUDA_GROUPS[group]) and n.endswith(f" {dtype}")]
+    return max(found, key=lambda k: k["alu"])
+
+
+def cuda_misses(results):
+    """What of the CUDA kernels' machine code is above its bar."""
+    bars = BARS["cuda"]
+    for name, kernel in results["kernels"].items():
+        for what in ("spills", "registers"):
+            if kernel[what] > bars[what]:
+                yield f"{name}: {kernel[what]} {what}, at most {bars[what]}"
+    for bar in bars["alu"]:
+        for dtype in ("float32", "bfloat16"):
+            alu = cuda_kernel(results, bar["group"], dtype)["alu"]
+            if alu > bar[dtype]:
+                yield f"{bar['group']}, {dtype}: {alu} instructions an element, at most {bar[dtype]}"
+
+
 def seconds(results, **key):
     """{function: summary} of the rows with this key."""
     rows = [r for r in results["rows"] if all(r[k] == v for k, v in key.items())]

@@ -54,6 +54,10 @@ SPEED = {
     release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
     for release in ("2.13.0", "2.15.0", "2.13.0-avx512")
 }
+*SASS, SIMULATED = (
+    json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+    for name in ("cuda-sass-before", "cuda-sass", "cuda-simulated")
+)
 CHOICES = yaml.safe_load((ROOT / "docs/choose.yaml").read_text())
 AUDIT_COST = json.loads((ROOT / "benchmarks/results/audit-2.13.0.json").read_text())
 CONTRACT = yaml.safe_load((ROOT / "conventions.yaml").read_text())
@@ -267,6 +271,67 @@ def speed_change():
         f"{m['instruction_set']}, {results['pairs']} pairs of processes; N = 1, 2^12 and 2^16, one thread."
     )
     return table(*rows, right=range(1, 5)) + "\n\n" + note
+
+
+def cuda_instructions():
+    """The machine code of the CUDA kernels, before they were counted and now."""
+    before, now = SASS
+    bars = {bar["group"]: bar for bar in report.BARS["cuda"]["alu"]}
+    dtypes = ("float32", "bfloat16")
+    rows = [
+        ["", *(f"{d}: {what}" for d in dtypes for what in ("ALU", "at most", "of DRAM's time"))]
+    ]
+    for group in report.CUDA_GROUPS:
+        cells = []
+        for dtype in dtypes:
+            old, new = (report.cuda_kernel(results, group, dtype) for results in (before, now))
+            cells.append(f"{old['alu']:.1f} -> {new['alu']:.1f}")
+            cells.append(bars[group][dtype])
+            cells.append(f"{old['alu_time']:.2f} -> {new['alu_time']:.2f}")
+        rows.append([group, *cells])
+    worst = (
+        f"{len(r['kernels'])} kernels, of which {sum(k['spills'] > 0 for k in r['kernels'].values())} spill, "
+        f"with up to {max(k['registers'] for k in r['kernels'].values())} registers"
+        for r in (before, now)
+    )
+    note = (
+        f"Instructions of the ALU per element, of the kernel of each group that needs most: {before['commit']} "
+        f"-> {now['commit']}; and their time over that of the traffic at the peak of DRAM, by the data sheet of "
+        f"an H100. {' -> '.join(worst)}. nvcc {now['nvcc']}, {now['architecture']}, torch {now['torch']}; "
+        "`python benchmarks/sass.py`."
+    )
+    return table(*rows, right=range(1, 7)) + "\n\n" + note
+
+
+def cuda_simulated():
+    rows = [["simulated", "dtype", "forward / relu", "backward / relu's"]]
+    for r in SIMULATED["over_relu"]:
+        ratios = ("" if r[d] is None else f"{r[d]:.2f}" for d in ("forward", "backward"))
+        rows.append([r["gpu"], r["dtype"], *ratios])
+    bars = report.BARS["cuda"]["over_relu"]
+    rows.append(["at most, on a GPU", "", f"{bars['forward']:.2f}", f"{bars['backward']:.2f}"])
+    lanes = SIMULATED["vectors_per_lane"]
+    cycles = (
+        f"{direction} {', '.join(f'{lanes[direction][v]:,}' for v in '421')}"
+        for direction in ("forward", "backward")
+    )
+    both = (
+        f"{of} {', '.join(f'{x:.2f} ({gpu})' for gpu, x in SIMULATED[key].items())}"
+        for of, key in (
+            ("of relu", "both_over_relu"),
+            ("of a clamp with the composed backward", "both_over_composed_clamp"),
+        )
+    )
+    low, high = SIMULATED["misaligned_over_aligned"]
+    found = SIMULATED["results"]
+    note = (
+        f"A simulation of commit {SIMULATED['commit']} by {SIMULATED['simulator']}, no measurement. "
+        f"{SIMULATED['method']} Forward and backward together, float32: {'; '.join(both)}. With 4, 2 and 1 vectors per lane ({lanes['what']}): {'; '.join(cycles)}. "
+        f"Memory misaligned by one element: {low} to {high} times the cycles. Results: {found['launches']:,} "
+        f"launches of {found['kernels_that_ran']} of {found['kernels_of_a_dtype']} kernels per dtype, "
+        f"{found['comparisons'] / 1e6:.1f} million comparisons, {found['discrepancies']} discrepancies."
+    )
+    return table(*rows, right=(2, 3)) + "\n\n" + note
 
 
 def speed_saved():
@@ -649,6 +714,8 @@ TABLES = {
     "speed_change": speed_change,
     "speed_saved": speed_saved,
     "speed_model": speed_model,
+    "cuda_instructions": cuda_instructions,
+    "cuda_simulated": cuda_simulated,
     "audit_example": audit_example,
     "audit_cost": audit_cost,
     "scale_of_the_loss": scale_of_the_loss,

@@ -1,5 +1,9 @@
 """The benchmarks run what they say, and what is saved for backward is what they claim."""
 
+import json
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,6 +11,11 @@ import cases
 import memory
 import report
 from timing import DIRECTIONS, interleaved, step, summary
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import check_cuda  # noqa: E402
 
 PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
 
@@ -56,3 +65,24 @@ def test_the_peak_is_seen_in_a_heap_that_has_room():
     if peak is None:
         pytest.skip("the system does not tell what was resident at most")
     assert peak == pytest.approx(2 * 4 * x.numel(), rel=0.1)  # the result and the gradient
+
+
+def sass(name="cuda-sass"):
+    return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+
+
+def test_instructions_of_the_cuda_kernels():
+    """What was read of them last keeps the bars; the kernels before they were set do not."""
+    assert list(report.cuda_misses(sass())) == []
+    assert {bar["group"] for bar in report.BARS["cuda"]["alu"]} == report.CUDA_GROUPS.keys()
+    missed = " ".join(report.cuda_misses(sass("cuda-sass-before")))
+    assert all(what in missed for what in ("spills", "registers", "an element"))
+
+
+def test_every_cuda_kernel_was_read():
+    counts = {}
+    for name in sass()["kernels"]:
+        operation = name.split()[0]
+        counts[operation] = counts.get(operation, 0) + 1
+    expected = check_cuda.OPERATIONS.items()
+    assert counts == {o: n * check_cuda.DTYPES for o, (_, _, n) in expected}

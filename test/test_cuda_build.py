@@ -1,5 +1,8 @@
 """What the build decides about CUDA, and that it says why. What it then builds: `make check-cuda`."""
 
+import ctypes
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -85,6 +88,50 @@ def test_the_kernels_are_for_the_gpus_that_are_here(decide, monkeypatch, gpus):
         assert [f for f in ours if "code=sm" in f] == [f for f in torchs if "code=sm" in f]
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     assert cuda_build.cuda_build()[1].endswith(", 9.0")
+
+
+CODE = """
+#include "base/gpu.h"
+extern "C" bool runs_on(const char* code, int major, int minor) {
+  return clampgrad::runs_on(code, major, minor);
+}
+"""
+# What is built, and the GPUs that it runs on, of all these.
+GPUS_OF = {
+    "7.5;8.0;9.0+PTX": [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)],
+    "7.5;8.0": [(7, 5), (8, 0), (8, 6)],
+    "8.6": [(8, 6)],
+    "8.6+PTX": [(8, 6), (9, 0), (10, 0), (12, 0)],
+    "9.0a+PTX": [(9, 0)],
+    "10.0+PTX": [(10, 0), (12, 0)],
+}
+
+
+@pytest.fixture(scope="module")
+def runs_on(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpu")
+    (folder / "gpu.cpp").write_text(CODE)
+    command = [os.environ.get("CXX", "c++"), "-std=c++17", "-shared", "-fPIC", f"-I{ROOT / 'csrc'}"]
+    subprocess.run([*command, folder / "gpu.cpp", "-o", folder / "gpu.so"], check=True)
+    function = ctypes.CDLL(str(folder / "gpu.so")).runs_on
+    function.restype = ctypes.c_bool
+    return function
+
+
+@pytest.mark.parametrize("architectures", GPUS_OF)
+def test_where_no_code_runs_the_composed_path_does(runs_on, monkeypatch, architectures):
+    """Which GPUs take the kernels is decided by what nvcc was asked for. PTX runs on what is later."""
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", architectures)
+    code = cuda_build.code().encode()
+    every = [(6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
+    assert [gpu for gpu in every if runs_on(code, *gpu)] == GPUS_OF[architectures]
+
+
+def test_code_of_a_family(runs_on):
+    """nvcc has names that torch does not ask for: those of a family run on its later members."""
+    for code in (b"sm_100f", b"compute_100f"):
+        assert [runs_on(code, *gpu) for gpu in ((10, 0), (10, 3), (12, 0))] == [True, True, False]
+    assert not runs_on(b"", 9, 0)
 
 
 def test_a_wrong_flag(decide):

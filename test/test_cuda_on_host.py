@@ -52,6 +52,7 @@ BORDER = 97  # bytes around a result that must stay as they are
 
 DEFINED = {
     "cuda": [],
+    "cuda, a row per tile": ["-DSMALL_TILES"],
     "scalar": ["-DCLAMPGRAD_SCALAR_LOOPS"],
     "avx512": ["-DCLAMPGRAD_SCALAR_LOOPS", "-DEMULATE_AVX512"],  # in the place of those
 }

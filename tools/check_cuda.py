@@ -23,26 +23,23 @@ sys.path.insert(0, str(ROOT))
 
 from tools.cuda_build import cuda_build, find_nvcc  # noqa: E402
 
-ROWS = 4  # kVectors of csrc/kernels/cuda/tile.cuh: accesses of a lane to each tensor
+ROWS = 4 + 1  # of a large and of a small tile (csrc/kernels/cuda/tile.cuh): accesses of a lane
 DTYPES = 4
-RULES = (ROOT / "csrc/kernels/rules/conventions.h").read_text()
+CSRC = ROOT / "csrc"
+RULES = (CSRC / "kernels/rules/conventions.h").read_text()
 GATES, SHARINGS = (
     int(re.search(rf"constexpr int64_t {name} = (\d+);", RULES)[1])
     for name in ("kGates", "kSharings")
 )
-# Of three Tensors, each exact convention has a rule, and the pseudo-gradients one.
-GRADIENTS = (ROOT / "csrc/clampgrad/gradient.h").read_text()
-EXACT = re.search(r"define CLAMPGRAD_EXACT_GRADIENTS\(_\)((?:.*\\\n)*.*)", GRADIENTS)[1]
-TRIPLE_RULES = EXACT.count("_(") + 1
-# Of each operation: tensors read, tensors written, and how many instances a dtype has. The four gates
-# of pseudo-gradients are encoded alike.
+# Of each operation: tensors read, tensors written, and how many instances a dtype has. The four gates of
+# pseudo-gradients are encoded alike, and two Tensors have none of two sharings, three Tensors of one.
 OPERATIONS = {
     "EncodeGate": (1, 1, (GATES - 3) * 3),
     "DecodeGate": (1, 1, GATES),
     "EncodePair": (2, 1, 4),
-    "DecodePair": (1, 2, SHARINGS),
-    "EncodeTriple": (3, 1, TRIPLE_RULES),
-    "DecodeTriple": (1, 3, SHARINGS),
+    "DecodePair": (1, 2, SHARINGS - 2),
+    "LookUpTriple": (3, 1, 1),  # whatever the rule
+    "DecodeTriple": (1, 3, SHARINGS - 1),
 }
 WIDE = r"global(?:\.\w+)*\.v(?:4\.[busf]32|2\.[busf]64)\b"
 
@@ -54,7 +51,7 @@ def main() -> None:
         return
     print(f"the build has CUDA: {why}")
     check_operators()
-    kernels = sorted((ROOT / "csrc/kernels/cuda").glob("*.cu"))
+    kernels = sorted((CSRC / "kernels/cuda").glob("*.cu"))
     # As cuda_build() found or set it: "8.0;9.0+PTX".
     named = os.environ["TORCH_CUDA_ARCH_LIST"]
     architectures = ["".join(digits) for digits in re.findall(r"(\d+)\.(\d\w?)", named)]
@@ -88,19 +85,24 @@ def check_operators() -> None:
     print(f"{len(on_cpu)} operators have kernels for the CPU, and all of them for CUDA")
 
 
-def ptx(kernel: Path, architecture: str) -> str:
+def compiled(kernel: Path, form: str, architecture: str, output: Path, csrc: Path = CSRC) -> None:
+    """`form` is ptx or cubin, `architecture` one that nvcc has this for."""
     import torch
     from torch.utils.cpp_extension import COMMON_NVCC_FLAGS, include_paths
 
+    command = [find_nvcc(), f"-{form}", f"-arch={architecture}", *COMMON_NVCC_FLAGS]
+    # 2.13 and later need C++20; what is meant for all of them is C++17 too.
+    release = tuple(map(int, torch.__version__.split(".")[:2]))
+    standard = "17" if release < (2, 13) else "20"
+    command += [f"-std=c++{standard}", "-O2", "-DNDEBUG", f"-I{csrc}"]
+    command += [f"-I{path}" for path in include_paths()]
+    subprocess.run([*command, str(kernel), "-o", str(output)], check=True)
+
+
+def ptx(kernel: Path, architecture: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "out.ptx")
-        command = [find_nvcc(), "-ptx", f"-arch=compute_{architecture}", *COMMON_NVCC_FLAGS]
-        # 2.13 and later need C++20; what is meant for all of them is C++17 too.
-        release = tuple(map(int, torch.__version__.split(".")[:2]))
-        standard = "17" if release < (2, 13) else "20"
-        command += [f"-std=c++{standard}", "-O2", "-DNDEBUG", f"-I{ROOT / 'csrc'}"]
-        command += [f"-I{path}" for path in include_paths()]
-        subprocess.run([*command, str(kernel), "-o", str(output)], check=True)
+        compiled(kernel, "ptx", f"compute_{architecture}", output)
         return output.read_text()
 
 

@@ -51,6 +51,13 @@ def architectures_here() -> str:
     return ";".join(names) + "+PTX" if names else ""
 
 
+def code() -> str:
+    """What nvcc makes for them, by its own names, as csrc/base/gpu.h reads them: "sm_80+sm_90+compute_90"."""
+    from torch.utils.cpp_extension import _get_cuda_arch_flags
+
+    return "+".join(re.findall(r"code=(\w+)", " ".join(_get_cuda_arch_flags())))
+
+
 def what_is_missing(torch_cuda: str | None, nvcc: str | None) -> str | None:
     """The two are versions, as "13.0"."""
     if torch_cuda is None:

@@ -88,7 +88,7 @@ def flags(says: str | None) -> list[str]:
 
 def extension() -> tuple[Extension, type]:
     """The extension, and the command that builds it."""
-    from tools.cuda_build import cuda_build
+    from tools.cuda_build import code, cuda_build
 
     cuda, why = cuda_build()  # sets what the next import reads
 
@@ -119,7 +119,7 @@ def extension() -> tuple[Extension, type]:
 
     # A file includes the ATen operators that it calls, not all of them: it compiles sooner.
     defines = ["-DAT_PER_OPERATOR_HEADERS", "-DCLAMPGRAD_EXPORTS"]
-    defines += ["-DCLAMPGRAD_WITH_CUDA"] if cuda else []
+    defines += [f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else []
     says = None
     if WINDOWS:
         os.environ.setdefault("DISTUTILS_USE_SDK", "1")  # the compiler is the one on PATH

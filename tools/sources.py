@@ -3,8 +3,8 @@
     python tools/sources.py OUT
 
 generates code in the folder OUT and prints, for CMake, the release of torch that it is for, where that
-torch has its CMake package, for the CUDA kernels, if any, the toolkit and the architectures, and the
-sources.
+torch has its CMake package, for the CUDA kernels, if any, the toolkit, the architectures and what nvcc makes
+for them, and the sources.
 
 Most of the time of a file goes into torch's headers: seven to fifteen seconds, whatever else it holds.
 So the files of a room are compiled together, as one that includes them all. CLAMPGRAD_UNITY=0 compiles
@@ -88,7 +88,7 @@ def needs_python(path: Path) -> bool:
 if __name__ == "__main__":
     import torch
 
-    from tools.cuda_build import cuda_build
+    from tools.cuda_build import code, cuda_build
 
     cuda, why = cuda_build()
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", file=sys.stderr)
@@ -97,4 +97,5 @@ if __name__ == "__main__":
     toolkit = os.environ["CUDA_HOME"] if cuda else "none"
     architectures = os.environ["TORCH_CUDA_ARCH_LIST"].replace(";", " ") if cuda else "none"
     package = torch.utils.cmake_prefix_path
-    print(";".join([release, package, toolkit, architectures, *files]), end="")
+    made = code() if cuda else "none"
+    print(";".join([release, package, toolkit, architectures, made, *files]), end="")

@@ -4,6 +4,16 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#if defined(CLAMPGRAD_WITH_CUDA)
+#include "base/gpu.h"
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/macros/Macros.h>
+
+#include <vector>
+#endif
+
 namespace clampgrad {
 
 namespace {
@@ -30,6 +40,40 @@ const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::BackendSelect,
     DispatchKey::ADInplaceOrView,
 });
+
+#if defined(CLAMPGRAD_WITH_CUDA)
+// By the number of the GPU. Asked once, for a driver takes longer than a call.
+std::vector<bool> gpus_with_kernels() {
+  std::vector<bool> found;
+  for (int i = 0; i < c10::cuda::device_count(); ++i) {
+    int major = 0, minor = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i));
+    found.push_back(runs_on(C10_STRINGIZE(CLAMPGRAD_WITH_CUDA), major, minor));
+  }
+  return found;
+}
+#endif
+
+// False, with one warning, on a GPU that the kernels were not built for.
+bool device_has_kernels(const at::Tensor& self) {
+#if defined(CLAMPGRAD_WITH_CUDA)
+  if (self.is_cuda()) {
+    static const auto gpus = gpus_with_kernels();
+    if (!gpus[self.get_device()]) {
+      TORCH_WARN_ONCE(
+          "clampgrad: the CUDA kernels of this build (",
+          C10_STRINGIZE(CLAMPGRAD_WITH_CUDA),
+          ") do not run on ",
+          self.device(),
+          ", so tensors there take the composed path: the same gradients, slower. A build from "
+          "source on this machine has kernels for its GPUs.");
+      return false;
+    }
+  }
+#endif
+  return true;
+}
 
 } // namespace
 
@@ -65,7 +109,7 @@ bool has_kernels(at::ScalarType dtype) {
 }
 
 bool is_eager(const at::Tensor& self) {
-  return is_plain(self) && !self._fw_grad(0).defined();
+  return is_plain(self) && !self._fw_grad(0).defined() && device_has_kernels(self);
 }
 
 bool takes_kernel(const at::Tensor& grad) {

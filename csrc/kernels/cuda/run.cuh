@@ -32,16 +32,18 @@ clamp_by_sign(V x, K key, bool comparable, const Bounds<V>& values, const Bounds
   if constexpr (std::is_floating_point_v<V>) {
     const V raised = has_lo ? std::fmax(x, values.lo) : x;
     return x == x ? (has_hi ? std::fmin(raised, values.hi) : raised) : x;
-  } else { // of two zeros, the signs decide
+  } else { // of two zeros, the signs decide; one select after the other, or there would be branches
     V y = x;
     if constexpr (has_lo) {
-      y = key < keys.lo ? values.lo : key == keys.lo ? V(y & values.lo) : y;
-      key = key < keys.lo ? keys.lo : key;
+      y = select(eq(key, keys.lo), V(y & values.lo), y);
+      y = select(lt(key, keys.lo), values.lo, y);
+      key = larger(key, keys.lo);
     }
     if constexpr (has_hi) {
-      y = key > keys.hi ? values.hi : key == keys.hi ? V(y | values.hi) : y;
+      y = select(eq(key, keys.hi), V(y | values.hi), y);
+      y = select(lt(keys.hi, key), values.hi, y);
     }
-    return comparable ? y : x;
+    return select(comparable, y, x);
   }
 }
 #endif
@@ -49,7 +51,11 @@ clamp_by_sign(V x, K key, bool comparable, const Bounds<V>& values, const Bounds
 } // namespace
 } // namespace clampgrad::device
 
+// clang-format off
 #include "kernels/rules/ops.h"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/triple.cuh"
+// clang-format on
 #undef CLAMPGRAD_ISA
 
 namespace clampgrad::cuda {
@@ -72,11 +78,18 @@ template <typename Call>
 void run(c10::Device device, at::ScalarType dtype, const MemoryOf<Call>& memory, const Call& call) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     using T = Lane<scalar_t>;
-    constexpr int64_t elements = int64_t{kThreads / kLanes} * Tile<T>::kElements;
+    using E = device::ElementHere<scalar_t>;
+    constexpr int64_t elements = int64_t{kThreads / kLanes} * Row<T>::kElements; // of a block's row
     const auto s = lanes_of<T>(memory);
-    device::with_op<device::ElementOf<scalar_t>>(call, [&](auto op) {
-      launch(device, s.n, elements, op_kernel<T, decltype(op)>, op, s, is_aligned(s));
-    });
+    const int rows = rows_for(device, s.n, elements);
+    const auto run = [&](auto op) {
+      launch(device, s.n, rows * elements, op_kernel<T, decltype(op)>, op, s, is_aligned(s), rows);
+    };
+    if constexpr (std::is_same_v<Call, TripleEncode>) {
+      run(device::LookUpTriple<E>{{}, device::table_of(call)});
+    } else {
+      device::with_op<E>(call, run);
+    }
   });
 }
 

@@ -91,6 +91,14 @@ constexpr bool is_linear(Sharing sharing) {
   return !is_pseudo(sharing) || sharing == Sharing::straight_through;
 }
 
+// Of those that two arguments, or three, have none of, the bits are read as in `equal`.
+constexpr Sharing of_two(Sharing sharing) {
+  return sharing == Sharing::nested || sharing == Sharing::nan_to_ends ? Sharing::equal : sharing;
+}
+constexpr Sharing of_three(Sharing sharing) {
+  return sharing == Sharing::nan_to_both ? Sharing::equal : sharing;
+}
+
 // The gate that a pseudo-gradient of x has, and the other way round: both enums have these four in
 // one order. One that is appended needs a case in both functions, as in is_linear and is_pseudo.
 // Not for straight_through, which has no gate.

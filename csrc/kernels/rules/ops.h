@@ -136,7 +136,7 @@ struct DecodePair : Op<PairDecode, E, 2> {
 template <typename E, typename F>
 void with_op(const PairDecode& call, const F& run) {
   with_constant<kSharings>(call.sharing, [&](auto sharing) {
-    run(DecodePair<decltype(sharing)::value, E>{{}, call.clamps_from_below});
+    run(DecodePair<of_two(decltype(sharing)::value), E>{{}, call.clamps_from_below});
   });
 }
 
@@ -187,8 +187,9 @@ struct DecodeTriple : Op<TripleDecode, E, 3> {
 
 template <typename E, typename F>
 void with_op(const TripleDecode& call, const F& run) {
-  with_constant<kSharings>(
-      call.sharing, [&](auto sharing) { run(DecodeTriple<decltype(sharing)::value, E>{}); });
+  with_constant<kSharings>(call.sharing, [&](auto sharing) {
+    run(DecodeTriple<of_three(decltype(sharing)::value), E>{});
+  });
 }
 
 } // namespace

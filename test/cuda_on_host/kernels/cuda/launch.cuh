@@ -31,11 +31,12 @@ inline uint32_t slots[2]
                      [kLanes]; // two, for some lanes write the next value before others have read
 inline std::function<void()> body;
 
-inline uint32_t exchange(uint32_t value, int from) {
+// What every lane says.
+inline const uint32_t* exchange(uint32_t value) {
   const int self = lane, turn = shuffles[self]++ % 2;
   slots[turn][self] = value;
   swapcontext(&lanes[self], &scheduler);
-  return slots[turn][from];
+  return slots[turn];
 }
 
 inline void run_lane() {
@@ -65,10 +66,19 @@ inline void run(int first_thread) {
 } // namespace warp
 
 inline uint32_t __shfl_xor_sync(unsigned, uint32_t value, int other) {
-  return warp::exchange(value, warp::lane ^ other);
+  const int from = warp::lane ^ other;
+  return warp::exchange(value)[from];
 }
 inline uint32_t __shfl_sync(unsigned, uint32_t value, int from) {
-  return warp::exchange(value, from);
+  return warp::exchange(value)[from];
+}
+inline uint32_t __ballot_sync(unsigned, bool value) {
+  const uint32_t* const all = warp::exchange(value);
+  uint32_t word = 0;
+  for (int i = 0; i < warp::kLanes; ++i) {
+    word |= all[i] << i;
+  }
+  return word;
 }
 
 #include "kernels/cuda/kernels.cuh"
@@ -83,6 +93,15 @@ void launch(c10::Device device, int64_t n, int64_t elements, Kernel kernel, Args
       warp::run(first);
     }
   }
+}
+
+// Of a small tensor, or of a large one.
+inline int rows_for(c10::Device, int64_t, int64_t) {
+#if defined(SMALL_TILES)
+  return 1;
+#else
+  return kRows;
+#endif
 }
 
 } // namespace clampgrad::cuda
