@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 
+#include <ATen/Config.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h> // the grain
 
@@ -16,7 +17,7 @@
 // it. So this library is compiled without OpenMP, and calls what GCC's, LLVM's and Intel's runtimes
 // on Linux all have. The symbols are weak: where libtorch brings none of these runtimes, kernels
 // run in the calling thread.
-#if defined(__linux__)
+#if defined(__linux__) && AT_PARALLEL_OPENMP
 extern "C" {
 [[gnu::weak]] void GOMP_parallel(void (*)(void*), void*, unsigned threads, unsigned flags);
 [[gnu::weak]] int omp_get_num_threads();
@@ -29,10 +30,11 @@ namespace clampgrad::cpu {
 // Calls f(begin, end) for parts of the range of words from 0 to n, which may not throw.
 template <typename F>
 void in_threads(int64_t n, const F& f) {
-#if defined(__linux__)
+#if defined(__linux__) && AT_PARALLEL_OPENMP
   constexpr auto kGrain = at::internal::GRAIN_SIZE / kWord;
-  if (GOMP_parallel && n > kGrain && at::get_num_threads() > 1 && !at::in_parallel_region()) {
-    const auto part = [&] {
+  const bool there = GOMP_parallel && omp_get_num_threads && omp_get_thread_num;
+  if (there && n > kGrain && at::get_num_threads() > 1 && !at::in_parallel_region()) {
+    const auto part = [&]() noexcept { // it is called from C
       const auto parts = std::min<int64_t>(omp_get_num_threads(), (n + kGrain - 1) / kGrain);
       const auto size = (n + parts - 1) / parts;
       const auto begin = omp_get_thread_num() * size;
