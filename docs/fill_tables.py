@@ -585,6 +585,21 @@ def private_names():
     return "\n\n".join([*parts, note])
 
 
+def function_calls():
+    """What the compiled functions save over functions of Python."""
+    record = json.loads((ROOT / "benchmarks/results/function-calls.json").read_text())
+    rows = [["a call of `clamp`", "elements", "compiled, ns", "Python, ns", "saved", "quartiles"]]
+    for r in record["rows"]:
+        quartiles = " to ".join(f"{q:.0%}" for q in r["quartiles"])
+        times = r["compiled, ns"], r["Python, ns"]
+        rows.append([r["case"], r["elements"], *times, f"{r['saved']:.0%}", quartiles])
+    note = (
+        f"Medians of {record['rounds']} rounds that take turns, one thread, torch {record['torch']}, "
+        f"{record['machine']}, on a machine with much other load, which the backward shows most."
+    )
+    return table(*rows, right=range(1, 6)) + "\n\n" + note
+
+
 INTERNAL = re.compile(
     r"torch/csrc/|ATen/functorch/|ATen/native/|/impl/|TLS\.h|SavedTensorHooks|Legacy"
 )
@@ -704,6 +719,7 @@ TABLES = {
     "first_pins": first_pins,
     "private_names": private_names,
     "private_headers": private_headers,
+    "function_calls": function_calls,
     "names": names,
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
     "all_choices": lambda: choices("docs/howto", CHOICES, False),

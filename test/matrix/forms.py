@@ -44,6 +44,9 @@ class Form:
     in_place: bool = False
     writes: bool = False  # has out=: values alone
     pin: bool = False
+    process: bool = (
+        False  # torch's own call: the pin is one of the process, around all of the context
+    )
     module: bool = False
 
 
@@ -103,6 +106,14 @@ def pinned(call, in_place=False):
         return under_the_pin
 
     return make
+
+
+def torchs(call, in_place=False):
+    return lambda cell: called(call(cell), cell, in_place)
+
+
+def function(cell):
+    return getattr(torch, cell.operator)
 
 
 def method(suffix=""):
@@ -193,6 +204,11 @@ def both(*conditions):
 
 has_in_place = both(lambda cell: is_clamp(cell), keeps_x)
 pins = lambda cell: (exact(cell) or is_clamp(cell)) and one_kind(cell)  # noqa: E731
+has_foreach = both(
+    pins,
+    lambda cell: cell.operator in ("clamp_min", "clamp_max", "maximum", "minimum"),
+    lambda cell: isinstance(cell.args[1], Arg),
+)
 
 FORMS = {
     "function": Form(public()),
@@ -212,20 +228,18 @@ FORMS = {
         both(least_norm, one_kind, has_in_place, has(torch.ops.clampgrad, "_mingrad_")),
         in_place=True,
     ),
-    "pinned function": Form(pinned(lambda cell: getattr(torch, cell.operator)), pins, pin=True),
+    "pinned function": Form(pinned(function), pins, pin=True),
     "pinned method": Form(pinned(method()), pins, pin=True),
     "pinned method in place": Form(
         pinned(method("_"), True), both(pins, has_in_place), in_place=True, pin=True
     ),
-    "pinned foreach": Form(
-        pinned(foreach),
-        both(
-            pins,
-            lambda cell: cell.operator in ("clamp_min", "clamp_max", "maximum", "minimum"),
-            lambda cell: isinstance(cell.args[1], Arg),
-        ),
-        pin=True,
+    "pinned foreach": Form(pinned(foreach), has_foreach, pin=True),
+    "process, function": Form(torchs(function), pins, pin=True, process=True),
+    "process, method": Form(torchs(method()), pins, pin=True, process=True),
+    "process, method in place": Form(
+        torchs(method("_"), True), both(pins, has_in_place), in_place=True, pin=True, process=True
     ),
+    "process, foreach": Form(torchs(foreach), has_foreach, pin=True, process=True),
     "module": Form(module(False), is_clamp, module=True),
     "module in place": Form(module(True), has_in_place, in_place=True, module=True),
     "nn.ReLU and kin": Form(twin(False), has_twin, module=True),

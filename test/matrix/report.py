@@ -1,6 +1,7 @@
 """docs/with_pytorch.md, from what the matrix ran.
 
-PYTHONPATH=test python -m matrix.report run      runs cells, writes docs/with_pytorch.json
+PYTHONPATH=test python -m matrix.report run      runs cells, writes docs/with_pytorch.json; with
+                                                 CLAMPGRAD_PORTABLE=1 those of pins
 PYTHONPATH=test python -m matrix.report write    writes the page from it, and from the records of
                                                  make fuzz, make mutants and make sanitize
 """
@@ -17,25 +18,32 @@ from pathlib import Path
 
 import torch
 
+import clampgrad
 from matrix.levels import WORDS
 from matrix.run import CONTEXTS, FORMS, applies, calls, check, waived
+from matrix.waivers import PORTABLE
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 JSON, PAGE = DOCS / "with_pytorch.json", DOCS / "with_pytorch.md"
 FUZZ, MUTANTS = DOCS / "fuzz.json", DOCS.parent / "tools" / "mutants.json"
 
+BLOCK = ("pinned function", "pinned method", "pinned method in place", "pinned foreach")
+PROCESS = (
+    "process, function",
+    "process, method",
+    "process, method in place",
+    "process, foreach",
+)
 COLUMNS = {
     "function": ("function", "clamp_with_grad"),
     "in place": ("in place",),
     "`out=`": ("out",),
     "`torch.ops`": ("torch.ops", "torch.ops in place"),
     "`_mingrad`": ("mingrad", "mingrad in place"),
-    "pin": (
-        "pinned function",
-        "pinned method",
-        "pinned method in place",
-        "pinned foreach",
-    ),
+    "pin, a block": BLOCK,
+    "of the process": PROCESS,
+    "portable pin, a block": BLOCK,
+    "of the process, partial": PROCESS,
     "module": (
         "module",
         "module in place",
@@ -44,6 +52,7 @@ COLUMNS = {
     ),
 }
 
+OF_PORTABLE = ("portable pin, a block", "of the process, partial")
 LEVELS = "torch.func: vjp, jvp and vmap, to three levels"
 
 BY_HAND = """\
@@ -79,16 +88,18 @@ def run(count, costly, seed):
     start, order, rows = time.process_time(), random.Random(seed), []
     for context in CONTEXTS:
         for form in FORMS:
+            if PORTABLE and not FORMS[form].pin:
+                continue
             if FORMS[form].writes and not CONTEXTS[context].records_nothing:
                 continue
             wanted = count if not CONTEXTS[context].costly else costly
             wanted = min(wanted, 1) if "Inductor" in context else wanted
             if not wanted:
                 continue
-            held, reasons = 0, Counter()
+            held, refusals, reasons = 0, 0, Counter()
             for call in order.sample(calls(), min(len(calls()), 20 * wanted)):
                 cell = replace(call, form=form, context=context)
-                if held == wanted:
+                if held + refusals == wanted:
                     break
                 if not applies(cell):
                     continue
@@ -96,15 +107,19 @@ def run(count, costly, seed):
                     reasons[reason] += 1
                 else:
                     try:
-                        check(cell)
+                        refusal = check(cell)
                     except Exception as e:
                         sys.exit(f'python -m matrix "{cell}"\n{type(e).__name__}: {e}')
-                    held += 1
+                    held += not refusal
+                    if refusal:
+                        refusals += 1
+                        reasons[refusal] += 1
             rows.append(
                 {
                     "context": context,
                     "form": form,
                     "held": held,
+                    "refused": refusals,
                     "waived": dict(reasons),
                 }
             )
@@ -115,19 +130,23 @@ def run(count, costly, seed):
         "seed": seed,
         "calls": len(calls()),
         "contexts": len(CONTEXTS),
-        "forms": len(FORMS),
+        "forms": len({r["form"] for r in rows}),
         "held": sum(r["held"] for r in rows),
+        "refused": sum(r["refused"] for r in rows),
         "waived": sum(sum(r["waived"].values()) for r in rows),
         "rows": rows,
     }
-    write(found)
+    write(json.loads(JSON.read_text()) | {clampgrad.implementation: found})
 
 
-def write(found):
+def write(records):
     """One row per line."""
-    rows = ",\n".join(json.dumps(row) for row in found["rows"])
-    head = json.dumps({k: v for k, v in found.items() if k != "rows"}, indent=1)
-    JSON.write_text(head[:-2] + ',\n "rows": [\n' + rows + "\n]}\n")
+    parts = []
+    for implementation, found in records.items():
+        rows = ",\n".join(json.dumps(row) for row in found["rows"])
+        head = json.dumps({k: v for k, v in found.items() if k != "rows"}, indent=1)
+        parts.append(f'"{implementation}": {head[:-2]},\n "rows": [\n{rows}\n]}}')
+    JSON.write_text("{" + ",\n".join(parts) + "}\n")
 
 
 def other_records():
@@ -144,23 +163,28 @@ def other_records():
     )
 
 
-def page(found):
-    reasons = sorted({reason for r in found["rows"] for reason in r["waived"]})
+def page(records):
+    found, portable = records["compiled"], records["portable"]
+    every = [*found["rows"], *portable["rows"]]
+    reasons = sorted({reason for r in every for reason in r["waived"]})
     contexts = list(
         dict.fromkeys(LEVELS if r["context"] in WORDS else r["context"] for r in found["rows"])
     )
 
-    def shown(context, forms):
+    def shown(context, column):
+        forms = COLUMNS[column]
         rows = [
             r
-            for r in found["rows"]
+            for r in (portable if column in OF_PORTABLE else found)["rows"]
             if (r["context"] in WORDS if context == LEVELS else r["context"] == context)
             and r["form"] in forms
         ]
         held = sum(r["held"] for r in rows)
         notes = sorted({reasons.index(w) + 1 for r in rows for w in r["waived"]})
         marks = "".join(f"[{n}]" for n in notes)
-        return f"{held or '·'} {marks}".strip()
+        refusals = sum(r["refused"] for r in rows)
+        counts = [str(held)] * bool(held) + [f"{refusals} refused"] * bool(refusals)
+        return f"{', '.join(counts) or '·'} {marks}".strip()
 
     lines = [
         "# With the rest of PyTorch",
@@ -175,22 +199,28 @@ def page(found):
         f"<!-- generated from {JSON.name}, {FUZZ.name} and {MUTANTS.name} -->",
         f"On torch {found['torch']}, {found['held']:,} cells of this matrix ran in {found['seconds']} s of one core,"
         f" drawn from {found['calls']:,} calls x {found['forms']} forms x {found['contexts']} contexts,"
-        " and all hold. The tests draw other cells, and some under compilers (torch.compile with and"
+        f" and all hold; {found['refused']} more, of pins, were refused. The tests draw other cells, and some under compilers (torch.compile with and"
         " without Inductor, compiled autograd), which take seconds each.",
+        "",
+        f"Under the portable pin, {portable['held']:,} cells ran on torch {portable['torch']}, of"
+        f" {portable['forms']} forms; {portable['refused']} more were refused, and"
+        " the rest hold.",
         "",
         other_records(),
         "<!-- end -->",
         "",
         "How many cells held, for each context and form. A dot: there is no such call. A number in"
-        " brackets: some cells are left out, for the reason below.",
+        " brackets: some cells are left out or, where the table says so, refused, for the reason below. A pin of"
+        " the process holds around the whole context; of the portable implementation it is asked for with"
+        " `partial`, as [Pins](pin.md#partial-reach) says.",
         "",
         "| context | " + " | ".join(COLUMNS) + " |",
         "| --- |" + " --- |" * len(COLUMNS),
     ]
     for context in contexts:
-        row = [shown(context, forms) for forms in COLUMNS.values()]
+        row = [shown(context, column) for column in COLUMNS]
         lines.append(f"| {context} | " + " | ".join(row) + " |")
-    lines += ["", "Left out:", ""]
+    lines += ["", "Left out or refused:", ""]
     lines += [f"{n}. {reason}" for n, reason in enumerate(reasons, 1)]
     return "\n".join(lines) + "\n\n" + BY_HAND
 

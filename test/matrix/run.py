@@ -1,15 +1,17 @@
 """Which cells there are, which of them run, and one cell run."""
 
+from contextlib import contextmanager, nullcontext
 from functools import cache
 
+import matrix.captured
 import matrix.compilers
 import matrix.levels  # noqa: F401  (they add contexts)
-from matrix.cells import Arg, Cell, inf, nan
+from matrix.cells import Arg, Cell, expected, inf, nan
 from matrix.contexts import CONTEXTS
-from matrix.forms import FORMS
+from matrix.forms import FORMS, PIN
 from matrix.inputs import inputs, layouts
 from matrix.reference import ARGUMENTS, CLAMPS, GRADIENTS, PSEUDO
-from matrix.waivers import waived
+from matrix.waivers import refused, waived
 
 
 def applies(cell):
@@ -17,9 +19,30 @@ def applies(cell):
     return FORMS[cell.form].accepts(cell) and CONTEXTS[cell.context].accepts(cell)
 
 
+@contextmanager
+def pin_of_the_process(cell):
+    """The portable one does not reach all of a process: what it misses is in waivers.py."""
+    pin = PIN(cell.gradient, maximize=cell.maximize, partial=True)
+    pin.enable()
+    try:
+        yield
+    finally:
+        pin.disable()
+
+
 def check(cell):
-    """Raises where the cell is not what it should be."""
-    CONTEXTS[cell.context].run(FORMS[cell.form].make(cell), cell)
+    """Raises where the cell is not what it should be; returns why it is refused, where a pin may refuse it."""
+    form = FORMS[cell.form]
+    f = form.make(cell)
+    expected(cell)  # without the pin
+    with pin_of_the_process(cell) if form.process else nullcontext():
+        try:
+            CONTEXTS[cell.context].run(f, cell)
+        except RuntimeError as e:
+            if reason := refused(cell, e):
+                return reason
+            raise
+    return None
 
 
 @cache

@@ -46,7 +46,7 @@ def of_any_form(context):
 def run(cells):
     for cell in cells:
         try:
-            check(cell)
+            check(cell)  # or it is refused
         except Exception as e:
             raise AssertionError(f'\n  python -m matrix "{cell}"\n{type(e).__name__}: {e}') from e
 

@@ -1,8 +1,12 @@
 """docs/with_pytorch.md is what the script makes of the last run."""
 
 import json
+import re
 
 from matrix.report import JSON, PAGE, page
+from matrix.waivers import REFUSED, UNREACHED
+
+CHANGED = "input and output changed in place"  # promised of clampgrad's own functions
 
 
 def test_the_page_is_generated():
@@ -10,5 +14,26 @@ def test_the_page_is_generated():
 
 
 def test_every_cell_of_that_run_held():
-    found = json.loads(JSON.read_text())
-    assert found["held"] == sum(r["held"] for r in found["rows"]) > 3000
+    for implementation, found in json.loads(JSON.read_text()).items():
+        cells = sum(r["held"] for r in found["rows"])
+        assert found["held"] == cells > (3000 if implementation == "compiled" else 1000)
+
+
+def test_a_pin_is_equal_refused_or_in_the_limits():
+    """In every context that a call of torch's has, for both implementations."""
+    for found in json.loads(JSON.read_text()).values():
+        contexts = {r["context"] for r in found["rows"]} - {"deepcopy and pickle", CHANGED}
+        for context in contexts:
+            rows = [r for r in found["rows"] if r["context"] == context and "process" in r["form"]]
+            assert sum(r["held"] + r["refused"] for r in rows) or all(
+                set(r["waived"]) <= set(UNREACHED) and r["waived"]
+                for r in rows
+                if "foreach" not in r["form"]
+            ), context
+
+
+def test_what_a_pin_does_not_reach_is_in_the_limits():
+    limits = (PAGE.parent / "limits.md").read_text()
+    for reason in {**UNREACHED, **REFUSED}:
+        (anchor,) = re.findall(r"\(limits\.md#([\w-]+)\)", reason)
+        assert f"\n## {anchor.replace('-', ' ')}\n" in limits.lower()

@@ -1,5 +1,6 @@
 """Cells that are left out for good, each with the reason."""
 
+import clampgrad
 from matrix.cells import Arg
 from matrix.forms import FORMS
 
@@ -23,12 +24,59 @@ WAIVERS = {
         cell.context in ("strides as torch's", "meta tensors") and empty(cell)
     ),
     "torch has no batching rule for _foreach_clamp and its kind": lambda cell: (
-        cell.form == "pinned foreach" and "vmap" in cell.context
+        "foreach" in cell.form and "vmap" in cell.context
     ),
     "torch.func.functionalize takes no operator in place that is not ATen's": lambda cell: (
         cell.context == "functionalize" and FORMS[cell.form].in_place and not FORMS[cell.form].pin
     ),
 }
+
+
+PORTABLE = clampgrad.implementation == "portable"
+
+# What the pin does not reach, as docs/limits.md has it.
+UNREACHED = {
+    "a graph that was captured before keeps torch's own gradient under the portable pin"
+    " ([Limits](limits.md#the-portable-implementation))": lambda cell: (
+        PORTABLE and cell.context == "TorchScript, traced before the pin"
+    ),
+    "in place, the portable pin's gradients are not always in the memory order of the input"
+    " ([Limits](limits.md#the-portable-implementation))": lambda cell: (
+        PORTABLE
+        and cell.context == "strides of gradients"
+        and FORMS[cell.form].pin
+        and FORMS[cell.form].in_place
+        and any(isinstance(a, Arg) and a.layout not in ("plain", "offset") for a in cell.args)
+    ),
+}
+WAIVERS |= UNREACHED
+
+# Where a pin may raise an error instead: which cells, and the error.
+REFUSED = {
+    "TorchScript differentiates some graphs by rules of its own, and a pin raises an error there"
+    " ([Limits](limits.md#pins))": (
+        lambda cell: FORMS[cell.form].pin and cell.context.startswith("TorchScript"),
+        "clampgrad.pin: TorchScript differentiates this clamp",
+    ),
+    "in place, torch.func.functionalize inside of a derivative is refused by the portable pin"
+    " ([Limits](limits.md#compilers-and-export))": (
+        lambda cell: (
+            PORTABLE
+            and cell.context == "functionalize"
+            and FORMS[cell.form].pin
+            and FORMS[cell.form].in_place
+        ),
+        "derivative for aten::copy is not implemented",
+    ),
+}
+
+
+def refused(cell, error):
+    """Why a pin may answer the cell with this error, or None."""
+    for reason, (covers, text) in REFUSED.items():
+        if covers(cell) and text in str(error):
+            return reason
+    return None
 
 
 def waived(cell):
