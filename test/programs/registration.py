@@ -3,9 +3,9 @@
 import torch
 from digests import compiled, step
 from monai.losses import (
+    AsymmetricUnifiedFocalLoss,
     GlobalMutualInformationLoss,
     LocalNormalizedCrossCorrelationLoss,
-    UnifiedFocalLoss,
 )
 
 fixed = torch.rand(1, 1, 8, 8)
@@ -13,7 +13,7 @@ moving = (torch.rand(1, 1, 8, 8) * 4).round() / 4
 moving.requires_grad_()
 mutual = GlobalMutualInformationLoss(kernel_type="gaussian")
 correlation = LocalNormalizedCrossCorrelationLoss(spatial_dims=2, kernel_size=3)
-focal = UnifiedFocalLoss(to_onehot_y=True, num_classes=2)
+focal = AsymmetricUnifiedFocalLoss(to_onehot_y=True, num_classes=2)
 objective = compiled(lambda a, b: mutual(a, b) + correlation(a, b))
 for _ in range(2):
     moving.grad = None
