@@ -198,6 +198,10 @@ def test_loads_of_avx512_wait_for_no_mask(instructions):
     assert not re.findall(rf"\tv\w+\s[^\n]*{memory},[^\n]*{under_a_mask}", instructions)
 
 
+def test_avx512_takes_no_maximum_of_floats(instructions):
+    assert not re.findall(r"\tv(?:max|min)p[sd]\s[^\n]*%zmm", instructions)
+
+
 def test_loops_leave_no_upper_halves(instructions):
     """Each ends in vzeroupper, so that the code of others does not wait for registers of ours."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
