@@ -201,7 +201,7 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 		.venv/torch-$(CUDA_TORCH)/bin/python tools/check_cuda.py; \
 	fi
 
-check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian, takes an hour
+check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian
 	echo "==> tests on torch $(TORCH) for arm64"
 	rm -f out/arm64.json
 	$(ARM64)/bin/python -m pytest --machine='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
