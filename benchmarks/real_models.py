@@ -25,6 +25,7 @@ import torch
 
 import clampgrad
 from memory import saved_bytes
+from run import machine
 
 SETTINGS = ("stock", 'pin("installed")', 'pin("inclusive")', 'pin("joint")', "convert")
 STEPS = 5
@@ -118,8 +119,9 @@ def main() -> None:
     import transformers
 
     versions = {m.__name__: m.__version__ for m in (torch, transformers, timm)}
-    result = {"versions": versions, "rounds": options.rounds}
-    result |= {setting: summary(rounds) for setting, rounds in found.items()}
+    settings = {setting: summary(rounds) for setting, rounds in found.items()}
+    result = {"versions": versions, "machine": machine()["cpu"], "rounds": options.rounds}
+    result["settings"] = settings
     options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -39,6 +39,7 @@ PAGES = (
     "docs/private_names.md",
     "docs/study.md",
     "docs/upstream/build.md",
+    "docs/upstream/propose.md",
     "docs/upstream/verify.md",
     "patches/proposals/fused-backward/PULL_REQUEST.md",
     "patches/proposals/save-result/PULL_REQUEST.md",
@@ -660,6 +661,23 @@ def source_build():
     return table(*rows, right=range(1, 8)) + "\n\n" + note.strip()
 
 
+def proposals_built():
+    """What PyTorch's own build and tests said of the proposals."""
+    found = json.loads((ROOT / "docs/proposals_built.json").read_text())
+    head = ["proposal", "files compiled", "points that differ from stock", "failures"]
+    rows = [[*head, "results of upstream's tests that differ", "the proposal's own tests"]]
+    for name, built in found["proposals"].items():
+        judged, files = built["gradients"], built["tests"]
+        differ = [d for file in files.values() for d in file["differences"] if d[1] != "not there"]
+        own = [d[2] for file in files.values() for d in file["differences"] if d[1] == "not there"]
+        counts = ", ".join(f"{own.count(r)} {r}" for r in sorted(set(own)))
+        changed = f"{judged['points that changed']:,} of {judged['points']:,}"
+        row = [code(name), built["build"]["files"], changed, len(judged["failures"]), len(differ)]
+        rows.append([*row, counts])
+    note = f"PyTorch {found['tree']['release']}, `--minimal`. {found['note']}"
+    return table(*rows, right=(1, 2, 3, 4)) + "\n\n" + note
+
+
 def is_usual(key, value):
     """What --minimal says of every tree."""
     return value == "0" and key.startswith(("USE_", "BUILD_TEST"))
@@ -708,6 +726,7 @@ def source_build_times():
 
 
 TABLES = {
+    "proposals_built": proposals_built,
     "save_result": save_result,
     "fused_backward": lambda: patched_backward("fused-backward.json"),
     "joint_backward": lambda: patched_backward("joint-2.13.0.json"),
