@@ -370,6 +370,32 @@ def speed_model():
 # ---- The audit -----------------------------------------------------------------------------------
 
 
+def real_models():
+    """The step of real models, and what autograd keeps for it, by setting."""
+    found = [
+        json.loads(path.read_text())
+        for path in sorted((ROOT / "benchmarks/results").glob("real-models-*.json"))
+    ]
+    settings = list(found[0]["settings"])
+    rows = [["model", "torch", *map(code, settings)]]
+    for record in found:
+        for model, stock in record["settings"]["stock"].items():
+            row = [model, record["versions"]["torch"]]
+            for setting in settings:
+                here = record["settings"][setting][model]
+                cell = f"{here['milliseconds']:.0f} ms, {here['saved_bytes'] / 2**20:.1f} MiB"
+                row.append(cell + ("" if here["gradients"] == stock["gradients"] else " *"))
+            rows.append(row)
+    first = found[0]
+    note = (
+        f"Forward and backward, one thread of {first['machine']}, malloc as it is; the fastest of a few steps "
+        f"in a process, the median of {first['rounds']} interleaved rounds of processes. Random weights and "
+        f"data. transformers {first['versions']['transformers']}, timm {first['versions']['timm']}; "
+        "`benchmarks/real_models.py`. *: some gradient differs from stock's in a bit; all others are equal."
+    )
+    return table(*rows) + "\n\n" + note
+
+
 def audit_example():
     """The report on the first program of the page, as PyTorch 2.13 gives it."""
     return "```text\n" + (ROOT / "docs/audit_example.txt").read_text() + "```"
@@ -726,6 +752,7 @@ def source_build_times():
 
 
 TABLES = {
+    "real_models": real_models,
     "proposals_built": proposals_built,
     "save_result": save_result,
     "fused_backward": lambda: patched_backward("fused-backward.json"),

@@ -55,8 +55,8 @@ run: the workflows in `.github/workflows`, hence the wheels for macOS and for Py
 | MSVC | Windows, x86-64 | no | no |
 | Apple Clang | macOS, arm64 | no | no |
 
-The loops for AVX-512 ran on such a machine until their masks became k registers. Since then they have run
-with emulated instructions (`test/test_cuda_on_host.py`).
+The tests have run on processors with AVX-512 and with AVX2, and run the loops of the lower
+instruction sets there too.
 
 On Linux, kernels run in the threads of the OpenMP runtime that libtorch brings, whatever compiler built the
 library; elsewhere they run in the calling thread. The library brings no OpenMP runtime of its own.
