@@ -205,7 +205,7 @@ def test_under_one_pin_code_is_compiled_once(x):
     assert counter.frame_count == before
 
 
-def test_where_the_global_state_has_no_guard_of_its_own():
+def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
     """Before 2.10: every frame has one for the grad mode, and a guard has no stack."""
     guards = []
 
@@ -218,7 +218,8 @@ def test_where_the_global_state_has_no_guard_of_its_own():
         def GRAD_MODE(self, guard):
             pass
 
-    changes = _torch_knows.guard_compiled_code(SimpleNamespace(GuardBuilder=GuardBuilder))
+    monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
+    changes = _torch_knows.guard_compiled_code(torch._dynamo.guards)
     with made(changes), clampgrad.pin("half"):
         GuardBuilder().GRAD_MODE(SimpleNamespace())
         ((check, says),) = guards

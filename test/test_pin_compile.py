@@ -225,17 +225,18 @@ def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):
         script(PRECOMPILED, how, cwd=tmp_path, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
 
 
-def test_a_release_with_other_internals_is_named():
+def test_a_release_with_other_internals_is_named(monkeypatch):
     from clampgrad import _torch_knows
 
-    class Guards:
-        class GuardBuilder:
-            def GLOBAL_STATE(self, guard, something_new):
-                pass
+    class GuardBuilder:
+        def GLOBAL_STATE(self, guard, something_new):
+            pass
 
+    monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
     with pytest.raises(
         RuntimeError, match=r"does not support torch .*GLOBAL_STATE takes .*'something_new'"
     ):
-        _torch_knows.guard_compiled_code(Guards)
-    with pytest.raises(RuntimeError, match="has no GuardBuilder"):
-        _torch_knows.guard_compiled_code(object())
+        _torch_knows.guard_compiled_code(torch._dynamo.guards)
+    monkeypatch.delattr("torch._dynamo.guards.GuardBuilder")
+    with pytest.raises(RuntimeError, match=r"has no torch\._dynamo\.guards\.GuardBuilder"):
+        _torch_knows.guard_compiled_code(torch._dynamo.guards)
