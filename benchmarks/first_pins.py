@@ -90,6 +90,9 @@ def forked(*given):
     if (child := os.fork()) == 0:
         signal.alarm(LONGEST)
         gc.disable()  # it would copy all that a fork shares
+        # torch makes its thread pool anew in the first call after a fork, and two threads that do so at
+        # once fail: "Invalid thread pool".
+        torch.set_num_threads(1)
         try:
             trial(*given)
         except BaseException as error:
@@ -133,18 +136,24 @@ def main():
         compiled(backend)  # imports what compiling needs
     torch._dynamo.reset()
     assert not _torch_knows._done, "something was pinned"
-    rows = [measure(given.two, 2), measure(given.many, 64)]
-    without_the_lock()
     record = {
         "torch": torch.__version__,
         "implementation": clampgrad.implementation,
         "machine": platform.machine(),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
-        "rows": rows,
-        "without the lock": measure(given.control, 2),
+        "rows": [],
     }
-    given.out.write_text(json.dumps(record, indent=1) + "\n")
+
+    def write():  # as it goes, for a run may take hours on a machine with other load
+        given.out.write_text(json.dumps(record, indent=1) + "\n")
+
+    for trials, threads in (given.two, 2), (given.many, 64):
+        record["rows"].append(measure(trials, threads))
+        write()
+    without_the_lock()
+    record["without the lock"] = measure(given.control, 2)
+    write()
     print(given.out.read_text())
 
 

@@ -219,7 +219,7 @@ def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
             pass
 
     monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
-    changes = _torch_knows.guard_compiled_code(None)
+    changes = _torch_knows.guard_compiled_code(torch._dynamo.guards)
     with made(changes), clampgrad.pin("half"):
         GuardBuilder().GRAD_MODE(SimpleNamespace())
         ((check, says),) = guards

@@ -226,19 +226,17 @@ def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):
 
 
 def test_a_release_with_other_internals_is_named(monkeypatch):
-    import torch._dynamo.guards
-
     from clampgrad import _torch_knows
 
     class GuardBuilder:
         def GLOBAL_STATE(self, guard, something_new):
             pass
 
-    monkeypatch.setattr(torch._dynamo.guards, "GuardBuilder", GuardBuilder)
+    monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
     with pytest.raises(
         RuntimeError, match=r"does not support torch .*GLOBAL_STATE takes .*'something_new'"
     ):
-        _torch_knows.guard_compiled_code(None)
-    monkeypatch.delattr(torch._dynamo.guards, "GuardBuilder")
+        _torch_knows.guard_compiled_code(torch._dynamo.guards)
+    monkeypatch.delattr("torch._dynamo.guards.GuardBuilder")
     with pytest.raises(RuntimeError, match=r"has no torch\._dynamo\.guards\.GuardBuilder"):
-        _torch_knows.guard_compiled_code(None)
+        _torch_knows.guard_compiled_code(torch._dynamo.guards)
