@@ -622,7 +622,7 @@ def function_calls():
         rows.append([r["case"], r["elements"], *times, f"{r['saved']:.0%}", quartiles])
     note = (
         f"Medians of {record['rounds']} rounds that take turns, one thread, torch {record['torch']}, "
-        f"{record['machine']}, on a machine with much other load, which the backward shows most."
+        f"{record['machine']}."
     )
     return table(*rows, right=range(1, 6)) + "\n\n" + note
 
