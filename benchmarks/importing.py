@@ -23,18 +23,19 @@ print(time.process_time() - start)
 """
 
 
-def seconds(implementation: str) -> float:
+def printed(script: str, variables: dict[str, str]) -> str:
+    """By a process of its own, with no variable of clampgrad's but these."""
     rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
+    command = [sys.executable, "-c", script]
+    return subprocess.run(
+        command, env=rest | variables, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def seconds(implementation: str) -> float:
     # Without the entry point, which may import the package at the end of `import torch`.
     variables = {VARIABLES[implementation]: "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={**rest, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(run.stdout)
+    return float(printed(SCRIPT, variables))
 
 
 def main() -> None:

@@ -8,11 +8,10 @@ does; the two of a pair take turns in being the first.
 """
 
 import json
-import os
 import platform
 import statistics
-import subprocess
-import sys
+
+from importing import printed
 
 PAIRS, STEPS, ROUNDS = 15, 200, 20
 SCRIPT = f"""
@@ -44,15 +43,7 @@ print(imported, best / {STEPS})
 
 
 def once(variables: dict[str, str]) -> tuple[float, ...]:
-    rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={**rest, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return tuple(map(float, run.stdout.split()))
+    return tuple(map(float, printed(SCRIPT, variables).split()))
 
 
 def main() -> None:
