@@ -91,7 +91,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-arm64 count-cuda check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-arm64 count-cuda check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -209,7 +209,7 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there,
 		$(ARM64_PORTABLE_TESTED) $(ARGS)
 	echo "==> python tools/support.py out/arm64.json puts it into docs/support.md"
 
-count-cuda: ## Count the instructions of the CUDA kernels, for docs/performance.md; needs nvcc
+count-cuda: ## Count the instructions of the CUDA kernels, for benchmarks/README.md; needs nvcc
 	$(MAKE) .venv/torch-$(CUDA_TORCH)/torch TORCH=$(CUDA_TORCH)
 	.venv/torch-$(CUDA_TORCH)/bin/python benchmarks/sass.py --out benchmarks/results/cuda-sass.json
 
@@ -238,8 +238,8 @@ docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnin
 	$(DOCS)/bin/mkdocs build --quiet --strict
 	echo "==> out/site/index.html"
 
-tutorial: $(TESTED) ## Run docs/tutorial.ipynb, and keep its outputs
-	$(VENV)/bin/python docs/run_tutorial.py
+notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs
+	$(VENV)/bin/python docs/run_notebooks.py
 
 pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img

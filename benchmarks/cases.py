@@ -132,6 +132,9 @@ GROUPS = (
     mingrad("minimum_mingrad", 2),
 )
 
+# What programs call: timed with malloc's own settings too.
+USED = ("clamp", "maximum", "clamp(x, lo, hi)")
+
 DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,

@@ -49,7 +49,7 @@ def blocks(allocator: str, full: bool):
                 if not full and n > 2**22 and not plain:
                     continue
                 if allocator == "default":
-                    if plain and n >= 2**16:
+                    if group.name in cases.USED:
                         yield group, n, dtype, 1, "both"
                     continue
                 for direction in DIRECTIONS if plain or full else ("both",):

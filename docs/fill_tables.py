@@ -23,6 +23,7 @@ import study.tables  # noqa: E402
 
 PAGES = (
     "README.md",
+    "benchmarks/README.md",
     "docs/audit.md",
     "docs/conventions.md",
     "docs/history.md",
@@ -114,30 +115,24 @@ def names():
 
 
 def speed():
-    """What the picture of README shows: one sentence."""
-    results = SPEED["2.13.0"]
-    key = dict(dtype="float32", n=2**20, threads=1, malloc="fixed")
-
-    def of(group, direction, ours, rival):
-        times = report.seconds(results, group=group, direction=direction, **key)
-        return times[rival]["median"] / times[ours]["median"]
-
-    times = {
-        (direction, rival): of("clamp", direction, "clampgrad.clamp", rival)
-        for direction in ("forward", "backward", "both")
-        for rival in ("torch.clamp", "F.relu")
-    }
-    maximum = of("maximum", "both", "clampgrad.maximum", "torch.maximum")
-    forward, backward, both = (
-        [f"{times[direction, rival]:{digits}}" for rival in ("torch.clamp", "F.relu")]
-        for direction, digits in (("forward", ".2f"), ("backward", ".3g"), ("both", ".2g"))
+    """What a program gets that sets nothing, the worst beside the best: one sentence."""
+    ranges = {}
+    for (_, _, group, rival), ratios in used().items():
+        if "lo" not in group:
+            ranges.setdefault((group, rival), []).extend(ratios.values())
+    clamp, hardtanh, relu, maximum = (
+        f"{min(found):.2g} to {max(found):.3g} times" for found in ranges.values()
     )
+    machines = {
+        f"{r['machine']['cpu']} ({r['machine']['instruction_set']})"
+        for name, r in SPEED.items()
+        if name in {key[0] for key in used()}
+    }
     return (
-        f"On a CPU, with 2^20 elements of float32, the backward of `clampgrad.clamp` is **{backward[0]} "
-        f"times** as fast as that of `torch.clamp` and **{backward[1]} times** as fast as that of "
-        f"`F.relu`; for the forward, these ratios are {forward[0]} and {forward[1]}, for forward and "
-        f"backward together {both[0]} and {both[1]}. Forward and backward of `clampgrad.maximum` are "
-        f"{maximum:.1f} times as fast as those of `torch.maximum`."
+        f"Forward and backward together, `clampgrad.clamp` is **{clamp}** as fast as `torch.clamp`, {hardtanh} "
+        f"as fast as `F.hardtanh` and {relu} as fast as `F.relu`; `clampgrad.maximum` is {maximum} as fast as "
+        f"`torch.maximum`. That is one thread of {' and '.join(sorted(machines))}, float32 and bfloat16, malloc as it "
+        "is: the worst and the best of the sizes from 1 to 2^24 elements."
     )
 
 
@@ -198,6 +193,53 @@ def machine(results):
     )
 
 
+def used():
+    """{(record, dtype, group, rival): {n: the rival's time over ours}} with malloc as it is."""
+    found = {}
+    for release, results in SPEED.items():
+        for dtype in ("float32", "bfloat16"):
+            for group, rivals in USED.items():
+                for n in sorted({r["n"] for r in results["rows"]}):
+                    key = dict(group=group, n=n, dtype=dtype, threads=1)
+                    times = report.seconds(results, direction="both", malloc="default", **key)
+                    for rival in rivals if times else ():
+                        ratio = times[rival]["median"] / times[report.ours(results, group)]["median"]
+                        found.setdefault((release, dtype, group, rival), {})[n] = ratio
+    return found
+
+
+USED = {
+    "clamp": ("torch.clamp", "F.hardtanh", "F.relu"),
+    "maximum": ("torch.maximum",),
+    "clamp(x, lo, hi)": ("torch.clamp",),
+}
+
+
+def speed_used():
+    """What a program gets that sets nothing: the worst beside the best."""
+    found = used()
+    columns = list(dict.fromkeys(key[:2] for key in found))
+    rows = [["in place of", *(f"{dtype}, {instruction_set(r)}" for r, dtype in columns)]]
+    for group, rivals in USED.items():
+        for rival in rivals:
+            name = f"{rival}{group.removeprefix('clamp')}" if "lo" in group else rival
+            cells = []
+            for column in columns:
+                ratios = found[(*column, group, rival)]
+                worst, best = (pick(ratios, key=ratios.get) for pick in (min, max))
+                ends = (f"{ratios[n]:.2g} (2^{n.bit_length() - 1})" for n in (worst, best))
+                cells.append(" to ".join(ends))
+            rows.append([code(name), *cells])
+    shown = dict.fromkeys(release for release, _ in columns)
+    note = " ".join(machine(SPEED[release]) for release in shown)
+    return table(*rows) + "\n\nThe number of elements is in brackets. " + note
+
+
+def instruction_set(release):
+    results = SPEED[release]
+    return f"{results['machine']['instruction_set']}, torch {results['torch'].partition('+')[0]}"
+
+
 def speed_bars():
     """Every ratio that must hold, beside what was measured."""
     measured = []
@@ -245,33 +287,6 @@ def speed_times():
         parts.append(table(*rows, right=range(1, 1 + len(sizes))))
     note = "Median (lower to upper quartile), float32, one thread. " + machine(results)
     return "\n\n".join([*parts, note])
-
-
-def speed_change():
-    """What commit caecf54 and the one of the results take, by kind of case."""
-    results = json.loads((ROOT / "benchmarks/results/compare-caecf54.json").read_text())
-    ratios = {}
-    for row in results["rows"]:
-        group, function, *_, direction = row["case"].split(" | ")
-        if function in ("torch.neg", "torch.sub"):
-            kind = "torch.neg and torch.sub, which are the same"
-        elif " of clamp" in group or group == "compiled clamp":
-            kind = "the composed path"
-        else:
-            what = "`_mingrad` operators" if function == group else "functions and front doors"
-            kind = f"{what}, {'forward and backward' if direction == 'both' else direction}"
-        ratios.setdefault(kind, []).append(row["ratio"])
-    rows = [["after / before", "cases", "median", "above 1.03", "greatest"]]
-    for kind in sorted(ratios):
-        found = sorted(ratios[kind])
-        median, slower = found[len(found) // 2], sum(r > 1.03 for r in found)
-        rows.append([kind, len(found), f"{median:.2f}", slower, f"{found[-1]:.2f}"])
-    m = results["machine"]
-    note = (
-        f"Commit {results['commit']} beside caecf54, torch {results['torch']}, {m['cpu']}, "
-        f"{m['instruction_set']}, {results['pairs']} pairs of processes; N = 1, 2^12 and 2^16, one thread."
-    )
-    return table(*rows, right=range(1, 5)) + "\n\n" + note
 
 
 def cuda_instructions():
@@ -772,8 +787,8 @@ TABLES = {
     "memory": memory,
     "speed": speed,
     "speed_bars": speed_bars,
+    "speed_used": speed_used,
     "speed_times": speed_times,
-    "speed_change": speed_change,
     "speed_saved": speed_saved,
     "speed_model": speed_model,
     "cuda_instructions": cuda_instructions,

@@ -1,22 +1,28 @@
-"""Run docs/tutorial.ipynb with the installed clampgrad and keep its outputs: `make tutorial`."""
+"""Run the notebooks of docs/ with the installed clampgrad and keep their outputs: `make notebooks`."""
 
+import os
+import sys
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parent / "tutorial.ipynb"
+NOTEBOOKS = sorted(Path(__file__).parent.glob("*.ipynb"))
 
 
-def executed(notebook):
+def executed(path):
     """The notebook with fresh outputs, and without the times at which its cells ran."""
-    notebook = nbformat.from_dict(notebook)
-    resources = {"metadata": {"path": NOTEBOOK.parent}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": path.parent}}
+    # The notebooks call `python` and `clampgrad`, as in an activated environment.
+    path_of_programs = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    env = os.environ | {"PATH": path_of_programs, "COLUMNS": "100"}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute(env=env)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
     return notebook
 
 
 if __name__ == "__main__":
-    nbformat.write(executed(nbformat.read(NOTEBOOK, as_version=4)), NOTEBOOK)
+    for path in NOTEBOOKS:
+        nbformat.write(executed(path), path)

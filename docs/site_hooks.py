@@ -1,4 +1,5 @@
-"""Hooks of the site (mkdocs.yml): a link to a file outside docs/ leads to a page that shows the file."""
+"""Hooks of the site (mkdocs.yml): README.md is its first page, and a link to another file outside docs/
+leads to a page that shows the file."""
 
 import posixpath
 import re
@@ -7,7 +8,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
-LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#]+)(#[^)]*)?\)")
 LANGUAGES = {".py": "python", ".cpp": "cpp", ".h": "cpp", ".yaml": "yaml", ".md": "markdown"}
 
 
@@ -18,17 +19,24 @@ def outside(source, link):
 
 
 def shown_at(path):
-    return f"files/{path}.md"
+    return "index.md" if path == "README.md" else f"files/{path}.md"
+
+
+def home():
+    """README.md as docs/index.md: its links start one folder lower."""
+    text = (ROOT / "README.md").read_text()
+    return re.sub(r"\]\((?!https?:|#)(docs/)?", lambda m: "](" if m[1] else "](../", text)
 
 
 def on_files(files, config):
+    files.append(File.generated(config, "index.md", content=home()))
     paths = {
         outside(file.src_uri, match[2])
         for file in files.documentation_pages()
         if file.src_uri.endswith(".md")
         for match in LINK.finditer(file.content_string)
     }
-    for path in sorted(p for p in paths if p and (ROOT / p).is_file()):
+    for path in sorted(p for p in paths - {None, "README.md"} if (ROOT / p).is_file()):
         text, language = (ROOT / path).read_text(), LANGUAGES.get(Path(path).suffix, "text")
         page = f"---\nsearch: {{exclude: true}}\n---\n# {path}\n\n`````{language}\n{text}\n`````\n"
         file = File.generated(config, shown_at(path), content=page)
@@ -45,6 +53,7 @@ def on_page_markdown(markdown, page, config, files):
         if files.get_file_from_path(shown_at(path)) is None:  # a folder
             return match[1]
         target = posixpath.relpath(shown_at(path), posixpath.dirname(page.file.src_uri) or ".")
-        return f"[{match[1]}]({target})"
+        anchor = match[3] if path == "README.md" and match[3] else ""
+        return f"[{match[1]}]({target}{anchor})"
 
     return LINK.sub(replace, markdown)

@@ -1,4 +1,4 @@
-"""The tutorial runs on the installed torch and prints what is committed; `make tutorial` runs it anew."""
+"""The notebooks run on the installed torch and print what is committed; `make notebooks` runs them anew."""
 
 import os
 import sys
@@ -23,14 +23,16 @@ def printed(notebook):
 
 
 @pytest.mark.thorough
-def test_the_outputs_are_those_of_the_installed_torch(monkeypatch):
+@pytest.mark.parametrize("name", ["tutorial", "replication"])
+def test_the_outputs_are_those_of_the_installed_torch(name, monkeypatch):
     nbformat = pytest.importorskip("nbformat", reason="needs nbformat, nbclient and ipykernel")
-    import run_tutorial
+    import run_notebooks
 
-    committed = nbformat.read(run_tutorial.NOTEBOOK, as_version=4)
+    (path,) = (path for path in run_notebooks.NOTEBOOKS if path.stem == name)
+    committed = nbformat.read(path, as_version=4)
     nbformat.validate(committed)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(os.path.abspath, sys.path)))
-    fresh, expected = printed(run_tutorial.executed(committed)), printed(committed)
+    fresh, expected = printed(run_notebooks.executed(path)), printed(committed)
     release = f"torch {torch.__version__.split('+')[0]}\n"
     if expected[0] == [release]:
         assert fresh == expected
