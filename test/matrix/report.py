@@ -56,29 +56,28 @@ OF_PORTABLE = ("portable pin, a block", "of the process, partial")
 LEVELS = "torch.func: vjp, jvp and vmap, to three levels"
 
 BY_HAND = """\
-## What one test shows
-
-The matrix does not build files, start processes or need other packages. These claims have a test each.
+## Does it work with ...?
 
 | with | what holds | test |
 | --- | --- | --- |
-| `torch.compile` | any size in one graph; an integer bound may change; a clamp is one kernel each way | `test_compile.py`, `test_compile_training.py` |
-| `torch.export` | a graph to train on holds our operator and keeps its convention, saved and loaded as well | `test_export_training.py` |
-| the same, after `run_decompositions()` | ATen operators alone: it runs where this package is not, and so do its ONNX (`Clip`) and its AOTInductor package. Trained on, it has torch's own gradient | `test_export.py`, `test_export_elsewhere.py` |
-| TorchScript | traced or scripted, training too; the file needs the operators, from the package or from [libclampgrad](cpp.md) | `test_export_training.py` |
-| mixed precision | GradScaler, subnormal numbers, deterministic mode | `test_precision.py` |
-| debugging | anomaly mode and the profiler name the operator; nodes have `_saved_` attributes | `test_names.py` |
-| Tensor subclasses | wrappers see ATen operators; fake and meta tensors; parameters | `test_subclass.py` |
-| nested (jagged) tensors | also two of the same lengths, which torch's own maximum cannot differentiate | `test_layouts.py` |
-| sparse, quantised, mkldnn | what torch does, or its error | `test_layouts.py` |
-| DTensor, FSDP2, DDP | in groups of 2 and 4 processes what one process gives; no communication of ours; `Partial` is reduced first, as by torch.clamp | `test_distributed.py` |
-| fork, spawn | of a process, one interpreter (two are not supported) | `test_threads.py` |
-| memory | no reference kept, no byte lost over 10^5 calls | `test_memory.py` |
-| what torch refuses | every form refuses in kind, and leaves its input as it was | `matrix/test_refused.py` |
-| sanitizers | ASan and UBSan: for the matrix and the kernels' tests; not yet run over the matrix. TSan: runs the pin's state alone, from many threads; torch, its OpenMP runtime and Python are not instrumented, and what they order would be reported as races | `make sanitize`, `make races` |
+| `torch.compile` | Yes: any size in one graph; an integer bound may change; a clamp is one kernel each way. | `test_compile.py`, `test_compile_training.py` |
+| `torch.export`, to train on | Yes: the graph holds our operator and keeps its convention, saved and loaded as well. | `test_export_training.py` |
+| `torch.export`, ONNX, AOTInductor, to run elsewhere | Yes: after `run_decompositions()` the graph has ATen operators alone (in ONNX, `Clip`) and needs no clampgrad. Trained on, it has PyTorch's own gradient. | `test_export.py`, `test_export_elsewhere.py` |
+| TorchScript | Yes, traced or scripted, training too. The file needs the operators, from the package or from [libclampgrad](cpp.md). | `test_export_training.py` |
+| DDP, FSDP2, DTensor | Yes: groups of 2 and 4 processes give what one process gives, without communication of ours; `Partial` is reduced first, as by `torch.clamp`. | `test_distributed.py` |
+| mixed precision | Yes: GradScaler, autocast, subnormal numbers, deterministic mode. | `test_precision.py` |
+| `torch.func`, forward mode, double backward, hooks, checkpoints | Yes: [every form in every context](#every-form-in-every-context). | `matrix/test_matrix.py` |
+| Tensor subclasses | Yes: wrappers see ATen operators; fake and meta tensors; parameters. | `test_subclass.py` |
+| nested (jagged) tensors | Yes, also two of the same lengths, which PyTorch's own `maximum` cannot differentiate. | `test_layouts.py` |
+| sparse, quantised, MKLDNN tensors | What PyTorch does, or its error. | `test_layouts.py` |
+| the profiler, anomaly mode | Yes: they name the operator; nodes have `_saved_` attributes. | `test_names.py` |
+| several processes | Yes, forked or spawned; one interpreter per process (two are not supported). | `test_threads.py` |
+| the older ONNX exporter (`dynamo=False`) | No: it knows no operators but PyTorch's own. | |
+| `torch.jit.script` of `clampgrad.nn` | No: it cannot read the modules. Trace them, or script `clampgrad.clamp` and its relatives. | |
 
-Two limits come from PyTorch: the older ONNX exporter (`dynamo=False`) knows no operator but its own, and
-`torch.jit.script` cannot read the modules of `clampgrad.nn` (trace them, or script `clampgrad.clamp` and its kind).
+What PyTorch refuses, every form refuses in kind, and leaves its input as it was (`matrix/test_refused.py`). No
+reference is kept and no byte is lost over 10^5 calls (`test_memory.py`). The kernels' tests run under ASan and UBSan
+(`make sanitize`), the pin's state under TSan (`make races`); the matrix has not run under sanitizers.
 """
 
 
@@ -191,16 +190,19 @@ def page(records):
         "",
         "<!-- Written by test/matrix/report.py from with_pytorch.json; edit those. -->",
         "",
-        "Every way to call an operator is tried in every context that autograd has, with every kind of"
-        " bounds and under every convention. The result is compared with torch's own operator, and the"
-        " gradient with a reference in plain torch that looks it up in"
-        " [the table](../conventions.yaml), element by element.",
+        BY_HAND,
+        "## Every form in every context",
+        "",
+        "The tests draw from every combination of a form (a way to call an operator), a context of autograd, a kind of"
+        " bounds and a convention. The result is compared with torch's own operator, and the gradient with a"
+        " reference in plain torch that looks it up in [the table](../conventions.yaml), element by element.",
         "",
         f"<!-- generated from {JSON.name}, {FUZZ.name} and {MUTANTS.name} -->",
-        f"On torch {found['torch']}, {found['held']:,} cells of this matrix ran in {found['seconds']} s of one core,"
-        f" drawn from {found['calls']:,} calls x {found['forms']} forms x {found['contexts']} contexts,"
-        f" and all hold; {found['refused']} more, of pins, were refused. The tests draw other cells, and some under compilers (torch.compile with and"
-        " without Inductor, compiled autograd), which take seconds each.",
+        f"On torch {found['torch']}, {found['held']:,} cells ran in {found['seconds']} s of one core, and all hold:"
+        f" {found['held'] / (found['calls'] * found['forms'] * found['contexts']):.2%} of {found['calls']:,} calls x"
+        f" {found['forms']} forms x {found['contexts']} contexts. {found['refused']} more, of pins, were refused. Each run"
+        " of the tests draws other cells, and some under compilers (torch.compile with and without Inductor, compiled"
+        " autograd), which take seconds each.",
         "",
         f"Under the portable pin, {portable['held']:,} cells ran on torch {portable['torch']}, of"
         f" {portable['forms']} forms; {portable['refused']} more were refused, and"
@@ -222,7 +224,7 @@ def page(records):
         lines.append(f"| {context} | " + " | ".join(row) + " |")
     lines += ["", "Left out or refused:", ""]
     lines += [f"{n}. {reason}" for n, reason in enumerate(reasons, 1)]
-    return "\n".join(lines) + "\n\n" + BY_HAND
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
