@@ -27,7 +27,6 @@ PAGES = (
     "docs/audit.md",
     "docs/conventions.md",
     "docs/history.md",
-    "docs/howto/attacks.md",
     "docs/howto/choose.md",
     "docs/howto/images.md",
     "docs/examples.md",
