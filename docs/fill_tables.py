@@ -135,6 +135,16 @@ def speed():
     )
 
 
+def from_nothing():
+    """How long the two commands of README.md take."""
+    record = json.loads((ROOT / "benchmarks/results/from-nothing.json").read_text())
+    took = {name: f"{round(seconds / 60)} minutes" for name, seconds in record["seconds"].items()}
+    return (
+        f"From nothing, downloads included, `make demo` took {took['make demo']} and `make test` after it "
+        f"{took['make test']} on {record['machine']}; `make test` alone takes the time of both."
+    )
+
+
 def memory():
     """What is saved for backward: one sentence."""
     kept = {
@@ -784,6 +794,7 @@ TABLES = {
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
     "all_choices": lambda: choices("docs/howto", CHOICES, False),
     "memory": memory,
+    "from_nothing": from_nothing,
     "speed": speed,
     "speed_bars": speed_bars,
     "speed_used": speed_used,
