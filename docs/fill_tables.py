@@ -212,7 +212,9 @@ def used():
                     key = dict(group=group, n=n, dtype=dtype, threads=1)
                     times = report.seconds(results, direction="both", malloc="default", **key)
                     for rival in rivals if times else ():
-                        ratio = times[rival]["median"] / times[report.ours(results, group)]["median"]
+                        ratio = (
+                            times[rival]["median"] / times[report.ours(results, group)]["median"]
+                        )
                         found.setdefault((release, dtype, group, rival), {})[n] = ratio
     return found
 

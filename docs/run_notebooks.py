@@ -17,7 +17,9 @@ def executed(path):
     # The notebooks call `python` and `clampgrad`, as in an activated environment.
     path_of_programs = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     env = os.environ | {"PATH": path_of_programs, "COLUMNS": "100"}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute(env=env)
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute(
+        env=env
+    )
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
     return notebook

@@ -226,7 +226,32 @@ def descents(path: str | Path) -> None:
     figure.savefig(path, dpi=100)
 
 
-GALLERY: Sequence[Callable[[Path], None]] = (conventions, notebook, descents)
+def upgrade(path: str | Path) -> None:
+    """What PyTorch 2.14 changed: the gradient of a clamp at its bounds. Legible on a phone."""
+    figure = need("matplotlib.figure").Figure(figsize=(7, 3), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    releases = {"inclusive": "PyTorch 2.13", "joint": "PyTorch 2.14"}
+    for panel, (how, title) in zip(panels, releases.items()):
+        x = X.clone().requires_grad_()
+        with torch.enable_grad():
+            y = _function(how)(x)
+            (gradient,) = torch.autograd.grad(y.sum(), x)
+        at_bound = X.abs() == HI
+        shade_outside(panel)
+        panel.plot(X, y.detach(), color="0.6", linewidth=3, label="clamp(x, -1, 1)")
+        for part in (X < LO, X.abs() < HI, X > HI):
+            label = "its gradient" if part[0] else None
+            panel.plot(X[part], gradient[part], color="tab:red", linewidth=4, label=label)
+        panel.plot(X[at_bound], gradient[at_bound], "o", color="tab:red", markersize=13)
+        panel.set_title(title, fontsize=16)
+        panel.tick_params(labelsize=13)
+        panel.set_yticks([-1, 0, 1])
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=14)
+    figure.savefig(path, dpi=110)
+
+
+GALLERY: Sequence[Callable[[Path], None]] = (upgrade, conventions, notebook, descents)
 
 
 def gallery(folder: str | Path) -> list[Path]:
