@@ -14,8 +14,8 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from clampgrad._elf import is_cut_off
-from clampgrad._stamp import MARK
+from clampgrad._implementation.elf import is_cut_off
+from clampgrad._implementation.stamp import MARK
 from common import forks
 
 PACKAGE = Path(clampgrad.__file__).parent

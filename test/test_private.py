@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clampgrad._private import PRIVATE, find
+from clampgrad._torch.private_names import PRIVATE, find
 from common import RELEASE, forks
 
 ROOT = Path(__file__).parent.parent
@@ -110,7 +110,7 @@ def test_a_name_outside_the_table_is_seen(text):
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_in_the_table_is_unused(name):
     last = re.split(r"[.:]", name)[-1]
-    texts = (path.read_text() for path in SOURCES if path.name != "_private.py")
+    texts = (path.read_text() for path in SOURCES if path.name != "private_names.py")
     assert any(re.search(rf"\b{last}\b", text) for text in texts)
 
 

@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from clampgrad import _implementation
+from clampgrad._contract.table import CANONICAL, CONVENTIONS, TABLE
 from clampgrad._gradients import ExactGradient, Gradient
-from clampgrad._table import CANONICAL, CONVENTIONS, TABLE
-from clampgrad._torch_calls import bare_signature, tell_torch
+from clampgrad._torch.functions import bare_signature, tell_torch
 
 if TYPE_CHECKING:
     from typing import TypeAlias

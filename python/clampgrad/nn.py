@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from clampgrad._after_import import when_imported
-from clampgrad._table import CANONICAL, STRICT
+from clampgrad._contract.table import CANONICAL, STRICT
+from clampgrad._torch.after_import import when_imported
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 

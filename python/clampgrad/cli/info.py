@@ -7,7 +7,7 @@ import platform
 from typing import Any
 
 from clampgrad import __version__, _implementation, pin
-from clampgrad._installed import patched
+from clampgrad._pin.installed import patched
 from clampgrad.cli.output import write, write_json
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from clampgrad._table import CONVENTIONS
+from clampgrad._contract.table import CONVENTIONS
 from clampgrad.cli import main as command_line
 from clampgrad.cli.output import write
 

@@ -1,0 +1,1 @@
+"""clampgrad.pin, and all that it tells torch."""

@@ -1,0 +1,1 @@
+"""The tools: audit, survey and plot."""

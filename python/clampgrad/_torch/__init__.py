@@ -1,0 +1,1 @@
+"""What is private to torch, and how torch is changed."""
