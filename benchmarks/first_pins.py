@@ -122,7 +122,7 @@ def measure(trials, threads):
 
 
 def without_the_lock():
-    first_pin.first_pin = first_pin.tell_once
+    first_pin.tell_in_turn = first_pin.tell_once
 
 
 def main():

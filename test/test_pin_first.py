@@ -91,18 +91,17 @@ FAILURES = (
     + """
 import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
 import torch._functorch.aot_autograd
-import torch.utils.checkpoint as checkpoint
-from clampgrad._torch import after_import
-from clampgrad._pin import cache_key
-from clampgrad._torch import changes
-from clampgrad._pin import first_pin
-ours = {m.__file__ for m in (after_import, cache_key, changes, first_pin)}
+import torch.utils.checkpoint as segments
+from clampgrad._pin import cache_key, checkpoint, compiled_code, first_pin, higher_order
+from clampgrad._torch import after_import, changes, dispatcher, dynamo
+ours = {cache_key, checkpoint, compiled_code, first_pin, higher_order}
+ours = {m.__file__ for m in ours | {after_import, changes, dispatcher, dynamo}}
 owners = [
     torch._dynamo.guards.GuardBuilder,
     torch._dynamo.aot_compile.AOTCompiledFunction,
     torch._inductor.codecache.FxGraphHashDetails,
-    checkpoint._CheckpointFrame,
-    checkpoint.CheckpointFunction,
+    segments._CheckpointFrame,
+    segments.CheckpointFunction,
     sys.modules["torch._higher_order_ops.cond"].CondAutogradOp,
     torch._functorch.aot_autograd,
 ]
@@ -138,7 +137,7 @@ while True:
     assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == own
 assert state() != before
 assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == HALF
-assert slope(lambda x: checkpoint.checkpoint(clamp, x, use_reentrant=False)) == HALF
+assert slope(lambda x: segments.checkpoint(clamp, x, use_reentrant=False)) == HALF
 print(attempts)
 """
 )
@@ -199,8 +198,7 @@ LOCKED = (
     SLOPE
     + """
 import os, signal, time
-from clampgrad._pin import state
-from clampgrad._pin import first_pin
+from clampgrad._pin import first_pin, state
 def lock():
     if sys.argv[1] == "compiler":
         return torch._dynamo.convert_frame.compile_lock

@@ -73,7 +73,7 @@ def clamps_inside(info):
 def test_no_other_function_of_torch_clamps_inside():
     found = {info.name for info in op_db if info.name not in OURS and clamps_inside(info)}
     assert found and found <= set(COMPOSED), (
-        "put it into COMPOSED of clampgrad/_implementation/portable/pin.py"
+        "put it into COMPOSED of clampgrad/_implementation/portable/pinned_calls.py"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong in the environment, told to whom it concerns: a program, or who types a command.
+"""Variables of the environment; and what is wrong in it, told to a program, or to who types a command.
 
 The package is imported before any command runs, so its own code cannot be what catches such an error.
 """
@@ -10,6 +10,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def is_set(variable: str) -> bool:
+    """Whether a switch is on; tools/switches.py reads those of the build by the same rule."""
+    value = os.environ.get(variable) or "0"
+    if value not in ("0", "1"):
+        raise ImportError(f"{variable}={value!r}: it is 1 or, as when it is not set, 0")
+    return value == "1"
 
 
 def is_ours() -> bool:

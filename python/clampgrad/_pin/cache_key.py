@@ -17,6 +17,7 @@ from typing import Any
 from clampgrad import _implementation
 from clampgrad._build import VERSION
 from clampgrad._contract.table import TABLE
+from clampgrad._pin.state import current
 from clampgrad._torch.changes import Change, original, replacing
 from clampgrad._torch.private_names import expected
 
@@ -34,7 +35,6 @@ def key_caches(_: object) -> list[Change]:
     @replacing(torchs)
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:
         torchs(self, *args, **keywords)
-        pin = _implementation.pin_name(_implementation.pin_current())
-        self.clampgrad = (*gradients(), pin)
+        self.clampgrad = (*gradients(), current())
 
     return [Change(details, "__init__", __init__)]

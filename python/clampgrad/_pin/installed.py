@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
-from clampgrad import _implementation
 from clampgrad._contract.table import ALIASES, EXACT, TABLE
-from clampgrad._pin import state
+from clampgrad._pin.functions import Remembered
+from clampgrad._pin.state import TORCHS_OWN
+from clampgrad._torch.surroundings import without_dispatch_modes
 
 Row = dict[str, Any]
 
@@ -21,8 +21,8 @@ Row = dict[str, Any]
 def installed() -> str:
     """Measured, because the number of a release says nothing of a torch that was patched."""
     # What surrounds the first call must not change the answer: a pin, no_grad, tensors without values.
-    torchs_own = state.Remembered(measured, _implementation.pin_code(None, False))
-    with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
+    torchs_own = Remembered(measured, TORCHS_OWN)
+    with without_dispatch_modes(), torch.inference_mode(False), torch.enable_grad():
         found = torchs_own()
     names = [c for c in EXACT if all(g == share(row, c, kind) for row, kind, g in found)]
     if not names:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import torch
-
 from clampgrad import _implementation
-from clampgrad._pin import report, state
+from clampgrad._pin import functions, report, state
+from clampgrad._pin.decorated import decorated
 from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.installed import installed
-from clampgrad._pin.state import Awaitable, Remembered, steps
 
 if TYPE_CHECKING:
-    from clampgrad.functional import Gradient
+    from clampgrad._gradients import Gradient
 
     Pinned: TypeAlias = Gradient | Literal["installed"]
 
@@ -108,50 +104,7 @@ class pin:
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorates a function or generator, asynchronous or not, so that its body runs under the pin."""
         self._is_used = True
-        if wrong := _not_a_function(function):
-            raise TypeError(f"clampgrad.pin decorates functions, not {wrong}")
-        decorated = self._decorated(function)
-        return functools.wraps(function)(decorated)
-
-    def _decorated(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **keywords: Any) -> Any:
-            with self:
-                return function(*args, **keywords)
-
-        def generate(*args: Any, **keywords: Any) -> Any:
-            tell_torch()
-            return (yield from steps(self._code, function(*args, **keywords)))
-
-        async def run(*args: Any, **keywords: Any) -> Any:
-            tell_torch()
-            return await Awaitable(self._code, function(*args, **keywords))
-
-        async def generate_async(*args: Any, **keywords: Any) -> Any:
-            tell_torch()
-            body = function(*args, **keywords)
-            step = body.asend(None)
-            try:
-                while True:
-                    try:
-                        item = await Awaitable(self._code, step)
-                    except StopAsyncIteration:
-                        return
-                    try:
-                        step = body.asend((yield item))
-                    except GeneratorExit:
-                        raise
-                    except BaseException as error:
-                        step = body.athrow(error)
-            finally:
-                await Awaitable(self._code, body.aclose())
-
-        if inspect.isasyncgenfunction(function):
-            return generate_async
-        if inspect.iscoroutinefunction(function):
-            return run
-        if inspect.isgeneratorfunction(function):
-            return generate
-        return call
+        return decorated(function, self, self._code)
 
     def enable(self) -> None:
         """Pins every thread of the process, until :meth:`disable`."""
@@ -197,7 +150,7 @@ class pin:
         With ``maximize=True`` the name is, for example, ``"with_grad, maximize"``; with ``partial=True`` and
         the portable implementation, ``"inclusive, partial"``.
         """
-        return _implementation.pin_name(_implementation.pin_current())
+        return state.current()
 
     @staticmethod
     def remember(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -205,7 +158,7 @@ class pin:
 
         Use it for code that runs a forward again in backward; ``torch.utils.checkpoint`` does not need it.
         """
-        return function if isinstance(function, Remembered) else Remembered(function)
+        return functions.remember(function)
 
 
 PARTIAL = 'partial=True, `clampgrad run --partial`, or CLAMPGRAD_GRADIENT="inclusive, partial"'
@@ -213,19 +166,6 @@ PARTIAL = 'partial=True, `clampgrad run --partial`, or CLAMPGRAD_GRADIENT="inclu
 
 def pin_has_name(code: int) -> bool:
     return _implementation.pin_name(code) is not None
-
-
-def _not_a_function(thing: Any) -> str | None:
-    """What it is instead, and what to write."""
-    if isinstance(thing, type):
-        return f"the class {thing.__name__}: decorate its methods, such as forward"
-    if isinstance(thing, torch.nn.Module):
-        kind = type(thing).__name__
-        return f"a module: decorate {kind}.forward, or call the module inside `with clampgrad.pin(...)`"
-    if isinstance(thing, (classmethod, staticmethod, property)):
-        kind = type(thing).__name__
-        return f"a {kind}: write @clampgrad.pin below @{kind}"
-    return None if callable(thing) else repr(thing)
 
 
 def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = False) -> None:

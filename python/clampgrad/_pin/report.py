@@ -13,6 +13,7 @@ import torch
 
 from clampgrad import _implementation
 from clampgrad._build import VERSION
+from clampgrad._implementation.environment import is_set
 
 NOTHING = (
     "warning: the pin reached no call: in this process nothing was differentiated through clamp, "
@@ -22,7 +23,7 @@ NOTHING = (
 
 def pinned(name: str | None) -> None:
     """One line for each pin of a process, and one when the process ends."""
-    if not _implementation.is_set("CLAMPGRAD_VERBOSE"):
+    if not is_set("CLAMPGRAD_VERBOSE"):
         return
     say(
         f"pinned to {name} ({_implementation.name} implementation, torch {torch.__version__}, "

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from typing import Any
 from weakref import WeakSet
 
 from clampgrad import _implementation
@@ -50,6 +48,11 @@ def innermost() -> Block | None:
     while block and not block.is_open:
         block = block.outer
     return block
+
+
+def current() -> str | None:
+    """The name of the pin that holds here; None for torch's own gradient."""
+    return _implementation.pin_name(_implementation.pin_current())
 
 
 def _code_here() -> int:
@@ -102,52 +105,6 @@ def leave(owner: object) -> bool:
     _thread.blocks_of_tasks.discard(block)
     swap(innermost())
     return block is inner
-
-
-# ---- Code that runs later, or bit by bit -----------------------------------------------------------------
-
-
-class Remembered:
-    """A function and the pin that it runs under; without a code, the one that holds now."""
-
-    def __init__(self, function: Callable[..., Any], code: int | None = None) -> None:
-        self.function = function
-        self.code = _implementation.pin_current() if code is None else code
-
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        outside = swap(Block(self.code))
-        try:
-            return self.function(*args, **keywords)
-        finally:
-            swap(outside)
-
-
-def steps(code: int, body: Any) -> Generator[Any, Any, Any]:
-    """Runs a generator or a coroutine under a pin, which holds only while `body` itself runs."""
-    inside: Block | None = Block(code)  # then whatever blocks the body is in
-    resume, value = body.send, None
-    while True:
-        outside = swap(inside)
-        try:
-            item = resume(value)
-        except StopIteration as end:
-            return end.value
-        finally:
-            inside = swap(outside)
-        try:
-            resume, value = body.send, (yield item)
-        except BaseException as error:  # GeneratorExit too
-            resume, value = body.throw, error
-
-
-class Awaitable:
-    """A coroutine whose every step runs under a pin."""
-
-    def __init__(self, code: int, coroutine: Any) -> None:
-        self.code, self.coroutine = code, coroutine
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return steps(self.code, self.coroutine)
 
 
 # ---- The process -----------------------------------------------------------------------------------------

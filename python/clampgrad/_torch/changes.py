@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
-import torch
+from clampgrad._torch.private_names import unsupported
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -50,22 +50,14 @@ def original(function: Function) -> Function:
 
 def expect(function: Function, *parameters: str) -> None:
     """Raises RuntimeError if the parameters of a function of torch are not those."""
-    found = tuple(inspect.signature(function).parameters)
-    if found != parameters:
-        raise RuntimeError(
-            f"clampgrad does not support torch {torch.__version__}: {function.__module__}."
-            f"{function.__qualname__} takes {found}, not {parameters}"
-        )
+    if (found := parameters_of(function)) != parameters:
+        raise unsupported(f"{named(function)} takes {found}, not {parameters}")
 
 
 def expect_first(function: Function, parameter: str) -> None:
     """Raises RuntimeError if that is not the first parameter of a function of torch."""
-    found = tuple(inspect.signature(function).parameters)
-    if found[:1] != (parameter,):
-        raise RuntimeError(
-            f"clampgrad does not support torch {torch.__version__}: {function.__module__}."
-            f"{function.__qualname__} takes {found}, and not {parameter!r} first"
-        )
+    if (found := parameters_of(function))[:1] != (parameter,):
+        raise unsupported(f"{named(function)} takes {found}, and not {parameter!r} first")
 
 
 def expect_to_take(count: int, function: Function) -> None:
@@ -73,19 +65,22 @@ def expect_to_take(count: int, function: Function) -> None:
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError as error:
-        raise RuntimeError(
-            f"clampgrad does not support torch {torch.__version__}: {function.__module__}."
-            f"{function.__qualname__}: {error}"
-        ) from None
+        raise unsupported(f"{named(function)}: {error}") from None
 
 
 def expect_attribute(thing: Any, name: str) -> Any:
     """The attribute, or a RuntimeError that says what is missing."""
     if not hasattr(thing, name):
-        raise RuntimeError(
-            f"clampgrad does not support torch {torch.__version__}: {thing!r} has no {name}"
-        )
+        raise unsupported(f"{thing!r} has no {name}")
     return getattr(thing, name)
+
+
+def parameters_of(function: Function) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+def named(function: Function) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 # ---- Made ------------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
+import torch
+
 from clampgrad._torch.after_import import when_imported
 from clampgrad._torch.changes import expect_attribute, expect_to_take
 
@@ -58,6 +60,12 @@ def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Without annotations, which nobody has to look up."""
     parameters = inspect.signature(function).parameters.values()
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+
+
+def document(function: Callable[..., Any], text: str) -> None:
+    """Gives a compiled function its documentation; Python has its signature from the first line."""
+    if add := getattr(torch._C, "_add_docstr", None):
+        add(function, text)
 
 
 def keep_as_called(traced: Traced, operator_schemas: Any) -> None:

@@ -138,14 +138,17 @@ def find(name: str) -> Any:
     return thing
 
 
+def unsupported(difference: str) -> RuntimeError:
+    """What is raised where torch is not as it is expected to be."""
+    return RuntimeError(f"clampgrad does not support torch {torch.__version__}: {difference}")
+
+
 def expected(name: str) -> Any:
     """The thing of that name, or a RuntimeError that says what is missing."""
     try:
         return find(name)
     except (AttributeError, ImportError):
-        raise RuntimeError(
-            f"clampgrad does not support torch {torch.__version__}: it has no {name.replace(':', '.')}"
-        ) from None
+        raise unsupported(f"it has no {name.replace(':', '.')}") from None
 
 
 def check(use: str) -> None:

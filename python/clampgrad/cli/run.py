@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from clampgrad import CONVENTIONS
-from clampgrad._contract.table import ALIASES
+from clampgrad._contract.table import ALIASES, CONVENTIONS
 from clampgrad._pin.pin import set_pin_in_words
 from clampgrad.cli import program
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
-import torch.autograd.forward_ad as fwad
 from torch import Tensor
+
+from clampgrad._torch.surroundings import in_levels
+from clampgrad._torch.tensors import made_again, share_memory
 
 
 def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
@@ -25,13 +26,7 @@ def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
 def to_be_written(x: Tensor) -> Tensor:
     """What an operator in place differentiates. A view is made again from its base, because torch gives a
     view that it writes another node, and what hangs on the one before (its hooks) is not called."""
-    levels = torch._C._are_functorch_transforms_active() or fwad._current_level >= 0
-    if levels or type(x) is not Tensor or not x._is_view():
-        return x
-    with suppress(IndexError):
-        # There is no such dimension, but torch refuses a view first, and does not when its node is known.
-        x.cumsum_(x.dim() + 1)
-    return x._view_func(x._base)
+    return x if in_levels() else made_again(x)
 
 
 def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
@@ -40,7 +35,7 @@ def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
         return torch.clamp_min_(x, result)  # which raises
     for other in others:
-        if other is not x and isinstance(other, Tensor) and torch._C._is_alias_of(x, other):
+        if other is not x and isinstance(other, Tensor) and share_memory(x, other):
             # Writes x into x, unless x shares a part of its memory with the other.
             never = torch.zeros((), dtype=torch.bool, device=x.device)
             torch.where(never, other.data, x.data, out=x.data)

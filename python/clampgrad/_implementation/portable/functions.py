@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.autograd.forward_ad as fwad
 from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
-from torch.utils._python_dispatch import _disable_current_modes
 
 from clampgrad._contract.table import CANONICAL, CONVENTIONS, PSEUDO
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import assign, to_be_written, torchs_own
 from clampgrad._implementation.portable.gate import Clamp, Extremum, Rule
+from clampgrad._implementation.traced import traced
+from clampgrad._torch.surroundings import in_levels, without_dispatch_modes
 
-with _disable_current_modes():  # one of them may give tensors without values
+with without_dispatch_modes():
     for operator in OPERATORS:
         rows(operator)  # now: what is traced later has no values to look up
 
@@ -53,9 +53,7 @@ def recorded(args: tuple[Any, ...]) -> bool:
         return False  # torch has no backward of these, and says so
     tensors = [a for a in args if isinstance(a, Tensor)]
     return any(t.is_floating_point() for t in tensors) and (
-        (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
-        or fwad._current_level >= 0
-        or torch._C._are_functorch_transforms_active()
+        (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)) or in_levels()
     )
 
 
@@ -89,7 +87,7 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
         return number
     if isinstance(number, int) and not -(2**63) <= number < 2**64:
         return number  # no number of torch's
-    with _disable_current_modes():  # one of them may give a tensor without a value
+    with without_dispatch_modes():
         rounded = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
     return number if math.isinf(rounded) else rounded
 
@@ -155,6 +153,10 @@ def extremum_kernel(name: str) -> Callable[..., Tensor]:
 # ---- The functions of _C.pyi -----------------------------------------------------------------------------
 
 
+# The functions that people call, by name: clampgrad.functional puts them here.
+PUBLIC: dict[str, Callable[..., Tensor]] = {}
+
+
 def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Subclasses and modes get the public function, and what traces a graph gets the operator."""
 
@@ -163,12 +165,8 @@ def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
         keywords |= {"gradient": gradient} | ({"maximize": True} if maximize else {})
         relevant = [a for a in (*given, keywords.get("out")) if a is not None]
         if has_torch_function(relevant):
-            import clampgrad
-
-            return handle_torch_function(getattr(clampgrad, name), relevant, *given, **keywords)
+            return handle_torch_function(PUBLIC[name], relevant, *given, **keywords)
         if is_compiling() or torch.jit.is_tracing():
-            from clampgrad.functional import traced
-
             return traced(name, *given, **keywords)
         return kernel(*given, **keywords)
 

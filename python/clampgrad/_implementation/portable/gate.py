@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_legacy_batchedtensor
 from torch.compiler import is_compiling
 
 from clampgrad._implementation.portable.contract import Share, contains, positions, relation, shares
 from clampgrad._implementation.portable.forward import as_compared, batch_first, torchs_own
+from clampgrad._torch.surroundings import is_batched_gradient
 
 NOT_LINEAR = (
     "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which are not "
@@ -153,7 +153,7 @@ class Clamp(torch.autograd.Function):
         (position,) = unpacked(ctx, g)
         # What traces this keeps its operators, for it cannot look into the other; and is_grads_batched
         # hides from a function of Python that its tensors require grad.
-        composed = is_compiling() or is_legacy_batchedtensor(g)
+        composed = is_compiling() or is_batched_gradient(g)
 
         def share_of(name: str) -> Tensor:
             share = found[name]

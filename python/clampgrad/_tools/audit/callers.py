@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -12,12 +13,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-import clampgrad
-from clampgrad._torch.private_names import check
+from clampgrad._torch.private_names import check, expected
 
 check("audit")
-LIBRARIES = tuple(os.path.dirname(str(p.__file__)) + os.sep for p in (torch, clampgrad))
-CALL_MODULE = nn.Module._call_impl.__code__
+OURS = Path(__file__).parents[2]
+LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, OURS))
+CALL_MODULE = expected("torch.nn:Module._call_impl").__code__
 
 _paths: WeakKeyDictionary[nn.Module, dict[int, str]] = WeakKeyDictionary()
 

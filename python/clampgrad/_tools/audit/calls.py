@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import clampgrad
+from clampgrad import functional
+from clampgrad._torch.surroundings import in_transform, is_batched_gradient, is_of_transform
 
 Bounds: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
 
@@ -93,7 +94,7 @@ def operators() -> dict[Any, Operator]:
     readers: dict[str, Any] = dict(clamp=_clamp, clamp_min=_clamp, clamp_max=_clamp_max)
     readers |= dict(maximum=_lower, fmax=_lower, minimum=_upper, fmin=_upper)
     for name, read in readers.items():
-        for library, spaces in {torch: (torch, Tensor), clampgrad: (clampgrad,)}.items():
+        for library, spaces in {torch: (torch, Tensor), functional: (functional,)}.items():
             function = getattr(library, name)
             add(spaces, name, Operator(name, read, partial(call, name, function)))
             other = {"clamp": "clip", "maximum": "max", "minimum": "min"}.get(name)
@@ -111,13 +112,9 @@ def operators() -> dict[Any, Operator]:
 # ---- What cannot be looked at --------------------------------------------------------------------
 
 
-def in_backward() -> bool:
-    return torch._C._current_graph_task_id() != -1
-
-
 def unreadable(values: tuple[Any, ...]) -> str | None:
     """Why the elements of these cannot be counted here, None if they can."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if in_transform():
         return "torch.func"
     if torch.jit.is_tracing():
         return "torch.jit.trace"
@@ -126,9 +123,9 @@ def unreadable(values: tuple[Any, ...]) -> str | None:
             continue
         if type(value) not in (Tensor, nn.Parameter, nn.Buffer):
             return type(value).__name__
-        if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        if is_of_transform(value):
             return "torch.func"
-        if torch._C._functorch.is_legacy_batchedtensor(value):  # of is_grads_batched
+        if is_batched_gradient(value):
             return "batched gradients"
         if value.is_nested:
             return "nested tensors"

@@ -21,6 +21,7 @@ from clampgrad._tools.audit.calls import unreadable
 from clampgrad._tools.audit.positions import rounded
 from clampgrad._tools.audit.sites import Site
 from clampgrad._tools.audit.unseen import differentiating, unseen
+from clampgrad._torch.tensors import version
 
 # By name, without the underscores of methods, of in-place forms and of operators, and without the
 # names of torch.linalg and torch.special.
@@ -91,7 +92,7 @@ class Consumers:
             names, values = zip(*sides)
             key = id(result)
             alive = weakref.ref(result, lambda _: self._traces.pop(key, None))
-            self._traces[key] = alive, result._version, Trace(names, values, result.dtype)
+            self._traces[key] = alive, version(result), Trace(names, values, result.dtype)
 
     def between(self, tensor: Tensor, lo: float, hi: float) -> list[tuple[Side, float]]:
         """The bounds in a Tensor that a further clamp leaves as they are, and their gradient with them."""
@@ -100,11 +101,11 @@ class Consumers:
 
     def _find(self, tensor: Any) -> Trace | None:
         """The trace of a Tensor, unless that was changed in place since."""
-        alive, version, trace = self._traces.get(id(tensor), (None, 0, None))
+        alive, was, trace = self._traces.get(id(tensor), (None, 0, None))
         here = alive() if alive is not None else None
         if here is None or here is not tensor:
             return None
-        if here._version != version:
+        if version(here) != was:
             del self._traces[id(tensor)]
             return None
         return trace

@@ -13,13 +13,14 @@ from torch.overrides import TorchFunctionMode
 from clampgrad._contract.table import CANONICAL
 from clampgrad._pin.pin import pin
 from clampgrad._tools.audit.callers import caller
-from clampgrad._tools.audit.calls import Bounds, Call, Operator, in_backward, operators, unreadable
+from clampgrad._tools.audit.calls import Bounds, Call, Operator, operators, unreadable
 from clampgrad._tools.audit.consumers import Consumers, Side
 from clampgrad._tools.audit.lint import USUAL, Thresholds, note_rounding
 from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.sites import Key, Site, Variant
 from clampgrad._tools.audit.unseen import unseen
+from clampgrad._torch.surroundings import in_backward
 
 logger = logging.getLogger("clampgrad")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clampgrad._contract.table import EXACT
-from clampgrad._tools.audit.report import Finding
+from clampgrad._tools.audit.finding import Finding
 from clampgrad._tools.optional import need
 
 

@@ -7,81 +7,19 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from clampgrad._contract.table import EXACT
 from clampgrad._pin.installed import patched
+from clampgrad._tools.audit import picture, text
 from clampgrad._tools.audit.callers import short
-from clampgrad._tools.audit.lint import USUAL, Diagnostic, Thresholds, diagnostics, name_of
+from clampgrad._tools.audit.finding import Finding, found_at
+from clampgrad._tools.audit.lint import USUAL, Thresholds
 from clampgrad._tools.audit.sites import Key, Site
 from clampgrad._tools.audit.unseen import unseen
-
-
-@dataclass
-class Finding:
-    """What an audit saw at one call site, counted over the calls that it examined.
-
-    Attributes:
-        function: the name of the function.
-        gradient: ``"torch"`` for torch's own, or the convention of the pin or of the call.
-        file: the file of the call.
-        line: its line.
-        module: the path of the module that made the call, or ``""`` outside of modules.
-        dtypes: the dtypes of the results.
-        bounds: pairs of lower and upper bound as in the program: a number, ``"Tensor"`` or ``""``.
-        calls: how many calls were examined.
-        recorded: how many of them recorded a gradient.
-        elements: the number of elements of all calls.
-        at_bound: how many of them are exactly at a bound.
-        beyond: how many are beyond one.
-        nan: how many are NaN.
-        dead: how many elements of the input were inside their bounds in no call; None if shapes changed
-            from call to call, or `memory` was used up.
-        moved: for each convention, how far it would move the gradient relative to its norm; None if the
-            gradient is 0 now and would not be. Empty if no gradient arrived.
-        follows_torch: whether the gradient depends on the installed release.
-        warnings: a :class:`Diagnostic` for each warning.
-    """
-
-    function: str
-    gradient: str
-    file: str
-    line: int
-    module: str
-    dtypes: list[str]
-    bounds: list[list[str]]
-    calls: int
-    recorded: int
-    elements: int
-    at_bound: int
-    beyond: int
-    nan: int
-    dead: int | None
-    moved: dict[str, float | None]
-    follows_torch: bool
-    warnings: list[Diagnostic] = field(default_factory=list)
-
-    @property
-    def farthest(self) -> tuple[float, str]:
-        """How far an exact convention would move the gradient at most, and which one."""
-        moved = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
-        name = max(moved, key=lambda k: moved[k], default="")
-        return moved.get(name, 0.0), name
-
-    def _importance(self) -> tuple[float, ...]:
-        """Sites whose gradient would move and warnings first, then those without a gradient; elements
-        that tie without consequence last."""
-        farthest, _ = self.farthest
-        ties = self.at_bound / max(self.elements, 1)
-        if farthest or self.warnings:
-            return 2, farthest, len(self.warnings), ties
-        if not self.moved:
-            return 1, ties, self.beyond, self.elements
-        return 0, -ties, self.beyond, self.elements
 
 
 class Report:
@@ -102,16 +40,14 @@ class Report:
 
     def __iter__(self) -> Iterator[Finding]:
         with unseen():
-            findings = [_finding(site, self._thresholds) for site in self._sites.values()]
+            findings = [found_at(site, self._thresholds) for site in self._sites.values()]
         return iter(sorted(findings, key=Finding._importance, reverse=True))
 
     def __len__(self) -> int:
         return len(self._sites)
 
     def __str__(self) -> str:
-        from clampgrad._tools.audit.text import text
-
-        told = text(list(self), self.skipped, self._every, self.place)
+        told = text.text(list(self), self.skipped, self._every, self.place)
         return "\n".join(filter(None, [told, patched()]))
 
     def place(self, file: str, line: int) -> str:
@@ -120,9 +56,7 @@ class Report:
 
     def summary(self) -> str:
         """Says in a sentence or two whether the convention matters to the program."""
-        from clampgrad._tools.audit.text import summary
-
-        return summary(list(self), self.place)
+        return text.summary(list(self), self.place)
 
     def as_data(self) -> dict[str, Any]:
         """Returns everything, in types that JSON has."""
@@ -138,14 +72,11 @@ class Report:
 
     def save(self, path: str | Path) -> None:
         """Writes :meth:`as_data` as JSON."""
-        text = json.dumps(self.as_data(), indent=1, allow_nan=False)
-        Path(path).write_text(text + "\n")
+        Path(path).write_text(json.dumps(self.as_data(), indent=1, allow_nan=False) + "\n")
 
     def picture(self, path: str | Path, most: int = 12) -> None:
         """Draws where elements are and how far gradients would move, one bar per call site."""
-        from clampgrad._tools.audit.picture import picture
-
-        picture(list(self)[:most], path, self.place)
+        picture.picture(list(self)[:most], path, self.place)
 
 
 def _plain(value: Any) -> Any:
@@ -155,25 +86,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(v) for v in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _finding(site: Site, thresholds: Thresholds) -> Finding:
-    variants = [v for v in site.variants.values() if v.calls]
-    kinds = site.counts()
-    return Finding(
-        function=site.key.function,
-        gradient=site.key.gradient,
-        **site.key.caller._asdict(),
-        dtypes=list(dict.fromkeys(name_of(v.call.dtype) for v in variants)),
-        bounds=[list(pair) for pair in site.bounds],
-        calls=sum(v.calls for v in variants),
-        recorded=sum(v.calls for v in variants if v.now is not None),
-        elements=sum(kinds.values()),
-        at_bound=kinds["at_bound"],
-        beyond=kinds["beyond"],
-        nan=kinds["nan"],
-        dead=site.dead(),
-        moved=site.moved(),
-        follows_torch=site.follows_torch,
-        warnings=diagnostics(site, thresholds),
-    )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-import clampgrad
+from clampgrad import functional
 from clampgrad._contract.table import CONVENTIONS, EXACT
 from clampgrad._tools.audit.answers import Answer, answer
 from clampgrad._tools.audit.callers import Caller
@@ -94,7 +94,7 @@ class Variant:
         """What it would hand back under a convention."""
         if convention not in self._others:
             name = self.call.operator.name
-            ours = getattr(clampgrad, name)
+            ours = getattr(functional, name)
             self._others[convention] = answer(
                 self.call, partial(call, name, ours, gradient=convention)
             )

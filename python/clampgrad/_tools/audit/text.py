@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from clampgrad._contract.table import EXACT
+from clampgrad._tools.audit.finding import Finding
 from clampgrad._tools.audit.lint import Diagnostic
-from clampgrad._tools.audit.report import Finding
 from clampgrad._tools.audit.sites import MOST_BOUNDS
 
 Place: TypeAlias = Callable[[str, int], str]

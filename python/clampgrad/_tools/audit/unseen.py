@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import _disable_current_modes
+
+from clampgrad._torch.surroundings import dispatch_modes_are_on, without_dispatch_modes
 
 
 @contextmanager
@@ -15,8 +16,8 @@ def unseen() -> Iterator[None]:
     """Without function modes (torch.set_default_device is one) and dispatch modes."""
     with ExitStack() as stack:
         stack.enter_context(torch._C.DisableTorchFunction())
-        if torch._C._len_torch_dispatch_stack():
-            stack.enter_context(_disable_current_modes())
+        if dispatch_modes_are_on():
+            stack.enter_context(without_dispatch_modes())
         yield
 
 
