@@ -1,10 +1,10 @@
 """What the caches of compiled graphs on disk must know: where the gradients in a graph come from.
 
-AOTAutograd looks a graph up before it differentiates it. Its key has the names of our operators, and
-not what they do, and under a pin not even that: so an upgrade, or the other implementation, would be
-served the gradients of before. The contract is in the key as a hash, for builds of one version that
-differ in it. A graph can have our operators inside of an operator of somebody else, so every key
-that is made where this package is imported has them.
+AOTAutograd looks for a graph before it differentiates it. The key has the names of our operators, but not
+what their gradients are, and nothing of a pin. Without more, an upgrade, the other implementation or another
+pin would be given gradients of before. So the version, the implementation, a hash of the contract (which
+builds of one version may differ in) and the pin are in the key. Every key has them, because a graph may
+call our operators inside somebody else's.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 - checkpoint, higher_order: what calls a function again in backward does so under the pin of forward;
 - compiled_code, cache_key: compiled code is guarded by its pin, and found in caches by it;
-- the Python dispatcher, which compilers trace with, remembers kernels: it is made to look again.
+- the Python dispatcher, which compilers trace with, keeps the kernel of each operator: these are dropped.
 
-They stay as they are when the last pin is gone: what remembers having had none must go on doing so.
-All of this is internal to torch. What it is expected to look like is checked before the first change,
-so that a release in which it is different says so at the first pin, and is not changed at all.
+The changes stay when the last pin is gone, because what was recorded without a pin has to stay without one.
+All of this is internal to torch. Everything is checked before the first change: in a release that differs,
+the first pin raises, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def tell_torch() -> None:
 def tell_in_turn() -> None:
     """One thread tells torch; others wait for it.
 
-    A thread that compiles may come here too, so nobody waits for the compiler who holds _first. Nor does
-    anybody hold the compiler without _first: a fork takes that, and no child finds the other locked by a
-    thread that it does not have.
+    It needs two locks, ours and the compiler's. A thread that compiles holds the compiler's and may come here,
+    so nobody who holds ours waits for the compiler's. And nobody keeps the compiler's without ours, which a
+    fork takes: so no child finds the compiler locked by a thread of the parent.
     """
     while not _done:
         with _first:

@@ -1,4 +1,4 @@
-"""Locks that a child of a fork does not find locked for good, by a thread that it does not have."""
+"""Locks that are free in the child of a fork: a thread that held one in the parent is not there to release it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 
 def held_over_forks(lock: Any) -> Any:
-    """The lock, an RLock, which whoever forks holds meanwhile. What is held first is made last."""
+    """Returns the lock, an RLock, which the thread that forks holds during the fork.
+
+    Python calls the hooks of `before` in reverse: of two locks, the one that is made last is taken first.
+    """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(
             before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 @functools.cache
 def installed() -> str:
     """Measured, because the number of a release says nothing of a torch that was patched."""
-    # What surrounds the first call must not change the answer: a pin, no_grad, tensors without values.
+    # The answer is kept, so nothing around the first call may change it: a pin, no_grad, a mode.
     torchs_own = Remembered(measured, TORCHS_OWN)
     with without_dispatch_modes(), torch.inference_mode(False), torch.enable_grad():
         found = torchs_own()

@@ -1,9 +1,9 @@
-"""Which pin holds where: what is behind clampgrad.pin, apart so that its state outlives that module.
+"""Which pin holds where. The state has a file of its own, so that reloading clampgrad.pin keeps it.
 
 A pin is a number, its code (csrc/pin/pin.h). A block belongs to the task that entered it, or to the
-thread where there are no tasks. So the blocks are a chain in a context variable, and what holds in a
-thread is the innermost of its chain. Kernels do not read context variables: the thread is told the
-code, or, while one of its tasks is in a block, told to ask.
+thread where there are no tasks: blocks are a chain in a context variable, and the innermost one holds.
+Kernels do not read context variables. The implementation keeps a code per thread for them: that of the
+innermost block or, while a task of the thread is in a block, ASK, which makes it call `_answer`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Block:
 
 
 class _Thread(threading.local):
-    """One per thread. A context that was copied from another thread is told apart by it."""
+    """What each thread has. By its token, a context that was copied from another thread is recognised."""
 
     def __init__(self) -> None:
         self.token = object()
-        # Open ones. A task that ends without leaving its block takes the block with it.
+        # Open blocks. They are held weakly, for a task may end without leaving its block.
         self.blocks_of_tasks: WeakSet[Block] = WeakSet()
 
 
@@ -61,7 +61,7 @@ def _code_here() -> int:
 
 
 def _answer() -> int:
-    """What a thread that asks is told, and that it need not ask again if no task is in a block."""
+    """The code that holds. Where no task is in a block any more, the thread also stops asking."""
     if not _thread.blocks_of_tasks:
         _tell_thread()
     return _code_here()
@@ -94,7 +94,7 @@ def enter(code: int, owner: object) -> None:
 def leave(owner: object) -> bool:
     """Ends the last block that `owner` entered here; whether it was the innermost.
 
-    It ends in any case, also for the tasks that were started in it: no thread stays pinned.
+    It ends in any case, also for tasks that were started in it, so that no thread stays pinned.
     """
     inner = block = innermost()
     while block and not (block.owner is owner and block.is_open):

@@ -24,10 +24,10 @@ class Refused(ImportError):
 
 
 class AfterImport(MetaPathFinder):
-    """Calls functions on a module whenever that is imported, again after a reload too.
+    """Calls functions on a module whenever that is imported, also when it is reloaded.
 
-    There is one, and it stays: another thread that is looking for a module would skip a finder if one
-    before it were removed.
+    There is one finder, and it is never removed: another thread that walks sys.meta_path meanwhile would
+    skip the finder after it.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class AfterImport(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if fullname not in self.actions or self not in sys.meta_path:
             return None
-        # Those before it were asked already.
+        # Python has asked the finders before this one.
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
             if spec := find and find(fullname, path, target):
@@ -51,7 +51,7 @@ class AfterImport(MetaPathFinder):
 
 
 class Then(Loader):
-    """A module's own loader, and what follows."""
+    """Runs a module's own loader, then the functions."""
 
     def __init__(self, loader: Any, after: AfterImport) -> None:
         self.loader, self.after = loader, after
@@ -60,16 +60,16 @@ class Then(Loader):
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module and its spec keep the loader that they would have had.
+        # The module and its spec show their own loader, as if this one were not there.
         module.__loader__ = self.loader
         if module.__spec__:
             module.__spec__.loader = self.loader
         self.loader.exec_module(module)
-        if sys.modules.get(module.__name__) is module:  # and not a copy that somebody executes
+        if sys.modules.get(module.__name__) is module:  # and no copy, which somebody executes
             self.after.imported(module)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "loader":  # of a copy that has none yet
+        if name == "loader":  # copy.copy asks before it has set any attribute
             raise AttributeError(name)
         return getattr(self.loader, name)
 

@@ -1,7 +1,7 @@
 """Changes to torch: checked before the first is made, made together or not at all, and made only once.
 
-What replaces a function of torch holds that function, and is known as a replacement: where one is
-found, by a second first pin or a second import of this package, torch's own is replaced anew.
+A replacement holds the function of torch that it replaces, and is marked as one. So a second import of this
+package, or a first pin that is tried again, replaces torch's own function and does not wrap a wrapper.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from clampgrad._torch.private_names import unsupported
 
 Function: TypeAlias = Callable[..., Any]
 
-REPLACES = "_clampgrad_replaces"  # (itself, torch's own): a wrapper around it has a copy of this
+# The mark: an attribute (the replacement, torch's own). functools.wraps copies it to what wraps a replacement,
+# which is told apart by the first of the two.
+REPLACES = "_clampgrad_replaces"
 ABSENT = object()
 
 
@@ -99,6 +101,6 @@ def made(changes: Iterable[Change]) -> Iterator[None]:
         for owner, name, value in reversed(before):
             if value is not ABSENT:
                 setattr(owner, name, value)
-            elif name in vars(owner):  # it is not where that was what failed
+            elif name in vars(owner):  # unless it was the setting of it that failed
                 delattr(owner, name)
         raise

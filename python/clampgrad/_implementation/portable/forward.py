@@ -36,7 +36,7 @@ def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
         return torch.clamp_min_(x, result)  # which raises
     for other in others:
         if other is not x and isinstance(other, Tensor) and share_memory(x, other):
-            # Writes x into x, unless x shares a part of its memory with the other.
+            # Writes x into x; where x and the other overlap in part, torch raises its error.
             never = torch.zeros((), dtype=torch.bool, device=x.device)
             torch.where(never, other.data, x.data, out=x.data)
     return x.copy_(result)
@@ -45,7 +45,8 @@ def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
 def as_compared(args: Sequence[Any], y: Tensor) -> list[Tensor]:
     """The arguments as the forward compares them: in the dtype of its result y.
 
-    Beside a number that is NaN, which decides alone, torch takes one that the dtype cannot hold.
+    With a number that is NaN the result is NaN, and torch accepts a second number that the dtype cannot
+    hold. NaN stands for that one too.
     """
     nan = next((a for a in args if isinstance(a, float) and math.isnan(a)), None)
     return [
@@ -61,7 +62,8 @@ def batch_first(name: str, args: Sequence[Any], dims: Sequence[int | None]) -> l
     """The arguments of the same call one level down, where the batch is their first dimension."""
     ranks = [a.dim() - (d is not None) if isinstance(a, Tensor) else -1 for a, d in zip(args, dims)]
     if len({a.dtype for a in args if isinstance(a, Tensor)}) > 1:
-        # A Tensor of no dimension promotes as such, also where it has a batch.
+        # A Tensor of no dimension takes less part in type promotion. With its batch dimension it would take
+        # full part, so the dtype is found without the batch.
         alike = [
             torch.empty((0,) * rank, dtype=a.dtype, device="meta") if rank >= 0 else a
             for a, rank in zip(args, ranks)

@@ -67,12 +67,12 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
         if gradient.partition(",")[0] not in (*PSEUDO, "min_norm"):
-            # These look at one after the other.
+            # Under these it is one clamp after the other.
             raised = clamped("clamp_min", x, lo, None, gradient)
             return clamped("clamp_max", raised, None, hi, gradient)
         if numbers[0] and not x.is_floating_point():
-            # What a number beyond the range of integers means depends on the release; as nothing of it
-            # is differentiated, what it makes of them can stand for it.
+            # How torch clamps integers by a number beyond their range depends on the release. Integers have
+            # no gradient, so the clamp by that number can be done first.
             return clamped(name, x, torch.clamp_min(x, lo), hi, gradient)
         if numbers[0]:
             lo = in_dtype(lo, x.dtype)  # in which the first of the two compares

@@ -136,7 +136,7 @@ class Clamp(torch.autograd.Function):
         y, position = output
         ctx.rule, ctx.recording = inputs[:2]
         ctx.dtype, ctx.with_tangent = y.dtype, set()
-        # Now: compiled autograd, which traces backward, cannot read the table.
+        # Looked up now, because compiled autograd traces backward, and cannot trace the look-up.
         ctx.linear, ctx.found = ctx.rule.linear(), ctx.rule.shares(needed(ctx))
         ctx.mark_non_differentiable(position)
         ctx.set_materialize_grads(False)  # a constant has no tangent, not one of zeros
@@ -151,8 +151,8 @@ class Clamp(torch.autograd.Function):
         if ctx.with_tangent:
             found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
         (position,) = unpacked(ctx, g)
-        # What traces this keeps its operators, for it cannot look into the other; and is_grads_batched
-        # hides from a function of Python that its tensors require grad.
+        # A compiler that traces this cannot trace Pseudo, and takes its operators instead. Under
+        # is_grads_batched, a function in Python does not see that its tensors require grad.
         composed = is_compiling() or is_batched_gradient(g)
 
         def share_of(name: str) -> Tensor:

@@ -90,7 +90,8 @@ def pin_process(code: int, /) -> int:
 
 
 class AtStart:
-    """What every thread of the module threading calls first, by way of the hook for profilers."""
+    """The profiler that threading starts in every new thread: puts the mode on, and the thread's own
+    profiler in its place."""
 
     def __init__(self, profiler: Any) -> None:
         self.profiler = profiler
@@ -132,8 +133,9 @@ def pin_here() -> str | None:
     return pin_name(pin_current())
 
 
-# Dynamo, which traces the mode, calls it and does not look into it: up to 2.11 it sees the attributes of a
-# thread's own as those of the class. What it compiles is guarded by the pin (_pin/first_pin.py).
+# Dynamo traces the mode. It calls this function instead of tracing it, because up to 2.11 it reads the
+# attributes of a threading.local from the class. The result may be a constant of compiled code, which is
+# guarded by the pin (_pin/compiled_code.py).
 when_imported("torch._dynamo", lambda _: torch.compiler.assume_constant_result(pin_here))
 
 
