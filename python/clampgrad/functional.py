@@ -35,7 +35,6 @@ from clampgrad._torch.functions import bare_signature, document, tell_torch
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-Number: TypeAlias = int | float
 Bound: TypeAlias = int | float | Tensor
 
 

@@ -52,14 +52,14 @@ def original(function: Function) -> Function:
 
 def expect(function: Function, *parameters: str) -> None:
     """Raises RuntimeError if the parameters of a function of torch are not those."""
-    if (found := parameters_of(function)) != parameters:
+    if (found := tuple(inspect.signature(function).parameters)) != parameters:
         raise unsupported(f"{named(function)} takes {found}, not {parameters}")
 
 
 def expect_first(function: Function, parameter: str) -> None:
     """Raises RuntimeError if that is not the first parameter of a function of torch."""
-    if (found := parameters_of(function))[:1] != (parameter,):
-        raise unsupported(f"{named(function)} takes {found}, and not {parameter!r} first")
+    if next(iter(inspect.signature(function).parameters), None) != parameter:
+        raise unsupported(f"{named(function)} does not take {parameter!r} first")
 
 
 def expect_to_take(count: int, function: Function) -> None:
@@ -75,10 +75,6 @@ def expect_attribute(thing: Any, name: str) -> Any:
     if not hasattr(thing, name):
         raise unsupported(f"{thing!r} has no {name}")
     return getattr(thing, name)
-
-
-def parameters_of(function: Function) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
 
 
 def named(function: Function) -> str:

@@ -1,4 +1,4 @@
-"""The Python dispatcher, which compilers trace with: it remembers the kernel of each operator."""
+"""The Python dispatcher, which compilers trace with, keeps the kernel of each operator."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from clampgrad._torch.changes import expect_attribute
 
 
-def remembered(name: str) -> Any:
-    """The kernels that it remembers of an operator, as "aten::clamp.Tensor"."""
+def kept(name: str) -> Any:
+    """The kernels that it keeps of an operator, as "aten::clamp.Tensor"."""
     operator, _, overload = name.removeprefix("aten::").partition(".")
     found = getattr(getattr(torch.ops.aten, operator), overload or "default")
     return expect_attribute(found, "_dispatch_cache")
