@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 import torch
@@ -91,6 +90,8 @@ def slope(function: Any, differentiated: list[float], constants: Any) -> float:
 
 def share(row: Row, convention: str, kind: str) -> float:
     """What the table says of the first argument."""
+    from fractions import Fraction  # here: it takes a tenth of the package's own import
+
     if kind == "numbers":
         return float(Fraction(row["numbers"][convention]))
     if kind == "alone" and convention == "min_norm" and len(row["active"]) > 1:
