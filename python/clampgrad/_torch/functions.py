@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import torch
@@ -56,6 +56,7 @@ def trace_in_place(traced: Traced, _: object) -> None:
     manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
 
 
+@cache
 def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Without annotations, which nobody has to look up."""
     parameters = inspect.signature(function).parameters.values()
