@@ -7,19 +7,23 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import torch
 
 from clampgrad import _implementation, _pin_report, _pin_state
 from clampgrad._installed import installed
 from clampgrad._pin_state import Awaitable, Remembered, steps
+from clampgrad._table import CANONICAL, unknown
 from clampgrad._torch_knows import tell_torch
 
 if TYPE_CHECKING:
     from clampgrad.functional import Gradient
 
     Pinned: TypeAlias = Gradient | Literal["installed"]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class pin:
@@ -71,6 +75,8 @@ class pin:
         if callable(gradient):
             raise TypeError('write @clampgrad.pin("inclusive"), with the name of a convention')
         name = installed() if gradient == "installed" else gradient
+        if isinstance(name, str) and name not in CANONICAL:
+            raise ValueError(unknown(name, "installed"))
         self._code = _implementation.pin_code(name, maximize)
         self._is_partial = partial
         if partial:
@@ -104,7 +110,7 @@ class pin:
                 "may have had the wrong pin"
             )
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Decorates a function or generator, asynchronous or not, so that its body runs under the pin."""
         self._is_used = True
         if wrong := _not_a_function(function):
@@ -199,7 +205,7 @@ class pin:
         return _implementation.pin_name(_implementation.pin_current())
 
     @staticmethod
-    def remember(function: Callable[..., Any]) -> Callable[..., Any]:
+    def remember(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Wraps `function` so that every call runs under the pin that is active now, or under none.
 
         Use it for code that runs a forward again in backward; ``torch.utils.checkpoint`` does not need it.

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from clampgrad._portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._portable.forward import assign, to_be_written, torchs_own
 from clampgrad._portable.gate import Clamp, Extremum, Rule
-from clampgrad._table import CANONICAL, CONVENTIONS, PSEUDO
+from clampgrad._table import CANONICAL, PSEUDO, unknown
 
 with _disable_current_modes():  # one of them may give tensors without values
     for operator in OPERATORS:
@@ -30,7 +30,7 @@ def resolved(gradient: str, maximize: bool) -> str:
             raise TypeError(f"{argument} must be a {kind.__name__}, not {type(value).__name__}")
     name = CANONICAL.get(gradient)
     if name is None:
-        raise ValueError(f"unknown gradient '{gradient}'; expected one of {', '.join(CONVENTIONS)}")
+        raise ValueError(unknown(gradient))
     if maximize and name not in PSEUDO:
         raise ValueError(
             f"maximize=True does not apply to gradient='{gradient}': only 'with_grad' and 'restoring' "
