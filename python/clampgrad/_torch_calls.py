@@ -60,6 +60,22 @@ def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 
 
+class _Written(str):
+    """An annotation as the source has it."""
+
+    __repr__ = str.__str__
+
+
+def written_signature(function: Callable[..., Any]) -> str:
+    """With types, for people."""
+    signature = inspect.signature(function)
+    parameters = [
+        p.replace(annotation=_Written(p.annotation)) for p in signature.parameters.values()
+    ]
+    returned = _Written(signature.return_annotation)
+    return str(signature.replace(parameters=parameters, return_annotation=returned))
+
+
 def keep_as_called(traced: Traced, operator_schemas: Any) -> None:
     known = getattr(operator_schemas, "_manual_overrides", {})
     known.update({function: [bare_signature(traced[function])] for function in traced})
