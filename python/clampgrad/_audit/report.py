@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -17,8 +18,13 @@ from clampgrad._audit.callers import short
 from clampgrad._audit.lint import USUAL, Diagnostic, Thresholds, diagnostics, name_of
 from clampgrad._audit.sites import Key, Site
 from clampgrad._audit.unseen import unseen
+from clampgrad._html import paragraphs
 from clampgrad._installed import patched
 from clampgrad._table import EXACT
+from clampgrad._text_table import width_of
+
+# The conventions that torch has had by itself, and in which releases.
+RELEASES = {"inclusive": "up to 2.13", "joint": "from 2.14 on"}
 
 
 @dataclass
@@ -43,6 +49,8 @@ class Finding:
             from call to call, or `memory` was used up.
         moved: for each convention, how far it would move the gradient relative to its norm; None if the
             gradient is 0 now and would not be. Empty if no gradient arrived.
+        not_finite: for each of ``"inclusive"`` and ``"joint"``, how many infinite or NaN gradients it would
+            pass on and the current gradient blocks, or the reverse. They have no share in `moved`.
         follows_torch: whether the gradient depends on the installed release.
         warnings: a :class:`Diagnostic` for each warning.
     """
@@ -62,6 +70,7 @@ class Finding:
     nan: int
     dead: int | None
     moved: dict[str, float | None]
+    not_finite: dict[str, int]
     follows_torch: bool
     warnings: list[Diagnostic] = field(default_factory=list)
 
@@ -72,11 +81,27 @@ class Finding:
         name = max(moved, key=lambda k: moved[k], default="")
         return moved.get(name, 0.0), name
 
+    @property
+    def by_release(self) -> tuple[float, str]:
+        """How far the gradient moves with the release of torch, and the convention that it then has.
+
+        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``. (0, "") where no release decides.
+        """
+        if not self.follows_torch or not self.moved:
+            return 0.0, ""
+        moved = {k: None if self.not_finite[k] else self.moved[k] for k in RELEASES}
+        far = {k: math.inf if v is None else v for k, v in moved.items()}
+        name = max(far, key=lambda k: far[k])
+        return (far[name], name) if far[name] else (0.0, "")
+
     def _importance(self) -> tuple[float, ...]:
-        """Sites whose gradient would move and warnings first, then those without a gradient; elements
-        that tie without consequence last."""
+        """Sites that the release of torch decides first, then others whose gradient would move and
+        warnings, then those without a gradient; elements that tie without consequence last."""
         farthest, _ = self.farthest
         ties = self.at_bound / max(self.elements, 1)
+        decided, _ = self.by_release
+        if decided:
+            return 3, decided, len(self.warnings), ties
         if farthest or self.warnings:
             return 2, farthest, len(self.warnings), ties
         if not self.moved:
@@ -87,8 +112,9 @@ class Finding:
 class Report:
     """What an audit saw. You can read it at any time, even during the audit.
 
-    Iterating yields a :class:`Finding` for every call site, the most important first. ``str`` returns a
-    summary, the warnings and a table; :meth:`as_data` and :meth:`save` include everything.
+    Iterating yields a :class:`Finding` for every call site, those that the release of torch decides first.
+    ``str`` and notebooks show a summary, the warnings and a table, which fits the terminal;
+    :meth:`as_data` and :meth:`save` include everything.
 
     Attributes:
         skipped: how many calls were not examined, by reason.
@@ -108,18 +134,32 @@ class Report:
     def __len__(self) -> int:
         return len(self._sites)
 
+    def __repr__(self) -> str:
+        warned = sum(len(finding.warnings) for finding in self)
+        return f"<clampgrad.Report: {len(self)} call sites, {warned} warnings; print it>"
+
     def __str__(self) -> str:
+        return self.text(width_of(sys.stdout))
+
+    def text(self, width: int | None = None) -> str:
+        """Returns what ``str`` does, in lines of at most `width` characters, or as wide as the table is."""
         from clampgrad._audit.text import text
 
-        told = text(list(self), self.skipped, self._every, self.place)
+        told = text(list(self), self.skipped, self._every, self.place, width)
         return "\n".join(filter(None, [told, patched()]))
+
+    def _repr_html_(self) -> str:
+        from clampgrad._audit.text import html
+
+        told = html(list(self), self.skipped, self._every, self.place)
+        return told + paragraphs([patched() or ""])
 
     def place(self, file: str, line: int) -> str:
         """Returns a place as the report names it: relative to the working directory or to site-packages."""
         return f"{short(file, self._folder)}:{line}"
 
     def summary(self) -> str:
-        """Says in a sentence or two whether the convention matters to the program."""
+        """Says in a few sentences whether the release of torch, or the convention, matters to the program."""
         from clampgrad._audit.text import summary
 
         return summary(list(self), self.place)
@@ -174,6 +214,7 @@ def _finding(site: Site, thresholds: Thresholds) -> Finding:
         nan=kinds["nan"],
         dead=site.dead(),
         moved=site.moved(),
+        not_finite={name: site.infinite_under(name) for name in RELEASES},
         follows_torch=site.follows_torch,
         warnings=diagnostics(site, thresholds),
     )
