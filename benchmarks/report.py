@@ -145,7 +145,7 @@ def plot(results, path, n=2**20):
     """Bars: microseconds of one call, one thread, float32, with the quartiles."""
     from matplotlib.figure import Figure
 
-    from clampgrad._style import GREY, RED, ink
+    from clampgrad._tools.style import GREY, RED, ink
 
     figure = Figure(figsize=(11, 2.6), layout="constrained")
     for panel, (group, direction, functions) in zip(figure.subplots(1, len(PANELS)), PANELS):
@@ -187,7 +187,7 @@ def main():
         verdict = "" if round(measured, 2) <= required else "  above"
         print(f"saved bits: {what:54} {dtype:9} {measured:6.2f}  (<= {required}){verdict}")
     if args.plot:
-        from clampgrad._style import on_both
+        from clampgrad._tools.style import on_both
 
         on_both(lambda path: plot(results, path), args.plot)
 

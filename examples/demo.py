@@ -20,8 +20,8 @@ import behind_a_clamp
 import image_fit
 import show
 import worked_example
-from clampgrad import _plot
-from clampgrad._style import on_both
+from clampgrad._tools import plot as _plot
+from clampgrad._tools.style import on_both
 
 
 def tell(table):

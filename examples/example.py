@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
-from clampgrad._style import BLUE, on_both
+from clampgrad._tools.style import BLUE, on_both
 
 
 def main(measure, draw):

@@ -10,7 +10,7 @@ clamp(min=1e-12), is better where the value matters. This example compares gradi
 import torch
 
 import clampgrad
-from clampgrad._style import GREY, RED
+from clampgrad._tools.style import GREY, RED
 from example import main
 
 

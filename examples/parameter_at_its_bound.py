@@ -12,7 +12,7 @@ with the projection alone no convention is involved.
 import torch
 
 import clampgrad
-from clampgrad._style import GREY, RED
+from clampgrad._tools.style import GREY, RED
 from example import main
 
 SHOWN = ("min_norm", "joint", "half", "inclusive", "with_grad")

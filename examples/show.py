@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 import clampgrad
 import image_fit
 from at_the_bounds import EXACT
-from clampgrad._style import style
-from clampgrad._text_table import Coloured, Table
+from clampgrad._tools.style import style
+from clampgrad._tools.text_table import Coloured, Table
 
 # ---- Tables --------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from clampgrad._style import BLUE, GREY, ORANGE, RED, TEAL, ink, on_both
+from clampgrad._tools.style import BLUE, GREY, ORANGE, RED, TEAL, ink, on_both
 from study import intervals, summary
 from study.summary import PRECISIONS, by_seed, select
 

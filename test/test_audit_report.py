@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import clampgrad
-from clampgrad._audit.callers import short
-from clampgrad._audit.calls import operators
-from clampgrad._audit.mode import describe
-from clampgrad._audit.text import COLUMNS, DECIDED, NOT_DECIDED, RELEASES, cells
+from clampgrad._tools.audit.callers import short
+from clampgrad._tools.audit.calls import operators
+from clampgrad._tools.audit.finding import RELEASES
+from clampgrad._tools.audit.mode import describe
+from clampgrad._tools.audit.text import COLUMNS, DECIDED, NOT_DECIDED, cells
 from clampgrad.cli import main
 from common import RELEASE
 

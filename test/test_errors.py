@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import clampgrad
-from clampgrad._table import ALIASES, unknown
+from clampgrad._contract.table import ALIASES, unknown
 from common import DTYPES, OPERATORS, assert_same
 from oracle import CONVENTIONS, gradient_of_x
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torchgen
 
-from clampgrad.patches.__main__ import TAKES, main
+from clampgrad.cli.patches import TAKES, main
 from clampgrad.patches.series import Claim, Refusal, all_series, named
 from clampgrad.patches.told import told
 from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git

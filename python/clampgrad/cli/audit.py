@@ -10,8 +10,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from clampgrad._audit import WARNINGS, Report, Thresholds, audit
-from clampgrad._text_table import width_of
+from clampgrad._tools.audit import WARNINGS, Report, Thresholds, audit
+from clampgrad._tools.text_table import width_of
 from clampgrad.cli import program
 
 logger = logging.getLogger("clampgrad")

@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from clampgrad._survey import as_data, as_markdown, survey
+from clampgrad._tools.survey import as_data, as_markdown, survey
 from clampgrad.cli.output import as_usage_error, write, write_json
 
 
