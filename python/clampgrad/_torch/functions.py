@@ -63,6 +63,22 @@ def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 
 
+class _Written(str):
+    """An annotation as the source has it."""
+
+    __repr__ = str.__str__
+
+
+def written_signature(function: Callable[..., Any]) -> str:
+    """With types, for people."""
+    signature = inspect.signature(function)
+    parameters = [
+        p.replace(annotation=_Written(p.annotation)) for p in signature.parameters.values()
+    ]
+    returned = _Written(signature.return_annotation)
+    return str(signature.replace(parameters=parameters, return_annotation=returned))
+
+
 def document(function: Callable[..., Any], text: str) -> None:
     """Gives a compiled function its documentation; Python has its signature from the first line."""
     if add := getattr(torch._C, "_add_docstr", None):
