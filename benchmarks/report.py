@@ -146,6 +146,8 @@ def plot(results, path, n=2**20):
     """Bars: microseconds of one call, forward and backward, in a program that sets nothing."""
     from matplotlib.figure import Figure
 
+    from clampgrad._tools.style import GREY, RED, ink
+
     figure = Figure(figsize=(11, 2.6), layout="constrained")
     for panel, (group, dtype, functions) in zip(figure.subplots(1, len(PANELS)), PANELS):
         key = dict(group=group, n=n, direction="both", malloc="default")
@@ -155,21 +157,20 @@ def plot(results, path, n=2**20):
             [(times[f]["median"] - times[f]["low"]) * 1e6 for f in functions],
             [(times[f]["high"] - times[f]["median"]) * 1e6 for f in functions],
         ]
-        colours = ["tab:red"] + ["0.7"] * (len(functions) - 1)
-        bars = panel.barh(functions, medians, color=colours, height=0.65, xerr=spread)
+        colours = [RED] + [GREY] * (len(functions) - 1)
+        bars = panel.barh(functions, medians, color=colours, height=0.65, xerr=spread, ecolor=ink())
         panel.bar_label(bars, fmt="{:,.0f}", padding=3)
-        panel.set_title(f"{group}, {dtype}", fontsize=11)
+        panel.set_title(f"{group}, {dtype}")
         panel.set_xlabel("µs, forward and backward")
         panel.margins(x=0.25)
         panel.locator_params(axis="x", nbins=3)
         panel.xaxis.set_major_formatter("{x:,.0f}")
-        panel.spines[["top", "right"]].set_visible(False)
         panel.invert_yaxis()
     m = results["machine"]
     where = f"torch {results['torch']}, {m['cpu']}, {m['instruction_set']}"
     note = f"{n:,} elements, one thread, malloc as it is ({where})"
-    figure.supxlabel(note, fontsize=9, color="0.35")
-    figure.savefig(path, dpi=110)
+    figure.supxlabel(note, fontsize=9)
+    figure.savefig(path)
 
 
 def main():
@@ -187,7 +188,9 @@ def main():
         verdict = "" if round(measured, 2) <= required else "  above"
         print(f"saved bits: {what:54} {dtype:9} {measured:6.2f}  (<= {required}){verdict}")
     if args.plot:
-        plot(results, args.plot)
+        from clampgrad._tools.style import on_both
+
+        on_both(lambda path: plot(results, path), args.plot)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_plot(tmp_path, suffix, start):
 def test_gallery(tmp_path, capsys):
     assert main(["gallery", str(tmp_path / "new")]) == 0
     written = capsys.readouterr().out.splitlines()
-    assert len(written) == len(_plot.GALLERY)
+    assert len(written) == 2 * len(_plot.GALLERY)  # for light and for dark pages
     for line in written:
         assert Path(line.removeprefix("wrote ")).read_bytes().startswith(b"\x89PNG")
 

@@ -92,9 +92,9 @@ def test_nan(rows):
 def test_a_pin_changes_nothing(monkeypatch):
     """It would give a gradient of ours; and a scripted clamp raises under one."""
     monkeypatch.setattr(_survey, "CASES", _survey.CASES[:2])
-    expected = repr(clampgrad.survey())
+    expected = _survey.as_data(clampgrad.survey())
     with clampgrad.pin("half"):
-        assert repr(clampgrad.survey()) == expected
+        assert _survey.as_data(clampgrad.survey()) == expected
 
 
 def test_the_verdict_can_be_bad():
@@ -120,6 +120,42 @@ def test_the_command(capsys):
     for row in data["rows"]:
         assert row["function"] in table and f"| `{row['function']}` |" in markdown
         assert row["verdict"] in table
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(_survey, "CASES", _survey.CASES[:2] + _survey.CASES[7:8])
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_shows_records(few, width, monkeypatch, capsys):
+    """Every line fits, and nothing of the table is lost."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["survey"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= width
+    text = " ".join(shown.split())
+    for row in clampgrad.survey():
+        for name, cell in zip(_survey.COLUMNS[2:], _survey.cells(row)[2:]):
+            assert not cell or f"{name}: {cell}" in text
+    assert main(["survey", "--wide"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 80
+
+
+def test_what_is_not_documented_is_marked_without_colours_too(rows):
+    table = clampgrad.Survey(rows.values()).table()
+    verdicts = {row[6] for row in table.rows}
+    assert {"as documented", "not of least norm *"} <= verdicts
+    assert "\033" not in table.text() and "\033[33m" in table.text(colours=True)
+    assert "*: not what PyTorch documents." in table.text()
+
+
+def test_how_a_survey_is_shown(few):
+    found = clampgrad.survey()
+    assert isinstance(found, list)
+    assert repr(found).startswith(f"<clampgrad.Survey: torch {torch.__version__}, 7 points: ")
+    html = found._repr_html_()
+    assert html.count("<tr>") == 8 and "torch.clamp(x, 0, 6)</td>" in html
 
 
 def test_wrong_arguments():

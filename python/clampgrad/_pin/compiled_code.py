@@ -13,7 +13,7 @@ from typing import Any
 
 from clampgrad._pin.state import current
 from clampgrad._torch.changes import Change, expect, original, replacing
-from clampgrad._torch.dynamo import add_guard, guard_of_every_frame, is_guarded, was_saved
+from clampgrad._torch.compiler import add_guard, guard_of_every_frame, is_guarded, was_saved
 from clampgrad._torch.private_names import expected
 
 

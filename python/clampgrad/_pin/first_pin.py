@@ -35,8 +35,12 @@ from clampgrad._torch.after_import import (
     when_imported,
 )
 from clampgrad._torch.changes import Change, made
-from clampgrad._torch.dispatcher import kept
-from clampgrad._torch.dynamo import compiler_lock, drop_compiled, reset_precompiled
+from clampgrad._torch.compiler import (
+    compiler_lock,
+    drop_compiled,
+    kept_kernels,
+    reset_precompiled,
+)
 
 # How a module of torch is to change. Each checks what it is about to change, and changes nothing.
 CHANGES: dict[str, Callable[[Any], list[Change]]] = {
@@ -122,7 +126,7 @@ def tell() -> None:
     modules = {name: module for name in CHANGES if (module := imported(name))}
     with ExitStack() as undone_if_the_rest_fails:
         with _changing:
-            kept("aten::clamp")
+            kept_kernels("aten::clamp")
             if compiler:
                 reset_precompiled()
             changes = [change for name in modules for change in CHANGES[name](modules[name])]
@@ -130,7 +134,7 @@ def tell() -> None:
         if compiler:
             drop_compiled()  # what was compiled so far has no guard
         for name in _implementation.pin_register():  # last: kernels stay registered
-            kept(name).clear()
+            kept_kernels(name).clear()
 
 
 # A graph may have our operators where nothing was ever pinned.

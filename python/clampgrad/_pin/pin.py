@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
 
 from clampgrad import _implementation
+from clampgrad._contract.table import CANONICAL, unknown
 from clampgrad._pin import functions, report, state
 from clampgrad._pin.decorated import decorated
 from clampgrad._pin.first_pin import tell_torch
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from clampgrad._gradients import Gradient
 
     Pinned: TypeAlias = Gradient | Literal["installed"]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class pin:
@@ -68,6 +72,8 @@ class pin:
         if callable(gradient):
             raise TypeError('write @clampgrad.pin("inclusive"), with the name of a convention')
         name = installed() if gradient == "installed" else gradient
+        if isinstance(name, str) and name not in CANONICAL:
+            raise ValueError(unknown(name, "installed"))
         self._code = _implementation.pin_code(name, maximize)
         self._is_partial = partial
         if partial:
@@ -101,7 +107,7 @@ class pin:
                 "may have had the wrong pin"
             )
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Decorates a function or generator, asynchronous or not, so that its body runs under the pin."""
         self._is_used = True
         return decorated(function, self, self._code)
@@ -153,7 +159,7 @@ class pin:
         return state.current()
 
     @staticmethod
-    def remember(function: Callable[..., Any]) -> Callable[..., Any]:
+    def remember(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Wraps `function` so that every call runs under the pin that is active now, or under none.
 
         Use it for code that runs a forward again in backward; ``torch.utils.checkpoint`` does not need it.

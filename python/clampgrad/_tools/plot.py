@@ -13,6 +13,7 @@ from torch import Tensor
 from clampgrad._contract.table import CONVENTIONS, EXACT, STRICT
 from clampgrad._tools.optional import need
 from clampgrad._tools.progress import progress
+from clampgrad._tools.style import BLUE, GREY, RED, TEAL, dark, on_both, style
 from clampgrad.functional import clamp, maximum
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def descent(
     return torch.stack(path)
 
 
+@style()
 def plot(
     *what: str | Function, loss: Function = example_loss, path: str | Path | None = None
 ) -> Figure:
@@ -84,7 +86,13 @@ def plot(
         ImportError: matplotlib is missing.
         ValueError: a convention is unknown.
     """
-    what = what or CONVENTIONS
+    figure = _columns(what or CONVENTIONS, loss)
+    if path is not None:
+        figure.savefig(path)
+    return figure
+
+
+def _columns(what: Sequence[str | Function], loss: Function = example_loss) -> Figure:
     columns = len(what)
     figure = need("matplotlib.figure").Figure(
         figsize=(max(2.4 * columns, 4), 5), layout="constrained"
@@ -99,19 +107,17 @@ def plot(
         bottom.set_xlabel("step")
     legend(figure, axes[0, 0])
     axes[1, 0].set_ylabel("x, by gradient descent")
-    if path is not None:
-        figure.savefig(path, dpi=100)
     return figure
 
 
 def draw_curves(panel: Any, function: Function, loss: Function = example_loss) -> None:
     """The loss, the clamp and the gradient, each narrower than the one below it, so none is hidden."""
     y, values, gradient = curves(function, loss)
-    red = {"color": "tab:red"}
+    red = {"color": RED}
     at_bound = (X == LO) | (X == HI)
     shade_outside(panel)
-    panel.plot(X, values, color="tab:blue", alpha=0.35, linewidth=7, label="loss")
-    panel.plot(X, y, color="0.55", linewidth=3.5, label="clamp(x, -1, 1)")
+    panel.plot(X, values, color=BLUE, alpha=0.35, linewidth=7, label="loss")
+    panel.plot(X, y, color=GREY, linewidth=3.5, label="clamp(x, -1, 1)")
     panel.plot(X, gradient.masked_fill(at_bound, torch.nan), label="d loss / dx", **red)
     panel.plot(X[at_bound], gradient[at_bound], "o", markersize=4, **red)
 
@@ -123,11 +129,11 @@ def legend(figure: Any, panel: Any) -> None:
 
 
 def shade_outside(panel: Any) -> None:
-    panel.axvspan(X[0].item(), LO, color="0.94")
-    panel.axvspan(HI, X[-1].item(), color="0.94")
+    for left, right in ((X[0].item(), LO), (HI, X[-1].item())):
+        panel.axvspan(left, right, color=GREY, alpha=0.14, linewidth=0)
     panel.set_xlim(X[0].item(), X[-1].item())
     panel.set_xticks([LO, 0, HI])
-    panel.grid(alpha=0.25)
+    panel.grid()
 
 
 def draw_descent(panel: Any, function: Function, loss: Function = example_loss) -> None:
@@ -135,12 +141,12 @@ def draw_descent(panel: Any, function: Function, loss: Function = example_loss) 
     path = descent(function, loss)
     for column in path.T:
         stuck = bool((column == column[0]).all())
-        style = {"color": "0.4", "linestyle": "--"} if stuck else {"color": "tab:green"}
+        style = {"color": GREY, "linestyle": "--"} if stuck else {"color": TEAL}
         panel.plot(column, linewidth=1, **style)
     for bound in (LO, HI):
-        panel.axhline(bound, color="0.8", linewidth=1)
+        panel.axhline(bound, color=GREY, alpha=0.5, linewidth=1)
     panel.set_ylim(-2.2, 3.2)  # straight_through leaves
-    panel.grid(alpha=0.25)
+    panel.grid()
 
 
 # ---- The gallery ---------------------------------------------------------------------------------
@@ -161,14 +167,14 @@ def conventions(path: str | Path) -> None:
     axes[1, 0].set_ylabel("gradient of x")
     axes[1, -1].axis("off")
     axes[1, -1].legend(*axes[1, 0].get_legend_handles_labels(), loc="center", frameon=False)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path)
 
 
 def draw_response(panel: Any, how: str) -> None:
     """The gradient of x for g = 1 and g = -1, as curves that are cut at the bounds."""
     shade_outside(panel)
     inside, at_bound = X.abs() < HI, X.abs() == HI
-    for g, colour, width in ((1.0, "tab:red", 4.5), (-1.0, "tab:blue", 2)):
+    for g, colour, width in ((1.0, RED, 4.5), (-1.0, BLUE, 2)):
         x = X.clone().requires_grad_()
         with torch.enable_grad():
             y = _function(how)(x)
@@ -193,7 +199,7 @@ def draw_tie(panel: Any) -> None:
         with torch.enable_grad():
             y = maximum(x, torch.zeros(1), gradient=how)
         shares[how] = torch.autograd.grad(y, x)[0].item()
-    bars = panel.barh(list(shares), list(shares.values()), color="tab:red", height=0.55)
+    bars = panel.barh(list(shares), list(shares.values()), color=RED, height=0.55)
     panel.bar_label(bars, fmt="{:g}", padding=3)
     panel.set_title("maximum(x, c) at x = c,\nc a constant Tensor", fontsize=10)
     panel.set_xlim(0, 1)
@@ -215,15 +221,15 @@ def notebook(path: str | Path) -> None:
         panel.set_title(f"{title}\n(gradient={how!r})", fontsize=10)
         panel.set_xlabel("x")
     legend(figure, panels[0])
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
 
 
 def descents(path: str | Path) -> None:
     """The loss under every convention, and where gradient descent goes from several starts."""
-    figure = plot(*PANELS)
+    figure = _columns(list(PANELS))
     for panel, title in zip(figure.axes, PANELS.values()):
         panel.set_title(title)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
 
 
 def upgrade(path: str | Path) -> None:
@@ -238,27 +244,35 @@ def upgrade(path: str | Path) -> None:
             (gradient,) = torch.autograd.grad(y.sum(), x)
         at_bound = X.abs() == HI
         shade_outside(panel)
-        panel.plot(X, y.detach(), color="0.6", linewidth=3, label="clamp(x, -1, 1)")
+        panel.plot(X, y.detach(), color=GREY, linewidth=3, label="clamp(x, -1, 1)")
         for part in (X < LO, X.abs() < HI, X > HI):
             label = "its gradient" if part[0] else None
-            panel.plot(X[part], gradient[part], color="tab:red", linewidth=4, label=label)
-        panel.plot(X[at_bound], gradient[at_bound], "o", color="tab:red", markersize=13)
+            panel.plot(X[part], gradient[part], color=RED, linewidth=4, label=label)
+        panel.plot(X[at_bound], gradient[at_bound], "o", color=RED, markersize=13)
         panel.set_title(title, fontsize=16)
         panel.tick_params(labelsize=13)
         panel.set_yticks([-1, 0, 1])
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=14)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path)
 
 
 GALLERY: Sequence[Callable[[Path], None]] = (upgrade, conventions, notebook, descents)
 
 
 def gallery(folder: str | Path) -> list[Path]:
-    """Draws all pictures into a folder, which is created if it does not exist, and returns their paths."""
+    """Draws all pictures into a folder, for light and for dark pages, and returns their paths.
+
+    Args:
+        folder: where to; it is created if it does not exist.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        OSError: the folder cannot be written.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{draw.__name__}.png" for draw in GALLERY]
     for draw, path in progress("pictures", list(zip(GALLERY, paths))):
-        draw(path)
-    return paths
+        on_both(draw, path)
+    return [p for path in paths for p in (path, dark(path))]

@@ -7,7 +7,9 @@ is its subdifferential there, whether it is convex is tried, and PyTorch's numbe
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -18,8 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clampgrad._pin.installed import patched
 from clampgrad._pin.pin import pin
+from clampgrad._tools import html
 from clampgrad._tools.progress import progress
+from clampgrad._tools.text_table import Coloured, Table
 
 RULES = {
     1: "smooth: the derivative",
@@ -98,22 +103,52 @@ class Row:
     nan: list[Vector]
 
 
-def survey(device: str = "cpu") -> list[Row]:
+class Survey(list[Row]):
+    """A list of :class:`clampgrad.Row`. ``print`` and notebooks show it as a table, which fits the terminal.
+
+    The table has the function, the point, the limits of the gradient there, PyTorch's documented rule and
+    the gradient that it expects, the measured gradient, a verdict, the gradient of TorchScript where it
+    differs, and the gradient at NaN.
+    """
+
+    def __repr__(self) -> str:
+        verdicts = Counter(row.verdict for row in self)
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        return (
+            f"<clampgrad.Survey: torch {torch.__version__}, {len(self)} points: {counts}; print it>"
+        )
+
+    def __str__(self) -> str:
+        return self.table().shown(sys.stdout)
+
+    def _repr_html_(self) -> str:
+        return html.table(self.table())
+
+    def table(self) -> Table:
+        """Returns what is shown, for another width or format."""
+        return _table(self)
+
+
+def survey(device: str = "cpu") -> Survey:
     """Measures the gradients of the installed torch at kinks and ties, also under a pin.
+
+    The rules are those of PyTorch's notes on autograd, "Gradients for non-differentiable functions".
 
     Args:
         device: the device to measure on.
 
     Returns:
-        A list of :class:`Row`, which ``clampgrad survey`` prints: the function, the point, the limits of the
-        gradient there, PyTorch's documented rule and the gradient that it expects, the measured gradient, a
-        verdict, the gradient of TorchScript where it differs, and the gradient at NaN.
+        A :class:`clampgrad.Survey`, which ``clampgrad survey`` prints: one :class:`clampgrad.Row` for each
+        function and point.
+
+    Raises:
+        RuntimeError: torch has no such device.
     """
     torchs_own = pin(None) if pin.current() else nullcontext()
     with torchs_own, torch.enable_grad(), torch.device(device), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself
         cases = [(f, names, point) for f, names, points in CASES for point in points]
-        return [_row(*case) for case in progress("points", cases)]
+        return Survey(_row(*case) for case in progress("points", cases))
 
 
 # ---- One row -------------------------------------------------------------------------------------
@@ -289,6 +324,32 @@ def _text(value: Any) -> str:
         inside = ", ".join(map(_text, value))
         return inside if isinstance(value, tuple) and len(value) == 1 else f"({inside})"
     return f"{value:.4g}"
+
+
+# What is not documented so has a colour, and a mark, which is there without colours too.
+COLOURS = {"not of least norm": "yellow", "no subgradient": "red"}
+
+
+def _table(rows: list[Row]) -> Table:
+    caption = [
+        "*: not what PyTorch documents.",
+        *(f"Rule {number}, {text}." for number, text in RULES.items()),
+        "TorchScript: where it differs from eager mode. NaN: where the first argument is NaN.",
+        *filter(None, [patched()]),
+    ]
+    table = Table(
+        COLUMNS,
+        left=("function", "at", "verdict"),
+        title=f"The gradient at kinks and ties: torch {torch.__version__}",
+        caption="\n".join(caption),
+        names=2,
+    )
+    for row in rows:
+        *before, verdict, scripted, nan = cells(row)
+        colour = COLOURS.get(verdict)
+        shown = Coloured(f"{verdict} *", colour) if colour else Coloured(verdict, "green")
+        table.add_row(*before, shown, scripted, nan)
+    return table
 
 
 def cells(row: Row) -> list[str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
-from clampgrad._contract.table import CANONICAL, CONVENTIONS, PSEUDO
+from clampgrad._contract.table import CANONICAL, PSEUDO, unknown
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import assign, to_be_written, torchs_own
 from clampgrad._implementation.portable.gate import Clamp, Extremum, Rule
@@ -30,7 +30,7 @@ def resolved(gradient: str, maximize: bool) -> str:
             raise TypeError(f"{argument} must be a {kind.__name__}, not {type(value).__name__}")
     name = CANONICAL.get(gradient)
     if name is None:
-        raise ValueError(f"unknown gradient '{gradient}'; expected one of {', '.join(CONVENTIONS)}")
+        raise ValueError(unknown(gradient))
     if maximize and name not in PSEUDO:
         raise ValueError(
             f"maximize=True does not apply to gradient='{gradient}': only 'with_grad' and 'restoring' "
