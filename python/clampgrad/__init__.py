@@ -72,7 +72,8 @@ __all__ = [
 if TYPE_CHECKING:
     from clampgrad import nn
     from clampgrad._tools.audit import Diagnostic, Finding, Report, Thresholds, audit
-    from clampgrad._tools.plot import gallery, plot
+    from clampgrad._tools.gallery import gallery
+    from clampgrad._tools.plot import plot
     from clampgrad._tools.survey import Row, Survey, survey
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
@@ -84,7 +85,7 @@ _LAZY = {
     "Survey": "clampgrad._tools.survey",
     "Thresholds": "clampgrad._tools.audit",
     "audit": "clampgrad._tools.audit",
-    "gallery": "clampgrad._tools.plot",
+    "gallery": "clampgrad._tools.gallery",
     "plot": "clampgrad._tools.plot",
     "survey": "clampgrad._tools.survey",
 }
