@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from _clampgrad_by_environment import by_environment as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
-from clampgrad._build import VERSION
 from clampgrad._contract.table import CONVENTIONS, EXACT, PSEUDO
+from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.environment import one_sentence as _one_sentence
 from clampgrad._pin.pin import pin, set_pin
 from clampgrad.activations import hardtanh, relu, relu6

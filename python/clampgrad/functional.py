@@ -29,8 +29,8 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from clampgrad import _implementation
+from clampgrad._contract.gradients import ExactGradient, Gradient
 from clampgrad._contract.table import ALIASES, CONVENTIONS, TABLE
-from clampgrad._gradients import ExactGradient, Gradient
 from clampgrad._implementation.traced import traced
 from clampgrad._torch.functions import bare_signature, document, tell_torch, written_signature
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import mmap
 
-from clampgrad._build import SOURCES, VERSION
+from clampgrad._implementation.build import SOURCES, VERSION
 
 MARK = "clampgrad-stamp: "  # written by tools/stamp.py
 

@@ -15,7 +15,7 @@ from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.installed import installed
 
 if TYPE_CHECKING:
-    from clampgrad._gradients import Gradient
+    from clampgrad._contract.gradients import Gradient
 
     Pinned: TypeAlias = Gradient | Literal["installed"]
 
