@@ -67,7 +67,7 @@ def drop_compiled() -> None:
         codes += [inner for inner in code.co_consts if type(inner) is CodeType]
 
 
-def compiler_lock() -> Any:
+def lock() -> Any:
     """torch's, which resetting the compiler takes; one of nobody, where that is not imported."""
     convert_frame = sys.modules.get("torch._dynamo.convert_frame")
     return getattr(convert_frame, "compile_lock", None) or threading.RLock()
