@@ -212,7 +212,7 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = 
 
 
 def set_pin_in_words(text: str) -> None:
-    """As CLAMPGRAD_GRADIENT has it: a name and, after commas, perhaps `maximize` and `partial`."""
+    """Sets a pin as CLAMPGRAD_GRADIENT names it: `maximize` and `partial` may follow the name, after commas."""
     name, *words = text.split(",")
     words = [word.strip() for word in words]
     if unknown := [word for word in words if word not in ("maximize", "partial")]:
