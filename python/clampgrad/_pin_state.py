@@ -81,11 +81,22 @@ def _an_event_loop_runs() -> bool:
     return asyncio is not None and asyncio._get_running_loop() is not None
 
 
-def enter(code: int, owner: object) -> None:
+def opened(code: int, owner: object = None) -> Block:
+    """A block around what runs now, and around the tasks that are started in it, until it is closed."""
     block = Block(code, innermost(), owner)
     if _an_event_loop_runs():
         _thread.blocks_of_tasks.add(block)
-    swap(block)
+    return block
+
+
+def close(block: Block) -> None:
+    block.is_open = False
+    _thread.blocks_of_tasks.discard(block)
+    swap(innermost())
+
+
+def enter(code: int, owner: object) -> None:
+    swap(opened(code, owner))
 
 
 def leave(owner: object) -> bool:
@@ -98,9 +109,7 @@ def leave(owner: object) -> bool:
         block = block.outer
     if not block:
         raise RuntimeError(f"{owner!r} is not entered here")
-    block.is_open = False
-    _thread.blocks_of_tasks.discard(block)
-    swap(innermost())
+    close(block)
     return block is inner
 
 
@@ -115,29 +124,35 @@ class Remembered:
         self.code = _implementation.pin_current() if code is None else code
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        outside = swap(Block(self.code))
+        block = opened(self.code)
+        outside = swap(block)
         try:
             return self.function(*args, **keywords)
         finally:
             swap(outside)
+            close(block)
 
 
 def steps(code: int, body: Any) -> Generator[Any, Any, Any]:
     """Runs a generator or a coroutine under a pin, which holds only while `body` itself runs."""
-    inside: Block | None = Block(code)  # then whatever blocks the body is in
+    block = opened(code)
+    inside: Block | None = block  # then whatever blocks the body is in
     resume, value = body.send, None
-    while True:
-        outside = swap(inside)
-        try:
-            item = resume(value)
-        except StopIteration as end:
-            return end.value
-        finally:
-            inside = swap(outside)
-        try:
-            resume, value = body.send, (yield item)
-        except BaseException as error:  # GeneratorExit too
-            resume, value = body.throw, error
+    try:
+        while True:
+            outside = swap(inside)
+            try:
+                item = resume(value)
+            except StopIteration as end:
+                return end.value
+            finally:
+                inside = swap(outside)
+            try:
+                resume, value = body.send, (yield item)
+            except BaseException as error:  # GeneratorExit too
+                resume, value = body.throw, error
+    finally:
+        close(block)
 
 
 class Awaitable:
