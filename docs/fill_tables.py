@@ -588,8 +588,8 @@ def verified():
 
 
 def private_names():
-    """One row a name, by what happens where it is gone; the table is python/clampgrad/_private.py."""
-    from clampgrad._private import PRIVATE
+    """One row a name, by what happens where it is gone; the table is python/clampgrad/_torch/private_names.py."""
+    from clampgrad._torch.private_names import PRIVATE
 
     record = json.loads((ROOT / "docs/private_names.json").read_text())
     first, since = record["releases"][0], record["since"]
@@ -602,7 +602,7 @@ def private_names():
             where = [
                 code(path.relative_to(ROOT / "python/clampgrad"))
                 for path, text in sources.items()
-                if re.search(rf"\b{last}\b", text) and path.name != "_private.py"
+                if re.search(rf"\b{last}\b", text) and path.name != "private_names.py"
             ]
             age = f"{first} or before" if since[name] == first else since[name]
             rows.append([code(name.replace(":", ".")), ", ".join(where), age, purpose])
@@ -730,7 +730,9 @@ def source_build_times():
     """The gradients' time in each state."""
     found = SOURCE_BUILD["states"]["undone"]["times"]["microseconds"]
     best = {
-        state: {case: statistics.median(r[case] for r in rounds) for case in rounds[0]}
+        state: {
+            case: statistics.median(r[case] for r in rounds) for case in rounds[0] if ";" in case
+        }
         for state, rounds in found.items()
     }
     stock, *others = best

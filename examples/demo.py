@@ -20,7 +20,7 @@ import behind_a_clamp
 import image_fit
 import show
 import worked_example
-from clampgrad import _plot
+from clampgrad._tools import plot as _plot
 
 
 def main():

@@ -41,8 +41,8 @@ def by_environment() -> None:
         return  # it is being imported, and has just imported torch: it will call again
     _done = True
     try:
-        from clampgrad._pin import set_pin_in_words
-        from clampgrad._table import nearest
+        from clampgrad._contract.table import nearest
+        from clampgrad._pin.pin import set_pin_in_words
     except Exception as error:
         _no_effect(name, f"clampgrad cannot be imported: {error}")
         return

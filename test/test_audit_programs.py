@@ -259,7 +259,7 @@ def test_what_cannot_be_counted_is_said():
 
 
 def test_a_failure_of_ours_is_no_failure_of_theirs(monkeypatch):
-    from clampgrad._audit import mode
+    from clampgrad._tools.audit import mode
 
     monkeypatch.setattr(mode, "positions", lambda *_: 1 / 0)
     x = leaf()

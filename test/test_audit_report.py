@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import clampgrad
-from clampgrad._audit.callers import short
-from clampgrad._audit.calls import operators
-from clampgrad._audit.mode import describe
+from clampgrad._tools.audit.callers import short
+from clampgrad._tools.audit.calls import operators
+from clampgrad._tools.audit.mode import describe
 from common import RELEASE
 
 

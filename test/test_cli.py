@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import clampgrad
-from clampgrad._command import module_of
+from clampgrad._implementation.environment import module_of
 from clampgrad.cli import COMMANDS, main
 from common import forks
 
@@ -200,7 +200,7 @@ def test_a_closed_pipe_ends_quietly():
 
 
 def test_progress_is_said_after_a_while_and_through_the_logger(caplog, monkeypatch):
-    from clampgrad import _progress
+    from clampgrad._tools import progress as _progress
 
     caplog.set_level("INFO", "clampgrad")
     assert list(_progress.progress("points", [1, 2, 3])) == [1, 2, 3]

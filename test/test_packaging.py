@@ -14,13 +14,14 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from clampgrad._elf import is_cut_off
-from clampgrad._stamp import MARK
+from clampgrad._implementation import info
+from clampgrad._implementation.elf import is_cut_off
+from clampgrad._implementation.stamp import MARK
 from common import forks
 
 PACKAGE = Path(clampgrad.__file__).parent
 # The folder of the library that runs here.
-LIBRARY = Path(str(_implementation._functions.__file__)).parent.name
+LIBRARY = Path(str(_implementation.functions.__file__)).parent.name
 MINOR = ".".join(torch.__version__.split(".")[:2])
 
 
@@ -51,8 +52,8 @@ def test_the_version():
 
 
 def test_the_instruction_set_where_the_loops_have_no_vectors(monkeypatch):
-    monkeypatch.setattr(_implementation.sys, "platform", "win32")
-    assert _implementation.instruction_set(compiled=True) == "DEFAULT"
+    monkeypatch.setattr(info.sys, "platform", "win32")
+    assert info.instruction_set(compiled=True) == "DEFAULT"
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ import torch
 torch.__version__, torch.version.cuda = {version!r}, {cuda!r}
 import clampgrad
 from clampgrad import _implementation
-print(clampgrad.implementation, _implementation._functions.__file__.split("/")[-2])
+print(clampgrad.implementation, _implementation.functions.__file__.split("/")[-2])
 """
 
 

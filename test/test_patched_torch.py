@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import clampgrad
-from clampgrad import _installed
-from clampgrad._installed import of_the_release, patched
+from clampgrad._pin import installed as _installed
+from clampgrad._pin.installed import of_the_release, patched
 from clampgrad.cli import main
 
 

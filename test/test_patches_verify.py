@@ -11,7 +11,7 @@ import pytest
 import torch
 import torchgen
 
-from clampgrad.patches.__main__ import main
+from clampgrad.cli.patches import main
 from clampgrad.patches.series import Claim, Refusal, all_series, named
 from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
 from clampgrad.patches.verify import run

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import clampgrad
-from clampgrad import _plot
 from clampgrad.__main__ import main
+from clampgrad._tools import plot as _plot
 
 
 def test_curves():

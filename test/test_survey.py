@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import clampgrad
-from clampgrad import _survey
 from clampgrad.__main__ import main
+from clampgrad._tools import survey as _survey
 from common import RELEASE
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from _clampgrad_by_environment import by_environment as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._build import VERSION
-from clampgrad._command import one_sentence as _one_sentence
-from clampgrad._pin import pin, set_pin
-from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
+from clampgrad._contract.table import CONVENTIONS, EXACT, PSEUDO
+from clampgrad._implementation.environment import one_sentence as _one_sentence
+from clampgrad._pin.pin import pin, set_pin
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import (
     Gradient,
@@ -60,21 +60,21 @@ __all__ = [
 
 if TYPE_CHECKING:
     # ruff: noqa: F401
-    from clampgrad._audit import Diagnostic, Finding, Report, Thresholds, audit
-    from clampgrad._plot import gallery, plot
-    from clampgrad._survey import Row, survey
+    from clampgrad._tools.audit import Diagnostic, Finding, Report, Thresholds, audit
+    from clampgrad._tools.plot import gallery, plot
+    from clampgrad._tools.survey import Row, survey
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
 _LAZY = {
-    "Diagnostic": "clampgrad._audit",
-    "Finding": "clampgrad._audit",
-    "Report": "clampgrad._audit",
-    "Row": "clampgrad._survey",
-    "Thresholds": "clampgrad._audit",
-    "audit": "clampgrad._audit",
-    "gallery": "clampgrad._plot",
-    "plot": "clampgrad._plot",
-    "survey": "clampgrad._survey",
+    "Diagnostic": "clampgrad._tools.audit",
+    "Finding": "clampgrad._tools.audit",
+    "Report": "clampgrad._tools.audit",
+    "Row": "clampgrad._tools.survey",
+    "Thresholds": "clampgrad._tools.audit",
+    "audit": "clampgrad._tools.audit",
+    "gallery": "clampgrad._tools.plot",
+    "plot": "clampgrad._tools.plot",
+    "survey": "clampgrad._tools.survey",
 }
 __all__ += ["nn", *_LAZY]
 

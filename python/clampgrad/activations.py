@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clampgrad._table import CANONICAL, STRICT
+from clampgrad._contract.table import CANONICAL, STRICT
 from clampgrad.functional import Gradient, clamp, clamp_, clamp_min, clamp_min_
 
 __all__ = ["hardtanh", "relu", "relu6"]

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from clampgrad._after_import import when_imported
-from clampgrad._table import CANONICAL, STRICT
+from clampgrad._contract.table import CANONICAL, STRICT
+from clampgrad._torch.quantization import fuse_like
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
@@ -266,31 +266,14 @@ def undo(model: Model) -> Model:
 # ---- torch.ao.quantization.fuse_modules ------------------------------------------------------------------
 
 
-def _fuse_ours(mappings: Any) -> None:
-    """Lets whatever fuses with torch's ReLU fuse with ours, and keeps ours in the fused module."""
-    fusers = mappings._DEFAULT_OP_LIST_TO_FUSER_METHOD
-    for types, fuse in list(fusers.items()):
-        if types[-1] is nn.ReLU:
-            fusers[(*types[:-1], ReLU)] = _fuser(fuse)
+def _torchs_own(is_qat: bool, ours: ReLU) -> nn.ReLU:
+    """What is fused in place of a ReLU of ours."""
+    if is_qat and ours.gradient not in STRICT:
+        raise NotImplementedError(
+            f"a module that is fused for quantization-aware training calls F.relu: the gradient "
+            f"{ours.gradient!r} would be lost; leave this ReLU out of the fusion"
+        )
+    return nn.ReLU(ours.inplace).train(ours.training)
 
 
-def _fuser(fuse: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    def fuse_ours(is_qat: bool, *modules: nn.Module) -> nn.Module:
-        *others, ours = modules
-        assert isinstance(ours, ReLU)
-        if is_qat and ours.gradient not in STRICT:
-            raise NotImplementedError(
-                f"a module that is fused for quantization-aware training calls F.relu: the gradient "
-                f"{ours.gradient!r} would be lost; leave this ReLU out of the fusion"
-            )
-        theirs = nn.ReLU(ours.inplace).train(ours.training)
-        fused = fuse(is_qat, *others, theirs)
-        for name, child in fused.named_children():
-            if child is theirs:
-                setattr(fused, name, ours)
-        return fused
-
-    return fuse_ours
-
-
-when_imported("torch.ao.quantization.fuser_method_mappings", _fuse_ours)
+fuse_like(nn.ReLU, ReLU, _torchs_own)

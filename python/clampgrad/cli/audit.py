@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from clampgrad._audit import WARNINGS, Report, Thresholds, audit
+from clampgrad._tools.audit import WARNINGS, Report, Thresholds, audit
 from clampgrad.cli import program
 
 logger = logging.getLogger("clampgrad")

@@ -6,9 +6,9 @@ import argparse
 
 import torch
 
-from clampgrad._installed import patched
-from clampgrad._optional import need
-from clampgrad._survey import COLUMNS, RULES, Row, as_data, as_markdown, cells, survey
+from clampgrad._pin.installed import patched
+from clampgrad._tools.optional import need
+from clampgrad._tools.survey import COLUMNS, RULES, Row, as_data, as_markdown, cells, survey
 from clampgrad.cli.output import as_usage_error, write, write_json
 
 COLOURS = {"as documented": "green", "a free choice": "green"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from clampgrad._optional import need
+from clampgrad._tools.optional import need
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,8 +2,10 @@
 
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from .series import Refusal
 
@@ -27,6 +29,16 @@ class Status:
 
 def git(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["git", *arguments], cwd=source, capture_output=True, text=True)
+
+
+def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
+    """What a command writes; if it fails, a refusal with the last lines of its errors."""
+    words = list(map(str, command))
+    result = subprocess.run(words, capture_output=True, text=True, **keywords)
+    if result.returncode:
+        last = result.stderr.strip().splitlines()[-6:]
+        raise Refusal(f"{refusal}:\n" + "\n".join(last))
+    return result.stdout
 
 
 def is_repository(source: Path) -> bool:
