@@ -92,7 +92,7 @@ class pin:
                 *self._made_at,
             )
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         """By name, because another implementation has other codes."""
         return copied, self._named
 
