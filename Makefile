@@ -10,7 +10,10 @@ ARGS ?=
 # What of pyproject.toml the tests get: all that any needs, or test-core.
 EXTRA ?= test
 # What `make check-all` tests on, and what a wheel of `make wheels` has a library for.
-RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
+SUPPORTED := $(shell cat torch_releases.txt)
+RELEASES ?= $(SUPPORTED)
+OLDEST := $(firstword $(SUPPORTED))
+NEWEST := $(lastword $(SUPPORTED))
 
 # What `make wheels` makes the wheel clampgrad-cuda for too; it needs nvcc. By default there is none.
 CUDA_RELEASES ?=
@@ -22,7 +25,7 @@ ARM64_RELEASES ?=
 WHEEL ?=
 
 # The torch whose build for CUDA `make check-cuda` takes.
-CUDA_TORCH ?= 2.11.0
+CUDA_TORCH ?= $(OLDEST)
 
 # What `make check-jax` measures; it needs Python 3.11.
 JAX ?= 0.10.2
@@ -83,9 +86,11 @@ ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
+# What a build runs of tools/: what MANIFEST.in puts into the source distribution.
+BUILD := $(shell grep -o 'tools/[a-z_]*\.py' MANIFEST.in)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen patches tools/cuda_build.py tools/extension.py tools/sources.py tools/stamp.py tools/switches.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
-           conventions.yaml derivatives.yaml setup.py pyproject.toml
+SOURCES := $(shell find csrc codegen patches $(BUILD) python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+           conventions.yaml derivatives.yaml setup.py pyproject.toml torch_releases.txt
 CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 # Those that are programs of their own; the others are parts of the demo.
@@ -204,8 +209,8 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian
 	echo "==> tests on torch $(TORCH) for arm64"
 	rm -f out/arm64.json
-	$(ARM64)/bin/python -m pytest --machine='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
-	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --machine='emulated aarch64' --record=out/arm64.json \
+	$(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
+	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json \
 		$(ARM64_PORTABLE_TESTED) $(ARGS)
 	echo "==> python tools/support.py out/arm64.json puts it into docs/support.md"
 

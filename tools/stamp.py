@@ -26,6 +26,7 @@ def sources(root: Path = ROOT) -> str:
 
 
 def header(version: str, torch: str) -> str:
-    """For csrc/python/module.cpp; `torch` is a minor release, as "2.13"."""
-    text = f"clampgrad-stamp: version={version} torch={torch} sources={sources()}"
+    """For csrc/python/module.cpp; `torch` is a release, as "2.13.0"."""
+    release = ".".join(torch.split(".")[:2])
+    text = f"clampgrad-stamp: version={version} torch={release} sources={sources()}"
     return f'#pragma once\n\nnamespace clampgrad {{\nconstexpr char kStamp[] = "{text}";\n}}\n'

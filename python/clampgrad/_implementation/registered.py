@@ -7,8 +7,7 @@ a package that is imported anew runs on it: the same functions, the same pins.
 from __future__ import annotations
 
 import sys
-from types import ModuleType
-from typing import NamedTuple
+from types import ModuleType, SimpleNamespace
 
 import torch
 
@@ -17,21 +16,15 @@ from clampgrad._implementation.stamp import expected, minor
 MODULES = ("clampgrad._C", "clampgrad._lib", "clampgrad._implementation.portable")
 
 
-class Registered(NamedTuple):
-    name: str
-    why: str
-    functions: ModuleType
-    stamp: str
-    modules: dict[str, ModuleType]
-
-
 def here() -> str:
     return expected(minor(torch.__version__))
 
 
 def register(name: str, why: str, functions: ModuleType) -> None:
     modules = {n: module for n, module in sys.modules.items() if n.startswith(MODULES)}
-    torch.ops.clampgrad._registered = Registered(name, why, functions, here(), modules)
+    torch.ops.clampgrad._registered = SimpleNamespace(
+        name=name, why=why, functions=functions, stamp=here(), modules=modules
+    )
 
 
 def registered(portable: bool, required: bool) -> tuple[str, str, ModuleType] | None:
@@ -46,4 +39,4 @@ def registered(portable: bool, required: bool) -> tuple[str, str, ModuleType] | 
             "build or another choice, and its operators stay: start the process again"
         )
     sys.modules.update(earlier.modules)
-    return earlier[:3]
+    return earlier.name, earlier.why, earlier.functions

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import torch
@@ -56,9 +56,13 @@ def trace_in_place(traced: Traced, _: object) -> None:
     manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
 
 
+signature_of = cache(inspect.signature)
+
+
+@cache
 def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Without annotations, which nobody has to look up."""
-    parameters = inspect.signature(function).parameters.values()
+    parameters = signature_of(function).parameters.values()
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 
 
@@ -70,7 +74,7 @@ class _Written(str):
 
 def written_signature(function: Callable[..., Any]) -> str:
     """With types, for people."""
-    signature = inspect.signature(function)
+    signature = signature_of(function)
     parameters = [
         p.replace(annotation=_Written(p.annotation)) for p in signature.parameters.values()
     ]

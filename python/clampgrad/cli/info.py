@@ -6,7 +6,7 @@ import argparse
 import platform
 from typing import Any
 
-from clampgrad._build import VERSION
+from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.info import info
 from clampgrad._pin.installed import patched
 from clampgrad._pin.state import current

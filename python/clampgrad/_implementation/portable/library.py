@@ -16,7 +16,9 @@ from torch import Tensor
 
 from clampgrad._implementation.portable.functions import KERNELS
 
-SCHEMAS: list[str] = json.loads(Path(__file__).parents[2].joinpath("_schemas.json").read_text())
+SCHEMAS: list[str] = json.loads(
+    Path(__file__).parents[2].joinpath("_contract/schemas.json").read_text()
+)
 
 
 def kernel(name: str) -> Callable[..., Tensor]:

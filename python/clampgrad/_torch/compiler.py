@@ -1,4 +1,4 @@
-"""What torch.compile compiled: how it is guarded, and how it is dropped."""
+"""torch.compile: how compiled code is guarded, how it is dropped, and the kernels that tracing keeps."""
 
 from __future__ import annotations
 
@@ -67,7 +67,15 @@ def drop_compiled() -> None:
         codes += [inner for inner in code.co_consts if type(inner) is CodeType]
 
 
-def compiler_lock() -> Any:
+def lock() -> Any:
     """torch's, which resetting the compiler takes; one of nobody, where that is not imported."""
     convert_frame = sys.modules.get("torch._dynamo.convert_frame")
     return getattr(convert_frame, "compile_lock", None) or threading.RLock()
+
+
+def kept_kernels(name: str) -> Any:
+    """Those that the Python dispatcher, which compilers trace with, keeps of an operator, as
+    "aten::clamp.Tensor"."""
+    operator, _, overload = name.removeprefix("aten::").partition(".")
+    found = getattr(getattr(torch.ops.aten, operator), overload or "default")
+    return expect_attribute(found, "_dispatch_cache")
