@@ -20,7 +20,7 @@ import behind_a_clamp
 import image_fit
 import show
 import worked_example
-from clampgrad._tools import plot as _plot
+from clampgrad._tools import gallery
 from clampgrad._tools.style import on_both
 
 
@@ -46,7 +46,7 @@ def main():
     tell(show.worked_example(data["worked_example"]))
 
     data["behind_a_clamp"] = behind_a_clamp.measure()
-    on_both(_plot.conventions, out / "conventions.png")
+    on_both(gallery.conventions, out / "conventions.png")
 
     with Progress() as progress:
         steps = image_fit.STEPS * len(image_fit.runs())

@@ -32,7 +32,7 @@ FLOORS = {
     ],
 }
 PUBLIC = CSRC / "clampgrad/gradient.h"  # a list of names, for programs too: below everything
-WRITTEN = {"_build", "_gradients"}  # by the build, out of what is below everything
+WRITTEN = {"build", "gradients"}  # by the build
 
 
 # ---- C++ and CUDA ----------------------------------------------------------------------------------------

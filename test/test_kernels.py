@@ -214,11 +214,10 @@ def test_loops_leave_no_upper_halves(instructions):
 def test_what_is_compiled_for_a_set_stays_there(instructions):
     """The linker keeps one copy of an inline function: were it one of these, older machines would run it."""
     functions = re.findall(r"^[0-9a-f]+ <(\S+)>:\n((?:.+\n)*)", instructions, re.MULTILINE)
-    assert len(functions) > 1000
-    elsewhere = [name for name, _ in functions if not re.search("9clampgrad(4avx2|6avx512)", name)]
-    assert len(elsewhere) > 500
+    elsewhere = [f for f in functions if not re.search("9clampgrad(4avx2|6avx512)", f[0])]
+    assert 500 < len(elsewhere) < len(functions) - 100
     needs = re.compile(r"%[yz]mm|%k[0-7]\b|\tv[a-z]")
-    assert not [name for name, code in functions if name in elsewhere and needs.search(code)]
+    assert not [name for name, code in elsewhere if needs.search(code)]
 
 
 @pytest.mark.skipif(not OBJDUMP or MACHINE != "aarch64", reason="needs objdump and loops for NEON")

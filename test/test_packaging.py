@@ -75,7 +75,7 @@ def python_with(tmp_path_factory):
 
 def say(package, **facts):
     """Has the build of a package say something else."""
-    with open(package / "_build.py", "a") as file:
+    with open(package / "_implementation/build.py", "a") as file:
         file.writelines(f"\n{name} = {value!r}\n" for name, value in facts.items())
 
 
@@ -266,7 +266,7 @@ def test_it_is_imported_again_where_sys_modules_was_purged(copy, python_with, po
 @pytest.mark.parametrize(
     "change",
     [
-        'open(clampgrad._build.__file__, "a").write("VERSION = \'other\'")',
+        'open(clampgrad._implementation.build.__file__, "a").write("VERSION = \'other\'")',
         'import os; os.environ.update(CLAMPGRAD_PORTABLE="0", CLAMPGRAD_REQUIRE_COMPILED="1")',
     ],
 )
@@ -302,7 +302,7 @@ def test_stubs_say_what_the_extension_has(tmp_path):
         "-m",
         "mypy.stubtest",
         "clampgrad._C",
-        "clampgrad._build",
+        "clampgrad._implementation.build",
         cwd=tmp_path,
     )
     assert run.returncode == 0, run.stdout

@@ -9,7 +9,9 @@ import torch
 
 import clampgrad
 from clampgrad.__main__ import main
-from clampgrad._tools import survey as _survey
+from clampgrad._tools.survey import measured
+from clampgrad._tools.survey.rows import COLUMNS, as_data, cells
+from clampgrad._tools.survey.subdifferential import verdict
 from common import RELEASE
 
 
@@ -91,20 +93,20 @@ def test_nan(rows):
 
 def test_a_pin_changes_nothing(monkeypatch):
     """It would give a gradient of ours; and a scripted clamp raises under one."""
-    monkeypatch.setattr(_survey, "CASES", _survey.CASES[:2])
-    expected = _survey.as_data(clampgrad.survey())
+    monkeypatch.setattr(measured, "CASES", measured.CASES[:2])
+    expected = as_data(clampgrad.survey())
     with clampgrad.pin("half"):
-        assert _survey.as_data(clampgrad.survey()) == expected
+        assert as_data(clampgrad.survey()) == expected
 
 
 def test_the_verdict_can_be_bad():
     limits = [(0.0,), (1.0,)]
-    assert _survey._verdict([(0.0,)], (0.0,), limits) == "as documented"
-    assert _survey._verdict([(0.5,)], (0.0,), limits) == "not of least norm"
-    assert _survey._verdict([(1.5,)], (0.0,), limits) == "no subgradient"
-    assert _survey._verdict([(0.0,), (1.0,)], (0.0,), limits) == "not of least norm"
-    assert _survey._verdict([(float("nan"),)], None, limits) == "no subgradient"
-    assert _survey._verdict([(0.0, 0.0)], (0.5, 0.5), [(1.0, 0.0), (0.0, 1.0)]) == "no subgradient"
+    assert verdict([(0.0,)], (0.0,), limits) == "as documented"
+    assert verdict([(0.5,)], (0.0,), limits) == "not of least norm"
+    assert verdict([(1.5,)], (0.0,), limits) == "no subgradient"
+    assert verdict([(0.0,), (1.0,)], (0.0,), limits) == "not of least norm"
+    assert verdict([(float("nan"),)], None, limits) == "no subgradient"
+    assert verdict([(0.0, 0.0)], (0.5, 0.5), [(1.0, 0.0), (0.0, 1.0)]) == "no subgradient"
 
 
 def test_the_command(capsys):
@@ -124,7 +126,7 @@ def test_the_command(capsys):
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(_survey, "CASES", _survey.CASES[:2] + _survey.CASES[7:8])
+    monkeypatch.setattr(measured, "CASES", measured.CASES[:2] + measured.CASES[7:8])
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -136,7 +138,7 @@ def test_a_narrow_terminal_shows_records(few, width, monkeypatch, capsys):
     assert max(map(len, shown.splitlines())) <= width
     text = " ".join(shown.split())
     for row in clampgrad.survey():
-        for name, cell in zip(_survey.COLUMNS[2:], _survey.cells(row)[2:]):
+        for name, cell in zip(COLUMNS[2:], cells(row)[2:]):
             assert not cell or f"{name}: {cell}" in text
     assert main(["survey", "--wide"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) > 80

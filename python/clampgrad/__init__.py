@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from _clampgrad_by_environment import by_environment as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
-from clampgrad._build import VERSION
 from clampgrad._contract.table import CONVENTIONS, EXACT, PSEUDO
+from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.environment import one_sentence as _one_sentence
 from clampgrad._pin.pin import pin, set_pin
 from clampgrad.activations import hardtanh, relu, relu6
@@ -72,7 +72,8 @@ __all__ = [
 if TYPE_CHECKING:
     from clampgrad import nn
     from clampgrad._tools.audit import Diagnostic, Finding, Report, Thresholds, audit
-    from clampgrad._tools.plot import gallery, plot
+    from clampgrad._tools.gallery import gallery
+    from clampgrad._tools.plot import plot
     from clampgrad._tools.survey import Row, Survey, survey
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
@@ -84,7 +85,7 @@ _LAZY = {
     "Survey": "clampgrad._tools.survey",
     "Thresholds": "clampgrad._tools.audit",
     "audit": "clampgrad._tools.audit",
-    "gallery": "clampgrad._tools.plot",
+    "gallery": "clampgrad._tools.gallery",
     "plot": "clampgrad._tools.plot",
     "survey": "clampgrad._tools.survey",
 }

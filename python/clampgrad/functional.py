@@ -21,6 +21,7 @@ forward mode of `with_grad` and `restoring`, which are not linear in the incomin
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,8 +29,8 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from clampgrad import _implementation
+from clampgrad._contract.gradients import ExactGradient, Gradient
 from clampgrad._contract.table import ALIASES, CONVENTIONS, TABLE
-from clampgrad._gradients import ExactGradient, Gradient
 from clampgrad._implementation.traced import traced
 from clampgrad._torch.functions import bare_signature, document, tell_torch, written_signature
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 Bound: TypeAlias = int | float | Tensor
 
 
+@cache
 def _rules() -> str:
     """The conventions, their aliases and their rules, as the contract has them."""
     lines = []

@@ -1,4 +1,4 @@
-"""The contract, conventions.yaml, as the build put it into the package; and the names in it."""
+"""The contract, conventions.yaml, as the build put it beside this file; and the names in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-TABLE: dict[str, Any] = json.loads(Path(__file__).parents[1].joinpath("_table.json").read_text())
+TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("table.json").read_text())
 
 CONVENTIONS: tuple[str, ...] = tuple(TABLE["conventions"])
 PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gradients"]["rows"][0])

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import torch
 
-from clampgrad._build import MISSING
+from clampgrad._implementation.build import MISSING
 from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import minor, why_stale
 

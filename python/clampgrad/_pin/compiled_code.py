@@ -18,6 +18,7 @@ from clampgrad._torch.private_names import expected
 
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
+    """Saved with code by its name: a release that moves it refuses what an earlier one has saved."""
     add_guard(builder, guard, lambda _: current() == pin, f"clampgrad.pin.current() == {pin!r}")
 
 

@@ -15,7 +15,7 @@ from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.installed import installed
 
 if TYPE_CHECKING:
-    from clampgrad._gradients import Gradient
+    from clampgrad._contract.gradients import Gradient
 
     Pinned: TypeAlias = Gradient | Literal["installed"]
 
@@ -75,6 +75,7 @@ class pin:
         if isinstance(name, str) and name not in CANONICAL:
             raise ValueError(unknown(name, "installed"))
         self._code = _implementation.pin_code(name, maximize)
+        self._named = name, maximize, partial
         self._is_partial = partial
         if partial:
             self._code = _implementation.pin_partial(self._code)
@@ -90,6 +91,10 @@ class pin:
                 UserWarning,
                 *self._made_at,
             )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """By name, because another implementation has other codes."""
+        return copied, self._named
 
     def __repr__(self) -> str:
         return f"<clampgrad.pin: {_implementation.pin_name(self._code)}>"
@@ -167,6 +172,13 @@ class pin:
         return functions.remember(function)
 
 
+def copied(gradient: Pinned | None, maximize: bool, partial: bool) -> pin:
+    """What copy and pickle make. Nobody is asked to use a copy."""
+    made = pin(gradient, maximize=maximize, partial=partial)
+    made._is_used = True
+    return made
+
+
 PARTIAL = 'partial=True, `clampgrad run --partial`, or CLAMPGRAD_GRADIENT="inclusive, partial"'
 
 
@@ -212,7 +224,7 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = 
 
 
 def set_pin_in_words(text: str) -> None:
-    """As CLAMPGRAD_GRADIENT has it: a name and, after commas, perhaps `maximize` and `partial`."""
+    """Sets a pin as CLAMPGRAD_GRADIENT names it: `maximize` and `partial` may follow the name, after commas."""
     name, *words = text.split(",")
     words = [word.strip() for word in words]
     if unknown := [word for word in words if word not in ("maximize", "partial")]:

@@ -56,10 +56,13 @@ def trace_in_place(traced: Traced, _: object) -> None:
     manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
 
 
+signature_of = cache(inspect.signature)
+
+
 @cache
 def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Without annotations, which nobody has to look up."""
-    parameters = inspect.signature(function).parameters.values()
+    """The signature without annotations: what reads it need not resolve their names."""
+    parameters = signature_of(function).parameters.values()
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 
 
@@ -70,8 +73,8 @@ class _Written(str):
 
 
 def written_signature(function: Callable[..., Any]) -> str:
-    """With types, for people."""
-    signature = inspect.signature(function)
+    """The signature with types as the source has them, for people."""
+    signature = signature_of(function)
     parameters = [
         p.replace(annotation=_Written(p.annotation)) for p in signature.parameters.values()
     ]
