@@ -1,38 +1,48 @@
-#include "autograd/formulas.h"
+// The gradient of a clamp between numbers, composed of ATen operators.
+
+#include "ops/formulas.h"
 
 #include "Kernels.h"
 #include "Operators.h"
-#include "autograd/composed.h"
 #include "base/bounds.h"
+#include "ops/composed.h"
 
 #include <ATen/ops/clamp.h>
 
 namespace clampgrad {
 
-using namespace composed;
-using at::Tensor;
-using E = TensorElement;
-
 namespace {
 
-constexpr auto kNotLinear =
-    "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which "
-    "are not linear in the incoming gradient";
+using E = TensorElement;
+using at::Tensor;
+using composed::NumberMasks;
+using composed::Position;
 
 TensorMask as_mask(const Tensor& t) {
   return TensorMask([t](const Tensor&) { return t; });
 }
 
-template <Gate gate>
+template <Gradient rule>
 Tensor linear_gradient(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
-  const Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
+  const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
   const auto everywhere = E::comparable(self);
   return with_bounds(min.has_value(), max.has_value(), [&](auto has_lo, auto has_hi) {
-    const auto at = weight<gate, decltype(has_lo)::value, decltype(has_hi)::value>(
+    const auto at = composed::number_masks<rule, decltype(has_lo)::value, decltype(has_hi)::value>(
         TensorValue(self), everywhere, bounds);
-    return weighed<gate, E>(TensorValue(grad), at).get(grad);
+    return composed::number_share<rule, E>(TensorValue(grad), at).get(grad);
   });
+}
+
+// f(Constant<rule>(), position), for a pseudo-gradient that is not linear.
+template <typename F>
+Tensor with_pseudo_gradient(
+    const Tensor& inside, const Tensor& below, const Tensor& above, Convention c, const F& f) {
+  const Position<TensorMask> at = {as_mask(inside), as_mask(below), as_mask(above)};
+  const auto descent =
+      c.maximize ? composed::in_descent<true>(at) : composed::in_descent<false>(at);
+  return c.gradient == Gradient::with_grad ? f(Constant<Gradient::with_grad>(), descent)
+                                           : f(Constant<Gradient::restoring>(), descent);
 }
 
 } // namespace
@@ -43,55 +53,48 @@ Tensor pseudo_gradient_backward(
     const Tensor& inside,
     const Tensor& below,
     const Tensor& above,
-    int64_t gate_) {
-  return with_constant<kGates>(static_cast<Gate>(gate_), [&](auto gate) {
-    const auto open = passes<decltype(gate)::value, E>(
-        TensorValue(grad_output),
-        Position<TensorMask>{as_mask(inside), as_mask(below), as_mask(above)});
+    Convention c) {
+  return with_pseudo_gradient(inside, below, above, c, [&](auto rule, const auto& at) {
+    const auto open = composed::passes<decltype(rule)::value, E>(TensorValue(grad_output), at);
     return select(open, TensorValue(grad), TensorValue()).get(grad);
   });
 }
 
-Tensor if_linear(const Tensor& tangent, int64_t gate) {
-  TORCH_CHECK_NOT_IMPLEMENTED(is_linear(static_cast<Gate>(gate)), kNotLinear);
+Tensor if_linear(const Tensor& tangent, Convention c) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_linear(c.gradient),
+      "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which "
+      "are not linear in the incoming gradient");
   return tangent;
 }
 
-void check_has_tangent(Sharing sharing) {
-  TORCH_CHECK_NOT_IMPLEMENTED(is_linear(sharing), kNotLinear);
-}
-
-Tensor clamp_pinned_backward(
-    const Tensor& grad, const Tensor& self, const Number& min, const Number& max, int64_t gate_) {
-  return with_constant<kGates>(static_cast<Gate>(gate_), [&](auto constant) {
-    constexpr Gate gate = decltype(constant)::value;
-    if constexpr (is_linear(gate)) {
-      return linear_gradient<gate>(grad, self, min, max);
-    } else {
+Tensor clamp_backward(
+    const Tensor& grad, const Tensor& self, const Number& min, const Number& max, Convention c) {
+  return with_rule<number_rule>(c, [&](auto constant, auto) {
+    constexpr Gradient rule = decltype(constant)::value;
+    if constexpr (is_pseudo(rule)) {
       const TensorValue x = self, y = at::clamp(self.detach(), min, max); // only compared with
-      return pseudo_gradient_at(grad, position(x, E::comparable(x), y), gate);
+      return pseudo_gradient_at(grad, composed::position(x, E::comparable(x), y), c);
+    } else {
+      return linear_gradient<rule>(grad, self, min, max);
     }
   });
 }
 
-Tensor gate_backward(const Tensor& grad, const Tensor& bits, int64_t gate_, int64_t order) {
-  const auto gate = static_cast<Gate>(gate_);
-  if (takes_kernel(grad)) {
-    return decode(RecordedGate{bits, {gate}, order}, grad, {true})[0];
-  }
-  return with_constant<kGates>(gate, [&](auto constant) {
-    constexpr Gate gate = decltype(constant)::value;
-    const RecordedBits recorded = {bits, planes(gate), order};
-    const Code<CodeMask> code = {kFirstBit, kSecondBit};
-    if constexpr (is_linear(gate)) {
-      const auto at = weight_in<gate>(code);
-      const Weight<TensorMask> weight = {recorded(at.open), recorded(at.tie), recorded(at.quarter)};
-      return weighed<gate, E>(TensorValue(grad), weight).get(grad);
+Tensor composed_backward(const Tensor& grad, const Recorded<NumberBackward>& of) {
+  const auto c = of.call.convention;
+  return with_rule<number_rule>(c, [&](auto constant, auto) {
+    constexpr Gradient rule = decltype(constant)::value;
+    const RecordedBits in = {of.bits, bits_per_element(rule), of.dim_order};
+    const composed::NumberBits<TruthTable> bits = {kFirstBit, kSecondBit};
+    if constexpr (is_pseudo(rule)) {
+      const auto at = composed::position_in(bits);
+      const Position<TensorMask> position = {in(at.inside), in(at.below), in(at.above)};
+      return pseudo_gradient_at(grad, position, c);
     } else {
-      const auto at = position_in(code);
-      const Position<TensorMask> position = {
-          recorded(at.inside), recorded(at.below), recorded(at.above)};
-      return pseudo_gradient_at(grad, position, gate);
+      const auto at = composed::masks_in<rule>(bits);
+      const NumberMasks<TensorMask> masks = {in(at.open), in(at.tie), in(at.quarter)};
+      return composed::number_share<rule, E>(TensorValue(grad), masks).get(grad);
     }
   });
 }
@@ -101,7 +104,7 @@ namespace native {
 Tensor clamp_mingrad_backward(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
   check_has_bound(min, max);
-  return linear_gradient<Gate::strict>(grad, self, in_dtype(min, self), in_dtype(max, self));
+  return linear_gradient<Gradient::min_norm>(grad, self, in_dtype(min, self), in_dtype(max, self));
 }
 
 Tensor pseudo_gradient(
@@ -109,12 +112,12 @@ Tensor pseudo_gradient(
     const Tensor& inside,
     const Tensor& below,
     const Tensor& above,
-    int64_t gate_) {
-  const auto gate = checked_enum<Gate>(gate_, kGates);
-  TORCH_CHECK_VALUE(!is_linear(gate), "clampgrad: gate ", gate_, " is no pseudo-gradient");
-  const Position<TensorMask> at = {as_mask(inside), as_mask(below), as_mask(above)};
-  return with_constant<kGates>(gate, [&](auto gate) {
-    return pushed<decltype(gate)::value, E>(TensorValue(grad), at).get(grad);
+    std::string_view gradient,
+    bool maximize) {
+  const auto c = parse_convention(gradient, maximize);
+  TORCH_CHECK_VALUE(!is_linear(c.gradient), "clampgrad: ", gradient, " is no pseudo-gradient");
+  return with_pseudo_gradient(inside, below, above, c, [&](auto rule, const auto& at) {
+    return composed::pseudo_share<decltype(rule)::value, E>(TensorValue(grad), at).get(grad);
   });
 }
 

@@ -1,12 +1,15 @@
 #pragma once
-// What a front door does where a gradient is to be recorded: with numbers for bounds (numbers.cpp)
-// and with Tensors (tensors.cpp).
+// The front doors: what a call comes to from Python, from C++, from the dispatcher (these three by
+// the generated FrontDoors.cpp) and from a pin. Where no gradient is to be recorded, a front door
+// is the ATen operator and no more.
 
 #include "base/bounds.h"
+#include "base/convention.h"
 #include "base/path.h"
-#include "kernels/rules/conventions.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/clamp_min.h>
 
 namespace clampgrad {
 
@@ -15,22 +18,23 @@ inline bool is_given(const OptionalTensor& t) {
   return t && t->defined();
 }
 
-// With at least one bound.
-#define CLAMPGRAD_DECLARE_TWO_BOUNDS(Bound)                                      \
-  bool is_recorded(const at::Tensor& self, const Bound& min, const Bound& max);  \
-  at::Tensor recorded_clamp(                                                     \
-      const at::Tensor& self, const Bound& min, const Bound& max, Convention c); \
-  at::Tensor& recorded_clamp_(at::Tensor& self, const Bound& min, const Bound& max, Convention c);
-CLAMPGRAD_DECLARE_TWO_BOUNDS(Number)
-CLAMPGRAD_DECLARE_TWO_BOUNDS(OptionalTensor)
-#undef CLAMPGRAD_DECLARE_TWO_BOUNDS
-
+// Whether a gradient is to be recorded. False also where torch raises, so that it words the error.
+bool is_recorded(const at::Tensor& self, const Number& min, const Number& max);
+bool is_recorded(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);
 bool is_recorded(const at::Tensor& self, const at::Scalar& bound);
 bool is_recorded(const at::Tensor& self, const at::Tensor& bound);
 
-at::Tensor recorded_extremum(
-    const at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
-at::Tensor& recorded_extremum_(
+// ---- How it is recorded: numbers.cpp, tensors.cpp -----------------------------------------------
+
+// With at least one bound.
+at::Tensor record_clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor& record_clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor record_clamp(
+    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+at::Tensor& record_clamp_(
+    at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+
+at::Tensor& record_extremum_(
     at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
 
 // Raises, as torch's in-place operators do, where writing to self would change `other`. Nothing is
@@ -43,11 +47,27 @@ void check_fits(const at::Tensor& self, const at::Tensor& result);
 // How an operator in place ends where nothing is recorded, or a transform runs.
 at::Tensor& assign(at::Tensor& self, const at::Tensor& result);
 
-// Note [In place, by hand]: gives self the value of `result` and the one node that has recorded it
-// from self.
+// Gives self the value of `result` and the one node that has recorded it from self: Note [In
+// place].
 at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);
 
-// ---- One bound ----------------------------------------------------------------------------------
+// ---- The front doors ----------------------------------------------------------------------------
+
+namespace front_door {
+
+// With bounds of one kind; those between a number and a Tensor are in ops/mixed.h.
+at::Tensor clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor& clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor clamp(
+    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+at::Tensor& clamp_(
+    at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+
+// maximum and its kind, which take exact gradients.
+at::Tensor extremum(
+    Extremum op, const at::Tensor& self, const at::Tensor& other, Gradient gradient);
+
+} // namespace front_door
 
 // `t` where torch takes it beside `other`: in operators of two arguments a CPU scalar may be beside
 // a Tensor of another device, but not in clamp.
@@ -65,23 +85,35 @@ inline OptionalTensor other_bound(const at::Tensor&) {
   return std::nullopt;
 }
 
+namespace front_door {
+
+// The bound is a Scalar or a Tensor.
 template <typename Bound>
-at::Tensor recorded_clamp_min(const at::Tensor& self, const Bound& min, Convention c) {
+at::Tensor clamp_min(const at::Tensor& self, const Bound& min, Convention c) {
+  if (!is_recorded(self, min)) {
+    return at::clamp_min(self, min);
+  }
   const auto& x = on_device_of(min, self);
-  return recorded_clamp(x, on_device_of(x, min), other_bound(min), c);
+  return record_clamp(x, on_device_of(x, min), other_bound(min), c);
 }
 template <typename Bound>
-at::Tensor recorded_clamp_max(const at::Tensor& self, const Bound& max, Convention c) {
+at::Tensor clamp_max(const at::Tensor& self, const Bound& max, Convention c) {
+  if (!is_recorded(self, max)) {
+    return at::clamp_max(self, max);
+  }
   const auto& x = on_device_of(max, self);
-  return recorded_clamp(x, other_bound(max), on_device_of(x, max), c);
+  return record_clamp(x, other_bound(max), on_device_of(x, max), c);
 }
 template <typename Bound>
-at::Tensor& recorded_clamp_min_(at::Tensor& self, const Bound& min, Convention c) {
-  return recorded_clamp_(self, on_device_of(self, min), other_bound(min), c);
+at::Tensor& clamp_min_(at::Tensor& self, const Bound& min, Convention c) {
+  return is_recorded(self, min) ? record_clamp_(self, on_device_of(self, min), other_bound(min), c)
+                                : at::clamp_min_(self, min);
 }
 template <typename Bound>
-at::Tensor& recorded_clamp_max_(at::Tensor& self, const Bound& max, Convention c) {
-  return recorded_clamp_(self, other_bound(max), on_device_of(self, max), c);
+at::Tensor& clamp_max_(at::Tensor& self, const Bound& max, Convention c) {
+  return is_recorded(self, max) ? record_clamp_(self, other_bound(max), on_device_of(self, max), c)
+                                : at::clamp_max_(self, max);
 }
 
+} // namespace front_door
 } // namespace clampgrad

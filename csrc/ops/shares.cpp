@@ -1,8 +1,9 @@
-#include "autograd/formulas.h"
+// What Tensors get of a gradient, composed of ATen operators or by the fused kernels.
+
+#include "ops/formulas.h"
 
 #include "Operators.h"
-#include "autograd/composed.h"
-#include "kernels/constant.h"
+#include "ops/composed.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
@@ -15,9 +16,15 @@ namespace clampgrad {
 
 namespace {
 
-using namespace composed;
-using at::Tensor;
 using E = TensorElement;
+using at::Tensor;
+using composed::compared;
+using composed::Compared;
+using composed::PairMasks;
+using composed::Position;
+using composed::PseudoMasks;
+using composed::Triple;
+using composed::TripleMasks;
 
 // What each of n arguments gets of a gradient. The transpose is the tangent: the sum of what each
 // argument would get of its own.
@@ -29,95 +36,81 @@ Compared<TensorValue> compared_in_dtype(const Tensor& t) {
   return compared<E>(TensorValue([t](const Tensor& like) { return t.to(like.scalar_type()); }));
 }
 
-template <Sharing sharing>
-TensorValue pushed_by_operator(const Tensor& grad, const Position<TensorMask>& at) {
-  if constexpr (sharing == Sharing::straight_through) {
+TensorValue pseudo_share_of(const Tensor& grad, const Position<TensorMask>& at, Convention c) {
+  if (c.gradient == Gradient::straight_through) {
     return grad;
-  } else {
-    return LazyTensor::Compute(
-        [at](const Tensor& grad) { return pseudo_gradient_at(grad, at, gate_of(sharing)); });
   }
+  return LazyTensor::Compute([=](const Tensor& grad) { return pseudo_gradient_at(grad, at, c); });
 }
 
 // ---- Two arguments ------------------------------------------------------------------------------
 
-template <Sharing sharing>
-Shares<2> shares_in(const PairShares<TensorMask>& among, bool clamps_from_below) {
+Shares<2> shares_by(const PairMasks<TensorMask>& masks, Extremum op, Convention c) {
   return [=](const Tensor& grad) -> std::array<TensorValue, 2> {
-    const auto of = shared<E>(TensorValue(grad), among);
-    if constexpr (is_pseudo(sharing)) {
-      const auto at = position_in_pair(among.self, among.other, clamps_from_below);
-      return {pushed_by_operator<sharing>(grad, at), of.other};
+    const auto of = composed::pair_share<E>(TensorValue(grad), masks);
+    if (is_pseudo(c.gradient)) {
+      const auto at = composed::pair_position(masks.self, masks.other, takes_larger(op));
+      return {pseudo_share_of(grad, at, c), of.other};
     }
     return {of.self, of.other};
   };
 }
 
 Shares<2> pair_of(
-    const Tensor& self_,
-    const Tensor& other_,
-    bool greater_wins,
-    PairKind kind,
-    Convention convention,
-    int64_t differentiated) {
+    const Tensor& self_, const Tensor& other_, Extremum op, Convention c, int64_t differentiated) {
   const auto self = compared_in_dtype(self_), other = compared_in_dtype(other_);
-  const auto codes = pair_codes(kind, convention.gradient, differentiated);
-  const bool nan_loses = kind == PairKind::nan_skipping_extremum;
-  const auto among = with_constant<2>(greater_wins, [&](auto greater) {
-    return with_constant<2>(nan_loses, [&](auto loses) {
-      constexpr bool g = decltype(greater)::value, l = decltype(loses)::value;
-      return pair_shares<g, l>(self, other, codes).shares;
+  const auto rule = pair_rule(op, c.gradient, static_cast<int>(differentiated));
+  const auto masks = with_constant<2>(takes_larger(op), [&](auto larger) {
+    return with_constant<2>(skips_nan(op), [&](auto skips) {
+      return composed::pair_masks<decltype(larger)::value, decltype(skips)::value>(
+                 self, other, rule)
+          .shares;
     });
   });
-  return with_constant<kSharings>(pair_sharing(convention, codes), [&](auto sharing) {
-    return shares_in<decltype(sharing)::value>(among, greater_wins);
-  });
-}
-
-Shares<2> shares(const RecordedPair& of) {
-  const RecordedBits in = {of.bits, 2, of.order};
-  return with_constant<kSharings>(of.call.sharing, [&](auto sharing) {
-    constexpr Sharing s = decltype(sharing)::value;
-    const auto among = pair_in<s>(kFirstBit, kSecondBit);
-    return shares_in<s>(
-        PairShares<TensorMask>{in(among.self), in(among.other), in(among.halved)},
-        of.call.clamps_from_below);
-  });
+  return shares_by(masks, op, c);
 }
 
 Shares<2> shares(const ExtremumShares& of) {
-  const Convention convention = {of.gradient, /*maximize=*/false};
-  return pair_of(
-      of.args[0], of.args[1], greater_wins(of.op), kind_of(of.op), convention, of.differentiated);
+  return pair_of(of.args[0], of.args[1], of.op, {of.gradient, false}, of.differentiated);
+}
+
+Shares<2> shares(const RecordedPair& of) {
+  const RecordedBits in = {of.bits, 2, of.dim_order};
+  const auto [op, c] = of.call;
+  const auto at = nan_to_both(op, c.gradient)
+      ? composed::pair_masks_in<true>(kFirstBit, kSecondBit)
+      : composed::pair_masks_in<false>(kFirstBit, kSecondBit);
+  const auto halved = is_pseudo(c.gradient) ? TruthTable() : at.halved; // it records no tie
+  return shares_by(PairMasks<TensorMask>{in(at.self), in(at.other), in(halved)}, op, c);
 }
 
 // ---- Three arguments ----------------------------------------------------------------------------
 
-Shares<3> shares_in(const TripleShares<TensorMask>& among) {
+Shares<3> shares_by(const TripleMasks<TensorMask>& masks) {
   return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
-    const auto of = shared<E>(TensorValue(grad), among);
+    const auto of = composed::triple_share<E>(TensorValue(grad), masks);
     return {of.x, of.lo, of.hi};
   };
 }
 
-template <Sharing sharing>
-Shares<3> shares_in(const Beyond<TensorMask>& at) {
+Shares<3> shares_by(const PseudoMasks<TensorMask>& masks, Convention c) {
   return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
-    const auto bounds = of_bounds<E>(TensorValue(grad), at);
-    return {pushed_by_operator<sharing>(grad, at.x), bounds.self, bounds.other};
+    const auto bounds = composed::bounds_share<E>(TensorValue(grad), masks);
+    return {pseudo_share_of(grad, masks.x, c), bounds.self, bounds.other};
   };
 }
 
 Shares<3> shares(const ClampShares& of) {
   const auto &self = of.args[0], &min = of.args[1], &max = of.args[2];
-  const auto convention = of.convention;
-  const auto differentiated = of.differentiated;
+  const auto c = of.convention;
+  const auto differentiated = static_cast<int>(of.differentiated);
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
     // Bits of the two arguments that are there.
     const auto bits =
         (differentiated & kX) | (is_min ? differentiated & kLo : (differentiated & kHi) >> 1);
-    const auto pair = pair_of(self, is_min ? min : max, is_min, PairKind::clamp, convention, bits);
+    const auto op = is_min ? Extremum::clamp_min : Extremum::clamp_max;
+    const auto pair = pair_of(self, is_min ? min : max, op, c, bits);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
       const auto [of_self, of_bound] = pair(grad);
       return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
@@ -125,53 +118,49 @@ Shares<3> shares(const ClampShares& of) {
     };
   }
   const auto x = compared_in_dtype(self), lo = compared_in_dtype(min), hi = compared_in_dtype(max);
-  if (is_pseudo(convention.gradient)) {
+  if (is_pseudo(c.gradient)) {
     const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
       const auto dtype = like.scalar_type();
       return at::clamp(self.detach().to(dtype), min.detach().to(dtype), max.detach().to(dtype));
     }));
-    return with_constant<kSharings>(triple_sharing(convention), [&](auto sharing) {
-      return shares_in<decltype(sharing)::value>(beyond_bounds(x, lo, hi, y, differentiated));
-    });
+    return shares_by(composed::pseudo_masks(x, lo, hi, y, differentiated), c);
   }
-  return with_constant<kGradients>(convention.gradient, [&](auto constant) {
-    constexpr Gradient rule = decltype(constant)::value;
+  return with_constant<kGradients>(c.gradient, [&](auto gradient) {
+    constexpr Gradient rule = decltype(gradient)::value;
     if constexpr (is_pseudo(rule)) {
       return Shares<3>(); // see above
     } else {
-      return shares_in(triple_shares<rule>(x, lo, hi, differentiated));
+      return shares_by(composed::triple_masks<rule>(x, lo, hi, differentiated));
     }
   });
 }
 
 Shares<3> shares(const RecordedTriple& of) {
-  const RecordedBits in = {of.bits, 3, of.order};
-  const Triple<CodeMask> code = {kFirstBit, kSecondBit, kThirdBit};
-  return with_constant<kSharings>(of.call.sharing, [&](auto sharing) {
-    constexpr Sharing s = decltype(sharing)::value;
-    if constexpr (is_pseudo(s)) {
-      const auto [x, lo, hi, halved] = beyond_in(code);
-      return shares_in<s>(
-          Beyond<TensorMask>{{in(x.inside), in(x.below), in(x.above)}, in(lo), in(hi), in(halved)});
-    } else {
-      const auto [x, lo, hi, two, three, nested, none] = triple_in<s>(code);
-      return shares_in(
-          TripleShares<TensorMask>{in(x), in(lo), in(hi), in(two), in(three), in(nested)});
-    }
+  const RecordedBits in = {of.bits, 3, of.dim_order};
+  const Triple<TruthTable> bits = {kFirstBit, kSecondBit, kThirdBit};
+  const auto c = of.call.convention;
+  if (is_pseudo(c.gradient)) {
+    const auto [x, lo, hi, halved] = composed::pseudo_masks_in(bits);
+    return shares_by(
+        PseudoMasks<TensorMask>{
+            {in(x.inside), in(x.below), in(x.above)}, in(lo), in(hi), in(halved)},
+        c);
+  }
+  return with_constant<kGradients>(share_rule(c.gradient), [&](auto gradient) {
+    const auto [x, lo, hi, two, three, nested, none] =
+        composed::triple_masks_in<decltype(gradient)::value>(bits);
+    return shares_by(
+        TripleMasks<TensorMask>{in(x), in(lo), in(hi), in(two), in(three), in(nested)});
   });
 }
 
 // ---- Of any -------------------------------------------------------------------------------------
 
-Sharing sharing_of(const ExtremumShares&) {
-  return Sharing::equal; // or another one that is linear
+Convention convention_of(const ExtremumShares& of) {
+  return {of.gradient, false};
 }
-Sharing sharing_of(const ClampShares& of) {
-  return triple_sharing(of.convention);
-}
-template <typename Recorded>
-Sharing sharing_of(const Recorded& of) {
-  return of.call.sharing;
+Convention convention_of(const ClampShares& of) {
+  return of.convention;
 }
 
 template <typename Of>
@@ -198,7 +187,7 @@ std::array<Tensor, n> gradients(
   }
   if constexpr (reads_bits<Of>) {
     if (takes_kernel(grad)) {
-      return decode(of, grad, wanted);
+      return fused_backward(of, grad, wanted);
     }
   }
   const auto values = shares(of)(grad);
@@ -215,28 +204,28 @@ std::array<Tensor, n> gradients(
 
 template <typename Of, size_t n>
 Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
-  check_has_tangent(sharing_of(of));
-  if constexpr (!reads_bits<Of>) {
-    tangents = promoted(std::move(tangents), of.args);
-  }
+  tangents = promoted(std::move(tangents), of.args);
   const auto shares_of = shares(of);
   Tensor result;
   for (size_t i = 0; i < n; ++i) {
     if (tangents[i].defined()) {
-      const auto share = shares_of(tangents[i])[i].get(tangents[i]);
+      const auto tangent = if_linear(tangents[i], convention_of(of));
+      const auto share = shares_of(tangent)[i].get(tangent);
       result = result.defined() ? result + share : share;
     }
   }
   return result;
 }
 
-#define CLAMPGRAD_SHARES(Of, n)                                                                   \
-  template std::array<Tensor, n> gradients(const Of&, const Tensor&, const std::array<bool, n>&); \
-  template Tensor tangent(const Of&, std::array<Tensor, n>);
-CLAMPGRAD_SHARES(ExtremumShares, 2)
-CLAMPGRAD_SHARES(ClampShares, 3)
-CLAMPGRAD_SHARES(RecordedPair, 2)
-CLAMPGRAD_SHARES(RecordedTriple, 3)
-#undef CLAMPGRAD_SHARES
+template std::array<Tensor, 2> gradients(
+    const ExtremumShares&, const Tensor&, const std::array<bool, 2>&);
+template std::array<Tensor, 3> gradients(
+    const ClampShares&, const Tensor&, const std::array<bool, 3>&);
+template std::array<Tensor, 2> gradients(
+    const RecordedPair&, const Tensor&, const std::array<bool, 2>&);
+template std::array<Tensor, 3> gradients(
+    const RecordedTriple&, const Tensor&, const std::array<bool, 3>&);
+template Tensor tangent(const ExtremumShares&, std::array<Tensor, 2>);
+template Tensor tangent(const ClampShares&, std::array<Tensor, 3>);
 
 } // namespace clampgrad

@@ -1,39 +1,22 @@
 #pragma once
-// The functions of clampgrad._C: the function for C++ behind each, and what torch's parser is told.
+// What the functions of clampgrad._C are called with, for torch's parser of arguments.
 
-#include "clampgrad/clampgrad.h"
+#include <cstddef>
 
 namespace clampgrad {
-
-struct Call {
-  at::Tensor self;
-  Bound bounds[2];
-  Gradient gradient;
-  bool maximize;
-  at::Tensor out; // undefined where there is none
-};
 
 // The places of the parameters. The input and the bounds may be positional.
 enum Parameter { kInput, kFirst, kSecond, kGradient, kMaximize, kOut, kParameters };
 
-struct Operator {
+struct Signature {
   const char* name;
   const char* parameters[kParameters]; // null where it has none of that kind
-  at::Tensor (*run)(Call&);
-  // What torch's parser is told, for numbers and then for Tensors: one for numbers, so that it words
-  // errors as torch does.
-  const char* signatures[4];
-
-  int bounds() const {
-    return parameters[kSecond] ? 2 : 1;
-  }
-  bool is_clamp() const {
-    return parameters[kMaximize];
-  }
+  // For numbers, and then for Tensors: torch words errors by the first.
+  const char* overloads[4];
 };
 
-constexpr Operator kOperators[] = {
-    ${python_operators}
+constexpr Signature kSignatures[] = {
+    ${python_signatures}
 };
 
 } // namespace clampgrad

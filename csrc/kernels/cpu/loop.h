@@ -1,31 +1,80 @@
-// The walk over flat memory. Comes after vectors.h or scalars.h.
+// The loop over flat memory, a word of 64 elements after the other. Comes after the rules and
+// masks.h.
 
-namespace clampgrad::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// Calls word(streams, plane) for the whole words [begin, end), each with the streams moved to it.
+// A word of elements: its bits are written by a forward, and read by a backward.
+template <typename Of>
+struct OpWord {
+  using Op = Of;
+  using Call = typename Op::Call;
+  using L = typename Op::E::Lane;
+  using M = Mask<Vector<L>>;
+  Op op;
+
+  // `stride`: from the words of one bit to those of the next.
+  CLAMPGRAD_HOST_DEVICE void operator()(const BuffersOf<Call, L>& s, int64_t stride) const {
+    std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[Op::kBits];
+    if constexpr (!is_forward<Call>) {
+      for (int b = 0; b < Op::kBits; ++b) {
+        recorded[b] = s.bits[b * stride];
+      }
+    }
+    for (int i = 0; i < kWord; i += lanes<L>) {
+      Vector<L> in[Call::kIn], out[Call::kOut];
+      M bits[Op::kBits];
+      for (int k = 0; k < Call::kIn; ++k) {
+        in[k] = load(s.in[k] + i);
+      }
+      if constexpr (!is_forward<Call>) {
+        for (int b = 0; b < Op::kBits; ++b) {
+          bits[b] = from_bits<M>(recorded[b], i);
+        }
+      }
+      op(in, bits, out);
+      for (int k = 0; k < Call::kOut; ++k) {
+        if (Call::kOut == 1 || s.out[k]) {
+          store(s.out[k] + i, out[k]);
+        }
+      }
+      if constexpr (is_forward<Call>) {
+        for (int b = 0; b < Op::kBits; ++b) {
+          recorded[b].set(i, bits[b]);
+        }
+      }
+    }
+    if constexpr (is_forward<Call>) {
+      for (int b = 0; b < Op::kBits; ++b) {
+        s.bits[b * stride] = recorded[b].bits();
+      }
+    }
+  }
+};
+
+// Calls word(buffers, stride) for the whole words [begin, end), each with the buffers moved to it.
 // A word is long, so this should stand in the code once: it is a function that both callers below
 // share. It takes copies, which no store can change, so that bounds stay in registers.
-template <typename F, typename Streams>
-void foreach_whole_word(Streams s, int64_t begin, int64_t end, int64_t plane, F word) {
+template <typename F, typename Buffers>
+void foreach_whole_word(Buffers s, int64_t begin, int64_t end, int64_t stride, F word) {
   auto here = s;
   for (int64_t w = begin; w < end;) {
     int64_t count = end - w; // as far as no input starts again
     decltype(here.in) from;
-    for (int k = 0; k < Streams::kIn; ++k) {
+    for (int k = 0; k < Buffers::kIn; ++k) {
       const int64_t phase = w % s.period[k], left = s.period[k] - phase;
       from[k] = s.in[k] + phase * kWord;
       count = left < count ? left : count;
     }
     for (int64_t i = 0; i < count; ++i) {
-      for (int k = 0; k < Streams::kIn; ++k) {
+      for (int k = 0; k < Buffers::kIn; ++k) {
         here.in[k] = from[k] + i * kWord;
       }
-      for (int k = 0; k < Streams::kOut; ++k) {
-        here.out[k] = Streams::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
+      for (int k = 0; k < Buffers::kOut; ++k) {
+        here.out[k] = Buffers::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
       }
       here.bits = s.bits + w + i;
-      word(here, plane);
+      word(here, stride);
     }
     w += count;
   }
@@ -35,9 +84,9 @@ void foreach_whole_word(Streams s, int64_t begin, int64_t end, int64_t plane, F 
 // whole word, whose other elements are 0.
 template <typename F, int ins, int outs, typename Lane, typename Word>
 CLAMPGRAD_HOST_DEVICE void foreach_word(
-    const Streams<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
-  const int64_t plane = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
-  foreach_whole_word(s, begin, full, plane, word);
+    const Buffers<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
+  const int64_t stride = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
+  foreach_whole_word(s, begin, full, stride, word);
   if (full == end) {
     return;
   }
@@ -53,10 +102,10 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
     part.out[k] = s.out[k] ? out[k] : nullptr;
   }
   part.bits = s.bits + full;
-  foreach_whole_word(part, 0, 1, plane, word);
+  foreach_whole_word(part, 0, 1, stride, word);
   if constexpr (!std::is_const_v<Word>) {
-    for (int p = 0; p < F::Op::kPlanes; ++p) { // bits of no element are 0
-      part.bits[p * plane] &= (uint64_t{1} << (s.n - first)) - 1;
+    for (int b = 0; b < F::Op::kBits; ++b) { // bits of no element are 0
+      part.bits[b * stride] &= (uint64_t{1} << (s.n - first)) - 1;
     }
   }
   for (int k = 0; k < outs; ++k) {
@@ -67,4 +116,18 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
 }
 
 } // namespace
-} // namespace clampgrad::CLAMPGRAD_ISA
+
+template <typename T, typename Call>
+Loop<T, Call> loop() {
+  return [](const BuffersOf<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
+    with_op<ElementHere<T>>(
+        call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
+#if defined(__AVX__)
+    // GCC forgets this where a loop takes its bounds in registers. Without it, what runs next on
+    // Intel's processors depends on the upper halves of its registers, until somebody clears them.
+    __builtin_ia32_vzeroupper();
+#endif
+  };
+}
+
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

@@ -1,12 +1,12 @@
-// Shares on the GPU: one pass forward for the result and the bits, one backward for all gradients.
+// Two and three Tensors on the GPU.
 
 #include "kernels/cuda/run.cuh"
 
 namespace clampgrad::cuda {
 
-CLAMPGRAD_RUN(PairEncode)
-CLAMPGRAD_RUN(PairDecode)
-CLAMPGRAD_RUN(TripleEncode)
-CLAMPGRAD_RUN(TripleDecode)
+CLAMPGRAD_RUN(PairForward)
+CLAMPGRAD_RUN(PairBackward)
+CLAMPGRAD_RUN(TripleForward)
+CLAMPGRAD_RUN(TripleBackward)
 
 } // namespace clampgrad::cuda

@@ -1,196 +1,149 @@
-// What the fused kernels do at one place: at an element (CUDA), or at a vector of elements (the
-// CPU). An Op for a call that encodes makes of its inputs the bits that are recorded, one per
-// plane, and the result; for one that decodes, of a gradient and these bits the gradients.
-// with_op() takes a call (kernels/call.h) to its Op. Comes after all.h, and after splat(), which
-// makes a V of a lane.
+// What two Tensors get of a gradient: maximum and its kind, and clamps by one Tensor. As in
+// numbers.h, a rule says who gets a share, as masks, and what each gets; the kernels keep a bit per
+// argument in between, set where it gets a share. Comes after numbers.h.
 
-namespace clampgrad::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-template <typename T>
-struct ElementOf : Real<T> {};
-template <>
-struct ElementOf<c10::Half> : Short<10> {};
-template <>
-struct ElementOf<c10::BFloat16> : Short<7> {};
-
-template <typename Of, typename Element, int planes>
-struct Op {
-  using Call = Of;
-  using E = Element;
-  static constexpr int kPlanes = planes;
+// Who gets a share, and where they halve it.
+template <typename M>
+struct PairMasks {
+  M self, other;
+  M halved;
 };
 
-// ---- Numbers for bounds -------------------------------------------------------------------------
-
-// A device whose torch.clamp differs has one of its own.
-#if !defined(CLAMPGRAD_CLAMP)
-#define CLAMPGRAD_CLAMP clamp_value
-#endif
-
-template <Gate gate, bool has_lo, bool has_hi, typename E, typename V>
-struct EncodeGate : Op<GateEncode, E, planes(gate)> {
-  Bounds<V> values;
-  Bounds<KeyOf<E, V>> keys;
-
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], Mask<V> (&bits)[planes(gate)], V (&out)[1]) const {
-    const auto key = E::key(in[0]);
-    const auto comparable = E::comparable(in[0]);
-    out[0] = CLAMPGRAD_CLAMP<has_lo, has_hi>(in[0], key, comparable, values, keys);
-    const auto code = encode<gate, has_lo, has_hi>(key, comparable, keys);
-    bits[0] = code.first;
-    if constexpr (planes(gate) == 2) {
-      bits[1] = code.second;
-    }
-  }
+template <typename V>
+struct Pair {
+  V self, other;
 };
 
-template <typename E, typename F>
-void with_op(const GateEncode& call, const F& run) {
-  using L = typename E::Lane;
-  using V = decltype(splat(L()));
-  Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
-  const Bounds<KeyOf<E, V>> keys = {E::key(bounds.lo), E::key(bounds.hi)};
-  if (call.has_hi) { // what is below lo becomes hi where that is less
-    bounds.lo = select(lt(keys.hi, keys.lo), bounds.hi, bounds.lo);
+// Who gets a share, and whether the value of the result is self's.
+template <typename M>
+struct PairResult {
+  PairMasks<M> shares;
+  M takes_self;
+};
+
+template <bool takes_larger, bool skips_nan, typename K>
+CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_masks(
+    const Compared<K>& self, const Compared<K>& other, const PairRule& rule) {
+  using M = Mask<K>;
+  const auto& larger = takes_larger ? self : other;
+  const auto& smaller = takes_larger ? other : self;
+  const M wins = lt(smaller, larger), loses = lt(larger, smaller);
+  const M wins_or_ties = le(smaller, larger), loses_or_ties = le(larger, smaller);
+  M to_self = select(broadcast<M>(rule.tie & kSelf), wins_or_ties, wins);
+  M to_other = select(broadcast<M>(rule.tie & kOther), loses_or_ties, loses);
+  M nan = negate<M>(wins_or_ties | loses_or_ties);
+  M takes_self = M(wins_or_ties | negate<M>(self.number));
+  if constexpr (skips_nan) {
+    const M other_nan = negate<M>(other.number);
+    nan = M(other_nan & negate<M>(self.number));
+    to_self = M(to_self | (other_nan & self.number));
+    to_other = M(to_other | (other.number & negate<M>(self.number)));
+    takes_self = M(wins_or_ties | other_nan);
   }
-  with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
-    with_constant<kGates>(encoded_as(call.gate), [&](auto constant) {
-      constexpr Gate gate = encoded_as(decltype(constant)::value);
-      run(EncodeGate<gate, decltype(lo)::value, decltype(hi)::value, E, V>{{}, bounds, keys});
-    });
-  });
+  return {
+      {M(to_self | (nan & broadcast<M>(rule.nan & kSelf))),
+       M(to_other | (nan & broadcast<M>(rule.nan & kOther))),
+       M(eq(self, other) & broadcast<M>(rule.tie == kBoth))},
+      takes_self};
 }
 
-template <Gate gate, typename E>
-struct DecodeGate : Op<GateDecode, E, planes(gate)> {
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], const Mask<V> (&bits)[planes(gate)], V (&out)[1]) const {
-    Code<Mask<V>> code = {bits[0], Mask<V>()};
-    if constexpr (planes(gate) == 2) {
-      code.second = bits[1];
-    }
-    if constexpr (is_linear(gate)) {
-      out[0] = weighed<gate, E>(in[0], weight_in<gate>(code));
-    } else {
-      out[0] = pushed<gate, E>(in[0], position_in(code));
-    }
-  }
-};
-
-template <typename E, typename F>
-void with_op(const GateDecode& call, const F& run) {
-  with_constant<kGates>(call.gate, [&](auto gate) { run(DecodeGate<decltype(gate)::value, E>{}); });
+template <typename E, typename V>
+CLAMPGRAD_HOST_DEVICE Pair<V> pair_share(V g, const PairMasks<Mask<V>>& at) {
+  const V zero = V(), share = select(at.halved, E::halved(g), g);
+  return {select(at.self, share, zero), select(at.other, share, zero)};
 }
 
-// ---- Two Tensors --------------------------------------------------------------------------------
+// ---- As bits ------------------------------------------------------------------------------------
 
-template <bool greater_wins, bool nan_loses, typename E>
-struct EncodePair : Op<PairEncode, E, 2> {
-  PairCodes codes;
+template <bool nan_to_both, typename M>
+CLAMPGRAD_HOST_DEVICE PairMasks<M> pair_masks_in(M self, M other) {
+  if constexpr (nan_to_both) {
+    const M nan = negate<M>(self | other);
+    return {M(self | nan), M(other | nan), M(self & other)};
+  } else {
+    return {self, other, M(self & other)};
+  }
+}
+
+// Under a pseudo-gradient: self is the result where it has a share, else beyond the bound.
+template <typename M>
+CLAMPGRAD_HOST_DEVICE Position<M> pair_position(M self, M other, bool takes_larger) {
+  return {self, M(other & broadcast<M>(takes_larger)), M(other & broadcast<M>(!takes_larger))};
+}
+
+// ---- In the kernels -----------------------------------------------------------------------------
+
+template <bool takes_larger, bool skips_nan, typename E>
+struct PairForwardOp : Op<PairForward, E, 2> {
+  PairRule rule;
 
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[2], Mask<V> (&bits)[2], V (&out)[1]) const {
     const auto pair =
-        pair_shares<greater_wins, nan_loses>(compared<E>(in[0]), compared<E>(in[1]), codes);
+        pair_masks<takes_larger, skips_nan>(compared<E>(in[0]), compared<E>(in[1]), rule);
     out[0] = select(pair.takes_self, in[0], in[1]);
-#if defined(CLAMPGRAD_SIGNALLED) // a device whose torch.fmax knows signalling NaNs
-    if constexpr (nan_loses) {
-      out[0] = CLAMPGRAD_SIGNALLED<E>(in, out[0]);
+    if constexpr (skips_nan) {
+      out[0] = E::fmax(in, out[0]);
     }
-#endif
     bits[0] = pair.shares.self;
     bits[1] = pair.shares.other;
   }
 };
 
 template <typename E, typename F>
-void with_op(const PairEncode& call, const F& run) {
-  with_constant<2>(call.greater_wins, [&](auto greater) {
-    with_constant<2>(call.nan_loses, [&](auto loses) {
-      run(EncodePair<decltype(greater)::value, decltype(loses)::value, E>{{}, call.codes});
+void with_op(const PairForward& call, const F& run) {
+  auto rule = pair_rule(call.op, call.gradient, call.differentiated);
+  if (nan_to_both(call.op, call.gradient)) {
+    rule.nan = 0;
+  }
+  with_constant<2>(takes_larger(call.op), [&](auto larger) {
+    with_constant<2>(skips_nan(call.op), [&](auto skips) {
+      run(PairForwardOp<decltype(larger)::value, decltype(skips)::value, E>{{}, rule});
     });
   });
 }
 
-template <Sharing sharing, typename E>
-struct DecodePair : Op<PairDecode, E, 2> {
-  bool clamps_from_below;
+template <bool nan_to_both, typename E>
+struct PairBackwardOp : Op<PairBackward, E, 2> {
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
+    const auto of = pair_share<E>(in[0], pair_masks_in<nan_to_both>(bits[0], bits[1]));
+    out[0] = of.self;
+    out[1] = of.other;
+  }
+};
+
+// The other argument, a bound, gets what is beyond it.
+template <Gradient rule, bool maximize, typename E>
+struct PairPseudoOp : Op<PairBackward, E, 2> {
+  bool takes_larger;
 
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
-    const auto among = pair_in<sharing>(bits[0], bits[1]);
-    const auto of = shared<E>(in[0], among);
-    out[0] = of.self;
-    out[1] = of.other;
-    if constexpr (is_pseudo(sharing)) {
-      out[0] = pushed_by<sharing, E>(
-          in[0], position_in_pair(among.self, among.other, clamps_from_below));
-    }
+    const auto at = pair_position(bits[0], bits[1], takes_larger);
+    out[0] = pseudo_share<rule, E>(in[0], in_descent<maximize>(at));
+    out[1] = select(bits[1], in[0], V());
   }
 };
 
 template <typename E, typename F>
-void with_op(const PairDecode& call, const F& run) {
-  with_constant<kSharings>(call.sharing, [&](auto sharing) {
-    run(DecodePair<of_two(decltype(sharing)::value), E>{{}, call.clamps_from_below});
-  });
-}
-
-// ---- Three Tensors ------------------------------------------------------------------------------
-
-template <Gradient rule, typename E>
-struct EncodeTriple : Op<TripleEncode, E, 3> {
-  int differentiated;
-
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], Mask<V> (&bits)[3], V (&out)[1]) const {
-    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
-    out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
-    const auto triple = encode_triple<rule>(x, lo, hi, compared<E>(out[0]), differentiated);
-    bits[0] = triple.x;
-    bits[1] = triple.lo;
-    bits[2] = triple.hi;
-  }
-};
-
-template <typename E, typename F>
-void with_op(const TripleEncode& call, const F& run) {
-  with_constant<kGradients>(triple_rule(call.rule), [&](auto rule) {
-    run(EncodeTriple<triple_rule(decltype(rule)::value), E>{{}, call.differentiated});
-  });
-}
-
-template <Sharing sharing, typename E>
-struct DecodeTriple : Op<TripleDecode, E, 3> {
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], const Mask<V> (&bits)[3], V (&out)[3]) const {
-    const Triple<Mask<V>> code = {bits[0], bits[1], bits[2]};
-    if constexpr (is_pseudo(sharing)) {
-      const auto at = beyond_in(code);
-      const auto bounds = of_bounds<E>(in[0], at);
-      out[0] = pushed_by<sharing, E>(in[0], at.x);
-      out[1] = bounds.self;
-      out[2] = bounds.other;
+void with_op(const PairBackward& call, const F& run) {
+  with_rule<share_rule>(call.convention, [&](auto rule, auto maximize) {
+    constexpr Gradient gradient = decltype(rule)::value;
+    if constexpr (is_pseudo(gradient)) {
+      run(PairPseudoOp<gradient, decltype(maximize)::value, E>{{}, takes_larger(call.op)});
     } else {
-      const auto of = shared<E>(in[0], triple_in<sharing>(code));
-      out[0] = of.x;
-      out[1] = of.lo;
-      out[2] = of.hi;
+      with_constant<2>(nan_to_both(call.op, call.convention.gradient), [&](auto nan) {
+        run(PairBackwardOp<decltype(nan)::value, E>{});
+      });
     }
-  }
-};
-
-template <typename E, typename F>
-void with_op(const TripleDecode& call, const F& run) {
-  with_constant<kSharings>(call.sharing, [&](auto sharing) {
-    run(DecodeTriple<of_three(decltype(sharing)::value), E>{});
   });
 }
 
 } // namespace
-} // namespace clampgrad::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

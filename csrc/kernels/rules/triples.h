@@ -1,60 +1,24 @@
-// Who gets which share of a gradient where arguments are Tensors, per element. The rules are those
-// of docs/conventions.md. As in rules/gate.h, a rule says who gets a share (pair_shares,
-// triple_shares, beyond_bounds) and what each gets (`shared`), and kernels keep the former as bits
-// in between (rules/ops.h). Comes after gate.h.
+// What x and two bounds get of a gradient where all three are Tensors. As in pairs.h, a rule says
+// who gets a share, and what each gets. Comes after pairs.h.
 
-namespace clampgrad::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// ---- Two arguments ------------------------------------------------------------------------------
-
-// Who gets a share, and whether the value of the result is self's.
-template <typename M>
-struct PairResult {
-  PairShares<M> shares;
-  M takes_self;
-};
-
-// maximum where greater_wins, else minimum; fmax and fmin where a NaN loses. `codes` decides the
-// cases that conventions disagree on.
-template <bool greater_wins, bool nan_loses, typename K>
-CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_shares(
-    const Compared<K>& self, const Compared<K>& other, const PairCodes& codes) {
-  using M = Mask<K>;
-  const auto& greater = greater_wins ? self : other;
-  const auto& lesser = greater_wins ? other : self;
-  const M wins = lt(lesser, greater), loses = lt(greater, lesser);
-  const M wins_or_ties = le(lesser, greater), loses_or_ties = le(greater, lesser);
-  M to_self = select(where<M>(codes.tie & kSelf), wins_or_ties, wins);
-  M to_other = select(where<M>(codes.tie & kOther), loses_or_ties, loses);
-  M nan = negate<M>(wins_or_ties | loses_or_ties);
-  M takes_self = M(wins_or_ties | negate<M>(self.number));
-  if constexpr (nan_loses) {
-    const M other_nan = negate<M>(other.number);
-    nan = M(other_nan & negate<M>(self.number));
-    to_self = M(to_self | (other_nan & self.number));
-    to_other = M(to_other | (other.number & negate<M>(self.number)));
-    takes_self = M(wins_or_ties | other_nan);
-  }
-  return {
-      {M(to_self | (nan & where<M>(codes.nan & kSelf))),
-       M(to_other | (nan & where<M>(codes.nan & kOther))),
-       M(eq(self, other) & where<M>(codes.tie == kBoth))},
-      takes_self};
-}
-
+// A mask or a gradient per argument.
 template <typename V>
-struct PairGradient {
-  V self, other;
+struct Triple {
+  V x, lo, hi;
 };
 
-template <typename E, typename V>
-CLAMPGRAD_HOST_DEVICE PairGradient<V> shared(V g, const PairShares<Mask<V>>& among) {
-  const V zero = V(), share = select(among.halved, E::halved(g), g);
-  return {select(among.self, share, zero), select(among.other, share, zero)};
-}
-
-// ---- Three arguments ----------------------------------------------------------------------------
+// Who gets a share: where nothing else is said, all of g; half of it where `two` share it and a
+// third where `three` do. Where `nested`, x and lo halve what hi leaves. An argument that is
+// `halved` gets half of g, whatever else is said of it.
+template <typename M>
+struct TripleMasks {
+  M x, lo, hi;
+  M two, three, nested;
+  Triple<M> halved = {};
+};
 
 // torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi.
 template <typename V, typename K>
@@ -70,29 +34,84 @@ clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Co
   return select(kx.number, y, x);
 }
 
-template <typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Triple<V> shared(V g, const TripleShares<Mask<V>>& among) {
-  const V zero = V(), half = E::halved(g);
-  const V share = select(among.three, E::third(g), select(among.two, half, g));
-  const V inner = select(among.nested, select(among.two, E::quartered(g), half), share);
-  const auto& halved = among.halved;
-  return {
-      select(halved.x, half, select(among.x, inner, zero)),
-      select(halved.lo, half, select(among.lo, inner, zero)),
-      select(halved.hi, half, select(among.hi, share, zero))};
+// ---- Who gets a share ---------------------------------------------------------------------------
+
+// `differentiated` has the bits of the arguments that are being differentiated.
+template <Gradient rule, typename K>
+CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
+    const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
+  using M = Mask<K>;
+  if constexpr (rule == Gradient::inclusive) {
+    return {
+        M(le(lo, x) & le(x, hi)),
+        M(lt(x, lo) & lt(lo, hi)),
+        M(lt(hi, x) | lt(hi, lo)),
+        M(),
+        M(),
+        M()};
+  } else if constexpr (rule == Gradient::joint) {
+    const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
+    const M under = lt(x, lo), over = lt(hi, x);
+    const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
+    return {
+        negate<M>(under | over),
+        M(under & apart),
+        M((over & apart) | crossed),
+        M(),
+        M(),
+        M(),
+        {M(at_lo | at_hi), at_lo, at_hi}};
+  } else if constexpr (rule == Gradient::half) {
+    const M number = x.number & lo.number & hi.number;
+    const M raised = lt(x, lo);
+    const Compared<K> inner = {
+        larger(x.key, lo.key), M(x.comparable & lo.comparable), M(x.number & lo.number)};
+    const M shut = lt(hi, inner), tie = eq(inner, hi);
+    const M open = number & negate<M>(shut);
+    return {
+        M(open & negate<M>(raised)),
+        M(open & le(x, lo)),
+        M(number & (shut | tie)),
+        tie,
+        M(),
+        eq(x, lo)};
+  } else {
+    static_assert(rule == Gradient::min_norm);
+    const M number = x.number & lo.number & hi.number;
+    const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
+    const M at_hi = number & (le(hi, x) | le(hi, lo));
+    const M x_lo = at_x & at_lo, all = x_lo & at_hi;
+    const M alone = (at_x ^ at_lo ^ at_hi) & negate<M>(all);
+    // A constant among several active inputs makes 0 a subgradient.
+    const bool of_x = differentiated & kX, of_lo = differentiated & kLo,
+               of_hi = differentiated & kHi;
+    const M constant = (at_x & broadcast<M>(!of_x)) | (at_lo & broadcast<M>(!of_lo)) |
+        (at_hi & broadcast<M>(!of_hi));
+    const M open = M(alone | negate<M>(constant));
+    const M two = (x_lo & broadcast<M>(of_x && of_lo)) |
+        (at_x & at_hi & broadcast<M>(of_x && of_hi)) |
+        (at_lo & at_hi & broadcast<M>(of_lo && of_hi));
+    return {
+        M(at_x & open),
+        M(at_lo & open),
+        M(at_hi & open),
+        two,
+        M(all & broadcast<M>(differentiated == kAll)),
+        M()};
+  }
 }
 
-// Beside a pseudo-gradient of x, which its position decides, the bounds get what they get of
-// least norm where x is not the result; there it lies above hi, or below lo or a hi that is less.
+// Beside a pseudo-gradient of x, which its position decides, the bounds get what least norm gives
+// them where x is not the result: there x lies above hi, or below lo, or below a hi that is less.
 template <typename M>
-struct Beyond {
+struct PseudoMasks {
   Position<M> x;
   M lo, hi;
   M halved;
 };
 
 template <typename K>
-CLAMPGRAD_HOST_DEVICE Beyond<Mask<K>> beyond_bounds(
+CLAMPGRAD_HOST_DEVICE PseudoMasks<Mask<K>> pseudo_masks(
     const Compared<K>& x,
     const Compared<K>& lo,
     const Compared<K>& hi,
@@ -100,7 +119,7 @@ CLAMPGRAD_HOST_DEVICE Beyond<Mask<K>> beyond_bounds(
     int differentiated) {
   using M = Mask<K>;
   const M below = lt(x, result), above = lt(result, x);
-  const M tie = eq(lo, hi) & where<M>((differentiated & kLo) && (differentiated & kHi));
+  const M tie = eq(lo, hi) & broadcast<M>((differentiated & kLo) && (differentiated & kHi));
   const M halved = M(below & tie);
   return {
       {eq(x, result), below, above},
@@ -109,32 +128,34 @@ CLAMPGRAD_HOST_DEVICE Beyond<Mask<K>> beyond_bounds(
       halved};
 }
 
+// ---- What each gets -----------------------------------------------------------------------------
+
 template <typename E, typename V>
-CLAMPGRAD_HOST_DEVICE PairGradient<V> of_bounds(V g, const Beyond<Mask<V>>& at) {
-  return shared<E>(g, PairShares<Mask<V>>{at.lo, at.hi, at.halved});
+CLAMPGRAD_HOST_DEVICE Triple<V> triple_share(V g, const TripleMasks<Mask<V>>& at) {
+  const V zero = V(), half = E::halved(g);
+  const V share = select(at.three, E::third(g), select(at.two, half, g));
+  const V inner = select(at.nested, select(at.two, E::quartered(g), half), share);
+  const auto& halved = at.halved;
+  return {
+      select(halved.x, half, select(at.x, inner, zero)),
+      select(halved.lo, half, select(at.lo, inner, zero)),
+      select(halved.hi, half, select(at.hi, share, zero))};
+}
+
+template <typename E, typename V>
+CLAMPGRAD_HOST_DEVICE Pair<V> bounds_share(V g, const PseudoMasks<Mask<V>>& at) {
+  return pair_share<E>(g, PairMasks<Mask<V>>{at.lo, at.hi, at.halved});
 }
 
 // ---- As bits ------------------------------------------------------------------------------------
-
-// The gradient of x where a pseudo-gradient is asked for.
-template <Sharing sharing, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE V pushed_by(V g, const Position<Mask<V>>& at) {
-  if constexpr (sharing == Sharing::straight_through) {
-    return g;
-  } else {
-    return pushed<gate_of(sharing), E>(g, at);
-  }
-}
-
-// `clamps_from_below`: the other argument is a lower bound.
-template <typename M>
-CLAMPGRAD_HOST_DEVICE Position<M> position_in_pair(M self, M other, bool clamps_from_below) {
-  return {self, M(other & where<M>(clamps_from_below)), M(other & where<M>(!clamps_from_below))};
-}
+// A bit per argument, set where it gets a share. Those that are set share equally, but where a
+// convention says otherwise (triple_masks_in). Of a pseudo-gradient the bits are a number, x's the
+// lowest, which says where x lies and which bounds get a share besides: 0 NaN; 1 inside; 2 below,
+// lo; 3 below, hi; 4 below, both; 5 below, none; 6 above, hi.
 
 // `result` has the keys of clamped().
 template <Gradient rule, typename K>
-CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
+CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> triple_bits(
     const Compared<K>& x,
     const Compared<K>& lo,
     const Compared<K>& hi,
@@ -142,24 +163,98 @@ CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> encode_triple(
     int differentiated) {
   using M = Mask<K>;
   if constexpr (is_pseudo(rule)) {
-    const auto at = beyond_bounds(x, lo, hi, result, differentiated);
+    const auto at = pseudo_masks(x, lo, hi, result, differentiated);
     const M to_one = M(at.x.below & (at.lo ^ at.hi));
     return {
         M(at.x.inside | (at.x.below & negate<M>(at.lo))),
         M(to_one | at.x.above),
         M((at.x.below ^ to_one) | at.x.above)};
   } else {
-    return bits_of<rule>(triple_shares<rule>(x, lo, hi, differentiated));
+    const auto at = triple_masks<rule>(x, lo, hi, differentiated);
+    if constexpr (rule == Gradient::joint) { // two that get all of g are a case of their own
+      const M both = at.x & at.hi;
+      return {at.x, M(at.lo | at.halved.lo | both), M(at.hi | at.halved.hi)};
+    } else {
+      return {at.x, at.lo, at.hi};
+    }
+  }
+}
+
+template <Gradient rule, typename M>
+CLAMPGRAD_HOST_DEVICE TripleMasks<M> triple_masks_in(const Triple<M>& bits) {
+  const auto& [x, lo, hi] = bits;
+  const M x_lo = x & lo;
+  if constexpr (rule == Gradient::half) { // all three: 1/4, 1/4, 1/2
+    return {x, lo, hi, M((x | lo) & hi), M(), x_lo};
+  } else {
+    const M all = x_lo & hi, several = M(x_lo | (x & hi) | (lo & hi));
+    if constexpr (rule == Gradient::joint) { // all three: x and hi get all of g, where x is NaN
+      return {x, M(lo ^ all), hi, M(several ^ all), M(), M()};
+    } else {
+      return {x, lo, hi, several, all, M()};
+    }
   }
 }
 
 template <typename M>
-CLAMPGRAD_HOST_DEVICE Beyond<M> beyond_in(const Triple<M>& bits) {
+CLAMPGRAD_HOST_DEVICE PseudoMasks<M> pseudo_masks_in(const Triple<M>& bits) {
   const auto& [x, lo, hi] = bits;
   const M above = lo & hi, below = lo ^ hi;
   const M to_lo = M(below & negate<M>(x)), halved = M(to_lo & hi);
   return {{M(x & negate<M>(lo | hi)), below, above}, to_lo, M(above | (x & lo) | halved), halved};
 }
 
+// ---- In the kernels -----------------------------------------------------------------------------
+
+template <Gradient rule, typename E>
+struct TripleForwardOp : Op<TripleForward, E, 3> {
+  int differentiated;
+
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], Mask<V> (&bits)[3], V (&out)[1]) const {
+    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
+    out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
+    const auto recorded = triple_bits<rule>(x, lo, hi, compared<E>(out[0]), differentiated);
+    bits[0] = recorded.x;
+    bits[1] = recorded.lo;
+    bits[2] = recorded.hi;
+  }
+};
+
+template <typename E, typename F>
+void with_op(const TripleForward& call, const F& run) {
+  with_constant<kGradients>(call.gradient, [&](auto gradient) {
+    run(TripleForwardOp<triple_rule(decltype(gradient)::value), E>{{}, call.differentiated});
+  });
+}
+
+template <Gradient rule, bool maximize, typename E>
+struct TripleBackwardOp : Op<TripleBackward, E, 3> {
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[3], V (&out)[3]) const {
+    const Triple<Mask<V>> recorded = {bits[0], bits[1], bits[2]};
+    if constexpr (is_pseudo(rule)) {
+      const auto at = pseudo_masks_in(recorded);
+      const auto bounds = bounds_share<E>(in[0], at);
+      out[0] = pseudo_share<rule, E>(in[0], in_descent<maximize>(at.x));
+      out[1] = bounds.self;
+      out[2] = bounds.other;
+    } else {
+      const auto of = triple_share<E>(in[0], triple_masks_in<rule>(recorded));
+      out[0] = of.x;
+      out[1] = of.lo;
+      out[2] = of.hi;
+    }
+  }
+};
+
+template <typename E, typename F>
+void with_op(const TripleBackward& call, const F& run) {
+  with_rule<share_rule>(call.convention, [&](auto rule, auto maximize) {
+    run(TripleBackwardOp<decltype(rule)::value, decltype(maximize)::value, E>{});
+  });
+}
+
 } // namespace
-} // namespace clampgrad::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_INSTANCE
