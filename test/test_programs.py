@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from common import RELEASE
-from tools import programs
+from tools import program_runs, programs
 
 pytestmark = [
     pytest.mark.compiled("the settings of the runner name both implementations"),
@@ -39,7 +39,9 @@ def check(installed, tmp_path, monkeypatch):
         return programs.failures({"programs": {"stub": found}}), found
 
     digests = programs.PROGRAMS
-    monkeypatch.setattr(programs, "PROGRAMS", tmp_path)
+    for module in (programs, program_runs):
+        monkeypatch.setattr(module, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(program_runs, "SHARED", [])
     monkeypatch.setenv("PYTHONPATH", installed)
     return check
 
