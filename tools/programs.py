@@ -139,7 +139,7 @@ def kept(setting: Setting) -> dict[str, Run]:
     """The runs of a setting, by the name of the program: those of programs that have not changed since."""
     path = KEPT / f"{setting.name}.json"
     found = json.loads(path.read_text()) if path.exists() else {}
-    return {k: Run(**run) for k, run in found.items() if run["program"] == digest(k)}
+    return {k: Run(**found[k]) for k in read() if k in found and found[k]["program"] == digest(k)}
 
 
 def keep(setting: Setting, done: dict[str, Run]) -> None:
