@@ -37,6 +37,7 @@ PAGES = (
     "docs/migration.md",
     "docs/performance.md",
     "docs/pin.md",
+    "docs/programs.md",
     "docs/study.md",
     "docs/upstream.md",
     "patches/proposals/fused-backward/PULL_REQUEST.md",
@@ -46,6 +47,7 @@ DEMO = json.loads((ROOT / "docs/demo.json").read_text())
 PROPOSAL = json.loads((ROOT / "benchmarks/results/save-result.json").read_text())
 SOURCE_BUILD = json.loads((ROOT / "docs/source_build.json").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
+PROGRAMS = json.loads((ROOT / "docs/programs.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
@@ -425,6 +427,67 @@ def pin():
     return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
 
 
+# ---- Programs on other people's libraries: docs/programs.json -----------------------------------
+
+
+def programs():
+    """One row a program: what a pin changed, and where that held."""
+    elsewhere = {
+        "portable": ["portable inclusive", "portable joint"],
+        "`torch.compile`": ["compiled inclusive", "compiled joint"],
+        "later release": ["later stock", "later inclusive", "later joint"],
+    }
+    rows = [["program", "lines", "calls", "`inclusive`", "`joint`", *elsewhere]]
+    reasons = []
+
+    def reason(text):
+        if text not in reasons:
+            reasons.append(text)
+        return f"({reasons.index(text) + 1})"
+
+    def cell(program, settings):
+        runs = [program["runs"][s] for s in settings if s in program["runs"]]
+        if not runs:
+            return (
+                reason(program["eager"])
+                if "compiled joint" in settings and program["eager"]
+                else "untried"
+            )
+        told = [r.get("does not run") or r.get("because") for r in runs]
+        partly = ["untried in part"] * (len(runs) < len(settings))
+        return " ".join([*dict.fromkeys(map(reason, filter(None, told))), *partly]) or "holds"
+
+    for name, program in PROGRAMS["programs"].items():
+        runs = program["runs"]
+        joint, calls = runs["joint"], sum(runs["joint"]["reached"].values())
+        changed = joint["differs first at"]
+        changes = f"{changed}: {joint['from']} → {joint['to']}" if changed else "same"
+        cells = [cell(program, settings) for settings in elsewhere.values()]
+        rows.append(
+            [
+                code(name),
+                len(program["lines"]),
+                calls,
+                cell(program, ["inclusive"]),
+                changes,
+                *cells,
+            ]
+        )
+    numbered = "\n".join(f"{i}. {text}" for i, text in enumerate(reasons, 1))
+    releases = " and ".join(PROGRAMS["releases"])
+    note = f"PyTorch {releases}, {PROGRAMS['machine']}."
+    return table(*rows, right=(1, 2)) + f"\n\n{numbered}\n\n{note}"
+
+
+def program_libraries():
+    """The versions, per release."""
+    releases = PROGRAMS["releases"]
+    rows = [["library", *releases]]
+    for name in next(iter(releases.values())):
+        rows.append([name, *(found[name] or "none" for found in releases.values())])
+    return table(*rows)
+
+
 def save_result():
     """What saving the result instead of the input of a clamp saves."""
     stock, proposal = PROPOSAL["stock"], PROPOSAL["patched"]
@@ -563,6 +626,8 @@ TABLES = {
     "source_build_tests": source_build_tests,
     "source_build_times": source_build_times,
     "pin": pin,
+    "programs": programs,
+    "program_libraries": program_libraries,
     "names": names,
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
     "all_choices": lambda: choices("docs/howto", CHOICES, False),
