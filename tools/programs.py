@@ -96,6 +96,7 @@ def judged(name: str, program: dict[str, Any], found: dict[str, Run]) -> dict[st
     """What is recorded of a program."""
     return {
         "libraries": program["needs"],
+        "clamp": program.get("clamp", ""),
         "eager": "" if is_compiled(name) else program.get("eager", ""),
         "lines": found["stock"].lines,
         "runs": {s.name: judge(s, program, found) for s in SETTINGS if s.name in found},
