@@ -131,8 +131,8 @@ std::tuple<Tensor, Tensor> clamp_gate(
   if (memory_order(self) == order) {
     return encoded(gate_encode(self, min, max, gate), order, self);
   }
-  // Not dense, whose order is the contiguous one, or in another order than the caller says.
-  const auto y = order == kContiguousOrder
+  // Not dense, or in another order than the caller says.
+  const auto y = order == order_of_copy(self)
       ? self.clone()
       : empty_in_order(self.sym_sizes(), order, self.options()).copy_(self);
   return {y, clamp_gate_(y, min, max, gate, order)};
@@ -188,11 +188,11 @@ Tensor mask(
 Tensor clamp_gate_(
     const Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order) {
   at::assert_no_internal_overlap(self);
-  const auto x = in_memory_order(self, order);
+  const auto view = permuted(self, order);
+  const auto x = view.contiguous();
   const auto bits = encode(gate_encode(x, min, max, gate), x, Repeated{x, x.numel()});
   if (!x.is_alias_of(self)) {
-    TORCH_INTERNAL_ASSERT(order == kContiguousOrder, "x would have other dimensions than self");
-    self.copy_(x);
+    view.copy_(x);
   }
   return bits;
 }

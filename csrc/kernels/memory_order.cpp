@@ -3,6 +3,7 @@
 #include "base/bits.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
@@ -54,9 +55,19 @@ std::vector<c10::SymInt> strides_in_order(c10::SymIntArrayRef sizes, int64_t ord
   return strides;
 }
 
-// Contiguous where `tensor` lies in this order.
-at::Tensor permuted(const at::Tensor& tensor, int64_t order) {
-  return order == kContiguousOrder ? tensor : tensor.permute(permutation(order, tensor.dim()));
+std::optional<int64_t> order_from(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  const auto dim = static_cast<int64_t>(sizes.size());
+  if (dim > kMostDims) {
+    return std::nullopt;
+  }
+  c10::DimVector dims(dim);
+  std::iota(dims.begin(), dims.end(), 0);
+  // Of two dimensions with one stride, at most one has elements to step over: the other, of size 1,
+  // goes inside it, where its stride comes out as it is.
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
+    return std::pair(strides[a], sizes[a]) > std::pair(strides[b], sizes[b]);
+  });
+  return std::is_sorted(dims.begin(), dims.end()) ? kContiguousOrder : order_of(dims);
 }
 
 bool is_channels_last(const at::Tensor& tensor) {
@@ -76,22 +87,20 @@ std::optional<int64_t> memory_order(const at::Tensor& tensor) {
 }
 
 std::optional<int64_t> order_of_strides(const at::Tensor& tensor) {
-  if (tensor.dim() > kMostDims) {
-    return std::nullopt;
-  }
-  c10::DimVector dims(tensor.dim());
-  std::iota(dims.begin(), dims.end(), 0);
-  // Of two dimensions with one stride, at most one has elements to step over: the other, of size 1,
-  // goes inside it, where its stride comes out as it is.
-  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
-    return std::pair(tensor.stride(a), tensor.size(a)) >
-        std::pair(tensor.stride(b), tensor.size(b));
-  });
-  return std::is_sorted(dims.begin(), dims.end()) ? kContiguousOrder : order_of(dims);
+  return order_from(tensor.sizes(), tensor.strides());
 }
 
-at::Tensor in_memory_order(const at::Tensor& tensor, int64_t order) {
-  return permuted(tensor, order).contiguous();
+int64_t order_of_copy(const at::Tensor& tensor) {
+  const auto order = memory_order(tensor);
+  if (order || tensor.is_non_overlapping_and_dense()) {
+    return order.value_or(kContiguousOrder);
+  }
+  const auto strides = at::infer_dense_strides(tensor.sizes(), tensor.strides());
+  return order_from(tensor.sizes(), strides).value_or(kContiguousOrder);
+}
+
+at::Tensor permuted(const at::Tensor& tensor, int64_t order) {
+  return order == kContiguousOrder ? tensor : tensor.permute(permutation(order, tensor.dim()));
 }
 
 Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order) {
@@ -112,7 +121,7 @@ Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order) {
   const auto least = std::lcm(all / repeats, kWord);
   const auto period = least * ((kShortestPeriod + least - 1) / least);
   if (period > all / 2) {
-    return {in_memory_order(tensor, order), all};
+    return {permuted(tensor, order).contiguous(), all};
   }
   const auto copies = period / (all / repeats);
   return {block.contiguous().view({1, -1}).expand({copies, -1}).contiguous(), period};

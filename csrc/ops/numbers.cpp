@@ -101,7 +101,7 @@ Tensor recorded_clamp(const Tensor& self, const Number& min, const Number& max, 
   }
   const auto gate = static_cast<int64_t>(gate_of(c));
   if (fast(self, min, max)) {
-    const auto order = memory_order(self).value_or(kContiguousOrder);
+    const auto order = order_of_copy(self);
     return std::get<0>(clampgrad::_clamp_gate(self, min, max, gate, order));
   }
   // A plain tensor may be changed after the call, also where no kernel has taken it.
@@ -124,7 +124,7 @@ Tensor& recorded_clamp_(Tensor& self, const Number& min, const Number& max, Conv
   if (at::SavedTensorDefaultHooks::get_hooks()) {
     return hand_over(self, recorded_clamp(self, min, max, c));
   }
-  const auto order = memory_order(self).value_or(kContiguousOrder);
+  const auto order = order_of_copy(self);
   return record_clamp_(self, min, max, gate_of(c), order);
 }
 
