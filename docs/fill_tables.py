@@ -663,8 +663,8 @@ def verified():
 
 
 def private_names():
-    """One row a name, by what happens where it is gone; the table is python/clampgrad/_private.py."""
-    from clampgrad._private import PRIVATE
+    """One row a name, by what happens where it is gone; the table is python/clampgrad/_torch/private_names.py."""
+    from clampgrad._torch.private_names import PRIVATE
 
     record = json.loads((ROOT / "docs/private_names.json").read_text())
     first, since = record["releases"][0], record["since"]
@@ -677,7 +677,7 @@ def private_names():
             where = [
                 code(path.relative_to(ROOT / "python/clampgrad"))
                 for path, text in sources.items()
-                if re.search(rf"\b{last}\b", text) and path.name != "_private.py"
+                if re.search(rf"\b{last}\b", text) and path.name != "private_names.py"
             ]
             age = f"{first} or before" if since[name] == first else since[name]
             rows.append([code(name.replace(":", ".")), ", ".join(where), age, purpose])
@@ -767,13 +767,16 @@ def proposals_built():
     found = json.loads((ROOT / "docs/proposals_built.json").read_text())
     head = ["proposal", "files compiled", "points that differ from stock", "failures"]
     rows = [[*head, "results of upstream's tests that differ", "the proposal's own tests"]]
-    for name, built in found["proposals"].items():
-        judged, files = built["gradients"], built["tests"]
-        differ = [d for file in files.values() for d in file["differences"] if d[1] != "not there"]
-        own = [d[2] for file in files.values() for d in file["differences"] if d[1] == "not there"]
+    for name, steps in found["states"].items():
+        if name in ("stock", "undone"):
+            continue
+        judged, results = steps["gradients"], steps["tests"]["differences"]
+        differ = [before for _, before, _ in results if before != "not there"]
+        own = [after for _, before, after in results if before == "not there"]
         counts = ", ".join(f"{own.count(r)} {r}" for r in sorted(set(own)))
         changed = f"{judged['points that changed']:,} of {judged['points']:,}"
-        row = [code(name), built["build"]["files"], changed, len(judged["failures"]), len(differ)]
+        files, failures = steps["build"]["files"], len(judged["failures"])
+        row = [code(name.rpartition("/")[2]), files, changed, failures, len(differ)]
         rows.append([*row, counts])
     note = f"PyTorch {found['tree']['release']}, `--minimal`. {found['note']}"
     return table(*rows, right=(1, 2, 3, 4)) + "\n\n" + note
@@ -805,7 +808,9 @@ def source_build_times():
     """The gradients' time in each state."""
     found = SOURCE_BUILD["states"]["undone"]["times"]["microseconds"]
     best = {
-        state: {case: statistics.median(r[case] for r in rounds) for case in rounds[0]}
+        state: {
+            case: statistics.median(r[case] for r in rounds) for case in rounds[0] if ";" in case
+        }
         for state, rounds in found.items()
     }
     stock, *others = best

@@ -205,7 +205,7 @@ PyMethodDef* methods(std::index_sequence<i...>) {
   return table;
 }
 
-// ---- What python/clampgrad/_pin.py calls --------------------------------------------------------
+// ---- What python/clampgrad/_pin/pin.py calls --------------------------------------------------------
 
 // Kept for good: a thread may ask while Python ends
 PyObject* function_to_ask = nullptr;
@@ -247,7 +247,7 @@ PyMODINIT_FUNC PyInit__C() {
   if (module) {
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);
-    // Read from the file too, by python/clampgrad/_stamp.py.
+    // Read from the file too, by python/clampgrad/_implementation/stamp.py.
     PyModule_AddStringConstant(module, "stamp", clampgrad::kStamp);
   }
   return module;

@@ -1,14 +1,14 @@
 // All loops for the instruction set CLAMPGRAD_SET: loops_<set>.cpp includes this once.
 //
 // Note [One translation unit per instruction set]
-// A pragma names what the compiler may use, not a flag, and it stands below all other includes: an
-// inline function of the standard library that is compiled for AVX-512 might be the copy that the
-// linker keeps for everybody. GCC unrolls and vectorises what these loops need at -O3 alone; Clang
-// does at -O2.
+// setup.py gives each of them the flags of its set (FLAGS_OF). What is compiled here may therefore
+// not run on an older machine, and the linker keeps one copy of an inline function for everybody.
+// So nothing that is included here may define one that is called out of line: the templates and
+// functions below are in anonymous namespaces or in the namespace of the set, and those of the
+// standard library are not used. A test looks for instructions of a set elsewhere
+// (test_kernels.py).
 
 #include "kernels/cpu/loops.h"
-
-#if defined(CLAMPGRAD_X86_ISAS) || !defined(CLAMPGRAD_TARGET)
 
 #if defined(CLAMPGRAD_VECTOR_BYTES) && defined(__SSE2__)
 #include <immintrin.h>
@@ -17,20 +17,6 @@
 #endif
 
 #define CLAMPGRAD_ISA CLAMPGRAD_SET
-#define CLAMPGRAD_PRAGMA(text) _Pragma(#text)
-#if defined(__clang__) && defined(CLAMPGRAD_TARGET)
-#define CLAMPGRAD_PUSH(set) \
-  CLAMPGRAD_PRAGMA(clang attribute push(__attribute__((target(set))), apply_to = function))
-CLAMPGRAD_PUSH(CLAMPGRAD_TARGET)
-#elif defined(__GNUC__) && !defined(__clang__)
-#if defined(__OPTIMIZE__)
-#pragma GCC optimize("O3")
-#endif
-#if defined(CLAMPGRAD_TARGET)
-#define CLAMPGRAD_PUSH(set) CLAMPGRAD_PRAGMA(GCC target(set))
-CLAMPGRAD_PUSH(CLAMPGRAD_TARGET)
-#endif
-#endif
 
 // clang-format off: each stands on those before it
 #if defined(CLAMPGRAD_VECTOR_BYTES)
@@ -103,7 +89,7 @@ Loop<T, Call> loop() {
   return [](const MemoryOf<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
     with_op<ElementOf<T>>(
         call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
-#if defined(CLAMPGRAD_TARGET)
+#if defined(__AVX__)
     // GCC forgets this where a loop takes its bounds in registers. Without it, Intel's processors
     // run whatever comes next, until somebody does it, with a dependency on the upper halves.
     __builtin_ia32_vzeroupper();
@@ -120,8 +106,3 @@ CLAMPGRAD_FOR_EACH_CALL(CLAMPGRAD_LOOPS)
 #undef CLAMPGRAD_LOOPS
 
 } // namespace clampgrad::CLAMPGRAD_ISA
-
-#if defined(__clang__) && defined(CLAMPGRAD_TARGET)
-#pragma clang attribute pop
-#endif
-#endif

@@ -16,7 +16,7 @@ template <typename Lane>
 constexpr int lanes = CLAMPGRAD_VECTOR_BYTES / sizeof(Lane);
 
 // Hides from compilers where a value of AVX-512 comes from.
-#if CLAMPGRAD_VECTOR_BYTES == 64 && defined(CLAMPGRAD_TARGET)
+#if CLAMPGRAD_VECTOR_BYTES == 64 && defined(__AVX512F__)
 #define CLAMPGRAD_HIDE(constraint, value) asm("" : constraint(value))
 #else
 #define CLAMPGRAD_HIDE(constraint, value)
