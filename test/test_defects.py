@@ -139,6 +139,40 @@ def test_strides_are_torchs(name):
         assert_same(y.detach(), call(torch, x))
 
 
+SLICES = {
+    "channels, channels last": torch.randn(2, 6, 3, 5).to(memory_format=torch.channels_last)[:, :4],
+    "columns, channels last": torch.randn(2, 6, 3, 5).to(memory_format=torch.channels_last)[
+        ..., ::2
+    ],
+    "rows, transposed": torch.randn(6, 5, 4).permute(2, 0, 1)[:, 1:4],
+    "repeated, transposed": torch.randn(6, 1, 4).permute(2, 1, 0).expand(4, 3, 6),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_gradients_of_slices_have_torchs_strides(name):
+    """A convolution before the clamp sums in another order where they are others."""
+    x = SLICES[name]
+    for call in (lambda m, x: m.clamp(x, 0, 1), lambda m, x: m.clamp_min(x, 0)):
+        leaf = x.detach().requires_grad_()
+        ours, theirs = (
+            torch.autograd.grad(call(m, leaf).sum(), leaf)[0] for m in (clampgrad, torch)
+        )
+        assert ours.stride() == theirs.stride()
+        assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("name", [name for name in SLICES if "repeated" not in name])
+def test_slices_in_place(name):
+    x, g = SLICES[name], torch.randn(SLICES[name].shape)
+    leaf = x.as_strided((x.untyped_storage().size() // 4,), (1,), 0).clone().requires_grad_()
+    y = (leaf * 1).as_strided(x.shape, x.stride(), x.storage_offset())
+    (expected,) = torch.autograd.grad(clampgrad.clamp(y, 0, 1), leaf, g, retain_graph=True)
+    assert clampgrad.clamp_(y, 0, 1) is y
+    assert_same(y.detach(), torch.clamp(x, 0, 1))
+    assert_same(torch.autograd.grad(y, leaf, g)[0], expected)
+
+
 @pytest.mark.parametrize("size, order", [([6, 4], 0), ([6, 4], 0x01), ([2, 3, 1, 5], 0x0231)])
 def test_masks_have_the_same_strides_on_meta(size, order):
     bits = torch.zeros(8, dtype=torch.uint8)

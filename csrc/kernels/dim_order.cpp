@@ -3,6 +3,7 @@
 #include "base/bits.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
@@ -55,10 +56,19 @@ std::vector<c10::SymInt> strides_in_order(c10::SymIntArrayRef sizes, int64_t dim
   return strides;
 }
 
-// Contiguous where `tensor` lies in this order.
-at::Tensor permuted(const at::Tensor& tensor, int64_t dim_order) {
-  return dim_order == kContiguousOrder ? tensor
-                                       : tensor.permute(permutation(dim_order, tensor.dim()));
+std::optional<int64_t> order_from(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  const auto dim = static_cast<int64_t>(sizes.size());
+  if (dim > kMostDims) {
+    return std::nullopt;
+  }
+  c10::DimVector dims(dim);
+  std::iota(dims.begin(), dims.end(), 0);
+  // Of two dimensions with the same stride, at most one has more than one element. The other, of
+  // size 1, goes inside it, so that a compact tensor in this order gives it the stride it has.
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
+    return std::pair(strides[a], sizes[a]) > std::pair(strides[b], sizes[b]);
+  });
+  return std::is_sorted(dims.begin(), dims.end()) ? kContiguousOrder : packed(dims);
 }
 
 bool is_channels_last(const at::Tensor& tensor) {
@@ -78,22 +88,21 @@ std::optional<int64_t> dim_order_of(const at::Tensor& tensor) {
 }
 
 std::optional<int64_t> dim_order_of_strides(const at::Tensor& tensor) {
-  if (tensor.dim() > kMostDims) {
-    return std::nullopt;
-  }
-  c10::DimVector dims(tensor.dim());
-  std::iota(dims.begin(), dims.end(), 0);
-  // Of two dimensions with the same stride, at most one has more than one element. The other, of
-  // size 1, goes inside it, so that a compact tensor in this order gives it the stride it has.
-  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
-    return std::pair(tensor.stride(a), tensor.size(a)) >
-        std::pair(tensor.stride(b), tensor.size(b));
-  });
-  return std::is_sorted(dims.begin(), dims.end()) ? kContiguousOrder : packed(dims);
+  return order_from(tensor.sizes(), tensor.strides());
 }
 
-at::Tensor in_order(const at::Tensor& tensor, int64_t dim_order) {
-  return permuted(tensor, dim_order).contiguous();
+int64_t dim_order_of_copy(const at::Tensor& tensor) {
+  const auto order = dim_order_of(tensor);
+  if (order || tensor.is_non_overlapping_and_dense()) {
+    return order.value_or(kContiguousOrder);
+  }
+  const auto strides = at::infer_dense_strides(tensor.sizes(), tensor.strides());
+  return order_from(tensor.sizes(), strides).value_or(kContiguousOrder);
+}
+
+at::Tensor permuted(const at::Tensor& tensor, int64_t dim_order) {
+  return dim_order == kContiguousOrder ? tensor
+                                       : tensor.permute(permutation(dim_order, tensor.dim()));
 }
 
 Repeated repeated_in_order(const at::Tensor& tensor, int64_t dim_order) {
@@ -114,7 +123,7 @@ Repeated repeated_in_order(const at::Tensor& tensor, int64_t dim_order) {
   const auto least = std::lcm(all / repeats, kWord);
   const auto period = least * ((kShortestPeriod + least - 1) / least);
   if (period > all / 2) {
-    return {in_order(tensor, dim_order), all};
+    return {permuted(tensor, dim_order).contiguous(), all};
   }
   const auto copies = period / (all / repeats);
   return {block.contiguous().view({1, -1}).expand({copies, -1}).contiguous(), period};

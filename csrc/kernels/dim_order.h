@@ -16,15 +16,18 @@ namespace clampgrad {
 
 constexpr int64_t kContiguousOrder = 0;
 
-// Nothing for a tensor that is not dense: it is handled through a contiguous copy.
+// Nothing for a tensor that is not dense: it is handled through a copy.
 std::optional<int64_t> dim_order_of(const at::Tensor& tensor);
+
+// The order that a copy of `tensor` has, and an elementwise result: its own where it is dense.
+int64_t dim_order_of_copy(const at::Tensor& tensor);
 
 // Of a compact tensor, by its strides, those of dimensions of size 1 too: a tensor that is made in
 // this order gets the same strides, which dim_order_of() does not promise.
 std::optional<int64_t> dim_order_of_strides(const at::Tensor& tensor);
 
-// The elements of `tensor` as flat memory in this order: a view where they lie so, else a copy.
-at::Tensor in_order(const at::Tensor& tensor, int64_t dim_order);
+// A view whose dimensions are in this order: contiguous where `tensor` lies so.
+at::Tensor permuted(const at::Tensor& tensor, int64_t dim_order);
 
 // Note [Repeated inputs]
 // ~~~~~~~~~~~~~~~~~~~~~~

@@ -127,11 +127,11 @@ std::tuple<Tensor, Tensor> clamp_forward(
 Tensor clamp_forward_(
     const Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order) {
   at::assert_no_internal_overlap(self);
-  const auto x = in_order(self, dim_order);
+  const auto view = permuted(self, dim_order);
+  const auto x = view.contiguous();
   const auto bits = run_forward(number_forward(x, min, max, c), x, Repeated{x, x.numel()});
   if (!x.is_alias_of(self)) {
-    TORCH_INTERNAL_ASSERT(dim_order == kContiguousOrder, "x would have other dimensions than self");
-    self.copy_(x);
+    view.copy_(x);
   }
   return bits;
 }

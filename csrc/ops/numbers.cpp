@@ -116,7 +116,7 @@ Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Co
         name_of(c.gradient),
         c.maximize);
   }
-  const auto dim_order = dim_order_of(self).value_or(kContiguousOrder);
+  const auto dim_order = dim_order_of_copy(self);
   const auto node = autograd::make_node<ClampNode>(self);
   RECORD_FUNCTION("clampgrad::clamp", std::vector<c10::IValue>({self}), node->sequence_nr());
   Tensor output, bits;
@@ -144,7 +144,7 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
   if (at::SavedTensorDefaultHooks::get_hooks()) {
     return hand_over(self, record_clamp(self, min, max, c));
   }
-  const auto dim_order = dim_order_of(self).value_or(kContiguousOrder);
+  const auto dim_order = dim_order_of_copy(self);
   const auto node = autograd::make_node<ClampNode>(self);
   RECORD_FUNCTION("clampgrad::clamp_", std::vector<c10::IValue>({self}), node->sequence_nr());
   Tensor bits;
