@@ -49,7 +49,7 @@ ARM64_PORTABLE_TESTED ?= test/test_portable.py test/test_seeds.py test/test_tabl
                          test/test_nan.py test/test_inplace_after.py test/test_errors.py
 
 # What the documentation site is built with.
-SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
+SITE = mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3 $(filter ruff%,$(LINTERS))
 
 # How `make cpp` builds: Debug has every assertion and no optimisation, nor debug information, which takes
 # long to write.
@@ -241,6 +241,7 @@ check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove wh
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict
+	$(DOCS)/bin/python tools/look_at_site.py out/site
 	echo "==> out/site/index.html"
 
 tutorial: $(TESTED) ## Run docs/tutorial.ipynb, and keep its outputs
@@ -253,7 +254,7 @@ pictures: demo ## Make the figures and numbers of README.md and docs again
 	$(VENV)/bin/python benchmarks/report.py --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
-		cp out/$$name.{json,png} docs/examples/; \
+		cp out/$$name{.json,.png,-dark.png} docs/examples/; \
 	done
 	$(VENV)/bin/python docs/fill_tables.py
 

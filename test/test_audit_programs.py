@@ -299,7 +299,7 @@ def test_the_program_keeps_its_output_and_its_exit_code(script, capsys):
     assert main(["audit", script("sys.exit(3)"), "--lr", "1"]) == 3
     out, err = capsys.readouterr()
     assert out == "arguments ['--lr', '1']\n"
-    assert "Another exact convention would change the gradient at 1 of the 1 call" in err
+    assert "The release of PyTorch decides the gradient at 1 of the 1 call" in err
     assert "sub/train.py:4" in err and str(os.getcwd()) not in err
 
 

@@ -15,7 +15,10 @@ from tools.quick_build import copy_to
 
 ROOT = Path(__file__).resolve().parent.parent
 STALE = ("_lib/torch_2_13/_C.so", "gone.py", "patches/files/gone.patch")
-WRITTEN = ("_build.py", "_gradients.py", "_schemas.json", "_table.json")  # into the package
+WRITTEN = (
+    *("_implementation/build.py", "_contract/gradients.py"),
+    *("_contract/schemas.json", "_contract/table.json"),
+)  # into the package
 
 
 def setup(tree, *command, **environment):

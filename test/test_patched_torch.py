@@ -48,7 +48,6 @@ def test_a_patched_torch_is_named(other, capsys):
     assert sentence in capsys.readouterr().out
     main(["info", "--json"])
     assert json.loads(capsys.readouterr().out)["patched"] == sentence
-    pytest.importorskip("rich")
     main(["survey"])
     assert "is patched" in capsys.readouterr().out
 

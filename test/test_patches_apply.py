@@ -4,6 +4,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,44 @@ def test_a_dirty_tree_is_refused(tmp_path):
     tree = tree_of(tmp_path)
     write(tree, "version.txt", f"{RELEASE}a1\n")
     refused(tree, "Commit or stash the changes to")
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_release_without_git_is_patched(tmp_path, within):
+    """As a tarball unpacks, perhaps into somebody's repository."""
+    tree = tree_of(tmp_path / "pytorch")
+    shutil.rmtree(tree / ".git")
+    if within:
+        git(tmp_path, "init")
+    before = content(tree)
+    assert status(tree).commit is None and not status(tree).dirty
+    apply(tree, SERIES.name, check=False, reverse=False)
+    assert status(tree).series[SERIES.name] == "applied" and content(tree) != before
+    apply(tree, SERIES.name, check=False, reverse=True)
+    assert content(tree) == before
+
+
+def test_a_repository_that_git_does_not_read_is_refused(tmp_path):
+    """That of another user, for one: whether it has changes, nobody knows."""
+    tree = tree_of(tmp_path)
+    (tree / ".git" / "HEAD").unlink()
+    refused(tree, "git does not read")
+
+
+def test_without_git_it_is_refused(tmp_path, monkeypatch):
+    tree = tree_of(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    refused(tree, "no git on PATH")
+
+
+def test_the_repository_that_a_hook_names_is_not_that_of_the_tree(tmp_path, monkeypatch):
+    tree = tree_of(tmp_path / "tree")
+    write(tmp_path / "other", "theirs", "")
+    git(tmp_path / "other", "init")
+    commit(tmp_path / "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    apply(tree, SERIES.name, check=False, reverse=False)
+    assert status(tree).series[SERIES.name] == "applied"
 
 
 def test_a_wrong_release_is_refused_with_the_right_series(tmp_path):

@@ -124,11 +124,9 @@ def broken(python, installed, tmp_path):
     def run(text, pin, **variables):
         """A program beside a package that is wrong in this way."""
         package = tmp_path / "wrong/clampgrad"
-        for folder in ("_contract", "_pin"):
-            (package / folder).mkdir(parents=True)
+        (package / "_pin").mkdir(parents=True)
         (package / "__init__.py").write_text(text)
         (package / "_pin/pin.py").write_text(pin)
-        (package / "_contract/table.py").write_text("def nearest(name): return ''")
         path = f"{tmp_path / 'wrong'}{os.pathsep}{installed}"
         return python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", PYTHONPATH=path, **variables)
 

@@ -93,9 +93,9 @@ import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecach
 import torch._functorch.aot_autograd
 import torch.utils.checkpoint as segments
 from clampgrad._pin import cache_key, checkpoint, compiled_code, first_pin, higher_order
-from clampgrad._torch import after_import, changes, dispatcher, dynamo
+from clampgrad._torch import after_import, changes, compiler
 ours = {cache_key, checkpoint, compiled_code, first_pin, higher_order}
-ours = {m.__file__ for m in ours | {after_import, changes, dispatcher, dynamo}}
+ours = {m.__file__ for m in ours | {after_import, changes, compiler}}
 owners = [
     torch._dynamo.guards.GuardBuilder,
     torch._dynamo.aot_compile.AOTCompiledFunction,

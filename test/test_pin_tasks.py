@@ -203,6 +203,70 @@ def test_blocks_of_two_tasks_do_not_meet():
         assert slope() == HALF
 
 
+def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
+    @half
+    async def body():
+        with through:
+            yield slope()
+            yield slope()
+        yield slope()
+
+    async def main():
+        seen = []
+        async for inside in body():
+            seen.append(inside)
+            assert slope() == OWN
+        assert seen == [THROUGH, THROUGH, HALF]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("another_is_in_a_block", [False, True])
+@pytest.mark.parametrize("start", ["coroutine", "generator", "remembered"])
+def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_a_block):
+    async def child(seen, left):
+        seen.append(slope())
+        await left.wait()
+        seen.append(slope())
+
+    @half
+    async def coroutine(*args):
+        running = asyncio.create_task(child(*args))
+        await asyncio.sleep(0)
+        return running
+
+    @half
+    async def generator(*args):
+        yield asyncio.create_task(child(*args))
+        yield await asyncio.sleep(0)
+
+    async def started(*args):
+        if start == "coroutine":
+            return await coroutine(*args)
+        if start == "generator":
+            return [item async for item in generator(*args)][0]
+        with half:
+            remembered = clampgrad.pin.remember(lambda: asyncio.create_task(child(*args)))
+        return remembered()
+
+    async def another(left):
+        with through:
+            await left.wait()
+
+    async def main():
+        seen, left = [], asyncio.Event()
+        beside = [asyncio.create_task(another(left))] if another_is_in_a_block else []
+        await asyncio.sleep(0)
+        running = await started(seen, left)
+        await asyncio.sleep(0)
+        left.set()
+        await asyncio.gather(running, *beside)
+        # What is remembered has ended before a task that it started begins.
+        assert seen == [OWN if start == "remembered" else HALF, OWN]
+
+    asyncio.run(main())
+
+
 def test_a_task_that_is_cancelled_in_a_block():
     async def task():
         with half:

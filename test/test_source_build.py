@@ -7,6 +7,7 @@ patched and the torch never is: the script has to notice just that.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,11 @@ from test_patches_apply import MINE, commit, git, tree_of, write
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tools" / "build_pytorch.sh"
-SERIES = MINE[0].name
+SERIES = next(s.name for s in MINE if not s.claim.unchanged)
+PROPOSALS = [
+    s.name for s in MINE if s.claim.unchanged and not s.unproved
+]  # without tests of their own
+FOLDER = ROOT / "tools" / "source_build"
 TORCH = ("torch", "torchgen", "functorch")
 
 SETUP = """
@@ -86,9 +91,10 @@ def stub(tmp_path_factory):
 
 def build(stub, *arguments, **more):
     tree, python = stub
-    variables = {"PYTHON": str(python), "CLAMPGRAD_PORTABLE": "1", "MAX_JOBS": "2"} | more
+    own = {"PYTHON": str(python), "CLAMPGRAD_PORTABLE": "1", "MAX_JOBS": "2", "USE_CUDA": "0"}
+    variables = own | more
     return subprocess.run(
-        [SCRIPT, tree, SERIES, "--quick", *arguments],
+        [SCRIPT, tree, SERIES, *arguments, "--quick"],
         env=os.environ | variables,
         capture_output=True,
         text=True,
@@ -126,13 +132,17 @@ def whole(stub, first):
 
 def test_what_is_in_the_way_is_said_at_once(stub):
     tree, _ = stub
-    (tree / "requirements.txt").write_text("numpy\nno-such-package\n")
+    (tree / "requirements.txt").write_text("-r requirements-build.txt\nno-such-package\n")
     write(tree, ".gitmodules", '[submodule "x"]\n\tpath = third_party/x\n\turl = x\n')
-    done = build(stub, "--check", CXX="no-such-compiler")
+    (tree / "requirements-build.txt").write_text("no-such-backend>=1\n")
+    more = {"CXX": "no-such-compiler", "USE_CUDA": "1", "CUDA_HOME": "/nowhere"}
+    done = build(stub, "--check", PATH=f"{stub[1].parent}:/usr/bin:/bin", **more)
     git(tree, "checkout", "requirements.txt")
     (tree / ".gitmodules").unlink()
+    (tree / "requirements-build.txt").unlink()
     assert done.returncode == 2
-    for part in ("no-such-package", "no-such-compiler", "third_party/x", "submodule update"):
+    missing = ("no-such-package", "no-such-backend", "no-such-compiler", "no nvcc")
+    for part in (*missing, "third_party/x", "submodule update"):
         assert part in done.stderr
 
 
@@ -160,7 +170,7 @@ def test_every_step_runs_and_a_torch_that_stays_stock_is_noticed(stub, whole):
     assert whole.returncode == 1, whole.stdout + whole.stderr
     found = record(stub)
     assert set(found["states"]) == {"stock", SERIES, "undone"}
-    steps = {"build", "gradients", "package", "tests", "libraries"}
+    steps = {"build", "gradients", "package", "tests"}
     assert all(steps <= set(state) for state in found["states"].values())
     assert found["states"]["stock"]["build"]["steps"] == 2
     failures = whole.stdout.split("what does not hold:")[1]
@@ -188,12 +198,12 @@ def test_the_results_of_upstreams_tests(stub, whole):
 def test_what_is_done_is_not_done_again(stub, whole):
     before = record(stub)
     again = build(stub, "--rounds", "0")
-    assert again.stdout.count("done before") == 13 and record(stub) == before
+    assert again.stdout.count("done before") == 10 and record(stub) == before
 
 
 def test_other_flags_begin_anew_and_only_when_something_is_done(stub, whole):
     before = record_file(stub).read_text()
-    other = build(stub, "--rounds", "0", "--check", USE_CUDA="0")
+    other = build(stub, "--rounds", "0", "--check", BUILD_TEST="1")
     assert record_file(stub).read_text() == before
     assert (
         other.returncode == 2 and "an environment of its own" in other.stderr
@@ -224,7 +234,7 @@ def test_what_other_proofs_found_is_asked_again(stub, whole):
     found["proofs"] = "other"
     record_file(stub).write_text(json.dumps(found))
     again = build(stub, "--rounds", "0")
-    assert "==> stock: tests\n" in again.stdout and "libraries: done before" in again.stdout
+    assert "==> stock: tests\n" in again.stdout and "==> stock: build" not in again.stdout
 
 
 def test_other_patches_are_built_again(stub, whole):
@@ -245,8 +255,7 @@ def test_a_full_run_after_a_quick_one_measures_again(stub, whole):
         f"r = Record.of(Tree(Path({str(stub[0])!r})), [{SERIES!r}], {record(stub)['flags']!r}, False);"
         "print(r.data['quick'], [s for s in r.states if 'gradients' in r.states[s]])"
     )
-    folder = str(ROOT / "tools" / "source_build")
-    done = subprocess.check_output([stub[1], "-c", code], cwd=folder, text=True)
+    done = subprocess.check_output([stub[1], "-c", code], cwd=FOLDER, text=True)
     assert done == "False []\n"
 
 
@@ -260,6 +269,15 @@ def test_interrupted_it_goes_on(stub, whole):
     assert set(record(stub)["states"]) == {"stock", SERIES, "undone"}
 
 
+@pytest.mark.skipif(not PROPOSALS, reason="no proposal is for this release")
+def test_a_proposal_is_built_and_recorded_as_any_series(stub, whole, tmp_path):
+    out = tmp_path / "record.json"
+    done = build(stub, PROPOSALS[0], "--rounds", "0", "--out", str(out))
+    states = json.loads(out.read_text())["states"]
+    assert states[PROPOSALS[0]].keys() == states[SERIES].keys()
+    assert f"{PROPOSALS[0]}: " not in done.stdout.split("what does not hold:")[1]
+
+
 def test_a_test_that_fails_afterwards_is_named(stub, whole):
     found = record(stub)
     found["states"][SERIES]["tests"]["files"]["test_jit.py"]["results"]["Test.test_clamp"] = (
@@ -268,6 +286,71 @@ def test_a_test_that_fails_afterwards_is_named(stub, whole):
     record_file(stub).write_text(json.dumps(found))
     again = build(stub, "--rounds", "0")
     assert f"{SERIES}: test_jit.py: Test.test_clamp was ok and is failed" in again.stdout
+
+
+def test_the_files_that_are_done_are_not_run_again(stub, whole):
+    forget(stub, "tests")
+    code = "if 'test_ops_fwd' in __file__: raise SystemError('interrupted')"
+    interrupted = build(stub, "--rounds", "0", STUB_TEST=code)
+    tests = record(stub)["states"]["stock"]["tests"]
+    assert interrupted.returncode == 2 and "seconds" not in tests
+    assert "test_ops_fwd_gradients.py" not in tests["files"]
+    found = record(stub)
+    found["states"]["stock"]["tests"]["files"]["test_autograd.py"]["results"]["mark"] = "ok"
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert "==> stock: tests\n" in again.stdout
+    files = record(stub)["states"]["stock"]["tests"]["files"]
+    assert files["test_autograd.py"]["results"]["mark"] == "ok" and len(files) == 5
+
+
+def test_a_control_that_breaks_off_shows_nothing(stub, whole):
+    found = record(stub)
+    run = {"results": {"Test.test_new": "error", "Test.test_value": "failed"}, "error": ""}
+    found["states"]["stock"]["controls"]["files"][f"{SERIES}: test/test_jit.py"] = run
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    said = f"{SERIES}: without it these break off, which shows no gradient: Test.test_new\n"
+    assert said in again.stdout
+
+
+def test_the_names_that_upstream_generates_are_known():
+    patch = (
+        "@@ -1 +1,3 @@\n+    def test_new(self, device, dtype, op):\n"
+        '+        OpInfo("special.soft_clamp",\n'
+    )
+    code = f"""
+import brought
+from types import SimpleNamespace
+brought.named = lambda name: SimpleNamespace(patches=[SimpleNamespace(read_text=lambda: {patch!r})])
+for name in ("new_clamp_min_cpu_float64", "new_bounds_2_cuda", "new", "newer", "old_cpu",
+             "fn_grad_special_soft_clamp_cpu_float64", "fn_grad_soft_clamp_cpu"):
+    print(name, brought.is_of("mine", "test_" + name))
+"""
+    known = {line.split()[0] for line in answer(code).splitlines() if line.endswith("True")}
+    generated = {"new_clamp_min_cpu_float64", "new_bounds_2_cuda"}
+    assert known == generated | {"new", "fn_grad_special_soft_clamp_cpu_float64"}
+
+
+@pytest.mark.parametrize(
+    ("after", "says"),
+    [("failed", ""), ("error", "was ok and is error"), ("ok", "none of the tests fails that must")],
+)
+def test_what_a_series_says_must_fail_must(after, says):
+    code = f"""
+import verdict
+from types import SimpleNamespace as Of
+def run(result):
+    results = {{"T.test_tie_cpu_float32": result}}
+    return {{"files": {{"f.py": {{"results": results, "crashes": {{}}}}}}}}
+runs = {{"stock": run("ok"), "mine": run({after!r}), "undone": run("ok")}}
+verdict.named = lambda name: Of(fails=("f.py:tie", "g.py:other"))
+verdict.is_of = lambda *_: False
+record = Of(found=lambda state, step: runs[state])
+print(*verdict.tests(record, ["mine"]), sep="\\n")
+"""
+    said = answer(code)
+    assert says in said if says else said == ""
 
 
 EARLY = """
@@ -303,17 +386,93 @@ unittest.TestCase.setUp = setUp
 """
 
 
+def results_of(stub, tmp_path, code, longest=1200):
+    """What the script finds in a test file of the stub's that begins with some code."""
+    out = tmp_path / "out.json"
+    program = f"import sys, tests; tests.LONGEST = {longest}; tests.main()"
+    command = [sys.executable, "-c", program, out, stub[0] / "test" / "test_jit.py"]
+    path = f"{FOLDER}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    environment = os.environ | {"STUB_TEST": code, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return (json.loads(out.read_text()) if out.exists() else None), done.stdout + done.stderr
+
+
+OTHERS = {"Test.test_fmax_fails": "ok", "Test.test_maximum_skipped": "skipped"}
+
+
 @pytest.mark.parametrize(("times", "result"), [(1, "ok"), (9, "crashed")])
 def test_a_test_that_ends_the_process_is_tried_again(stub, tmp_path, times, result):
     """test_profiler_propagation of PyTorch does so now and then."""
-    out, program = tmp_path / "out.json", ROOT / "tools" / "source_build" / "tests.py"
     code = CRASH.format(file=str(tmp_path / "crashes"), times=times)
-    command = [sys.executable, program, out, stub[0] / "test" / "test_jit.py"]
-    subprocess.run(command, env=os.environ | {"STUB_TEST": code}, check=True)
-    found = json.loads(out.read_text())
+    found, _ = results_of(stub, tmp_path, code)
     assert found["crashes"] == {"Test.test_clamp": min(times, 3)}
-    others = {"Test.test_fmax_fails": "ok", "Test.test_maximum_skipped": "skipped"}
-    assert found["results"] == others | {"Test.test_clamp": result}
+    assert found["results"] == OTHERS | {"Test.test_clamp": result}
+
+
+CRASHING_CLASS = """
+class First(unittest.TestCase):
+    def test_a(self): pass
+class Second(unittest.TestCase):
+    def test_b(self): pass
+    @classmethod
+    def {method}(cls): os.abort()
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "result"), [("setUpClass", {}), ("tearDownClass", {"Second.test_b": "ok"})]
+)
+def test_a_class_that_ends_the_process_is_named(stub, tmp_path, method, result):
+    """Not the test before it, whose result stands; and the tests of other classes run."""
+    found, _ = results_of(stub, tmp_path, CRASHING_CLASS.format(method=method))
+    place = f"{method} of Second"
+    assert found["crashes"] == {place: 3}
+    rest = OTHERS | {"First.test_a": "ok", "Test.test_clamp": "ok"}
+    assert found["results"] == rest | result | {place: "crashed"}
+
+
+def test_a_file_whose_import_ends_the_process_is_refused(stub, tmp_path):
+    found, said = results_of(stub, tmp_path, "os.abort()")
+    assert found is None and "ended with -6: import" in said
+
+
+HANGING = """
+unittest.TextTestRunner.resultclass.write.__func__.__globals__["LONGEST"] = 1
+def setUp(self):
+    if self.id().endswith("clamp"):
+        import time
+        time.sleep(60)
+unittest.TestCase.setUp = setUp
+"""
+
+
+def test_a_test_that_does_not_end_is_named_and_the_others_run(stub, tmp_path):
+    found, said = results_of(stub, tmp_path, HANGING, longest=1)
+    assert found["results"] == OTHERS | {"Test.test_clamp": "no end"}
+    assert found["crashes"] == {} and "in setUp" in said  # and where it hung
+
+
+FAILING = """
+class GradcheckError(RuntimeError): pass
+def wrapped(error):
+    try: raise error
+    except Exception as cause: raise Exception("caused by a sample") from cause
+class Failing(unittest.TestCase):
+    def test_value(self): self.assertEqual(1, 0)
+    def test_sample(self): wrapped(AssertionError())
+    def test_gradcheck(self): raise GradcheckError()
+    def test_operator_is_missing(self): wrapped(AttributeError())
+    def test_subtest_breaks_off(self):
+        with self.subTest(): raise AttributeError()
+"""
+
+
+def test_a_test_that_breaks_off_has_not_failed(stub, tmp_path):
+    """Upstream's runner wraps what a test with samples raises."""
+    found, _ = results_of(stub, tmp_path, FAILING)
+    mine = {k.partition("test_")[2]: v for k, v in found["results"].items() if "Failing" in k}
+    failed = dict.fromkeys(("value", "sample", "gradcheck"), "failed")
+    assert mine == failed | dict.fromkeys(("operator_is_missing", "subtest_breaks_off"), "error")
 
 
 ENDLESS = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep(.05)"
@@ -321,9 +480,16 @@ ENDLESS = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep
 
 def inside(code, *arguments):
     """Python in the folder of the script, which is being run."""
-    folder = str(ROOT / "tools" / "source_build")
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=FOLDER, stdout=subprocess.PIPE, text=True)
+
+
+def answer(code, *arguments):
+    """What that prints."""
+    process = inside(code, *arguments)
+    out = process.communicate()[0]
+    assert process.returncode == 0
+    return out.strip()
 
 
 def is_still(log):
@@ -347,12 +513,14 @@ print(processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_what_threads_started(tmp_path, number):
     code = f"""
-import pathlib, sys, types, processes, proofs
+import pathlib, sys, types, processes, upstream
 processes.interrupt_on_signals()
-proofs.child = lambda place, name, *_, **__: processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1], name))
-place = types.SimpleNamespace(environment={{"MAX_JOBS": "2"}}, series=None, tree=types.SimpleNamespace(path=pathlib.Path()))
+upstream.child = lambda place, name, *_, **__: processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1], name))
+tree = types.SimpleNamespace(path=pathlib.Path())
+record = types.SimpleNamespace(found=lambda *_: None, part=lambda state, step, file, work: work())
+place = types.SimpleNamespace(environment={{"MAX_JOBS": "2"}}, series=None, state="stock", tree=tree, record=record)
 place.step = lambda name, work: work()
-proofs.upstream_tests(place)
+upstream.tests(place, [])
 """
     process = inside(code, tmp_path)
     logs = [tmp_path / name for name in ("test_autograd", "test_jit")]
@@ -361,6 +529,69 @@ proofs.upstream_tests(place)
     process.send_signal(number)
     process.communicate(timeout=30)
     assert all(map(is_still, logs))
+
+
+def test_the_times_are_of_the_torch_of_their_state(stub, whole):
+    timed = build(stub, "--rounds", "1")
+    shutil.rmtree(record_file(stub).parent / "copies")
+    times = record(stub)["states"]["undone"]["times"]["microseconds"]
+    assert set(times) == {"stock", SERIES} and timed.returncode == 1
+    assert all(t > 0 for rounds in times.values() for r in rounds for t in r.values())
+
+
+def test_the_times_of_another_torch_are_refused(tmp_path):
+    program = [sys.executable, FOLDER / "times.py", tmp_path / "out.json", tmp_path]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode and f"not of {tmp_path}: " in done.stderr
+
+
+def test_what_is_kept_for_the_times_is_all_of_a_torch(tmp_path):
+    """Its Python and its libraries, from the one or the two folders that it is in; what is as on stock once."""
+    code = """
+import pathlib, sys, timing
+from types import SimpleNamespace as Of
+top = pathlib.Path(sys.argv[1])
+source, built = top / "source", top / "built"
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+write(source / "csrc" / "Module.cpp", "")
+write(built / "lib" / "libtorch_cuda.so", "same")
+record = Of(folder=top, data={"torch": [str(source), str(built)]})
+for state, text in (("stock", "before"), ("v2/mine", "after")):
+    write(source / "decompositions.py", text)
+    timing.keep(Of(record=record, state=state, step=lambda name, work: work()))
+"""
+    answer(code, tmp_path)
+    stock, mine = (tmp_path / "copies" / state / "torch" for state in ("stock", "v2/mine"))
+    assert not (mine / "csrc").exists()
+    texts = [(copy / "decompositions.py").read_text() for copy in (stock, mine)]
+    assert texts == ["before", "after"]
+    library = Path("lib", "libtorch_cuda.so")
+    assert (stock / library).samefile(mine / library)
+    assert not (stock / library).samefile(tmp_path / "built" / library)
+
+
+def test_a_build_for_cuda_wants_its_compiler_memory_and_disk(tmp_path):
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.touch(0o755)
+    code = f"""
+import os, flags, ready
+flags.clang, flags.lld = lambda: {{"CC": "clang", "CXX": "clang++"}}, lambda compiler: {{}}
+for name in ("CC", "CXX", "USE_CUDA", "MAX_JOBS"):
+    os.environ.pop(name, None)
+os.environ["CUDA_HOME"] = {str(tmp_path)!r}
+for cuda in "01":  # nvcc takes few versions of Clang
+    os.environ["USE_CUDA"] = cuda
+    print(flags.environment(minimal=True).get("CXX"))
+os.cpu_count = lambda: 16
+os.sysconf = lambda name: (30 << 30) if name == "SC_PHYS_PAGES" else 1
+with_cuda = {{"CUDA_HOME": {str(tmp_path)!r}}}
+for environment in (with_cuda, with_cuda | {{"USE_CUDA": "off"}}):
+    print(flags.jobs(environment), ready.gigabytes(environment))
+"""
+    assert answer(code).splitlines() == ["clang++", "None", "5 40", "15 12"]
 
 
 def test_a_build_that_fails_shows_its_errors(stub, whole):
@@ -379,7 +610,5 @@ def test_a_build_that_fails_shows_its_errors(stub, whole):
     ],
 )
 def test_progress_sees_the_steps(line, shown):
-    code = f"import building; p = building.Progress(); p.see({line!r}); print(p.done, p.total)"
-    folder = str(ROOT / "tools" / "source_build")
-    done = subprocess.check_output([sys.executable, "-c", code], cwd=folder, text=True)
-    assert tuple(map(int, done.split())) == shown
+    code = f"import progress; p = progress.Progress(); p.see({line!r}); print(p.done, p.total)"
+    assert tuple(map(int, answer(code).split())) == shown

@@ -76,13 +76,13 @@ class Package(build_py):
             "MISSING": missing,
         }
         text = "".join(f"{name} = {value!r}\n" for name, value in facts.items())
-        (package / "_build.py").write_text(text)
+        (package / "_implementation/build.py").write_text(text)
         table = yaml.safe_load((ROOT / "conventions.yaml").read_text())
-        (package / "_table.json").write_text(json.dumps(table))
-        (package / "_gradients.py").write_text(types_of_names(table))
+        (package / "_contract/table.json").write_text(json.dumps(table))
+        (package / "_contract/gradients.py").write_text(types_of_names(table))
         operators = yaml.safe_load((ROOT / "csrc" / "native_functions.yaml").read_text())
         schemas = [o["func"] for o in operators if is_public(o["func"])]
-        (package / "_schemas.json").write_text(json.dumps(schemas))
+        (package / "_contract/schemas.json").write_text(json.dumps(schemas))
         if self.editable_mode:
             return  # the patch files are found in the sources
         files = package / "patches" / "files"

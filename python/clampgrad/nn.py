@@ -22,6 +22,11 @@ from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
 __all__ = ["Clamp", "Hardtanh", "ReLU", "ReLU6", "conversions", "convert", "undo"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Model = TypeVar("Model", bound=nn.Module)
 
 # torch.fx traces a module down to the calls of these.
@@ -72,9 +77,12 @@ class Clamp(_Named, _Interval):
 
     Args:
         min, max: a number, a Tensor (kept as a buffer; a Parameter is learned), or None for no bound.
-        gradient: the name or an alias of a convention.
+        gradient: the name or an alias of a convention; :func:`clampgrad.clamp` lists them.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         inplace: whether to write the result into the input.
+
+    The input is a Tensor of any shape and real dtype; the output has the shape to which it and the bounds
+    broadcast.
 
     Raises:
         ValueError: both bounds are None, or the name of the convention is unknown.
@@ -111,7 +119,7 @@ class Clamp(_Named, _Interval):
 
 
 class ReLU(_Named, nn.ReLU):
-    """:class:`torch.nn.ReLU` with a named gradient at 0."""
+    """:class:`torch.nn.ReLU` with a named gradient at 0; the keywords are those of :class:`clampgrad.nn.Clamp`."""
 
     def __init__(
         self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
@@ -124,7 +132,8 @@ class ReLU(_Named, nn.ReLU):
 
 
 class Hardtanh(_Named, nn.Hardtanh):
-    """:class:`torch.nn.Hardtanh` with a named gradient at its bounds."""
+    """:class:`torch.nn.Hardtanh` with a named gradient at its bounds; the keywords are those of
+    :class:`clampgrad.nn.Clamp`."""
 
     def __init__(
         self,
@@ -145,7 +154,8 @@ class Hardtanh(_Named, nn.Hardtanh):
 
 
 class ReLU6(_Named, nn.ReLU6):
-    """:class:`torch.nn.ReLU6` with a named gradient at 0 and 6."""
+    """:class:`torch.nn.ReLU6` with a named gradient at 0 and 6; the keywords are those of
+    :class:`clampgrad.nn.Clamp`."""
 
     def __init__(
         self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
@@ -157,7 +167,7 @@ class ReLU6(_Named, nn.ReLU6):
         return relu6(input, self.inplace, **self._keywords())
 
 
-TWINS: dict[type[nn.Module], type[nn.Module]] = {
+_TWINS: dict[type[nn.Module], type[nn.Module]] = {
     nn.ReLU: ReLU,
     nn.ReLU6: ReLU6,
     nn.Hardtanh: Hardtanh,
@@ -216,7 +226,7 @@ def convert(
     chosen = [
         (name, module)
         for name, module in model.named_modules()
-        if (type(module) in TWINS or isinstance(module, _Named))
+        if (type(module) in _TWINS or isinstance(module, _Named))
         and (filter_fn is None or filter_fn(module, name))
     ]
     if not chosen:
@@ -231,7 +241,7 @@ def convert(
             if _WAS not in vars(module):
                 named = {k: v for k, v in vars(module).items() if k in ("gradient", "maximize")}
                 vars(module)[_WAS] = type(module), named
-            module.__class__ = TWINS.get(type(module), type(module))
+            module.__class__ = _TWINS.get(type(module), type(module))
             module._name(gradient, maximize)
     if left_alone:
         warnings.warn(

@@ -11,11 +11,16 @@ import json
 import sys
 from pathlib import Path
 
-import building
+import flags
 import processes
 import proofs
 import ready
 import report
+import timing
+import upstream
+import verdict
+from building import Place
+from outlook import outlook
 from record import Record
 from series import Refusal, Tree
 
@@ -55,29 +60,30 @@ def arguments() -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     tree = Tree(options.checkout.resolve(), tuple(options.series), options.any_release)
-    environment = building.environment(tree.path, options.minimal)
-    record = Record.of(tree, options.series, building.flags(environment), options.quick)
+    environment = flags.environment(options.minimal)
+    record = Record.of(tree, options.series, flags.flags(environment), options.quick)
     ready.check(tree, options.series, environment, begun=record.has_begun)
-    print(ready.outlook(record, environment, options.minimal), flush=True)
+    print(outlook(record, environment, options.minimal), flush=True)
     if options.check:
         return 0
 
     lock(record.folder)
     for state in (STOCK, *options.series, UNDONE):
         series = None if state in (STOCK, UNDONE) else state
-        place = building.Place(tree, record, environment, state, series)
+        place = Place(tree, record, environment, state, series)
         proofs.gradients(place)
         proofs.package(place)
-        proofs.upstream_tests(place)
+        upstream.tests(place, options.series)
         if state == STOCK:
-            proofs.negative_controls(place, options.series)
-        place.keep_libraries()
+            upstream.controls(place, options.series)
+        if options.rounds and state != UNDONE:
+            timing.keep(place)
     place.arrive()  # the tree is left as it was
     if options.rounds:
-        proofs.times(place, (STOCK, *options.series), options.rounds)
+        timing.times(place, (STOCK, *options.series), options.rounds)
 
     proofs.judge_gradients(place)
-    failures = report.judge(record, tree, options.series)
+    failures = verdict.judge(record, options.series)
     print(report.told(record, failures))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -48,15 +49,20 @@ def started(command: list[str], **how: Any) -> subprocess.Popen[Any]:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    """It may have ended by itself, and what it started may not."""
+    end_group(process.pid)
+    process.wait()
     running.discard(process.pid)
 
 
 def end_all() -> None:
     """Those of other threads, which see no interrupt."""
     for group in list(running):
+        end_group(group)
+
+
+def end_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from series import ROOT, Tree, named
 
 PROOFS = ("tools/source_build", "python/clampgrad", "csrc")
 SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml")
-BUILT = ("build", "libraries")  # steps that do not depend on them
+BUILT = ("build", "copy")  # steps that do not depend on them
 
 
 def processor() -> str:
@@ -41,10 +42,13 @@ def of_the_proofs() -> str:
 
 
 class Record:
-    """`data["states"]` holds for each state of the tree what its steps found, and their seconds."""
+    """`data["states"]` holds for each state of the tree what its steps found, and their seconds. One without
+    seconds is not done, and has the parts that are."""
 
     def __init__(self, folder: Path, data: dict[str, Any], replaces: bool = False) -> None:
         self.folder, self.data, self.replaces = folder, data, replaces
+        self.lock = threading.Lock()
+        self.start = 0.0  # of the step at work
 
     @classmethod
     def of(cls, tree: Tree, series: Sequence[str], flags: dict[str, str], quick: bool) -> Record:
@@ -117,7 +121,9 @@ class Record:
         self.save()
 
     def found(self, state: str, step: str) -> Any:
-        return self.states.get(state, {}).get(step)
+        """What a step found, if it is done."""
+        found = self.states.get(state, {}).get(step, {})
+        return found if "seconds" in found else None
 
     def step(self, state: str, name: str, work: Callable[[], dict[str, Any]]) -> None:
         """A step of a state, unless it is done."""
@@ -125,11 +131,23 @@ class Record:
             print(f"==> {state}: {name}: done before, in {done['seconds']} s", flush=True)
             return
         print(f"==> {state}: {name}", flush=True)
-        start = time.monotonic()
+        self.start = time.monotonic() - self.states.get(state, {}).get(name, {}).get("spent", 0)
         result = work()
-        seconds = round(time.monotonic() - start, 1)
+        seconds = round(time.monotonic() - self.start, 1)
         self.states.setdefault(state, {})[name] = {"seconds": seconds, **result}
         self.save()
+
+    def part(self, state: str, step: str, file: str, work: Callable[[], Any]) -> Any:
+        """A file of a step, unless it is done; files may be at work at the same time."""
+        with self.lock:
+            files = self.states.setdefault(state, {}).setdefault(step, {}).setdefault("files", {})
+        if file not in files:
+            found = work()
+            with self.lock:
+                files[file] = found
+                self.states[state][step]["spent"] = round(time.monotonic() - self.start, 1)
+                self.save()
+        return files[file]
 
     def log(self, state: str, step: str) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)

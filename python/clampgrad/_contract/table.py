@@ -1,4 +1,4 @@
-"""The contract, conventions.yaml, as the build put it into the package; and the names in it."""
+"""The contract, conventions.yaml, as the build put it beside this file; and the names in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-TABLE: dict[str, Any] = json.loads(Path(__file__).parents[1].joinpath("_table.json").read_text())
+TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("table.json").read_text())
 
 CONVENTIONS: tuple[str, ...] = tuple(TABLE["conventions"])
 PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gradients"]["rows"][0])
@@ -18,9 +18,25 @@ ALIASES: dict[str, str] = TABLE["aliases"]
 CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES
 
 
-def nearest(name: str) -> str:
-    """For the end of an error: what a misspelt name was meant to be, if any name is like it."""
-    from difflib import get_close_matches
+def unknown(name: str, *also: str) -> str:
+    """The error for a name that is none: what is known, and what was perhaps meant.
 
-    found = get_close_matches(name.lower(), CANONICAL, 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    csrc/base/convention.cpp says the same; `also` is what the caller accepts besides.
+    """
+    known = f"{', '.join(CONVENTIONS)}, or an alias: {', '.join([*ALIASES])}"
+    known += "".join(f", or {word}" for word in also)
+    edits = {word: _edits(name.lower(), word) for word in [*CANONICAL, *also]}
+    least = min(edits.values())
+    meant = [repr(word) for word in edits if edits[word] == least <= len(name) // 3]
+    question = f"; did you mean {' or '.join(meant)}?" if meant else ""
+    return f"unknown gradient '{name}'; expected one of {known}{question}"
+
+
+def _edits(a: str, b: str) -> int:
+    """How many characters to insert, delete or replace to make one of the other."""
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        diagonal, row[0] = row[0], i
+        for j, right in enumerate(b, 1):
+            diagonal, row[j] = row[j], min(diagonal + (left != right), row[j] + 1, row[j - 1] + 1)
+    return row[-1]

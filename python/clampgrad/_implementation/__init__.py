@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clampgrad._build import MISSING
+from clampgrad._implementation.build import MISSING
 from clampgrad._implementation.environment import is_set, one_sentence
 from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
 from clampgrad._implementation.registered import register, registered

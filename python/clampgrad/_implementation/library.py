@@ -12,7 +12,7 @@ from types import ModuleType
 
 import torch
 
-from clampgrad._build import MISSING
+from clampgrad._implementation.build import MISSING
 from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import minor, why_stale
 
@@ -30,7 +30,8 @@ class NoLibrary(ImportError):
 def libraries() -> dict[str, str]:
     """The compiled libraries that are installed: folder under _lib -> module. A folder is called
     torch_2_13, or torch_2_13_cu13 where it has kernels for CUDA 13 too."""
-    folders = sorted(Path(__file__).parents[1].joinpath("_lib").glob("torch_*"))
+    all_of_them = Path(__file__).parents[1] / "_lib"
+    folders = sorted(all_of_them.iterdir()) if all_of_them.is_dir() else []
     return {
         folder.name: f"clampgrad._lib.{folder.name}._C"
         for folder in folders

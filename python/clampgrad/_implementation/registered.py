@@ -7,8 +7,7 @@ a package that is imported anew runs on it: the same functions, the same pins.
 from __future__ import annotations
 
 import sys
-from types import ModuleType
-from typing import NamedTuple
+from types import ModuleType, SimpleNamespace
 
 import torch
 
@@ -17,25 +16,19 @@ from clampgrad._implementation.stamp import expected, minor
 MODULES = ("clampgrad._C", "clampgrad._lib", "clampgrad._implementation.portable")
 
 
-class Registered(NamedTuple):
-    name: str
-    why: str
-    functions: ModuleType
-    stamp: str
-    modules: dict[str, ModuleType]
-
-
 def here() -> str:
     return expected(minor(torch.__version__))
 
 
 def register(name: str, why: str, functions: ModuleType) -> None:
     modules = {n: module for n, module in sys.modules.items() if n.startswith(MODULES)}
-    torch.ops.clampgrad._registered = Registered(name, why, functions, here(), modules)
+    torch.ops.clampgrad._registered = SimpleNamespace(
+        name=name, why=why, functions=functions, stamp=here(), modules=modules
+    )
 
 
 def registered(portable: bool, required: bool) -> tuple[str, str, ModuleType] | None:
-    """Its implementation, if there was an import before. Another one cannot be had in this process."""
+    """The implementation of an earlier import, if there was one: this process cannot have another."""
     earlier = vars(torch.ops.clampgrad).get("_registered")
     if earlier is None:
         return None
@@ -46,4 +39,4 @@ def registered(portable: bool, required: bool) -> tuple[str, str, ModuleType] | 
             "build or another choice, and its operators stay: start the process again"
         )
     sys.modules.update(earlier.modules)
-    return earlier[:3]
+    return earlier.name, earlier.why, earlier.functions

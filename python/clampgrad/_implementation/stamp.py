@@ -4,9 +4,8 @@ loading registers operators, and they stay."""
 from __future__ import annotations
 
 import mmap
-import re
 
-from clampgrad._build import SOURCES, VERSION
+from clampgrad._implementation.build import SOURCES, VERSION
 
 MARK = "clampgrad-stamp: "  # written by tools/stamp.py
 
@@ -17,7 +16,7 @@ def minor(release: str) -> str:
 
 
 def expected(torch: str) -> str:
-    """Of a library for a minor release of torch, as "2.13"."""
+    """The stamp that a library for a minor release of torch, as "2.13", has to have."""
     return f"{MARK}version={VERSION} torch={torch} sources={SOURCES}"
 
 
@@ -29,8 +28,9 @@ def stamp_of(path: str) -> str:
         except ValueError:  # an empty file
             return ""
         with content:
-            found = re.search(MARK.encode() + b"[ -~]+", content)
-            return found[0].decode() if found else ""
+            start = content.find(MARK.encode())
+            text = content[start : start + 200].partition(b"\0")[0] if start >= 0 else b""
+            return text.decode(errors="replace")
 
 
 def why_stale(path: str, torch: str) -> str | None:

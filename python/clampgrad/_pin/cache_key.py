@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any
 
 from clampgrad import _implementation
-from clampgrad._build import VERSION
 from clampgrad._contract.table import TABLE
+from clampgrad._implementation.build import VERSION
 from clampgrad._pin.state import current
 from clampgrad._torch.changes import Change, original, replacing
 from clampgrad._torch.private_names import expected

@@ -13,11 +13,12 @@ from typing import Any
 
 from clampgrad._pin.state import current
 from clampgrad._torch.changes import Change, expect, original, replacing
-from clampgrad._torch.dynamo import add_guard, guard_of_every_frame, is_guarded, was_saved
+from clampgrad._torch.compiler import add_guard, guard_of_every_frame, is_guarded, was_saved
 from clampgrad._torch.private_names import expected
 
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
+    """Saved with code by its name: a release that moves it refuses what an earlier one has saved."""
     add_guard(builder, guard, lambda _: current() == pin, f"clampgrad.pin.current() == {pin!r}")
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from torch import nn
 
 from clampgrad._pin.first_pin import tell_torch
-from clampgrad._pin.functions import Awaitable, steps
+from clampgrad._pin.functions import Body
 
 
 def decorated(
     function: Callable[..., Any], pin: AbstractContextManager[Any], code: int
 ) -> Callable[..., Any]:
-    """Of a function or generator, asynchronous or not."""
+    """The function that stands for one that is decorated: a function or generator, asynchronous or not."""
     if wrong := not_a_function(function):
         raise TypeError(f"clampgrad.pin decorates functions, not {wrong}")
 
@@ -26,31 +26,31 @@ def decorated(
             return function(*args, **keywords)
 
     def generate(*args: Any, **keywords: Any) -> Any:
-        tell_torch()
-        return (yield from steps(code, function(*args, **keywords)))
+        with under(code) as body:
+            return (yield from body.steps(function(*args, **keywords)))
 
     async def run(*args: Any, **keywords: Any) -> Any:
-        tell_torch()
-        return await Awaitable(code, function(*args, **keywords))
+        with under(code) as body:
+            return await body.awaited(function(*args, **keywords))
 
     async def generate_async(*args: Any, **keywords: Any) -> Any:
-        tell_torch()
-        body = function(*args, **keywords)
-        step = body.asend(None)
-        try:
-            while True:
-                try:
-                    item = await Awaitable(code, step)
-                except StopAsyncIteration:
-                    return
-                try:
-                    step = body.asend((yield item))
-                except GeneratorExit:
-                    raise
-                except BaseException as error:
-                    step = body.athrow(error)
-        finally:
-            await Awaitable(code, body.aclose())
+        generator = function(*args, **keywords)
+        with under(code) as body:
+            step = generator.asend(None)
+            try:
+                while True:
+                    try:
+                        item = await body.awaited(step)
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        step = generator.asend((yield item))
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step = generator.athrow(error)
+            finally:
+                await body.awaited(generator.aclose())
 
     if inspect.isasyncgenfunction(function):
         instead: Callable[..., Any] = generate_async
@@ -61,6 +61,16 @@ def decorated(
     else:
         instead = call
     return functools.wraps(function)(instead)
+
+
+@contextmanager
+def under(code: int) -> Generator[Body, None, None]:
+    tell_torch()
+    body = Body(code)
+    try:
+        yield body
+    finally:
+        body.end()
 
 
 def not_a_function(thing: Any) -> str | None:

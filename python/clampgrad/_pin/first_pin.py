@@ -27,16 +27,9 @@ from clampgrad._pin.compiled_code import guard_compiled_code, refuse_code_withou
 from clampgrad._pin.forks import held_over_forks
 from clampgrad._pin.higher_order import refuse_in_joints, remember_in_backward
 from clampgrad._pin.state import current
-from clampgrad._torch.after_import import (
-    Refused,
-    imported,
-    no_longer_on_import,
-    on_import,
-    when_imported,
-)
+from clampgrad._torch import after_import, compiler
+from clampgrad._torch.after_import import imported, when_imported
 from clampgrad._torch.changes import Change, made
-from clampgrad._torch.dispatcher import kept
-from clampgrad._torch.dynamo import compiler_lock, drop_compiled, reset_precompiled
 
 # How a module of torch is to change. Each checks what it is about to change, and changes nothing.
 CHANGES: dict[str, Callable[[Any], list[Change]]] = {
@@ -68,7 +61,9 @@ def at_import(module: ModuleType) -> None:
     except Exception as error:
         _done = False
         if current() is not None:
-            raise Refused(f"{error}; the pin {current()!r} cannot hold there") from error
+            raise after_import.Refused(
+                f"{error}; the pin {current()!r} cannot hold there"
+            ) from error
         raise
 
 
@@ -87,12 +82,12 @@ def tell_in_turn() -> None:
     """
     while not _done:
         with _first:
-            compiler = compiler_lock()
-            if compiler.acquire(blocking=False):
+            lock = compiler.lock()
+            if lock.acquire(blocking=False):
                 try:
                     tell_once()
                 finally:
-                    compiler.release()
+                    lock.release()
                 return
         time.sleep(0.001)
 
@@ -101,12 +96,12 @@ def tell_once() -> None:
     global _done
     if _done:
         return
-    added = [name for name in CHANGES if on_import(name, at_import)]
+    added = [name for name in CHANGES if after_import.on_import(name, at_import)]
     try:
         tell()
     except BaseException:
         for name in added:
-            no_longer_on_import(name, at_import)
+            after_import.no_longer_on_import(name, at_import)
         raise
     _done = True
 
@@ -118,19 +113,19 @@ def leave_uncompiled(_: object) -> None:
 
 
 def tell() -> None:
-    compiler = imported("torch._dynamo")
+    dynamo = imported("torch._dynamo")
     modules = {name: module for name in CHANGES if (module := imported(name))}
     with ExitStack() as undone_if_the_rest_fails:
         with _changing:
-            kept("aten::clamp")
-            if compiler:
-                reset_precompiled()
+            compiler.kept_kernels("aten::clamp")
+            if dynamo:
+                compiler.reset_precompiled()
             changes = [change for name in modules for change in CHANGES[name](modules[name])]
             undone_if_the_rest_fails.enter_context(made(changes))
-        if compiler:
-            drop_compiled()  # what was compiled so far has no guard
+        if dynamo:
+            compiler.drop_compiled()  # what was compiled so far has no guard
         for name in _implementation.pin_register():  # last: kernels stay registered
-            kept(name).clear()
+            compiler.kept_kernels(name).clear()
 
 
 # A graph may have our operators where nothing was ever pinned.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from clampgrad import _implementation
-from clampgrad._pin.state import TORCHS_OWN, Block, swap
+from clampgrad._pin.state import TORCHS_OWN, Block, close, opened, swap
 
 
 class Remembered:
@@ -17,39 +17,53 @@ class Remembered:
         self.code = _implementation.pin_current() if code is None else code
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        outside = swap(Block(self.code))
+        body = Body(self.code)
         try:
-            return self.function(*args, **keywords)
+            return body.run(self.function, *args, **keywords)
         finally:
-            swap(outside)
+            body.end()
 
 
-def steps(code: int, body: Any) -> Generator[Any, Any, Any]:
-    """Runs a generator or a coroutine under a pin, which holds only while `body` itself runs."""
-    inside: Block | None = Block(code)  # then whatever blocks the body is in
-    resume, value = body.send, None
-    while True:
-        outside = swap(inside)
+class Body:
+    """What runs under a pin bit by bit. The pin holds while it runs, and in tasks that it starts until it ends."""
+
+    def __init__(self, code: int) -> None:
+        self.block = opened(code)
+        self.inside: Block | None = self.block  # or whatever block the body is in
+
+    def run(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+        outside = swap(self.inside)
         try:
-            item = resume(value)
-        except StopIteration as end:
-            return end.value
+            return function(*args, **keywords)
         finally:
-            inside = swap(outside)
-        try:
-            resume, value = body.send, (yield item)
-        except BaseException as error:  # GeneratorExit too
-            resume, value = body.throw, error
+            self.inside = swap(outside)
+
+    def end(self) -> None:
+        close(self.block)
+
+    def steps(self, generator: Any) -> Generator[Any, Any, Any]:
+        """Runs a generator or a coroutine."""
+        resume, value = generator.send, None
+        while True:
+            try:
+                item = self.run(resume, value)
+            except StopIteration as end:
+                return end.value
+            try:
+                resume, value = generator.send, (yield item)
+            except BaseException as error:  # GeneratorExit too
+                resume, value = generator.throw, error
+
+    def awaited(self, coroutine: Any) -> Awaitable:
+        return Awaitable(self.steps(coroutine))
 
 
 class Awaitable:
-    """A coroutine whose every step runs under a pin."""
-
-    def __init__(self, code: int, coroutine: Any) -> None:
-        self.code, self.coroutine = code, coroutine
+    def __init__(self, steps: Generator[Any, Any, Any]) -> None:
+        self.steps = steps
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return steps(self.code, self.coroutine)
+        return self.steps
 
 
 def remember(function: Callable[..., Any], code: int | None = None) -> Remembered:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from clampgrad import _implementation
+from clampgrad._contract.table import CANONICAL, unknown
 from clampgrad._pin import functions, report, state
 from clampgrad._pin.decorated import decorated
 from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.installed import installed
 
 if TYPE_CHECKING:
-    from clampgrad._gradients import Gradient
+    from clampgrad._contract.gradients import Gradient
 
     Pinned: TypeAlias = Gradient | Literal["installed"]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class pin:
@@ -68,7 +72,10 @@ class pin:
         if callable(gradient):
             raise TypeError('write @clampgrad.pin("inclusive"), with the name of a convention')
         name = installed() if gradient == "installed" else gradient
+        if isinstance(name, str) and name not in CANONICAL:
+            raise ValueError(unknown(name, "installed"))
         self._code = _implementation.pin_code(name, maximize)
+        self._named = name, maximize, partial
         self._is_partial = partial
         if partial:
             self._code = _implementation.pin_partial(self._code)
@@ -84,6 +91,10 @@ class pin:
                 UserWarning,
                 *self._made_at,
             )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """By name, because another implementation has other codes."""
+        return copied, self._named
 
     def __repr__(self) -> str:
         return f"<clampgrad.pin: {_implementation.pin_name(self._code)}>"
@@ -101,7 +112,7 @@ class pin:
                 "may have had the wrong pin"
             )
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Decorates a function or generator, asynchronous or not, so that its body runs under the pin."""
         self._is_used = True
         return decorated(function, self, self._code)
@@ -153,12 +164,19 @@ class pin:
         return state.current()
 
     @staticmethod
-    def remember(function: Callable[..., Any]) -> Callable[..., Any]:
+    def remember(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Wraps `function` so that every call runs under the pin that is active now, or under none.
 
         Use it for code that runs a forward again in backward; ``torch.utils.checkpoint`` does not need it.
         """
         return functions.remember(function)
+
+
+def copied(gradient: Pinned | None, maximize: bool, partial: bool) -> pin:
+    """What copy and pickle make. Nobody is asked to use a copy."""
+    made = pin(gradient, maximize=maximize, partial=partial)
+    made._is_used = True
+    return made
 
 
 PARTIAL = 'partial=True, `clampgrad run --partial`, or CLAMPGRAD_GRADIENT="inclusive, partial"'
@@ -206,7 +224,7 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = 
 
 
 def set_pin_in_words(text: str) -> None:
-    """As CLAMPGRAD_GRADIENT has it: a name and, after commas, perhaps `maximize` and `partial`."""
+    """Sets a pin as CLAMPGRAD_GRADIENT names it: `maximize` and `partial` may follow the name, after commas."""
     name, *words = text.split(",")
     words = [word.strip() for word in words]
     if unknown := [word for word in words if word not in ("maximize", "partial")]:

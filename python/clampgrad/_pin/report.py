@@ -12,7 +12,7 @@ from contextlib import suppress
 import torch
 
 from clampgrad import _implementation
-from clampgrad._build import VERSION
+from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.environment import is_set
 
 NOTHING = (

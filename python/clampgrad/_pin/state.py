@@ -84,11 +84,22 @@ def _an_event_loop_runs() -> bool:
     return asyncio is not None and asyncio._get_running_loop() is not None
 
 
-def enter(code: int, owner: object) -> None:
+def opened(code: int, owner: object = None) -> Block:
+    """A block around what runs now, and around the tasks that are started in it, until it is closed."""
     block = Block(code, innermost(), owner)
     if _an_event_loop_runs():
         _thread.blocks_of_tasks.add(block)
-    swap(block)
+    return block
+
+
+def close(block: Block) -> None:
+    block.is_open = False
+    _thread.blocks_of_tasks.discard(block)
+    swap(innermost())
+
+
+def enter(code: int, owner: object) -> None:
+    swap(opened(code, owner))
 
 
 def leave(owner: object) -> bool:
@@ -101,9 +112,7 @@ def leave(owner: object) -> bool:
         block = block.outer
     if not block:
         raise RuntimeError(f"{owner!r} is not entered here")
-    block.is_open = False
-    _thread.blocks_of_tasks.discard(block)
-    swap(innermost())
+    close(block)
     return block is inner
 
 

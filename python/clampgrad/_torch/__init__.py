@@ -4,8 +4,7 @@
     surroundings    where a call runs: in torch.func, forward mode, backward, modes
     tensors         what torch knows of a tensor
     function_modes  the stack of function modes
-    dynamo          compiled code: its guards, and how it is dropped
-    dispatcher      the kernels that the Python dispatcher keeps
+    compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
     functions, functionalize, quantization  what those parts of torch are told of ours
     changes         changes of torch: checked, made together or not at all
     after_import    what is done to a module that torch imports later

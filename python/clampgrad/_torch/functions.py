@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import torch
@@ -56,10 +56,30 @@ def trace_in_place(traced: Traced, _: object) -> None:
     manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
 
 
+signature_of = cache(inspect.signature)
+
+
+@cache
 def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Without annotations, which nobody has to look up."""
-    parameters = inspect.signature(function).parameters.values()
+    """The signature without annotations: what reads it need not resolve their names."""
+    parameters = signature_of(function).parameters.values()
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+
+
+class _Written(str):
+    """An annotation as the source has it."""
+
+    __repr__ = str.__str__
+
+
+def written_signature(function: Callable[..., Any]) -> str:
+    """The signature with types as the source has them, for people."""
+    signature = signature_of(function)
+    parameters = [
+        p.replace(annotation=_Written(p.annotation)) for p in signature.parameters.values()
+    ]
+    returned = _Written(signature.return_annotation)
+    return str(signature.replace(parameters=parameters, return_annotation=returned))
 
 
 def document(function: Callable[..., Any], text: str) -> None:

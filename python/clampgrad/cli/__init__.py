@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from clampgrad._build import VERSION
+from clampgrad._implementation.build import VERSION
 from clampgrad.cli.output import write
 
 COMMANDS = {

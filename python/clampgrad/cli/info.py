@@ -6,7 +6,7 @@ import argparse
 import platform
 from typing import Any
 
-from clampgrad._build import VERSION
+from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.info import info
 from clampgrad._pin.installed import patched
 from clampgrad._pin.state import current
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def shown(value: Any) -> str:
-    """As a person reads it."""
+    """A value as a person reads it."""
     if value is None or isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -2,16 +2,24 @@
 
 import re
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 from .series import Refusal, Series, all_series, choices, default, named
-from .tree import YAML, Status, changed_files, convention_of, git, is_repository, release_of
+from .tree import (
+    YAML,
+    Status,
+    changed_files,
+    convention_of,
+    git,
+    is_repository,
+    release_of,
+    run_git,
+)
 
 
 def files_of(patch: Path) -> list[str]:
-    """Those that it changes, and those that it adds."""
+    """The files that a patch changes or adds."""
     lines = patch.read_text().splitlines()
     return list(dict.fromkeys(line[6:] for line in lines if line.startswith(("--- a/", "+++ b/"))))
 
@@ -34,7 +42,7 @@ def committed(source: Path, series: Series, to: Path) -> None:
     """The files that a series touches, as they are in the commit, in a repository of their own."""
     to.mkdir(exist_ok=True)
     for name in {name for patch in series.patches for name in files_of(patch)}:
-        shown = subprocess.run(["git", "show", f"HEAD:./{name}"], cwd=source, capture_output=True)
+        shown = run_git(source, "show", f"HEAD:./{name}")
         if shown.returncode == 0:
             write(to / name, shown.stdout)
     git(to, "init", "--quiet")

@@ -40,6 +40,8 @@ class Series:
     patches: list[Path]
     optional: set[Path]  # skipped, with a word, where the text they change is not there
     unproved: set[Path]  # tests and documentation: no gradient depends on them
+    # Upstream's tests of the gradients that it takes away, as FILE:WORD, a word in their names.
+    fails: tuple[str, ...] = ()
 
     def fits(self, release: str) -> bool:
         """Whether it was made for a release such as 2.13.1."""
@@ -47,7 +49,7 @@ class Series:
 
     @property
     def span(self) -> str:
-        """Its releases, as words; they follow each other."""
+        """The first and the last of its releases, as words; it is for all between them too."""
         first, last = self.releases[0], self.releases[-1]
         return first if first == last else f"{first} to {last}"
 
@@ -73,7 +75,10 @@ def read(path: Path) -> Series:
         keys.get("Gradients") == "unchanged",
         tuple(keys.get("Saves", "").split()),
     )
-    return Series(name, keys["Releases"].split(), claim, keys["Summary"], patches, **flagged)
+    fails = tuple(keys.get("Fails", "").split())
+    return Series(
+        name, keys["Releases"].split(), claim, keys["Summary"], patches, **flagged, fails=fails
+    )
 
 
 def all_series() -> dict[str, Series]:

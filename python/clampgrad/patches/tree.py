@@ -1,5 +1,6 @@
 """What a PyTorch source tree is: its release, its convention, what was done to it."""
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -27,8 +28,19 @@ class Status:
         return asdict(self)
 
 
+def run_git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[Any]:
+    """git on the repository of a folder, whichever a hook or `git rebase --exec` has named."""
+    theirs = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+    environment = {key: value for key, value in os.environ.items() if key not in theirs}
+    command = ["git", *arguments]
+    try:
+        return subprocess.run(command, cwd=source, env=environment, capture_output=True, **how)
+    except FileNotFoundError:
+        raise Refusal("There is no git on PATH, which applies the patches: install it.") from None
+
+
 def git(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *arguments], cwd=source, capture_output=True, text=True)
+    return run_git(source, *arguments, text=True)
 
 
 def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
@@ -44,6 +56,8 @@ def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
 def is_repository(source: Path) -> bool:
     """Whether the tree itself is under git; a folder inside somebody else's repository is not."""
     top = git(source, "rev-parse", "--show-toplevel")
+    if top.returncode and (source / ".git").exists():
+        raise Refusal(f"git does not read {source}: {top.stderr.strip()}")
     return top.returncode == 0 and Path(top.stdout.strip()).resolve() == source.resolve()
 
 

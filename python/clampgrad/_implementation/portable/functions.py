@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
-from clampgrad._contract.table import CANONICAL, CONVENTIONS, PSEUDO
+from clampgrad._contract.table import CANONICAL, PSEUDO, unknown
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import assign, to_be_written, torchs_own
 from clampgrad._implementation.portable.gate import Clamp, Extremum, Rule
@@ -30,7 +30,7 @@ def resolved(gradient: str, maximize: bool) -> str:
             raise TypeError(f"{argument} must be a {kind.__name__}, not {type(value).__name__}")
     name = CANONICAL.get(gradient)
     if name is None:
-        raise ValueError(f"unknown gradient '{gradient}'; expected one of {', '.join(CONVENTIONS)}")
+        raise ValueError(unknown(gradient))
     if maximize and name not in PSEUDO:
         raise ValueError(
             f"maximize=True does not apply to gradient='{gradient}': only 'with_grad' and 'restoring' "
@@ -93,7 +93,7 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
 
 
 def column_of(gradient: str, maximize: bool) -> str:
-    """Its name in the contract's rows, where what does not depend on `maximize` has one name."""
+    """The name of a convention in the rows of the contract: one that depends on `maximize` has two."""
     directed = f"{gradient}, maximize"
     return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
 

@@ -16,11 +16,13 @@ from torch import Tensor
 
 from clampgrad._implementation.portable.functions import KERNELS
 
-SCHEMAS: list[str] = json.loads(Path(__file__).parents[2].joinpath("_schemas.json").read_text())
+SCHEMAS: list[str] = json.loads(
+    Path(__file__).parents[2].joinpath("_contract/schemas.json").read_text()
+)
 
 
 def kernel(name: str) -> Callable[..., Tensor]:
-    """Of an operator without its overload. Those called mingrad have min_norm, as by default."""
+    """What an operator does, named without its overload. A `_mingrad` operator has the default, min_norm."""
     if name == "clamp_with_grad":
         return partial(kernel("clamp"), gradient="with_grad")
     return KERNELS[name.replace("_mingrad", "")]

@@ -9,6 +9,9 @@ from clampgrad._contract.table import EXACT
 from clampgrad._tools.audit.lint import Diagnostic, Thresholds, diagnostics, name_of
 from clampgrad._tools.audit.sites import Site
 
+# The conventions that torch has had by itself, and in which releases.
+RELEASES = {"inclusive": "up to 2.13", "joint": "from 2.14 on"}
+
 
 @dataclass
 class Finding:
@@ -32,6 +35,8 @@ class Finding:
             from call to call, or `memory` was used up.
         moved: for each convention, how far it would move the gradient relative to its norm; None if the
             gradient is 0 now and would not be. Empty if no gradient arrived.
+        not_finite: for each of ``"inclusive"`` and ``"joint"``, how many infinite or NaN gradients it would
+            pass on and the current gradient blocks, or the reverse. They have no share in `moved`.
         follows_torch: whether the gradient depends on the installed release.
         warnings: a :class:`Diagnostic` for each warning.
     """
@@ -51,6 +56,7 @@ class Finding:
     nan: int
     dead: int | None
     moved: dict[str, float | None]
+    not_finite: dict[str, int]
     follows_torch: bool
     warnings: list[Diagnostic] = field(default_factory=list)
 
@@ -61,11 +67,27 @@ class Finding:
         name = max(moved, key=lambda k: moved[k], default="")
         return moved.get(name, 0.0), name
 
+    @property
+    def by_release(self) -> tuple[float, str]:
+        """How far the gradient moves with the release of torch, and the convention that it then has.
+
+        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``. (0, "") where no release decides.
+        """
+        if not self.follows_torch or not self.moved:
+            return 0.0, ""
+        moved = {k: None if self.not_finite[k] else self.moved[k] for k in RELEASES}
+        far = {k: math.inf if v is None else v for k, v in moved.items()}
+        name = max(far, key=lambda k: far[k])
+        return (far[name], name) if far[name] else (0.0, "")
+
     def _importance(self) -> tuple[float, ...]:
-        """Sites whose gradient would move and warnings first, then those without a gradient; elements
-        that tie without consequence last."""
+        """Sites that the release of torch decides first, then others whose gradient would move and
+        warnings, then those without a gradient; elements that tie without consequence last."""
         farthest, _ = self.farthest
         ties = self.at_bound / max(self.elements, 1)
+        decided, _ = self.by_release
+        if decided:
+            return 3, decided, len(self.warnings), ties
         if farthest or self.warnings:
             return 2, farthest, len(self.warnings), ties
         if not self.moved:
@@ -90,6 +112,7 @@ def found_at(site: Site, thresholds: Thresholds) -> Finding:
         nan=kinds["nan"],
         dead=site.dead(),
         moved=site.moved(),
+        not_finite={name: site.infinite_under(name) for name in RELEASES},
         follows_torch=site.follows_torch,
         warnings=diagnostics(site, thresholds),
     )

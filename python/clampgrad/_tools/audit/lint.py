@@ -185,11 +185,12 @@ def _of_singularity(site: Site, which: str, hazard: Singular) -> Diagnostic:
 
 
 def _not_finite(site: Site) -> list[Diagnostic]:
-    variants = site.variants.values()
-    arrived, left = sum(v.arrived for v in variants), sum(v.left for v in variants)
+    heard = [v for v in site.variants.values() if v.now is not None]
+    arrived = sum(int(v.infinite.sum()) for v in heard)
+    left = sum(v.infinite_where((v.now.slope != 0).any(-1)) for v in heard if v.now is not None)
     if not arrived:
         return []
-    of = sum(int(v.sums[COUNT].sum()) for v in variants)
+    of = sum(int(v.sums[COUNT].sum()) for v in heard)
     message = f"{arrived:,} of {of:,} incoming gradients not finite, {left:,} of them passed on"
     remedy = "torch.autograd.detect_anomaly() names the operator that makes them."
     evidence = {"arrived": arrived, "left": left, "gradients": of}

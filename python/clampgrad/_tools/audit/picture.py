@@ -9,8 +9,10 @@ from pathlib import Path
 from clampgrad._contract.table import EXACT
 from clampgrad._tools.audit.finding import Finding
 from clampgrad._tools.optional import need
+from clampgrad._tools.style import GREY, RED, ink, style
 
 
+@style()
 def picture(findings: list[Finding], path: str | Path, place: Callable[[str, int], str]) -> None:
     """Where elements stand and how far gradients would move, one bar per call site."""
     findings = findings[::-1]
@@ -20,7 +22,7 @@ def picture(findings: list[Finding], path: str | Path, place: Callable[[str, int
     left, right = figure.subplots(1, 2, sharey=True)
     names = [f"{f.function}  {f.module or place(f.file, f.line)}" for f in findings]
     start = [0.0] * len(findings)
-    for kind, colour in {"at_bound": "tab:red", "beyond": "0.7", "nan": "black"}.items():
+    for kind, colour in {"at_bound": RED, "beyond": GREY, "nan": ink()}.items():
         shares = [getattr(f, kind) / max(f.elements, 1) for f in findings]
         left.barh(range(len(names)), shares, left=start, color=colour, label=kind.replace("_", " "))
         start = [a + b for a, b in zip(start, shares)]
@@ -35,7 +37,7 @@ def picture(findings: list[Finding], path: str | Path, place: Callable[[str, int
             alpha=0.7,
         )
     right.set(xlabel="how far the gradient would move")
-    right.grid(alpha=0.25)
+    right.grid()
     for panel in (left, right):
         panel.legend(fontsize=8, frameon=False, loc="lower right")
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -20,13 +21,16 @@ from clampgrad._tools.audit.finding import Finding, found_at
 from clampgrad._tools.audit.lint import USUAL, Thresholds
 from clampgrad._tools.audit.sites import Key, Site
 from clampgrad._tools.audit.unseen import unseen
+from clampgrad._tools.html import paragraphs
+from clampgrad._tools.text_table import width_of
 
 
 class Report:
     """What an audit saw. You can read it at any time, even during the audit.
 
-    Iterating yields a :class:`Finding` for every call site, the most important first. ``str`` returns a
-    summary, the warnings and a table; :meth:`as_data` and :meth:`save` include everything.
+    Iterating yields a :class:`Finding` for every call site, those that the release of torch decides first.
+    ``str`` and notebooks show a summary, the warnings and a table, which fits the terminal;
+    :meth:`as_data` and :meth:`save` include everything.
 
     Attributes:
         skipped: how many calls were not examined, by reason.
@@ -46,16 +50,28 @@ class Report:
     def __len__(self) -> int:
         return len(self._sites)
 
+    def __repr__(self) -> str:
+        warned = sum(len(finding.warnings) for finding in self)
+        return f"<clampgrad.Report: {len(self)} call sites, {warned} warnings; print it>"
+
     def __str__(self) -> str:
-        told = text.text(list(self), self.skipped, self._every, self.place)
+        return self.text(width_of(sys.stdout))
+
+    def text(self, width: int | None = None) -> str:
+        """Returns what ``str`` does, in lines of at most `width` characters, or as wide as the table is."""
+        told = text.text(list(self), self.skipped, self._every, self.place, width)
         return "\n".join(filter(None, [told, patched()]))
+
+    def _repr_html_(self) -> str:
+        told = text.html(list(self), self.skipped, self._every, self.place)
+        return told + paragraphs([patched() or ""])
 
     def place(self, file: str, line: int) -> str:
         """Returns a place as the report names it: relative to the working directory or to site-packages."""
         return f"{short(file, self._folder)}:{line}"
 
     def summary(self) -> str:
-        """Says in a sentence or two whether the convention matters to the program."""
+        """Says in a few sentences whether the release of torch, or the convention, matters to the program."""
         return text.summary(list(self), self.place)
 
     def as_data(self) -> dict[str, Any]:

@@ -46,8 +46,8 @@ class Variant:
         self.calls = 0
         self.counts = torch.zeros(256, dtype=torch.int64, device="cpu")
         self.sums = torch.zeros(3, 256, 3, dtype=torch.float64, device="cpu")
-        self.arrived = 0  # gradients that are not finite, and those of them that went on
-        self.left = 0
+        # Gradients that are not finite, by position and sign.
+        self.infinite = torch.zeros(256, 2, dtype=torch.int64, device="cpu")
         self.inside: Tensor | None = None
         self.now: Answer | None = None
         self._others: dict[str, Answer] = {}
@@ -80,15 +80,14 @@ class Variant:
         found = _sums(positions, g)
         if not found.isfinite().all():
             finite = g.isfinite()
-            self._not_finite(positions[~finite], g[~finite] < 0)
+            where = positions[~finite].to(torch.int16).mul_(2).add_(g[~finite] < 0)
+            self.infinite += _histogram(where, 512).view(256, 2)
             found = _sums(positions, g.where(finite, 0))  # the rest has no share in a norm
         self.sums += found
 
-    def _not_finite(self, positions: Tensor, negative: Tensor) -> None:
-        assert self.now is not None
-        passes = (self.now.slope != 0).any(-1)
-        self.arrived += positions.numel()
-        self.left += int(passes[positions.cpu().long(), negative.cpu().long()].sum())
+    def infinite_where(self, here: Tensor) -> int:
+        """How many gradients that are not finite arrived at some of the positions and signs."""
+        return int(self.infinite[here].sum())
 
     def under(self, convention: str) -> Answer:
         """What it would hand back under a convention."""
@@ -101,7 +100,7 @@ class Variant:
         return self._others[convention]
 
     def squared_norm(self, slope: Tensor, constant: Tensor) -> float:
-        """Of the gradients that arrived, each taken through a function of |g|."""
+        """The squared norm of the gradients that arrived, each taken through a function of |g|."""
         slope, constant = slope[:, SIGNS], constant[:, SIGNS]
         count, first, second = self.sums.unsqueeze(-1)
         squares = slope**2 * second + 2 * slope * constant * first + constant**2 * count
@@ -124,7 +123,7 @@ class Site:
         return self.key.gradient == "torch" and not own
 
     def heard(self) -> list[Variant]:
-        """Those that gradients came back to."""
+        """The variants that gradients came back to."""
         return [v for v in self.variants.values() if v.sums[COUNT].any()]
 
     def remember_bounds(self, lo: str, hi: str) -> bool:
@@ -162,6 +161,14 @@ class Site:
             far = sum(_apart(v, v.under(convention), v.now) for v in heard if v.now)
             moved[convention] = math.sqrt(far / was) if was else None if far else 0.0
         return moved
+
+    def infinite_under(self, convention: str) -> int:
+        """How many gradients that are not finite it would treat in another way than is done now."""
+        return sum(
+            v.infinite_where((v.under(convention).slope != v.now.slope).any(-1))
+            for v in self.variants.values()
+            if v.now is not None and v.infinite.any()
+        )
 
     def between(self, one: str, other: str) -> tuple[float, int]:
         """How far two conventions are apart here: the relative norm of the difference, and how many

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from clampgrad._contract.table import EXACT
-from clampgrad._tools.audit.finding import Finding
+from clampgrad._tools import html as _html
+from clampgrad._tools.audit.finding import RELEASES, Finding
 from clampgrad._tools.audit.lint import Diagnostic
 from clampgrad._tools.audit.sites import MOST_BOUNDS
+from clampgrad._tools.text_table import PROSE, Table, prose
 
 Place: TypeAlias = Callable[[str, int], str]
 Group: TypeAlias = list[tuple[Finding, Diagnostic]]
@@ -19,21 +21,36 @@ Group: TypeAlias = list[tuple[Finding, Diagnostic]]
 LEFT = ("call", "where", "module", "gradient", "dtype", "bounds")
 COUNTS = ("elements", "at bound", "beyond", "NaN", "dead")
 COLUMNS = (*LEFT, *COUNTS, *EXACT)
-WIDTH = 98  # of prose; the table takes what it needs
+
+DECIDED = "The release of PyTorch decides the gradient here:"
+NOT_DECIDED = "No release of PyTorch changed the gradient here, as far as gradients arrived:"
 
 
-def text(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
-    """All of it."""
-    parts = [*textwrap.wrap(summary(findings, place), WIDTH), *_warnings(findings, place)]
-    if findings:
-        parts += ["", _table(findings, place)]
-    notes = _notes(findings, skipped, every)
-    lines = [line for note in notes for line in textwrap.wrap(note, WIDTH)]
+def text(
+    findings: list[Finding], skipped: Counter[str], every: int, place: Place, width: int | None
+) -> str:
+    """The whole report, in lines of at most `width` characters if there is a width."""
+    most = min(width or PROSE, PROSE)
+    parts = [*textwrap.wrap(summary(findings, place), most)]
+    for heading, advice in _warnings(findings, place):
+        parts += ["", *textwrap.wrap(heading, most)]
+        parts += textwrap.wrap(advice, most, initial_indent="  ", subsequent_indent="  ")
+    for table in _tables(findings, place):
+        parts += ["", table.text(width)]
+    lines = [line for note in _notes(findings, skipped, every) for line in prose(note, width)]
     return "\n".join([*parts, "", *lines] if lines else parts)
 
 
+def html(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
+    """The same for a notebook."""
+    warnings = [f"{heading}. {advice}" for heading, advice in _warnings(findings, place)]
+    tables = "".join(map(_html.table, _tables(findings, place)))
+    before = _html.paragraphs([summary(findings, place), *warnings])
+    return before + tables + _html.paragraphs(_notes(findings, skipped, every))
+
+
 def summary(findings: list[Finding], place: Place) -> str:
-    """Whether the convention matters, and where."""
+    """What the release of PyTorch decides, then what another convention would change; and the warnings."""
     if not findings:
         return "No call of the clamp family was seen."
     heard = [f for f in findings if f.moved]
@@ -42,18 +59,47 @@ def summary(findings: list[Finding], place: Place) -> str:
             f"No gradient reached {_any(len(findings))}: positions were counted, but what "
             "a convention would change is unknown."
         )
-    moving = sorted((f for f in heard if f.farthest[0]), key=lambda f: f.farthest[0], reverse=True)
-    if not moving:
-        text = f"No other exact convention would change the gradient at {_any(len(heard))} that a gradient reached"
-    else:
-        first = moving[0]
-        far, name = first.farthest
-        much = "away from 0" if far == math.inf else f"by {far:.2g} times its norm"
-        text = (
-            f"Another exact convention would change the gradient at {len(moving)} of the {len(heard)} call "
-            f"sites that a gradient reached, most at {_name(first, [first.module], place)}: {name} would move it {much}. {_upgrade(moving)}"
+    decided = [f for f in heard if f.by_release[0]]
+    others = [f for f in heard if f.farthest[0] and f not in decided]
+    parts = []
+    if decided:
+        first = max(decided, key=lambda f: f.by_release[0])
+        far, name = first.by_release
+        parts.append(
+            f"The release of PyTorch decides the gradient at {len(decided)} of the {len(heard)} call sites "
+            f"that a gradient reached, most at {_site(first, place)}: {name}, the gradient "
+            f"{RELEASES[name]}, would {_instead(first, name) or f'move it {_much(far)}'}"
         )
-    return f"{text.rstrip('. ')}. {_warned(findings, place)}."
+    if others:
+        first = max(others, key=lambda f: f.farthest[0])
+        far, name = first.farthest
+        where = (
+            f"{len(others)} more" if decided else f"{len(others)} of the {len(heard)} call sites"
+        )
+        parts.append(
+            f"No release of PyTorch changed the gradient at {where}, where another exact convention would, "
+            f"most at {_site(first, place)}: {name} would move it {_much(far)}"
+        )
+    if not parts:
+        parts.append(
+            f"No other exact convention would change the gradient at {_any(len(heard))} that a gradient reached"
+        )
+    return "".join(f"{part.rstrip('. ')}. " for part in parts) + f"{_warned(findings, place)}."
+
+
+def _much(far: float) -> str:
+    return "away from 0" if far == math.inf else f"by {far:.2g} times its norm"
+
+
+def _instead(f: Finding, name: str) -> str:
+    """What a convention would do with infinite and NaN gradients that the current one does not."""
+    count = f.not_finite[name]
+    verb, plural = "pass on" if name == "inclusive" else "block", "s" * (count != 1)
+    return f"{verb} {count:,} infinite or NaN gradient{plural}" if count else ""
+
+
+def _site(f: Finding, place: Place) -> str:
+    return _name(f, [f.module], place)
 
 
 def _warned(findings: list[Finding], place: Place) -> str:
@@ -64,16 +110,6 @@ def _warned(findings: list[Finding], place: Place) -> str:
     return (
         f"Warnings: {len(groups)}, at {', '.join(places[:3])}{' and elsewhere' * (len(places) > 3)}"
     )
-
-
-def _upgrade(moving: list[Finding]) -> str:
-    """What the one change of convention that torch made would do here."""
-    torchs = [
-        f for f in moving if f.follows_torch and (f.moved["inclusive"], f.moved["joint"]) != (0, 0)
-    ]
-    if not torchs:
-        return "torch 2.14, which changed the gradient of clamp, makes no difference."
-    return f"torch 2.14, which changed the gradient of clamp, makes a difference at {len(torchs)} of them."
 
 
 def _any(count: int) -> str:
@@ -108,8 +144,9 @@ def _shared(group: Group) -> tuple[Finding, list[str]]:
     return group[0][0], list(dict.fromkeys(f.module for f, _ in group))
 
 
-def _warnings(findings: list[Finding], place: Place) -> list[str]:
-    lines = []
+def _warnings(findings: list[Finding], place: Place) -> list[tuple[str, str]]:
+    """Where and which, and what to do about it."""
+    found = []
     for group in _grouped(findings):
         first, modules = _shared(group)
         warning = group[0][1]
@@ -119,24 +156,22 @@ def _warnings(findings: list[Finding], place: Place) -> list[str]:
             message = message.replace("{}:{}".format(*at), place(*at))
         if any(w.message != warning.message for _, w in group):
             message += f" (in {first.module or 'the first'}, one of {len(group)})"
-        lines += ["", f"{_name(first, modules, place)}: {warning.name}"]
-        lines += textwrap.wrap(
-            f"{message}. {warning.remedy}", WIDTH, initial_indent="  ", subsequent_indent="  "
-        )
-    return lines
+        heading = f"{_name(first, modules, place)}: {warning.name}"
+        found.append((heading, f"{message}. {warning.remedy}"))
+    return found
 
 
-def _table(findings: list[Finding], place: Place) -> str:
-    rows = [COLUMNS, *(cells(f, place) for f in findings)]
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = (
-        "  ".join(
-            cell.ljust(width) if name in LEFT else cell.rjust(width)
-            for name, cell, width in zip(COLUMNS, row, widths)
-        ).rstrip()
-        for row in rows
-    )
-    return "\n".join(lines)
+def _tables(findings: list[Finding], place: Place) -> list[Table]:
+    """What the release decides, and what it does not."""
+    tables = []
+    for title, decided in ((DECIDED, True), (NOT_DECIDED, False)):
+        table = Table(COLUMNS, LEFT, title, names=2)
+        for f in findings:
+            if bool(f.by_release[0]) == decided:
+                table.add_row(*cells(f, place))
+        if table.rows:
+            tables.append(table)
+    return tables
 
 
 def cells(f: Finding, place: Place) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ def written(path: Path, text: str) -> Path:
 
 
 def together(out: Path, sources: dict[str, str]) -> str:
-    """All that torchgen made as one file: most of the compiler's time goes into headers."""
+    """Joins what torchgen made into one file, because most of the compiler's time goes into headers."""
     parts = [
         "RegisterCPUEverything",
         "RegisterCompositeExplicitAutogradEverything",

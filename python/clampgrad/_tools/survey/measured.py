@@ -10,9 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from itertools import combinations
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,16 +18,8 @@ from torch import Tensor
 
 from clampgrad._pin.pin import pin
 from clampgrad._tools.progress import progress
-
-RULES = {
-    1: "smooth: the derivative",
-    2: "convex: the subgradient of least norm",
-    3: "concave: the supergradient of least norm",
-    4: "neither: by continuity, any of several",
-}
-
-# A gradient of all arguments together.
-Vector: TypeAlias = tuple[float, ...]
+from clampgrad._tools.survey.rows import Row, Survey, text
+from clampgrad._tools.survey.subdifferential import Vector, least, same, verdict
 
 X, C, XY = ("x",), ("x", "c"), ("x", "y")
 
@@ -71,49 +61,26 @@ CASES: list[tuple[str, Sequence[str], list[Any]]] = [
 WIDTH = 67
 
 
-@dataclass
-class Row:
-    """One function at one point. Gradients of several arguments are in the order of the arguments.
-
-    Attributes:
-        function: the expression.
-        at: the point.
-        limits: the limits of the gradient, approaching the point from different sides.
-        rule: the number of the rule in PyTorch's documentation that applies.
-        expected: the gradient that the rule asks for, or None if it leaves the choice.
-        measured: the gradient; more than one if elements of the same Tensor differ.
-        verdict: ``"as documented"``, ``"a free choice"``, ``"not of least norm"`` or ``"no subgradient"``.
-        torchscript: the gradient in TorchScript, or None if it is the same or cannot be measured.
-        nan: the gradient where the first argument is NaN, which PyTorch leaves undefined.
-    """
-
-    function: str
-    at: str
-    limits: list[Vector]
-    rule: int
-    expected: Vector | None
-    measured: list[Vector]
-    verdict: str
-    torchscript: list[Vector] | None
-    nan: list[Vector]
-
-
-def survey(device: str = "cpu") -> list[Row]:
+def survey(device: str = "cpu") -> Survey:
     """Measures the gradients of the installed torch at kinks and ties, also under a pin.
+
+    The rules are those of PyTorch's notes on autograd, "Gradients for non-differentiable functions".
 
     Args:
         device: the device to measure on.
 
     Returns:
-        A list of :class:`Row`, which ``clampgrad survey`` prints: the function, the point, the limits of the
-        gradient there, PyTorch's documented rule and the gradient that it expects, the measured gradient, a
-        verdict, the gradient of TorchScript where it differs, and the gradient at NaN.
+        A :class:`clampgrad.Survey`, which ``clampgrad survey`` prints: one :class:`clampgrad.Row` for each
+        function and point.
+
+    Raises:
+        RuntimeError: torch has no such device.
     """
     torchs_own = pin(None) if pin.current() else nullcontext()
     with torchs_own, torch.enable_grad(), torch.device(device), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself
         cases = [(f, names, point) for f, names, points in CASES for point in points]
-        return [_row(*case) for case in progress("points", cases)]
+        return Survey(_row(*case) for case in progress("points", cases))
 
 
 # ---- One row -------------------------------------------------------------------------------------
@@ -137,19 +104,19 @@ def _row(expression: str, names: Sequence[str], point: Any) -> Row:
 
     limits, rule = _around(call, values, free, reduces)
     # Rules 1 to 3 in one: a smooth point has one limit.
-    expected = None if rule == 4 else _least(limits)
+    expected = None if rule == 4 else least(limits)
     measured = at()
     scripted = _scripted(expression, names)
     also = at(function=scripted) if scripted else measured
     return Row(
         function=expression,
-        at=", ".join(f"{n} = {_text(v)}" for n, v in zip(names, values)),
+        at=", ".join(f"{n} = {text(v)}" for n, v in zip(names, values)),
         limits=limits,
         rule=rule,
         expected=expected,
         measured=measured,
-        verdict=_verdict(measured, expected, limits),
-        torchscript=None if _same(also, measured) else also,
+        verdict=verdict(measured, expected, limits),
+        torchscript=None if same(also, measured) else also,
         nan=at([torch.nan, *point[1:]] if reduces else torch.nan),
     )
 
@@ -225,100 +192,3 @@ def _scripted(expression: str, names: Sequence[str]) -> Callable[..., Tensor] | 
         return compiled(*arguments, torch.ones(()))
 
     return call
-
-
-# ---- Subdifferentials ----------------------------------------------------------------------------
-
-
-def _least(vertices: Sequence[Vector]) -> Vector:
-    """The point of least norm of the hull of a few points: the best of its faces' nearest points."""
-    points = torch.tensor(vertices, dtype=torch.float64, device="cpu")
-    best: Tensor | None = None
-    for size in range(1, min(len(points), points.shape[1] + 1) + 1):
-        for chosen in combinations(range(len(points)), size):
-            face = points[list(chosen)]
-            edges = (face[1:] - face[0]).T
-            weights = torch.linalg.pinv(edges) @ -face[0] if size > 1 else face.new_zeros(0)
-            if (weights < -1e-9).any() or weights.sum() > 1 + 1e-9:
-                continue  # the nearest point of the plane is outside the face
-            nearest = face[0] + edges @ weights
-            if best is None or nearest.norm() < best.norm() - 1e-12:
-                best = nearest
-    assert best is not None  # a vertex is a face
-    return tuple(round(v, 6) + 0.0 for v in best.tolist())
-
-
-def _inside(point: Vector, vertices: Sequence[Vector]) -> bool:
-    if any(v != v for v in point):
-        return False
-    shifted = [tuple(a - b for a, b in zip(v, point)) for v in vertices]
-    return max(map(abs, _least(shifted))) < 1e-3
-
-
-def _same(a: Sequence[Vector], b: Sequence[Vector]) -> bool:
-    return len(a) == len(b) and all(
-        abs(p - q) < 1e-3 for u, v in zip(sorted(a), sorted(b)) for p, q in zip(u, v)
-    )
-
-
-def _verdict(measured: list[Vector], expected: Vector | None, limits: list[Vector]) -> str:
-    if not all(_inside(m, limits) for m in measured):
-        return "no subgradient"
-    if expected is None:
-        return "a free choice"
-    return "as documented" if _same(measured, [expected]) else "not of least norm"
-
-
-# ---- Showing -------------------------------------------------------------------------------------
-
-COLUMNS = (
-    "function",
-    "at",
-    "limits",
-    "rule",
-    "expected",
-    "measured",
-    "verdict",
-    "TorchScript",
-    "NaN",
-)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        inside = ", ".join(map(_text, value))
-        return inside if isinstance(value, tuple) and len(value) == 1 else f"({inside})"
-    return f"{value:.4g}"
-
-
-def cells(row: Row) -> list[str]:
-    """A row as text, in the order of COLUMNS."""
-
-    def several(vectors: list[Vector] | None) -> str:
-        return " or ".join(map(_text, vectors or ()))
-
-    return [
-        *(row.function, row.at, several(row.limits), str(row.rule)),
-        "" if row.expected is None else _text(row.expected),
-        *(several(row.measured), row.verdict, several(row.torchscript), several(row.nan)),
-    ]
-
-
-def as_data(rows: list[Row]) -> dict[str, Any]:
-    """Everything, for JSON; a NaN becomes null, which JSON can say."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [plain(v) for v in value]
-        return None if isinstance(value, float) and value != value else value
-
-    table = [{key: plain(value) for key, value in asdict(row).items()} for row in rows]
-    return {"torch": torch.__version__, "rules": RULES, "rows": table}
-
-
-def as_markdown(rows: list[Row]) -> str:
-    lines = [COLUMNS, ["---"] * len(COLUMNS)]
-    lines += [[f"`{c}`" if i == 0 else c for i, c in enumerate(cells(row))] for row in rows]
-    rules = [f"Rule {number}, {text}." for number, text in RULES.items()]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"{table}\n\n" + " ".join([*rules, f"Measured with torch {torch.__version__}."]) + "\n"

@@ -1,4 +1,4 @@
-"""What torch.compile compiled: how it is guarded, and how it is dropped."""
+"""torch.compile: how compiled code is guarded, how it is dropped, and the kernels that tracing keeps."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def reset_precompiled() -> Callable[[CodeType], object] | None:
 
 
 def drop_compiled() -> None:
-    """All of it. What caching_precompile loaded, torch.compiler.reset leaves.
+    """Drops all compiled code. torch.compiler.reset does not drop what caching_precompile has loaded.
 
-    It hangs on the code of each function that it was compiled for, also when the compiled function it
-    was loaded with is gone, so every function is asked.
+    That is kept at the code object of each function that it was compiled for, even when the compiled
+    function is gone. So the code of every function in the process is reset.
     """
     torch.compiler.reset()
     if not (reset := reset_precompiled()):
@@ -67,7 +67,15 @@ def drop_compiled() -> None:
         codes += [inner for inner in code.co_consts if type(inner) is CodeType]
 
 
-def compiler_lock() -> Any:
+def lock() -> Any:
     """torch's, which resetting the compiler takes; one of nobody, where that is not imported."""
     convert_frame = sys.modules.get("torch._dynamo.convert_frame")
     return getattr(convert_frame, "compile_lock", None) or threading.RLock()
+
+
+def kept_kernels(name: str) -> Any:
+    """The kernels of an operator, as "aten::clamp.Tensor", that the Python dispatcher keeps. Compilers trace
+    with it."""
+    operator, _, overload = name.removeprefix("aten::").partition(".")
+    found = getattr(getattr(torch.ops.aten, operator), overload or "default")
+    return expect_attribute(found, "_dispatch_cache")

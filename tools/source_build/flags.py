@@ -1,0 +1,82 @@
+"""The variables that PyTorch is built with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+MINIMAL = Path(__file__).with_name("minimal.cmake")
+# What PyTorch takes from the environment into its configuration.
+PASSED_ON = ("BUILD_", "USE_", "CMAKE_")
+OTHERS = (
+    *("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "DEBUG", "REL_WITH_DEB_INFO"),
+    *("BLAS", "TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "CUDACXX", "CUDAHOSTCXX"),
+    "GLIBCXX_USE_CXX11_ABI",
+)
+FEATURES = (
+    *("CUDA", "ROCM", "XPU", "NCCL", "DISTRIBUTED", "MKLDNN", "FBGEMM", "XNNPACK", "NNPACK"),
+    *("QNNPACK", "PYTORCH_QNNPACK", "KINETO", "ITT", "MIMALLOC"),
+)
+OFF = ("0", "OFF", "NO", "FALSE", "N")
+
+
+def environment(minimal: bool) -> dict[str, str]:
+    """That of the build. What is set already stays."""
+    # Parts of third_party are for CMake 3.4 and earlier, which CMake 4 refuses otherwise.
+    defaults = {"BUILD_TEST": "0", "CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
+    if minimal:
+        defaults |= {f"USE_{feature}": "0" for feature in FEATURES}
+        defaults["USE_PRECOMPILED_HEADERS"] = "1"
+        # setup.py hands on the first of these, scikit-build-core, which builds 2.14 and later, the second.
+        defaults["CMAKE_PROJECT_TOP_LEVEL_INCLUDES"] = str(MINIMAL)
+        defaults["SKBUILD_CMAKE_DEFINE"] = f"CMAKE_PROJECT_TOP_LEVEL_INCLUDES={MINIMAL}"
+        # nvcc takes few versions of Clang.
+        if not ({"CC", "CXX"} & os.environ.keys() or nvcc(defaults | os.environ)):
+            defaults |= clang()
+        defaults |= lld(os.environ.get("CXX") or defaults.get("CXX") or "c++")
+    defaults["MAX_JOBS"] = str(jobs(defaults | os.environ))
+    return defaults | {k: v for k, v in os.environ.items() if v or k not in defaults}
+
+
+def flags(environment: dict[str, str]) -> dict[str, str]:
+    """What of an environment decides what is built."""
+    chosen = (k for k in environment if k in OTHERS or k.startswith(PASSED_ON))
+    return {k: environment[k].replace(str(MINIMAL), MINIMAL.name) for k in sorted(chosen)}
+
+
+def jobs(environment: dict[str, str]) -> int:
+    """One for each core that has the memory: 2 GiB for a file of PyTorch's, 6 for one of its CUDA kernels for
+    attention (github.com/pytorch/pytorch/issues/124018)."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return max(1, min(os.cpu_count() or 1, memory // (6 if nvcc(environment) else 2)))
+
+
+def nvcc(environment: dict[str, str]) -> str | None:
+    """The CUDA compiler, if CUDA is not switched off and there is one."""
+    if environment.get("USE_CUDA", "").upper() in OFF:
+        return None
+    home = environment.get("CUDA_HOME") or "/usr/local/cuda"
+    return shutil.which(f"{home}/bin/nvcc") or shutil.which("nvcc")
+
+
+def clang() -> dict[str, str]:
+    """The newest that is there: it takes half of GCC's time."""
+    versions = [f"-{n}" for n in range(30, 13, -1)]
+    for suffix in ["", *versions]:
+        if shutil.which(f"clang{suffix}") and shutil.which(f"clang++{suffix}"):
+            return {"CC": f"clang{suffix}", "CXX": f"clang++{suffix}"}
+    return {}
+
+
+def lld(compiler: str) -> dict[str, str]:
+    """Where this compiler links with it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [*compiler.split(), "-fuse-ld=lld", "-x", "c++", "-", "-o", f"{scratch}/empty"]
+        try:
+            subprocess.run(command, input=b"int main() {}", capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return {}
+    return {"LDFLAGS": "-fuse-ld=lld"}

@@ -1,0 +1,68 @@
+"""What will be done, and how long it will take on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from record import Record
+from series import ROOT, Refusal
+
+# That of the run which docs/upstream/build.md reports: what an estimate is scaled from.
+RECORDED = ROOT / "docs" / "source_build.json"
+# Enough of a C++ file to tell one machine from another.
+PROBE = '#include <map>\n#include <regex>\n#include <random>\nstd::regex r("a*"); int main() {}\n'
+
+
+def probe(compiler: str) -> float | None:
+    """The seconds that a small file takes here."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch, "probe.cpp")
+        file.write_text(PROBE)
+        start = time.monotonic()
+        command = [*compiler.split(), "-c", str(file), "-o", f"{scratch}/probe.o"]
+        if subprocess.run(command, capture_output=True).returncode:
+            return None
+        return round(time.monotonic() - start, 2)
+
+
+def outlook(record: Record, environment: dict[str, str], minimal: bool) -> str:
+    """The guess is a recorded run's time, scaled by that of a small file and the number of jobs. It is of a
+    minimal build; a usual one has no record."""
+    jobs = int(environment["MAX_JOBS"])
+    compiler = environment.get("CXX") or "c++"
+    tree = record.data["tree"]
+    lines = [
+        f"PyTorch {tree['release']} at {tree['commit'] or 'no commit'}, {jobs} jobs of {compiler}, "
+        f"{'minimal' if minimal else 'with the features that it has by default'}."
+    ]
+    seconds = probe(compiler)
+    record.data.setdefault("probe", {"seconds": seconds, "jobs": jobs})
+    if seconds is None:
+        raise Refusal(f"{compiler} compiles no small program")
+    if not minimal:
+        lines.append("How long: nobody has recorded it; expect hours, and see the progress below.")
+    elif RECORDED.exists():
+        lines.append(how_long(json.loads(RECORDED.read_text()), seconds, jobs))
+    lines.append(
+        f"Logs, and all that is found: {record.folder}. Interrupted, it goes on from there."
+    )
+    return "\n".join(lines)
+
+
+def how_long(recorded: dict[str, Any], seconds: float, jobs: int) -> str:
+    slower = seconds / recorded["probe"]["seconds"]
+    share = recorded["probe"]["jobs"] / min(jobs, os.cpu_count() or 1)
+    steps = [step for state in recorded["states"].values() for step in state.items()]
+    builds = sum(found["seconds"] for name, found in steps if name == "build")
+    others = sum(found["seconds"] for name, found in steps if name != "build")
+    first = recorded["states"]["stock"]["build"]["seconds"]
+    return (
+        f"How long: about {first * slower * share / 60:.0f} minutes until the first build is there, and "
+        f"{(builds * slower * share + others * slower) / 60:.0f} for everything."
+    )

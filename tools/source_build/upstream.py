@@ -1,0 +1,101 @@
+"""Upstream's tests on the torch that was built; and those that a series brings, on one without it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import processes
+from brought import new_tests, test_files
+from building import Place
+from proofs import child
+from series import Refusal, attempt, files_added, named
+
+FAMILY = ("clamp", "maximum", "minimum", "fmax", "fmin")
+# Upstream's test files, with the names of tests that are chosen; all of them where there are none.
+TESTS: dict[str, tuple[str, ...]] = {
+    "test_autograd.py": (),
+    "test_jit.py": (),
+    "test_binary_ufuncs.py": (*FAMILY, "subgradient", "forward_ad_is_transpose"),
+    "test_ops_gradients.py": FAMILY,
+    "test_ops_fwd_gradients.py": FAMILY,
+}
+
+
+def tests(place: Place, series: Sequence[str]) -> None:
+    """Every file in a process of its own, as many at a time as there are jobs. One that is done is not run
+    again."""
+    chosen = TESTS | others(place, series)
+    done = place.record.found(place.state, "tests") or {"files": chosen}
+    if chosen.keys() - done["files"].keys():  # of a series that was not asked before
+        del done["seconds"]
+
+    def run(file: str) -> dict[str, Any]:
+        found: dict[str, Any] = place.record.part(
+            place.state, "tests", file, lambda: of_file(place, file, chosen[file])
+        )
+        return found
+
+    def ask() -> dict[str, Any]:
+        with ThreadPoolExecutor(int(place.environment["MAX_JOBS"])) as pool:
+            try:
+                return {"files": dict(zip(chosen, pool.map(run, chosen)))}
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                processes.end_all()
+                raise
+
+    place.step("tests", ask)
+
+
+def others(place: Place, series: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The test files that any of the series touches beside those, where this state has them."""
+    patches = [patch for name in series for patch in named(name).patches]
+    new = {file for patch in patches for file in files_added(patch)}
+    own = set(test_files(named(place.series).patches)) if place.series else set()
+    here = [f for f in test_files(patches) if f in own or f not in new]
+    names = [f.removeprefix("test/") for f in here if f in new or (place.tree.path / f).is_file()]
+    return {name: () for name in names if name not in TESTS}
+
+
+def of_file(place: Place, file: str, names: Sequence[str]) -> dict[str, Any]:
+    """One that runs no test has failed, whatever it says."""
+    found = ran(place, place.tree.path / "test" / file, names, as_one_name(file))
+    ran_at_all = {"ok", "failed", "expected failure"} & set(found["results"].values())
+    if found["error"] or not ran_at_all:
+        word = "ended early" if ran_at_all else "ran no test"
+        raise Refusal(f"test/{file} {word}: {found['error']}")
+    return found
+
+
+def ran(place: Place, file: Path, names: Sequence[str], name: str) -> dict[str, Any]:
+    """One file with upstream's own runner."""
+    chosen = [word for name in names for word in ("-k", name)]
+    # test/functorch has no __init__.py and would hide functorch.
+    return child(place, name, "tests.py", str(file), *chosen, PYTHONPATH=str(place.tree.path))
+
+
+def controls(place: Place, series: Sequence[str]) -> None:
+    """The tests that a series brings, on a PyTorch without it. Those of a series that changes no gradient
+    say nothing there: they ask for the same, or for operators that are not there."""
+
+    def ask() -> dict[str, Any]:
+        found = {}
+        for name in (s for s in series if not named(s).claim.unchanged):
+            with tempfile.TemporaryDirectory() as scratch:
+                done, _ = attempt(place.tree.path, named(name), False, Path(scratch))
+                for file in test_files(done):
+                    log = as_one_name("control", name, file.removeprefix("test/"))
+                    run = ran(place, Path(scratch, file), new_tests(name), log)
+                    found[f"{name}: {file}"] = run
+        return {"files": found}
+
+    place.step("controls", ask)
+
+
+def as_one_name(*parts: str) -> str:
+    """Of a log: two files may have one name in two folders."""
+    return "-".join(parts).removesuffix(".py").replace("/", "-")
