@@ -20,7 +20,12 @@ struct WordOf {
 
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
-  return static_cast<M>(word >> element & everywhere<M>());
+  auto mask = static_cast<M>(word >> element & everywhere<M>());
+#if CLAMPGRAD_VECTOR_BYTES == 64 && defined(__clang__)
+  // Its code generator simplifies the masks that share a word over and over, for minutes a loop.
+  CLAMPGRAD_HIDE("+k", mask);
+#endif
+  return mask;
 }
 
 #else
