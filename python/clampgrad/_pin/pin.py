@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
 
 from clampgrad import _implementation
 from clampgrad._contract.table import CANONICAL, unknown
