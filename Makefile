@@ -10,7 +10,10 @@ ARGS ?=
 # What of pyproject.toml the tests get: all that any needs, or test-core.
 EXTRA ?= test
 # What `make check-all` tests on, and what a wheel of `make wheels` has a library for.
-RELEASES ?= 2.11.0 2.12.0 2.13.0 2.14.0 2.15.0
+SUPPORTED := $(shell cat torch_releases.txt)
+RELEASES ?= $(SUPPORTED)
+OLDEST := $(firstword $(SUPPORTED))
+NEWEST := $(lastword $(SUPPORTED))
 
 # What `make wheels` makes the wheel clampgrad-cuda for too; it needs nvcc. By default there is none.
 CUDA_RELEASES ?=
@@ -22,7 +25,7 @@ ARM64_RELEASES ?=
 WHEEL ?=
 
 # The torch whose build for CUDA `make check-cuda` takes.
-CUDA_TORCH ?= 2.11.0
+CUDA_TORCH ?= $(OLDEST)
 
 # What `make check-jax` measures; it needs Python 3.11.
 JAX ?= 0.10.2
@@ -46,7 +49,7 @@ ARM64_PORTABLE_TESTED ?= test/test_portable.py test/test_seeds.py test/test_tabl
                          test/test_nan.py test/test_inplace_after.py test/test_errors.py
 
 # What the documentation site is built with.
-SITE := mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
+SITE = mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3 $(filter ruff%,$(LINTERS))
 
 # How `make cpp` builds: Debug has every assertion and no optimisation, nor debug information, which takes
 # long to write.
@@ -83,9 +86,11 @@ ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
 # The one that the build would find (tools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
+# What a build runs of tools/: what MANIFEST.in puts into the source distribution.
+BUILD := $(shell grep -o 'tools/[a-z_]*\.py' MANIFEST.in)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen patches tools/cuda_build.py tools/extension.py tools/sources.py tools/stamp.py tools/switches.py python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
-           conventions.yaml derivatives.yaml setup.py pyproject.toml
+SOURCES := $(shell find csrc codegen patches $(BUILD) python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+           conventions.yaml derivatives.yaml setup.py pyproject.toml torch_releases.txt
 CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 # Those that are programs of their own; the others are parts of the demo.
@@ -204,8 +209,8 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian
 	echo "==> tests on torch $(TORCH) for arm64"
 	rm -f out/arm64.json
-	$(ARM64)/bin/python -m pytest --machine='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
-	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --machine='emulated aarch64' --record=out/arm64.json \
+	$(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
+	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json \
 		$(ARM64_PORTABLE_TESTED) $(ARGS)
 	echo "==> python tools/support.py out/arm64.json puts it into docs/support.md"
 
@@ -236,6 +241,7 @@ check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove wh
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict
+	$(DOCS)/bin/python tools/look_at_site.py out/site
 	echo "==> out/site/index.html"
 
 tutorial: $(TESTED) ## Run docs/tutorial.ipynb, and keep its outputs
@@ -248,7 +254,7 @@ pictures: demo ## Make the figures and numbers of README.md and docs again
 	$(VENV)/bin/python benchmarks/report.py --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
-		cp out/$$name.{json,png} docs/examples/; \
+		cp out/$$name{.json,.png,-dark.png} docs/examples/; \
 	done
 	$(VENV)/bin/python docs/fill_tables.py
 

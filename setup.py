@@ -1,114 +1,140 @@
-"""Build of the package. Metadata is in pyproject.toml; the extension is in tools/extension.py.
+"""Build of the package. Metadata is in pyproject.toml, the releases of torch in torch_releases.txt.
 
 CLAMPGRAD_PORTABLE=1   no extension: the wheel is for every Python, torch and platform
 CLAMPGRAD_REQUIRE_COMPILED=1  without a compiler fail, instead of building that
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
 CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
-CLAMPGRAD_UNITY=0      compile each file by itself (tools/sources.py)
+CLAMPGRAD_UNITY=0      compile each file by itself (tools/unity.py)
 CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cuda_build.py); 0: never,
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 
 Each is 0 or 1, and any other value ends the build (tools/switches.py).
 """
 
-import json
-import shutil
+import os
+import platform
 import sys
 from pathlib import Path
 
-import setuptools
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
-OLDEST = 77  # as pyproject.toml says: it reads project.license, which is a string there
-if int(setuptools.__version__.split(".")[0]) < OLDEST:
-    raise SystemExit(
-        f"clampgrad is built with setuptools {OLDEST} or later, and here is {setuptools.__version__}: "
-        f"pip install -U 'setuptools>={OLDEST}'"
-    )
-
-import yaml  # noqa: E402
-from setuptools import setup  # noqa: E402
-from setuptools.command.build import build  # noqa: E402
-from setuptools.command.build_py import build_py  # noqa: E402
-
-ROOT = Path(__file__).parent.resolve()
+ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from tools.extension import cannot_build, extension  # noqa: E402
-from tools.stamp import sources  # noqa: E402
+from tools.package import Build, Package  # noqa: E402
 from tools.switches import is_set, portable  # noqa: E402
+from tools.torch_here import cannot_build  # noqa: E402
 
-PORTABLE = portable()
-# Why there is no library, where one was wanted. The package repeats it when it is imported.
-MISSING = None if PORTABLE else cannot_build()
+# ---- Flags. tools/cmake.py hands them to CMakeLists.txt. ---------------------------------------------
 
-
-def is_public(schema: str) -> bool:
-    return not schema.startswith("_") and "_backward(" not in schema
-
-
-def types_of_names(table: dict) -> str:
-    """For type checkers: the names and aliases, and those of the exact conventions, which are what
-    maximum and its relatives take."""
-    canonical = {name: name for name in table["conventions"]} | table["aliases"]
-    pseudo = table["pseudo_gradients"]["rows"][0]
-    exact = ", ".join(repr(n) for n, of in canonical.items() if of not in pseudo)
-    every = ", ".join(map(repr, canonical))
-    return f"""from typing import Literal, TypeAlias
-
-ExactGradient: TypeAlias = Literal[{exact}]
-Gradient: TypeAlias = Literal[{every}]
-"""
-
-
-class FromNothing(build):
-    """setuptools packs all that is in its folder, also what an earlier build has left there."""
-
-    def run(self) -> None:
-        shutil.rmtree(Path(self.build_lib, "clampgrad"), ignore_errors=True)
-        super().run()
-
-
-class Package(build_py):
-    """Puts into the package what stands elsewhere in the sources.
-
-    The contract and the schemas, in a form that needs no PyYAML; and the patch files, in folders as
-    in the sources, with the contract and its reader, which they are checked by.
-    """
-
-    def run(self) -> None:
-        if MISSING and is_set("CLAMPGRAD_REQUIRE_COMPILED"):
-            raise SystemExit(f"CLAMPGRAD_REQUIRE_COMPILED=1, but {MISSING}")
-        if MISSING:
-            line = "!" * 80
-            print(f"{line}\nclampgrad: NO COMPILED LIBRARY: {MISSING}\n{line}", file=sys.stderr)
-        super().run()
-        package = Path("python" if self.editable_mode else self.build_lib, "clampgrad")
-        facts = {
-            "VERSION": self.distribution.get_version(),
-            "SOURCES": sources(),
-            "MISSING": MISSING,
-        }
-        text = "".join(f"{name} = {value!r}\n" for name, value in facts.items())
-        (package / "_build.py").write_text(text)
-        table = yaml.safe_load((ROOT / "conventions.yaml").read_text())
-        (package / "_table.json").write_text(json.dumps(table))
-        (package / "_gradients.py").write_text(types_of_names(table))
-        operators = yaml.safe_load((ROOT / "csrc" / "native_functions.yaml").read_text())
-        schemas = [o["func"] for o in operators if is_public(o["func"])]
-        (package / "_schemas.json").write_text(json.dumps(schemas))
-        if self.editable_mode:
-            return  # the patch files are found in the sources
-        files = package / "patches" / "files"
-        shutil.rmtree(files, ignore_errors=True)
-        shutil.copytree(ROOT / "patches", files / "patches")
-        (files / "test").mkdir()
-        for name in ("conventions.yaml", "test/oracle.py"):
-            shutil.copyfile(ROOT / name, files / name)
-
-
-commands = {"build": FromNothing, "build_py": Package}
-if PORTABLE or MISSING:
-    setup(cmdclass=commands)
+WINDOWS = sys.platform == "win32"
+DEBUG, SANITIZED = is_set("CLAMPGRAD_DEBUG"), is_set("CLAMPGRAD_SANITIZE")
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
+SYMBOLS = ["-g" if DEBUG else "-g0"] if not WINDOWS else []  # Python's own flags say -g
+DEFINES = [
+    "-DAT_PER_OPERATOR_HEADERS",  # a file includes the ATen operators that it calls, not all of them
+    "-DCLAMPGRAD_EXPORTS",
+]
+if WINDOWS and SANITIZED:
+    raise SystemExit("CLAMPGRAD_SANITIZE=1 needs GCC or Clang")
+if WINDOWS:
+    # Macros take apart what __VA_ARGS__ brings, as the standard says. Optimisation, warnings and the
+    # standard are those that setuptools and torch ask for.
+    OPTIMISATION = ["/Od", "/UNDEBUG"] if DEBUG else []
+    FLAGS = ["/Zc:preprocessor", "/permissive-", "/bigobj"]
+    os.environ.setdefault("DISTUTILS_USE_SDK", "1")  # the compiler is the one on PATH
 else:
-    library, Build = extension()
-    setup(ext_modules=[library], cmdclass={**commands, "build_ext": Build})
+    OPTIMISATION = ["-O0", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZED else "-O2", "-DNDEBUG"]
+    FLAGS = [
+        "-Wall",
+        "-Wextra",
+        "-Wno-unused-parameter",  # torch's headers and torchgen's output are full of these two
+        "-Wno-missing-field-initializers",
+        "-Wno-maybe-uninitialized",  # GCC warns of torch's headers, wrongly; Clang has no such warning
+        "-Wno-unknown-warning-option",
+        "-fvisibility=hidden",  # what libtorch and another extension export must not be interposed
+        "-fvisibility-inlines-hidden",
+        "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
+    ]
+# Of single files (tools/flags_of_files.py). GCC unrolls and vectorises what the loops need at -O3 alone.
+LOOPS = {
+    "loops_baseline.cpp": [],
+    "loops_avx2.cpp": ["-mavx2"],
+    "loops_avx512.cpp": ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"],
+}
+FAST = ["-O3"] if "-O2" in OPTIMISATION else []
+HAS_SETS = platform.machine() == "x86_64" and not WINDOWS
+FLAGS_OF = {name: [*FAST, *(flags if HAS_SETS else [])] for name, flags in LOOPS.items()}
+
+
+# ---- Sources and the extension, which need torch: metadata do not ------------------------------------
+
+
+def sources(out: Path, cuda: bool) -> list[Path]:
+    """Those of csrc/, and those that are generated in `out` for the torch that is here."""
+    from codegen.generate import generate
+    from tools.unity import together
+
+    kinds = ("*.cpp", "*.cu") if cuda else ("*.cpp",)
+    written = sorted(path for kind in kinds for path in (ROOT / "csrc").rglob(kind))
+    files = [*written, *generate(ROOT, out, cuda)]
+    return together(files, out) if is_set("CLAMPGRAD_UNITY", "1") else files
+
+
+def folder(torch: str, cuda: str | None) -> str:
+    """Where the library for a torch is, under clampgrad/_lib: "torch_2_13", "torch_2_13_cu13"."""
+    name = "torch_" + "_".join(torch.split(".")[:2])
+    return f"{name}_cu{cuda.split('.')[0]}" if cuda else name
+
+
+def extension(version: str) -> Extension:
+    from tools.cuda_build import code, cuda_build
+
+    cuda, why = cuda_build()  # it sets what the next import reads
+    print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", flush=True)
+
+    import torch
+    from torch.utils import cpp_extension
+
+    from tools.stamp import header
+    from tools.unity import write
+
+    name = folder(torch.__version__, torch.version.cuda if cuda else None)
+    out = ROOT / "build" / "generated" / folder(torch.__version__, None)
+    write(out / "python" / "stamp.h", header(version, torch.__version__))
+    defines = [*DEFINES, *([f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else [])]
+    host = "/Zc:preprocessor" if WINDOWS else "-fvisibility=hidden"
+    return (cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension)(
+        f"clampgrad._lib.{name}._C",
+        sources=[os.path.relpath(path, ROOT) for path in sources(out, cuda)],
+        include_dirs=[str(p) for p in (out, out / "include", ROOT / "csrc", ROOT / "csrc/compat")],
+        extra_compile_args={
+            "cxx": [*OPTIMISATION, *SYMBOLS, *FLAGS, *SANITIZERS, *defines],
+            "nvcc": [*OPTIMISATION, *defines, f"-Xcompiler={host}"],
+        },
+        extra_link_args=SANITIZERS,
+    )
+
+
+class BuildExt(build_ext):
+    """Gives way to torch's BuildExtension when it runs, which is when torch is imported."""
+
+    def run(self) -> None:
+        from tools.flags_of_files import build_extension
+
+        given = self.distribution
+        given.ext_modules = [extension(given.get_version())]
+        given.cmdclass["build_ext"] = build_extension(FLAGS_OF)
+        del given.command_obj["build_ext"]
+        command = given.get_command_obj("build_ext")
+        command.editable_mode = self.editable_mode
+        command.ensure_finalized()
+        command.run()
+
+
+commands = {"build": Build, "build_py": Package, "build_ext": BuildExt}
+if __name__ == "__main__":
+    # What it is called and made of is known when it is built; that there is one, from the start.
+    later = [] if portable() or cannot_build() else [Extension("clampgrad._C", sources=[])]
+    setup(ext_modules=later, cmdclass=commands)

@@ -26,7 +26,8 @@ import torch._dynamo
 import torch._functorch.aot_autograd
 
 import clampgrad
-from clampgrad import _implementation, _torch_knows
+from clampgrad import _implementation
+from clampgrad._pin import first_pin
 
 RECORD = Path(__file__).parent / "results" / "first-pins.json"
 BACKENDS = "eager", "aot_eager"
@@ -121,7 +122,7 @@ def measure(trials, threads):
 
 
 def without_the_lock():
-    _torch_knows.first_pin = _torch_knows.tell_once
+    first_pin.tell_in_turn = first_pin.tell_once
 
 
 def main():
@@ -135,7 +136,7 @@ def main():
     for backend in BACKENDS:
         compiled(backend)  # imports what compiling needs
     torch._dynamo.reset()
-    assert not _torch_knows._done, "something was pinned"
+    assert not first_pin._done, "something was pinned"
     record = {
         "torch": torch.__version__,
         "implementation": clampgrad.implementation,

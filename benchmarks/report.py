@@ -15,18 +15,18 @@ HERE = Path(__file__).parent
 BARS = yaml.safe_load((HERE / "bars.yaml").read_text())
 
 
-# How the names of CUDA kernels begin (benchmarks/sass.py), by what they compute.
+# How the names of CUDA kernels begin (benchmarks/sass.py), by what they compute; in old records too.
 CUDA_GROUPS = {
-    "clamp, `min_norm`, forward": "EncodeGate 0 ",
-    "clamp, `min_norm`, backward": "DecodeGate 0 ",
-    "clamp, `half`, forward": "EncodeGate 2 ",
-    "clamp, `half`, backward": "DecodeGate 2 ",
-    "clamp, `with_grad`, forward": "EncodeGate 3 ",
-    "clamp, `with_grad`, backward": "DecodeGate 3 ",
-    "two Tensors, forward": "EncodePair ",
-    "two Tensors, backward": "DecodePair ",
+    "clamp, `min_norm`, forward": ("EncodeGate 0 ", "NumberForwardOp 0 "),
+    "clamp, `min_norm`, backward": ("DecodeGate 0 ", "NumberBackwardOp 0 "),
+    "clamp, `half`, forward": ("EncodeGate 2 ", "NumberForwardOp 3 "),
+    "clamp, `half`, backward": ("DecodeGate 2 ", "NumberBackwardOp 3 "),
+    "clamp, `with_grad`, forward": ("EncodeGate 3 ", "NumberForwardOp 4 "),
+    "clamp, `with_grad`, backward": ("DecodeGate 3 ", "NumberBackwardOp 4 0 "),
+    "two Tensors, forward": ("EncodePair ", "PairForwardOp "),
+    "two Tensors, backward": ("DecodePair ", "PairBackwardOp ", "PairPseudoOp "),
     "three Tensors, forward": ("EncodeTriple ", "LookUpTriple "),
-    "three Tensors, backward": "DecodeTriple ",
+    "three Tensors, backward": ("DecodeTriple ", "TripleBackwardOp "),
 }
 
 
@@ -145,6 +145,8 @@ def plot(results, path, n=2**20):
     """Bars: microseconds of one call, one thread, float32, with the quartiles."""
     from matplotlib.figure import Figure
 
+    from clampgrad._tools.style import GREY, RED, ink
+
     figure = Figure(figsize=(11, 2.6), layout="constrained")
     for panel, (group, direction, functions) in zip(figure.subplots(1, len(PANELS)), PANELS):
         key = dict(group=group, n=n, direction=direction)
@@ -154,21 +156,20 @@ def plot(results, path, n=2**20):
             [(times[f]["median"] - times[f]["low"]) * 1e6 for f in functions],
             [(times[f]["high"] - times[f]["median"]) * 1e6 for f in functions],
         ]
-        colours = ["tab:red"] + ["0.7"] * (len(functions) - 1)
-        bars = panel.barh(functions, medians, color=colours, height=0.65, xerr=spread)
+        colours = [RED] + [GREY] * (len(functions) - 1)
+        bars = panel.barh(functions, medians, color=colours, height=0.65, xerr=spread, ecolor=ink())
         panel.bar_label(bars, fmt="{:,.0f}", padding=3)
         title = {"both": "\nforward and backward"}.get(direction, f" {direction}")
-        panel.set_title(f"{group},{title}", fontsize=11)
+        panel.set_title(f"{group},{title}")
         panel.set_xlabel("µs")
         panel.margins(x=0.25)
         panel.locator_params(axis="x", nbins=3)
         panel.xaxis.set_major_formatter("{x:,.0f}")
-        panel.spines[["top", "right"]].set_visible(False)
         panel.invert_yaxis()
     machine = results["machine"]
     note = f"{n:,} elements of float32, one thread (torch {results['torch']}, {machine['cpu']})"
-    figure.supxlabel(note, fontsize=9, color="0.35")
-    figure.savefig(path, dpi=110)
+    figure.supxlabel(note, fontsize=9)
+    figure.savefig(path)
 
 
 def main():
@@ -186,7 +187,9 @@ def main():
         verdict = "" if round(measured, 2) <= required else "  above"
         print(f"saved bits: {what:54} {dtype:9} {measured:6.2f}  (<= {required}){verdict}")
     if args.plot:
-        plot(results, args.plot)
+        from clampgrad._tools.style import on_both
+
+        on_both(lambda path: plot(results, path), args.plot)
 
 
 if __name__ == "__main__":

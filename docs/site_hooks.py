@@ -1,4 +1,5 @@
-"""Hooks of the site (mkdocs.yml): a link to a file outside docs/ leads to a page that shows the file."""
+"""Hooks of the site (mkdocs.yml): links to files outside docs/ lead to pages that show them, and dark pages have
+dark pictures."""
 
 import posixpath
 import re
@@ -48,3 +49,19 @@ def on_page_markdown(markdown, page, config, files):
         return f"[{match[1]}]({target})"
 
     return LINK.sub(replace, markdown)
+
+
+IMAGE = re.compile(r'<img [^>]*?src="([^"]+)\.png"[^>]*>')
+
+
+def on_page_content(html, page, config, files):
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def replace(match):
+        dark = f"{match[1]}-dark.png"
+        if files.get_file_from_path(posixpath.normpath(posixpath.join(folder, dark))) is None:
+            return match[0]
+        source = f'<source srcset="{dark}" media="(prefers-color-scheme: dark)">'
+        return f"<picture>{source}{match[0]}</picture>"
+
+    return IMAGE.sub(replace, html)

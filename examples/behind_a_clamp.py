@@ -6,7 +6,7 @@ The minimum is at x = -0.5. From outside, an exact gradient is 0 and descent can
 from functools import partial
 
 import clampgrad
-from clampgrad._plot import curves
+from clampgrad._tools.plot import curves
 
 
 def measure():

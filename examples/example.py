@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
+from clampgrad._tools.style import BLUE, on_both
+
 
 def main(measure, draw):
     """Runs the example that is the program: measures, prints, writes NAME.json and NAME.png."""
@@ -24,14 +26,18 @@ def main(measure, draw):
     data = measure()
     print(json.dumps(data, indent=1))
     (out / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    draw(figure, data)
-    figure.savefig(out / f"{name}.png", dpi=100)
+
+    def picture(path):
+        figure = Figure(figsize=(7, 3.2), layout="constrained")
+        draw(figure, data)
+        figure.savefig(path)
+
+    on_both(picture, out / f"{name}.png")
 
 
 def bars(panel, values, label, text="{:.3g}"):
     """One bar per name, with its value as text."""
-    drawn = panel.barh(list(values), list(values.values()), color="tab:blue")
+    drawn = panel.barh(list(values), list(values.values()), color=BLUE, height=0.6)
     panel.bar_label(drawn, fmt=text, padding=2)
     panel.set_xlabel(label)
     panel.invert_yaxis()

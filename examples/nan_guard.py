@@ -10,6 +10,7 @@ clamp(min=1e-12), is better where the value matters. This example compares gradi
 import torch
 
 import clampgrad
+from clampgrad._tools.style import GREY, RED
 from example import main
 
 
@@ -37,14 +38,20 @@ def measure():
 
 
 def draw(figure, data):
-    x = torch.linspace(-0.5, 1, 301)
+    # Infinity has a line of its own, above a gap in the axis.
+    top, infinity = 6, 8
+    right = torch.linspace(0, 1, 501)[1:]
     for panel, how in zip(figure.subplots(1, 2, sharey=True), ("inclusive", "min_norm")):
-        panel.plot(x.tolist(), [slope(how, v) for v in x.tolist()], color="tab:red")
+        panel.plot([-0.5, 0], [slope(how, -0.5), 0], color=RED)
+        slopes = [(v, slope(how, v)) for v in right.tolist()]
+        panel.plot(*zip(*((v, s) for v, s in slopes if s <= top)), color=RED)
         value = data["slope at 0"][how]
-        panel.plot(0, 7.6 if value == "inf" else float(value), "o", color="tab:red")
-        panel.set_title(f"{how}: {value} at 0", fontsize=10)
-        panel.set(xlabel="x", ylim=(-0.5, 8))
-        panel.grid(alpha=0.25)
+        panel.plot(0, infinity if value == "inf" else float(value), "o", color=RED)
+        panel.axhspan(top, infinity - 1, color=GREY, alpha=0.14, linewidth=0)
+        panel.set_title(f"{how}: {value.replace('inf', '∞').removesuffix('.0')} at 0")
+        panel.set(xlabel="x", ylim=(-0.5, infinity + 0.5))
+        panel.set_yticks([0, 2, 4, 6, infinity], ["0", "2", "4", "6", "∞"])
+        panel.grid()
     figure.supylabel("slope of clamp(x, min=0).sqrt()", fontsize=9)
 
 

@@ -12,6 +12,7 @@ with the projection alone no convention is involved.
 import torch
 
 import clampgrad
+from clampgrad._tools.style import GREY, RED
 from example import main
 
 SHOWN = ("min_norm", "joint", "half", "inclusive", "with_grad")
@@ -35,8 +36,10 @@ def measure():
 
 def draw(figure, data):
     for panel, how in zip(figure.subplots(1, len(SHOWN), sharey=True), SHOWN):
-        panel.step([0, 100, 200], [1.5, 1.5, 0.5], color="0.8", linewidth=4, label="target")
-        panel.plot(path(how), color="tab:red", label="x")
+        panel.step(
+            [0, 100, 200], [1.5, 1.5, 0.5], color=GREY, alpha=0.5, linewidth=4, label="target"
+        )
+        panel.plot(path(how), color=RED, label="x")
         panel.set_title(f"{how}\nends at {data['end'][how]:.2g}", fontsize=9)
         panel.set_xlabel("step")
         panel.set_xticks([0, 100, 200])

@@ -5,7 +5,8 @@ from matplotlib.figure import Figure
 import clampgrad
 import image_fit
 from at_the_bounds import EXACT
-from clampgrad.cli import table
+from clampgrad._tools.style import style
+from clampgrad._tools.text_table import Coloured, Table
 
 # ---- Tables --------------------------------------------------------------------------------------
 
@@ -14,23 +15,24 @@ def numbers(values):
     return ", ".join(f"{v:g}" for v in values)
 
 
-def new_table(title, *columns, caption=None):
+def new_table(title, *columns, caption=""):
     """A table whose first column names the rows; the others hold numbers."""
-    return table.new_table(title, columns, columns[:1], caption)
+    return Table(columns, columns[:1], f"\n{title}", caption)
 
 
 def your_torch(rows, release):
     shown = new_table(
         "The gradient at a bound: your torch, and the same function by clampgrad",
-        *("function", "x", f"torch\n{release}", *EXACT),
-        caption="Yellow: not the gradient of least norm, which is what min_norm gives.",
+        *("function", "x", f"torch {release}  ", *EXACT),
+        caption="*: not the gradient of least norm, which is what min_norm gives.",
     )
     for row in rows:
-        colour = "green" if row["torch"] == row["min_norm"] else "yellow"
+        least = row["torch"] == row["min_norm"]
+        mark, colour = ("  ", "green") if least else (" *", "yellow")
         shown.add_row(
             row["function"],
             numbers(row["x"]),
-            f"[{colour}]{numbers(row['torch'])}[/]",
+            Coloured(numbers(row["torch"]) + mark, colour),
             *(numbers(row[how]) for how in EXACT),
         )
     return shown
@@ -64,7 +66,7 @@ def wrong_pixels(data):
         *("gradient=", "mean of squares", "sum of squares"),
         caption="restoring ignores the scale of the loss.",
     )
-    shown.add_row("(start)", *[f"{data['wrong']['start']:.1%}"] * 2, style="dim")
+    shown.add_row("(start)", *[f"{data['wrong']['start']:.1%}"] * 2)
     for how in clampgrad.CONVENTIONS:
         shares = data["wrong"][how]
         shown.add_row(how, f"{shares['mean']:.1%}", f"{shares['sum']:.1%}")
@@ -74,6 +76,7 @@ def wrong_pixels(data):
 # ---- Pictures ------------------------------------------------------------------------------------
 
 
+@style()
 def fitted_images(images, path):
     """Before and after: the target, the start, and the fit under each convention."""
     shown = {"target": "target", "start": "start"}
@@ -84,6 +87,6 @@ def fitted_images(images, path):
     for panel, (title, key) in zip(axes.flat, shown.items(), strict=True):
         panel.imshow(images[key].permute(1, 2, 0).numpy(), interpolation="nearest")
         share = image_fit.wrong(images[key], images["target"])
-        panel.set_title(f"{title}\n{share:.1%} wrong", fontsize=10)
+        panel.set_title(f"{title}\n{share:.1%} wrong")
         panel.axis("off")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path)

@@ -41,8 +41,7 @@ def by_environment() -> None:
         return  # it is being imported, and has just imported torch: it will call again
     _done = True
     try:
-        from clampgrad._pin import set_pin_in_words
-        from clampgrad._table import nearest
+        from clampgrad._pin.pin import set_pin_in_words
     except Exception as error:
         _no_effect(name, f"clampgrad cannot be imported: {error}")
         return
@@ -51,9 +50,7 @@ def by_environment() -> None:
         set_pin_in_words(name)
     except ValueError as error:
         _done = False  # nothing is: the next import says so again
-        raise ValueError(
-            f"CLAMPGRAD_GRADIENT={name!r}: {error}{nearest(name.partition(',')[0])}"
-        ) from None
+        raise ValueError(f"CLAMPGRAD_GRADIENT={name!r}: {error}") from None
     except RuntimeError as error:
         _done = False
         raise RuntimeError(

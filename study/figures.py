@@ -8,11 +8,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from clampgrad._tools.style import BLUE, GREY, ORANGE, RED, TEAL, ink, on_both
 from study import intervals, summary
 from study.summary import PRECISIONS, by_seed, select
 
-# Okabe and Ito's colours, which the colour-blind can tell apart.
-COLOURS = ("#000000", "#0072b2", "#009e73", "#e69f00", "#d55e00")
+COLOURS = (GREY, BLUE, TEAL, ORANGE, RED)
 NAMES = {"control": "control", "straight_through": "straight-through"}
 SMALL = dict(fontsize=7)
 
@@ -65,7 +65,7 @@ def outcome(rows):
     models = summary.models(rows)
     panels = figure.subplots(1, len(models), sharey=True)
     for panel, model in zip(panels, models):
-        for which, colour, shift in (("joint", "#d55e00", -0.15), ("control", "#0072b2", 0.15)):
+        for which, colour, shift in (("joint", RED, -0.15), ("control", BLUE, 0.15)):
             found = [summary.outcome(rows, model, p, which) for p in PRECISIONS]
             panel.errorbar(
                 [1000 * f.mean for f in found],
@@ -73,12 +73,13 @@ def outcome(rows):
                 xerr=[1000 * f.half for f in found],
                 **dict(fmt="o", ms=3, lw=1, color=colour, label=which),
             )
-        panel.axvline(0, color="black", lw=0.5)
+        panel.axvline(0, color=ink(), lw=0.5)
         panel.set_title(model, fontsize=8)
         panel.tick_params(labelsize=7)
     panels[0].set_yticks(range(len(PRECISIONS)), PRECISIONS)
     panels[0].invert_yaxis()
-    figure.supxlabel("loss at the end, difference from inclusive, in thousandths", fontsize=8)
+    label = "loss at the end, difference from inclusive, in thousandths; each panel has a range of its own"
+    figure.supxlabel(label, fontsize=8)
     figure.legend(
         *panels[0].get_legend_handles_labels(),
         **dict(ncols=2, loc="outside upper center", frameon=False, fontsize=7),
@@ -92,7 +93,7 @@ def relu0(rows):
     precisions.sort(key=PRECISIONS.index)
     figure = Figure(figsize=(7.2, 2.4), layout="constrained")
     panels = figure.subplots(1, len(precisions), sharey=True)
-    formulas = (("alpha * g", "#0072b2", "corrected: α g"), ("alpha", "#d55e00", "as published: α"))
+    formulas = (("alpha * g", BLUE, "corrected: α g"), ("alpha", RED, "as published: α"))
     for panel, precision in zip(panels, precisions):
         base = by_seed(select(rows, precision=precision, alpha=0), lambda r: 100 * r["accuracy"])
         alphas = sorted({row["alpha"] for row in rows} - {0})
@@ -106,7 +107,7 @@ def relu0(rows):
                 *(x, [f.mean for f in found], [f.half for f in found]),
                 **dict(fmt="o", ms=3.5, lw=1, color=colour, label=label),
             )
-        panel.axhline(0, color="black", lw=0.5)
+        panel.axhline(0, color=ink(), lw=0.5)
         panel.set_xticks(range(len(alphas)), alphas)
         panel.set_xlim(-0.5, len(alphas) - 0.5)
         panel.set_title(precision, fontsize=8)
@@ -144,7 +145,7 @@ def qat(rows):
             xerr=[1000 * f.half for f in found.values()],
             **dict(fmt="o", ms=3, lw=1, color=colour, label=NAMES.get(gradient, gradient)),
         )
-    left.axvline(0, color="black", lw=0.5)
+    left.axvline(0, color=ink(), lw=0.5)
     left.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
     left.set_ylim(len(names) - 0.5, -0.5)
     left.set_xlabel("loss relative to inclusive, thousandths of a nat", fontsize=8)
@@ -185,13 +186,12 @@ def main():
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     read = summary.read
-    for name, figure in {
-        "study_ties": ties(read("ties")),
-        "study_outcome": outcome(read("ties")),
-        "study_relu0": relu0(read("relu0")),
-        "study_qat": qat(read("qat")),
-    }.items():
-        figure.savefig(arguments.out / f"{name}.{arguments.format}", dpi=200)
+    drawn = {"ties": ties, "outcome": outcome, "relu0": relu0, "qat": qat}
+    records = {"outcome": "ties"}
+    for name, draw in drawn.items():
+        rows = read(records.get(name, name))
+        path = arguments.out / f"study_{name}.{arguments.format}"
+        on_both(lambda path: draw(rows).savefig(path, dpi=200), path)
 
 
 if __name__ == "__main__":

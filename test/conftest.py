@@ -28,9 +28,9 @@ def pytest_addoption(parser):
     parser.addoption("--record", help="the file to add this run to (tools/support.py)")
     machine = platform.machine()
     parser.addoption(
-        "--machine",
+        "--unlike",
         default="" if machine in ("x86_64", "AMD64") else machine,
-        help="what that file calls a machine other than x86-64",
+        help="what that file calls a run that is not on x86-64, or of another compiler or Python",
     )
 
 
@@ -87,15 +87,19 @@ def pytest_terminal_summary(terminalreporter, config):
     """Adds to the file of --record how many tests of each file passed and failed, and on what."""
     if not config.getoption("record"):
         return
-    counts = defaultdict(lambda: {"passed": 0, "failed": 0})
+    counts = defaultdict(lambda: {"passed": 0, "failed": 0, "seconds": 0})
     for outcome, counted in (("passed", "passed"), ("failed", "failed"), ("error", "failed")):
         for report in terminalreporter.stats.get(outcome, []):
-            counts[Path(report.nodeid.split("::")[0]).stem][counted] += 1
+            of_file = counts[Path(report.nodeid.split("::")[0]).stem]
+            of_file[counted] += 1
+            of_file["seconds"] += report.duration
+    for of_file in counts.values():
+        of_file["seconds"] = round(of_file["seconds"])
     path = Path(config.getoption("record"))
     runs = json.loads(path.read_text()) if path.exists() else {}
-    device, machine = config.getoption("device"), config.getoption("machine")
+    device, unlike = config.getoption("device"), config.getoption("unlike")
     name = f"{torch.__version__}, {clampgrad.implementation}, {device}"
-    name += f" ({machine})" if machine else ""
+    name += f" ({unlike})" if unlike else ""
     runs.setdefault(name, {}).update(counts)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(runs, indent=1) + "\n")

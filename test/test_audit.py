@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from clampgrad._audit.calls import PAIRS
+from clampgrad._tools.audit.calls import PAIRS
 from common import eager, tied
 from oracle import CONVENTIONS, EXACT
 

@@ -7,7 +7,7 @@ from torch import nn
 
 import clampgrad
 from clampgrad import Thresholds
-from clampgrad._audit import WARNINGS
+from clampgrad._tools.audit import WARNINGS
 
 BF16, FP16 = torch.bfloat16, torch.float16
 TRIPLE = (0.0, 0.5, 1.0)

@@ -259,7 +259,7 @@ def test_what_cannot_be_counted_is_said():
 
 
 def test_a_failure_of_ours_is_no_failure_of_theirs(monkeypatch):
-    from clampgrad._audit import mode
+    from clampgrad._tools.audit import mode
 
     monkeypatch.setattr(mode, "positions", lambda *_: 1 / 0)
     x = leaf()
@@ -299,7 +299,7 @@ def test_the_program_keeps_its_output_and_its_exit_code(script, capsys):
     assert main(["audit", script("sys.exit(3)"), "--lr", "1"]) == 3
     out, err = capsys.readouterr()
     assert out == "arguments ['--lr', '1']\n"
-    assert "Another exact convention would change the gradient at 1 of the 1 call" in err
+    assert "The release of PyTorch decides the gradient at 1 of the 1 call" in err
     assert "sub/train.py:4" in err and str(os.getcwd()) not in err
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ import torch.nn.functional as F
 from torch import nn
 
 import clampgrad
-from clampgrad._audit.callers import short
-from clampgrad._audit.calls import operators
-from clampgrad._audit.mode import describe
+from clampgrad._tools.audit.callers import short
+from clampgrad._tools.audit.calls import operators
+from clampgrad._tools.audit.finding import RELEASES
+from clampgrad._tools.audit.mode import describe
+from clampgrad._tools.audit.text import COLUMNS, DECIDED, NOT_DECIDED, cells
+from clampgrad.cli import main
 from common import RELEASE
 
 
@@ -38,17 +42,56 @@ def test_where_it_matters():
         leaf(0.5).clamp(0, 1).sum().backward()
     first = " ".join(str(report).partition("\n\n")[0].splitlines())
     assert first == report.summary()
-    assert first.startswith("Another exact convention would change the gradient at")
+    assert first.startswith("The release of PyTorch decides the gradient at 1 of the ")
     assert report.as_data()["summary"] == first
 
 
-def test_what_an_upgrade_of_torch_changes():
+def test_what_no_release_changed_says_so():
     with clampgrad.audit() as report:
         F.relu(leaf(0.0, 1.0)).sum().backward()
-    assert "at 1 of the 1 call sites" in report.summary() and "no difference" in report.summary()
+    assert report.summary().startswith(
+        "No release of PyTorch changed the gradient at 1 of the 1 call sites, where another exact convention would"
+    )
+    (found,) = report
+    assert found.by_release == (0, "") and found.farthest[0] > 0
+    text = str(report)
+    assert NOT_DECIDED in text and DECIDED not in text
+
+
+def test_the_release_decides_whether_an_infinite_gradient_passes():
+    """The guard in front of a square root: NaN in a parameter on one release, 0 on another."""
     with clampgrad.audit() as report:
-        leaf(0.0, 1.0).clamp(min=0).sum().backward()
-    assert "makes a difference at 1 of them" in report.summary()
+        leaf(0.0, 1.0).clamp(min=0).sqrt().sum().backward()
+    (found,) = report
+    name, does = ("joint", "block") if RELEASE < (2, 14) else ("inclusive", "pass on")
+    assert found.by_release == (float("inf"), name) and found.not_finite[name] == 1
+    assert (
+        f"{name}, the gradient {RELEASES[name]}, would {does} 1 infinite or NaN gradient."
+        in report.summary()
+    )
+    assert DECIDED in str(report)
+
+
+def test_what_the_release_decides_comes_first():
+    """relu would move further, and is no matter of an upgrade."""
+    with clampgrad.audit() as report:
+        F.relu(leaf(0.0, 0.0, 1e-3)).sum().backward()
+        leaf(0.0, 1.0, 1.0, 1.0, 1.0).clamp(min=0).sum().backward()
+        with clampgrad.pin("half"):
+            leaf(0.0).clamp(min=0).backward()
+    first, *others = report
+    other = "joint" if RELEASE < (2, 14) else "inclusive"
+    assert first.by_release[1] == other and first.function == "clamp"
+    assert others and all(f.by_release == (0, "") for f in others)
+    assert max(f.farthest[0] for f in others) > first.farthest[0]
+    decided, rest = report.summary().split(". No release")
+    assert decided.startswith(
+        "The release of PyTorch decides the gradient at 1 of the 3 call sites"
+    )
+    assert f"{other}, the gradient {RELEASES[other]}, would move it" in decided
+    assert rest.startswith(" of PyTorch changed the gradient at 2 more, where")
+    above, below = str(report).partition(DECIDED)[2].split(NOT_DECIDED)
+    assert "\nclamp " in above and "relu" not in above and "\nrelu " in below
 
 
 def test_nothing_would_change():
@@ -176,6 +219,44 @@ def test_blanks_and_samples_are_explained():
     assert "one in 3 calls" in notes(every=3) and "one in" not in notes()
 
 
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_a_narrow_terminal_shows_records(width):
+    """Every line fits, and nothing of the table is lost."""
+    with clampgrad.audit() as report:
+        Net()(leaf(-1.0, 0.5)).sqrt().sum().backward()
+        leaf(0.0).clamp(0, 1)
+    text = report.text(width)
+    assert max(map(len, text.splitlines())) <= width < max(map(len, report.text().splitlines()))
+    words = " ".join(text.split())
+    for found in report:
+        for name, cell in zip(COLUMNS[2:], cells(found, report.place)[2:]):
+            assert not cell or f"{name}: {cell}" in words
+
+
+def test_how_wide_the_command_prints(tmp_path, monkeypatch, capsys):
+    (tmp_path / "script.py").write_text("import torch\ntorch.zeros(1).clamp(0, 1)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setenv("COLUMNS", "60")
+    widths = []
+    for wide in ([], ["--wide"]):
+        assert main(["audit", *wide, "script.py"]) == 0
+        widths.append(max(map(len, capsys.readouterr().err.splitlines())))
+    assert widths[0] <= 60 < widths[1]
+
+
+def test_how_a_report_is_shown():
+    with clampgrad.audit() as report:
+        leaf(0.0, 1.0).clamp(min=0).sum().backward()
+        F.relu(leaf(0.0, 1.0)).sum().backward()
+    assert repr(report) == "<clampgrad.Report: 2 call sites, 1 warnings; print it>"
+    html = report._repr_html_()
+    assert html.count("<table>") == 2 and html.count("<tr>") == 4
+    assert html.index(DECIDED) < html.index(NOT_DECIDED) and "conventions-differ" in html
+
+
 # ---- Paths ---------------------------------------------------------------------------------------
 
 
@@ -287,5 +368,5 @@ def test_the_example_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with clampgrad.audit() as report:
         exec(compile(script.read_text(), script, "exec"), {"__name__": "__main__"})
-    shown = str(report).partition("\n\ncall ")[0] + "\n"
+    shown = str(report).partition(f"\n\n{DECIDED}")[0] + "\n"
     assert shown == (docs / "audit_example.txt").read_text()

@@ -82,9 +82,9 @@ def test_a_wheel_installed_twice_and_uninstalled(sources, environment, tmp_path)
     assert {
         "clampgrad/py.typed",
         "clampgrad/_C.pyi",
-        "clampgrad/_build.py",
-        "clampgrad/_gradients.py",
-        "clampgrad/_table.json",
+        "clampgrad/_implementation/build.py",
+        "clampgrad/_contract/gradients.py",
+        "clampgrad/_contract/table.json",
     } <= set(names)
     assert any(f"/{LIBRARY}/_C." in name for name in names)
     top = {name.split("/")[0].split("-")[0] for name in names}

@@ -55,7 +55,7 @@ def another(tmp_path):
 
 
 def test_another_version(run, another):
-    build = another / "_build.py"
+    build = another / "_implementation/build.py"
     build.write_text(build.read_text() + "VERSION = '99.0'\n")
     here, there = HERE.parent, another.parent
     assert [run(folder) for folder in (here, there, here, there)] == [
@@ -67,11 +67,11 @@ def test_another_version(run, another):
 
 
 def test_a_corrected_gradient(run, another):
-    table = json.loads((another / "_table.json").read_text())
+    table = json.loads((another / "_contract/table.json").read_text())
     for row in table["operators"]["clamp"]["rows"]:
         if row["position"] == "x = lo < hi":
             row["numbers"]["half"] = "1/4"
-    (another / "_table.json").write_text(json.dumps(table))
+    (another / "_contract/table.json").write_text(json.dumps(table))
     assert [run(folder) for folder in (HERE.parent, another.parent, another.parent)] == [
         ["0.5", "0"],
         ["0.25", "0"],

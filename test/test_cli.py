@@ -1,5 +1,6 @@
 """The command line: one help, quiet ends, and programs that run as python itself runs them."""
 
+import argparse
 import json
 import os
 import re
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import clampgrad
-from clampgrad._command import module_of
+from clampgrad._implementation.environment import module_of
 from clampgrad.cli import COMMANDS, main
+from clampgrad.cli.program import parse
 from common import forks
 
 HOME = str(Path(clampgrad.__file__).parents[1])
@@ -161,7 +163,6 @@ def test_what_a_user_can_correct_is_a_message(words, message, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("words, package", [
-    (["survey"], "rich"),
     (["gallery", "pictures"], "matplotlib"),
     (["audit", "--picture", "a.png", "script.py"], "matplotlib"),
 ])  # fmt: skip
@@ -200,7 +201,7 @@ def test_a_closed_pipe_ends_quietly():
 
 
 def test_progress_is_said_after_a_while_and_through_the_logger(caplog, monkeypatch):
-    from clampgrad import _progress
+    from clampgrad._tools import progress as _progress
 
     caplog.set_level("INFO", "clampgrad")
     assert list(_progress.progress("points", [1, 2, 3])) == [1, 2, 3]
@@ -208,6 +209,20 @@ def test_progress_is_said_after_a_while_and_through_the_logger(caplog, monkeypat
     monkeypatch.setattr(_progress, "QUIET", 0)
     list(_progress.progress("points", [1, 2, 3]))
     assert caplog.messages[-1] == "points: 2 of 3"
+
+
+def test_a_long_task_says_its_steps_with_the_time_and_that_it_goes_on(caplog):
+    from clampgrad._tools import progress as _progress
+
+    caplog.set_level("INFO", "clampgrad")
+    with _progress.steps(every=0.02) as say:
+        say("1/2 applying")
+        while len(caplog.messages) < 3:
+            pass
+        say("2/2 comparing")
+    assert caplog.messages[0] == "0:00  1/2 applying"
+    assert caplog.messages[1:3] == ["0:00  still 1/2 applying"] * 2
+    assert caplog.messages[-1].endswith("2/2 comparing")
 
 
 # ---- Programs ------------------------------------------------------------------------------------
@@ -314,3 +329,39 @@ def test_nothing_to_run(command, program, message, tmp_path, monkeypatch, capsys
         main([command, *(["--gradient", "half"] if command == "run" else []), *program])
     assert error.value.code == 2
     assert message in capsys.readouterr().err
+
+
+TAKES_NOTHING = "import argparse\nargparse.ArgumentParser().parse_args()"
+
+
+@pytest.mark.parametrize("option", ["-v", "--partial"])
+def test_an_option_of_ours_that_the_program_gets(option, tmp_path, monkeypatch, caplog):
+    """Only the program knows whether it takes it; where it does not, what helps is said."""
+    (tmp_path / "script.py").write_text(TAKES_NOTHING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    caplog.set_level("INFO", "clampgrad")
+    parser = argparse.ArgumentParser("clampgrad run")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("--partial", action="store_true")
+    _, program = parse(parser, ["script.py", option])
+    with pytest.raises(SystemExit) as end:
+        program.run()
+    assert end.value.code == 2
+    (message,) = caplog.messages
+    assert message.startswith(f"{option} stands after the program")
+    caplog.clear()
+    _, program = parse(parser, [option, "script.py", "--other"])
+    with pytest.raises(SystemExit):
+        program.run()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("command", ["run", "audit"])
+def test_an_option_that_is_not_ours_comes_after_the_program(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([command, *(["--gradient", "half"] if command == "run" else []), "--lr", "1", "a.py"])
+    assert end.value.code == 2
+    assert "there is no option --lr; arguments of the program come after" in capsys.readouterr().err

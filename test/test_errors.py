@@ -11,6 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import clampgrad
+from clampgrad._contract.table import ALIASES, unknown
 from common import DTYPES, OPERATORS, assert_same
 from oracle import CONVENTIONS, gradient_of_x
 
@@ -55,6 +56,37 @@ def test_an_unknown_convention(operator, kind):
             assert all(name in message for name in CONVENTIONS)
             assert repr(wrong) in message or f'"{wrong}"' in message
             assert torch.equal(x, before)
+
+
+MEANT = {
+    "inclsive": "'inclusive'",
+    "Inclusive": "'inclusive'",
+    "min-norm": "'min_norm'",
+    "minnorm": "'min_norm'",
+    "torch_2_14": "'torch_2_13' or 'torch_2_15'",  # as far from one as from the other
+    "straightthrough": "'straight_through'",
+    "nothing": None,
+    "": None,
+}
+
+
+@pytest.mark.parametrize("wrong", MEANT)
+def test_an_unknown_convention_is_told_what_was_meant(wrong):
+    """The same by both implementations, and by a pin, which has one name more."""
+    with pytest.raises(ValueError) as caught:
+        clampgrad.clamp(torch.ones(1), 0, gradient=wrong)
+    message = str(caught.value).splitlines()[0]
+    assert message == unknown(wrong)
+    assert all(name in message for name in (*CONVENTIONS, *ALIASES))
+    assert message.partition("; did you mean ")[2] == (f"{MEANT[wrong]}?" if MEANT[wrong] else "")
+    with pytest.raises(ValueError) as caught:
+        clampgrad.pin(wrong)
+    assert str(caught.value) == unknown(wrong, "installed")
+
+
+def test_a_pin_may_have_been_meant_to_be_that_of_the_release():
+    with pytest.raises(ValueError, match="or installed; did you mean 'installed'"):
+        clampgrad.pin("instaled")
 
 
 class Text(str):
@@ -140,12 +172,12 @@ def test_what_torch_refuses_it_refuses_under_a_pin(gradient, context):
 
 
 @pytest.mark.parametrize("operator", ["maximum", "minimum", "fmax", "fmin"])
-def test_maximize_of_the_operators(operator):
-    """They take it, as those of the clamps; it means nothing to them."""
+def test_extrema_take_no_maximize(operator):
+    """It could never be legal: nothing that it applies to is defined for them."""
     x, function = torch.ones(2), getattr(torch.ops.clampgrad, operator)
-    assert torch.equal(function(x, x, maximize=False), x)
-    with pytest.raises(ValueError, match="maximize"):
-        function(x, x, maximize=True)
+    for maximize in (False, True):
+        with pytest.raises(RuntimeError, match="maximize"):
+            function(x, x, maximize=maximize)
 
 
 def test_names_come_before_everything_else():

@@ -4,6 +4,8 @@ import copy
 import functools
 import inspect
 import pickle
+import pydoc
+import re
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
+from oracle import TABLE
 
 OF_CLAMP = "gradient='min_norm', maximize=False"
 SIGNATURES = {
@@ -36,6 +39,23 @@ def test_what_a_function_says_about_itself(name):
     assert "Args:" in function.__doc__ or ":func:`" in function.__doc__  # the one that has them
     assert (function.__module__, function.__name__) == ("clampgrad.functional", name)
     assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_help_has_the_types(name):
+    """Python takes none into the signature of a builtin; there the documentation begins with them."""
+    text = pydoc.render_doc(getattr(clampgrad, name), renderer=pydoc.plaintext)
+    assert ") -> Tensor" in text or ") -> 'Tensor'" in text
+    assert re.search("input: '?Tensor'?, ", text)
+    assert re.search("gradient: '?(Exact)?Gradient'? = 'min_norm'", text)
+
+
+def test_help_lists_the_conventions():
+    text = pydoc.render_doc(clampgrad.clamp, renderer=pydoc.plaintext)
+    for name, rule in TABLE["conventions"].items():
+        assert re.search(rf"- ``{name}``.*: {re.escape(rule)}", text), name
+    for alias, name in TABLE["aliases"].items():
+        assert f"``{name}`` or ``{alias}``" in text
 
 
 @pytest.mark.compiled("it is about them")

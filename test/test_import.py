@@ -71,7 +71,7 @@ def test_the_public_names():
 
 def test_the_type_of_the_keyword_has_every_name_and_alias():
     import clampgrad
-    from clampgrad._table import ALIASES
+    from clampgrad._contract.table import ALIASES
     from clampgrad.functional import ExactGradient
 
     assert {*get_args(clampgrad.Gradient)} == {*clampgrad.CONVENTIONS, *ALIASES}
@@ -83,7 +83,7 @@ def test_to_look_for_a_module_is_not_to_import_it():
     """Dynamo and others ask for the spec first; what is done after the import is still done."""
     code = """if True:
         import copy, importlib.util, sys, torch, clampgrad
-        from clampgrad._after_import import when_imported
+        from clampgrad._torch.after_import import when_imported
         name, seen = "torch.distributed.tensor", []
         when_imported(name, seen.append)
         for _ in range(2):
@@ -99,7 +99,7 @@ def test_to_look_for_a_module_is_not_to_import_it():
 
 
 def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path, monkeypatch):
-    from clampgrad._after_import import imported
+    from clampgrad._torch.after_import import imported
 
     name = "clampgrad_imports_this_slowly"
     (tmp_path / f"{name}.py").write_text("import time; time.sleep(0.5); is_complete = True")
@@ -136,7 +136,7 @@ def script(tmp_path_factory):
 
 DIFFERENT = """
 import sys, torch, clampgrad
-from clampgrad._after_import import on_import
+from clampgrad._torch.after_import import on_import
 def slope(f):
     x = torch.tensor([0.0, 2.0], requires_grad=True)
     return torch.autograd.grad(f(x).sum(), x)[0].tolist()

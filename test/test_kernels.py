@@ -211,6 +211,15 @@ def test_loops_leave_no_upper_halves(instructions):
     assert all("\tvzeroupper" in f for f in ends)
 
 
+def test_what_is_compiled_for_a_set_stays_there(instructions):
+    """The linker keeps one copy of an inline function: were it one of these, older machines would run it."""
+    functions = re.findall(r"^[0-9a-f]+ <(\S+)>:\n((?:.+\n)*)", instructions, re.MULTILINE)
+    elsewhere = [f for f in functions if not re.search("9clampgrad(4avx2|6avx512)", f[0])]
+    assert 500 < len(elsewhere) < len(functions) - 100
+    needs = re.compile(r"%[yz]mm|%k[0-7]\b|\tv[a-z]")
+    assert not [name for name, code in elsewhere if needs.search(code)]
+
+
 @pytest.mark.skipif(not OBJDUMP or MACHINE != "aarch64", reason="needs objdump and loops for NEON")
 def test_bits_are_not_taken_lane_by_lane_on_arm64():
     """Those of a word are added up in bytes."""

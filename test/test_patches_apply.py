@@ -13,7 +13,7 @@ import pytest
 import torch
 import torchgen
 
-from clampgrad.patches.__main__ import main
+from clampgrad.cli.patches import main
 from clampgrad.patches.apply import apply, attempt, files_added, files_of, status
 from clampgrad.patches.series import PATCHES, Claim, Refusal, Series, all_series, named
 from clampgrad.patches.tree import FUNCTIONS, YAML, convention_of

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from clampgrad.patches.__main__ import main
+from clampgrad.cli.patches import main
 from clampgrad.patches.apply import files_of
 from clampgrad.patches.series import Claim, Refusal, named
 from clampgrad.patches.tree import SCRIPT

@@ -1,5 +1,7 @@
 """`verify` lets a right patch through and says what is wrong with a wrong one."""
 
+import json
+import math
 import re
 import subprocess
 import sys
@@ -11,8 +13,9 @@ import pytest
 import torch
 import torchgen
 
-from clampgrad.patches.__main__ import main
+from clampgrad.cli.patches import TAKES, main
 from clampgrad.patches.series import Claim, Refusal, all_series, named
+from clampgrad.patches.told import told
 from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
 from clampgrad.patches.verify import run
 from clampgrad.patches.verify.compile import compiler
@@ -162,6 +165,38 @@ def test_gradients_at_no_points_hold_nothing(gradients):
     ):
         with pytest.raises(ValueError, match="no points|zip"):
             compare()
+
+
+def test_what_is_found_is_one_short_line_each(gradients):
+    """Whatever the number of modes, and however long a message of torch is."""
+    stock, other = ("joint", "inclusive") if NEW else ("inclusive", "joint")
+    failures = against_table(deepcopy(gradients), other, set())
+    assert len(failures) > 100 and max(map(len, failures)) < 150
+    failures += ["OpInfo clamp: " + "word " * 100, "the control is not stock: a, b, c: 1 of 2"]
+    points = [f"clamp, numbers, {mode}: {n} of 10" for n, mode in enumerate(("eager", "vmap"), 3)]
+    result = {
+        "patches": [f"{n}-a-name-of-a-patch.patch" for n in range(9)],
+        CODE: ["ClampBackward0"] * 50,
+        GRADIENTS: points,
+        SAVED: [],
+        "tests and documentation": [],
+        "not proved": ["a/" * 100],
+        "failures": failures,
+        "convention": stock,
+    }
+    lines = told(result).splitlines()
+    assert max(map(len, lines)) <= 98
+    assert "  clamp, numbers: 7 of 20 points in 2 ways to differentiate or call" in lines
+    of_clamp_min = [line for line in lines if line.startswith("clamp_min, numbers")]
+    assert len(of_clamp_min) == 1 and re.search(r"\(and in \d\d more ways\)$", of_clamp_min[0])
+    assert lines[-1] == "the control is not stock: a, b, c: 1 of 2"
+    assert told({**result, "failures": []}).endswith(f"\nAll of it holds: {stock}.")
+
+
+def test_how_long_it_takes_is_what_it_took():
+    measured = json.loads((Path(__file__).parent.parent / "docs/verified.json").read_text())
+    minutes = [run["seconds"] / 60 for run in measured if "torchscript" not in run["series"]]
+    assert f"{math.floor(min(minutes))} to {math.ceil(max(minutes))} minutes" == TAKES
 
 
 def test_samples_of_every_layout_are_compared():
@@ -342,8 +377,8 @@ def test_a_kernel_with_a_wrong_nan(tmp_path):
     patches = []
     for patch in series.patches:
         text = patch.read_text()
-        old = "return share(grad, x == y, wins(y, x));\n"
-        new = "return share(grad, x == y, wins(y, x) | (x != x));\n"
+        old = "share(grad, tie, y_wins)"
+        new = "share(grad, tie, y_wins | (x != x))"
         patches.append(tmp_path / patch.name)
         patches[-1].write_text(text.replace(old, new, 1) if "cpu/Clamp" in text else text)
     assert any(a.read_text() != b.read_text() for a, b in zip(patches, series.patches))

@@ -123,10 +123,10 @@ WRONG = {
 def broken(python, installed, tmp_path):
     def run(text, pin, **variables):
         """A program beside a package that is wrong in this way."""
-        (tmp_path / "wrong/clampgrad").mkdir(parents=True)
-        (tmp_path / "wrong/clampgrad/__init__.py").write_text(text)
-        (tmp_path / "wrong/clampgrad/_pin.py").write_text(pin)
-        (tmp_path / "wrong/clampgrad/_table.py").write_text("def nearest(name): return ''")
+        package = tmp_path / "wrong/clampgrad"
+        (package / "_pin").mkdir(parents=True)
+        (package / "__init__.py").write_text(text)
+        (package / "_pin/pin.py").write_text(pin)
         path = f"{tmp_path / 'wrong'}{os.pathsep}{installed}"
         return python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", PYTHONPATH=path, **variables)
 

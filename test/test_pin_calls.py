@@ -11,8 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from clampgrad import _implementation, _torch_knows
-from clampgrad._changes import made
+from clampgrad import _implementation
+from clampgrad._pin import compiled_code
+from clampgrad._torch.changes import made
 from common import python
 
 HALF = [0.5, 1, 0.5, 0]
@@ -219,7 +220,7 @@ def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
             pass
 
     monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
-    changes = _torch_knows.guard_compiled_code(torch._dynamo.guards)
+    changes = compiled_code.guard_compiled_code(torch._dynamo.guards)
     with made(changes), clampgrad.pin("half"):
         GuardBuilder().GRAD_MODE(SimpleNamespace())
         ((check, says),) = guards

@@ -226,7 +226,7 @@ def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):
 
 
 def test_a_release_with_other_internals_is_named(monkeypatch):
-    from clampgrad import _torch_knows
+    from clampgrad._pin import compiled_code
 
     class GuardBuilder:
         def GLOBAL_STATE(self, guard, something_new):
@@ -236,7 +236,7 @@ def test_a_release_with_other_internals_is_named(monkeypatch):
     with pytest.raises(
         RuntimeError, match=r"does not support torch .*GLOBAL_STATE takes .*'something_new'"
     ):
-        _torch_knows.guard_compiled_code(torch._dynamo.guards)
+        compiled_code.guard_compiled_code(torch._dynamo.guards)
     monkeypatch.delattr("torch._dynamo.guards.GuardBuilder")
     with pytest.raises(RuntimeError, match=r"has no torch\._dynamo\.guards\.GuardBuilder"):
-        _torch_knows.guard_compiled_code(torch._dynamo.guards)
+        compiled_code.guard_compiled_code(torch._dynamo.guards)

@@ -91,20 +91,22 @@ FAILURES = (
     + """
 import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
 import torch._functorch.aot_autograd
-import torch.utils.checkpoint as checkpoint
-from clampgrad import _after_import, _cache_key, _changes, _torch_knows
-ours = {m.__file__ for m in (_after_import, _cache_key, _changes, _torch_knows)}
+import torch.utils.checkpoint as segments
+from clampgrad._pin import cache_key, checkpoint, compiled_code, first_pin, higher_order
+from clampgrad._torch import after_import, changes, compiler
+ours = {cache_key, checkpoint, compiled_code, first_pin, higher_order}
+ours = {m.__file__ for m in ours | {after_import, changes, compiler}}
 owners = [
     torch._dynamo.guards.GuardBuilder,
     torch._dynamo.aot_compile.AOTCompiledFunction,
     torch._inductor.codecache.FxGraphHashDetails,
-    checkpoint._CheckpointFrame,
-    checkpoint.CheckpointFunction,
+    segments._CheckpointFrame,
+    segments.CheckpointFunction,
     sys.modules["torch._higher_order_ops.cond"].CondAutogradOp,
     torch._functorch.aot_autograd,
 ]
 def state():
-    actions = {name: [*known] for name, known in _after_import._finder.actions.items() if known}
+    actions = {name: [*known] for name, known in after_import._finder.actions.items() if known}
     return [dict(vars(owner)) for owner in owners], actions
 class Injected(Exception):
     pass
@@ -135,7 +137,7 @@ while True:
     assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == own
 assert state() != before
 assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == HALF
-assert slope(lambda x: checkpoint.checkpoint(clamp, x, use_reentrant=False)) == HALF
+assert slope(lambda x: segments.checkpoint(clamp, x, use_reentrant=False)) == HALF
 print(attempts)
 """
 )
@@ -149,9 +151,9 @@ TWICE = (
     SLOPE
     + """
 import torch._dynamo.guards as guards
-from clampgrad import _torch_knows
+from clampgrad._pin import first_pin
 for _ in range(3):
-    _torch_knows._done = False
+    first_pin._done = False
     with clampgrad.pin("half"):
         assert slope(torch.compile(clamp, backend="eager")) == HALF
 wrapper = guards.GuardBuilder.GLOBAL_STATE
@@ -196,12 +198,12 @@ LOCKED = (
     SLOPE
     + """
 import os, signal, time
-from clampgrad import _pin_state, _torch_knows
+from clampgrad._pin import first_pin, state
 def lock():
     if sys.argv[1] == "compiler":
         return torch._dynamo.convert_frame.compile_lock
     return {
-        "state": _pin_state.lock, "first": _torch_knows._first, "changing": _torch_knows._changing
+        "state": state.lock, "first": first_pin._first, "changing": first_pin._changing
     }[sys.argv[1]]
 begun = threading.Event()
 def hold():
@@ -239,7 +241,7 @@ WAITING = (
     + """
 import time
 from torch._dynamo.convert_frame import compile_lock
-from clampgrad import _torch_knows
+from clampgrad._pin import first_pin
 begun, compiled = threading.Event(), threading.Event()
 def compiles():
     with compile_lock:
@@ -257,8 +259,8 @@ threads[0].start()
 begun.wait()
 threads[1].start()
 time.sleep(0.1)
-assert _torch_knows._first.acquire(timeout=0.2), "it waits for the compiler, and no fork can begin"
-_torch_knows._first.release()
+assert first_pin._first.acquire(timeout=0.2), "it waits for the compiler, and no fork can begin"
+first_pin._first.release()
 for thread in threads: thread.join(20)
 assert not any(thread.is_alive() for thread in threads)
 """

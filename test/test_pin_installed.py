@@ -7,7 +7,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 import clampgrad
-from clampgrad._installed import installed
+from clampgrad._pin.installed import installed
 from test_conventions import OPERATORS, RELEASE
 
 COMPILED = clampgrad.implementation == "compiled"

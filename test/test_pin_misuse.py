@@ -1,7 +1,9 @@
 """What looks like a pin and is none is an error or a warning; set_pin may be called again."""
 
+import copy
 import gc
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import torch
 
 import clampgrad
 from clampgrad import pin, set_pin
+from common import python
 
 PARTIAL = clampgrad.implementation != "compiled"
 
@@ -137,6 +140,44 @@ USES = {
 @pytest.mark.parametrize("use", USES)
 def test_a_pin_that_is_used(use):
     assert dropped(USES[use]) == []
+
+
+COPIES = {
+    "copied": copy.copy,
+    "copied deeply": copy.deepcopy,
+    "pickled": lambda p: pickle.loads(pickle.dumps(p)),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_of_a_pin(how):
+    """A module may hold one: its copies pin alike, and none of them is missed."""
+    original = pin("half", partial=True)
+
+    def use():
+        with COPIES[how](original):
+            assert (slope(), pin.current()) == (HALF, named("half"))
+
+    assert dropped(use) == dropped(lambda: COPIES[how](original) and None) == []
+    with original:
+        use()
+        assert slope() == HALF
+
+
+LOAD = """
+import pickle, sys, clampgrad
+with pickle.loads(bytes.fromhex(sys.argv[1])):
+    print(clampgrad.pin.current())
+"""
+
+
+@pytest.mark.parametrize("words", [("joint",), ("with_grad", "maximize")])
+def test_a_pickled_pin_goes_by_its_name(words):
+    """The implementations number their pins differently."""
+    given = pickle.dumps(pin(words[0], maximize=len(words) > 1, partial=True))
+    for portable in "01":
+        said = python("-c", LOAD, given.hex(), CLAMPGRAD_PORTABLE=portable)
+        assert said.strip().removesuffix(", partial") == ", ".join(words)
 
 
 def test_the_warning_is_shown_by_default(tmp_path):

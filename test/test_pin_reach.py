@@ -72,7 +72,9 @@ def clamps_inside(info):
 @pytest.mark.filterwarnings("ignore")  # what torch says of its samples
 def test_no_other_function_of_torch_clamps_inside():
     found = {info.name for info in op_db if info.name not in OURS and clamps_inside(info)}
-    assert found and found <= set(COMPOSED), "put it into COMPOSED of clampgrad/_portable/pin.py"
+    assert found and found <= set(COMPOSED), (
+        "put it into COMPOSED of clampgrad/_implementation/portable/pinned_calls.py"
+    )
 
 
 def slope(name):

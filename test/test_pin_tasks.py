@@ -8,7 +8,8 @@ import inspect
 import pytest
 
 import clampgrad
-from clampgrad import _implementation, _pin_state
+from clampgrad import _implementation
+from clampgrad._pin import state
 from test_pin import HALF, OWN, THROUGH, slope
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
@@ -20,7 +21,7 @@ half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
 def nothing_is_left():
     yield
     assert (slope(), clampgrad.pin.current()) == (OWN, None)
-    assert not _pin_state._thread.blocks_of_tasks  # else every call asks Python for the pin
+    assert not state._thread.blocks_of_tasks  # else every call asks Python for the pin
 
 
 # ---- Generators ------------------------------------------------------------------------------------------
@@ -171,8 +172,8 @@ def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():
 def test_blocks_of_one_owner_end_in_any_order():
     one, other = object(), object()
     for owner in (one, one, other):
-        _pin_state.enter(half._code, owner)
-    assert [_pin_state.leave(owner) for owner in (one, one, other)] == [False, False, True]
+        state.enter(half._code, owner)
+    assert [state.leave(owner) for owner in (one, one, other)] == [False, False, True]
 
 
 def test_blocks_of_two_tasks_do_not_meet():
@@ -202,6 +203,70 @@ def test_blocks_of_two_tasks_do_not_meet():
         assert slope() == HALF
 
 
+def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
+    @half
+    async def body():
+        with through:
+            yield slope()
+            yield slope()
+        yield slope()
+
+    async def main():
+        seen = []
+        async for inside in body():
+            seen.append(inside)
+            assert slope() == OWN
+        assert seen == [THROUGH, THROUGH, HALF]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("another_is_in_a_block", [False, True])
+@pytest.mark.parametrize("start", ["coroutine", "generator", "remembered"])
+def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_a_block):
+    async def child(seen, left):
+        seen.append(slope())
+        await left.wait()
+        seen.append(slope())
+
+    @half
+    async def coroutine(*args):
+        running = asyncio.create_task(child(*args))
+        await asyncio.sleep(0)
+        return running
+
+    @half
+    async def generator(*args):
+        yield asyncio.create_task(child(*args))
+        yield await asyncio.sleep(0)
+
+    async def started(*args):
+        if start == "coroutine":
+            return await coroutine(*args)
+        if start == "generator":
+            return [item async for item in generator(*args)][0]
+        with half:
+            remembered = clampgrad.pin.remember(lambda: asyncio.create_task(child(*args)))
+        return remembered()
+
+    async def another(left):
+        with through:
+            await left.wait()
+
+    async def main():
+        seen, left = [], asyncio.Event()
+        beside = [asyncio.create_task(another(left))] if another_is_in_a_block else []
+        await asyncio.sleep(0)
+        running = await started(seen, left)
+        await asyncio.sleep(0)
+        left.set()
+        await asyncio.gather(running, *beside)
+        # What is remembered has ended before a task that it started begins.
+        assert seen == [OWN if start == "remembered" else HALF, OWN]
+
+    asyncio.run(main())
+
+
 def test_a_task_that_is_cancelled_in_a_block():
     async def task():
         with half:
@@ -228,7 +293,7 @@ def test_tasks_started_in_a_block_are_in_it_until_it_ends():
         with half:
             running = asyncio.create_task(child(seen, left))
             await asyncio.sleep(0)
-        assert not _pin_state._thread.blocks_of_tasks  # also while the child remembers it
+        assert not state._thread.blocks_of_tasks  # also while the child remembers it
         left.set()
         await running
         assert seen == [HALF, OWN]
@@ -244,7 +309,7 @@ def test_a_thread_need_not_ask_when_a_task_is_gone_that_never_left_its_block():
     asyncio.run(never_leaves())
     gc.collect()
     assert slope() == OWN  # the last time that it asks
-    assert _implementation.pin_thread(_pin_state.UNSET) == _pin_state.UNSET
+    assert _implementation.pin_thread(state.UNSET) == state.UNSET
 
 
 def test_threads_started_from_a_task():
@@ -268,7 +333,7 @@ def test_threads_started_from_a_task():
 
 
 def test_reloading_the_module_in_a_block():
-    module = importlib.import_module("clampgrad._pin")
+    module = importlib.import_module("clampgrad._pin.pin")
     old = module.pin
     try:
         with half:

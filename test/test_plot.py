@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import clampgrad
-from clampgrad import _plot
 from clampgrad.__main__ import main
+from clampgrad._tools import plot as _plot
+from clampgrad._tools.gallery import GALLERY
 
 
 def test_curves():
@@ -29,7 +30,7 @@ MOVES = dict.fromkeys(clampgrad.EXACT, (False, False)) | {
 
 @pytest.mark.parametrize("convention", clampgrad.CONVENTIONS)
 def test_descent(convention):
-    path = _plot.descent(_plot._function(convention))
+    path = _plot.descent(_plot.function_of(convention))
     starts = path[0]
     moved = path[-1] != starts
     left, right = MOVES[convention]
@@ -52,7 +53,7 @@ def test_plot(tmp_path, suffix, start):
 def test_gallery(tmp_path, capsys):
     assert main(["gallery", str(tmp_path / "new")]) == 0
     written = capsys.readouterr().out.splitlines()
-    assert len(written) == len(_plot.GALLERY)
+    assert len(written) == 2 * len(GALLERY)  # for light and for dark pages
     for line in written:
         assert Path(line.removeprefix("wrote ")).read_bytes().startswith(b"\x89PNG")
 

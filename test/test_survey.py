@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import clampgrad
-from clampgrad import _survey
 from clampgrad.__main__ import main
+from clampgrad._tools.survey import measured
+from clampgrad._tools.survey.rows import COLUMNS, as_data, cells
+from clampgrad._tools.survey.subdifferential import verdict
 from common import RELEASE
 
 
@@ -91,20 +93,20 @@ def test_nan(rows):
 
 def test_a_pin_changes_nothing(monkeypatch):
     """It would give a gradient of ours; and a scripted clamp raises under one."""
-    monkeypatch.setattr(_survey, "CASES", _survey.CASES[:2])
-    expected = repr(clampgrad.survey())
+    monkeypatch.setattr(measured, "CASES", measured.CASES[:2])
+    expected = as_data(clampgrad.survey())
     with clampgrad.pin("half"):
-        assert repr(clampgrad.survey()) == expected
+        assert as_data(clampgrad.survey()) == expected
 
 
 def test_the_verdict_can_be_bad():
     limits = [(0.0,), (1.0,)]
-    assert _survey._verdict([(0.0,)], (0.0,), limits) == "as documented"
-    assert _survey._verdict([(0.5,)], (0.0,), limits) == "not of least norm"
-    assert _survey._verdict([(1.5,)], (0.0,), limits) == "no subgradient"
-    assert _survey._verdict([(0.0,), (1.0,)], (0.0,), limits) == "not of least norm"
-    assert _survey._verdict([(float("nan"),)], None, limits) == "no subgradient"
-    assert _survey._verdict([(0.0, 0.0)], (0.5, 0.5), [(1.0, 0.0), (0.0, 1.0)]) == "no subgradient"
+    assert verdict([(0.0,)], (0.0,), limits) == "as documented"
+    assert verdict([(0.5,)], (0.0,), limits) == "not of least norm"
+    assert verdict([(1.5,)], (0.0,), limits) == "no subgradient"
+    assert verdict([(0.0,), (1.0,)], (0.0,), limits) == "not of least norm"
+    assert verdict([(float("nan"),)], None, limits) == "no subgradient"
+    assert verdict([(0.0, 0.0)], (0.5, 0.5), [(1.0, 0.0), (0.0, 1.0)]) == "no subgradient"
 
 
 def test_the_command(capsys):
@@ -120,6 +122,42 @@ def test_the_command(capsys):
     for row in data["rows"]:
         assert row["function"] in table and f"| `{row['function']}` |" in markdown
         assert row["verdict"] in table
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(measured, "CASES", measured.CASES[:2] + measured.CASES[7:8])
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_shows_records(few, width, monkeypatch, capsys):
+    """Every line fits, and nothing of the table is lost."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["survey"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= width
+    text = " ".join(shown.split())
+    for row in clampgrad.survey():
+        for name, cell in zip(COLUMNS[2:], cells(row)[2:]):
+            assert not cell or f"{name}: {cell}" in text
+    assert main(["survey", "--wide"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 80
+
+
+def test_what_is_not_documented_is_marked_without_colours_too(rows):
+    table = clampgrad.Survey(rows.values()).table()
+    verdicts = {row[6] for row in table.rows}
+    assert {"as documented", "not of least norm *"} <= verdicts
+    assert "\033" not in table.text() and "\033[33m" in table.text(colours=True)
+    assert "*: not what PyTorch documents." in table.text()
+
+
+def test_how_a_survey_is_shown(few):
+    found = clampgrad.survey()
+    assert isinstance(found, list)
+    assert repr(found).startswith(f"<clampgrad.Survey: torch {torch.__version__}, 7 points: ")
+    html = found._repr_html_()
+    assert html.count("<tr>") == 8 and "torch.clamp(x, 0, 6)</td>" in html
 
 
 def test_wrong_arguments():

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from clampgrad import _implementation  # noqa: E402
+from clampgrad._implementation import environment  # noqa: E402
 from tools import switches  # noqa: E402
 
 NAMES = ("CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED")
@@ -22,7 +22,7 @@ def test_one_rule_at_import_and_at_build(monkeypatch, value, on):
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
-        assert _implementation.is_set(name) is switches.is_set(name) is on
+        assert environment.is_set(name) is switches.is_set(name) is on
         monkeypatch.delenv(name, raising=False)
 
 
@@ -31,7 +31,7 @@ def test_what_is_neither(monkeypatch, value):
     for name in NAMES:
         monkeypatch.setenv(name, value)
         for function, error in (
-            (_implementation.is_set, ImportError),
+            (environment.is_set, ImportError),
             (switches.is_set, SystemExit),
         ):
             with pytest.raises(error, match=f"{name}={value!r}"):

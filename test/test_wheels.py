@@ -10,8 +10,18 @@ import pytest
 
 pytest.importorskip("wheel", reason="wheels are packed with it: pip install wheel")
 
-from tools import wheels  # noqa: E402
-from tools.support import IMPORTING, PAGE, RUNS, built, cell, page  # noqa: E402
+from tools import support, wheels  # noqa: E402
+from tools.support import (  # noqa: E402
+    IMPORTING,
+    PAGE,
+    RUNS,
+    built,
+    cell,
+    of_another_kind,
+    page,
+    pythons_missing,
+    table,
+)
 from tools.wheels import companion, merge  # noqa: E402
 
 INFO = "clampgrad-1.0.dist-info"
@@ -110,6 +120,22 @@ def test_the_support_page_has_a_row_for_every_release(tmp_path):
     (line,) = (line for line in lines if line.startswith("| 2.13.0+cpu | compiled"))
     assert line.count("built") == 6 and line.count("tested") == 1
     assert any("50 ms" in line for line in lines)
+
+
+def test_the_support_page_says_what_ran_elsewhere():
+    """What a run adds to the table of all features, it does not add to that of the rest, and vice versa."""
+    of_file = {"passed": 1000, "failed": 1, "seconds": 7}
+    runs = {
+        "2.13.0, compiled, cpu (Python 3.12)": {"test_a": of_file, "test_b": of_file},
+        "2.13.0, portable, cpu (emulated aarch64)": {"test_a": of_file},
+    }
+    assert of_another_kind(runs).splitlines()[2:] == [
+        "| Python 3.12 | 2.13.0 | compiled | a, b | 2,000 | 2 | 14 |",
+        "| emulated aarch64 | 2.13.0 | portable | a | 1,000 | 1 | 7 |",
+    ]
+    assert "Python 3.12" not in table(runs)
+    assert pythons_missing(runs).startswith("Python 3.10 and 3.13 and 3.14 could not")
+    assert "on every Python" in pythons_missing({f"(Python {p})": {} for p in support.PYTHONS})
 
 
 def test_the_support_page_is_that_of_the_committed_runs():

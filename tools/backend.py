@@ -1,17 +1,28 @@
-"""The build backend: setuptools, which is told that a build without an extension needs no torch."""
+"""The build backend: setuptools, which is told what a build needs of torch."""
 
-from setuptools import build_meta
-from setuptools.build_meta import *  # noqa: F403
-from switches import portable  # this folder is the backend-path
+import setuptools
 
+OLDEST = 77  # as pyproject.toml says: it reads project.license, which is a string there
+if int(setuptools.__version__.split(".")[0]) < OLDEST:
+    raise SystemExit(
+        f"clampgrad is built with setuptools {OLDEST} or later, and here is {setuptools.__version__}: "
+        f"pip install -U 'setuptools>={OLDEST}'"
+    )
 
-def _requires() -> list[str]:
-    return [] if portable() else ["torch>=2.11,<2.16", "ninja"]
+from setuptools import build_meta  # noqa: E402
+from setuptools.build_meta import *  # noqa: E402, F403
+from switches import portable  # noqa: E402, this folder is the backend-path
+from torch_here import requirements  # noqa: E402
 
 
 def get_requires_for_build_wheel(config_settings=None):  # type: ignore[no-untyped-def]
-    return build_meta.get_requires_for_build_wheel(config_settings) + _requires()
+    return build_meta.get_requires_for_build_wheel(config_settings) + _of_torch()
 
 
 def get_requires_for_build_editable(config_settings=None):  # type: ignore[no-untyped-def]
-    return build_meta.get_requires_for_build_editable(config_settings) + _requires()
+    return build_meta.get_requires_for_build_editable(config_settings) + _of_torch()
+
+
+def _of_torch() -> list[str]:
+    """Nothing, where no extension is built."""
+    return [] if portable() else requirements()

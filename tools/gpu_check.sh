@@ -77,8 +77,9 @@ step build 300 "$PYTHON" -m pip install --quiet --no-build-isolation --no-deps -
 export PYTHONPATH=$WORK/lib PYTHONUNBUFFERED=1
 step import 60 "$PYTHON" - << END
 import importlib.metadata, sys, clampgrad
-from clampgrad import _implementation, _survey, nn, patches
-here, info = clampgrad.__file__, _implementation.info()
+from clampgrad import _tools, nn, patches
+from clampgrad._implementation.info import info
+here, info = clampgrad.__file__, info()
 print(*(f"{name}: {value}" for name, value in info.items()), sep="\n")
 assert here.startswith("$WORK/lib/"), f"another clampgrad: {here}"
 assert clampgrad.__version__ == importlib.metadata.version("clampgrad")

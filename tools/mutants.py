@@ -65,7 +65,7 @@ def tests_of(mutant):
 
 
 def in_a_cell(mutant):
-    return mutant["file"].startswith(("csrc/", "python/clampgrad/_portable/")) and (
+    return mutant["file"].startswith(("csrc/", "python/clampgrad/_implementation/portable/")) and (
         "pin" not in mutant["file"]
     )
 
@@ -156,7 +156,7 @@ def break_this_process(k):
     library = next(LIB.rglob("_C*.so"), None)
     if k and library and listed()[k - 1]["file"].startswith("csrc/"):
         ctypes.c_int.in_dll(ctypes.CDLL(str(library)), SYMBOL).value = k
-    contract = sys.modules.get("clampgrad._portable.contract")
+    contract = sys.modules.get("clampgrad._implementation.portable.contract")
     for thing in vars(contract).values() if contract else ():
         if hasattr(thing, "cache_clear"):
             thing.cache_clear()
@@ -281,7 +281,7 @@ def run_some(implementation, count, seed, only, new):
     mutants = [
         (k, m)
         for k, m in enumerate(listed(), 1)
-        if ("_portable" in m["file"]) == (implementation == "portable")
+        if ("/portable/" in m["file"]) == (implementation == "portable")
         and only in name(m)
         and not (new and name(m) in results)
         and "changes_nothing" not in m

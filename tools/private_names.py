@@ -12,7 +12,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from clampgrad._private import PRIVATE
+from clampgrad._torch.private_names import PRIVATE
 
 RECORD = Path(__file__).parent.parent / "docs/private_names.json"
 

@@ -1,6 +1,6 @@
 """What a compiled library and the package around it must agree on: both carry it.
 
-The package compares (clampgrad/_stamp.py), so that a library which is left of another build is not used.
+The package compares (clampgrad/_implementation/stamp.py), so that a library which is left of another build is not used.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def sources(root: Path = ROOT) -> str:
 
 
 def header(version: str, torch: str) -> str:
-    """For csrc/python/module.cpp; `torch` is a minor release, as "2.13"."""
-    text = f"clampgrad-stamp: version={version} torch={torch} sources={sources()}"
+    """For csrc/python/module.cpp; `torch` is a release, as "2.13.0"."""
+    release = ".".join(torch.split(".")[:2])
+    text = f"clampgrad-stamp: version={version} torch={release} sources={sources()}"
     return f'#pragma once\n\nnamespace clampgrad {{\nconstexpr char kStamp[] = "{text}";\n}}\n'

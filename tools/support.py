@@ -8,15 +8,21 @@ python tools/support.py FILE...           puts those runs beside the committed o
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.torch_here import RANGE, RELEASES, minor  # noqa: E402
+
 RUNS = ROOT / "docs" / "support.json"
 IMPORTING = ROOT / "benchmarks" / "results" / "importing.json"
 PAGE = ROOT / "docs" / "support.md"
-RELEASES = ["2.11", "2.12", "2.13", "2.14", "2.15"]
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
+USUAL = "3.11"  # what runs that name no Python ran on
 # What a user would ask for, and the test files that say whether it works.
 FEATURES = {
     "gradients": ["test_table", "test_tensors", "test_seeds"],
@@ -33,23 +39,31 @@ HEAD = """# Support
 What the tests have run on. A cell says `tested` where every test file of the feature ran and passed,
 `partly` where some of them ran, how many tests failed where some did, `built` where the library was
 compiled and the tests were not run, and `untried` otherwise. The page is generated: `pytest --record`
-adds a run to a file, and `tools/support.py` puts it into this table. A row that names no machine is of
-x86-64.
+adds a run to a file, and `tools/support.py` puts it into this table. These runs are on x86-64 under Linux, by
+GCC 12 and Python 3.11.
 
 """
 TAIL = """
 
-The portable implementation needs no build. On releases outside 2.11 to 2.15 it is the one that runs.
+The portable implementation needs no build. On releases outside {range} it is the one that runs.
 
 Not run where there is no GPU: the CUDA kernels; they are compiled, linked and read (`make check-cuda`).
-Untried: MPS, XPU and ROCm. On aarch64, `make check-arm64` emulates the instructions of a Neoverse N1; it
-leaves out compilers and export, times nothing, and its row says how much of it ran. Written and never
-run: the workflows in `.github/workflows`, hence the wheels for macOS and for Python other than 3.11.
+Untried: MPS, XPU and ROCm. Written and never run: the workflows in `.github/workflows`, hence the wheels for
+macOS.
+
+## Other compilers, Pythons and machines
+
+Parts of the tests; {missing}
+
+{unlike}
+
+`make check-arm64` emulates the instructions of a Neoverse N1, so its seconds are not those of such a machine. It
+leaves out compilers and export.
 
 | compiler | platform | compiled | run |
 |---|---|---|---|
 | GCC 12 | Linux, x86-64 | everything | the tests above |
-| Clang 14 | Linux, x86-64 | the library, for torch 2.13 | its tests |
+| Clang 19 | Linux, x86-64 | the library, for torch 2.13 | what the table says, in two threads |
 | GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: what the table says |
 | nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
 | MSVC | Windows, x86-64 | no | no |
@@ -93,29 +107,56 @@ def recorded() -> dict[str, Run]:
     return json.loads(RUNS.read_text()) if RUNS.exists() else {}
 
 
+def markdown(*rows: list[str]) -> str:
+    return "\n".join(
+        f"| {' | '.join(row)} |" for row in (rows[0], ["---"] * len(rows[0]), *rows[1:])
+    )
+
+
 def table(runs: dict[str, Run]) -> str:
-    columns = ["torch", "implementation", "device", *FEATURES]
-    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
-    have = {
-        (".".join(torch.split(".")[:2]), how) for torch, how, _ in (r.split(", ") for r in runs)
-    }
-    rows: dict[str, Run | None] = dict(runs)
+    lines = [["torch", "implementation", "device", *FEATURES]]
+    rows: dict[str, Run | None] = {row: run for row, run in runs.items() if "(" not in row}
+    have = {(minor(torch), how) for torch, how, _ in (r.split(", ") for r in rows)}
     for release in RELEASES:
         for how in ("compiled", "portable"):
-            if (release, how) not in have:
-                rows[f"{release}, {how}, cpu"] = None
+            if (minor(release), how) not in have:
+                rows[f"{release.rpartition('.')[0]}, {how}, cpu"] = None
     for row in sorted(rows, key=key):
         _, implementation, _ = row.split(", ")
         files = FEATURES | ({"pin": PORTABLE_PIN} if implementation == "portable" else {})
         cells = [cell(rows[row], names, implementation) for names in files.values()]
-        lines.append(f"| {' | '.join([*row.split(', '), *cells])} |")
-    return "\n".join(lines)
+        lines.append([*row.split(", "), *cells])
+    return markdown(*lines)
+
+
+def of_another_kind(runs: dict[str, Run]) -> str:
+    """A row for each run with a name in parentheses, as `pytest --unlike` gives it."""
+    lines = [["on", "torch", "implementation", "test files", "passed", "failed", "seconds"]]
+    for row in sorted(runs):
+        if found := re.fullmatch(r"(.*), (.*), .* \((.*)\)", row):
+            torch, implementation, name = found.groups()
+            counts = [
+                f"{sum(of_file[what] for of_file in runs[row].values()):,}"
+                for what in ("passed", "failed", "seconds")
+            ]
+            files = ", ".join(file.removeprefix("test_") for file in runs[row])
+            lines.append([name, torch, implementation, files, *counts])
+    return markdown(*lines)
+
+
+def pythons_missing(runs: dict[str, Run]) -> str:
+    ran = {USUAL, *re.findall(r"\(Python ([\d.]+)\)", " ".join(runs))}
+    untried = [python for python in PYTHONS if python not in ran]
+    if not untried:
+        return "they ran on every Python from 3.10 on."
+    return f"Python {' and '.join(untried)} could not be had where they ran."
 
 
 def page(runs: dict[str, Run], importing: dict) -> str:
     seconds = importing["seconds of CPU"]
     medians = {how: 1000 * seconds[how]["median"] for how in seconds}
-    return HEAD + table(runs) + TAIL.format(**importing, **medians)
+    facts = {"range": RANGE, "unlike": of_another_kind(runs), "missing": pythons_missing(runs)}
+    return HEAD + table(runs) + TAIL.format(**facts, **importing, **medians)
 
 
 def merge(runs: dict[str, Run], more: dict[str, Run]) -> dict[str, Run]:
@@ -128,9 +169,9 @@ def built(wheel: Path, runs: dict[str, Run]) -> dict[str, Run]:
     """A row for each library of a wheel whose release has none."""
     with zipfile.ZipFile(wheel) as archive:
         folders = {n.split("/")[2] for n in archive.namelist() if n.startswith("clampgrad/_lib/")}
-    minors = [".".join(folder.split("_")[1:3]) for folder in sorted(folders)]
-    ran = {".".join(row.split(".")[:2]) for row in runs if "compiled" in row}
-    return {f"{minor}, compiled, cpu": {} for minor in minors if minor not in ran}
+    releases = [".".join(folder.split("_")[1:3]) for folder in sorted(folders)]
+    ran = {minor(row) for row in runs if "compiled" in row}
+    return {f"{release}, compiled, cpu": {} for release in releases if minor(release) not in ran}
 
 
 if __name__ == "__main__":

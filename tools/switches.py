@@ -1,6 +1,6 @@
 """The environment variables that a build reads: 0 or 1, and an empty one is as if it were not set.
 
-At import the package reads two of them by the same rule (clampgrad/_implementation.py).
+At import the package reads two of them by the same rule (clampgrad/_implementation/environment.py).
 """
 
 import os

@@ -1,14 +1,15 @@
 """One forward and a named, pinned gradient for clamp, on every release of PyTorch."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from _clampgrad_by_environment import by_environment as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
-from clampgrad._build import VERSION
-from clampgrad._command import one_sentence as _one_sentence
-from clampgrad._pin import pin, set_pin
-from clampgrad._table import CONVENTIONS, EXACT, PSEUDO
+from clampgrad._contract.table import CONVENTIONS, EXACT, PSEUDO
+from clampgrad._implementation.build import VERSION
+from clampgrad._implementation.environment import one_sentence as _one_sentence
+from clampgrad._pin.pin import pin, set_pin
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import (
     Gradient,
@@ -29,13 +30,20 @@ from clampgrad.functional import (
 
 __version__ = VERSION
 implementation = _implementation.name
-override = pin  # the name it had first
 
+# Written out: type checkers read it. It is also what `dir` shows.
 __all__ = [
     "CONVENTIONS",
+    "Diagnostic",
     "EXACT",
+    "Finding",
     "Gradient",
     "PSEUDO",
+    "Report",
+    "Row",
+    "Survey",
+    "Thresholds",
+    "audit",
     "clamp",
     "clamp_",
     "clamp_max",
@@ -47,36 +55,40 @@ __all__ = [
     "clip_",
     "fmax",
     "fmin",
+    "gallery",
     "hardtanh",
     "implementation",
     "maximum",
     "minimum",
-    "override",
+    "nn",
     "pin",
+    "plot",
     "relu",
     "relu6",
     "set_pin",
+    "survey",
 ]
 
 if TYPE_CHECKING:
-    # ruff: noqa: F401
-    from clampgrad._audit import Diagnostic, Finding, Report, Thresholds, audit
-    from clampgrad._plot import gallery, plot
-    from clampgrad._survey import Row, survey
+    from clampgrad import nn
+    from clampgrad._tools.audit import Diagnostic, Finding, Report, Thresholds, audit
+    from clampgrad._tools.gallery import gallery
+    from clampgrad._tools.plot import plot
+    from clampgrad._tools.survey import Row, Survey, survey
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
 _LAZY = {
-    "Diagnostic": "clampgrad._audit",
-    "Finding": "clampgrad._audit",
-    "Report": "clampgrad._audit",
-    "Row": "clampgrad._survey",
-    "Thresholds": "clampgrad._audit",
-    "audit": "clampgrad._audit",
-    "gallery": "clampgrad._plot",
-    "plot": "clampgrad._plot",
-    "survey": "clampgrad._survey",
+    "Diagnostic": "clampgrad._tools.audit",
+    "Finding": "clampgrad._tools.audit",
+    "Report": "clampgrad._tools.audit",
+    "Row": "clampgrad._tools.survey",
+    "Survey": "clampgrad._tools.survey",
+    "Thresholds": "clampgrad._tools.audit",
+    "audit": "clampgrad._tools.audit",
+    "gallery": "clampgrad._tools.gallery",
+    "plot": "clampgrad._tools.plot",
+    "survey": "clampgrad._tools.survey",
 }
-__all__ += ["nn", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:
@@ -84,11 +96,13 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_LAZY[name]), name)
     if name == "nn":
         return import_module("clampgrad.nn")
-    raise AttributeError(f"module 'clampgrad' has no attribute {name!r}")
+    # With the module, Python adds which name was perhaps meant.
+    message = f"module 'clampgrad' has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]
 
 
 with _one_sentence(ValueError), _one_sentence(RuntimeError):

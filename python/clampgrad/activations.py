@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clampgrad._table import CANONICAL, STRICT
+from clampgrad._contract.table import CANONICAL, STRICT
 from clampgrad.functional import Gradient, clamp, clamp_, clamp_min, clamp_min_
 
 __all__ = ["hardtanh", "relu", "relu6"]
@@ -26,10 +26,13 @@ def relu(
     """:func:`torch.nn.functional.relu` with a named gradient at 0.
 
     Args:
-        input: a Tensor.
+        input: a Tensor of any shape and real dtype.
         inplace: whether to write the result into `input`.
-        gradient: the name or an alias of a convention; see :func:`clampgrad.clamp`.
+        gradient: the name or an alias of a convention; :func:`clampgrad.clamp` lists them.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
+
+    Returns:
+        A Tensor of the shape and dtype of `input`; `input` itself if `inplace` is set.
 
     Raises:
         ValueError: the name of the convention is unknown.
@@ -57,7 +60,9 @@ def hardtanh(
     gradient: Gradient = "min_norm",
     maximize: bool = False,
 ) -> Tensor:
-    """:func:`torch.nn.functional.hardtanh` with a named gradient at its bounds; see :func:`relu`.
+    """:func:`torch.nn.functional.hardtanh` with a named gradient at its bounds, which are numbers.
+
+    Arguments, result and errors are otherwise those of :func:`relu`.
 
     Raises:
         ValueError: `min_val` is greater than `max_val`.
@@ -77,7 +82,10 @@ def relu6(
     gradient: Gradient = "min_norm",
     maximize: bool = False,
 ) -> Tensor:
-    """:func:`torch.nn.functional.relu6` with a named gradient at 0 and 6; see :func:`relu`."""
+    """:func:`torch.nn.functional.relu6` with a named gradient at 0 and 6.
+
+    Arguments, result and errors are otherwise those of :func:`relu`.
+    """
     if _is_for_torch(input, gradient, maximize):
         return F.relu6(input, inplace)
     function = clamp_ if inplace else clamp

@@ -21,53 +21,42 @@ forward mode of `with_grad` and `restoring`, which are not linear in the incomin
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from clampgrad import _implementation
-from clampgrad._gradients import ExactGradient, Gradient
-from clampgrad._table import CANONICAL, CONVENTIONS, TABLE
-from clampgrad._torch_calls import bare_signature, tell_torch
+from clampgrad._contract.gradients import ExactGradient, Gradient
+from clampgrad._contract.table import ALIASES, CONVENTIONS, TABLE
+from clampgrad._implementation.traced import traced
+from clampgrad._torch.functions import bare_signature, document, tell_torch, written_signature
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-Number: TypeAlias = int | float
 Bound: TypeAlias = int | float | Tensor
 
 
+@cache
 def _rules() -> str:
-    """The conventions and their rules, as the contract has them, in a table."""
-    width = max(map(len, CONVENTIONS))
-    rows = [f"{name:{width}}  {TABLE['conventions'][name]}" for name in CONVENTIONS]
-    line = "=" * width + "  " + "=" * (max(map(len, rows)) - width - 2)
-    return "\n".join([line, *rows, line])
+    """The conventions, their aliases and their rules, as the contract has them."""
+    lines = []
+    for name in CONVENTIONS:
+        aliases = "".join(f" or ``{alias}``" for alias in ALIASES if ALIASES[alias] == name)
+        lines.append(f"- ``{name}``{aliases}: {TABLE['conventions'][name]}")
+    return "\n".join(lines)
 
 
-if __doc__:  # python -OO leaves it out
-    __doc__ = __doc__.format(conventions=_rules())
+def _with_rules(text: str | None) -> str:
+    """A docstring with the list of conventions in its place; python -OO leaves docstrings out."""
+    return cleandoc(text).replace("{conventions}", _rules()) if text else ""
 
-_ops = torch.ops.clampgrad
 
-
-def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
-    """A call of the function `name` as one of an operator, of the overload that fits the bounds."""
-    operator = getattr(_ops, name)
-    if not name.startswith("clamp"):
-        overload = "out" if "out" in keywords else "default"
-        return getattr(operator, overload)(input, *bounds, **keywords)
-    maximize = keywords.get("maximize", False)
-    if not isinstance(maximize, bool):  # as which the operator would take a number
-        raise TypeError(f"argument 'maximize' must be bool, not {type(maximize).__name__}")
-    if any(map(_is_of_numpy, bounds)):
-        bounds, keywords = _without_numpy(input, bounds, keywords)
-    kinds = ["Tensor" if isinstance(b, Tensor) else "Scalar" for b in bounds if b is not None]
-    overload = "_".join(sorted(set(kinds), key=kinds.index)) if "Tensor" in kinds else ""
-    overload += ("_out" if overload else "out") if "out" in keywords else ""
-    return getattr(operator, overload or "default")(input, *bounds, **keywords)
+if __doc__:
+    __doc__ = _with_rules(__doc__)
 
 
 def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> Tensor:
@@ -86,46 +75,24 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def _implemented(function: _F) -> _F:
     """The compiled function of that name, with this documentation, or `function` if there is none."""
-    if _implementation.name != "compiled":
-        return function
     name = function.__name__
+    if _implementation.name != "compiled":
+        function.__doc__ = _with_rules(function.__doc__)
+        _implementation.PUBLIC[name] = function
+        return function
     compiled = getattr(_implementation, name)
     if compiled.__text_signature__ is None:
-        text = f"{name}{bare_signature(function)}\n--\n\n{function.__doc__ or ''}"
-        if document := getattr(torch._C, "_add_docstr", None):
-            document(compiled, text)
+        # Of the first line Python makes the signature of a builtin, which it keeps without types.
+        lines = [
+            f"{name}{bare_signature(function)}",
+            "--",
+            "",
+            f"{name}{written_signature(function)}",
+        ]
+        document(compiled, "\n".join([*lines, "", _with_rules(function.__doc__)]))
     compiled.__module__ = __name__
     _TRACED[compiled] = function
     return compiled
-
-
-def _is_of_numpy(bound: Any) -> bool:
-    numbers = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
-    return not isinstance(bound, (Tensor, *numbers)) and hasattr(bound, "ndim")
-
-
-def _without_numpy(
-    input: Tensor, bounds: tuple[Any, ...], keywords: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A scalar of NumPy is a number, and Dynamo takes it for a Tensor whose value it does not know.
-
-    So it becomes a Tensor of the dtype that it would be rounded to. Constant Tensors have the gradient
-    of numbers under every convention but joint, which treats numbers as min_norm treats them. Beside
-    a Tensor it becomes a number that is read while the graph runs.
-    """
-    scalars = all(b.ndim == 0 for b in bounds if _is_of_numpy(b))
-    if not scalars or any(isinstance(b, Tensor) for b in bounds):
-        return tuple(b.item() if _is_of_numpy(b) else b for b in bounds), keywords
-
-    def rounded(bound: Any) -> Tensor:
-        tensor = torch.as_tensor(bound)
-        promotes = tensor.is_floating_point() and not input.is_floating_point()
-        return tensor.to(input.device, torch.get_default_dtype() if promotes else input.dtype)
-
-    gradient = keywords["gradient"]
-    gradient = "min_norm" if CANONICAL.get(gradient) == "joint" else gradient
-    tensors = tuple(None if b is None else rounded(b) for b in bounds)
-    return tensors, keywords | {"gradient": gradient}
 
 
 @_implemented
@@ -139,6 +106,14 @@ def clamp(
     out: Tensor | None = None,
 ) -> Tensor:
     """Clamps all elements into [min, max], like :func:`torch.clamp`, with a named gradient.
+
+    The conventions, and what each does where an element is at a bound or outside:
+
+    {conventions}
+
+    The last three are not derivatives of the forward; they are meant for optimisation. `min_norm` and
+    `joint` differ where a bound is a Tensor. docs/conventions.md has every case, docs/least_norm.md the
+    source of the default: PyTorch's notes on autograd, "Gradients for non-differentiable functions".
 
     Args:
         input: a Tensor of any shape and real dtype.
@@ -157,6 +132,8 @@ def clamp(
 
     Raises:
         ValueError: `gradient` is unknown, or `maximize` is set with an exact convention.
+        TypeError: `gradient` is not a str.
+        RuntimeError: both bounds are None, or torch refuses the arguments: its own error.
         NotImplementedError: forward mode of `with_grad` or `restoring`, which are not linear in the
             incoming gradient.
 
@@ -179,7 +156,12 @@ def clamp_(
     gradient: Gradient = "min_norm",
     maximize: bool = False,
 ) -> Tensor:
-    """:func:`clamp` in place; returns `input`."""
+    """:func:`clamp` in place: writes the result into `input`, whose dtype it keeps, and returns `input`.
+
+    Raises:
+        RuntimeError: the result does not fit into the shape or dtype of `input`, or `input` is a leaf that
+            requires grad: torch's own errors.
+    """
     return _call("clamp_", input, min, max, gradient=gradient, maximize=maximize)
 
 
@@ -192,7 +174,7 @@ def clamp_min(
     maximize: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`clamp` with only a lower bound, like :func:`torch.clamp_min`."""
+    """:func:`clamp` with only a lower bound, a number or a Tensor, like :func:`torch.clamp_min`."""
     return _call("clamp_min", input, min, gradient=gradient, maximize=maximize, out=out)
 
 
@@ -213,7 +195,7 @@ def clamp_max(
     maximize: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`clamp` with only an upper bound, like :func:`torch.clamp_max`."""
+    """:func:`clamp` with only an upper bound, a number or a Tensor, like :func:`torch.clamp_max`."""
     return _call("clamp_max", input, max, gradient=gradient, maximize=maximize, out=out)
 
 
@@ -236,7 +218,7 @@ def clamp_with_grad(
 
     For finite gradients, it equals the ``ClampWithGrad`` of many notebooks,
     ``grad * (grad * (x - clamp(x)) >= 0)``. It selects instead of multiplying, so no product underflows
-    and no infinity becomes NaN.
+    and no infinity becomes NaN. Arguments, result and errors are those of :func:`clamp`.
     """
     return clamp(input, min, max, gradient="with_grad", maximize=maximize)
 
@@ -261,11 +243,16 @@ def maximum(
     Args:
         input: a Tensor of a real dtype.
         other: a Tensor whose shape broadcasts with `input`.
-        gradient: `min_norm`, `inclusive`, `joint` or `half`.
+        gradient: `min_norm`, `inclusive`, `joint` or `half`, or an alias of one; :func:`clamp` lists them.
         out: the output tensor; as elsewhere in torch, it is not differentiable.
+
+    Returns:
+        A Tensor of the broadcast shape, and of the dtype to which both promote. A NaN on either side is
+        the result.
 
     Raises:
         ValueError: `gradient` is unknown, or not an exact convention.
+        TypeError: `gradient` is not a str, or `other` is not a Tensor.
 
     Example::
 
@@ -297,7 +284,7 @@ def fmax(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`maximum`, but ignores a NaN on one side, like :func:`torch.fmax`."""
+    """:func:`maximum`, but where one side is NaN the other is the result, like :func:`torch.fmax`."""
     return _call("fmax", input, other, gradient=gradient, out=out)
 
 
@@ -309,7 +296,7 @@ def fmin(
     gradient: ExactGradient = "min_norm",
     out: Tensor | None = None,
 ) -> Tensor:
-    """:func:`minimum`, but ignores a NaN on one side, like :func:`torch.fmin`."""
+    """:func:`minimum`, but where one side is NaN the other is the result, like :func:`torch.fmin`."""
     return _call("fmin", input, other, gradient=gradient, out=out)
 
 

@@ -15,12 +15,17 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from clampgrad._after_import import when_imported
-from clampgrad._table import CANONICAL, STRICT
+from clampgrad._contract.table import CANONICAL, STRICT
+from clampgrad._torch.quantization import fuse_like
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
 __all__ = ["Clamp", "Hardtanh", "ReLU", "ReLU6", "conversions", "convert", "undo"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -72,9 +77,12 @@ class Clamp(_Named, _Interval):
 
     Args:
         min, max: a number, a Tensor (kept as a buffer; a Parameter is learned), or None for no bound.
-        gradient: the name or an alias of a convention.
+        gradient: the name or an alias of a convention; :func:`clampgrad.clamp` lists them.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         inplace: whether to write the result into the input.
+
+    The input is a Tensor of any shape and real dtype; the output has the shape to which it and the bounds
+    broadcast.
 
     Raises:
         ValueError: both bounds are None, or the name of the convention is unknown.
@@ -111,7 +119,7 @@ class Clamp(_Named, _Interval):
 
 
 class ReLU(_Named, nn.ReLU):
-    """:class:`torch.nn.ReLU` with a named gradient at 0."""
+    """:class:`torch.nn.ReLU` with a named gradient at 0; the keywords are those of :class:`clampgrad.nn.Clamp`."""
 
     def __init__(
         self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
@@ -124,7 +132,8 @@ class ReLU(_Named, nn.ReLU):
 
 
 class Hardtanh(_Named, nn.Hardtanh):
-    """:class:`torch.nn.Hardtanh` with a named gradient at its bounds."""
+    """:class:`torch.nn.Hardtanh` with a named gradient at its bounds; the keywords are those of
+    :class:`clampgrad.nn.Clamp`."""
 
     def __init__(
         self,
@@ -145,7 +154,8 @@ class Hardtanh(_Named, nn.Hardtanh):
 
 
 class ReLU6(_Named, nn.ReLU6):
-    """:class:`torch.nn.ReLU6` with a named gradient at 0 and 6."""
+    """:class:`torch.nn.ReLU6` with a named gradient at 0 and 6; the keywords are those of
+    :class:`clampgrad.nn.Clamp`."""
 
     def __init__(
         self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
@@ -157,7 +167,7 @@ class ReLU6(_Named, nn.ReLU6):
         return relu6(input, self.inplace, **self._keywords())
 
 
-TWINS: dict[type[nn.Module], type[nn.Module]] = {
+_TWINS: dict[type[nn.Module], type[nn.Module]] = {
     nn.ReLU: ReLU,
     nn.ReLU6: ReLU6,
     nn.Hardtanh: Hardtanh,
@@ -216,7 +226,7 @@ def convert(
     chosen = [
         (name, module)
         for name, module in model.named_modules()
-        if (type(module) in TWINS or isinstance(module, _Named))
+        if (type(module) in _TWINS or isinstance(module, _Named))
         and (filter_fn is None or filter_fn(module, name))
     ]
     if not chosen:
@@ -231,7 +241,7 @@ def convert(
             if _WAS not in vars(module):
                 named = {k: v for k, v in vars(module).items() if k in ("gradient", "maximize")}
                 vars(module)[_WAS] = type(module), named
-            module.__class__ = TWINS.get(type(module), type(module))
+            module.__class__ = _TWINS.get(type(module), type(module))
             module._name(gradient, maximize)
     if left_alone:
         warnings.warn(
@@ -266,31 +276,14 @@ def undo(model: Model) -> Model:
 # ---- torch.ao.quantization.fuse_modules ------------------------------------------------------------------
 
 
-def _fuse_ours(mappings: Any) -> None:
-    """Lets whatever fuses with torch's ReLU fuse with ours, and keeps ours in the fused module."""
-    fusers = mappings._DEFAULT_OP_LIST_TO_FUSER_METHOD
-    for types, fuse in list(fusers.items()):
-        if types[-1] is nn.ReLU:
-            fusers[(*types[:-1], ReLU)] = _fuser(fuse)
+def _torchs_own(is_qat: bool, ours: ReLU) -> nn.ReLU:
+    """What is fused in place of a ReLU of ours."""
+    if is_qat and ours.gradient not in STRICT:
+        raise NotImplementedError(
+            f"a module that is fused for quantization-aware training calls F.relu: the gradient "
+            f"{ours.gradient!r} would be lost; leave this ReLU out of the fusion"
+        )
+    return nn.ReLU(ours.inplace).train(ours.training)
 
 
-def _fuser(fuse: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    def fuse_ours(is_qat: bool, *modules: nn.Module) -> nn.Module:
-        *others, ours = modules
-        assert isinstance(ours, ReLU)
-        if is_qat and ours.gradient not in STRICT:
-            raise NotImplementedError(
-                f"a module that is fused for quantization-aware training calls F.relu: the gradient "
-                f"{ours.gradient!r} would be lost; leave this ReLU out of the fusion"
-            )
-        theirs = nn.ReLU(ours.inplace).train(ours.training)
-        fused = fuse(is_qat, *others, theirs)
-        for name, child in fused.named_children():
-            if child is theirs:
-                setattr(fused, name, ours)
-        return fused
-
-    return fuse_ours
-
-
-when_imported("torch.ao.quantization.fuser_method_mappings", _fuse_ours)
+fuse_like(nn.ReLU, ReLU, _torchs_own)

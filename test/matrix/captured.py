@@ -3,9 +3,10 @@
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import clampgrad
 from matrix.compilers import not_empty, plain_memory
 from matrix.contexts import grad, reverse
-from matrix.forms import FORMS, PIN
+from matrix.forms import FORMS
 
 
 def of_a_process(cell):
@@ -34,14 +35,14 @@ def traced_under_the_pin(f, leaves, args, g):
 
 @reverse("TorchScript, traced before the pin", accepts=of_a_process)
 def traced_before_the_pin(f, leaves, args, g):
-    with PIN(None):
+    with clampgrad.pin(None):
         graph = traced(f, args)
     return last_of_three(graph, leaves, args, g)
 
 
 @reverse("make_fx, captured before the pin", accepts=of_a_process)
 def captured_before_the_pin(f, leaves, args, g):
-    with PIN(None), torch.no_grad():
+    with clampgrad.pin(None), torch.no_grad():
         graph = make_fx(f)(*[a.detach() for a in args])
     y = graph(*args)
     return y, grad(y, leaves, g)

@@ -10,9 +10,6 @@ from matrix.cells import Arg
 from matrix.reference import CLAMPS
 from oracle import EXACT
 
-PIN = getattr(clampgrad, "pin", None)
-PIN = PIN if isinstance(PIN, type) else clampgrad.override
-
 
 def exact(cell):
     return cell.gradient in EXACT
@@ -95,7 +92,7 @@ def packet(suffix=""):
 
 def pinned(call, in_place=False):
     def make(cell):
-        pin = PIN(cell.gradient, maximize=cell.maximize)
+        pin = clampgrad.pin(cell.gradient, maximize=cell.maximize)
         f = called(call(cell), cell, in_place)
 
         def under_the_pin(*tensors):

@@ -3,12 +3,13 @@
 from contextlib import contextmanager, nullcontext
 from functools import cache
 
+import clampgrad
 import matrix.captured
 import matrix.compilers
 import matrix.levels  # noqa: F401  (they add contexts)
 from matrix.cells import Arg, Cell, expected, inf, nan
 from matrix.contexts import CONTEXTS
-from matrix.forms import FORMS, PIN
+from matrix.forms import FORMS
 from matrix.inputs import inputs, layouts
 from matrix.reference import ARGUMENTS, CLAMPS, GRADIENTS, PSEUDO
 from matrix.waivers import refused, waived
@@ -22,7 +23,7 @@ def applies(cell):
 @contextmanager
 def pin_of_the_process(cell):
     """The portable one does not reach all of a process: what it misses is in waivers.py."""
-    pin = PIN(cell.gradient, maximize=cell.maximize, partial=True)
+    pin = clampgrad.pin(cell.gradient, maximize=cell.maximize, partial=True)
     pin.enable()
     try:
         yield

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import clampgrad
-from matrix.forms import PIN
 
 
 def overlapping(t):
@@ -55,7 +54,7 @@ def plain(tensor):
 
 def pinned(function, convention):
     def call(*args):
-        with PIN(convention):
+        with clampgrad.pin(convention):
             return function(*args)
 
     return call

@@ -1,4 +1,7 @@
+#include "kernels/cpu/loops.h"
+
+#if defined(CLAMPGRAD_X86_SETS)
 #define CLAMPGRAD_SET avx2
 #define CLAMPGRAD_VECTOR_BYTES 32
-#define CLAMPGRAD_TARGET "avx2"
 #include "kernels/cpu/every_loop.h"
+#endif

@@ -12,6 +12,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from clampgrad._implementation.build import VERSION
+from clampgrad.cli.output import write
+
 COMMANDS = {
     "run": "run a program with the gradient of torch.clamp and its family pinned",
     "audit": "run a program; report unsafe bounds, and gradients that depend on the convention",
@@ -35,10 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int | str | None:
     # The command itself reads the rest: only then do we know, and import, which one it is.
     options = parser.parse_args(words[:1])
     if options.version:
-        from clampgrad import __version__
-        from clampgrad.cli.output import write
-
-        write(__version__)
+        write(VERSION)
         return 0
     if options.command is None:
         parser.print_help(sys.stderr)

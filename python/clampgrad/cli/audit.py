@@ -10,7 +10,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from clampgrad._audit import WARNINGS, Report, Thresholds, audit
+from clampgrad._tools.audit import WARNINGS, Report, Thresholds, audit
+from clampgrad._tools.text_table import width_of
 from clampgrad.cli import program
 
 logger = logging.getLogger("clampgrad")
@@ -39,6 +40,11 @@ def main(arguments: list[str]) -> int | str | None:
     )
     parser.add_argument(
         "--picture", metavar="FILE", type=Path, help="draw the report to FILE (needs matplotlib)"
+    )
+    parser.add_argument(
+        "--wide",
+        action="store_true",
+        help="print a table, also where the terminal is narrower",
     )
     parser.add_argument(
         "--fail-on",
@@ -84,7 +90,7 @@ def main(arguments: list[str]) -> int | str | None:
     except SystemExit as end:
         code = end.code
     finally:  # of a program that is interrupted, too
-        _tell(looking.report, files["json"], files["picture"])
+        _tell(looking.report, files["json"], files["picture"], options.wide)
     if code or not options.fail_on:
         return code
     found = {warning.name for finding in looking.report for warning in finding.warnings}
@@ -129,7 +135,7 @@ def _check_picture(parser: argparse.ArgumentParser, path: Path) -> None:
         parser.error(f"--picture {path}: the name has to end in one of {', '.join(formats)}")
 
 
-def _tell(report: Report, json: Path | None, picture: Path | None) -> None:
+def _tell(report: Report, json: Path | None, picture: Path | None, wide: bool) -> None:
     """Files first: the terminal may be gone. One thing that fails does not keep the next from being tried."""
     for write, path in ((report.save, json), (report.picture, picture)):
         if path is not None:
@@ -139,7 +145,8 @@ def _tell(report: Report, json: Path | None, picture: Path | None) -> None:
                 logger.error("cannot write %s: %s", path, error)
     rank = _rank()
     try:
-        text = str(report) if not rank else f"rank {rank}: {report.summary()}"
+        width = None if wide else width_of(sys.stderr)
+        text = report.text(width) if not rank else f"rank {rank}: {report.summary()}"
     except Exception as error:
         text = f"The audit cannot be reported: {error}"
     with suppress(OSError, ValueError, AttributeError):  # stderr is closed

@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the paths as JSON")
     options = parser.parse_args(arguments)
-    from clampgrad._plot import gallery
+    from clampgrad._tools.gallery import gallery
 
     with as_usage_error(parser, ImportError, OSError):
         paths = [str(path) for path in gallery(options.folder)]

@@ -6,17 +6,19 @@ import argparse
 import platform
 from typing import Any
 
-from clampgrad import __version__, _implementation, pin
-from clampgrad._installed import patched
+from clampgrad._implementation.build import VERSION
+from clampgrad._implementation.info import info
+from clampgrad._pin.installed import patched
+from clampgrad._pin.state import current
 from clampgrad.cli.output import write, write_json
 
 
 def facts() -> dict[str, Any]:
     return {
-        "clampgrad": __version__,
-        **_implementation.info(),
+        "clampgrad": VERSION,
+        **info(),
         "patched": patched(),
-        "pinned": pin.current(),
+        "pinned": current(),
         "python": platform.python_version(),
     }
 
@@ -37,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def shown(value: Any) -> str:
-    """As a person reads it."""
+    """A value as a person reads it."""
     if value is None or isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, list) else str(value)

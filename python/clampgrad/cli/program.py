@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import builtins
 import io
+import logging
 import os
 import pkgutil
 import sys
@@ -13,6 +14,9 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 
+logger = logging.getLogger("clampgrad")
+
+USAGE_ERROR = 2  # what argparse, click and others exit with
 USAGE = "(script.py | directory | zip | -m module) [ARGS ...]"
 
 
@@ -21,18 +25,22 @@ def parse(
 ) -> tuple[argparse.Namespace, Program]:
     """Our own options, and the program that follows them with its own arguments."""
     ours, program = _split(parser, arguments)
-    if misplaced := _misplaced(parser, ours, program):
+    misplaced = _misplaced(parser, ours, program)
+    missing = [option for option, is_required in misplaced.items() if is_required]
+    if missing and not {"-h", "--help"}.intersection(ours):
+        parser.error(_sentence(parser, missing[0]))
+    options, unknown = parser.parse_known_args(ours)
+    if unknown:
         parser.error(
-            f"{misplaced} stands after the program, to which it goes there: options of {parser.prog} come "
-            "before the program"
+            f"there is no option {unknown[0]}; arguments of the program come after the program"
         )
-    options = parser.parse_args(ours)
     if not program:
         parser.error("nothing to run: script.py or -m module is missing")
     started = _Module(program[1:]) if program[0] == "-m" else _File(program)
     complaint = started.complaint()
     if complaint:
         parser.error(complaint)
+    started.hints = [_sentence(parser, option) for option in misplaced]
     return options, started
 
 
@@ -59,23 +67,36 @@ def _split(
 
 def _misplaced(
     parser: argparse.ArgumentParser, ours: Sequence[str], program: Sequence[str]
-) -> str | None:
-    """A required option that is given, but after the program."""
-    if {"-h", "--help"}.intersection(ours):
-        return None
-    for action in parser._actions:
-        for option in action.option_strings if action.required else ():
-            given = [word for word in (*ours, *program) if word.partition("=")[0] == option]
-            if given and not any(word.partition("=")[0] == option for word in ours):
-                return option
-    return None
+) -> dict[str, bool]:
+    """Options of ours that are given after the program alone, and whether they are required."""
+
+    def of(words: Sequence[str]) -> set[str]:
+        return {word.partition("=")[0] for word in words}
+
+    return {
+        option: action.required
+        for action in parser._actions
+        for option in action.option_strings
+        if option in of(program) and not of(ours).intersection(action.option_strings)
+    }
+
+
+def _sentence(parser: argparse.ArgumentParser, option: str) -> str:
+    return (
+        f"{option} stands after the program, to which it goes there: options of {parser.prog} come "
+        "before the program"
+    )
 
 
 class Program:
-    """What to run. `argv[0]` is as given until the program starts."""
+    """What to run. `argv[0]` is as given until the program starts.
+
+    `hints` are said if the program does not take its arguments, one of which may have been meant for us.
+    """
 
     def __init__(self, argv: list[str]) -> None:
         self.argv = argv
+        self.hints: list[str] = []
 
     def complaint(self) -> str | None:
         """Why it cannot be run, as far as one can say without running any of it."""
@@ -97,7 +118,12 @@ class Program:
             sys.argv = self.argv
             sys.modules["__main__"] = main
             exec(code, main.__dict__)
-        except (SystemExit, KeyboardInterrupt):
+        except SystemExit as end:
+            if end.code == USAGE_ERROR:
+                for hint in self.hints:
+                    logger.info(hint)
+            raise
+        except KeyboardInterrupt:
             raise
         except BaseException as error:
             error.__traceback__ = _theirs(error.__traceback__)
@@ -120,7 +146,7 @@ class _File(Program):
         return None
 
     def _spec(self) -> ModuleSpec | None:
-        """Of the `__main__` in a directory or a zip file."""
+        """The spec of the `__main__` in a directory or a zip file."""
         path = os.path.abspath(self.argv[0])
         return PathFinder.find_spec("__main__", [path])
 
@@ -178,7 +204,7 @@ def _from_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 
 
 def _first_on_path(folder: str) -> None:
-    """In the place of what python put there for us, if it puts anything there (`python -P`)."""
+    """Puts a folder in the place of the one that python put there for us; under `python -P` it puts none."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = folder
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from clampgrad import CONVENTIONS
-from clampgrad._pin import set_pin_in_words
-from clampgrad._table import ALIASES
+from clampgrad._contract.table import ALIASES, CONVENTIONS
+from clampgrad._pin.pin import set_pin_in_words
 from clampgrad.cli import program
 
 # Of torch: with 0, `import torch` calls no entry points, and so not ours in a process that is started.

@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 import torch
 
-from clampgrad._installed import patched
-from clampgrad._optional import need
-from clampgrad._survey import COLUMNS, RULES, Row, as_data, as_markdown, cells, survey
+from clampgrad._tools.survey import as_data, as_markdown, survey
 from clampgrad.cli.output import as_usage_error, write, write_json
-
-COLOURS = {"as documented": "green", "a free choice": "green"}
-
-
-def show(rows: list[Row]) -> None:
-    from clampgrad.cli.table import new_table, rendered
-
-    table = new_table(
-        f"The gradient at kinks and ties: torch {torch.__version__}",
-        COLUMNS,
-        left=("function", "at", "verdict"),
-        caption="\n".join(
-            [
-                *(f"Rule {number}, {text}." for number, text in RULES.items()),
-                "TorchScript: where it differs from eager mode. NaN: where the first argument is NaN.",
-                *filter(None, [patched()]),
-            ]
-        ),
-    )
-    for row in rows:
-        *before, verdict, scripted, nan = cells(row)
-        colour = COLOURS.get(verdict, "red" if verdict == "no subgradient" else "yellow")
-        table.add_row(*before, f"[{colour}]{verdict}[/]", scripted, nan)
-    write(rendered(table))
 
 
 def main(arguments: list[str]) -> int:
@@ -45,19 +20,19 @@ def main(arguments: list[str]) -> int:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    form.add_argument(
+        "--wide", action="store_true", help="print a table, also where the terminal is narrower"
+    )
     parser.add_argument("--device", default="cpu", help="the device to measure on (default: cpu)")
     options = parser.parse_args(arguments)
     # A device that does not exist is refused with one of these.
     with as_usage_error(parser, RuntimeError, AssertionError):
         torch.zeros((), device=options.device).item()
-    if not (options.json or options.markdown):
-        with as_usage_error(parser, ImportError):
-            need("rich")
     rows = survey(options.device)
     if options.json:
         write_json(as_data(rows))
     elif options.markdown:
         write(as_markdown(rows))
     else:
-        show(rows)
+        write(f"\n{rows.table().shown(sys.stdout, options.wide)}")
     return 0

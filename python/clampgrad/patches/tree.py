@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,16 @@ def run_git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedPr
 
 def git(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return run_git(source, *arguments, text=True)
+
+
+def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
+    """What a command writes; if it fails, a refusal with the last lines of its errors."""
+    words = list(map(str, command))
+    result = subprocess.run(words, capture_output=True, text=True, **keywords)
+    if result.returncode:
+        last = result.stderr.strip().splitlines()[-6:]
+        raise Refusal(f"{refusal}:\n" + "\n".join(last))
+    return result.stdout
 
 
 def is_repository(source: Path) -> bool:

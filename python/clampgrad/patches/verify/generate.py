@@ -1,13 +1,13 @@
 """The C++ that the installed torchgen makes of a derivatives.yaml, taken apart."""
 
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
 
 from ..series import Refusal
+from ..tree import output_of
 from .text import PACKAGED, Text
 
 FAMILY = re.compile(r"(_foreach_)?(clamp|maximum|minimum|fmax|fmin)(_|$)")
@@ -35,10 +35,7 @@ def generated(directory: Path, text: Text) -> Code:
     native.write_text(text.native)
     command = [sys.executable, "-m", "torchgen.packaged.autograd.gen_autograd"]
     arguments = [native, PACKAGED / "ATen/native/tags.yaml", out, config]
-    result = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True)
-    if result.returncode:
-        last = result.stderr.strip().splitlines()[-6:]
-        raise Refusal("torchgen does not take the patched derivatives.yaml:\n" + "\n".join(last))
+    output_of([*command, *arguments], "torchgen does not take the patched derivatives.yaml")
     header = (out / "Functions.h").read_text()
     structs = re.findall(
         r"^struct TORCH_API (\w+) (: public \w+ \{)\n#endif\n(.*?^};)", header, re.M | re.S

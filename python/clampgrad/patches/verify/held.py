@@ -33,6 +33,10 @@ def expected(convention: str, key: str, rows: list[list[float]], count: int) -> 
     return torch.stack(shares, 1).tolist()
 
 
+def brief(numbers: list[float]) -> str:
+    return "[" + ", ".join(f"{n:g}" for n in numbers) + "]"
+
+
 def against_table(found: Gradients, convention: str, changed: set[str]) -> list[str]:
     """Where the gradients are not those of a convention, one example for each operator and mode.
 
@@ -51,8 +55,8 @@ def against_table(found: Gradients, convention: str, changed: set[str]) -> list[
                 lost = not any(got) and any(wanted) and len(got) > 1
                 word = ": no subgradient, the gradient is lost" if lost else ""
                 failures.append(
-                    f"{key}: at {row[:count]} with gradient {row[count]} got {got},"
-                    f" {convention} has {wanted}{word}"
+                    f"{key}: at {brief(row[:count])}, g = {row[count]:g}, "
+                    f"{brief(got)} is not {convention}'s {brief(wanted)}{word}"
                 )
                 break
     return failures

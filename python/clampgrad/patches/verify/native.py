@@ -6,13 +6,13 @@ Only operators that are new: the entries of those that libtorch has must stay as
 
 import platform
 import re
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copytree
 
 from ..series import Refusal
+from ..tree import output_of
 from .text import PACKAGED, Text
 
 ATEN = "aten/src/"
@@ -77,23 +77,10 @@ def added(directory: Path, before: Text, after: Text) -> Added:
     (aten / "native").mkdir()
     (aten / "native/native_functions.yaml").write_text("\n".join(new.values()))
     (aten / "native/tags.yaml").write_text((PACKAGED / "ATen/native/tags.yaml").read_text())
-    command = [
-        sys.executable,
-        "-c",
-        GENERATOR,
-        "-s",
-        aten,
-        "-d",
-        out / "all",
-        "--per-operator-headers",
-    ]
+    options = ["-s", aten, "-d", out / "all", "--per-operator-headers"]
+    command = [sys.executable, "-c", GENERATOR, *options]
     # It writes into the current folder too.
-    result = subprocess.run(
-        [str(c) for c in command], capture_output=True, text=True, cwd=directory
-    )
-    if result.returncode:
-        last = result.stderr.strip().splitlines()[-4:]
-        raise Refusal("torchgen does not take the new operators:\n" + "\n".join(last))
+    output_of(command, "torchgen does not take the new operators", cwd=directory)
     copytree(out / "all/ops", out / "ATen/ops")
     compiled = [(written(directory / "generated.cpp", together(out, sources)), ["-O0"])]
     for name, text in sources.items():
@@ -101,7 +88,7 @@ def added(directory: Path, before: Text, after: Text) -> Added:
         if name.startswith(KERNELS):
             for capability, flags in CAPABILITIES.items():
                 defines = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
-                compiled.append((path, ["-O2", *flags, *defines]))
+                compiled.append((path, ["-O3", *flags, *defines]))  # as upstream's build
         elif name.endswith(".cpp"):
             compiled.append((path, ["-O1"]))
     headers = sorted(p.name for p in (out / "ATen/ops").glob("*.h"))
@@ -120,7 +107,7 @@ def written(path: Path, text: str) -> Path:
 
 
 def together(out: Path, sources: dict[str, str]) -> str:
-    """All that torchgen made as one file: most of the compiler's time goes into headers."""
+    """Joins what torchgen made into one file, because most of the compiler's time goes into headers."""
     parts = [
         "RegisterCPUEverything",
         "RegisterCompositeExplicitAutogradEverything",

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import torch
 
 from ..apply import files_of
 from ..series import Claim, Refusal, default, named
-from ..tree import FUNCTIONS, NATIVE, SCRIPT, YAML
+from ..tree import FUNCTIONS, NATIVE, SCRIPT, YAML, output_of
 from . import torchscript
 from .compile import compiled
 from .generate import (
@@ -71,17 +70,13 @@ class Build:
 def ask(task: str, build: Build | None = None, **question: object) -> dict:
     """One run of process.py, with no cache of compiled code."""
     with tempfile.TemporaryDirectory() as cache:
-        result = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("process.py")), task],
+        answer = output_of(
+            [sys.executable, Path(__file__).with_name("process.py"), task],
+            f"the checks ({task}) broke off",
             input=json.dumps((build or Build()).as_dict() | question),
             env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache},
-            capture_output=True,
-            text=True,
         )
-    if result.returncode:
-        last = result.stderr.strip().splitlines()[-4:]
-        raise Refusal(f"the checks ({task}) broke off:\n" + "\n".join(last))
-    return json.loads(result.stdout)
+    return json.loads(answer)
 
 
 def in_torchscript(texts: list[Text], claim: Claim) -> dict:

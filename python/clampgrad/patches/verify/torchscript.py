@@ -11,7 +11,7 @@ import torch
 
 from ..series import Refusal
 from ..tree import SCRIPT
-from .checks import cases
+from .checks import cases, stacked
 from .restated import SCRIPT_HELPER
 from .text import Functions
 
@@ -65,13 +65,8 @@ def gradients(functions: Functions) -> dict[str, list]:
                 *(next(given) if there_is else None for there_is in there), g
             )
             values = [v for v, there_is in zip(values, there) if there_is][: len(variables)]
-            found.setdefault(key, []).extend(rows(args, g, values))
+            found.setdefault(key, []).extend(stacked(args, g, values))
     return found
-
-
-def rows(args: list, g: torch.Tensor, values: list) -> list[list[float]]:
-    values = [torch.zeros_like(g) if v is None else v for v in values]
-    return torch.stack([*args, g, *values], 1).tolist()
 
 
 def executed() -> dict[str, list]:
@@ -97,7 +92,7 @@ def executed() -> dict[str, list]:
                     raise Refusal("The graph executor did not differentiate the graph itself.")
                 values = torch.autograd.grad(y, leaves, g / 2, allow_unused=True)
                 key = f"{operator}, {kind}, TorchScript"
-                found.setdefault(key, []).extend(rows(args, g, list(values)))
+                found.setdefault(key, []).extend(stacked(args, g, values))
     finally:
         torch._C._jit_set_profiling_executor(profiling)
         torch._C._debug_set_autodiff_subgraph_inlining(True)

@@ -1,0 +1,236 @@
+#pragma once
+// The composed path: the rules for whole Tensors. A Tensor is the V of a rule
+// (kernels/rules/element.h).
+//
+// Nothing is computed before it is asked for, and nothing twice. A mask knows whether it holds
+// everywhere or nowhere. So a rule that is written for vectors composes no operators that it does
+// not need here: `everywhere & m` is m, and what only an unwanted gradient needs is not computed.
+
+#include "Operators.h"
+#include "kernels/call.h"
+#include "kernels/rules/conventions.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/Scalar.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <bitset>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace clampgrad {
+
+class LazyTensor {
+ public:
+  // `like` has the shape, dtype and device of the gradient.
+  using Compute = std::function<at::Tensor(const at::Tensor& like)>;
+
+  LazyTensor(Compute compute) : state_(std::make_shared<State>(State{std::move(compute), {}})) {}
+
+  const at::Tensor& get(const at::Tensor& like) const {
+    if (state_->compute) {
+      state_->tensor = state_->compute(like);
+      state_->compute = nullptr; // and with it the operands
+    }
+    return state_->tensor;
+  }
+
+ private:
+  struct State {
+    Compute compute;
+    at::Tensor tensor;
+  };
+  std::shared_ptr<State> state_;
+};
+
+class TensorMask : public LazyTensor {
+ public:
+  using LazyTensor::LazyTensor;
+  TensorMask() : TensorMask(false) {}
+  explicit TensorMask(bool constant)
+      : LazyTensor([constant](const at::Tensor& like) {
+          const auto options = at::TensorOptions(at::kBool);
+          return constant ? at::ones_like(like, options) : at::zeros_like(like, options);
+        }),
+        constant_(constant) {}
+
+  friend TensorMask operator&(const TensorMask& a, const TensorMask& b) {
+    if (a.constant_ || b.constant_) {
+      return a.constant_ == false || b.constant_ == true ? a : b;
+    }
+    return TensorMask(
+        [a, b](const at::Tensor& like) { return a.get(like).logical_and(b.get(like)); });
+  }
+  friend TensorMask operator|(const TensorMask& a, const TensorMask& b) {
+    if (a.constant_ || b.constant_) {
+      return a.constant_ == true || b.constant_ == false ? a : b;
+    }
+    return TensorMask(
+        [a, b](const at::Tensor& like) { return a.get(like).logical_or(b.get(like)); });
+  }
+  friend TensorMask operator^(const TensorMask& a, const TensorMask& b) {
+    if (a.constant_ && b.constant_) {
+      return TensorMask(*a.constant_ != *b.constant_);
+    }
+    if (b.constant_) {
+      return b ^ a;
+    }
+    if (a.constant_) {
+      return *a.constant_
+          ? TensorMask([b](const at::Tensor& like) { return b.get(like).logical_not(); })
+          : b;
+    }
+    return TensorMask(
+        [a, b](const at::Tensor& like) { return a.get(like).logical_xor(b.get(like)); });
+  }
+
+  template <typename T> // a mask or a value
+  friend T select(const TensorMask& mask, const T& a, const T& b) {
+    return mask.constant_ ? (*mask.constant_ ? a : b) : where(mask, a, b);
+  }
+  friend TensorMask where(const TensorMask& mask, const TensorMask& a, const TensorMask& b) {
+    return TensorMask([mask, a, b](const at::Tensor& like) {
+      return at::where(mask.get(like), a.get(like), b.get(like));
+    });
+  }
+
+ private:
+  std::optional<bool> constant_;
+};
+
+class TensorValue : public LazyTensor {
+ public:
+  using LazyTensor::LazyTensor;
+  TensorValue() : TensorValue(at::Scalar(0)) {}
+  TensorValue(at::Scalar number)
+      : LazyTensor([number](const at::Tensor& like) {
+          return at::scalar_tensor(number, at::device(like.device()).dtype(like.scalar_type()));
+        }),
+        number_(std::move(number)) {}
+  TensorValue(const at::Tensor& tensor)
+      : LazyTensor([tensor](const at::Tensor&) { return tensor; }) {}
+
+// A number stays a Scalar: on the left, by the flipped operator. Two compare at once, unless a
+// compiler traces them. A macro, because the name of a method is no argument of a template.
+#define CLAMPGRAD_COMPARE(op, name, flipped)                                              \
+  friend TensorMask operator op(const TensorValue& a, const TensorValue& b) {             \
+    if (a.number_ && b.number_ && !a.number_->isSymbolic() && !b.number_->isSymbolic()) { \
+      return TensorMask(a.number_->toDouble() op b.number_->toDouble());                  \
+    }                                                                                     \
+    return TensorMask([a, b](const at::Tensor& like) {                                    \
+      return a.number_ ? b.get(like).flipped(*a.number_)                                  \
+          : b.number_  ? a.get(like).name(*b.number_)                                     \
+                       : a.get(like).name(b.get(like));                                   \
+    });                                                                                   \
+  }
+  CLAMPGRAD_COMPARE(<, lt, gt)
+  CLAMPGRAD_COMPARE(<=, le, ge)
+  CLAMPGRAD_COMPARE(==, eq, eq)
+#undef CLAMPGRAD_COMPARE
+
+  friend TensorValue where(const TensorMask& mask, const TensorValue& a, const TensorValue& b) {
+    return TensorValue([mask, a, b](const at::Tensor& like) {
+      return b.number_ ? at::where(mask.get(like), a.get(like), *b.number_)
+                       : at::where(mask.get(like), a.get(like), b.get(like));
+    });
+  }
+  // One operator, and a faster one than the comparison and the select of the general function.
+  friend TensorValue larger(const TensorValue& a, const TensorValue& b) {
+    return TensorValue(
+        [a, b](const at::Tensor& like) { return at::maximum(a.get(like), b.get(like)); });
+  }
+
+ private:
+  std::optional<at::Scalar> number_; // compared with as it is
+};
+
+// What a rule needs from a dtype, where torch does the arithmetic.
+struct TensorElement {
+  static TensorValue key(const TensorValue& x) {
+    return x;
+  }
+  static TensorMask number(const TensorValue& x) {
+    return x == x;
+  }
+  static TensorMask comparable(const TensorValue&) {
+    return TensorMask(true);
+  }
+  // The divisor is an integer, because a floating-point number promotes some ZeroTensors to
+  // float64.
+  static TensorValue divided(const TensorValue& x, int64_t by) {
+    return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
+  }
+  static TensorValue halved(const TensorValue& x) {
+    return divided(x, 2);
+  }
+  static TensorValue quartered(const TensorValue& x) {
+    return divided(x, 4);
+  }
+  // The fused kernel divides. On CUDA torch multiplies by the reciprocal of a number instead, which
+  // rounds differently, but divides by a Tensor on the device.
+  static TensorValue third(const TensorValue& x) {
+    return TensorValue([x](const at::Tensor& like) {
+      return like.is_cuda() ? x.get(like) / at::scalar_tensor(3, like.options()) : x.get(like) / 3;
+    });
+  }
+  template <typename V>
+  static V sign(const TensorMask& plus, const TensorMask& minus) {
+    return V([plus, minus](const at::Tensor& like) {
+      const auto dtype = like.scalar_type();
+      return plus.get(like).to(dtype) - minus.get(like).to(dtype);
+    });
+  }
+};
+
+} // namespace clampgrad
+
+#define CLAMPGRAD_INSTANCE composed
+#include "kernels/rules/all.h"
+#undef CLAMPGRAD_INSTANCE
+
+namespace clampgrad {
+
+// A function of the bits of one element, as its truth table. What a rule reads in recorded bits is
+// worked out on these, and each mask that comes out is then one operator.
+using TruthTable = std::bitset<8>;
+constexpr TruthTable kFirstBit = 0b10101010, kSecondBit = 0b11001100, kThirdBit = 0b11110000;
+
+// The recorded bits of one call.
+struct RecordedBits {
+  at::Tensor bits;
+  int per_element;
+  int64_t dim_order;
+
+  TensorMask operator()(TruthTable mask) const {
+    if (mask.none()) {
+      return TensorMask();
+    }
+    return TensorMask([*this, values = mask.to_ulong()](const at::Tensor& like) {
+      return clampgrad::_mask_symint(bits, like.sym_sizes(), values, per_element, dim_order);
+    });
+  }
+};
+
+// pseudo_share(), as an operator whose tangent raises.
+inline at::Tensor pseudo_gradient_at(
+    const at::Tensor& grad, const composed::Position<TensorMask>& at, Convention c) {
+  return clampgrad::_pseudo_gradient(
+      grad,
+      at.inside.get(grad),
+      at.below.get(grad),
+      at.above.get(grad),
+      name_of(c.gradient),
+      c.maximize);
+}
+
+} // namespace clampgrad

@@ -1,0 +1,89 @@
+#pragma once
+// What the formulas of derivatives.yaml call besides operators.
+
+#include "base/path.h"
+#include "kernels/fused.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+
+namespace clampgrad {
+
+// ---- Numbers for bounds -------------------------------------------------------------------------
+
+// From the bits: by a fused kernel where the gradient is a plain tensor that nobody differentiates
+// again, else composed of ATen operators.
+at::Tensor clamp_backward(
+    const at::Tensor& grad, const at::Tensor& bits, Convention c, int64_t dim_order);
+at::Tensor composed_backward(const at::Tensor& grad, const Recorded<NumberBackward>& of);
+
+// From the input, composed of ATen operators, so that it can be differentiated again, traced,
+// batched and sharded. The bounds are in the dtype of self already.
+at::Tensor clamp_backward(
+    const at::Tensor& grad,
+    const at::Tensor& self,
+    const Number& min,
+    const Number& max,
+    Convention c);
+
+// Of _pseudo_gradient.
+at::Tensor pseudo_gradient_backward(
+    const at::Tensor& grad,
+    const at::Tensor& grad_output,
+    const at::Tensor& inside,
+    const at::Tensor& below,
+    const at::Tensor& above,
+    Convention c);
+
+// A formula that is linear in the gradient serves forward mode too. Raises NotImplementedError for
+// a pseudo-gradient that is not linear.
+at::Tensor if_linear(const at::Tensor& tangent, Convention c);
+
+// ---- Arguments that are Tensors: who gets which share of the gradient ---------------------------
+
+// Note [What is being differentiated]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// min_norm depends on which arguments are being differentiated: those that require grad or carry a
+// tangent when the operator runs, at the level of torch.func where it runs. Which of them a later
+// autograd.grad asks for does not matter. So this is computed in the forward and saved, as one bit
+// per argument: bit i is argument i. (torchgen's grad_input_mask is computed in the backward.) A
+// formula in derivatives.yaml that uses `differentiated` gets a node that saves it. A batched
+// tensor of vmap hides it, so batch rules decide nothing.
+template <typename... Args>
+int64_t differentiated_inputs(const Args&... args) {
+  int64_t bits = 0, i = 0;
+  ((bits |= int64_t{any_tensor(is_differentiated, args)} << i++), ...);
+  return bits;
+}
+
+// maximum and its kind.
+struct ExtremumShares {
+  std::array<at::Tensor, 2> args;
+  Extremum op;
+  Gradient gradient;
+  int64_t differentiated;
+};
+
+// clamp; an undefined bound is absent.
+struct ClampShares {
+  std::array<at::Tensor, 3> args;
+  Convention convention;
+  int64_t differentiated;
+};
+
+// The same as bits.
+using RecordedPair = Recorded<PairBackward>;
+using RecordedTriple = Recorded<TripleBackward>;
+
+// What the arguments get of a gradient, in their shapes; undefined where it is not wanted. `of` is
+// one of those four.
+template <typename Of, size_t n>
+std::array<at::Tensor, n> gradients(
+    const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
+
+// The tangent of the result, from the arguments. Raises as if_linear().
+template <typename Of, size_t n>
+at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
+
+} // namespace clampgrad

@@ -1,0 +1,1 @@
+"""The contract: the table of conventions, and the names in it."""

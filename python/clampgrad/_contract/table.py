@@ -1,0 +1,42 @@
+"""The contract, conventions.yaml, as the build put it beside this file; and the names in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("table.json").read_text())
+
+CONVENTIONS: tuple[str, ...] = tuple(TABLE["conventions"])
+PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gradients"]["rows"][0])
+EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
+# Those whose gradient is 0 at a bound that is a number, as that of torch's relu.
+_TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(row["active"]) > 1]
+STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
+ALIASES: dict[str, str] = TABLE["aliases"]
+CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES
+
+
+def unknown(name: str, *also: str) -> str:
+    """The error for a name that is none: what is known, and what was perhaps meant.
+
+    csrc/base/convention.cpp says the same; `also` is what the caller accepts besides.
+    """
+    known = f"{', '.join(CONVENTIONS)}, or an alias: {', '.join([*ALIASES])}"
+    known += "".join(f", or {word}" for word in also)
+    edits = {word: _edits(name.lower(), word) for word in [*CANONICAL, *also]}
+    least = min(edits.values())
+    meant = [repr(word) for word in edits if edits[word] == least <= len(name) // 3]
+    question = f"; did you mean {' or '.join(meant)}?" if meant else ""
+    return f"unknown gradient '{name}'; expected one of {known}{question}"
+
+
+def _edits(a: str, b: str) -> int:
+    """How many characters to insert, delete or replace to make one of the other."""
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        diagonal, row[0] = row[0], i
+        for j, right in enumerate(b, 1):
+            diagonal, row[j] = row[j], min(diagonal + (left != right), row[j] + 1, row[j - 1] + 1)
+    return row[-1]

@@ -1,0 +1,95 @@
+"""Which implementation runs: the compiled extension or, in plain PyTorch, the portable one.
+
+Both have the functions of `_C.pyi`, and this module has those of the one that was chosen: the rest of
+the package calls `_implementation.clamp` and never asks which it is.
+
+    CLAMPGRAD_PORTABLE=1           the portable one, whatever was compiled
+    CLAMPGRAD_REQUIRE_COMPILED=1   the compiled one, or an ImportError
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clampgrad._implementation.build import MISSING
+from clampgrad._implementation.environment import is_set, one_sentence
+from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
+from clampgrad._implementation.registered import register, registered
+from clampgrad._implementation.stamp import minor
+from clampgrad._torch.private_names import check
+
+if TYPE_CHECKING:
+    from clampgrad._C import *  # noqa: F403
+
+FUNCTIONS = (
+    *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
+    *("maximum", "minimum", "fmax", "fmin"),
+    *("pin_code", "pin_name", "pin_thread", "pin_process", "pin_current", "pin_ask"),
+    *("pin_register", "pin_reached"),
+)
+
+
+def choose() -> tuple[str, str, ModuleType]:
+    """The name of the implementation, why it was chosen, and its functions."""
+    portable, required = is_set("CLAMPGRAD_PORTABLE"), is_set("CLAMPGRAD_REQUIRE_COMPILED")
+    if earlier := registered(portable, required):
+        return earlier
+    if hasattr(torch.ops.clampgrad, "clamp"):
+        raise ImportError(
+            "another library, libclampgrad perhaps, has registered torch.ops.clampgrad in this "
+            "process: use either that or this package"
+        )
+    if portable and required:
+        raise ImportError(
+            "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set: unset one of them"
+        )
+    if portable:
+        why = "CLAMPGRAD_PORTABLE is set"
+    else:
+        try:
+            library = load_library()
+            return "compiled", f"it was compiled for torch {minor(torch.__version__)}", library
+        except NoLibrary as error:
+            why = str(error)
+        if required:
+            raise ImportError(f"{why}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {TO_MEND}")
+        if libraries() or MISSING:  # who asked for none knows
+            warnings.warn(
+                f"clampgrad runs its portable implementation, in plain PyTorch: {why}. To mend it, "
+                f"{TO_MEND}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",
+                stacklevel=2,
+            )
+    check("portable")
+    import_module("clampgrad._implementation.portable.library")
+    return "portable", why, import_module("clampgrad._implementation.portable")
+
+
+with one_sentence(ImportError):
+    check("package")
+    name, why, functions = choose()
+    register(name, why, functions)
+
+globals().update({f: getattr(functions, f) for f in FUNCTIONS})
+
+# ---- What only one of them has -----------------------------------------------------------------------------
+
+# What a pin does not reach, in words.
+PIN_MISSES: str = getattr(functions, "PIN_MISSES", "")
+# The functions that people call, which the portable one hands to subclasses and calls under a pin.
+PUBLIC: dict[str, Callable[..., Any]] = getattr(functions, "PUBLIC", {})
+
+
+def pin_partial(code: int) -> int:
+    """The same pin where partial reach is accepted; it is another one where the reach is partial."""
+    return functions.pin_partial(code) if PIN_MISSES else code
+
+
+def pin_is_on() -> bool:
+    """Whether a pin that holds here reaches the calls that are made here."""
+    return functions.pin_is_on() if PIN_MISSES else True

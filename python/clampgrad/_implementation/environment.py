@@ -1,0 +1,51 @@
+"""Variables of the environment; and what is wrong in it, told to a program, or to who types a command.
+
+The package is imported before any command runs, so its own code cannot be what catches such an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def is_set(variable: str) -> bool:
+    """Whether a switch is on; tools/switches.py reads those of the build by the same rule."""
+    value = os.environ.get(variable) or "0"
+    if value not in ("0", "1"):
+        raise ImportError(f"{variable}={value!r}: it is 1 or, as when it is not set, 0")
+    return value == "1"
+
+
+def is_ours() -> bool:
+    """Whether this process is `clampgrad` or `python -m clampgrad`."""
+    program = sys.argv[0] if sys.argv else ""
+    if program != "-m":  # which stands there until Python has found the module
+        return os.path.basename(program).removesuffix(".exe") == "clampgrad"
+    return module_of(sys.orig_argv).partition(".")[0] == "clampgrad"
+
+
+def module_of(command: list[str]) -> str:
+    """What a command of python gives -m, which may stand in one word with other options: -Im."""
+    words = iter(command[1:])
+    for word in words:
+        if option := re.fullmatch(r"-[^-cmWX]*([cmWX])(.*)", word, re.DOTALL):
+            value = option[2] or next(words, "")
+            if option[1] == "m":
+                return value
+    return ""
+
+
+@contextmanager
+def one_sentence(kind: type[Exception]) -> Iterator[None]:
+    """A program gets the exception; a command says what it says, and ends with 2."""
+    try:
+        yield
+    except kind as error:
+        if not is_ours():
+            raise
+        sys.stderr.write(f"clampgrad: error: {error}\n")
+        raise SystemExit(2) from None

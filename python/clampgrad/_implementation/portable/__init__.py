@@ -1,0 +1,26 @@
+"""clampgrad in plain PyTorch, without a rule of its own: it executes the contract table.
+
+    contract   how the arguments of an element compare gives a number below 64, and the table says what
+               the gradient is there
+    gate       the autograd function: that number is recorded, and a select applies what the table says
+
+These two are the contract, executed: read them first. The rest makes them what people call.
+
+    forward    torch's own operators
+    functions  what people call: checks, types, in place, `out`
+    library    the same as `torch.ops.clampgrad`; importing it registers them
+    pin        the pin, for calls from Python
+    pinned_calls  what it calls in place of torch's own functions, and what it does not reach
+
+It runs on every device and, because it is made of torch's own operators, on releases of torch that
+nothing was compiled for. What it costs is speed, and memory: a byte per element in place of a bit.
+"""
+
+from clampgrad._implementation.portable.functions import FUNCTIONS, PUBLIC  # noqa: F401
+from clampgrad._implementation.portable.gate import Clamp, Pseudo
+from clampgrad._implementation.portable.pin import *  # noqa: F403
+from clampgrad._implementation.portable.pinned_calls import *  # noqa: F403
+from clampgrad._torch.functionalize import run_one_level_down
+
+globals().update(FUNCTIONS)
+run_one_level_down(Clamp, Pseudo)  # they write nothing

@@ -1,0 +1,101 @@
+"""The contract, looked up: how the arguments of an element compare tells what each of them gets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cache
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from clampgrad._contract.table import EXACT, TABLE
+
+# {("g", 2) for half of g, or (-1, 1) for a number: where, for each relation of g to 0}
+Share: TypeAlias = dict[tuple[Any, int], tuple[str, ...]]
+
+OPERATORS = TABLE["operators"]
+PSEUDO_GRADIENTS = {row["position"]: row for row in TABLE["pseudo_gradients"]["rows"]}
+# In the order of `relation(g, 0)`.
+COLUMNS = [
+    TABLE["pseudo_gradients"]["columns"].index(name)
+    for name in ("g is NaN", "g < 0", "g > 0", "g = 0")
+]
+# Two arguments are compared with themselves too, which tells which of them is NaN; of three, the pairs
+# tell.
+PAIRS = {2: [(0, 0), (0, 1), (1, 1)], 3: [(0, 1), (0, 2), (1, 2)]}
+
+
+def relation(a: Tensor, b: Tensor | int) -> Tensor:
+    """0 where one of them is NaN, 1 where a < b, 2 where a > b, 3 where they are equal."""
+    return (a <= b).to(torch.uint8) + 2 * (a >= b).to(torch.uint8)
+
+
+def positions(*args: Tensor) -> Tensor:
+    """How two or three arguments compare, as a number below 64 per element."""
+    first, second, third = (relation(args[i], args[j]) for i, j in PAIRS[len(args)])
+    return 16 * first + 4 * second + third
+
+
+def bits(chosen: Iterable[int]) -> str:
+    """A set of positions. Text, because a graph may hold an int as a variable."""
+    return bin(sum(1 << position for position in set(chosen)))
+
+
+def contains(chosen: str, position: Tensor) -> Tensor:
+    """Whether the set has the position of the element."""
+    mask = int(chosen, 2)
+    signed = mask - (mask >> 63 << 64)
+    return (torch.bitwise_right_shift(signed, position.long()) & 1).bool()
+
+
+@cache
+def rows(operator: str) -> dict[int, tuple[dict, str]]:
+    """The row of every position, and how x compares with the result y there."""
+    found = {}
+    for row in OPERATORS[operator]["rows"]:
+        args = torch.tensor(row["points"], dtype=torch.float64, device="cpu").unbind(1)
+        y = getattr(torch, operator)(*args)
+        for position, versus in zip(positions(*args).tolist(), relation(args[0], y).tolist()):
+            found[position] = row, ("y is NaN", "x < y", "x > y", "x = y")[versus]
+    return found
+
+
+@cache
+def shares(
+    operator: str, gradient: str, numbers: bool, differentiated: frozenset[str]
+) -> dict[str, Share]:
+    """What every argument gets of a gradient g, and where; elsewhere it gets 0."""
+    names = OPERATORS[operator]["arguments"]
+    found: dict[str, Any] = {
+        name: defaultdict(lambda: tuple([] for _ in COLUMNS)) for name in names
+    }
+    for position, (row, versus) in rows(operator).items():
+        factors = exact(row, gradient if gradient in EXACT else "min_norm", numbers, differentiated)
+        for name, factor in zip(names, map(Fraction, factors)):
+            assert factor.numerator in (0, 1), "the select divides g, and does not multiply it"
+            gets = [("g", factor.denominator) if factor else (0, 1)] * len(COLUMNS)
+            if gradient not in EXACT and name == "x":
+                gets = [(PSEUDO_GRADIENTS[versus][gradient][column], 1) for column in COLUMNS]
+            elif gradient not in EXACT and versus == "x = y":
+                continue
+            for column, what in enumerate(gets):
+                if what[0] != 0:
+                    found[name][what][column].append(position)
+    return {
+        name: {what: tuple(map(bits, where)) for what, where in share.items()}
+        for name, share in found.items()
+    }
+
+
+def exact(row: dict, gradient: str, numbers: bool, differentiated: frozenset[str]) -> list[Any]:
+    """The factors of a row."""
+    nothing = [0] * len(row["points"][0])
+    if numbers:
+        return [row["numbers"][gradient], *nothing[1:]]
+    tied = len(row["active"]) > 1
+    if gradient == "min_norm" and tied and not differentiated.issuperset(row["active"]):
+        return nothing
+    return row["tensors"][gradient]

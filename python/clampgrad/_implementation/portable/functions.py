@@ -1,0 +1,180 @@
+"""What people call: names are checked, torch says what is wrong with the rest, and one rule is chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+from torch.overrides import handle_torch_function, has_torch_function
+
+from clampgrad._contract.table import CANONICAL, PSEUDO, unknown
+from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
+from clampgrad._implementation.portable.forward import assign, to_be_written, torchs_own
+from clampgrad._implementation.portable.gate import Clamp, Extremum, Rule
+from clampgrad._implementation.traced import traced
+from clampgrad._torch.surroundings import in_levels, without_dispatch_modes
+
+with without_dispatch_modes():
+    for operator in OPERATORS:
+        rows(operator)  # now: what is traced later has no values to look up
+
+
+def resolved(gradient: str, maximize: bool) -> str:
+    """The canonical name, or the error."""
+    for argument, value, kind in (("gradient", gradient, str), ("maximize", maximize, bool)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{argument} must be a {kind.__name__}, not {type(value).__name__}")
+    name = CANONICAL.get(gradient)
+    if name is None:
+        raise ValueError(unknown(gradient))
+    if maximize and name not in PSEUDO:
+        raise ValueError(
+            f"maximize=True does not apply to gradient='{gradient}': only 'with_grad' and 'restoring' "
+            "depend on whether the loss is maximised"
+        )
+    return name
+
+
+def checked(name: str, gradient: str, maximize: bool) -> str:
+    """The same for the function `name`: what has no interval has no pseudo-gradient."""
+    key = resolved(gradient, maximize)
+    if key in PSEUDO and not name.startswith("clamp"):
+        raise ValueError(f"gradient='{gradient}' is defined for clamps only, not for {name}")
+    return key
+
+
+def recorded(args: tuple[Any, ...]) -> bool:
+    """Whether a gradient may have to be computed: only the levels of torch.func know for sure."""
+    if any(isinstance(a, complex) for a in args):
+        return False  # torch has no backward of these, and says so
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    return any(t.is_floating_point() for t in tensors) and (
+        (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)) or in_levels()
+    )
+
+
+# ---- Clamps --------------------------------------------------------------------------------------------
+
+
+def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
+    """A clamp of any name, out of place; of its bounds, one at least is given."""
+    if not recorded((x, lo, hi)):
+        return torchs_own(name, x, lo, hi)
+    numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
+    if len(set(numbers)) == 2:
+        if gradient.partition(",")[0] not in (*PSEUDO, "min_norm"):
+            # Under these it is one clamp after the other.
+            raised = clamped("clamp_min", x, lo, None, gradient)
+            return clamped("clamp_max", raised, None, hi, gradient)
+        if numbers[0] and not x.is_floating_point():
+            # How torch clamps integers by a number beyond their range depends on the release. Integers have
+            # no gradient, so the clamp by that number can be done first.
+            return clamped(name, x, torch.clamp_min(x, lo), hi, gradient)
+        if numbers[0]:
+            lo = in_dtype(lo, x.dtype)  # in which the first of the two compares
+    operator = "clamp_min" if hi is None else "clamp_max" if lo is None else "clamp"
+    rule = Rule(name, operator, gradient, all(numbers))
+    return Clamp.apply(rule, torch.is_grad_enabled(), x, lo, hi)[0]
+
+
+def in_dtype(number: Any, dtype: torch.dtype) -> Any:
+    """Rounded to it. A number beyond its range stays, for torch to judge, and one that a graph stands for."""
+    if not isinstance(number, (int, float)):
+        return number
+    if isinstance(number, int) and not -(2**63) <= number < 2**64:
+        return number  # no number of torch's
+    with without_dispatch_modes():
+        rounded = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
+    return number if math.isinf(rounded) else rounded
+
+
+def column_of(gradient: str, maximize: bool) -> str:
+    """The name of a convention in the rows of the contract: one that depends on `maximize` has two."""
+    directed = f"{gradient}, maximize"
+    return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
+
+
+def clamp_kernel(name: str) -> Callable[..., Tensor]:
+    """What the operator and the function of that name do."""
+
+    def kernel(
+        input: Tensor,
+        min: Any = None,
+        max: Any = None,
+        *,
+        gradient: str = "min_norm",
+        maximize: bool = False,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        gradient = column_of(resolved(gradient, maximize), maximize)
+        args = (input, min, max)
+        if out is not None:
+            return torchs_own(name, *args, out=out)
+        if (min is None and max is None) or not recorded(args):
+            return torchs_own(name, *args)
+        if not name.endswith("_"):
+            return clamped(name, *args, gradient)
+        result = clamped(name.rstrip("_"), to_be_written(input), min, max, gradient)
+        return assign(input, (min, max), result)
+
+    def upper(input: Tensor, max: Any, **keywords: Any) -> Tensor:
+        return kernel(input, None, max, **keywords)
+
+    return upper if name.startswith("clamp_max") else kernel
+
+
+# ---- maximum and its kind ------------------------------------------------------------------------------
+
+
+def extremum_kernel(name: str) -> Callable[..., Tensor]:
+    def kernel(
+        input: Tensor,
+        other: Tensor,
+        *,
+        gradient: str = "min_norm",
+        maximize: bool = False,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        key = checked(name, gradient, maximize)
+        if out is not None:
+            return torchs_own(name, input, other, out=out)
+        if not recorded((input, other)):
+            return torchs_own(name, input, other)
+        rule = Rule(name, name, key, numbers=False)
+        return Extremum.apply(rule, torch.is_grad_enabled(), input, other)[0]
+
+    return kernel
+
+
+# ---- The functions of _C.pyi -----------------------------------------------------------------------------
+
+
+# The functions that people call, by name: clampgrad.functional puts them here.
+PUBLIC: dict[str, Callable[..., Tensor]] = {}
+
+
+def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Subclasses and modes get the public function, and what traces a graph gets the operator."""
+
+    def call(*given: Any, gradient: str, maximize: bool = False, **keywords: Any) -> Tensor:
+        checked(name, gradient, maximize)  # a wrong name is said before anything else
+        keywords |= {"gradient": gradient} | ({"maximize": True} if maximize else {})
+        relevant = [a for a in (*given, keywords.get("out")) if a is not None]
+        if has_torch_function(relevant):
+            return handle_torch_function(PUBLIC[name], relevant, *given, **keywords)
+        if is_compiling() or torch.jit.is_tracing():
+            return traced(name, *given, **keywords)
+        return kernel(*given, **keywords)
+
+    return call
+
+
+CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_")
+EXTREMA = ("maximum", "minimum", "fmax", "fmin")
+KERNELS = {name: clamp_kernel(name) for name in CLAMPS}
+KERNELS |= {name: extremum_kernel(name) for name in EXTREMA}
+FUNCTIONS = {name: function(name, kernel) for name, kernel in KERNELS.items()}

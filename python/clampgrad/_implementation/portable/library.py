@@ -1,0 +1,36 @@
+"""torch.ops.clampgrad, with the schemas of csrc/native_functions.yaml, in plain PyTorch.
+
+An operator here is what its Python function is, at the levels of torch.func too: it decomposes before
+any of them looks at it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from clampgrad._implementation.portable.functions import KERNELS
+
+SCHEMAS: list[str] = json.loads(
+    Path(__file__).parents[2].joinpath("_contract/schemas.json").read_text()
+)
+
+
+def kernel(name: str) -> Callable[..., Tensor]:
+    """What an operator does, named without its overload. A `_mingrad` operator has the default, min_norm."""
+    if name == "clamp_with_grad":
+        return partial(kernel("clamp"), gradient="with_grad")
+    return KERNELS[name.replace("_mingrad", "")]
+
+
+library = torch.library.Library("clampgrad", "DEF")
+for schema in SCHEMAS:
+    library.define(schema)
+    name = schema.partition("(")[0]
+    for key in ("CompositeImplicitAutograd", "FuncTorchDynamicLayerFrontMode"):
+        library.impl(name, kernel(name.partition(".")[0]), key)

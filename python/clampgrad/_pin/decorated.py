@@ -1,0 +1,86 @@
+"""What clampgrad.pin makes of a function that it decorates: its body runs under the pin, and nothing else does."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from torch import nn
+
+from clampgrad._pin.first_pin import tell_torch
+from clampgrad._pin.functions import Body
+
+
+def decorated(
+    function: Callable[..., Any], pin: AbstractContextManager[Any], code: int
+) -> Callable[..., Any]:
+    """The function that stands for one that is decorated: a function or generator, asynchronous or not."""
+    if wrong := not_a_function(function):
+        raise TypeError(f"clampgrad.pin decorates functions, not {wrong}")
+
+    def call(*args: Any, **keywords: Any) -> Any:
+        with pin:
+            return function(*args, **keywords)
+
+    def generate(*args: Any, **keywords: Any) -> Any:
+        with under(code) as body:
+            return (yield from body.steps(function(*args, **keywords)))
+
+    async def run(*args: Any, **keywords: Any) -> Any:
+        with under(code) as body:
+            return await body.awaited(function(*args, **keywords))
+
+    async def generate_async(*args: Any, **keywords: Any) -> Any:
+        generator = function(*args, **keywords)
+        with under(code) as body:
+            step = generator.asend(None)
+            try:
+                while True:
+                    try:
+                        item = await body.awaited(step)
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        step = generator.asend((yield item))
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step = generator.athrow(error)
+            finally:
+                await body.awaited(generator.aclose())
+
+    if inspect.isasyncgenfunction(function):
+        instead: Callable[..., Any] = generate_async
+    elif inspect.iscoroutinefunction(function):
+        instead = run
+    elif inspect.isgeneratorfunction(function):
+        instead = generate
+    else:
+        instead = call
+    return functools.wraps(function)(instead)
+
+
+@contextmanager
+def under(code: int) -> Generator[Body, None, None]:
+    tell_torch()
+    body = Body(code)
+    try:
+        yield body
+    finally:
+        body.end()
+
+
+def not_a_function(thing: Any) -> str | None:
+    """What it is instead, and what to write."""
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}: decorate its methods, such as forward"
+    if isinstance(thing, nn.Module):
+        kind = type(thing).__name__
+        return f"a module: decorate {kind}.forward, or call the module inside `with clampgrad.pin(...)`"
+    if isinstance(thing, (classmethod, staticmethod, property)):
+        kind = type(thing).__name__
+        return f"a {kind}: write @clampgrad.pin below @{kind}"
+    return None if callable(thing) else repr(thing)

@@ -1,0 +1,133 @@
+"""The first pin of a process tells torch about pins, all parts of it or none.
+
+- checkpoint, higher_order: what calls a function again in backward does so under the pin of forward;
+- compiled_code, cache_key: compiled code is guarded by its pin, and found in caches by it;
+- the Python dispatcher, which compilers trace with, keeps the kernel of each operator: these are dropped.
+
+The changes stay when the last pin is gone, because what was recorded without a pin has to stay without one.
+All of this is internal to torch. Everything is checked before the first change: in a release that differs,
+the first pin raises, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from clampgrad import _implementation
+from clampgrad._pin.cache_key import key_caches
+from clampgrad._pin.checkpoint import remember_in_checkpoints
+from clampgrad._pin.compiled_code import guard_compiled_code, refuse_code_without_guard
+from clampgrad._pin.forks import held_over_forks
+from clampgrad._pin.higher_order import refuse_in_joints, remember_in_backward
+from clampgrad._pin.state import current
+from clampgrad._torch import after_import, compiler
+from clampgrad._torch.after_import import imported, when_imported
+from clampgrad._torch.changes import Change, made
+
+# How a module of torch is to change. Each checks what it is about to change, and changes nothing.
+CHANGES: dict[str, Callable[[Any], list[Change]]] = {
+    "torch.utils.checkpoint": remember_in_checkpoints,
+    "torch._higher_order_ops": remember_in_backward,
+    "torch._functorch.aot_autograd": refuse_in_joints,
+    "torch._inductor.codecache": key_caches,
+    "torch._dynamo.aot_compile": refuse_code_without_guard,
+    "torch._dynamo.guards": guard_compiled_code,
+}
+
+_done = False
+# Held while torch is changed, and never while something is imported.
+_changing = held_over_forks(threading.RLock())
+# Held while torch is told, and taken before _changing, at a fork too.
+_first = held_over_forks(threading.RLock())
+
+
+def at_import(module: ModuleType) -> None:
+    """Changes a module that is imported after the first pin.
+
+    Under a pin, which could not hold in it, a failure ends the import. Without one it is a warning, and
+    the next pin fails instead.
+    """
+    global _done
+    try:
+        with _changing, made(CHANGES[module.__name__](module)):
+            pass
+    except Exception as error:
+        _done = False
+        if current() is not None:
+            raise after_import.Refused(
+                f"{error}; the pin {current()!r} cannot hold there"
+            ) from error
+        raise
+
+
+def tell_torch() -> None:
+    """Called before every pin, until it has succeeded once. If it fails, torch is as it was."""
+    if not _done:
+        tell_in_turn()
+
+
+def tell_in_turn() -> None:
+    """One thread tells torch; others wait for it.
+
+    It needs two locks, ours and the compiler's. A thread that compiles holds the compiler's and may come here,
+    so nobody who holds ours waits for the compiler's. And nobody keeps the compiler's without ours, which a
+    fork takes: so no child finds the compiler locked by a thread of the parent.
+    """
+    while not _done:
+        with _first:
+            lock = compiler.lock()
+            if lock.acquire(blocking=False):
+                try:
+                    tell_once()
+                finally:
+                    lock.release()
+                return
+        time.sleep(0.001)
+
+
+def tell_once() -> None:
+    global _done
+    if _done:
+        return
+    added = [name for name in CHANGES if after_import.on_import(name, at_import)]
+    try:
+        tell()
+    except BaseException:
+        for name in added:
+            after_import.no_longer_on_import(name, at_import)
+        raise
+    _done = True
+
+
+def leave_uncompiled(_: object) -> None:
+    """A first pin inside a compiled function breaks its graph, and nothing that it does is compiled."""
+    global tell_in_turn
+    tell_in_turn = torch.compiler.disable(tell_in_turn)
+
+
+def tell() -> None:
+    dynamo = imported("torch._dynamo")
+    modules = {name: module for name in CHANGES if (module := imported(name))}
+    with ExitStack() as undone_if_the_rest_fails:
+        with _changing:
+            compiler.kept_kernels("aten::clamp")
+            if dynamo:
+                compiler.reset_precompiled()
+            changes = [change for name in modules for change in CHANGES[name](modules[name])]
+            undone_if_the_rest_fails.enter_context(made(changes))
+        if dynamo:
+            compiler.drop_compiled()  # what was compiled so far has no guard
+        for name in _implementation.pin_register():  # last: kernels stay registered
+            compiler.kept_kernels(name).clear()
+
+
+# A graph may have our operators where nothing was ever pinned.
+when_imported("torch._inductor.codecache", at_import)
+when_imported("torch._dynamo", leave_uncompiled)

@@ -1,0 +1,234 @@
+"""pin: one convention for torch's own clamp and its family, in code that you cannot rewrite."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
+
+from clampgrad import _implementation
+from clampgrad._contract.table import CANONICAL, unknown
+from clampgrad._pin import functions, report, state
+from clampgrad._pin.decorated import decorated
+from clampgrad._pin.first_pin import tell_torch
+from clampgrad._pin.installed import installed
+
+if TYPE_CHECKING:
+    from clampgrad._contract.gradients import Gradient
+
+    Pinned: TypeAlias = Gradient | Literal["installed"]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class pin:
+    """Pins the gradient of torch's own clamp and its family.
+
+    Under a pin, ``torch.clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
+    ``fmax`` and ``fmin``, including their Tensor methods, in-place and ``_foreach_`` forms, have the
+    gradient of clampgrad's operators of those names. The forward does not change. The pin also applies to
+    functions that are composed of them (``torch.max(x, y)``, ``F.normalize``, ``F.margin_ranking_loss``),
+    whether they are called from Python or C++. The portable implementation only reaches calls from Python:
+    it refuses the others that it knows of, and a pin of a process, unless `partial` is set.
+    Operators with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and
+    clampgrad's own operators have the gradient that the call names. A call that is recorded under a pin
+    keeps its gradient after the pin has ended.
+
+    A ``with`` block pins the current thread until it ends; a decorated function, while it runs::
+
+        >>> x = torch.zeros(1, requires_grad=True)
+        >>> with clampgrad.pin("inclusive"):
+        ...     y = torch.clamp(x, 0, 1)
+        >>> torch.autograd.grad(y, x)
+        (tensor([1.]),)
+
+    Threads started inside the block, such as those of ``nn.DataParallel``, are not pinned by it. To pin
+    a whole process, use :func:`set_pin`, or :meth:`enable` and :meth:`disable`; a block takes precedence.
+
+    Args:
+        gradient: one of ``clampgrad.CONVENTIONS`` or an alias; ``"installed"`` for the convention that the
+            installed torch has by itself; or None to restore torch's own gradient inside another pin.
+            ``with_grad``, ``restoring`` and ``straight_through`` pin the clamps and leave ``maximum``,
+            ``minimum``, ``fmax`` and ``fmin`` alone.
+        maximize: whether the loss is maximised (`with_grad` and `restoring` only).
+        partial: whether torch's own gradient may stay where the pin does not reach (the portable
+            implementation only; the compiled one reaches every caller).
+
+    Raises:
+        TypeError: `gradient` is neither a str nor None, or what is decorated is no function.
+        ValueError: as in :func:`clampgrad.clamp`.
+        RuntimeError: a pin is enabled twice, or removed in another order or another thread than it was
+            set; the portable implementation does not reach a call, and `partial` is not set; or
+            TorchScript differentiates a clamp by its own rules, which no pin reaches.
+    """
+
+    _is_used = True  # until it has been made
+
+    def __init__(
+        self, gradient: Pinned | None, *, maximize: bool = False, partial: bool = False
+    ) -> None:
+        if callable(gradient):
+            raise TypeError('write @clampgrad.pin("inclusive"), with the name of a convention')
+        name = installed() if gradient == "installed" else gradient
+        if isinstance(name, str) and name not in CANONICAL:
+            raise ValueError(unknown(name, "installed"))
+        self._code = _implementation.pin_code(name, maximize)
+        self._named = name, maximize, partial
+        self._is_partial = partial
+        if partial:
+            self._code = _implementation.pin_partial(self._code)
+        caller = sys._getframe(1)
+        self._made_at = caller.f_code.co_filename, caller.f_lineno
+        self._is_used = False
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            warnings.warn_explicit(
+                f"{self!r} was made and not used, so nothing was pinned: write `with` before it, or "
+                "@ to decorate a function; clampgrad.set_pin pins the process",
+                UserWarning,
+                *self._made_at,
+            )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """By name, because another implementation has other codes."""
+        return copied, self._named
+
+    def __repr__(self) -> str:
+        return f"<clampgrad.pin: {_implementation.pin_name(self._code)}>"
+
+    def __enter__(self) -> pin:
+        self._is_used = True
+        tell_torch()
+        state.enter(self._code, self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not state.leave(self):
+            raise RuntimeError(
+                f"{self!r} was left before a block that was entered after it: what ran in between "
+                "may have had the wrong pin"
+            )
+
+    def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        """Decorates a function or generator, asynchronous or not, so that its body runs under the pin."""
+        self._is_used = True
+        return decorated(function, self, self._code)
+
+    def enable(self) -> None:
+        """Pins every thread of the process, until :meth:`disable`."""
+        self._check_reach()
+        tell_torch()
+        with state.lock:
+            if self._code in state.enabled:
+                raise RuntimeError(f"{self!r} is enabled already")
+            state.enabled.append(self._code)
+            state.set_enabled()
+        report.pinned(pin.current())
+
+    def _check_reach(self) -> None:
+        """A pin of a process reaches all of it, or says that it is partial."""
+        self._is_used = True
+        if _implementation.PIN_MISSES and not self._is_partial and pin_has_name(self._code):
+            raise RuntimeError(
+                f"{self!r} cannot pin a whole process: {_implementation.PIN_MISSES}. To accept that, "
+                f"ask for partial reach: {PARTIAL}. To pin everything, use the compiled implementation "
+                "(`clampgrad info` says how)"
+            )
+
+    def disable(self) -> None:
+        """Removes the pin from the process; the one that was enabled before it becomes active again."""
+        self._is_used = True
+        enabled = state.enabled
+        with state.lock:
+            if self._code not in enabled:
+                set_by = "; clampgrad.set_pin(None) ends what is set for the process"
+                is_set = self._code == state.set_to
+                raise RuntimeError(f"{self!r} is not enabled{set_by if is_set else ''}")
+            if enabled[-1] != self._code:
+                raise RuntimeError(
+                    f"{_implementation.pin_name(enabled[-1])!r} was enabled after {self!r}: disable that first"
+                )
+            enabled.pop()
+            state.set_enabled()
+
+    @staticmethod
+    def current() -> str | None:
+        """Returns the convention that is pinned in this thread, or None for torch's own gradient.
+
+        With ``maximize=True`` the name is, for example, ``"with_grad, maximize"``; with ``partial=True`` and
+        the portable implementation, ``"inclusive, partial"``.
+        """
+        return state.current()
+
+    @staticmethod
+    def remember(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        """Wraps `function` so that every call runs under the pin that is active now, or under none.
+
+        Use it for code that runs a forward again in backward; ``torch.utils.checkpoint`` does not need it.
+        """
+        return functions.remember(function)
+
+
+def copied(gradient: Pinned | None, maximize: bool, partial: bool) -> pin:
+    """What copy and pickle make. Nobody is asked to use a copy."""
+    made = pin(gradient, maximize=maximize, partial=partial)
+    made._is_used = True
+    return made
+
+
+PARTIAL = 'partial=True, `clampgrad run --partial`, or CLAMPGRAD_GRADIENT="inclusive, partial"'
+
+
+def pin_has_name(code: int) -> bool:
+    return _implementation.pin_name(code) is not None
+
+
+def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = False) -> None:
+    """Pins every thread of the process, in place of what was set before; None ends that.
+
+    For notebooks and scripts: unlike :meth:`pin.enable` it may be called again. Blocks and
+    :meth:`pin.enable` take precedence. ``clampgrad run`` and the variable CLAMPGRAD_GRADIENT pin in the
+    same way, so that None ends their pin, too, in this process::
+
+        >>> clampgrad.set_pin("inclusive")
+        >>> clampgrad.set_pin("min_norm")
+        >>> clampgrad.pin.current()
+        'min_norm'
+        >>> clampgrad.set_pin(None)
+
+    Args:
+        gradient: as in :class:`pin`, but for None.
+        maximize: as in :class:`pin`.
+        partial: as in :class:`pin`.
+
+    Raises:
+        RuntimeError: another pin is enabled, which would hide this one; or the portable implementation runs,
+            which does not reach the whole process, and `partial` is not set.
+    """
+    chosen = pin(gradient, maximize=maximize, partial=partial)
+    chosen._check_reach()
+    code = state.UNSET if gradient is None else chosen._code
+    if code != state.UNSET:
+        tell_torch()
+    with state.lock:
+        if state.enabled and code != state.set_to:
+            above = _implementation.pin_name(state.enabled[-1])
+            raise RuntimeError(f"the pin {above!r} is enabled: disable it first")
+        state.set_to = code
+        state.set_enabled()
+    if gradient is not None:
+        report.pinned(pin.current())
+
+
+def set_pin_in_words(text: str) -> None:
+    """Sets a pin as CLAMPGRAD_GRADIENT names it: `maximize` and `partial` may follow the name, after commas."""
+    name, *words = text.split(",")
+    words = [word.strip() for word in words]
+    if unknown := [word for word in words if word not in ("maximize", "partial")]:
+        raise ValueError(
+            f"{unknown[0]!r} is no word of a pin; after the name come maximize or partial"
+        )
+    set_pin(name, maximize="maximize" in words, partial="partial" in words)

@@ -1,0 +1,66 @@
+"""CLAMPGRAD_VERBOSE=1, which `clampgrad run -v` sets: what each process pins, and what the pin reached."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+from collections import Counter
+from contextlib import suppress
+
+import torch
+
+from clampgrad import _implementation
+from clampgrad._implementation.build import VERSION
+from clampgrad._implementation.environment import is_set
+
+NOTHING = (
+    "warning: the pin reached no call: in this process nothing was differentiated through clamp, "
+    "maximum, minimum, fmax or fmin"
+)
+
+
+def pinned(name: str | None) -> None:
+    """One line for each pin of a process, and one when the process ends."""
+    if not is_set("CLAMPGRAD_VERBOSE"):
+        return
+    say(
+        f"pinned to {name} ({_implementation.name} implementation, torch {torch.__version__}, "
+        f"clampgrad {VERSION})"
+    )
+    report_at_exit()
+
+
+@functools.cache
+def report_at_exit() -> None:
+    atexit.register(report)
+    os.register_at_fork(after_in_child=start_anew)
+
+
+counted_before: Counter[str] = Counter()  # by the process that forked this one
+
+
+def start_anew() -> None:
+    counted_before.clear()
+    counted_before.update(reached())
+
+
+def reached() -> Counter[str]:
+    """How many calls of each operator; its overloads are one operator."""
+    found: Counter[str] = Counter()
+    for name, calls in _implementation.pin_reached().items():
+        found[name.removeprefix("aten::").partition(".")[0]] += calls
+    return found
+
+
+def report() -> None:
+    found = reached() - counted_before
+    calls = ", ".join(f"{name} {n}" for name, n in sorted(found.items()))
+    say(f"the pin reached {found.total()} calls: {calls}" if found else NOTHING)
+
+
+def say(text: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):  # stderr is closed
+        sys.stderr.write(f"clampgrad: process {os.getpid()}: {text}\n")
+        sys.stderr.flush()

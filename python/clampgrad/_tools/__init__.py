@@ -1,0 +1,1 @@
+"""The tools: audit, survey, plot. They are imported when they are asked for."""

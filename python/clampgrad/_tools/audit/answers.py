@@ -1,0 +1,69 @@
+"""What gradient a function hands back for an element at each position, found by asking it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clampgrad._tools.audit.calls import Bounds, Call
+from clampgrad._tools.audit.positions import OF_BOUNDS, examples
+from clampgrad._tools.audit.unseen import differentiating
+
+
+class Answer(NamedTuple):
+    """The gradient of the input and of each bound, for a positive and for a negative g, as slope
+    and constant of a function of |g|; [position, sign, argument] in float64."""
+
+    slope: Tensor
+    constant: Tensor
+
+
+def answer(call: Call, function: Callable[..., Tensor]) -> Answer:
+    """Asks a function for its gradient at every position."""
+    with differentiating():
+        answers = torch.zeros(2, 256, 2, 3, dtype=torch.float64)
+        elements = {
+            position: example
+            for position, example in examples(*call.has).items()
+            if call.of_bounds in (None, position & OF_BOUNDS)
+        }
+        for bounds in dict.fromkeys(str(e[1:]) for e in elements.values()):
+            chosen = {p: e for p, e in elements.items() if str(e[1:]) == bounds}
+            answers[:, list(chosen)] = _ask(call, function, list(chosen.values()))
+    return Answer(*answers)
+
+
+def _ask(call: Call, function: Callable[..., Tensor], elements: list[Bounds]) -> Tensor:
+    """[slope or constant, element, sign, argument] of elements with the same bounds."""
+
+    def leaf(values: list[Any], which: int) -> Tensor:
+        tensor = torch.tensor(values, dtype=call.dtype, device=call.device)
+        return tensor.requires_grad_(call.differentiated[which])
+
+    arguments: list[Any] = [leaf([e[0] for e in elements], 0)]
+    for i, is_tensor in enumerate(call.tensors, 1):
+        bound = elements[0][i]
+        arguments.append(leaf([bound] * len(elements), i) if is_tensor else bound)
+    wanted = [i for i in range(3) if call.differentiated[i]]
+    result = function(*arguments)
+    answers = torch.zeros(2, len(elements), 2, 3, dtype=torch.float64)
+    for sign, unit in enumerate((1.0, -1.0)):
+        # Of g = 1 and g = 2: what doubles is in proportion to g, what stays does not depend on it.
+        one, two = (
+            torch.autograd.grad(
+                result,
+                [arguments[i] for i in wanted],
+                torch.full_like(result, unit * size),
+                retain_graph=True,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            for size in (1, 2)
+        )
+        for i, a, b in zip(wanted, one, two):
+            a, b = a.double().cpu(), b.double().cpu()
+            answers[:, :, sign, i] = torch.stack([b - a, 2 * a - b])
+    return answers

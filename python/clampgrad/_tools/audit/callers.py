@@ -1,0 +1,71 @@
+"""Who makes a call: the file and line outside of torch, and the path of the module."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from clampgrad._torch.private_names import check, expected
+
+check("audit")
+OURS = Path(__file__).parents[2]
+LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, OURS))
+CALL_MODULE = expected("torch.nn:Module._call_impl").__code__
+
+_paths: WeakKeyDictionary[nn.Module, dict[int, str]] = WeakKeyDictionary()
+
+
+class Caller(NamedTuple):
+    file: str
+    line: int
+    module: str  # its path from the module that was called, "" outside of modules
+
+
+def caller() -> Caller:
+    """Who makes the call that is being made."""
+    place, modules = None, []
+    for frame in _frames():
+        code = frame.f_code
+        if code is CALL_MODULE:
+            modules.append(frame.f_locals["self"])
+        elif place is None and not code.co_filename.startswith(LIBRARIES):
+            place = code.co_filename, frame.f_lineno
+    return Caller(*(place or ("?", 0)), _path(modules[-1], modules[0]) if modules else "")
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _path(root: nn.Module, module: nn.Module) -> str:
+    names = _paths.get(root)
+    if names is None or id(module) not in names:
+        names = {id(m): name for name, m in root.named_modules()}
+        _paths[root] = names
+    name = names.get(id(module), "?")
+    return f"{type(root).__name__}.{name}" if name else type(root).__name__
+
+
+def packages(file: str) -> str:
+    """The folder that a package manager owns and the file is in, or "": its user does not edit it."""
+    folders = file.split(os.sep)[:-1]
+    at = [i for i, name in enumerate(folders) if name in ("site-packages", "dist-packages")]
+    return os.sep.join(folders[: at[-1] + 1]) if at else ""
+
+
+def short(file: str, start: str) -> str:
+    """A file as people name it: from the folder `start`, or from where packages are installed."""
+    roots = [root for root in (start, packages(file)) if root]
+    roots = [root for root in roots if file.startswith(root.rstrip(os.sep) + os.sep)]
+    return os.path.relpath(file, max(roots, key=len)) if roots else file

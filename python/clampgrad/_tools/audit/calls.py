@@ -1,0 +1,136 @@
+"""Which calls are looked at: how to read their input and bounds, and what decides their gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clampgrad import functional
+from clampgrad._torch.surroundings import in_transform, is_batched_gradient, is_of_transform
+
+Bounds: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
+
+PAIRS = ("maximum", "minimum", "fmax", "fmin")
+
+
+class Operator(NamedTuple):
+    name: str  # of clampgrad's function that has the same forward
+    read: Callable[
+        ..., Any
+    ]  # input and bounds out of its arguments; None if it is something else after all
+    again: Callable[..., Tensor]  # the function itself, of input, lower and upper bound
+    own: bool = False  # a formula of its own, the same in every release and under every pin
+
+
+class Call(NamedTuple):
+    """What decides how a call differentiates, but for the values."""
+
+    function: str
+    operator: Operator
+    keywords: tuple[tuple[str, Any], ...]  # gradient and maximize, of our own functions
+    tensors: tuple[bool, bool]  # which of the bounds are Tensors
+    differentiated: tuple[bool, bool, bool]
+    has: tuple[bool, bool]
+    of_bounds: int | None  # those bits of the position, where both are numbers
+    dtype: torch.dtype
+    device: torch.device
+    pin: str | None
+
+    @property
+    def gradient(self) -> str:
+        """torch's own ("torch"), the pin's, or the one that was asked for."""
+        return dict(self.keywords).get("gradient") or self.pin or "torch"
+
+
+# ---- Reading arguments ---------------------------------------------------------------------------
+
+
+def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Bounds:
+    return input, min, max
+
+
+def _clamp_max(input: Tensor, max: Any, **_: Any) -> Bounds:
+    return input, None, max
+
+
+def _lower(input: Tensor, other: Any = None, **_: Any) -> Bounds | None:
+    return (input, other, None) if isinstance(other, Tensor) else None  # torch.max(x, dim)
+
+
+def _upper(input: Tensor, other: Any = None, **_: Any) -> Bounds | None:
+    return (input, None, other) if isinstance(other, Tensor) else None
+
+
+def _hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *_: Any, **__: Any
+) -> Bounds:
+    return input, min_val, max_val
+
+
+def call(name: str, function: Any, x: Tensor, lo: Any, hi: Any, **keywords: Any) -> Tensor:
+    """A function of the clamp family, given both bounds."""
+    return (
+        function(x, lo, hi, **keywords)
+        if name == "clamp"
+        else function(x, hi if lo is None else lo, **keywords)
+    )
+
+
+def operators() -> dict[Any, Operator]:
+    """Every function that is looked at."""
+    found: dict[Any, Operator] = {}
+
+    def add(spaces: tuple[Any, ...], name: str, operator: Operator) -> None:
+        for space, suffix in product(spaces, ("", "_")):
+            if hasattr(space, name + suffix):
+                found[getattr(space, name + suffix)] = operator
+
+    readers: dict[str, Any] = dict(clamp=_clamp, clamp_min=_clamp, clamp_max=_clamp_max)
+    readers |= dict(maximum=_lower, fmax=_lower, minimum=_upper, fmin=_upper)
+    for name, read in readers.items():
+        for library, spaces in {torch: (torch, Tensor), functional: (functional,)}.items():
+            function = getattr(library, name)
+            add(spaces, name, Operator(name, read, partial(call, name, function)))
+            other = {"clamp": "clip", "maximum": "max", "minimum": "min"}.get(name)
+            if other and hasattr(library, other):
+                add(spaces, other, found[function])
+    relu = Operator(
+        "clamp_min", lambda input, *_, **__: (input, 0, None), lambda x, *_: F.relu(x), True
+    )
+    add((torch, Tensor, F), "relu", relu)
+    add((F,), "relu6", Operator("clamp", lambda input, *_, **__: (input, 0, 6), F.hardtanh, True))
+    add((F,), "hardtanh", Operator("clamp", _hardtanh, F.hardtanh, True))
+    return found
+
+
+# ---- What cannot be looked at --------------------------------------------------------------------
+
+
+def unreadable(values: tuple[Any, ...]) -> str | None:
+    """Why the elements of these cannot be counted here, None if they can."""
+    if in_transform():
+        return "torch.func"
+    if torch.jit.is_tracing():
+        return "torch.jit.trace"
+    for value in values:
+        if not isinstance(value, Tensor):
+            continue
+        if type(value) not in (Tensor, nn.Parameter, nn.Buffer):
+            return type(value).__name__
+        if is_of_transform(value):
+            return "torch.func"
+        if is_batched_gradient(value):
+            return "batched gradients"
+        if value.is_nested:
+            return "nested tensors"
+        if value.layout is not torch.strided:
+            return f"{str(value.layout).removeprefix('torch.').removeprefix('_')} tensors"
+        if value.is_meta:
+            return "meta tensors"
+    return None

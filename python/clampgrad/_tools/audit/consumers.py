@@ -1,0 +1,193 @@
+"""What becomes of a bound further on: followed through elementwise operators until one is singular there.
+
+A clamp puts many elements at exactly one value, its bound. Each operator that takes the result is run on
+that value too, by itself: if what it returns or its derivative is not finite, the bound is a singular
+point of it (the logarithm of a lower bound 0, ``acos`` of an upper bound 1, a division by 0).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clampgrad._tools.audit.callers import Caller, caller
+from clampgrad._tools.audit.calls import unreadable
+from clampgrad._tools.audit.positions import rounded
+from clampgrad._tools.audit.sites import Site
+from clampgrad._tools.audit.unseen import differentiating, unseen
+from clampgrad._torch.tensors import version
+
+# By name, without the underscores of methods, of in-place forms and of operators, and without the
+# names of torch.linalg and torch.special.
+FOLLOWED = {
+    "unary": """
+        abs absolute neg negative square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p
+        sin cos tan asin acos atan arcsin arccos arctan sinh cosh tanh asinh acosh atanh arcsinh
+        arccosh arctanh sigmoid logit erf erfc erfinv lgamma digamma logsigmoid softplus""",
+    "with a number": """
+        add radd iadd sub subtract rsub isub mul multiply rmul imul pow rpow ipow float_power div
+        divide true_divide truediv rtruediv itruediv rdiv idiv""",
+    # The value stays, in another shape or dtype.
+    "same": """
+        view reshape flatten unflatten squeeze unsqueeze permute transpose swapaxes movedim t expand
+        contiguous clone to float double half bfloat16 type getitem select narrow""",
+    # 0 where every element is at a bound 0.
+    "sum": "sum mean",
+    # Of every element at a bound.
+    "norm": "norm vector_norm",
+}
+KIND = {name: kind for kind, names in FOLLOWED.items() for name in names.split()}
+# The divisor of a Tensor too.
+DIVISIONS = ("div", "divide", "true_divide", "truediv", "itruediv", "idiv")
+
+MOST_KNOWN = 1024  # images that are kept; a schedule may go through any number
+
+Side = tuple[Site, str]  # a site and "min" or "max"
+
+
+class Trace(NamedTuple):
+    """The bounds, in the dtype and with the value that they have by now."""
+
+    sides: tuple[Side, ...]
+    values: tuple[float, ...]
+    dtype: torch.dtype
+
+
+class Image(NamedTuple):
+    """What an operator makes of such a value."""
+
+    value: float
+    finite: bool
+    smooth: bool  # whether the derivative is finite
+
+
+@dataclass(frozen=True)
+class Singular:
+    """An operator that a bound is a singular point of."""
+
+    function: str
+    argument: float  # what the bound has become when it gets there
+    finite: (
+        bool  # whether the result is; its derivative is not, or the result would be no singularity
+    )
+    caller: Caller
+
+
+class Consumers:
+    """The results of clamps that are alive, and what is done with them."""
+
+    def __init__(self) -> None:
+        self._traces: dict[int, tuple[weakref.ref[Tensor], int, Trace]] = {}
+        self._known: dict[Any, list[Image]] = {}
+
+    def begin(self, result: Tensor, sides: list[tuple[Side, float]]) -> None:
+        """A clamp has returned; its bounds are known numbers."""
+        if sides:
+            names, values = zip(*sides)
+            key = id(result)
+            alive = weakref.ref(result, lambda _: self._traces.pop(key, None))
+            self._traces[key] = alive, version(result), Trace(names, values, result.dtype)
+
+    def between(self, tensor: Tensor, lo: float, hi: float) -> list[tuple[Side, float]]:
+        """The bounds in a Tensor that a further clamp leaves as they are, and their gradient with them."""
+        trace = self._find(tensor)
+        return [(s, v) for s, v in zip(trace.sides, trace.values) if lo < v < hi] if trace else []
+
+    def _find(self, tensor: Any) -> Trace | None:
+        """The trace of a Tensor, unless that was changed in place since."""
+        alive, was, trace = self._traces.get(id(tensor), (None, 0, None))
+        here = alive() if alive is not None else None
+        if here is None or here is not tensor:
+            return None
+        if version(here) != was:
+            del self._traces[id(tensor)]
+            return None
+        return trace
+
+    def follow(
+        self, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Callable[[Any], None] | None:
+        """What is to be done with the result of a call that is not a clamp, if anything."""
+        if not self._traces:
+            return None
+        if not args:
+            args, kwargs = (kwargs.get("input"),), {k: v for k, v in kwargs.items() if k != "input"}
+        name = getattr(function, "__name__", "").strip("_")
+        name = name.removeprefix("linalg_").removeprefix("special_")
+        if name not in KIND or "out" in kwargs or unreadable(()):
+            return None
+        first = self._find(args[0])
+        other = args[1] if len(args) > 1 else kwargs.get("other")
+        if isinstance(other, Tensor):
+            divisor = self._find(other) if name in DIVISIONS else None
+            return divisor and partial(self._divided, name, divisor)
+        return first and partial(
+            self._applied, name, function, args[0].dim(), args[1:], kwargs, first
+        )
+
+    def _divided(self, name: str, trace: Trace, result: Any) -> None:
+        self._go_on(name, trace, _evaluate(lambda y: 1 / y, trace, 1), result)
+
+    def _applied(
+        self,
+        name: str,
+        function: Any,
+        dim: int,
+        args: Any,
+        kwargs: Any,
+        trace: Trace,
+        result: Any,
+    ) -> None:
+        if not isinstance(result, Tensor) or not result.is_floating_point():
+            return
+        if KIND[name] == "same":
+            images = [Image(v, True, True) for v in trace.values]
+        elif KIND[name] == "sum":
+            images = [Image(v if v == 0 else torch.nan, True, True) for v in trace.values]
+        else:
+            key = (function, dim, trace.values, trace.dtype, str(args), str(kwargs))
+            if key not in self._known:
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = _evaluate(lambda y: function(y, *args, **kwargs), trace, dim)
+            images = self._known[key]
+        self._go_on(name, trace, images, result)
+
+    def _go_on(self, name: str, trace: Trace, images: list[Image], result: Any) -> None:
+        """Notes where the operator was singular, and follows the result where it was not."""
+        if not isinstance(result, Tensor) or not result.is_floating_point():
+            return
+        sound = []
+        for side, before, image in zip(trace.sides, trace.values, images):
+            # Where nothing is differentiated, a derivative that is not finite does no harm.
+            if image.finite and (image.smooth or not result.requires_grad):
+                sound.append((side, image.value))
+            else:
+                site, which = side
+                found = Singular(name, before, image.finite, caller())
+                site.hazards.setdefault(("singular", which, name, found.caller), found)
+        with unseen():
+            known = [(s, rounded(v, result.dtype)) for s, v in sound if v == v]
+        if not result.is_inference():
+            self.begin(result, known)
+
+
+def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace, dim: int) -> list[Image]:
+    """An operator at each value of a trace, in one element of as many dimensions: it may name one."""
+    images = []
+    with differentiating():
+        for value in trace.values:
+            leaf = torch.full(
+                (1,) * dim, value, dtype=trace.dtype, device="cpu", requires_grad=True
+            )
+            result = function(leaf * 1)  # in-place forms want no leaf
+            (slope,) = torch.autograd.grad(result.sum(), leaf)
+            finite = bool(result.isfinite().all())
+            images.append(Image(result.sum().item(), finite, bool(slope.isfinite().all())))
+    return images

@@ -1,0 +1,118 @@
+"""What an audit saw at one call site."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from clampgrad._contract.table import EXACT
+from clampgrad._tools.audit.lint import Diagnostic, Thresholds, diagnostics, name_of
+from clampgrad._tools.audit.sites import Site
+
+# The conventions that torch has had by itself, and in which releases.
+RELEASES = {"inclusive": "up to 2.13", "joint": "from 2.14 on"}
+
+
+@dataclass
+class Finding:
+    """What an audit saw at one call site, counted over the calls that it examined.
+
+    Attributes:
+        function: the name of the function.
+        gradient: ``"torch"`` for torch's own, or the convention of the pin or of the call.
+        file: the file of the call.
+        line: its line.
+        module: the path of the module that made the call, or ``""`` outside of modules.
+        dtypes: the dtypes of the results.
+        bounds: pairs of lower and upper bound as in the program: a number, ``"Tensor"`` or ``""``.
+        calls: how many calls were examined.
+        recorded: how many of them recorded a gradient.
+        elements: the number of elements of all calls.
+        at_bound: how many of them are exactly at a bound.
+        beyond: how many are beyond one.
+        nan: how many are NaN.
+        dead: how many elements of the input were inside their bounds in no call; None if shapes changed
+            from call to call, or `memory` was used up.
+        moved: for each convention, how far it would move the gradient relative to its norm; None if the
+            gradient is 0 now and would not be. Empty if no gradient arrived.
+        not_finite: for each of ``"inclusive"`` and ``"joint"``, how many infinite or NaN gradients it would
+            pass on and the current gradient blocks, or the reverse. They have no share in `moved`.
+        follows_torch: whether the gradient depends on the installed release.
+        warnings: a :class:`Diagnostic` for each warning.
+    """
+
+    function: str
+    gradient: str
+    file: str
+    line: int
+    module: str
+    dtypes: list[str]
+    bounds: list[list[str]]
+    calls: int
+    recorded: int
+    elements: int
+    at_bound: int
+    beyond: int
+    nan: int
+    dead: int | None
+    moved: dict[str, float | None]
+    not_finite: dict[str, int]
+    follows_torch: bool
+    warnings: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def farthest(self) -> tuple[float, str]:
+        """How far an exact convention would move the gradient at most, and which one."""
+        moved = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
+        name = max(moved, key=lambda k: moved[k], default="")
+        return moved.get(name, 0.0), name
+
+    @property
+    def by_release(self) -> tuple[float, str]:
+        """How far the gradient moves with the release of torch, and the convention that it then has.
+
+        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``. (0, "") where no release decides.
+        """
+        if not self.follows_torch or not self.moved:
+            return 0.0, ""
+        moved = {k: None if self.not_finite[k] else self.moved[k] for k in RELEASES}
+        far = {k: math.inf if v is None else v for k, v in moved.items()}
+        name = max(far, key=lambda k: far[k])
+        return (far[name], name) if far[name] else (0.0, "")
+
+    def _importance(self) -> tuple[float, ...]:
+        """Sites that the release of torch decides first, then others whose gradient would move and
+        warnings, then those without a gradient; elements that tie without consequence last."""
+        farthest, _ = self.farthest
+        ties = self.at_bound / max(self.elements, 1)
+        decided, _ = self.by_release
+        if decided:
+            return 3, decided, len(self.warnings), ties
+        if farthest or self.warnings:
+            return 2, farthest, len(self.warnings), ties
+        if not self.moved:
+            return 1, ties, self.beyond, self.elements
+        return 0, -ties, self.beyond, self.elements
+
+
+def found_at(site: Site, thresholds: Thresholds) -> Finding:
+    variants = [v for v in site.variants.values() if v.calls]
+    kinds = site.counts()
+    return Finding(
+        function=site.key.function,
+        gradient=site.key.gradient,
+        **site.key.caller._asdict(),
+        dtypes=list(dict.fromkeys(name_of(v.call.dtype) for v in variants)),
+        bounds=[list(pair) for pair in site.bounds],
+        calls=sum(v.calls for v in variants),
+        recorded=sum(v.calls for v in variants if v.now is not None),
+        elements=sum(kinds.values()),
+        at_bound=kinds["at_bound"],
+        beyond=kinds["beyond"],
+        nan=kinds["nan"],
+        dead=site.dead(),
+        moved=site.moved(),
+        not_finite={name: site.infinite_under(name) for name in RELEASES},
+        follows_torch=site.follows_torch,
+        warnings=diagnostics(site, thresholds),
+    )

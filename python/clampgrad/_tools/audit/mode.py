@@ -1,0 +1,229 @@
+"""The audit itself: a mode that sees every call of a torch function in its thread."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from clampgrad._contract.table import CANONICAL
+from clampgrad._pin.pin import pin
+from clampgrad._tools.audit.callers import caller
+from clampgrad._tools.audit.calls import Bounds, Call, Operator, operators, unreadable
+from clampgrad._tools.audit.consumers import Consumers, Side
+from clampgrad._tools.audit.lint import USUAL, Thresholds, note_rounding
+from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
+from clampgrad._tools.audit.report import Report
+from clampgrad._tools.audit.sites import Key, Site, Variant
+from clampgrad._tools.audit.unseen import unseen
+from clampgrad._torch.surroundings import in_backward
+
+logger = logging.getLogger("clampgrad")
+
+
+class audit(TorchFunctionMode):
+    """Examines every call of clamp and related functions in a block, and the gradients that arrive there.
+
+    Around one training step or a few, forward and backward::
+
+        >>> with clampgrad.audit() as report:
+        ...     loss(model(x), y).backward()
+        >>> print(report)
+
+    Covered are ``clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``, ``fmax``,
+    ``fmin``, ``max`` and ``min`` of two Tensors, their methods and in-place forms, ``relu``, ``relu6``,
+    ``hardtanh`` and their modules, and the functions of clampgrad, on Tensors of floating-point dtypes.
+
+    For every call site (file, line, path of the module) the report has the number of elements; how many are
+    exactly at a bound, beyond one, or NaN; how many were inside their bounds in no call (dead); how far the
+    gradient that the call returns would move under each convention, as the norm of the difference over the
+    norm, computed from the gradients that arrived; and warnings:
+
+    - ``bound-rounds``: the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one;
+    - ``bound-singular``: a bound is a singular point of what consumes the result: log, sqrt, a division;
+    - ``gradient-not-finite``: an infinite or NaN gradient arrived;
+    - ``conventions-differ``: torch up to 2.13 and torch from 2.14 on differ there beyond the thresholds.
+
+    The effect of a gradient further back in the model is not followed. The audit sees calls from Python in
+    the thread that entered the block. It does not see calls from C++ or TorchScript, inside functions of
+    ``torch.nn.functional``, of Tensor subclasses, or inside ``torch.func`` transforms; the report counts
+    those it knows of. Functions compiled by ``torch.compile`` run uncompiled during an audit. The second
+    forward of a checkpoint is not counted again.
+
+    Args:
+        memory: how many bytes to spend on finding dead elements, at one per element; for call sites beyond
+            that, ``dead`` is None. Between forward and backward, the audit keeps one more byte per element.
+        every: examine one in ``every`` calls of each call site, including the first. Examining a call costs
+            several times as much as the call.
+        thresholds: above which differences ``conventions-differ`` warns.
+
+    Raises:
+        ValueError: `every` is less than 1.
+    """
+
+    def __init__(
+        self, memory: int = 1 << 28, every: int = 1, thresholds: Thresholds = USUAL
+    ) -> None:
+        super().__init__()
+        if every < 1:
+            raise ValueError(f"audit: every must be at least 1, not {every}")
+        self._memory, self._every = memory, every
+        self.report = Report(every, thresholds)
+        self._operators = operators()
+        self._consumers = Consumers()
+
+    def __enter__(self) -> Report:
+        self._stance = torch.compiler.set_stance("force_eager")
+        super().__enter__()
+        return self.report
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        self._stance.__exit__(*exception)
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        operator = self._operators.get(function)
+        look = self._look if operator else self._consumers.follow
+        # Before the call, which may be in place. In backward, a checkpoint runs its forward again.
+        then = None if in_backward() else self._safely(look, function, args, kwargs)
+        result = function(*args, **kwargs)
+        if then is not None:
+            self._safely(then, result)
+        return result
+
+    def _safely(self, look: Any, *args: Any) -> Any:
+        """Whatever goes wrong in looking, the program goes on; the report says so."""
+        try:
+            return look(*args)
+        except Exception as error:
+            self.report.skipped[f"{type(error).__name__} in the audit"] += 1
+            logger.debug("audit: a call was not looked at", exc_info=error)
+            return None
+
+    def _look(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Counts a call that is being made; returns what is to be done with its result."""
+        operator = self._operators[function]
+        try:
+            bounds = operator.read(*args, **kwargs)
+        except TypeError:
+            return None  # wrong arguments: the function itself will say so
+        x = bounds and bounds[0]
+        if not isinstance(x, Tensor) or not any(map(_is_floating_point, bounds)):
+            return None
+        reason = unreadable(bounds)
+        if reason:
+            self.report.skipped[reason] += 1
+            return None
+        if not x.numel():
+            return None  # nothing to count
+        with unseen():
+            site, variant = self._site(function, operator, bounds, kwargs)
+            if not variant.is_due(self._every):
+                return None
+            where = positions(*compared(bounds, variant.call.dtype))
+            self._memory -= variant.see(where, self._memory)
+            sides = _note_bounds(site, variant.call, bounds)
+            known = [((site, side), v) for side, v in sides.items()]
+            if all(v is None or _number(v) is not None for v in bounds[1:]):
+                inf = float("inf")
+                known += self._consumers.between(x, sides.get("min", -inf), sides.get("max", inf))
+        return partial(self._listen, variant, where, known)
+
+    def _listen(
+        self, variant: Variant, where: Tensor, sides: list[tuple[Side, float]], result: Any
+    ) -> None:
+        """Waits for the gradient of a result, and for what is done with its bounds."""
+        if not result.is_inference():
+            with unseen():
+                known = [(side, rounded(v, result.dtype)) for side, v in sides]
+            self._consumers.begin(result, known)
+        if variant.now is None or result.grad_fn is None:
+            return
+
+        def arrived(gradients: tuple[Any, ...]) -> None:
+            self._safely(self._hear, variant, where, gradients[output])
+
+        output = result.output_nr
+        result.grad_fn.register_prehook(arrived)
+
+    def _hear(self, variant: Variant, where: Tensor, g: Tensor | None) -> None:
+        if g is None:
+            return
+        reason = unreadable((g,))
+        if reason:
+            self.report.skipped[reason] += 1
+            return
+        with unseen():
+            variant.hear(where, g)
+
+    def _site(
+        self, function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, Any]
+    ) -> tuple[Site, Variant]:
+        call = describe(function, operator, bounds, kwargs)
+        key = Key(caller(), call.function, call.gradient)
+        site = self.report._sites.get(key)
+        if site is None:
+            site = self.report._sites[key] = Site(key)
+        variant = site.variants.get(call)
+        if variant is None:
+            variant = site.variants[call] = Variant(call)
+        return site, variant
+
+
+def describe(function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, Any]) -> Call:
+    """What decides how a call differentiates."""
+    x, lo, hi = bounds
+    dtype = x.dtype
+    for tensor in (t for t in (lo, hi) if isinstance(t, Tensor)):
+        dtype = torch.promote_types(dtype, torch.result_type(x, tensor))
+    are = isinstance(lo, Tensor), isinstance(hi, Tensor)
+    differentiated: Any = tuple(
+        isinstance(v, Tensor) and v.requires_grad and torch.is_grad_enabled() for v in bounds
+    )
+    ours = getattr(function, "__module__", "") == "clampgrad.functional"
+    name = getattr(function, "__name__", str(function))
+    gradient = kwargs.get("gradient", "min_norm")
+    asked = {"gradient": CANONICAL.get(gradient, gradient)} if ours else {}
+    if kwargs.get("maximize"):
+        asked["maximize"] = True
+    return Call(
+        function=f"{'clampgrad.' if ours else ''}{name}",
+        operator=operator,
+        keywords=tuple(asked.items()),
+        tensors=are,
+        differentiated=differentiated,
+        has=(lo is not None, hi is not None),
+        of_bounds=None if any(are) else of_bounds(dtype, lo, hi),
+        dtype=dtype,
+        device=x.device,
+        pin=None if ours or operator.own else pin.current(),
+    )
+
+
+def _note_bounds(site: Site, call: Call, bounds: Bounds) -> dict[str, float]:
+    """Remembers the bounds of a call; returns those that are one finite number each."""
+    numbers = [_number(v) for v in bounds[1:]]
+    site.remember_bounds(
+        *("" if v is None else "Tensor" if isinstance(v, Tensor) else f"{v:g}" for v in bounds[1:])
+    )
+    note_rounding(site, call.dtype, *numbers)
+    pairs = zip(("min", "max"), numbers)
+    return {side: v for side, v in pairs if v is not None and abs(v) < float("inf")}
+
+
+def _is_floating_point(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _number(bound: Any) -> float | None:
+    """The bound, if it is one number for every element."""
+    if isinstance(bound, Tensor):
+        return float(bound.detach()) if bound.numel() == 1 else None
+    return None if bound is None else float(bound)

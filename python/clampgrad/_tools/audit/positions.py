@@ -1,0 +1,75 @@
+"""Where an element stands among its bounds: one byte."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clampgrad._tools.audit.calls import Bounds
+from clampgrad._tools.audit.unseen import unseen
+
+# The bits of a position. The last three depend on the bounds alone.
+ABOVE_LO, AT_LO, ABOVE_HI, AT_HI, NAN, EMPTY, SINGLE, NO_BOUND = (1 << i for i in range(8))
+OF_BOUNDS = EMPTY | SINGLE | NO_BOUND
+
+
+def positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
+    """One byte per element of the result: how it compares with its bounds."""
+    masks = [(x.isnan(), NAN)]
+    if lo is not None:
+        masks += [(x > lo, ABOVE_LO), (x == lo, AT_LO), (lo.isnan(), NO_BOUND)]
+    if hi is not None:
+        masks += [(x > hi, ABOVE_HI), (x == hi, AT_HI)]
+        masks += [(hi.isnan() if lo is None else hi.isnan() & ~lo.isnan(), NO_BOUND)]
+    if lo is not None and hi is not None:
+        masks += [(lo > hi, EMPTY), (lo == hi, SINGLE)]
+    shape = torch.broadcast_shapes(*(mask.shape for mask, _ in masks))
+    found = torch.zeros(shape, dtype=torch.uint8, device=x.device)
+    for mask, bit in masks:
+        if mask.dim() or mask:  # most of what is said of numbers is False
+            found.add_(mask.view(torch.uint8), alpha=bit)
+    return found
+
+
+def compared(bounds: Bounds, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Input and bounds as the kernel compares them: in the dtype of the result."""
+    return tuple(None if v is None else torch.as_tensor(v).detach().to(dtype) for v in bounds)
+
+
+def rounded(bound: float, dtype: torch.dtype) -> float:
+    """A number as a dtype has it."""
+    return torch.tensor(bound, dtype=torch.float64, device="cpu").to(dtype).double().item()
+
+
+@lru_cache(1024)
+def of_bounds(dtype: torch.dtype, lo: float | None, hi: float | None) -> int:
+    """What two numbers alone say of a position."""
+    return int(positions(*compared((torch.zeros(1), lo, hi), dtype))) & OF_BOUNDS
+
+
+@lru_cache
+def examples(has_lo: bool, has_hi: bool) -> dict[int, Bounds]:
+    """An element for every position that there is."""
+    bounds = {(0.0 if has_lo else None, hi if has_hi else None) for hi in (2.0, 0.0, -2.0)}
+    bounds.add((torch.nan if has_lo else None, torch.nan if has_hi else None))
+    found: dict[int, Bounds] = {}
+    with unseen():
+        for (lo, hi), x in product(sorted(bounds, key=str), (-3.0, -2, -1, 0, 1, 2, 3, torch.nan)):
+            tensors = (None if v is None else torch.tensor(v) for v in (x, lo, hi))
+            found.setdefault(int(positions(*tensors)), (x, lo, hi))
+    return found
+
+
+def kind(x: float, lo: float | None, hi: float | None) -> str:
+    """Where an element stands, in a word: nan, at_bound, inside or beyond."""
+    lo, hi = -math.inf if lo is None else lo, math.inf if hi is None else hi
+    if any(v != v for v in (x, lo, hi)):
+        return "nan"
+    if lo <= hi and x in (lo, hi):
+        return "at_bound"
+    return "inside" if lo < x < hi else "beyond"

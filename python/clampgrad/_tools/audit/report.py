@@ -1,0 +1,104 @@
+"""What an audit found: a sentence, warnings, a table; and all of it as data."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clampgrad._pin.installed import patched
+from clampgrad._tools.audit import picture, text
+from clampgrad._tools.audit.callers import short
+from clampgrad._tools.audit.finding import Finding, found_at
+from clampgrad._tools.audit.lint import USUAL, Thresholds
+from clampgrad._tools.audit.sites import Key, Site
+from clampgrad._tools.audit.unseen import unseen
+from clampgrad._tools.html import paragraphs
+from clampgrad._tools.text_table import width_of
+
+
+class Report:
+    """What an audit saw. You can read it at any time, even during the audit.
+
+    Iterating yields a :class:`Finding` for every call site, those that the release of torch decides first.
+    ``str`` and notebooks show a summary, the warnings and a table, which fits the terminal;
+    :meth:`as_data` and :meth:`save` include everything.
+
+    Attributes:
+        skipped: how many calls were not examined, by reason.
+    """
+
+    def __init__(self, every: int = 1, thresholds: Thresholds = USUAL) -> None:
+        self._sites: dict[Key, Site] = {}
+        self._every, self._thresholds = every, thresholds
+        self._folder = os.getcwd()  # the program may go elsewhere
+        self.skipped: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[Finding]:
+        with unseen():
+            findings = [found_at(site, self._thresholds) for site in self._sites.values()]
+        return iter(sorted(findings, key=Finding._importance, reverse=True))
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def __repr__(self) -> str:
+        warned = sum(len(finding.warnings) for finding in self)
+        return f"<clampgrad.Report: {len(self)} call sites, {warned} warnings; print it>"
+
+    def __str__(self) -> str:
+        return self.text(width_of(sys.stdout))
+
+    def text(self, width: int | None = None) -> str:
+        """Returns what ``str`` does, in lines of at most `width` characters, or as wide as the table is."""
+        told = text.text(list(self), self.skipped, self._every, self.place, width)
+        return "\n".join(filter(None, [told, patched()]))
+
+    def _repr_html_(self) -> str:
+        told = text.html(list(self), self.skipped, self._every, self.place)
+        return told + paragraphs([patched() or ""])
+
+    def place(self, file: str, line: int) -> str:
+        """Returns a place as the report names it: relative to the working directory or to site-packages."""
+        return f"{short(file, self._folder)}:{line}"
+
+    def summary(self) -> str:
+        """Says in a few sentences whether the release of torch, or the convention, matters to the program."""
+        return text.summary(list(self), self.place)
+
+    def as_data(self) -> dict[str, Any]:
+        """Returns everything, in types that JSON has."""
+        return {
+            "torch": torch.__version__,
+            "patched": patched(),
+            "summary": self.summary(),
+            "every": self._every,
+            "thresholds": asdict(self._thresholds),
+            "sites": [_plain(asdict(finding)) for finding in self],
+            "skipped": dict(self.skipped),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Writes :meth:`as_data` as JSON."""
+        Path(path).write_text(json.dumps(self.as_data(), indent=1, allow_nan=False) + "\n")
+
+    def picture(self, path: str | Path, most: int = 12) -> None:
+        """Draws where elements are and how far gradients would move, one bar per call site."""
+        picture.picture(list(self)[:most], path, self.place)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity and no NaN: they become words."""
+    if isinstance(value, dict):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

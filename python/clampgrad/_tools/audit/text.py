@@ -1,0 +1,224 @@
+"""A report as people read it: a sentence, the warnings, a table, and what its blanks mean."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
+
+from clampgrad._contract.table import EXACT
+from clampgrad._tools import html as _html
+from clampgrad._tools.audit.finding import RELEASES, Finding
+from clampgrad._tools.audit.lint import Diagnostic
+from clampgrad._tools.audit.sites import MOST_BOUNDS
+from clampgrad._tools.text_table import PROSE, Table, prose
+
+Place: TypeAlias = Callable[[str, int], str]
+Group: TypeAlias = list[tuple[Finding, Diagnostic]]
+
+LEFT = ("call", "where", "module", "gradient", "dtype", "bounds")
+COUNTS = ("elements", "at bound", "beyond", "NaN", "dead")
+COLUMNS = (*LEFT, *COUNTS, *EXACT)
+
+DECIDED = "The release of PyTorch decides the gradient here:"
+NOT_DECIDED = "No release of PyTorch changed the gradient here, as far as gradients arrived:"
+
+
+def text(
+    findings: list[Finding], skipped: Counter[str], every: int, place: Place, width: int | None
+) -> str:
+    """The whole report, in lines of at most `width` characters if there is a width."""
+    most = min(width or PROSE, PROSE)
+    parts = [*textwrap.wrap(summary(findings, place), most)]
+    for heading, advice in _warnings(findings, place):
+        parts += ["", *textwrap.wrap(heading, most)]
+        parts += textwrap.wrap(advice, most, initial_indent="  ", subsequent_indent="  ")
+    for table in _tables(findings, place):
+        parts += ["", table.text(width)]
+    lines = [line for note in _notes(findings, skipped, every) for line in prose(note, width)]
+    return "\n".join([*parts, "", *lines] if lines else parts)
+
+
+def html(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
+    """The same for a notebook."""
+    warnings = [f"{heading}. {advice}" for heading, advice in _warnings(findings, place)]
+    tables = "".join(map(_html.table, _tables(findings, place)))
+    before = _html.paragraphs([summary(findings, place), *warnings])
+    return before + tables + _html.paragraphs(_notes(findings, skipped, every))
+
+
+def summary(findings: list[Finding], place: Place) -> str:
+    """What the release of PyTorch decides, then what another convention would change; and the warnings."""
+    if not findings:
+        return "No call of the clamp family was seen."
+    heard = [f for f in findings if f.moved]
+    if not heard:
+        return (
+            f"No gradient reached {_any(len(findings))}: positions were counted, but what "
+            "a convention would change is unknown."
+        )
+    decided = [f for f in heard if f.by_release[0]]
+    others = [f for f in heard if f.farthest[0] and f not in decided]
+    parts = []
+    if decided:
+        first = max(decided, key=lambda f: f.by_release[0])
+        far, name = first.by_release
+        parts.append(
+            f"The release of PyTorch decides the gradient at {len(decided)} of the {len(heard)} call sites "
+            f"that a gradient reached, most at {_site(first, place)}: {name}, the gradient "
+            f"{RELEASES[name]}, would {_instead(first, name) or f'move it {_much(far)}'}"
+        )
+    if others:
+        first = max(others, key=lambda f: f.farthest[0])
+        far, name = first.farthest
+        where = (
+            f"{len(others)} more" if decided else f"{len(others)} of the {len(heard)} call sites"
+        )
+        parts.append(
+            f"No release of PyTorch changed the gradient at {where}, where another exact convention would, "
+            f"most at {_site(first, place)}: {name} would move it {_much(far)}"
+        )
+    if not parts:
+        parts.append(
+            f"No other exact convention would change the gradient at {_any(len(heard))} that a gradient reached"
+        )
+    return "".join(f"{part.rstrip('. ')}. " for part in parts) + f"{_warned(findings, place)}."
+
+
+def _much(far: float) -> str:
+    return "away from 0" if far == math.inf else f"by {far:.2g} times its norm"
+
+
+def _instead(f: Finding, name: str) -> str:
+    """What a convention would do with infinite and NaN gradients that the current one does not."""
+    count = f.not_finite[name]
+    verb, plural = "pass on" if name == "inclusive" else "block", "s" * (count != 1)
+    return f"{verb} {count:,} infinite or NaN gradient{plural}" if count else ""
+
+
+def _site(f: Finding, place: Place) -> str:
+    return _name(f, [f.module], place)
+
+
+def _warned(findings: list[Finding], place: Place) -> str:
+    groups = _grouped(findings)
+    if not groups:
+        return "No warnings"
+    places = list(dict.fromkeys(_name(*_shared(group), place) for group in groups))
+    return (
+        f"Warnings: {len(groups)}, at {', '.join(places[:3])}{' and elsewhere' * (len(places) > 3)}"
+    )
+
+
+def _any(count: int) -> str:
+    return "the only call site" if count == 1 else f"any of the {count} call sites"
+
+
+def _name(f: Finding, modules: list[str], place: Place) -> str:
+    where, inside = place(f.file, f.line), _listed([m for m in modules if m])
+    return f"{where} ({f.function} in {inside})" if inside else f"{where} ({f.function})"
+
+
+def _listed(modules: list[str]) -> str:
+    """The first three, and how many more there are."""
+    more = [f"{len(modules) - 3} more"] if len(modules) > 3 else []
+    return " and ".join([", ".join(modules[:3]), *more])
+
+
+def _grouped(findings: list[Finding]) -> list[Group]:
+    """The warnings, each once for a line of code, whose findings are the modules that run it: a layer that
+    a model has fifty times is one line to mend. The most important finding is the first of its group."""
+    groups: dict[tuple[object, ...], Group] = {}
+    for f in findings:
+        for w in f.warnings:
+            which = (w.evidence.get(k) for k in ("bound", "dtype", "function", "file", "line"))
+            key = (f.file, f.line, f.function, w.name, *which)
+            groups.setdefault(key, []).append((f, w))
+    return list(groups.values())
+
+
+def _shared(group: Group) -> tuple[Finding, list[str]]:
+    """The first finding of a group, and the modules of all."""
+    return group[0][0], list(dict.fromkeys(f.module for f, _ in group))
+
+
+def _warnings(findings: list[Finding], place: Place) -> list[tuple[str, str]]:
+    """Where and which, and what to do about it."""
+    found = []
+    for group in _grouped(findings):
+        first, modules = _shared(group)
+        warning = group[0][1]
+        message = warning.message
+        if "file" in warning.evidence:
+            at = warning.evidence["file"], warning.evidence["line"]
+            message = message.replace("{}:{}".format(*at), place(*at))
+        if any(w.message != warning.message for _, w in group):
+            message += f" (in {first.module or 'the first'}, one of {len(group)})"
+        heading = f"{_name(first, modules, place)}: {warning.name}"
+        found.append((heading, f"{message}. {warning.remedy}"))
+    return found
+
+
+def _tables(findings: list[Finding], place: Place) -> list[Table]:
+    """What the release decides, and what it does not."""
+    tables = []
+    for title, decided in ((DECIDED, True), (NOT_DECIDED, False)):
+        table = Table(COLUMNS, LEFT, title, names=2)
+        for f in findings:
+            if bool(f.by_release[0]) == decided:
+                table.add_row(*cells(f, place))
+        if table.rows:
+            tables.append(table)
+    return tables
+
+
+def cells(f: Finding, place: Place) -> tuple[str, ...]:
+    """A finding as text, in the order of COLUMNS."""
+
+    def share(count: int | None) -> str:
+        return "" if count is None else f"{count / max(f.elements, 1):.2%}"
+
+    def moved(convention: str) -> str:
+        value = f.moved.get(convention, "")
+        return value if isinstance(value, str) else "from 0" if value is None else f"{value:.2g}"
+
+    dead = None if f.dead is None else f.dead * f.calls
+    return (
+        *(f.function, place(f.file, f.line), f.module, f.gradient),
+        *(", ".join(f.dtypes), _bounds(f), f"{f.elements:,}"),
+        *map(share, (f.at_bound, f.beyond, f.nan, dead)),
+        *map(moved, EXACT),
+    )
+
+
+def _bounds(f: Finding) -> str:
+    """[lower, upper], or how many pairs there are."""
+    if len(f.bounds) > 2:
+        return f"{len(f.bounds)}{' or more' * (len(f.bounds) == MOST_BOUNDS)} pairs"
+    return " ".join(f"[{lo}, {hi}]" for lo, hi in f.bounds)
+
+
+def _notes(findings: list[Finding], skipped: Counter[str], every: int) -> list[str]:
+    """What the reader of this table has to know, and no more."""
+    notes = []
+    if any(f.moved for f in findings):
+        notes.append(
+            "Columns of conventions: how far the gradient that the call returns would move, as the norm of "
+            "the difference over the norm. Its effect further back is not followed."
+        )
+    if any(not f.moved for f in findings):
+        notes.append("Blank there: nothing was differentiated, or no gradient arrived.")
+    if any(None in f.moved.values() for f in findings):
+        notes.append("from 0: the gradient is 0 now, and would not be under that convention.")
+    if any(f.dead for f in findings):
+        notes.append("dead: elements that were inside their bounds in no call.")
+    if any(f.dead is None for f in findings):
+        notes.append("dead is blank where shapes changed from call to call, or memory ran out.")
+    if every > 1:
+        notes.append(f"Examined: one in {every} calls of each call site, including the first.")
+    if skipped:
+        reasons = ", ".join(f"{count} ({reason})" for reason, count in skipped.items())
+        notes.append(f"Calls not examined: {reasons}.")
+    return notes

@@ -1,0 +1,126 @@
+"""The pictures that `clampgrad gallery` draws, of every convention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clampgrad._contract.table import CONVENTIONS, EXACT, STRICT
+from clampgrad._tools.optional import need
+from clampgrad._tools.plot import (
+    HI,
+    LO,
+    X,
+    draw_curves,
+    function_of,
+    in_columns,
+    legend,
+    shade_outside,
+)
+from clampgrad._tools.progress import progress
+from clampgrad._tools.style import BLUE, RED, dark, on_both
+from clampgrad.functional import maximum
+
+# With numbers for bounds some are the same (min_norm and joint), so one panel shows them.
+PANELS = {STRICT[0]: ", ".join(STRICT)} | {n: n for n in CONVENTIONS if n not in STRICT}
+
+
+def conventions(path: str | Path) -> None:
+    """What x receives from clamp(x, -1, 1) for an incoming gradient of +1 and of -1."""
+    figure = need("matplotlib.figure").Figure(figsize=(11, 5), layout="constrained")
+    axes = figure.subplots(2, (len(PANELS) + 3) // 2)
+    for panel, (how, title) in zip([*axes[0, :-1], *axes[1]], PANELS.items()):
+        draw_response(panel, how)
+        panel.set_title(title, family="monospace", fontsize=11)
+    draw_tie(axes[0, -1])
+    axes[0, 0].set_ylabel("gradient of x")
+    axes[1, 0].set_ylabel("gradient of x")
+    axes[1, -1].axis("off")
+    axes[1, -1].legend(*axes[1, 0].get_legend_handles_labels(), loc="center", frameon=False)
+    figure.savefig(path)
+
+
+def draw_response(panel: Any, how: str) -> None:
+    """The gradient of x for g = 1 and g = -1, as curves that are cut at the bounds."""
+    shade_outside(panel)
+    inside, at_bound = X.abs() < HI, X.abs() == HI
+    for g, colour, width in ((1.0, RED, 4.5), (-1.0, BLUE, 2)):
+        x = X.clone().requires_grad_()
+        with torch.enable_grad():
+            y = function_of(how)(x)
+            (gradient,) = torch.autograd.grad(y, x, torch.full_like(y, g))
+        for part in (X < LO, inside, X > HI):
+            label = f"incoming gradient {g:+.0f}".replace("-", "−") if part is inside else None
+            line = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
+            panel.plot(X[part], gradient[part], label=label, **line)
+        style = {"markersize": 5 + width, "markeredgecolor": "white", "zorder": 3}
+        panel.plot(X[at_bound], gradient[at_bound], "o", color=colour, **style)
+    panel.set_ylim(-1.35, 1.35)
+    panel.set_yticks([-1, -0.5, 0, 0.5, 1])
+    panel.set_xlabel("x")
+
+
+def draw_tie(panel: Any) -> None:
+    """Where min_norm and joint differ: a Tensor that is not being differentiated."""
+    shares = {}
+    how: Any
+    for how in EXACT:
+        x = torch.zeros(1, requires_grad=True)
+        with torch.enable_grad():
+            y = maximum(x, torch.zeros(1), gradient=how)
+        shares[how] = torch.autograd.grad(y, x)[0].item()
+    bars = panel.barh(list(shares), list(shares.values()), color=RED, height=0.55)
+    panel.bar_label(bars, fmt="{:g}", padding=3)
+    panel.set_title("maximum(x, c) at x = c,\nc a constant Tensor", fontsize=10)
+    panel.set_xlim(0, 1)
+    panel.set_xlabel("share of x")
+    panel.invert_yaxis()
+
+
+def notebook(path: str | Path) -> None:
+    """clamp, `clamp_with_grad` and what the notebook on it proposed, side by side."""
+    figure = need("matplotlib.figure").Figure(figsize=(10, 3.6), layout="constrained")
+    titles = {
+        "min_norm": "clamp",
+        "with_grad": "clamp_with_grad",
+        "restoring": "clamp_with_grad_proposed",
+    }
+    panels = figure.subplots(1, 3, sharey=True)
+    for panel, (how, title) in zip(panels, titles.items()):
+        draw_curves(panel, function_of(how))
+        panel.set_title(f"{title}\n(gradient={how!r})", fontsize=10)
+        panel.set_xlabel("x")
+    legend(figure, panels[0])
+    figure.savefig(path)
+
+
+def descents(path: str | Path) -> None:
+    """The loss under every convention, and where gradient descent goes from several starts."""
+    figure = in_columns(list(PANELS))
+    for panel, title in zip(figure.axes, PANELS.values()):
+        panel.set_title(title)
+    figure.savefig(path)
+
+
+GALLERY: Sequence[Callable[[Path], None]] = (conventions, notebook, descents)
+
+
+def gallery(folder: str | Path) -> list[Path]:
+    """Draws all pictures into a folder, for light and for dark pages, and returns their paths.
+
+    Args:
+        folder: where to; it is created if it does not exist.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        OSError: the folder cannot be written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{draw.__name__}.png" for draw in GALLERY]
+    for draw, path in progress("pictures", list(zip(GALLERY, paths))):
+        on_both(draw, path)
+    return [p for path in paths for p in (path, dark(path))]

@@ -1,0 +1,61 @@
+"""How our figures look, on light and on dark paper: one palette, one set of lines and letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from clampgrad._tools.optional import need
+
+# Paul Tol's "vibrant" colours, which the colour-blind can tell apart, and which both papers carry.
+RED, BLUE, TEAL, ORANGE, MAGENTA = "#cc3311", "#0077bb", "#009988", "#ee7733", "#ee3377"
+GREY = "#8a8a8a"
+PAPERS = {
+    "light": ("white", "#222222"),
+    "dark": ("#1e2129", "#d8d8d8"),
+}  # and what is written on them
+
+
+@contextmanager
+def style(paper: str = "light") -> Iterator[None]:
+    """Figures that are made and written here, or in a function that this decorates, look alike."""
+    background, ink = PAPERS[paper]
+    matplotlib = need("matplotlib")
+    inks = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    backgrounds = ("figure.facecolor", "axes.facecolor")
+    settings: dict[str, Any] = {
+        **dict.fromkeys(inks, ink),
+        **dict.fromkeys(backgrounds, background),
+        "axes.prop_cycle": matplotlib.cycler(color=[BLUE, RED, TEAL, ORANGE, MAGENTA]),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.linewidth": 0.8,
+        "axes.titlesize": 10,
+        "font.size": 9,
+        "grid.alpha": 0.25,
+        "grid.color": GREY,
+        "legend.fontsize": 8,
+        "legend.frameon": False,
+        "savefig.dpi": 120,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def on_both(draw: Callable[[Path], None], path: Path) -> None:
+    """Writes NAME.png, and NAME-dark.png for pages that are dark."""
+    for paper in PAPERS:
+        with style(paper):
+            draw(path if paper == "light" else dark(path))
+
+
+def dark(path: Path) -> Path:
+    return path.with_stem(f"{path.stem}-dark")
+
+
+def ink() -> str:
+    """The colour of what is written on the paper of the current style."""
+    colour: str = need("matplotlib").rcParams["text.color"]
+    return colour

@@ -1,0 +1,194 @@
+"""What the installed torch does at kinks and ties, measured, beside what PyTorch documents.
+
+Nothing here knows what a function should give. Its gradients around the point are sampled, their hull
+is its subdifferential there, whether it is convex is tried, and PyTorch's numbered rules (its
+"Gradients for non-differentiable functions", notes on autograd) say which element to expect.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clampgrad._pin.pin import pin
+from clampgrad._tools.progress import progress
+from clampgrad._tools.survey.rows import Row, Survey, text
+from clampgrad._tools.survey.subdifferential import Vector, least, same, verdict
+
+X, C, XY = ("x",), ("x", "c"), ("x", "y")
+
+# A function, its arguments, and the points to look at: one value per argument, a list for a vector.
+# `c` is a constant, everything else is differentiated.
+CASES: list[tuple[str, Sequence[str], list[Any]]] = [
+    ("torch.clamp(x, 0, 6)", X, [0, 6]),
+    ("torch.clamp(x, 1, 1)", X, [1]),
+    ("torch.clamp(x, 2, 1)", X, [1]),
+    ("torch.clamp_min(x, 0)", X, [0]),
+    ("torch.clamp_max(x, 6)", X, [6]),
+    ("torch.clamp(x, min=c)", C, [(0, 0)]),
+    ("torch.clamp(x, min=lo)", ("x", "lo"), [(0, 0)]),
+    ("torch.clamp(x, lo, hi)", ("x", "lo", "hi"), [(0, 0, 6), (6, 0, 6), (1, 1, 1), (0, 1, 1)]),
+    ("torch.maximum(x, c)", C, [(0, 0)]),
+    ("torch.maximum(x, y)", XY, [(1, 1)]),
+    ("torch.max(x, y)", XY, [(1, 1)]),
+    ("torch.minimum(x, y)", XY, [(1, 1)]),
+    ("torch.fmax(x, c)", C, [(0, 0)]),
+    ("torch.fmax(x, y)", XY, [(1, 1)]),
+    ("torch.fmin(x, y)", XY, [(1, 1)]),
+    ("torch.amax(x, 0)", X, [[1, 1]]),
+    ("torch.amin(x, 0)", X, [[1, 1]]),
+    ("torch.max(x)", X, [[1, 1]]),
+    ("torch.max(x, 0)[0]", X, [[1, 1]]),
+    ("F.relu(x)", X, [0]),
+    ("F.relu6(x)", X, [0, 6]),
+    ("F.hardtanh(x, -1.0, 1.0)", X, [-1, 1]),
+    ("F.hardsigmoid(x)", X, [-3, 3]),
+    ("F.hardswish(x)", X, [-3, 3]),
+    ("F.hardshrink(x, 0.5)", X, [-0.5, 0.5]),
+    ("F.softshrink(x, 0.5)", X, [-0.5, 0.5]),
+    ("F.threshold(x, 0.0, 0.0)", X, [0]),
+    ("F.leaky_relu(x, 0.01)", X, [0]),
+    ("torch.abs(x)", X, [0]),
+]
+
+# Odd, and longer than a vector register: a kernel's vector body and its tail may disagree.
+WIDTH = 67
+
+
+def survey(device: str = "cpu") -> Survey:
+    """Measures the gradients of the installed torch at kinks and ties, also under a pin.
+
+    The rules are those of PyTorch's notes on autograd, "Gradients for non-differentiable functions".
+
+    Args:
+        device: the device to measure on.
+
+    Returns:
+        A :class:`clampgrad.Survey`, which ``clampgrad survey`` prints: one :class:`clampgrad.Row` for each
+        function and point.
+
+    Raises:
+        RuntimeError: torch has no such device.
+    """
+    torchs_own = pin(None) if pin.current() else nullcontext()
+    with torchs_own, torch.enable_grad(), torch.device(device), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself
+        cases = [(f, names, point) for f, names, points in CASES for point in points]
+        return Survey(_row(*case) for case in progress("points", cases))
+
+
+# ---- One row -------------------------------------------------------------------------------------
+
+
+def _row(expression: str, names: Sequence[str], point: Any) -> Row:
+    reduces = isinstance(point, list)
+    values = [point] if reduces or not isinstance(point, tuple) else list(point)
+    free = [name != "c" for name in names]
+
+    def call(*arguments: Tensor) -> Tensor:
+        return eval(expression, {"torch": torch, "F": F}, dict(zip(names, arguments)))
+
+    def at(first: Any = None, function: Callable[..., Tensor] = call) -> list[Vector]:
+        here = [values[0] if first is None else first, *values[1:]]
+        arguments = [
+            torch.tensor(v, dtype=torch.float32) if reduces else torch.full((WIDTH,), float(v))
+            for v in here
+        ]
+        return _unique(_gradients(function, arguments, free, reduces))
+
+    limits, rule = _around(call, values, free, reduces)
+    # Rules 1 to 3 in one: a smooth point has one limit.
+    expected = None if rule == 4 else least(limits)
+    measured = at()
+    scripted = _scripted(expression, names)
+    also = at(function=scripted) if scripted else measured
+    return Row(
+        function=expression,
+        at=", ".join(f"{n} = {text(v)}" for n, v in zip(names, values)),
+        limits=limits,
+        rule=rule,
+        expected=expected,
+        measured=measured,
+        verdict=verdict(measured, expected, limits),
+        torchscript=None if same(also, measured) else also,
+        nan=at([torch.nan, *point[1:]] if reduces else torch.nan),
+    )
+
+
+def _gradients(
+    function: Callable[..., Tensor], arguments: Sequence[Tensor], free: list[bool], reduces: bool
+) -> Tensor:
+    """One row per element: the gradient of that element of the result, argument by argument."""
+    arguments = [a.clone().requires_grad_(r) for a, r in zip(arguments, free)]
+    wanted = [a for a, r in zip(arguments, free) if r]
+    gradients = _grad(function(*arguments), wanted)
+    return gradients[0][None] if reduces else torch.stack(gradients, 1)
+
+
+def _grad(result: Tensor, arguments: list[Tensor]) -> tuple[Tensor, ...]:
+    # Some of TorchScript's formulas leave an argument out: that is a gradient of 0.
+    return torch.autograd.grad(result.sum(), arguments, allow_unused=True, materialize_grads=True)
+
+
+def _unique(rows: Tensor) -> list[Vector]:
+    # + 0.0 turns -0.0 into 0.0; NaN is unlike itself, so that text decides.
+    return list({str(r): tuple(r) for r in (rows + 0.0).tolist()}.values())
+
+
+def _around(
+    call: Callable[..., Tensor], values: list[Any], free: list[bool], reduces: bool
+) -> tuple[list[Vector], int]:
+    """The limits of the gradient at a point, and the rule that applies there."""
+    generator = torch.Generator().manual_seed(0)
+    step = 2.0**-16
+
+    def near(count: int) -> list[Tensor]:
+        points = []
+        for value, is_free in zip(values, free):
+            base = torch.tensor(value, dtype=torch.float64)
+            noise = torch.rand(count, *base.shape, generator=generator, device="cpu") - 0.5
+            points.append(base + noise.to(base) * step * is_free)
+        return points
+
+    def evaluate(points: list[Tensor]) -> Tensor:
+        return torch.stack([call(*p) for p in zip(*points)]) if reduces else call(*points)
+
+    samples = near(128)
+    if reduces:
+        rows = torch.cat([_gradients(call, p, free, True) for p in zip(*samples)])
+    else:
+        rows = _gradients(call, samples, free, False)
+    limits = sorted(_unique(rows.mul(1000).round().div(1000)))
+
+    others = near(128)
+    middle = evaluate([(a + b) / 2 for a, b in zip(samples, others)])
+    bend = (evaluate(samples) + evaluate(others)) / 2 - middle
+    # A kink bends by about a step, a smooth curve by its square.
+    convex, concave = (bend > -step / 1000).all().item(), (bend < step / 1000).all().item()
+    rule = 1 if convex and concave else 2 if convex else 3 if concave else 4
+    return limits, rule
+
+
+def _scripted(expression: str, names: Sequence[str]) -> Callable[..., Tensor] | None:
+    """The function as TorchScript runs it once it differentiates by itself, None where it cannot."""
+    # TorchScript differentiates groups of operators, after it has seen a few calls.
+    source = f"def f({', '.join(names)}, one):\n    return ({expression}) * one * one\n"
+    try:
+        # It looks up torch and F in this frame.
+        compiled = torch.jit.CompilationUnit(source, _frames_up=0).f
+    except Exception:  # not scriptable, or no TorchScript in this build
+        return None
+
+    def call(*arguments: Tensor) -> Tensor:
+        for _ in range(3):
+            result = compiled(*arguments, torch.ones(()))
+            _grad(result, [a for a in arguments if a.requires_grad])
+        return compiled(*arguments, torch.ones(()))
+
+    return call

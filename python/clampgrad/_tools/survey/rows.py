@@ -1,0 +1,154 @@
+"""What a survey found, and how it is shown: as a table, as Markdown, as data."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from clampgrad._pin.installed import patched
+from clampgrad._tools import html
+from clampgrad._tools.survey.subdifferential import Vector
+from clampgrad._tools.text_table import Coloured, Table
+
+RULES = {
+    1: "smooth: the derivative",
+    2: "convex: the subgradient of least norm",
+    3: "concave: the supergradient of least norm",
+    4: "neither: by continuity, any of several",
+}
+
+
+@dataclass
+class Row:
+    """One function at one point. Gradients of several arguments are in the order of the arguments.
+
+    Attributes:
+        function: the expression.
+        at: the point.
+        limits: the limits of the gradient, approaching the point from different sides.
+        rule: the number of the rule in PyTorch's documentation that applies.
+        expected: the gradient that the rule asks for, or None if it leaves the choice.
+        measured: the gradient; more than one if elements of the same Tensor differ.
+        verdict: ``"as documented"``, ``"a free choice"``, ``"not of least norm"`` or ``"no subgradient"``.
+        torchscript: the gradient in TorchScript, or None if it is the same or cannot be measured.
+        nan: the gradient where the first argument is NaN, which PyTorch leaves undefined.
+    """
+
+    function: str
+    at: str
+    limits: list[Vector]
+    rule: int
+    expected: Vector | None
+    measured: list[Vector]
+    verdict: str
+    torchscript: list[Vector] | None
+    nan: list[Vector]
+
+
+class Survey(list[Row]):
+    """A list of :class:`clampgrad.Row`. ``print`` and notebooks show it as a table, which fits the terminal.
+
+    The table has the function, the point, the limits of the gradient there, PyTorch's documented rule and
+    the gradient that it expects, the measured gradient, a verdict, the gradient of TorchScript where it
+    differs, and the gradient at NaN.
+    """
+
+    def __repr__(self) -> str:
+        verdicts = Counter(row.verdict for row in self)
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        return (
+            f"<clampgrad.Survey: torch {torch.__version__}, {len(self)} points: {counts}; print it>"
+        )
+
+    def __str__(self) -> str:
+        return self.table().shown(sys.stdout)
+
+    def _repr_html_(self) -> str:
+        return html.table(self.table())
+
+    def table(self) -> Table:
+        """Returns what is shown, for another width or format."""
+        return _table(self)
+
+
+COLUMNS = (
+    "function",
+    "at",
+    "limits",
+    "rule",
+    "expected",
+    "measured",
+    "verdict",
+    "TorchScript",
+    "NaN",
+)
+
+
+def text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(map(text, value))
+        return inside if isinstance(value, tuple) and len(value) == 1 else f"({inside})"
+    return f"{value:.4g}"
+
+
+# What is not documented so has a colour, and a mark, which is there without colours too.
+COLOURS = {"not of least norm": "yellow", "no subgradient": "red"}
+
+
+def _table(rows: list[Row]) -> Table:
+    caption = [
+        "*: not what PyTorch documents.",
+        *(f"Rule {number}, {text}." for number, text in RULES.items()),
+        "TorchScript: where it differs from eager mode. NaN: where the first argument is NaN.",
+        *filter(None, [patched()]),
+    ]
+    table = Table(
+        COLUMNS,
+        left=("function", "at", "verdict"),
+        title=f"The gradient at kinks and ties: torch {torch.__version__}",
+        caption="\n".join(caption),
+        names=2,
+    )
+    for row in rows:
+        *before, verdict, scripted, nan = cells(row)
+        colour = COLOURS.get(verdict)
+        shown = Coloured(f"{verdict} *", colour) if colour else Coloured(verdict, "green")
+        table.add_row(*before, shown, scripted, nan)
+    return table
+
+
+def cells(row: Row) -> list[str]:
+    """A row as text, in the order of COLUMNS."""
+
+    def several(vectors: list[Vector] | None) -> str:
+        return " or ".join(map(text, vectors or ()))
+
+    return [
+        *(row.function, row.at, several(row.limits), str(row.rule)),
+        "" if row.expected is None else text(row.expected),
+        *(several(row.measured), row.verdict, several(row.torchscript), several(row.nan)),
+    ]
+
+
+def as_data(rows: list[Row]) -> dict[str, Any]:
+    """Everything, for JSON; a NaN becomes null, which JSON can say."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [plain(v) for v in value]
+        return None if isinstance(value, float) and value != value else value
+
+    table = [{key: plain(value) for key, value in asdict(row).items()} for row in rows]
+    return {"torch": torch.__version__, "rules": RULES, "rows": table}
+
+
+def as_markdown(rows: list[Row]) -> str:
+    lines = [COLUMNS, ["---"] * len(COLUMNS)]
+    lines += [[f"`{c}`" if i == 0 else c for i, c in enumerate(cells(row))] for row in rows]
+    rules = [f"Rule {number}, {text}." for number, text in RULES.items()]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"{table}\n\n" + " ".join([*rules, f"Measured with torch {torch.__version__}."]) + "\n"

@@ -1,0 +1,14 @@
+"""What is private to torch: the list of it, plain names for it, and how torch is changed.
+
+    private_names   the list: what for, and what happens where a name is gone
+    surroundings    where a call runs: in torch.func, forward mode, backward, modes
+    tensors         what torch knows of a tensor
+    function_modes  the stack of function modes
+    compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
+    functions, functionalize, quantization  what those parts of torch are told of ours
+    changes         changes of torch: checked, made together or not at all
+    after_import    what is done to a module that torch imports later
+
+Nothing here knows of conventions or pins, and nothing else reaches for a private name of torch
+(test/test_private.py).
+"""

@@ -1,0 +1,102 @@
+"""Changes to torch: checked before the first is made, made together or not at all, and made only once.
+
+A replacement holds the function of torch that it replaces, and is marked as one. So a second import of this
+package, or a first pin that is tried again, replaces torch's own function and does not wrap a wrapper.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+from clampgrad._torch.private_names import unsupported
+
+Function: TypeAlias = Callable[..., Any]
+
+# The mark: an attribute (the replacement, torch's own). functools.wraps copies it to what wraps a replacement,
+# which is told apart by the first of the two.
+REPLACES = "_clampgrad_replaces"
+ABSENT = object()
+
+
+class Change(NamedTuple):
+    """An attribute of something in torch, and what it is to be."""
+
+    owner: Any
+    name: str
+    value: Any
+
+
+def replacing(torchs: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Decorates what is to stand for a function of torch."""
+
+    def decorate(function: Function) -> Function:
+        replacement = functools.update_wrapper(function, torchs)
+        setattr(replacement, REPLACES, (replacement, torchs))
+        return replacement
+
+    return decorate
+
+
+def original(function: Function) -> Function:
+    """`function`, or what it replaces."""
+    replacement, torchs = getattr(function, REPLACES, (None, function))
+    return torchs if replacement is function else function
+
+
+# ---- Checked ---------------------------------------------------------------------------------------------
+
+
+def expect(function: Function, *parameters: str) -> None:
+    """Raises RuntimeError if the parameters of a function of torch are not those."""
+    if (found := tuple(inspect.signature(function).parameters)) != parameters:
+        raise unsupported(f"{named(function)} takes {found}, not {parameters}")
+
+
+def expect_first(function: Function, parameter: str) -> None:
+    """Raises RuntimeError if that is not the first parameter of a function of torch."""
+    if next(iter(inspect.signature(function).parameters), None) != parameter:
+        raise unsupported(f"{named(function)} does not take {parameter!r} first")
+
+
+def expect_to_take(count: int, function: Function) -> None:
+    """Raises RuntimeError if a function of torch cannot be called with so many positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError as error:
+        raise unsupported(f"{named(function)}: {error}") from None
+
+
+def expect_attribute(thing: Any, name: str) -> Any:
+    """The attribute, or a RuntimeError that says what is missing."""
+    if not hasattr(thing, name):
+        raise unsupported(f"{thing!r} has no {name}")
+    return getattr(thing, name)
+
+
+def named(function: Function) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+# ---- Made ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def made(changes: Iterable[Change]) -> Iterator[None]:
+    """Makes them; if that or the block fails, they are undone."""
+    before: list[Change] = []
+    try:
+        for owner, name, value in changes:
+            before.append(Change(owner, name, vars(owner).get(name, ABSENT)))
+            setattr(owner, name, value)
+        yield
+    except BaseException:
+        for owner, name, value in reversed(before):
+            if value is not ABSENT:
+                setattr(owner, name, value)
+            elif name in vars(owner):  # unless it was the setting of it that failed
+                delattr(owner, name)
+        raise

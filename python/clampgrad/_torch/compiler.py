@@ -1,0 +1,81 @@
+"""torch.compile: how compiled code is guarded, how it is dropped, and the kernels that tracing keeps."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from clampgrad._torch.changes import expect_attribute, original
+from clampgrad._torch.private_names import expected
+
+GUARDED = "_clampgrad_pin"  # an attribute of guards that we have added to
+
+
+def guard_of_every_frame(builder: type) -> tuple[str, Callable[..., Any]]:
+    """A method of torch's GuardBuilder that every compiled frame is guarded by, and its name. Before 2.10
+    the global state has none."""
+    name = "GLOBAL_STATE" if hasattr(builder, "GLOBAL_STATE") else "GRAD_MODE"
+    return name, original(expect_attribute(builder, name))
+
+
+def add_guard(builder: Any, guard: Any, holds: Callable[[object], bool], says: str) -> None:
+    """Guards a frame by what `holds` returns, beside the guard that it has."""
+    name, method = guard_of_every_frame(type(builder))
+    method(builder, guard)
+    manager = builder.guard_manager
+    stack = [guard.user_stack] if name == "GLOBAL_STATE" else []
+    expect_attribute(manager, "root").add_lambda_guard(holds, [says], *stack)
+    setattr(manager, GUARDED, True)
+
+
+def was_saved(builder: Any) -> bool:
+    """Whether the guards are those of code that is loaded, and was compiled elsewhere."""
+    return getattr(builder.check_fn_manager.output_graph, "skip_guards_check", False)
+
+
+def is_guarded(compiled: Any) -> bool:
+    """Whether we have added to the guards of a function that was compiled ahead of time."""
+    return hasattr(compiled._artifacts.guard_manager, GUARDED)
+
+
+def reset_precompiled() -> Callable[[CodeType], object] | None:
+    """torch's function that drops the code that caching_precompile loaded, if this release has that."""
+    if not hasattr(torch._dynamo.config, "caching_precompile"):
+        return None
+    return expected("torch._C._dynamo.eval_frame:_reset_precompile_entries")
+
+
+def drop_compiled() -> None:
+    """Drops all compiled code. torch.compiler.reset does not drop what caching_precompile has loaded.
+
+    That is kept at the code object of each function that it was compiled for, even when the compiled
+    function is gone. So the code of every function in the process is reset.
+    """
+    torch.compiler.reset()
+    if not (reset := reset_precompiled()):
+        return
+    codes = [thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType]
+    while codes:
+        code = codes.pop()
+        reset(code)
+        codes += [inner for inner in code.co_consts if type(inner) is CodeType]
+
+
+def lock() -> Any:
+    """torch's, which resetting the compiler takes; one of nobody, where that is not imported."""
+    convert_frame = sys.modules.get("torch._dynamo.convert_frame")
+    return getattr(convert_frame, "compile_lock", None) or threading.RLock()
+
+
+def kept_kernels(name: str) -> Any:
+    """The kernels of an operator, as "aten::clamp.Tensor", that the Python dispatcher keeps. Compilers trace
+    with it."""
+    operator, _, overload = name.removeprefix("aten::").partition(".")
+    found = getattr(getattr(torch.ops.aten, operator), overload or "default")
+    return expect_attribute(found, "_dispatch_cache")

@@ -1,0 +1,36 @@
+"""torch.func.functionalize has no rule for an autograd function. One that writes nothing runs one level down."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from clampgrad._torch.after_import import when_imported
+
+
+def run_one_level_down(*ours: type[torch.autograd.Function]) -> None:
+    when_imported("torch._functorch.autograd_function", partial(add_rule, ours))
+
+
+def add_rule(ours: tuple[type, ...], autograd_function: ModuleType) -> None:
+    functionalize = torch._C._functorch.TransformType.Functionalize
+    rules = getattr(autograd_function.custom_function_call, "functorch_table", {})
+    if functionalize not in rules:
+        return  # a release that keeps it elsewhere, and goes on raising
+    of_others = rules[functionalize]  # which raises
+
+    def rule(interpreter: Any, function: Any, *args: Any, **keywords: Any) -> Any:
+        if not issubclass(function, ours):
+            return of_others(interpreter, function, *args, **keywords)
+        from torch._subclasses.functional_tensor import FunctorchFunctionalizeAPI
+
+        level = FunctorchFunctionalizeAPI(interpreter)
+        args = level.unwrap_tensors(args)
+        with level.redispatch_to_next():
+            result = function.apply(*args)
+        return level.wrap_tensors(result)
+
+    rules[functionalize] = rule

@@ -1,0 +1,105 @@
+"""What parts of torch must know about clampgrad's functions, told to them when they are imported.
+
+- torch.compile: a compiled function is what torch.clamp is, something to compare, to use as a key and to map.
+  A call of it is one of the Python function, which it traces. (torch.compiler.substitute_in_graph makes
+  something that before 2.15 can be called and no more.)
+- torch.fx: it normalizes the arguments of a builtin by the schema of the operator that TorchScript takes,
+  which has more of them. It is made to leave a call as it was written.
+- torch.jit.script: a function is the operator of the same name, which takes the same keywords, but that
+  the input is `self` in it.
+
+All of this is internal to torch. It is checked before anything is changed; where a release is different,
+that is a warning, and compiled functions break graphs or keep more arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+import torch
+
+from clampgrad._torch.after_import import when_imported
+from clampgrad._torch.changes import expect_attribute, expect_to_take
+
+# Compiled functions, and the Python functions of the same names that stand for them.
+Traced: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
+
+
+def trace_in_place(traced: Traced, _: object) -> None:
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.trace_rules import get_torch_obj_rule_map, manual_torch_name_rule_map
+    from torch._dynamo.variables import TorchInGraphFunctionVariable
+    from torch._dynamo.variables.torch_function import (
+        can_dispatch_torch_function,
+        dispatch_torch_function,
+    )
+
+    expect_to_take(3, can_dispatch_torch_function)  # tx, args, kwargs
+    expect_to_take(4, dispatch_torch_function)  # and the function
+    inline = expect_attribute(InstructionTranslatorBase, "inline_user_function_return")
+    expect_to_take(4, inline)  # self, function, args, kwargs
+    expect_to_take(2, expect_attribute(TorchInGraphFunctionVariable, "build"))  # tx, function
+
+    class CompiledFunctionVariable(TorchInGraphFunctionVariable):
+        def call_function(self, tx: Any, args: Any, kwargs: Any) -> Any:
+            if can_dispatch_torch_function(tx, args, kwargs):
+                return dispatch_torch_function(tx, self, args, kwargs)
+            function = type(self).build(tx, traced[self.value])
+            return tx.inline_user_function_return(function, [*args], dict(kwargs))
+
+    get_torch_obj_rule_map().update(dict.fromkeys(traced, CompiledFunctionVariable))
+    # torch makes that map again, from this one, when a process group is initialized.
+    names = [f"{function.__module__}.{function.__name__}" for function in traced]
+    manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
+
+
+signature_of = cache(inspect.signature)
+
+
+@cache
+def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature without annotations: what reads it need not resolve their names."""
+    parameters = signature_of(function).parameters.values()
+    return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+
+
+class _Written(str):
+    """An annotation as the source has it."""
+
+    __repr__ = str.__str__
+
+
+def written_signature(function: Callable[..., Any]) -> str:
+    """The signature with types as the source has them, for people."""
+    signature = signature_of(function)
+    parameters = [
+        p.replace(annotation=_Written(p.annotation)) for p in signature.parameters.values()
+    ]
+    returned = _Written(signature.return_annotation)
+    return str(signature.replace(parameters=parameters, return_annotation=returned))
+
+
+def document(function: Callable[..., Any], text: str) -> None:
+    """Gives a compiled function its documentation; Python has its signature from the first line."""
+    if add := getattr(torch._C, "_add_docstr", None):
+        add(function, text)
+
+
+def keep_as_called(traced: Traced, operator_schemas: Any) -> None:
+    known = getattr(operator_schemas, "_manual_overrides", {})
+    known.update({function: [bare_signature(traced[function])] for function in traced})
+
+
+def script_as_operators(functions: Iterable[Callable[..., Any]], builtins: Any) -> None:
+    for function in functions:
+        builtins._register_builtin(function, f"clampgrad::{function.__name__}")
+
+
+def tell_torch(traced: Traced, scripted: Iterable[Callable[..., Any]]) -> None:
+    when_imported("torch.jit._builtins", partial(script_as_operators, scripted))
+    if traced:
+        when_imported("torch._dynamo", partial(trace_in_place, traced))
+        when_imported("torch.fx.operator_schemas", partial(keep_as_called, traced))

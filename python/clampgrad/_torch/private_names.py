@@ -1,0 +1,160 @@
+"""The private names of torch that this package uses: what for, and what happens where one is gone.
+
+A name is private where a part of it begins with an underscore. `Class().name` is an attribute of
+instances. docs/private_names.md is made of this table, and test/test_private.py compares it with the
+sources of this package and with the torch that is installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Use(NamedTuple):
+    gone: str
+    names: dict[str, str]  # module:name, and what it is for
+
+
+PRIVATE = {
+    "package": Use(
+        "`import clampgrad` raises an ImportError that names it",
+        {
+            "torch.utils._python_dispatch:_disable_current_modes": "work of our own that modes must not see"
+        },
+    ),
+    "portable": Use(
+        "the same, where the portable implementation runs",
+        {
+            "torch.autograd.forward_ad:_current_level": "whether a tangent may be recorded",
+            "torch._C:_are_functorch_transforms_active": "whether torch.func may record",
+            "torch._C._functorch:is_legacy_batchedtensor": "a gradient that is batched",
+            "torch._C._functorch:TransformType": "names the transforms of torch.func",
+            "torch._C:_is_alias_of": "in place: a bound that shares memory",
+            "torch:Tensor._is_view": "in place: a view",
+            "torch:Tensor._base": "in place: what it is a view of",
+            "torch:Tensor._view_func": "in place: makes the view anew",
+            "torch.autograd:_engine_run_backward": "pin: backward runs under it",
+            "torch:_GLOBAL_DEVICE_CONTEXT": "pin: its mode is above the default device",
+            "torch.overrides:_get_current_function_mode_stack": "pin: its mode is below the others",
+            "torch.overrides:_pop_mode": "pin: the same",
+            "torch.overrides:_push_mode": "pin: the same",
+        },
+    ),
+    "audit": Use(
+        "`clampgrad.audit` raises an ImportError that names it",
+        {
+            "torch:Tensor._version": "a result that is changed in place",
+            "torch.nn:Module._call_impl": "which module makes a call",
+            "torch._C:_current_graph_task_id": "calls that backward makes",
+            "torch._C:_len_torch_dispatch_stack": "whether a mode is on",
+            "torch._C._functorch:is_functorch_wrapped_tensor": "tensors that cannot be counted",
+            "torch._C._functorch:is_legacy_batchedtensor": "the same",
+            "torch._C._functorch:peek_interpreter_stack": "the same",
+        },
+    ),
+    "pin": Use(
+        "the first pin raises a RuntimeError that names it, and changes nothing. In a module that is imported "
+        "later: under a pin the import fails; without one it is a warning, and the next pin's error",
+        {
+            "torch.utils.checkpoint:_CheckpointFrame": "a checkpoint remembers its pin",
+            "torch._ops:OpOverload()._dispatch_cache": "what is traced has the pin's kernels",
+            "torch._functorch.aot_autograd:create_joint": (
+                "operators that call functions, and differentiate in forward, have its pin"
+            ),
+            "torch._dynamo.guards:GuardBuilder": "compiled code is guarded by its pin",
+            "torch._dynamo.aot_compile:AOTCompiledFunction.guard_check": "code of no pin is refused",
+            "torch._inductor.codecache:FxGraphHashDetails": "caches on disk tell pins apart",
+            "torch._C._dynamo.eval_frame:_reset_precompile_entries": "code of no pin is dropped",
+        },
+    ),
+    "guard": Use(
+        "torch.compile raises an error, in a process that has pinned",
+        {
+            "torch._dynamo.guards:GuardBuilder().guard_manager": "compiled code is guarded by its pin",
+            "torch._dynamo.guards:GuardManagerWrapper().root": "the same",
+            "torch._C._dynamo.guards:RootGuardManager().add_lambda_guard": "the same",
+            "torch._guards:Guard().create_fn": "saved code keeps its guard",
+            "torch._guards:Guard().user_stack": "what the guard is of, in error messages",
+            "torch._dynamo.guards:GuardBuilder().check_fn_manager": "whether code was saved",
+            "torch._dynamo.guards:CheckFunctionManager().output_graph": "the same",
+            "torch._dynamo.aot_compile:AOTCompiledFunction()._artifacts": "code of no pin is refused",
+            "torch._dynamo.aot_compile:CompileArtifacts().guard_manager": "the same",
+        },
+    ),
+    "compiler": Use(
+        "a warning; clampgrad's compiled functions break the graphs of torch.compile",
+        {
+            "torch._dynamo.symbolic_convert:InstructionTranslatorBase.inline_user_function_return": (
+                "the function of Python is traced in place of the compiled one"
+            ),
+            "torch._dynamo.trace_rules:get_torch_obj_rule_map": "the same",
+            "torch._dynamo.trace_rules:manual_torch_name_rule_map": "the same",
+            "torch._dynamo.variables:TorchInGraphFunctionVariable": "the same",
+            "torch._dynamo.variables.torch_function:can_dispatch_torch_function": "the same, of subclasses",
+            "torch._dynamo.variables.torch_function:dispatch_torch_function": "the same, of subclasses",
+        },
+    ),
+    "one thing": Use(
+        "a warning, or where torch has nothing of the kind none; that one thing is not done",
+        {
+            "torch._C:_add_docstr": "compiled functions have documentation and a signature",
+            "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",
+            "torch.fx.operator_schemas:_manual_overrides": "torch.fx keeps the arguments of a call",
+            "torch.ao.quantization.fuser_method_mappings:_DEFAULT_OP_LIST_TO_FUSER_METHOD": (
+                "fuse_modules takes clampgrad.nn.ReLU"
+            ),
+            "torch._functorch.autograd_function:custom_function_call": (
+                "portable: torch.func.functionalize"
+            ),
+            "torch._subclasses.functional_tensor:FunctorchFunctionalizeAPI": "the same",
+            "torch._dynamo.guards:GuardBuilder.GLOBAL_STATE": "the guard is part of this, or of GRAD_MODE",
+            "torch._higher_order_ops:cond": "operators that call functions remember their pin",
+            "torch._dynamo.convert_frame:compile_lock": "the first pin waits for the compiler",
+            "torch._dynamo.output_graph:OutputGraphCommon().skip_guards_check": "whether code was saved",
+        },
+    ),
+    "verify": Use(
+        "`python -m clampgrad.patches verify` fails with an error that names it",
+        {
+            "torch.testing._internal.common_methods_invocations:op_db": "torch's own samples",
+            "torch.utils._python_dispatch:TorchDispatchMode": "which operators run",
+            "torch._inductor.config:force_disable_caches": "compiles anew",
+            "torch._C:_jit_set_profiling_executor": "the older executor of TorchScript",
+            "torch._C:_debug_set_autodiff_subgraph_inlining": "the same, and keeps its graphs",
+        },
+    ),
+}
+
+
+def find(name: str) -> Any:
+    """The thing of that name; of an attribute of instances, their class."""
+    module, _, path = name.partition(":")
+    thing: Any = import_module(module)
+    for part in path.partition("()")[0].split("."):
+        thing = getattr(thing, part)
+    return thing
+
+
+def unsupported(difference: str) -> RuntimeError:
+    """What is raised where torch is not as it is expected to be."""
+    return RuntimeError(f"clampgrad does not support torch {torch.__version__}: {difference}")
+
+
+def expected(name: str) -> Any:
+    """The thing of that name, or a RuntimeError that says what is missing."""
+    try:
+        return find(name)
+    except (AttributeError, ImportError):
+        raise unsupported(f"it has no {name.replace(':', '.')}") from None
+
+
+def check(use: str) -> None:
+    """Raises ImportError where a name is gone."""
+    try:
+        for name in PRIVATE[use].names:
+            expected(name)
+    except RuntimeError as error:
+        raise ImportError(str(error)) from None

@@ -1,0 +1,28 @@
+"""What torch knows of a tensor and does not tell."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+
+def made_again(x: Tensor) -> Tensor:
+    """A view, made anew from its base; anything else as it is. Raises where torch lets nobody write it."""
+    if type(x) is not Tensor or not x._is_view():
+        return x
+    with suppress(IndexError):
+        # There is no such dimension, but torch refuses a view first, and does not when its node is known.
+        x.cumsum_(x.dim() + 1)
+    return x._view_func(x._base)
+
+
+def share_memory(a: Tensor, b: Tensor) -> bool:
+    """Whether one is the other or a view of it."""
+    return torch._C._is_alias_of(a, b)
+
+
+def version(x: Tensor) -> int:
+    """How often it was changed in place."""
+    return x._version

@@ -1,0 +1,26 @@
+"""What looks at the site (tools/look_at_site.py) finds what does not fit; `make docs` runs it on the site."""
+
+import pytest
+
+from tools.look_at_site import DESK, PHONE, browser, complaints, look
+
+PAGE = "<!doctype html><meta name=viewport content='width=device-width'><body style='margin: 0'>{}"
+BOXES = {
+    "fits.html": "<p>text",
+    "wide.html": "<div style='width: 600px'>text</div>",
+    "table.html": "<div class=md-typeset__scrollwrap style='overflow: auto'>"
+    "<div style='width: 2000px'>text</div></div>",
+}
+
+
+@pytest.mark.skipif(not browser(), reason="needs chromium")
+def test_what_does_not_fit_is_found(tmp_path):
+    for name, body in BOXES.items():
+        (tmp_path / name).write_text(PAGE.format(body))
+    found = look(tmp_path)
+    assert len(found) == 2 * len(BOXES)
+    assert complaints(found) == [
+        f"/table.html at {DESK} pixels: a table hides a column",
+        f"/wide.html at {PHONE} pixels: {600 - PHONE} pixels too wide",
+    ]
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(BOXES)

@@ -1,0 +1,122 @@
+"""Every public name, used as the documentation uses it: mypy --strict and pyright find nothing here.
+
+test_types.py checks that, and that no name is left out. `assert_type` says what a type must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import assert_type
+
+import clampgrad
+
+VERSION: str = clampgrad.__version__
+IMPLEMENTATION: str = clampgrad.implementation
+NAMES: tuple[str, ...] = clampgrad.CONVENTIONS + clampgrad.EXACT + clampgrad.PSEUDO
+
+
+def functions(x: Tensor, lo: Tensor, gradient: clampgrad.Gradient = "min_norm") -> None:
+    assert_type(clampgrad.clamp(x, 0, lo, gradient=gradient), Tensor)
+    clampgrad.clamp(x, min=0.0, max=None, gradient="with_grad", maximize=True, out=lo)
+    assert_type(clampgrad.clamp_(x, 0, 1), Tensor)
+    assert_type(clampgrad.clamp_min(x, lo, gradient="torch_2_13"), Tensor)
+    clampgrad.clamp_min_(x, 0)
+    assert_type(clampgrad.clamp_max(x, 1, gradient="jax"), Tensor)
+    clampgrad.clamp_max_(x, 1)
+    assert_type(clampgrad.clamp_with_grad(x, 0, 1, maximize=True), Tensor)
+    assert_type(clampgrad.clip(x, 0), Tensor)
+    clampgrad.clip_(x, 0)
+    assert_type(clampgrad.maximum(x, lo, gradient="joint"), Tensor)
+    assert_type(clampgrad.minimum(x, lo), Tensor)
+    assert_type(clampgrad.fmax(x, lo), Tensor)
+    assert_type(clampgrad.fmin(x, lo, out=lo), Tensor)
+    assert_type(clampgrad.relu(x, gradient="half"), Tensor)
+    assert_type(clampgrad.relu6(x, inplace=True), Tensor)
+    assert_type(clampgrad.hardtanh(x, -1.0, 1.0), Tensor)
+
+
+class SoftClip(nn.Module):
+    """docs/howto/custom_module.md."""
+
+    def __init__(self, limit: float, gradient: clampgrad.Gradient = "min_norm") -> None:
+        super().__init__()
+        self.limit = nn.Parameter(torch.tensor(limit))
+        self.gradient: clampgrad.Gradient = gradient
+
+    @clampgrad.pin("inclusive")
+    def forward(self, x: Tensor) -> Tensor:
+        return clampgrad.clamp(x, -self.limit, self.limit, gradient=self.gradient)
+
+
+def modules() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU6())
+    assert_type(clampgrad.nn.convert(model, gradient="inclusive"), nn.Sequential)
+    clampgrad.nn.convert(model, "half", filter_fn=lambda module, name: name.startswith("1"))
+    assert_type(clampgrad.nn.conversions(model), dict[str, str])
+    assert_type(clampgrad.nn.undo(model), nn.Sequential)
+    nn.Sequential(
+        clampgrad.nn.Clamp(0, torch.ones(1), gradient="ste"),
+        clampgrad.nn.ReLU(inplace=True),
+        clampgrad.nn.ReLU6(gradient="restoring", maximize=True),
+        clampgrad.nn.Hardtanh(-1.0, 1.0, gradient="inclusive"),
+    )
+
+
+@clampgrad.pin("inclusive")
+def step(x: Tensor, scale: float = 1.0) -> float:
+    return (x.clamp(0, 1) * scale).sum().item()
+
+
+@clampgrad.pin("half", partial=True)
+def steps(count: int) -> Iterator[int]:
+    yield from range(count)
+
+
+@clampgrad.pin(None)
+async def later(name: str) -> bytes:
+    return name.encode()
+
+
+@clampgrad.pin("installed")
+async def pages(count: int) -> AsyncIterator[int]:
+    yield count
+
+
+async def pins(x: Tensor) -> None:
+    with clampgrad.pin("with_grad", maximize=True) as pinned:
+        assert_type(pinned, clampgrad.pin)
+    assert_type(step(x, scale=2.0), float)
+    assert_type(list(steps(2)), list[int])
+    assert_type(await later("a"), bytes)
+    assert_type([page async for page in pages(1)], list[int])
+    assert_type(SoftClip(1.0).forward(x), Tensor)
+    assert_type(clampgrad.pin.remember(step)(x), float)
+    whole = clampgrad.pin("inclusive")
+    whole.enable()
+    whole.disable()
+    clampgrad.set_pin("installed", partial=True)
+    clampgrad.set_pin(None)
+    assert_type(clampgrad.pin.current(), str | None)
+
+
+def tools(x: Tensor, folder: Path) -> None:
+    thresholds = clampgrad.Thresholds(norm=0.1)
+    with clampgrad.audit(every=10, thresholds=thresholds) as report:
+        x.clamp(0, 1).sum().backward()  # type: ignore[no-untyped-call]
+    assert_type(report, clampgrad.Report)
+    report.save(folder / "audit.json")
+    report.picture(folder / "audit.png")
+    print(report, report.summary(), report.skipped)
+    for finding in report:
+        assert_type(finding, clampgrad.Finding)
+        warnings: list[clampgrad.Diagnostic] = finding.warnings
+        print(finding.file, finding.line, finding.moved["joint"], warnings)
+    rows: clampgrad.Survey = clampgrad.survey(device="cpu")
+    row: clampgrad.Row = rows[0]
+    print(row.function, row.verdict)
+    clampgrad.plot("half", torch.tanh, loss=torch.square, path=folder / "plot.png")
+    assert_type(clampgrad.gallery(folder), list[Path])

@@ -1,0 +1,55 @@
+"""What CMakeLists.txt builds, as a file of CMake: `python tools/cmake.py OUT` generates code in the folder OUT
+and writes OUT/build.cmake. Sources, flags and the decision on CUDA are those of setup.py."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import setup  # noqa: E402
+
+from tools.cuda_build import code, cuda_build  # noqa: E402
+from tools.unity import needs_python  # noqa: E402
+
+
+def script(out: Path) -> str:
+    import torch
+
+    cuda, why = cuda_build()
+    print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", file=sys.stderr)
+    files = [path for path in setup.sources(out, cuda) if not needs_python(path)]
+    # The type of a build says whether it is optimised.
+    given = {f: f"$<$<CONFIG:Release>:{f}>" for f in (*setup.OPTIMISATION, *setup.FAST)}
+    defines = [*setup.DEFINES, *([f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else [])]
+    variables = {
+        "sources": [path.as_posix() for path in files],
+        "flags": [*(given[f] for f in setup.OPTIMISATION), *setup.FLAGS],
+        "defines": [flag.removeprefix("-D") for flag in defines],
+        "release": [torch.__version__.split("+")[0]],
+        "torch_package": [torch.utils.cmake_prefix_path],
+        "toolkit": [os.environ["CUDA_HOME"]] if cuda else [],
+        "architectures": os.environ["TORCH_CUDA_ARCH_LIST"].split(";") if cuda else [],
+    }
+    lines = [f"set({name} {' '.join(map(quoted, values))})" for name, values in variables.items()]
+    for path in files:
+        own = [given.get(flag, flag) for flag in setup.FLAGS_OF.get(path.name, [])]
+        if own:
+            flags = quoted(";".join(own))
+            lines.append(
+                f"set_source_files_properties({path.as_posix()} PROPERTIES COMPILE_OPTIONS {flags})"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def quoted(word: str) -> str:
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1])
+    text = script(out)
+    (out / "build.cmake").write_text(text)

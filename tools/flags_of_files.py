@@ -1,0 +1,42 @@
+"""torch's BuildExtension, and flags for single files, of which it knows none: ninja gets one list for all."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+
+def build_extension(flags_of: dict[str, list[str]]) -> type:
+    """By a file's name, the flags that it gets beside those of all. Imports torch."""
+    from torch.utils.cpp_extension import BuildExtension
+
+    class Build(BuildExtension):
+        def build_extension(self, ext) -> None:
+            def compiled(source: str) -> list[str]:
+                name = Path(source).name
+                flags = {**ext.extra_compile_args}
+                flags["cxx"] = [*flags["cxx"], *flags_of[name]]
+                # A folder of its own: there ninja's file is, which the next one would overwrite.
+                return self.compiler.compile(
+                    [source],
+                    output_dir=os.path.join(self.build_temp, Path(name).stem),
+                    include_dirs=ext.include_dirs,
+                    debug=self.debug,
+                    extra_postargs=flags,
+                )
+
+            special = [source for source in ext.sources if flags_of.get(Path(source).name)]
+            # Without ninja, torch changes the compiler from file to file.
+            jobs = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1) if self.use_ninja else 1
+            with ThreadPoolExecutor(jobs) as pool:
+                ext.extra_objects = [o for objects in pool.map(compiled, special) for o in objects]
+            ext.sources = [source for source in ext.sources if source not in special]
+            super().build_extension(ext)
+
+        def copy_extensions_to_source(self) -> None:
+            for ext in self.extensions:
+                Path("python", *ext.name.split(".")[:-1]).mkdir(parents=True, exist_ok=True)
+            super().copy_extensions_to_source()
+
+    return Build
