@@ -37,6 +37,7 @@ PAGES = (
     "docs/performance.md",
     "docs/pin.md",
     "docs/private_names.md",
+    "docs/programs.md",
     "docs/study.md",
     "docs/upstream/build.md",
     "docs/upstream/propose.md",
@@ -49,6 +50,7 @@ PROPOSAL = json.loads((ROOT / "benchmarks/results/save-result.json").read_text()
 SOURCE_BUILD = json.loads((ROOT / "docs/source_build.json").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
 FIRST_PINS = json.loads((ROOT / "benchmarks/results/first-pins.json").read_text())
+PROGRAMS = json.loads((ROOT / "docs/programs.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
@@ -533,6 +535,79 @@ def first_pins():
     return table(*rows, right=range(3)) + "\n\n" + note
 
 
+# ---- Programs on other people's libraries: docs/programs.json -----------------------------------
+
+
+def programs():
+    """One row a program: what a pin changed, and where that held."""
+    elsewhere = {
+        "portable": ["portable inclusive", "portable joint"],
+        "`torch.compile`": ["compiled inclusive", "compiled joint"],
+        "later release": ["later stock", "later inclusive", "later joint"],
+    }
+    rows = [["program", "lines", "calls", "`inclusive`", "`joint`", "clamp", *elsewhere]]
+    reasons = []
+
+    def reason(text):
+        if text not in reasons:
+            reasons.append(text)
+        return f"({reasons.index(text) + 1})"
+
+    def cell(program, settings):
+        runs = [program["runs"][s] for s in settings if s in program["runs"]]
+        if not runs:
+            return (
+                reason(program["eager"])
+                if "compiled joint" in settings and program["eager"]
+                else "untried"
+            )
+        told = [r.get("does not run") or r.get("because") for r in runs]
+        partly = ["untried in part"] * (len(runs) < len(settings))
+        return " ".join([*dict.fromkeys(map(reason, filter(None, told))), *partly]) or "holds"
+
+    for name, program in PROGRAMS["programs"].items():
+        runs = program["runs"]
+        joint, calls = runs["joint"], sum(runs["joint"]["reached"].values())
+        changed, numbers = joint["differs first at"], [joint.get("from"), joint.get("to")]
+        changes = f"{changed}: {' → '.join(dict.fromkeys(numbers))}" if changed else "same"
+        cells = [cell(program, settings) for settings in elsewhere.values()]
+        rows.append(
+            [
+                code(name),
+                len(program["lines"]),
+                calls,
+                cell(program, ["inclusive"]),
+                changes,
+                code(program["clamp"]) if changed else "",
+                *cells,
+            ]
+        )
+    numbered = "\n".join(f"{i}. {text}" for i, text in enumerate(reasons, 1))
+    releases = " and ".join(PROGRAMS["releases"])
+    note = f"PyTorch {releases}, {PROGRAMS['machine']}."
+    return table(*rows, right=(1, 2)) + f"\n\n{numbered}\n\n{note}"
+
+
+def library_tests():
+    """Their own tests, without a pin and under `inclusive`."""
+    rows = [["library", "files", "tests", "without a pin", "other outcomes under `inclusive`"]]
+    for name, found in PROGRAMS["tests"].items():
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in found["stock"].items())
+        differ = "; ".join(f"{k}: {a}, {b}" for k, (a, b) in found["differ"].items()) or "none"
+        files = ", ".join(code(f) for f in found["files"])
+        rows.append([f"{name} {found['version']}", files, found["tests"], counts, differ])
+    return table(*rows, right=[2])
+
+
+def program_libraries():
+    """The versions, per release."""
+    releases = PROGRAMS["releases"]
+    rows = [["library", *releases]]
+    for name in next(iter(releases.values())):
+        rows.append([name, *(found[name] or "none" for found in releases.values())])
+    return table(*rows)
+
+
 def save_result():
     """What saving the result instead of the input of a clamp saves."""
     stock, proposal = PROPOSAL["stock"], PROPOSAL["patched"]
@@ -771,6 +846,9 @@ TABLES = {
     "private_names": private_names,
     "private_headers": private_headers,
     "function_calls": function_calls,
+    "programs": programs,
+    "library_tests": library_tests,
+    "program_libraries": program_libraries,
     "names": names,
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
     "all_choices": lambda: choices("docs/howto", CHOICES, False),

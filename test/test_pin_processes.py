@@ -115,7 +115,11 @@ QUIET = (
 # What starts processes, what it starts, and how many of them say their slope.
 LAUNCHERS = {
     "torchrun": ("-m torch.distributed.run --standalone --nproc-per-node 2", "work.py", 2),
-    "accelerate": ("-m accelerate.commands.launch --cpu --num_processes 2", "work.py", 2),
+    "accelerate": (
+        "-m accelerate.commands.launch --multi_gpu --num_processes 2 --main_process_port 0",
+        "work.py",
+        2,
+    ),
     "python -m": ("", "-m work", 1),
     "pytest": ("", "-m pytest -q -s -p no:cacheprovider test_slope.py", 1),
     "Lightning CLI": ("", f"fit.py {QUIET}", 1),

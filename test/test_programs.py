@@ -1,11 +1,12 @@
 """tools/programs.py judges programs under a pin: a pin that does nothing fails, and so does one that does more."""
 
+import json
 import sys
 
 import pytest
 
 from common import RELEASE
-from tools import programs
+from tools import program_runs, programs
 
 pytestmark = [
     pytest.mark.compiled("the settings of the runner name both implementations"),
@@ -39,7 +40,9 @@ def check(installed, tmp_path, monkeypatch):
         return programs.failures({"programs": {"stub": found}}), found
 
     digests = programs.PROGRAMS
-    monkeypatch.setattr(programs, "PROGRAMS", tmp_path)
+    for module in (programs, program_runs):
+        monkeypatch.setattr(module, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(program_runs, "SHARED", [])
     monkeypatch.setenv("PYTHONPATH", installed)
     return check
 
@@ -90,6 +93,18 @@ def test_a_program_that_does_not_run(check):
     assert failure.endswith("it runs, and programs.yaml says that it does not")
     (failure,) = check(text="", settings=["stock"])[0]
     assert failure.endswith("it printed nothing")
+
+
+def test_the_record():
+    """docs/programs.json is of these programs, as programs.yaml has them, and nothing in it failed."""
+    record = json.loads(programs.RECORD.read_text())
+    named = programs.read()
+    assert list(record["programs"]) == list(named) == sorted(p.stem for p in scripts())
+    assert len(named) >= 20 and not programs.failures(record)
+    for name, found in record["programs"].items():
+        assert {"stock", "inclusive", "joint"} <= set(found["runs"]), name
+        assert ("joint" in named[name]) == bool(found["clamp"]), name
+        assert found["runs"]["joint"].get("differs first at") == named[name].get("joint"), name
 
 
 def scripts():

@@ -7,152 +7,30 @@ what a pin must change in each. Every program runs as a process of its own under
 is compared with another run, line by line. The first release is one whose own gradient is `inclusive`, the
 second one whose own is `joint`, so that the pins of either are compared with the other.
 
-Runs are kept in out/programs-runs.json: what is interrupted goes on where it was.
+Runs are kept in out/program-runs/, a file per setting: what is interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import re
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ROOT / "test" / "programs"
+from tools.program_runs import PORTABLE, PROGRAMS, ROOT, SETTINGS, Run, Setting, digest, runs
+
 RECORD = ROOT / "docs" / "programs.json"
-LIMIT = 1200  # seconds of a program
-
-PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
-COMPILED = {"PROGRAM_COMPILED": "1"}
+KEPT = ROOT / "out" / "program-runs"
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One way to run a program, and the run that it is compared with."""
-
-    release: int  # which of those given
-    name: str
-    pin: str | None = None
-    variables: dict[str, str] = field(default_factory=dict)
-    like: str | None = None  # the setting that it equals, unless programs.yaml says otherwise
-    changes: str | None = None  # the setting that it differs from, where programs.yaml says
-
-
-SETTINGS = [
-    Setting(0, "stock"),
-    Setting(0, "inclusive", "inclusive", like="stock"),
-    Setting(0, "joint", "joint", changes="stock"),
-    Setting(0, "portable inclusive", "inclusive, partial", PORTABLE, like="stock"),
-    Setting(0, "portable joint", "joint, partial", PORTABLE, like="joint"),
-    Setting(0, "compiled", None, COMPILED),
-    Setting(0, "compiled inclusive", "inclusive", COMPILED, like="compiled"),
-    Setting(0, "compiled joint", "joint", COMPILED, changes="compiled"),
-    Setting(1, "later stock", like="joint"),
-    Setting(1, "later inclusive", "inclusive", like="stock"),
-    Setting(1, "later joint", "joint", like="later stock"),
-]
-
-
-@dataclass
-class Run:
-    lines: dict[str, list[str]]  # label: hash and number
-    stderr: str
-    code: int
-    seconds: float
-
-    @property
-    def reached(self) -> dict[str, int]:
-        """How many calls of each operator the pin reached."""
-        found: dict[str, int] = {}
-        for calls in re.findall(r"clampgrad: .* the pin reached \d+ calls: (.*)", self.stderr):
-            for name, n in re.findall(r"(\w+) (\d+)", calls):
-                found[name] = found.get(name, 0) + int(n)
-        return found
-
-    @property
-    def error(self) -> str:
-        """Its last line of complaint, as Python ends with it."""
-        lines = [s for s in self.stderr.splitlines() if s and not s.startswith("clampgrad: ")]
-        return lines[-1] if lines else f"exit code {self.code}"
-
-
-# ---- Running -------------------------------------------------------------------------------------
-
-# One process imports torch, under the variable; the programs are forks of it, and spare that import.
-FORKS = """
-import json, os, runpy, signal, sys
-import torch
-for line in sys.stdin:
-    script, out, err, limit = json.loads(line)
-    pid = os.fork()
-    if pid == 0:
-        for path, fd in ((out, 1), (err, 2)):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), fd)
-        signal.alarm(limit)
-        sys.argv = [script]
-        sys.path[0] = os.path.dirname(script)
-        runpy.run_path(script, run_name="__main__")
-        sys.exit()
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-
-
-def runs(
-    setting: Setting, python: str, names: list[str], folder: Path
-) -> Iterator[tuple[str, Run]]:
-    """Runs programs under a setting; what they leave goes into the folder."""
-    ours = ("CLAMPGRAD_", "PROGRAM_")
-    rest = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    fixed = {
-        "CLAMPGRAD_VERBOSE": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONHASHSEED": "0",
-        # Of all runs: its keys must tell pins apart.
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-    }
-    pin = {"CLAMPGRAD_GRADIENT": setting.pin} if setting.pin else {}
-    out, err, at_import = (folder / name for name in ("out", "err", "import"))
-    with at_import.open("w") as file:
-        process = subprocess.Popen(
-            [python, "-c", FORKS],
-            env={**rest, **fixed, **pin, **setting.variables},
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=file,
-            text=True,
-        )
-    with process:
-        assert process.stdin and process.stdout
-        for name in names:
-            start = time.monotonic()
-            script = str(PROGRAMS / f"{name}.py")
-            process.stdin.write(json.dumps([script, str(out), str(err), LIMIT]) + "\n")
-            process.stdin.flush()
-            code = process.stdout.readline()
-            if not code:
-                raise RuntimeError(
-                    f"{setting.name}: torch is not imported: {at_import.read_text()}"
-                )
-            found = re.findall(r"^(.+) \| (\w+) \| (\S+)$", out.read_text(), re.MULTILINE)
-            lines = {label: [digest, number] for label, digest, number in found}
-            told, ended = at_import.read_text() + err.read_text()[-10_000:], int(code)
-            if len(lines) < len(found):
-                told, ended = f"{told}\nit prints a label twice", ended or 1
-            yield name, Run(lines, told, ended, round(time.monotonic() - start, 1))
+# ---- Judging -------------------------------------------------------------------------------------
 
 
 def first_difference(a: Run, b: Run) -> str | None:
@@ -160,9 +38,6 @@ def first_difference(a: Run, b: Run) -> str | None:
     if list(a.lines) != list(b.lines):
         return "the lines themselves"
     return next((label for label in a.lines if a.lines[label][0] != b.lines[label][0]), None)
-
-
-# ---- Judging -------------------------------------------------------------------------------------
 
 
 def wanted(setting: Setting, program: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -221,6 +96,7 @@ def judged(name: str, program: dict[str, Any], found: dict[str, Run]) -> dict[st
     """What is recorded of a program."""
     return {
         "libraries": program["needs"],
+        "clamp": program.get("clamp", ""),
         "eager": "" if is_compiled(name) else program.get("eager", ""),
         "lines": found["stock"].lines,
         "runs": {s.name: judge(s, program, found) for s in SETTINGS if s.name in found},
@@ -260,6 +136,18 @@ def read() -> dict[str, Any]:
     return yaml.safe_load((PROGRAMS / "programs.yaml").read_text())
 
 
+def kept(setting: Setting) -> dict[str, Run]:
+    """The runs of a setting, by the name of the program: those of programs that have not changed since."""
+    path = KEPT / f"{setting.name}.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    return {k: Run(**found[k]) for k in read() if k in found and found[k]["program"] == digest(k)}
+
+
+def keep(setting: Setting, done: dict[str, Run]) -> None:
+    text = json.dumps({name: asdict(run) for name, run in done.items()}, indent=1)
+    (KEPT / f"{setting.name}.json").write_text(text + "\n")
+
+
 def versions(python: str, packages: list[str]) -> dict[str, str]:
     return json.loads(subprocess.check_output([python, "-c", VERSIONS, *packages], text=True))
 
@@ -273,33 +161,36 @@ def main() -> int:
     options = parser.parse_args()
     releases = dict(pair.split("=", 1) for pair in options.pythons)
     programs, pythons = read(), list(releases.values())
-    kept = ROOT / "out" / "programs-runs.json"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    done: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
+    KEPT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for setting in SETTINGS:
             if setting.name not in options.settings or setting.release >= len(pythons):
                 continue
+            done = kept(setting)
             names = [
                 name
                 for name in options.only or programs
                 if ("compiled" not in setting.name or is_compiled(name))
-                and (options.only or done.get(name, {}).get(setting.name, {"code": 1})["code"])
+                and (options.only or name not in done or done[name].code)
             ]
-            print(f"==> {setting.name}: {len(names)} programs", flush=True)
+            if names:
+                print(f"==> {setting.name}: {len(names)} programs", flush=True)
             for name, run in runs(setting, pythons[setting.release], names, Path(folder)):
                 print(f"    {name}: {run.error if run.code else f'{run.seconds} s'}", flush=True)
-                done.setdefault(name, {})[setting.name] = asdict(run)
-                kept.write_text(json.dumps(done, indent=1) + "\n")
+                done[name] = run
+                keep(setting, done)
     packages = sorted({package for p in programs.values() for package in p["needs"]})
     before = json.loads(options.out.read_text()) if options.out.exists() else {}
+    found = {setting.name: kept(setting) for setting in SETTINGS}
     record = {
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "releases": {k: versions(python, ["torch", *packages]) for k, python in releases.items()},
         "programs": {
-            name: judged(name, program, {k: Run(**run) for k, run in done[name].items()})
+            name: judged(
+                name, program, {k: done[name] for k, done in found.items() if name in done}
+            )
             for name, program in programs.items()
-            if name in done
+            if name in found["stock"]
         },
         "tests": before.get("tests", {}),
     }

@@ -6,7 +6,7 @@ from digests import show
 
 model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4))
 for parameter in model.parameters():  # quantised, so that two logits may be the same
-    parameter.data = (12 * parameter.data).round()
+    parameter.data = (6 * parameter.data).round()
 images, labels = torch.randint(0, 3, (16, 3, 4, 4)) / 2, torch.arange(16) % 4
 for name, keywords in {
     "FGSM": {},

@@ -13,7 +13,7 @@ model = AutoregressiveWrapper(
 )
 forward = compiled(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-tokens = torch.randint(0, 64, (2, 17))
+tokens = torch.randint(0, 64, (2, 16))
 for _ in range(2):
     optimizer.zero_grad()
     loss = forward(tokens)

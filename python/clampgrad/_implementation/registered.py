@@ -28,7 +28,7 @@ def register(name: str, why: str, functions: ModuleType) -> None:
 
 
 def registered(portable: bool, required: bool) -> tuple[str, str, ModuleType] | None:
-    """Its implementation, if there was an import before. Another one cannot be had in this process."""
+    """The implementation of an earlier import, if there was one: this process cannot have another."""
     earlier = vars(torch.ops.clampgrad).get("_registered")
     if earlier is None:
         return None

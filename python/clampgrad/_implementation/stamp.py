@@ -16,7 +16,7 @@ def minor(release: str) -> str:
 
 
 def expected(torch: str) -> str:
-    """Of a library for a minor release of torch, as "2.13"."""
+    """The stamp that a library for a minor release of torch, as "2.13", has to have."""
     return f"{MARK}version={VERSION} torch={torch} sources={SOURCES}"
 
 

@@ -17,7 +17,7 @@ from clampgrad._pin.functions import Body
 def decorated(
     function: Callable[..., Any], pin: AbstractContextManager[Any], code: int
 ) -> Callable[..., Any]:
-    """Of a function or generator, asynchronous or not."""
+    """The function that stands for one that is decorated: a function or generator, asynchronous or not."""
     if wrong := not_a_function(function):
         raise TypeError(f"clampgrad.pin decorates functions, not {wrong}")
 

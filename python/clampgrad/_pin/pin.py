@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
 
 from clampgrad import _implementation
 from clampgrad._contract.table import CANONICAL, unknown
@@ -92,7 +92,7 @@ class pin:
                 *self._made_at,
             )
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         """By name, because another implementation has other codes."""
         return copied, self._named
 
@@ -224,7 +224,7 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = 
 
 
 def set_pin_in_words(text: str) -> None:
-    """As CLAMPGRAD_GRADIENT has it: a name and, after commas, perhaps `maximize` and `partial`."""
+    """Sets a pin as CLAMPGRAD_GRADIENT names it: `maximize` and `partial` may follow the name, after commas."""
     name, *words = text.split(",")
     words = [word.strip() for word in words]
     if unknown := [word for word in words if word not in ("maximize", "partial")]:

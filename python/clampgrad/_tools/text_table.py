@@ -85,7 +85,7 @@ class Table:
 
 
 def _flowing(items: Iterable[tuple[str, str]], width: int, colours: bool) -> list[str]:
-    """As many on a line as it holds, each whole where that is possible."""
+    """Puts as many on a line as it holds, each whole where that is possible."""
     lines: list[list[tuple[str, str]]] = [[]]
     for item in items:
         line = lines[-1]

@@ -52,10 +52,10 @@ def reset_precompiled() -> Callable[[CodeType], object] | None:
 
 
 def drop_compiled() -> None:
-    """All of it. What caching_precompile loaded, torch.compiler.reset leaves.
+    """Drops all compiled code. torch.compiler.reset does not drop what caching_precompile has loaded.
 
-    It hangs on the code of each function that it was compiled for, also when the compiled function it
-    was loaded with is gone, so every function is asked.
+    That is kept at the code object of each function that it was compiled for, even when the compiled
+    function is gone. So the code of every function in the process is reset.
     """
     torch.compiler.reset()
     if not (reset := reset_precompiled()):
@@ -74,8 +74,8 @@ def lock() -> Any:
 
 
 def kept_kernels(name: str) -> Any:
-    """Those that the Python dispatcher, which compilers trace with, keeps of an operator, as
-    "aten::clamp.Tensor"."""
+    """The kernels of an operator, as "aten::clamp.Tensor", that the Python dispatcher keeps. Compilers trace
+    with it."""
     operator, _, overload = name.removeprefix("aten::").partition(".")
     found = getattr(getattr(torch.ops.aten, operator), overload or "default")
     return expect_attribute(found, "_dispatch_cache")

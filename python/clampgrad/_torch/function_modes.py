@@ -27,5 +27,5 @@ def take_off(kind: type[TorchFunctionMode]) -> None:
 
 
 def _take_all() -> list[TorchFunctionMode]:
-    """All modes, which are off from now on, the topmost first."""
+    """Takes all modes off, and returns them, the topmost first."""
     return [overrides._pop_mode() for _ in overrides._get_current_function_mode_stack()]

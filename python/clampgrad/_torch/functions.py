@@ -61,7 +61,7 @@ signature_of = cache(inspect.signature)
 
 @cache
 def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Without annotations, which nobody has to look up."""
+    """The signature without annotations: what reads it need not resolve their names."""
     parameters = signature_of(function).parameters.values()
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 
@@ -73,7 +73,7 @@ class _Written(str):
 
 
 def written_signature(function: Callable[..., Any]) -> str:
-    """With types, for people."""
+    """The signature with types as the source has them, for people."""
     signature = signature_of(function)
     parameters = [
         p.replace(annotation=_Written(p.annotation)) for p in signature.parameters.values()

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def shown(value: Any) -> str:
-    """As a person reads it."""
+    """A value as a person reads it."""
     if value is None or isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, list) else str(value)

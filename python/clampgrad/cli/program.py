@@ -146,7 +146,7 @@ class _File(Program):
         return None
 
     def _spec(self) -> ModuleSpec | None:
-        """Of the `__main__` in a directory or a zip file."""
+        """The spec of the `__main__` in a directory or a zip file."""
         path = os.path.abspath(self.argv[0])
         return PathFinder.find_spec("__main__", [path])
 
@@ -204,7 +204,7 @@ def _from_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 
 
 def _first_on_path(folder: str) -> None:
-    """In the place of what python put there for us, if it puts anything there (`python -P`)."""
+    """Puts a folder in the place of the one that python put there for us; under `python -P` it puts none."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = folder
 

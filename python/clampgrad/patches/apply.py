@@ -19,7 +19,7 @@ from .tree import (
 
 
 def files_of(patch: Path) -> list[str]:
-    """Those that it changes, and those that it adds."""
+    """The files that a patch changes or adds."""
     lines = patch.read_text().splitlines()
     return list(dict.fromkeys(line[6:] for line in lines if line.startswith(("--- a/", "+++ b/"))))
 

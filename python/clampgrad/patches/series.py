@@ -49,7 +49,7 @@ class Series:
 
     @property
     def span(self) -> str:
-        """Its releases, as words; they follow each other."""
+        """The first and the last of its releases, as words; it is for all between them too."""
         first, last = self.releases[0], self.releases[-1]
         return first if first == last else f"{first} to {last}"
 

@@ -53,7 +53,7 @@ def contains(chosen: str, position: Tensor) -> Tensor:
 
 @cache
 def rows(operator: str) -> dict[int, tuple[dict, str]]:
-    """Of every position, its row and how x compares with the result y."""
+    """The row of every position, and how x compares with the result y there."""
     found = {}
     for row in OPERATORS[operator]["rows"]:
         args = torch.tensor(row["points"], dtype=torch.float64, device="cpu").unbind(1)

@@ -30,7 +30,7 @@ def to_be_written(x: Tensor) -> Tensor:
 
 
 def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
-    """In place. copy_ checks all that an in-place operator does but three things: it broadcasts, it
+    """Writes a result into x. copy_ checks all that an in-place operator does but three things: it broadcasts, it
     casts anything, and it does not know that the others were read."""
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
         return torch.clamp_min_(x, result)  # which raises

@@ -93,7 +93,7 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
 
 
 def column_of(gradient: str, maximize: bool) -> str:
-    """Its name in the contract's rows, where what does not depend on `maximize` has one name."""
+    """The name of a convention in the rows of the contract: one that depends on `maximize` has two."""
     directed = f"{gradient}, maximize"
     return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
 

@@ -34,12 +34,12 @@ class Rule:
         return shares(self.operator, self.gradient, self.numbers, frozenset(differentiated))
 
     def linear(self) -> bool:
-        """In g: what x gets; what a bound gets always is."""
+        """Whether what x gets is linear in g. What a bound gets always is."""
         return is_linear(self.shares(set())["x"])
 
 
 def is_linear(share: Share) -> bool:
-    """It depends on the position alone, and is a part of g."""
+    """Whether a share depends on the position alone, and is a part of g."""
     return all(what == "g" and len(set(where)) == 1 for (what, _), where in share.items())
 
 

@@ -107,7 +107,7 @@ def extremum(name: str) -> Callable[..., Any]:
 
 
 def for_each(name: str) -> Callable[..., Any]:
-    """Of a list, one by one."""
+    """What stands for a _foreach_ operator: calls for the tensors of a list, one by one."""
     in_place, name = name.endswith("_"), name.rstrip("_")
 
     def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Any:

@@ -30,7 +30,7 @@ class Caller(NamedTuple):
 
 
 def caller() -> Caller:
-    """Of the call that is being made."""
+    """Who makes the call that is being made."""
     place, modules = None, []
     for frame in _frames():
         code = frame.f_code

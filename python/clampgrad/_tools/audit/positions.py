@@ -37,7 +37,7 @@ def positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
 
 
 def compared(bounds: Bounds, dtype: torch.dtype) -> tuple[Any, ...]:
-    """As the kernel compares them: in the dtype of the result."""
+    """Input and bounds as the kernel compares them: in the dtype of the result."""
     return tuple(None if v is None else torch.as_tensor(v).detach().to(dtype) for v in bounds)
 
 
@@ -66,7 +66,7 @@ def examples(has_lo: bool, has_hi: bool) -> dict[int, Bounds]:
 
 
 def kind(x: float, lo: float | None, hi: float | None) -> str:
-    """In words: nan, at_bound, inside or beyond."""
+    """Where an element stands, in a word: nan, at_bound, inside or beyond."""
     lo, hi = -math.inf if lo is None else lo, math.inf if hi is None else hi
     if any(v != v for v in (x, lo, hi)):
         return "nan"

@@ -100,7 +100,7 @@ class Variant:
         return self._others[convention]
 
     def squared_norm(self, slope: Tensor, constant: Tensor) -> float:
-        """Of the gradients that arrived, each taken through a function of |g|."""
+        """The squared norm of the gradients that arrived, each taken through a function of |g|."""
         slope, constant = slope[:, SIGNS], constant[:, SIGNS]
         count, first, second = self.sums.unsqueeze(-1)
         squares = slope**2 * second + 2 * slope * constant * first + constant**2 * count
@@ -123,7 +123,7 @@ class Site:
         return self.key.gradient == "torch" and not own
 
     def heard(self) -> list[Variant]:
-        """Those that gradients came back to."""
+        """The variants that gradients came back to."""
         return [v for v in self.variants.values() if v.sums[COUNT].any()]
 
     def remember_bounds(self, lo: str, hi: str) -> bool:

@@ -29,7 +29,7 @@ NOT_DECIDED = "No release of PyTorch changed the gradient here, as far as gradie
 def text(
     findings: list[Finding], skipped: Counter[str], every: int, place: Place, width: int | None
 ) -> str:
-    """All of it, in lines of at most `width` characters if there is a width."""
+    """The whole report, in lines of at most `width` characters if there is a width."""
     most = min(width or PROSE, PROSE)
     parts = [*textwrap.wrap(summary(findings, place), most)]
     for heading, advice in _warnings(findings, place):

@@ -13,7 +13,7 @@ from clampgrad._torch.surroundings import dispatch_modes_are_on, without_dispatc
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Without function modes (torch.set_default_device is one) and dispatch modes."""
+    """Takes off function modes (torch.set_default_device is one) and dispatch modes, for a block."""
     with ExitStack() as stack:
         stack.enter_context(torch._C.DisableTorchFunction())
         if dispatch_modes_are_on():

@@ -28,7 +28,7 @@ def reverse(f, args, g):
 
 
 def in_dtype(dtype):
-    """All values of the table are exact in every dtype, and so are halves and quarters of them."""
+    """Reverse mode in a dtype. Values of the table are exact in every dtype, and so are their quarters."""
     return lambda f, args, g: reverse(f, [a.to(dtype) for a in args], g.to(dtype))
 
 
@@ -220,7 +220,7 @@ def gradients():
 
 
 def inductor():
-    """All operators as one function, compiled once, forward and backward."""
+    """Compiles all operators as one function, forward and backward, and runs it."""
     import torch._inductor.config
 
     torch._inductor.config.force_disable_caches = True

@@ -88,7 +88,7 @@ def added(directory: Path, before: Text, after: Text) -> Added:
         if name.startswith(KERNELS):
             for capability, flags in CAPABILITIES.items():
                 defines = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
-                compiled.append((path, ["-O2", *flags, *defines]))
+                compiled.append((path, ["-O3", *flags, *defines]))  # as upstream's build
         elif name.endswith(".cpp"):
             compiled.append((path, ["-O1"]))
     headers = sorted(p.name for p in (out / "ATen/ops").glob("*.h"))
@@ -107,7 +107,7 @@ def written(path: Path, text: str) -> Path:
 
 
 def together(out: Path, sources: dict[str, str]) -> str:
-    """All that torchgen made as one file: most of the compiler's time goes into headers."""
+    """Joins what torchgen made into one file, because most of the compiler's time goes into headers."""
     parts = [
         "RegisterCPUEverything",
         "RegisterCompositeExplicitAutogradEverything",

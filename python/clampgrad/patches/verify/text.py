@@ -44,7 +44,7 @@ def manual_functions(text: str) -> Functions:
 
 
 def script_functions(text: str) -> Functions:
-    """Those of a symbolic_script.cpp."""
+    """The definitions of the same functions in a symbolic_script.cpp."""
     names = "|".join(SCRIPTED)
     pattern = rf'^( +)def ({names})\(.*?(?=^\1def |^ *\)"|\Z)'
     return [(m[2], m[0]) for m in re.finditer(pattern, text, re.MULTILINE | re.DOTALL)]
