@@ -31,22 +31,22 @@ CUDA_TORCH ?= $(OLDEST)
 JAX ?= 0.10.2
 
 # What `make sanitize` runs: everything with kernels under it, but compilers, processes and pictures.
-SANITIZED ?= test/test_kernels.py test/test_gate.py test/test_table.py test/test_tensors.py \
-             test/test_forward.py test/test_inplace_after.py test/test_threads.py test/matrix
+SANITIZED ?= test/kernels/test_kernels.py test/kernels/test_gate.py test/table/test_table.py test/table/test_tensors.py \
+             test/transforms/test_forward.py test/table/test_inplace_after.py test/kernels/test_threads.py test/matrix
 
 # What `make test-portable` runs: what every implementation must do.
-PORTABLE_TESTED ?= test/test_portable.py test/test_table.py test/test_tensors.py test/test_func.py \
-                   test/test_func_tensors.py test/test_inplace_after.py test/test_errors.py \
-                   test/test_gradcheck.py test/test_nan.py test/test_seeds.py test/test_nn.py \
-                   test/test_layouts.py test/test_compile.py test/test_compile_training.py \
-                   test/test_export.py test/test_pin_calls.py test/matrix/test_refused.py
+PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_table.py test/table/test_tensors.py test/transforms/test_func.py \
+                   test/transforms/test_func_tensors.py test/table/test_inplace_after.py test/table/test_errors.py \
+                   test/table/test_gradcheck.py test/table/test_nan.py test/table/test_seeds.py test/table/test_nn.py \
+                   test/kernels/test_layouts.py test/compile/test_compile.py test/compile/test_compile_training.py \
+                   test/compile/test_export.py test/pin/test_pin_calls.py test/matrix/test_refused.py
 
 # What `make check-arm64` runs, where an instruction takes ten: the kernels and what every implementation
 # must do, but no compilers and few processes.
-ARM64_TESTED ?= test/test_seeds.py test/test_table.py test/test_tensors.py test/test_kernels.py \
-                test/test_gate.py test/test_forward.py test/test_nan.py test/test_rounding.py test/test_threads.py
-ARM64_PORTABLE_TESTED ?= test/test_portable.py test/test_seeds.py test/test_table.py test/test_tensors.py \
-                         test/test_nan.py test/test_inplace_after.py test/test_errors.py
+ARM64_TESTED ?= test/table/test_seeds.py test/table/test_table.py test/table/test_tensors.py test/kernels/test_kernels.py \
+                test/kernels/test_gate.py test/transforms/test_forward.py test/table/test_nan.py test/table/test_rounding.py test/kernels/test_threads.py
+ARM64_PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_seeds.py test/table/test_table.py test/table/test_tensors.py \
+                         test/table/test_nan.py test/table/test_inplace_after.py test/table/test_errors.py
 
 # What the documentation site is built with.
 SITE = mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3 $(filter ruff%,$(LINTERS))
@@ -117,7 +117,7 @@ check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packag
 check-programs: ## Run programs of third-party libraries under pins, and those libraries' own tests: an hour
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
 	echo "==> programs of other people's libraries"
-	$(PROGRAMS)/bin/python -m pytest test/test_pin_processes.py -m thorough -k launchers
+	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m thorough -k launchers
 	$(PROGRAMS)/bin/python -m tools.programs \
 		$(foreach release,$(PROGRAM_RELEASES),$(release)=$(abspath .venv/programs-$(release)/bin/python)) $(ARGS)
 	$(PROGRAMS)/bin/python -m tools.library_tests --out out/programs.json build/library-tests
@@ -141,7 +141,7 @@ portable-wheel: $(PACKING)/installed ## Make the wheel without any library in bu
 check-wheel: $(TESTED) ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
 	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python -m pytest \
-		$(PARALLEL) test/test_seeds.py test/test_table.py test/test_func.py $(ARGS)
+		$(PARALLEL) test/table/test_seeds.py test/table/test_table.py test/transforms/test_func.py $(ARGS)
 	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python examples/demo.py --out out
 
 cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, and test it
@@ -181,7 +181,7 @@ mutants: $(TESTED) ## Break the rules one operator at a time; the tests must not
 
 check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
 	echo "==> packages for torch $(TORCH)"
-	$(VENV)/bin/pytest test/test_build.py -m build $(ARGS)
+	$(VENV)/bin/pytest test/package/test_build.py -m build $(ARGS)
 
 bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARGS=--full for all of it
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
@@ -222,7 +222,7 @@ check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source
 	if tools/debian_source.sh build/debian-source; then \
 		echo "==> patches on Debian's source of PyTorch"; \
 		CLAMPGRAD_SOURCES=$(abspath build/debian-source) \
-			$(VENV)/bin/pytest test/test_patches_apply.py -k whole_source_tree; \
+			$(VENV)/bin/pytest test/patches/test_patches_apply.py -k whole_source_tree; \
 	else \
 		echo "==> Debian's source package is not to be had: needs apt-get and a network; not checked"; \
 	fi

@@ -12,14 +12,6 @@ import torch
 import clampgrad
 from common import RELEASE
 
-# Files whose tests start processes or compilers: minutes together, and .ci/run runs them.
-THOROUGH = (
-    *("audit_programs", "cache_on_disk", "compile_training", "cuda_on_host", "distributed"),
-    *("examples", "export_elsewhere", "hypothesis", "import", "opcheck", "opinfo", "packaging"),
-    *("patches_torchscript", "patches_verify", "pin_by_environment", "pin_checkpoint"),
-    *("pin_compile", "pin_elsewhere", "pin_operators", "pin_processes", "pin_reach", "programs"),
-    "source_build",
-)
 TIMES_GUARDS = "profile_guard_manager"
 
 
@@ -38,14 +30,6 @@ def pytest_configure(config):
     # Before the tests are collected: some make tensors when they are imported.
     if config.getoption("device") != "cpu":
         torch.set_default_device(config.getoption("device"))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    # Before -m takes its choice.
-    for item in items:
-        if item.path.stem.removeprefix("test_") in THOROUGH:
-            item.add_marker(pytest.mark.thorough)
 
 
 def pytest_runtest_setup(item):

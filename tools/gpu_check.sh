@@ -90,14 +90,14 @@ END
 # What is about CUDA first, then the figures; the tests of the CPU take the time that is left.
 if has pytest; then
   step "tests of CUDA" 200 "$PYTHON" -m pytest -q -rs -p no:cacheprovider \
-    --junitxml="$OUT/tests-cuda.xml" test/test_cuda.py test/test_devices.py
+    --junitxml="$OUT/tests-cuda.xml" test/kernels/test_cuda.py test/kernels/test_devices.py
 else
   echo "==> there is no pytest: the benchmark's own check of gradients is all that is tested"
 fi
 step benchmark 120 "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
 if has pytest; then
-  files=(test/test_{gate,tensors,table,nan,forward,rounding,precision,inplace_after,gradcheck}.py)
-  has hypothesis && files+=(test/test_hypothesis.py)
+  files=(test/*/test_{gate,tensors,table,nan,forward,rounding,precision,inplace_after,gradcheck}.py)
+  has hypothesis && files+=(test/table/test_hypothesis.py)
   workers=()
   has xdist && workers=(-n "$((MAX_JOBS < 8 ? MAX_JOBS : 8))")
   step "tests of the CPU, on the GPU" $LIMIT "$PYTHON" -m pytest -q -p no:cacheprovider \

@@ -10,5 +10,5 @@
     after_import    what is done to a module that torch imports later
 
 Nothing here knows of conventions or pins, and nothing else reaches for a private name of torch
-(test/test_private.py).
+(test/pin/test_private.py).
 """

@@ -1,7 +1,7 @@
 """The private names of torch that this package uses: what for, and what happens where one is gone.
 
 A name is private where a part of it begins with an underscore. `Class().name` is an attribute of
-instances. docs/private_names.md is made of this table, and test/test_private.py compares it with the
+instances. docs/private_names.md is made of this table, and test/pin/test_private.py compares it with the
 sources of this package and with the torch that is installed.
 """
 

@@ -25,7 +25,7 @@ def spellings(name: str) -> Iterator[Any]:
         yield from (getattr(packet, overload) for overload in packet.overloads())
 
 
-# Functions of torch that are composed of a clamp or its kin (test/test_pin_reach.py finds them).
+# Functions of torch that are composed of a clamp or its kin (test/pin/test_pin_reach.py finds them).
 COMPOSED = (
     *("normalize", "margin_ranking_loss", "hinge_embedding_loss", "cosine_embedding_loss"),
     *("triplet_margin_loss", "triplet_margin_with_distance_loss", "corrcoef"),

@@ -1,0 +1,91 @@
+"""AOTAutograd's cache on disk serves no gradient of another clampgrad, where nothing is pinned either."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import clampgrad
+from common import forks
+
+pytestmark = pytest.mark.thorough
+
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+torch._inductor.config.fallback_by_default = True  # it calls operators, and has no C++ to compile
+import clampgrad
+def f(x): return clampgrad.clamp(x, 0, 1, gradient="half") * 1
+def slope(f):
+    x = torch.tensor([0.0, 0.5], requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+assert slope(torch.compile(f)) == slope(f), (slope(torch.compile(f)), slope(f))
+print(slope(f)[0], torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"])
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs the script with the package in a folder: the gradient at a bound, and hits in the cache."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+
+    def run(folder, portable="1"):
+        code, out, err = fork(
+            tmp_path / "script.py",
+            folder,
+            cwd=tmp_path,
+            CLAMPGRAD_PORTABLE=portable,
+            TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"),
+        )
+        assert code == 0, err[-3000:]
+        return out.split()
+
+    with forks("torch", "torch._dynamo", "torch._inductor.compile_fx") as fork:
+        yield run
+
+
+HERE = Path(clampgrad.__file__).parent
+
+
+@pytest.fixture
+def another(tmp_path):
+    package = tmp_path / "another" / "clampgrad"
+    shutil.copytree(HERE, package, ignore=shutil.ignore_patterns("_lib", "__pycache__"))
+    return package
+
+
+def test_another_version(run, another):
+    build = another / "_implementation/build.py"
+    build.write_text(build.read_text() + "VERSION = '99.0'\n")
+    here, there = HERE.parent, another.parent
+    assert [run(folder) for folder in (here, there, here, there)] == [
+        ["0.5", "0"],
+        ["0.5", "0"],
+        ["0.5", "1"],
+        ["0.5", "1"],
+    ]
+
+
+def test_a_corrected_gradient(run, another):
+    table = json.loads((another / "_contract/table.json").read_text())
+    for row in table["operators"]["clamp"]["rows"]:
+        if row["position"] == "x = lo < hi":
+            row["numbers"]["half"] = "1/4"
+    (another / "_contract/table.json").write_text(json.dumps(table))
+    assert [run(folder) for folder in (HERE.parent, another.parent, another.parent)] == [
+        ["0.5", "0"],
+        ["0.25", "0"],
+        ["0.25", "1"],
+    ]
+
+
+@pytest.mark.compiled("it compares that with the portable one")
+def test_the_other_implementation(run):
+    assert [run(HERE.parent, portable) for portable in "0101"] == [
+        ["0.5", "0"],
+        ["0.5", "0"],
+        ["0.5", "1"],
+        ["0.5", "1"],
+    ]

@@ -1,0 +1,171 @@
+"""How many operators the composed path runs, per convention: counts may fall, never grow.
+
+operator_counts.json holds the most that each case may take. `python test/kernels/test_operator_counts.py`
+writes it anew; a higher count in it needs a reason. A convention that is not in it yet may take what
+the most demanding of the others takes.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torch.autograd.forward_ad as fwad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import clampgrad
+
+DATA = Path(__file__).with_name("operator_counts.json")
+MAXIMIZED = [f"{name}, maximize" for name in ("with_grad", "restoring")]
+CONVENTIONS = [*clampgrad.CONVENTIONS, *MAXIMIZED]
+
+# name: the function, how many Tensors it takes, which of them are differentiated.
+CLAMPS = {
+    "clamp(x, 0, 1)": (lambda x, **k: clampgrad.clamp(x, 0, 1, **k), 1, "x"),
+    "clamp(x, 1, 1)": (lambda x, **k: clampgrad.clamp(x, 1, 1, **k), 1, "x"),
+    "clamp_min(x, 0)": (lambda x, **k: clampgrad.clamp_min(x, 0, **k), 1, "x"),
+    "clamp_max(x, 0)": (lambda x, **k: clampgrad.clamp_max(x, 0, **k), 1, "x"),
+    "clamp_min(x, y)": (clampgrad.clamp_min, 2, "xy"),
+    "clamp_min(x, y) of x": (clampgrad.clamp_min, 2, "x"),
+    "clamp_max(x, y)": (clampgrad.clamp_max, 2, "xy"),
+    "clamp(x, y, z)": (clampgrad.clamp, 3, "xyz"),
+    "clamp(x, y, z) of x": (clampgrad.clamp, 3, "x"),
+    "clamp(x, y, z) of x, y": (clampgrad.clamp, 3, "xy"),
+    "clamp(x, y, z) of y, z": (clampgrad.clamp, 3, "yz"),
+}
+EXTREMA = {
+    f"{name}(x, y)": (getattr(clampgrad, name), 2, "xy")
+    for name in ("maximum", "minimum", "fmax", "fmin")
+}
+
+
+# From 2.15 on, what is traced of detach() is an alias.
+DETACHES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+
+
+class Count(TorchDispatchMode):
+    """Counts operators; while it is on, no tensor is plain."""
+
+    total = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.total += function is not torch.ops.aten.detach.default
+        return function(*args, **(kwargs or {}))
+
+
+def reverse(function, inputs, wanted):
+    with Count() as count:
+        y = function(*inputs)
+        torch.autograd.grad(y, wanted, torch.ones(3), materialize_grads=True)
+    return count.total
+
+
+def recorded(function, inputs, wanted):
+    """The backward alone, differentiable again, from the bits that the fused forward recorded."""
+    y = function(*inputs)
+    g = torch.ones(3, requires_grad=True)
+    with Count() as count:
+        torch.autograd.grad(y, wanted, g, create_graph=True, materialize_grads=True)
+    return count.total
+
+
+def forward_mode(function, inputs, wanted):
+    with fwad.dual_level():
+        duals = [
+            fwad.make_dual(t.detach(), torch.ones(3)) if any(t is w for w in wanted) else t
+            for t in inputs
+        ]
+        with Count() as count:
+            fwad.unpack_dual(function(*duals))
+    return count.total
+
+
+def traced(function, inputs, wanted):
+    """As a compiler sees it: nothing dead, nothing twice."""
+
+    def both_ways(*inputs):
+        kept = [t for t, w in zip(inputs, is_wanted) if w]
+        y = function(*inputs)
+        return (y, *torch.autograd.grad(y, kept, torch.ones_like(y), materialize_grads=True))
+
+    is_wanted = [any(t is w for w in wanted) for t in inputs]
+    graph = make_fx(both_ways)(*inputs).graph
+    graph.eliminate_dead_code()
+    calls = [n for n in graph.nodes if n.op == "call_function"]
+    same = {}  # node: the first one that is equal to it
+    seen = {}
+    for n in calls:
+        operands = torch.fx.map_arg((n.args, n.kwargs), lambda a: same.get(a, a))
+        same[n] = n.args[0] if n.target in DETACHES else n
+        same[n] = same.get(same[n], same[n])
+        if same[n] is n:
+            same[n] = seen.setdefault((n.target, repr(operands)), n)
+    return len(seen)
+
+
+WAYS = {f.__name__: f for f in (reverse, recorded, forward_mode, traced)}
+
+
+def cases():
+    for convention in CONVENTIONS:
+        name, *maximize = convention.split(", ")
+        keywords = {"gradient": name} | ({"maximize": True} if maximize else {})
+        calls = CLAMPS | (EXTREMA if name in clampgrad.EXACT else {})
+        for call in calls:
+            yield convention, call, calls[call], keywords
+
+
+def count(function, n, of, keywords):
+    def call(*inputs):
+        return function(*inputs, **keywords)
+
+    totals = {}
+    for way, counted in WAYS.items():
+        inputs = [torch.tensor([0.0, 1.0, 2.0]) for _ in range(n)]
+        wanted = [t.requires_grad_() for t, name in zip(inputs, "xyz") if name in of]
+        try:
+            totals[way] = counted(call, inputs, wanted)
+        except NotImplementedError:  # with_grad and restoring have no tangent
+            assert way == "forward_mode"
+    return totals
+
+
+def most_of(known):
+    most = {}
+    for calls in known.values():
+        for call, totals in calls.items():
+            so_far = most.setdefault(call, {})
+            so_far |= {way: max(total, so_far.get(way, 0)) for way, total in totals.items()}
+    return most
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_no_count_grows(convention):
+    known = json.loads(DATA.read_text())
+    most = known.get(convention) or most_of(known)
+    grown = {}
+    for name, call, case, keywords in cases():
+        if name == convention:
+            totals = count(*case, keywords)
+            assert totals.keys() == most[call].keys()
+            grown |= {
+                f"{call}, {way}": f"{most[call][way]} -> {total}"
+                for way, total in totals.items()
+                if total > most[call][way]
+            }
+    assert not grown
+
+
+if __name__ == "__main__":
+    table = {}
+    for convention, call, case, keywords in cases():
+        table.setdefault(convention, {})[call] = count(*case, keywords)
+    # A line per case.
+    rows = [
+        f'  "{convention}": {{\n'
+        + ",\n".join(f'    "{call}": {json.dumps(totals)}' for call, totals in calls.items())
+        + "\n  }"
+        for convention, calls in table.items()
+    ]
+    DATA.write_text("{\n" + ",\n".join(rows) + "\n}\n")

@@ -1,0 +1,117 @@
+"""What pip makes of the sources: sdist, wheel, installed twice, uninstalled, editable, in isolation.
+
+Every test compiles, which takes minutes; `make check-package` runs them, on one release of torch.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+TORCH = torch.__version__.split("+")[0]
+LIBRARY = "torch_" + "_".join(TORCH.split(".")[:2])
+CONSTRAINTS = ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")  # newer releases of pip read the second
+pytestmark = pytest.mark.build
+
+
+def run(*command, **keywords):
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **keywords)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The source distribution, unpacked elsewhere: what is not in it is not there."""
+    folder = tmp_path_factory.mktemp("sdist")
+    checkout = folder / "checkout"
+    ignored = shutil.ignore_patterns("build", "dist", "out", ".*", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, checkout, ignore=ignored)
+    script = f"from setuptools.build_meta import build_sdist; build_sdist({str(folder)!r})"
+    run(sys.executable, "-c", script, cwd=checkout)
+    (archive,) = folder.glob("*.tar.gz")
+    assert "torch" not in archive.name  # the sources are for every release
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """An environment of its own that sees this one's packages; returns its Python."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment")
+    (site,) = tmp_path.glob("environment/lib/python*/site-packages")
+    (site / "this.pth").write_text(f"{Path(torch.__file__).parent.parent}\n")
+    return tmp_path / "environment/bin/python"
+
+
+def pip(environment, *arguments):
+    run(sys.executable, "-m", "pip", "--python", environment, *arguments)
+
+
+def install(environment, *arguments):
+    pip(environment, "install", "--no-build-isolation", "--no-deps", *arguments)
+
+
+def file_of(environment, folder):
+    """Where the package is, after a gradient of it was computed."""
+    script = """
+import clampgrad, torch
+x = torch.tensor([0.0, 0.5, 1.0], requires_grad=True)
+clampgrad.clamp(x, 0, 1).sum().backward()
+assert x.grad.tolist() == [0, 1, 0]
+print(clampgrad.__file__)
+"""
+    return Path(run(environment, "-c", script, cwd=folder).strip())
+
+
+def test_a_wheel_installed_twice_and_uninstalled(sources, environment, tmp_path):
+    run(
+        *(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"),
+        *("-w", tmp_path, sources),
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {
+        "clampgrad/py.typed",
+        "clampgrad/_C.pyi",
+        "clampgrad/_implementation/build.py",
+        "clampgrad/_contract/gradients.py",
+        "clampgrad/_contract/table.json",
+    } <= set(names)
+    assert any(f"/{LIBRARY}/_C." in name for name in names)
+    top = {name.split("/")[0].split("-")[0] for name in names}
+    assert top == {"clampgrad", "_clampgrad_by_environment.py"}
+    for _ in range(2):
+        install(environment, "--force-reinstall", wheel)
+        package = file_of(environment, tmp_path).parent
+        assert package.is_relative_to(environment.parent.parent)
+    pip(environment, "uninstall", "-y", "clampgrad")
+    assert not package.exists()
+
+
+def test_editable(sources, environment, tmp_path):
+    install(environment, "-e", sources)
+    assert file_of(environment, tmp_path).is_relative_to(sources)
+    with open(sources / "python/clampgrad/__init__.py", "a") as file:
+        file.write("edited = True\n")
+    run(environment, "-c", "import clampgrad; assert clampgrad.edited", cwd=tmp_path)
+
+
+def test_in_isolation(sources, tmp_path):
+    """pip fetches what pyproject.toml asks for; held to this release, so that the wheel is for it."""
+    (tmp_path / "constraints.txt").write_text(f"torch=={TORCH}\n")
+    held = {name: str(tmp_path / "constraints.txt") for name in CONSTRAINTS}
+    run(
+        *(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", tmp_path, sources),
+        env={**os.environ, **held},
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    assert any(f"/{LIBRARY}/_C." in name for name in zipfile.ZipFile(wheel).namelist())

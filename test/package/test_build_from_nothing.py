@@ -1,0 +1,92 @@
+"""A build packs what it has made and nothing else, and says what it lacks: what needs no compiler."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools import stamp
+from tools.quick_build import copy_to
+
+ROOT = Path(__file__).resolve().parents[2]
+STALE = ("_lib/torch_2_13/_C.so", "gone.py", "patches/files/gone.patch")
+WRITTEN = (
+    *("_implementation/build.py", "_contract/gradients.py"),
+    *("_contract/schemas.json", "_contract/table.json"),
+)  # into the package
+
+
+def setup(tree, *command, **environment):
+    return subprocess.run(
+        [sys.executable, "setup.py", "-q", *map(str, command)],
+        cwd=tree,
+        env={**os.environ, "CLAMPGRAD_PORTABLE": "1", **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """The sources, with what earlier builds leave: in setuptools' folder, and beside the sources."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("it copies what git knows")
+    tree = tmp_path / "tree"
+    copy_to(tree)
+    for name in STALE:
+        for package in ("build/lib/clampgrad", "python/clampgrad"):
+            if (package, name) != ("python/clampgrad", "gone.py"):  # which would be a source
+                path = tree / package / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("stale")
+    for name in WRITTEN:
+        (tree / "python/clampgrad" / name).write_text("stale")
+    return tree
+
+
+def test_nothing_of_an_earlier_build_is_packed(tree, tmp_path):
+    run = setup(tree, "bdist_wheel", "-d", tmp_path)
+    assert run.returncode == 0, run.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name.removeprefix("clampgrad/") for name in archive.namelist()}
+        assert not packed & set(STALE) and packed >= set(WRITTEN)
+        for name in WRITTEN:
+            assert archive.read(f"clampgrad/{name}") != b"stale"
+    run = setup(tree, "sdist", "-d", tmp_path)
+    assert run.returncode == 0, run.stderr
+    (sources,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sources) as archive:
+        names = [name.partition("/python/clampgrad/")[2] for name in archive.getnames()]
+    assert "__init__.py" in names and not {*names} & {*STALE, *WRITTEN}
+
+
+def test_the_hash_is_of_all_that_a_library_is_made_from(tree):
+    of_sources = stamp.sources(tree)
+    assert of_sources == stamp.sources(ROOT)
+    for name in ("csrc/base/bits.h", "codegen/generate.py", "derivatives.yaml", "conventions.yaml"):
+        path = tree / name
+        text = path.read_text()
+        path.write_text(f"{text}\n")
+        assert stamp.sources(tree) != of_sources, name
+        path.write_text(text)
+    shutil.move(tree / "csrc/base/bits.h", tree / "csrc/base/other.h")
+    assert stamp.sources(tree) != of_sources
+
+
+def test_an_old_setuptools_is_one_sentence(tmp_path):
+    (tmp_path / "setuptools.py").write_text("__version__ = '65.5.0'\n")
+    run = subprocess.run(
+        [sys.executable, "-c", "import backend"],
+        cwd=ROOT / "tools",
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1 and run.stderr.count("\n") == 1, run.stderr
+    assert "setuptools 77" in run.stderr and "65.5.0" in run.stderr and "pip install" in run.stderr

@@ -1,0 +1,148 @@
+"""What the build decides about CUDA, and that it says why. What it then builds: `make check-cuda`."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch.utils import cpp_extension
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from codegen import generate  # noqa: E402
+from tools import cuda_build  # noqa: E402
+
+FILES = (ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
+
+
+@pytest.fixture
+def decide(monkeypatch):
+    """cuda_build() with this flag on a machine like this one."""
+
+    def f(flag, torch_cuda="13.0", nvcc="13.0", error=None):
+        monkeypatch.setenv("CLAMPGRAD_CUDA", flag)
+        monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+        monkeypatch.setenv("CUDA_HOME", "elsewhere")
+        monkeypatch.setattr(cuda_build.torch.version, "cuda", torch_cuda)
+        monkeypatch.setattr(cuda_build, "find_nvcc", lambda: nvcc and "nvcc")
+        monkeypatch.setattr(cuda_build, "version", lambda path: nvcc)
+        monkeypatch.setattr(cuda_build, "toolkit", lambda path: "/toolkit")
+        monkeypatch.setattr(cuda_build, "cannot_compile", lambda path: error)
+        return cuda_build.cuda_build()
+
+    return f
+
+
+MISSING = {
+    "a build without CUDA": {"torch_cuda": None},
+    "there is no nvcc": {"nvcc": None},
+    "the first number must be the same": {"torch_cuda": "12.8"},
+    "cannot compile": {"error": "nvcc cannot compile: unsupported GNU version"},
+}
+
+
+@pytest.mark.parametrize("complaint", MISSING)
+def test_what_is_missing_is_named(decide, complaint):
+    cuda, why = decide("auto", **MISSING[complaint])
+    assert not cuda and complaint in why
+    with pytest.raises(SystemExit, match=complaint):
+        decide("1", **MISSING[complaint])
+    assert decide("0", **MISSING[complaint]) == (False, "CLAMPGRAD_CUDA=0")
+
+
+@pytest.mark.parametrize("flag", ["auto", "1"])
+def test_with_all_there(decide, flag):
+    """Another minor version will do. The architectures are said, and the toolkit is handed on."""
+    for torch_cuda in ("13.0", "13.2"):
+        cuda, why = decide(flag, torch_cuda=torch_cuda)
+        assert cuda and torch_cuda in why and cuda_build.ARCHITECTURES in why
+        assert cuda_build.os.environ["CUDA_HOME"] == "/toolkit"
+
+
+GPUS = {
+    "none": ([], "7.5;8.0;9.0+PTX"),
+    "one": ([(8, 6)], "8.6+PTX"),
+    "several": ([(12, 0), (9, 0), (9, 0)], "9.0;12.0+PTX"),
+    "newer than torch": ([(13, 0), (7, 5)], "7.5;12.0+PTX"),
+}
+
+
+@pytest.mark.parametrize("gpus", GPUS)
+def test_the_kernels_are_for_the_gpus_that_are_here(decide, monkeypatch, gpus):
+    """As torch decides by itself, but that it takes 9.0 for newer than 12.0, which is about PTX alone. A
+    variable that is set decides before."""
+    here, expected = GPUS[gpus]
+    monkeypatch.setattr(cuda_build.torch.cuda, "device_count", lambda: len(here))
+    monkeypatch.setattr(cuda_build.torch.cuda, "get_device_capability", lambda i: here[i])
+    known = ["sm_75", "sm_90a", "sm_120", "compute_120"]
+    monkeypatch.setattr(cuda_build.torch.cuda, "get_arch_list", lambda: known)
+    decide("1")
+    assert cuda_build.os.environ["TORCH_CUDA_ARCH_LIST"] == expected
+    if here:
+        ours = cpp_extension._get_cuda_arch_flags()
+        monkeypatch.delenv("TORCH_CUDA_ARCH_LIST")
+        torchs = cpp_extension._get_cuda_arch_flags()
+        assert [f for f in ours if "code=sm" in f] == [f for f in torchs if "code=sm" in f]
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
+    assert cuda_build.cuda_build()[1].endswith(", 9.0")
+
+
+CODE = """
+#include "base/gpu.h"
+extern "C" bool runs_on(const char* code, int major, int minor) {
+  return clampgrad::runs_on(code, major, minor);
+}
+"""
+# What is built, and the GPUs that it runs on, of all these.
+GPUS_OF = {
+    "7.5;8.0;9.0+PTX": [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)],
+    "7.5;8.0": [(7, 5), (8, 0), (8, 6)],
+    "8.6": [(8, 6)],
+    "8.6+PTX": [(8, 6), (9, 0), (10, 0), (12, 0)],
+    "9.0a+PTX": [(9, 0)],
+    "10.0+PTX": [(10, 0), (12, 0)],
+}
+
+
+@pytest.fixture(scope="module")
+def runs_on(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpu")
+    (folder / "gpu.cpp").write_text(CODE)
+    command = [os.environ.get("CXX", "c++"), "-std=c++17", "-shared", "-fPIC", f"-I{ROOT / 'csrc'}"]
+    subprocess.run([*command, folder / "gpu.cpp", "-o", folder / "gpu.so"], check=True)
+    function = ctypes.CDLL(str(folder / "gpu.so")).runs_on
+    function.restype = ctypes.c_bool
+    return function
+
+
+@pytest.mark.parametrize("architectures", GPUS_OF)
+def test_where_no_code_runs_the_composed_path_does(runs_on, monkeypatch, architectures):
+    """Which GPUs take the kernels is decided by what nvcc was asked for. PTX runs on what is later."""
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", architectures)
+    code = cuda_build.code().encode()
+    every = [(6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
+    assert [gpu for gpu in every if runs_on(code, *gpu)] == GPUS_OF[architectures]
+
+
+def test_code_of_a_family(runs_on):
+    """nvcc has names that torch does not ask for: those of a family run on its later members."""
+    for code in (b"sm_100f", b"compute_100f"):
+        assert [runs_on(code, *gpu) for gpu in ((10, 0), (10, 3), (12, 0))] == [True, True, False]
+    assert not runs_on(b"", 9, 0)
+
+
+def test_a_wrong_flag(decide):
+    with pytest.raises(SystemExit, match="'yes': it is auto, 0 or 1"):
+        decide("yes")
+
+
+def test_only_a_build_with_cuda_registers_kernels_for_it():
+    without, with_cuda = (generate.render(*FILES, cuda)["Register.cpp"] for cuda in (False, True))
+    assert "CUDA" not in without
+    start = with_cuda.index("TORCH_LIBRARY_IMPL(clampgrad, CUDA, m)")
+    block = with_cuda[start : with_cuda.index("\n}", start)]
+    cpu = without.index("TORCH_LIBRARY_IMPL(clampgrad, CPU, m)")
+    assert block.replace("CUDA", "CPU") == without[cpu : without.index("\n}", cpu)]

@@ -1,0 +1,158 @@
+"""The floors of csrc/ and of python/clampgrad: a file uses its own floor and those below, and no two use each other."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CSRC, PACKAGE = ROOT / "csrc", ROOT / "python/clampgrad"
+
+# From the ground up; what stands on one floor does not use each other.
+FLOORS = {
+    CSRC: [
+        ["base"],
+        ["kernels"],
+        ["ops"],
+        ["clampgrad", "functorch", "pin"],
+        ["python"],
+    ],
+    PACKAGE: [
+        ["_contract", "_torch"],
+        ["_implementation"],
+        ["functional", "_pin"],
+        ["activations"],
+        ["nn"],
+        ["_tools", "patches"],
+        ["cli"],
+        ["__init__", "__main__"],
+    ],
+}
+PUBLIC = CSRC / "clampgrad/gradient.h"  # a list of names, for programs too: below everything
+WRITTEN = {"build", "gradients"}  # by the build
+
+
+# ---- C++ and CUDA ----------------------------------------------------------------------------------------
+
+
+def includes(path):
+    """The files of csrc/ that a file includes."""
+    for header in re.findall(r'#include ["<]([\w/.]+)[">]', path.read_text()):
+        if (CSRC / header).exists() and CSRC / header != PUBLIC:
+            yield CSRC / header
+
+
+# ---- Python ----------------------------------------------------------------------------------------------
+
+
+def module(dotted):
+    """The file of a module of the package, if it is one."""
+    name, *rest = dotted.split(".")
+    path = PACKAGE.joinpath(*rest)
+    found = [p for p in (path.with_suffix(".py"), path / "__init__.py") if p.exists()]
+    return found[0] if name == "clampgrad" and found else None
+
+
+def imports(path):
+    """The files of the package that a file imports, in functions too, or names in a text."""
+    package = [*path.relative_to(PACKAGE.parent).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            dotted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parts = package[: len(package) - node.level + 1] if node.level else []
+            parent = ".".join([*parts, *filter(None, [node.module])])
+            dotted = [f"{parent}.{a.name}" for a in node.names]
+            dotted = [d if module(d) else parent for d in dotted]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            dotted = [node.value] if re.fullmatch(r"clampgrad(\.\w+)+", node.value) else []
+        else:
+            continue
+        yield from filter(None, map(module, dotted))
+
+
+# ---- Both ------------------------------------------------------------------------------------------------
+
+
+@cache
+def sources(tree):
+    if tree == PACKAGE:
+        return [p for p in sorted(tree.rglob("*.py")) if p.stem not in WRITTEN]
+    suffixes = (".h", ".cpp", ".cu", ".cuh")
+    found = [p for p in sorted(tree.rglob("*")) if p.suffix in suffixes]
+    return [p for p in found if p.relative_to(tree).parts[0] != "compat"]
+
+
+@cache
+def used(path):
+    return frozenset(imports(path) if path.suffix == ".py" else includes(path)) - {path}
+
+
+def room(tree, path):
+    """What of FLOORS a file belongs to: a folder, or a module; a program is on top wherever it lies."""
+    return path.stem if path.stem == "__main__" else Path(path.relative_to(tree).parts[0]).stem
+
+
+def above(tree, path, other):
+    floor = {name: n for n, names in enumerate(FLOORS[tree]) for name in names}
+    own, to = room(tree, path), room(tree, other)
+    return own != to and floor[to] >= floor[own]
+
+
+ROOMS = [(tree, name) for tree, floors in FLOORS.items() for names in floors for name in names]
+
+
+@pytest.mark.parametrize("tree, name", ROOMS, ids=[name for _, name in ROOMS])
+def test_what_is_used_is_below(tree, name):
+    here = [path for path in sources(tree) if room(tree, path) == name]
+    assert here
+    assert [(str(p), str(to)) for p in here for to in used(p) if above(tree, p, to)] == []
+
+
+@pytest.mark.parametrize("tree", FLOORS, ids=["csrc", "python"])
+def test_everything_is_on_a_floor(tree):
+    assert {room(tree, path) for path in sources(tree)} == {n for ns in FLOORS[tree] for n in ns}
+
+
+def circle(paths, uses):
+    """The files of a circle, if there is one: what is left when those that use nothing are taken away."""
+    left = {path: set(uses(path)) & set(paths) for path in paths}
+    while free := {path for path, to in left.items() if not to}:
+        left = {path: to - free for path, to in left.items() if path not in free}
+    return set(left)
+
+
+@pytest.mark.parametrize("tree", FLOORS, ids=["csrc", "python"])
+def test_no_two_files_use_each_other(tree):
+    assert circle(sources(tree), used) == set()
+
+
+def test_the_floors_are_told_apart():
+    """What is forbidden: kernels may not include ops, nor ops the pin."""
+    assert above(CSRC, CSRC / "kernels/fused.cpp", CSRC / "ops/a.h")
+    assert not above(CSRC, CSRC / "ops/clamp.cpp", CSRC / "kernels/a.h")
+    assert any(room(CSRC, to) == "base" for to in used(CSRC / "kernels/call.h"))
+    assert above(PACKAGE, PACKAGE / "_pin/pin.py", PACKAGE / "functional.py")
+    assert not above(PACKAGE, PACKAGE / "patches/__main__.py", PACKAGE / "cli/__init__.py")
+    assert circle("abcd", {"a": "b", "b": "c", "c": "b", "d": ""}.__getitem__) == {"a", "b", "c"}
+
+
+def test_imports_are_seen_wherever_they_stand(monkeypatch, tmp_path):
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path / "clampgrad")
+    for name in ("__init__", "a", "b", "c", "d", "x/__init__", "x/e"):
+        path = tmp_path / f"clampgrad/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    text = """
+from clampgrad import a
+def f():
+    from ..b import name
+    from . import e
+    import clampgrad.c, os
+    import_module("clampgrad.d")
+"""
+    (tmp_path / "clampgrad/x/f.py").write_text(text)
+    found = {p.stem for p in imports(tmp_path / "clampgrad/x/f.py")}
+    assert found == {"a", "b", "c", "d", "e"}

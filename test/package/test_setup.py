@@ -1,0 +1,298 @@
+"""The build: flags of each compiler and file, what metadata need, and which torch it is for."""
+
+import ctypes
+import importlib.metadata
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools import cmake, torch_here  # noqa: E402
+from tools.quick_build import copy_to  # noqa: E402
+
+RANGE = torch_here.RANGE
+
+
+def loaded(monkeypatch, **environment):
+    """setup.py, read and not run."""
+    for name in ("CLAMPGRAD_DEBUG", "CLAMPGRAD_SANITIZE"):
+        monkeypatch.setenv(name, environment.get(name, ""))
+    return runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
+
+
+# ---- Flags ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("debug", ["0", "1"])
+def test_loops_get_what_the_others_do_not(monkeypatch, debug):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    build = loaded(monkeypatch, CLAMPGRAD_DEBUG=debug)
+    files = {path.name for path in (ROOT / "csrc/kernels/cpu").glob("loops_*.cpp")}
+    assert files == build["FLAGS_OF"].keys()
+    assert all(("-O3" in flags) == (debug == "0") for flags in build["FLAGS_OF"].values())
+    assert "-mavx512bw" in build["FLAGS_OF"]["loops_avx512.cpp"]
+    assert not [flag for flag in build["FLAGS"] if flag.startswith("-m")]
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    others = loaded(monkeypatch)["FLAGS_OF"].values()
+    assert not [flag for flags in others for flag in flags if flag.startswith("-m")]
+
+
+def test_no_flag_brings_another_openmp_runtime(monkeypatch):
+    build = loaded(monkeypatch)
+    assert not [flag for flag in build["FLAGS"] if "openmp" in flag]  # Note [One OpenMP runtime]
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++", "clang++-19"])
+def test_compilers_take_the_flags_in_silence(monkeypatch, tmp_path, compiler):
+    """Whichever it is: the build does not ask."""
+    (tmp_path / "one.cpp").write_text("int one() { return 1; }\n")
+    build = loaded(monkeypatch)
+    command = [compiler, *build["OPTIMISATION"], *build["FLAGS"], "-c", "one.cpp", "-o", os.devnull]
+    try:
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip(f"there is no {compiler}")
+    assert run.returncode == 0 and not run.stderr
+
+
+def test_msvc_is_told_what_it_knows(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr("platform.machine", lambda: "AMD64")
+    monkeypatch.setenv("DISTUTILS_USE_SDK", "")  # so that what the build sets is undone
+    monkeypatch.delenv("DISTUTILS_USE_SDK")
+    build = loaded(monkeypatch)
+    assert os.environ["DISTUTILS_USE_SDK"] == "1"
+    assert "/Zc:preprocessor" in build["FLAGS"] and not any(build["FLAGS_OF"].values())
+    every = [*build["OPTIMISATION"], *build["SYMBOLS"], *build["FLAGS"], *build["DEFINES"]]
+    assert all(flag.startswith(("/", "-D")) for flag in every)
+    with pytest.raises(SystemExit, match="CLAMPGRAD_SANITIZE"):
+        loaded(monkeypatch, CLAMPGRAD_SANITIZE="1")
+
+
+SETUP = """
+import sys
+sys.path.insert(0, {root!r})
+from setuptools import Extension, setup
+from tools.flags_of_files import build_extension
+extension = Extension(
+    "two", ["one.cpp", "other.cpp"], language="c++", extra_compile_args={{"cxx": ["-DVALUE=1"]}}
+)
+own = {{"other.cpp": ["-UVALUE", "-DVALUE=2"]}}
+setup(name="two", ext_modules=[extension], cmdclass={{"build_ext": build_extension(own)}})
+"""
+
+
+@pytest.mark.parametrize("ninja", ["with ninja", "without"])
+def test_a_file_has_flags_of_its_own(tmp_path, ninja):
+    """And those of all."""
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.cpp").write_text(f'extern "C" int {name}() {{ return VALUE; }}\n')
+    text = SETUP.format(root=str(ROOT))
+    if ninja == "without":
+        text = text.replace(
+            "build_extension(own)", "build_extension(own).with_options(use_ninja=False)"
+        )
+    (tmp_path / "setup.py").write_text(text)
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "."]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    (file,) = tmp_path.glob("two*.so")
+    library = ctypes.CDLL(str(file))
+    assert (library.one(), library.other()) == (1, 2)
+
+
+def test_cmake_gets_the_same(monkeypatch, tmp_path):
+    loops = ROOT / "csrc/kernels/cpu/loops_avx2.cpp"
+    python = ROOT / "csrc/python/module.cpp"
+    monkeypatch.setattr(cmake.setup, "sources", lambda out, cuda: [loops, python])
+    monkeypatch.setattr(cmake.setup, "OPTIMISATION", ["-O2", "-DNDEBUG"])
+    monkeypatch.setattr(cmake.setup, "FLAGS_OF", {"loops_avx2.cpp": ["-O3", "-mavx2"]})
+    monkeypatch.setattr(cmake.setup, "FAST", ["-O3"])
+    monkeypatch.setattr(cmake, "cuda_build", lambda: (True, "it is pretended"))
+    monkeypatch.setattr(cmake, "code", lambda: "sm_80+compute_80")
+    monkeypatch.setenv("CUDA_HOME", "/a toolkit")
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX")
+    text = cmake.script(tmp_path)
+    assert f'set(sources "{loops.as_posix()}")' in text  # and nothing with Python
+    assert 'set(flags "$<$<CONFIG:Release>:-O2>" "$<$<CONFIG:Release>:-DNDEBUG>"' in text
+    assert all(f'"{flag}"' in text for flag in cmake.setup.FLAGS)
+    assert 'COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>;-mavx2")' in text
+    assert '"CLAMPGRAD_WITH_CUDA=sm_80+compute_80")' in text
+    assert 'set(toolkit "/a toolkit")' in text and 'set(architectures "8.0" "9.0+PTX")' in text
+    monkeypatch.setattr(cmake, "cuda_build", lambda: (False, "it is pretended"))
+    assert "set(toolkit )" in cmake.script(tmp_path)
+
+
+# ---- Metadata ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path):
+    if not (ROOT / ".git").exists():
+        pytest.skip("it copies what git knows")
+    copy_to(tmp_path / "tree")
+    return tmp_path / "tree"
+
+
+def only(tmp_path, *distributions, torch=None):
+    """A folder with nothing but these distributions of this environment, and metadata of a torch."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    for name in distributions:
+        files = importlib.metadata.files(name)
+        for top in {file.parts[0] for file in files if len(file.parts) > 1} - {".."}:
+            (folder / top).symlink_to(files[0].locate().parent.parent / top)
+    if torch:
+        info = folder / f"torch-{torch}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {torch}\n")
+        (folder / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    return folder
+
+
+METADATA = """
+import os, sys
+sys.path.insert(0, "tools")
+folder = sys.argv[1]  # setuptools writes to sys.argv
+import backend
+name = backend.prepare_metadata_for_build_wheel(folder)
+print(open(os.path.join(folder, name, "METADATA")).read())
+"""
+COMMANDS = {
+    "egg_info": ["setup.py", "-q", "egg_info", "--egg-base", "."],
+    "version": ["setup.py", "--version"],
+    "what pip asks for": ["-c", METADATA, "."],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("torch", [None, "2.13.0"])
+def test_metadata_need_no_torch_and_no_compiler(tree, tmp_path, torch, command):
+    """Where a torch is there it is not imported, and no compiler is started."""
+    called = tmp_path / "called"
+    for name in ("c++", "g++", "cc", "nvcc"):
+        script = tmp_path / "bin" / name
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\necho $0 $@ >> {called}\nexit 1\n")
+        script.chmod(0o755)
+    run = subprocess.run(
+        [sys.executable, "-S", *COMMANDS[command]],  # without site-packages
+        cwd=tree,
+        env={
+            "PATH": f"{tmp_path / 'bin'}:{os.defpath}",
+            "PYTHONPATH": str(only(tmp_path, "setuptools", torch=torch)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert not called.exists()
+    if command != "egg_info":
+        assert "0.1.0" in run.stdout
+    else:
+        assert list(tree.glob("*.egg-info/PKG-INFO"))
+
+
+# ---- Which torch ---------------------------------------------------------------------------------
+
+
+def build(tree, tmp_path, torch, **environment):
+    return subprocess.run(
+        [sys.executable, "-S", "setup.py", "-q", "build_py", "--build-lib", str(tmp_path / "lib")],
+        cwd=tree,
+        env={
+            "PATH": str(tmp_path),  # no compiler
+            "PYTHONPATH": str(only(tmp_path, "setuptools", "PyYAML", torch=torch)),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_torch_that_is_newer_ends_the_build(tree, tmp_path):
+    run = build(tree, tmp_path, "2.99.0")
+    assert run.returncode == 1 and run.stderr.count("\n") == 1, run.stderr
+    assert all(text in run.stderr for text in ("torch 2.99.0", RANGE, "CLAMPGRAD_PORTABLE=1"))
+
+
+@pytest.mark.parametrize(
+    "torch, environment", [("2.99.0", {"CLAMPGRAD_PORTABLE": "1"}), ("2.8.0", {})]
+)
+def test_what_has_no_library_is_built_all_the_same(tree, tmp_path, torch, environment):
+    run = build(tree, tmp_path, torch, **environment)
+    assert run.returncode == 0, run.stderr
+    assert ("NO COMPILED LIBRARY" in run.stderr) == (not environment)
+
+
+@pytest.mark.parametrize(
+    "torch, expected",
+    {
+        None: ["torch>=2.11.0,<2.16", "ninja"],
+        "2.13.1+cpu": ["torch==2.13.*", "ninja"],
+        "2.8.0": [],
+        "2.99.0": [],
+    }.items(),
+)
+def test_a_build_in_isolation_is_for_the_torch_of_the_environment(
+    monkeypatch, tmp_path, torch, expected
+):
+    folder = only(tmp_path, torch=torch)
+    monkeypatch.setattr(torch_here.sysconfig, "get_path", lambda name: str(folder))
+    assert torch_here.requirements() == expected
+
+
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.setattr(torch_here, "version", lambda name: torch_here.RELEASES[0])
+    return lambda *names: monkeypatch.setattr(torch_here.shutil, "which", lambda n: n in names)
+
+
+@pytest.mark.parametrize("options", ["-isystem /usr/include", "-Wl,-O1 -specs '/a b/c'", ""])
+def test_options_of_the_compiler_are_no_compilers(here, monkeypatch, options):
+    here("ccache", "g++")
+    monkeypatch.setenv("CXX", f"ccache g++ {options}")
+    assert "compiler" not in (torch_here.cannot_build() or "")
+    monkeypatch.setenv("CXX", f"ccache clang++ {options}")
+    assert "no clang++ on PATH" in torch_here.cannot_build()
+
+
+def test_the_compiler_that_is_missing_on_windows(here, monkeypatch):
+    here("c++")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert "no cl on PATH" in torch_here.cannot_build()
+
+
+# ---- The releases --------------------------------------------------------------------------------
+
+
+def test_the_releases_are_those_of_one_file():
+    """Pages for people repeat the first and the last of them, and one of them as an example."""
+    for page in ("README.md", "docs/index.md", "docs/install.md"):
+        text = (ROOT / page).read_text()
+        assert {*re.findall(r"\b2\.\d+ to 2\.\d+\b", text)} == {RANGE}, page
+    usual = re.search(r"^TORCH \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    assert usual in torch_here.RELEASES
+    for page in ("README.md", "docs/install.md", "CONTRIBUTING.md"):
+        text = (ROOT / page).read_text()
+        named = re.findall(r"(?:torch==|TORCH=|RELEASES=)([\d.]+)", text)
+        assert named and {*named} <= {*torch_here.RELEASES}, page
+        assert usual in text
+
+
+def test_releases_are_compared_as_numbers():
+    """As text, 2.9 is beyond 2.14, and a release candidate of 2.14 is none of it."""
+    text = re.compile(r"__version__(\.split\([^)]*\)(\[[^]]*\])?)? *(<|>)=? *[\[\"']")
+    for path in (
+        p for f in ("benchmarks", "python", "test", "tools") for p in ROOT.glob(f"{f}/**/*.py")
+    ):
+        assert not text.search(path.read_text()), path

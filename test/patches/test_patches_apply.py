@@ -1,0 +1,375 @@
+"""A series applies to upstream's real text whole or not at all, and says why where it does not."""
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torchgen
+
+from clampgrad.cli.patches import main
+from clampgrad.patches.apply import apply, attempt, files_added, files_of, status
+from clampgrad.patches.series import PATCHES, Claim, Refusal, Series, all_series, named
+from clampgrad.patches.tree import FUNCTIONS, YAML, convention_of
+from clampgrad.patches.verify.text import hunks, manual_text
+
+RELEASE = torch.__version__.split("+")[0]
+TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
+MINE = [s for s in all_series().values() if s.fits(RELEASE)]
+SERIES = MINE[0]
+SOURCES = [Path(p) for p in os.environ.get("CLAMPGRAD_SOURCES", "").split(os.pathsep) if p]
+
+
+def git(tree, *arguments):
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    subprocess.run(["git", *identity, *arguments], cwd=tree, check=True, capture_output=True)
+
+
+def write(tree, name, text):
+    (tree / name).parent.mkdir(parents=True, exist_ok=True)
+    (tree / name).write_text(text)
+
+
+def commit(tree):
+    git(tree, "add", ".")
+    git(tree, "commit", "-m", "upstream")
+
+
+def tree_of(directory, release=RELEASE):
+    """A tree with upstream's derivatives.yaml, and of the other files what the hunks quote."""
+    for patch in (p for s in MINE for p in s.patches):
+        for name in set(files_of(patch)) - set(files_added(patch)):
+            write(directory, name, hunks(patch, name, "-"))
+    write(directory, YAML, TEXT)
+    write(directory, FUNCTIONS, manual_text(RELEASE, None))
+    write(directory, "version.txt", f"{release}a0\n")
+    git(directory, "init")
+    commit(directory)
+    return directory
+
+
+def content(tree):
+    return {p: p.read_bytes() for p in tree.rglob("*") if p.is_file() and ".git" not in p.parts}
+
+
+@pytest.mark.parametrize("name", [s.name for s in MINE])
+def test_apply_and_undo(tmp_path, name):
+    tree = tree_of(tmp_path)
+    before = content(tree)
+    patches = [patch.name for patch in named(name).patches]
+    assert status(tree).series[name] == "not applied" and not status(tree).dirty
+    assert apply(tree, name, check=True, reverse=False) == (patches, [])
+    assert content(tree) == before
+    assert apply(tree, name, check=False, reverse=False) == (patches, [])
+    changed = {
+        str(p.relative_to(tree)) for p, text in content(tree).items() if text != before.get(p)
+    }
+    assert changed == {f for patch in named(name).patches for f in files_of(patch)}
+    assert status(tree).series[name] == "applied" and status(tree).dirty
+    with pytest.raises(Refusal, match="already applied"):
+        apply(tree, name, check=False, reverse=False)
+    assert apply(tree, name, check=False, reverse=True) == (patches[::-1], [])
+    assert content(tree) == before
+    with pytest.raises(Refusal, match="not applied"):
+        apply(tree, name, check=False, reverse=True)
+
+
+# What the wheels say about clamp and its family: text, by release (tools/upstream_text.py).
+UPSTREAM = {
+    release: path.read_text()
+    for path in Path(__file__).parents[1].glob("upstream/*.yaml")
+    for release in re.findall(r"^#   v(\d+\.\d+)", path.read_text(), re.MULTILINE)
+}
+PAIRS = [(s.name, r) for s in all_series().values() for r in s.releases]
+
+
+@pytest.mark.parametrize("name, release", PAIRS)
+def test_the_formulas_apply_to_every_release(tmp_path, name, release):
+    """Whether or not it is installed; the other files of the series are in no wheel."""
+    series, text = named(name), UPSTREAM[release]
+    write(tmp_path, YAML, text)
+    git(tmp_path, "init")
+    for patch in series.patches:
+        if YAML in files_of(patch):
+            git(tmp_path, "apply", f"--include={YAML}", str(patch))
+    after = (tmp_path / YAML).read_text()
+    assert (after != text) == any(YAML in files_of(p) for p in series.patches)
+    expected = {
+        "strict": "strict scalar",
+        "joint": "fixed fmax",
+        "fmax": "fixed fmax",
+        "restore-inclusive": "inclusive",
+    }
+    kind = name.split("/")[1]
+    if kind in expected:
+        assert convention_of(after) == expected[kind] != convention_of(text)
+
+
+def test_the_text_of_upstream_is_that_of_the_wheel():
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools/upstream_text.py"))
+    text = UPSTREAM[".".join(RELEASE.split(".")[:2])]
+    assert text.endswith("\n" + tool["excerpt"](TEXT))
+    assert f"#   v{RELEASE} " in text and f"blob {tool['blob'](TEXT)}" in text
+
+
+def test_status_names_the_convention(tmp_path):
+    """Of derivatives.yaml as it comes with the installed torch, and as the series leave it."""
+    tree = tree_of(tmp_path)
+    upstream = {"2.14": "shared ties"}.get(RELEASE[:4], "fixed fmax")
+    old = named("v2.13.0/joint").fits(RELEASE)
+    assert status(tree).convention == ("inclusive" if old else upstream)
+    assert status(tree).release == RELEASE and len(status(tree).commit) == 40
+    series = named("v2.13.0/joint" if old else f"v{RELEASE}/restore-inclusive")
+    apply(tree, series.name, check=False, reverse=False)
+    assert status(tree).convention == ("fixed fmax" if old else "inclusive")
+    if old:
+        git(tree, "checkout", ".")
+        apply(tree, "v2.13.0/strict", check=False, reverse=False)
+        assert status(tree).convention == "strict scalar"
+
+
+def test_git_am_takes_the_patches(tmp_path):
+    tree = tree_of(tmp_path)
+    git(tree, "am", *map(str, SERIES.patches))
+    assert status(tree).series[SERIES.name] == "applied" and not status(tree).dirty
+
+
+def refused(tree, match, name=SERIES.name, reverse=False):
+    before = content(tree)
+    with pytest.raises(Refusal, match=match):
+        apply(tree, name, check=False, reverse=reverse)
+    assert content(tree) == before
+
+
+def test_an_unknown_tree_is_refused(tmp_path):
+    write(tmp_path, "setup.py", "")
+    refused(tmp_path, "no PyTorch source tree")
+    refused(tree_of(tmp_path / "old", "2.6.1"), "none for 2.6.1, only for 2.7, 2.8", name=None)
+    write(tmp_path / "old", "version.txt", "main\n")
+    refused(tmp_path / "old", "does not begin with a release")
+
+
+def test_a_dirty_tree_is_refused(tmp_path):
+    tree = tree_of(tmp_path)
+    write(tree, "version.txt", f"{RELEASE}a1\n")
+    refused(tree, "Commit or stash the changes to")
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_release_without_git_is_patched(tmp_path, within):
+    """As a tarball unpacks, perhaps into somebody's repository."""
+    tree = tree_of(tmp_path / "pytorch")
+    shutil.rmtree(tree / ".git")
+    if within:
+        git(tmp_path, "init")
+    before = content(tree)
+    assert status(tree).commit is None and not status(tree).dirty
+    apply(tree, SERIES.name, check=False, reverse=False)
+    assert status(tree).series[SERIES.name] == "applied" and content(tree) != before
+    apply(tree, SERIES.name, check=False, reverse=True)
+    assert content(tree) == before
+
+
+def test_a_repository_that_git_does_not_read_is_refused(tmp_path):
+    """That of another user, for one: whether it has changes, nobody knows."""
+    tree = tree_of(tmp_path)
+    (tree / ".git" / "HEAD").unlink()
+    refused(tree, "git does not read")
+
+
+def test_without_git_it_is_refused(tmp_path, monkeypatch):
+    tree = tree_of(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    refused(tree, "no git on PATH")
+
+
+def test_the_repository_that_a_hook_names_is_not_that_of_the_tree(tmp_path, monkeypatch):
+    tree = tree_of(tmp_path / "tree")
+    write(tmp_path / "other", "theirs", "")
+    git(tmp_path / "other", "init")
+    commit(tmp_path / "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    apply(tree, SERIES.name, check=False, reverse=False)
+    assert status(tree).series[SERIES.name] == "applied"
+
+
+def test_a_wrong_release_is_refused_with_the_right_series(tmp_path):
+    tree = tree_of(tmp_path)
+    other = next(s.name for s in all_series().values() if not s.fits(RELEASE))
+    refused(tree, f"for {RELEASE} there is {SERIES.name}", name=other)
+    if len(MINE) > 1:
+        refused(tree, "Name a series", name=None)
+
+
+def test_another_release_is_tried_on_request(tmp_path):
+    tree = tree_of(tmp_path, "2.6.1")
+    refused(tree, f"is 2.6.1 and {SERIES.name} is for")
+    patches = [patch.name for patch in SERIES.patches]
+    assert apply(tree, SERIES.name, True, False, any_release=True) == (patches, [])
+
+
+def test_a_patch_may_add_a_file(tmp_path, monkeypatch):
+    patch = tmp_path / "add.patch"
+    name = "aten/added/new.h"
+    patch.write_text(
+        f"diff --git a/{name} b/{name}\nnew file mode 100644\n"
+        f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+one\n"
+    )
+    release = ".".join(RELEASE.split(".")[:2])
+    series = Series("mine", [release], Claim(), "", [patch], set(), set())
+    monkeypatch.setattr("clampgrad.patches.apply.named", lambda name: series)
+    tree = tree_of(tmp_path / "tree")
+    apply(tree, "mine", check=False, reverse=False)
+    assert (tree / name).read_text() == "one\n"
+    apply(tree, "mine", check=False, reverse=True)
+    assert not (tree / name).exists()
+
+
+def test_a_half_applied_series_is_refused(tmp_path):
+    tree, series = tree_of(tmp_path), named("v2.13.0/joint")
+    if not series.fits(RELEASE):
+        pytest.skip("the series for this release have one patch each")
+    git(tree, "apply", str(series.patches[0]))
+    commit(tree)
+    assert status(tree).series[series.name] == "in part"
+    for reverse in (False, True):
+        refused(tree, "applied in part", name=series.name, reverse=reverse)
+
+
+def test_a_series_that_does_not_apply_changes_nothing(tmp_path):
+    """The first files fit; a line that the last patch of what is there needs is another."""
+    tree = tree_of(tmp_path)
+    changing = [p for p in SERIES.patches if set(files_of(p)) - set(files_added(p))]
+    patch = next(p for p in reversed(changing) if p not in SERIES.optional)
+    name = files_of(patch)[-1]
+    context = next(
+        line[1:]
+        for line in patch.read_text().split("+++ b/")[-1].splitlines()
+        if line[:1] == " " and line.strip()
+    )
+    write(tree, name, (tree / name).read_text().replace(context, context + "!"))
+    commit(tree)
+    refused(tree, f"{patch.name} does not apply")
+
+
+def test_an_optional_patch_may_be_missing(tmp_path):
+    tree, series = tree_of(tmp_path), named("v2.13.0/joint")
+    if not series.fits(RELEASE):
+        pytest.skip("the series for this release have no optional patches")
+    last = series.patches[-1]
+    (tree / files_of(last)[0]).unlink()
+    commit(tree)
+    done, skipped = apply(tree, series.name, check=False, reverse=False)
+    assert skipped == [last.name] and len(done) == len(series.patches) - 1
+    assert status(tree).series[series.name] == "applied"
+
+
+def test_what_the_tree_had_before_is_not_undone(tmp_path):
+    tree, series = tree_of(tmp_path), named("v2.13.0/joint")
+    if not series.fits(RELEASE):
+        pytest.skip("the series for this release have no optional patches")
+    theirs = series.patches[-1]
+    git(tree, "apply", str(theirs))
+    commit(tree)
+    before = content(tree)
+    for reverse in (False, True):
+        done, skipped = apply(tree, series.name, check=False, reverse=reverse)
+        assert skipped == [theirs.name] and len(done) == len(series.patches) - 1
+    assert content(tree) == before
+
+
+def test_a_series_that_was_committed_is_undone_whole(tmp_path):
+    tree = tree_of(tmp_path)
+    before = content(tree)
+    apply(tree, SERIES.name, check=False, reverse=False)
+    commit(tree)
+    assert apply(tree, SERIES.name, check=False, reverse=True)[1] == []
+    assert content(tree) == before
+
+
+def test_a_file_that_cannot_be_written_leaves_the_tree_as_it_was(tmp_path, monkeypatch):
+    tree = tree_of(tmp_path)
+    before, write_bytes, failed = content(tree), Path.write_bytes, []
+
+    def once(path, data):
+        if tree in path.parents and not failed:
+            failed.append(path)
+            write_bytes(path, data[: len(data) // 2])
+            raise OSError("no space left")
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", once)
+    with pytest.raises(OSError, match="no space"):
+        apply(tree, SERIES.name, check=False, reverse=False)
+    assert failed and content(tree) == before
+
+
+def test_the_command_line(tmp_path, monkeypatch, capsys):
+    """Exit codes: 0 done, 2 refused; 1 is for a proof that failed."""
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["clampgrad.patches", *map(str, arguments)])
+        return subprocess.CompletedProcess(arguments, main(), capsys.readouterr().out)
+
+    listed = command("list", "--json")
+    assert set(json.loads(listed.stdout)) == set(all_series()) and listed.returncode == 0
+    tree = tree_of(tmp_path / "tree")
+    checked = command("apply", tree, "--series", SERIES.name, "--check", "--json")
+    patches = [patch.name for patch in SERIES.patches]
+    assert json.loads(checked.stdout) == {"done": patches, "skipped": []}
+    assert checked.returncode == 0 and not status(tree).dirty
+    assert command("apply", tree, "--series", SERIES.name).returncode == 0
+    told = json.loads(command("status", tree, "--json").stdout)
+    assert told["series"][SERIES.name] == "applied" and told["dirty"]
+    again = command("apply", tree, "--series", SERIES.name)
+    assert again.returncode == 2 and again.stdout.startswith("refused: ")
+    undone = command("apply", tree, "--series", SERIES.name, "--reverse")
+    assert undone.returncode == 0 and not status(tree).dirty
+    refused = command("status", tmp_path, "--json")
+    assert refused.returncode == 2 and "no PyTorch" in json.loads(refused.stdout)["error"]
+    assert command("export", tmp_path / "out").returncode == 0
+    assert (tmp_path / "out" / SERIES.name / "series").is_file()
+
+
+@pytest.mark.skipif(
+    not SOURCES, reason="CLAMPGRAD_SOURCES names no source tree; make check-sources"
+)
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_a_whole_source_tree_takes_the_code_patches(tmp_path, source):
+    """Of any release from 1.13 to 2.13; git applies a hunk where all of its context is, or not at all."""
+    series = named("v2.13.0/joint")
+    done, skipped = attempt(source, series, False, tmp_path)
+    assert set(skipped) <= series.optional and len(done) + len(skipped) == len(series.patches)
+    assert convention_of((tmp_path / YAML).read_text()) == "fixed fmax"
+
+
+def test_it_runs_as_a_module():
+    listed = subprocess.check_output([sys.executable, "-m", "clampgrad.patches", "list"], text=True)
+    assert [line.split()[0] for line in listed.splitlines()] == list(all_series())
+    spans = {line.split()[0]: line[29:41].strip() for line in listed.splitlines()}
+    assert spans["v2.13.0/strict"] == "2.7 to 2.13" and spans["v2.14.0/fmax"] == "2.14"
+
+
+def test_every_patch_is_ready_to_send():
+    words = ("From: ", "Subject: [PATCH] ", "Origin: ", "Bug: ", "Forwarded: ", "Last-Update: ")
+    for path in PATCHES.rglob("*.patch"):
+        missing = [word for word in words if f"\n{word}" not in path.read_text()]
+        assert not missing, (path, missing)
+
+
+def test_a_proposal_has_what_upstream_asks_for():
+    texts = [path.read_text() for path in PATCHES.rglob("PULL_REQUEST.md")]
+    assert texts
+    for text in texts:
+        assert re.search(r"^(Fixes|Related:) #\d", text, re.MULTILINE)
+        for part in ("\n## Test plan", "\n## Benchmarks", "\n## BC", "BC-breaking"):
+            assert part in text
+        statement = " ".join(text.replace("\n> ", " ").split())
+        assert "a human must have read all of it, must own it" in statement
+        assert "must disclose machine help" in statement

@@ -1,0 +1,176 @@
+"""The functions that a patch writes for TorchScript, compiled by TorchScript and held to the table."""
+
+import json
+import re
+import sys
+
+import pytest
+import torch
+
+from clampgrad.cli.patches import main
+from clampgrad.patches.apply import files_of
+from clampgrad.patches.series import Claim, Refusal, named
+from clampgrad.patches.tree import SCRIPT
+from clampgrad.patches.verify import torchscript
+from clampgrad.patches.verify.held import against_table, changes
+from clampgrad.patches.verify.run import CODE, GRADIENTS, Question, verify
+from clampgrad.patches.verify.text import JOINT, hunks, script_functions, script_text
+
+pytestmark = pytest.mark.thorough
+
+(PATCH,) = (p for p in named(JOINT).patches if SCRIPT in files_of(p))
+
+
+def prove(patch):
+    return verify(Question([patch], Claim("joint"), quick=True), lambda line: None)
+
+
+def broken(directory, old, new):
+    """The patch with another text in the lines that it adds."""
+    lines = PATCH.read_text().splitlines()
+    changed = [line.replace(old, new) if line.startswith("+") else line for line in lines]
+    assert changed != lines
+    path = directory / "mine.patch"
+    path.write_text("\n".join(changed) + "\n")
+    return path
+
+
+def test_the_patch_gives_the_gradients_of_eager_mode():
+    """This is `verify` from its beginning to its end: no C++ changes, so none is compiled."""
+    result = prove(PATCH)
+    assert result["failures"] == []
+    functions = ("clamp_1", "clamp_2", "max", "min")
+    assert result[CODE] == [f"{name} of TorchScript" for name in functions]
+    changed = {line.split(", TorchScript")[0] for line in result[GRADIENTS]}
+    assert changed == {", ".join(form) for form in torchscript.FORMS}
+
+
+def test_what_the_patch_takes_away_is_what_the_installed_torch_has():
+    """On every release, though no wheel has the file."""
+    before = torchscript.gradients(script_functions(script_text(None)))
+    stock = torchscript.executed()
+    assert stock.keys() == before.keys() and changes(stock, before) == []
+    assert len(against_table(stock, "joint", set())) == len(stock)
+
+
+def test_nothing_but_the_gradients_changes():
+    def forward(side):
+        functions = script_functions(hunks(PATCH, SCRIPT, side))
+        backward = re.compile(r"^( +)def backward\(.*?(?=^\1\S)", re.M | re.S)
+        return [(name, backward.sub("", text)) for name, text in functions]
+
+    assert forward("+") == forward("-") != []
+
+
+BROKEN = {
+    "a tie that is lost": ("other, grad_output / 2,", "other, grad_output * 0,"),
+    "a mask of the other convention": ("self > float(min)", "self >= float(min)"),
+    "bounds that get nothing": ("grad_min = torch.where(below", "grad_min = torch.where(above"),
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_a_broken_formula_is_caught(tmp_path, change):
+    failures = prove(broken(tmp_path, *change))["failures"]
+    assert failures and all(", TorchScript: at [" in f for f in failures)
+    if change == BROKEN["a tie that is lost"]:
+        assert {f.split(",")[0] for f in failures} == {"maximum", "minimum"}
+        assert all(f.endswith("the gradient is lost") for f in failures)
+
+
+def test_a_syntax_error_is_named(tmp_path):
+    with pytest.raises(Refusal, match="TorchScript does not take the functions"):
+        prove(broken(tmp_path, "torch.where(", "torch.where(("))
+
+
+def test_the_command_says_what_changed_and_what_is_wrong(tmp_path, monkeypatch, capsys, caplog):
+    """Without --convention all operators must have one; exit code 1 where they have none."""
+    wrong = broken(
+        tmp_path, "other, grad_output / 2, grad_output", "other, grad_output, grad_output"
+    )
+    command = ["clampgrad.patches", "verify", "--patch", str(wrong)]
+    monkeypatch.setattr(sys, "argv", [*command, "--json"])
+    caplog.set_level("INFO", "clampgrad")
+    assert main() == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["patches"] == ["mine.patch"] and told[CODE] and told[GRADIENTS]
+    assert {f.split(",")[0] for f in told["failures"]} == {"maximum", "minimum"}
+    monkeypatch.setattr(sys, "argv", command)
+    assert main() == 1
+    printed = capsys.readouterr()
+    assert (
+        "max of TorchScript" in printed.out and "maximum, tensors, TorchScript: at [" in printed.out
+    )
+    assert "2/7" in caplog.text
+
+
+# What the fuser of TorchScript takes stands in a prim::TensorExprGroup behind a prim::TypeCheck, the
+# rest beside that check.
+ELEMENTWISE = {"eq", "lt", "le", "gt", "ge", "where", "div", "mul", "type_as", "masked_fill"}
+ELEMENTWISE |= {"logical_and", "logical_or", "logical_not", "__and__", "__or__"}
+
+
+def operators_beside_the_group(function, *args):
+    """The elementwise operators of the block with the fused group that are not in the group."""
+    for _ in range(3):
+        function(*args)
+
+    def blocks(block):
+        yield block
+        for node in block.nodes():
+            for inner in node.blocks():
+                yield from blocks(inner)
+
+    (fused,) = (
+        [node.kind() for node in block.nodes()]
+        for block in blocks(torch.jit.last_executed_optimized_graph())
+        if any(node.kind() == "prim::TypeCheck" for node in block.nodes())
+    )
+    return ELEMENTWISE & {kind.removeprefix("aten::") for kind in fused}
+
+
+@pytest.fixture
+def fuser_on_the_cpu():
+    before = torch._C._jit_can_fuse_on_cpu(), torch._C._jit_texpr_fuser_enabled()
+    llvm = torch._C._jit_get_te_must_use_llvm_cpu()
+    torch._C._jit_override_can_fuse_on_cpu(True)
+    torch._C._jit_set_texpr_fuser_enabled(True)
+    torch._C._jit_set_te_must_use_llvm_cpu(False)
+    yield
+    torch._C._jit_override_can_fuse_on_cpu(before[0])
+    torch._C._jit_set_texpr_fuser_enabled(before[1])
+    torch._C._jit_set_te_must_use_llvm_cpu(llvm)
+
+
+def fused(text, name, bounds):
+    unit = torchscript.compiled(script_functions(text))
+    x, g = torch.randn(64), torch.ones(64)
+    return operators_beside_the_group(getattr(unit, name), x, *bounds, g)
+
+
+LOW, HIGH = torch.zeros(64), torch.ones(64)
+
+
+@pytest.mark.parametrize(
+    "name, bounds",
+    [
+        ("clamp_1", (0.0, 1.0)),
+        ("clamp_1", (0.0, None)),
+        ("clamp_1", (None, 1.0)),
+        ("clamp_2", (LOW, HIGH)),
+        ("clamp_2", (LOW, None)),
+        ("clamp_2", (None, HIGH)),
+        ("max", (LOW,)),
+        ("min", (LOW,)),
+    ],
+)
+def test_the_fused_graph_stays_whole(fuser_on_the_cpu, name, bounds):
+    assert fused(hunks(PATCH, SCRIPT, "+"), name, bounds) == set()
+
+
+def test_an_operator_that_the_fuser_leaves_out_is_seen(fuser_on_the_cpu):
+    text = hunks(PATCH, SCRIPT, "+")
+    old = "torch.where(self > other, 0., grad)"
+    assert text.count(old) == 2
+    wrong = text.replace(old, "torch.masked_fill(grad, self > other, 0.)")
+    assert "masked_fill" in fused(wrong, "max", (LOW,))

@@ -1,0 +1,399 @@
+"""`verify` lets a right patch through and says what is wrong with a wrong one."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torchgen
+
+from clampgrad.cli.patches import TAKES, main
+from clampgrad.patches.series import Claim, Refusal, all_series, named
+from clampgrad.patches.told import told
+from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
+from clampgrad.patches.verify import run
+from clampgrad.patches.verify.compile import compiler
+from clampgrad.patches.verify.held import against_table, changes, held
+from clampgrad.patches.verify.native import CAPABILITIES, added, new_entries
+from clampgrad.patches.verify.run import (
+    CODE,
+    GRADIENTS,
+    SAVED,
+    Question,
+    ask,
+    of_series,
+    unlooked,
+    verify,
+)
+from clampgrad.patches.verify.samples import digest
+from clampgrad.patches.verify.text import INCLUDE, manual_text, patched, script_text
+
+pytestmark = pytest.mark.thorough
+
+RELEASE = torch.__version__.split("+")[0]
+TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
+NEW = RELEASE >= "2.14"
+
+
+def patch_of(directory, old, new):
+    """A patch that replaces one piece of the installed derivatives.yaml."""
+    assert TEXT.count(old) == 1
+    path = directory / YAML
+    path.parent.mkdir(parents=True)
+    path.write_text(TEXT)
+    subprocess.run(["git", "init", "--quiet"], cwd=directory, check=True)
+    subprocess.run(["git", "add", "."], cwd=directory, check=True)
+    path.write_text(TEXT.replace(old, new))
+    made = directory / "mine.patch"
+    made.write_bytes(subprocess.check_output(["git", "diff"], cwd=directory))
+    return made
+
+
+def prove(patch, convention=None, scope=(), quick=True, **claims):
+    claim = Claim(convention, frozenset(scope), **claims)
+    return verify(Question([patch], claim, quick=quick), lambda line: None)
+
+
+def patch_of_text(directory, name, old, new):
+    """A patch to a file that the wheel does not hold."""
+    path = directory / name
+    path.parent.mkdir(parents=True)
+    path.write_text(old)
+    subprocess.run(["git", "init", "--quiet"], cwd=directory, check=True)
+    subprocess.run(["git", "add", "."], cwd=directory, check=True)
+    path.write_text(new)
+    made = directory / "mine.patch"
+    made.write_bytes(subprocess.check_output(["git", "diff"], cwd=directory))
+    return made
+
+
+def test_a_hunk_that_does_not_apply(tmp_path):
+    patch = patch_of(tmp_path, "- name: clamp_min(Tensor self", "- name: clamp_least(Tensor self")
+    patch.write_text(patch.read_text().replace(" - name: clamp", " - name: clump"))
+    patch.write_text(patch.read_text().replace("-- name: clamp_min", "-- name: clump_min"))
+    with pytest.raises(Refusal, match="mine.patch does not apply"):
+        prove(patch)
+
+
+def test_a_formula_that_torchgen_does_not_take(tmp_path):
+    old = "- name: clamp_min(Tensor self, Scalar min) -> Tensor\n  self:"
+    with pytest.raises(Refusal, match="torchgen does not take"):
+        prove(patch_of(tmp_path, old, old.replace("self:", "selff:")))
+
+
+def test_what_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler -O1")
+    with pytest.raises(Refusal, match="no C.. compiler no-such-compiler: install one"):
+        compiler()
+    monkeypatch.setattr(run, "find_spec", lambda name: name != "yaml" or None)
+    with pytest.raises(Refusal, match=r"needs yaml: pip install 'clampgrad\[patches\]'"):
+        prove(tmp_path / "none.patch")
+
+
+def test_a_patch_that_is_not_there(tmp_path):
+    with pytest.raises(Refusal, match="There is no .*none.patch"):
+        prove(tmp_path / "none.patch")
+
+
+def test_only_functions_that_can_be_proved(tmp_path):
+    """Of a checkout's FunctionsManual.cpp three functions are compiled, so no other may change."""
+    tree = tmp_path / "source"
+    texts = {FUNCTIONS: manual_text(RELEASE, None), SCRIPT: script_text(None)}
+    texts[FUNCTIONS] += "Tensor other() {\n  return 1;\n}\n"
+    for name, text in texts.items():
+        (tree / name).parent.mkdir(parents=True)
+        (tree / name).write_text(text)
+    git(tree, "init", "--quiet")
+    git(tree, "add", ".")
+    (tree / FUNCTIONS).write_text(texts[FUNCTIONS].replace("return 1;", "return 2;"))
+    patch = tmp_path / "mine.patch"
+    patch.write_text(git(tree, "diff").stdout)
+    git(tree, "checkout", ".")
+    with pytest.raises(Refusal, match="Only clamp_backward, .*FunctionsManual.cpp can be proved"):
+        verify(Question([patch], source=tree, quick=True), lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def gradients():
+    """Those of the torch that is installed."""
+    return ask("gradients")["gradients"]
+
+
+def test_the_stock_gradients_are_told_from_the_other_convention(gradients):
+    """Without compiling: the checks themselves."""
+    found = deepcopy(gradients)
+    stock, other = ("joint", "inclusive") if NEW else ("inclusive", "joint")
+    assert against_table(found, stock, set()) == []
+    failures = against_table(found, other, set())
+    assert any(f.startswith("clamp, numbers, aot_eager") for f in failures)
+    assert any(f.startswith("clamp_min, tensors, foreach:") for f in failures)
+    assert any(f.startswith("clamp_max, numbers, one bound of clamp:") for f in failures)
+    assert any(f.startswith("clamp_min, tensors, in place") for f in failures)
+    # The tie that strict masks on both sides lose.
+    for row in found["maximum, tensors, eager"]:
+        if row[0] == row[1]:
+            row[3:] = [0.0, 0.0]
+    assert any("the gradient is lost" in f for f in against_table(found, stock, set()))
+
+
+def test_one_convention_for_all_operators(gradients):
+    """clamp at `half` beside maximum at `joint` is none, although each is in the table."""
+    found = gradients
+    stock = "joint" if NEW else "inclusive"
+    assert held(found, found, Claim(stock), set()) == []
+    assert held(found, found, Claim(), set()) == []
+    mixed = dict(found)
+    for key in (k for k in found if k.startswith("clamp_min, numbers")):
+        mixed[key] = [[x, b, g, g / 2 if x == b else d] for x, b, g, d in found[key]]
+    failures = held(mixed, found, Claim(), set())
+    assert failures and all(f.startswith("clamp_min, numbers") for f in failures)
+    # A patch about other operators may not touch it either.
+    strangers = held(mixed, found, Claim(stock, frozenset({"maximum", "tensors"})), set())
+    assert strangers and all(f.startswith("outside of the scope, clamp_min") for f in strangers)
+
+
+def test_gradients_at_no_points_hold_nothing(gradients):
+    none = {**gradients, "maximum, tensors, eager": []}
+    for compare in (
+        lambda: against_table(none, "joint", set()),
+        lambda: changes(gradients, none),
+        lambda: changes(none, gradients),
+    ):
+        with pytest.raises(ValueError, match="no points|zip"):
+            compare()
+
+
+def test_what_is_found_is_one_short_line_each(gradients):
+    """Whatever the number of modes, and however long a message of torch is."""
+    stock, other = ("joint", "inclusive") if NEW else ("inclusive", "joint")
+    failures = against_table(deepcopy(gradients), other, set())
+    assert len(failures) > 100 and max(map(len, failures)) < 150
+    failures += ["OpInfo clamp: " + "word " * 100, "the control is not stock: a, b, c: 1 of 2"]
+    points = [f"clamp, numbers, {mode}: {n} of 10" for n, mode in enumerate(("eager", "vmap"), 3)]
+    result = {
+        "patches": [f"{n}-a-name-of-a-patch.patch" for n in range(9)],
+        CODE: ["ClampBackward0"] * 50,
+        GRADIENTS: points,
+        SAVED: [],
+        "tests and documentation": [],
+        "not proved": ["a/" * 100],
+        "failures": failures,
+        "convention": stock,
+    }
+    lines = told(result).splitlines()
+    assert max(map(len, lines)) <= 98
+    assert "  clamp, numbers: 7 of 20 points in 2 ways to differentiate or call" in lines
+    of_clamp_min = [line for line in lines if line.startswith("clamp_min, numbers")]
+    assert len(of_clamp_min) == 1 and re.search(r"\(and in \d\d more ways\)$", of_clamp_min[0])
+    assert lines[-1] == "the control is not stock: a, b, c: 1 of 2"
+    assert told({**result, "failures": []}).endswith(f"\nAll of it holds: {stock}.")
+
+
+def test_how_long_it_takes_is_what_it_took():
+    measured = json.loads((Path(__file__).parents[2] / "docs/verified.json").read_text())
+    minutes = [run["seconds"] / 60 for run in measured if "torchscript" not in run["series"]]
+    assert f"{math.floor(min(minutes))} to {math.ceil(max(minutes))} minutes" == TAKES
+
+
+def test_samples_of_every_layout_are_compared():
+    """OpInfo has some without dimensions, without elements and transposed."""
+    two = torch.arange(6.0).double().view(2, 3)
+    samples = [two, two.T, two[0, 1], two[:0], None]
+    assert digest(samples) == digest([s if s is None else s.clone() for s in samples])
+    for i, sample in enumerate(samples):
+        other = [*samples[:i], two + 1 if sample is None else None, *samples[i + 1 :]]
+        assert digest(other) != digest(samples)
+
+
+def test_a_patch_that_does_nothing_is_not_proved(tmp_path):
+    old = "- name: clamp_min(Tensor self, Scalar min) -> Tensor\n"
+    result = prove(patch_of(tmp_path, old, "# A comment.\n" + old))
+    assert result["failures"] == ["no gradient changed (--expect unchanged, if none should)"]
+    assert result[CODE] == []
+
+
+def test_a_file_that_is_not_looked_at_is_named(tmp_path, monkeypatch, capsys):
+    name = "aten/src/ATen/native/cpu/BinaryOpsKernel.cpp"
+    patch = patch_of_text(tmp_path, name, "one\n", "two\n")
+    command = ["clampgrad.patches", "verify", "--patch", str(patch), "--expect", "unchanged"]
+    monkeypatch.setattr(sys, "argv", command)
+    assert main() == 1
+    assert f"not proved:\n  {name}" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", [*command, "--allow-unproved"])
+    assert main() == 0
+
+
+def test_a_header_of_the_wheel_is_compiled_as_patched(tmp_path):
+    """Found before the wheel's own, so it is no file that nothing looks at."""
+    name = "torch/csrc/autograd/FunctionsManual.h"
+    text = (INCLUDE / name).read_text()
+    patch = patch_of_text(tmp_path / "a", name, text, text + "// the end\n")
+    after = patched(tmp_path / "b", [patch], RELEASE, None)
+    assert after.headers == {name} and unlooked([patch], after) == []
+    assert (tmp_path / "b" / name).read_text().endswith("// the end\n")
+    assert patched(tmp_path / "c", [], RELEASE, None).headers == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [s.name for s in all_series().values() if s.fits(RELEASE)])
+def test_a_series_for_this_release_holds(name):
+    """All of the table, Tensor ties included, for torch.clamp and its family themselves."""
+    result = verify(of_series(name, RELEASE), lambda line: None)
+    assert result["failures"] == [] and result[CODE]
+    assert bool(result["opinfo samples"]) == ("torchscript" not in name)
+    families = {line.split(",")[0] for line in result[GRADIENTS]}
+    if name == "v2.13.0/joint":
+        assert families >= {"clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin"}
+    if name == "v2.13.0/strict":
+        assert not families & {"maximum", "minimum", "fmax", "fmin"}
+        assert not any(line.startswith("clamp, tensors") for line in result[GRADIENTS])
+    if name == "proposals/save-result":
+        assert result[GRADIENTS] == []
+        assert "clamp, numbers: self -> result" in result[SAVED]
+
+
+MINIMUM = "  self: where(self {} min, grad, at::scalar_tensor(0., grad.options()))\n  result: auto"
+STRICT, LOOSE = MINIMUM.format(">"), MINIMUM.format(">=")
+
+
+@pytest.mark.slow
+def test_a_wrong_mask_is_caught(tmp_path):
+    patch = patch_of(tmp_path, STRICT if NEW else LOOSE, MINIMUM.format("<"))
+    result = prove(patch)
+    assert {f.split(",")[0] for f in result["failures"]} == {"clamp_min"}
+    assert any(f.startswith("clamp_min, numbers, eager: at [") for f in result["failures"])
+    assert set(result[CODE]) >= {"ClampMinBackward0", "clamp_min"}
+    assert all(line.startswith("clamp_min, numbers") for line in result[GRADIENTS])
+
+
+@pytest.mark.slow
+def test_strict_masks_on_both_sides_of_a_tie_are_caught(tmp_path):
+    """(0, 0) at maximum(x, x), which is no subgradient."""
+    entry = re.search(r"- name: maximum\(.*\n(?:  .*\n)+", TEXT).group()
+    strict = re.sub("  self: .*", "  self: grad.masked_fill(self <= other, 0)", entry)
+    strict = re.sub("  other: .*", "  other: grad.masked_fill(self >= other, 0)", strict)
+    failures = prove(patch_of(tmp_path, entry, strict))["failures"]
+    lost = [f for f in failures if f.startswith("maximum, tensors, eager")]
+    assert lost and lost[0].endswith("no subgradient, the gradient is lost")
+
+
+@pytest.mark.slow
+def test_a_formula_that_is_no_cpp(tmp_path):
+    old = STRICT if NEW else LOOSE
+    with pytest.raises(Refusal, match="does not compile:\nproved.cpp:.* error: "):
+        prove(patch_of(tmp_path, old, old.replace("grad, at", "grad,, at")))
+
+
+@pytest.mark.slow
+def test_a_function_that_libtorch_does_not_export_is_named(tmp_path):
+    """A header declares it, so it compiles; it does not link."""
+    old = STRICT if NEW else LOOSE
+    new = "  self: sgn_backward(self, grad, self)\n  result: auto"
+    with pytest.raises(Refusal, match="undefined reference to .*sgn_backward"):
+        prove(patch_of(tmp_path, old, new))
+
+
+RELU = "- name: relu(Tensor self) -> Tensor\n  self: threshold_backward(grad, result, 0)"
+
+
+@pytest.mark.slow
+def test_any_operator_is_proved_on_the_samples_of_opinfo(tmp_path):
+    wrong = patch_of(tmp_path / "wrong", RELU, RELU.replace("result, 0", "result, 1"))
+    result = prove(wrong, quick=False)
+    assert {"ReluBackward0"} <= set(result[CODE])
+    assert any(line.startswith("nn.functional.relu, OpInfo: ") for line in result[GRADIENTS])
+    assert any(f.startswith("OpInfo nn.functional.relu") for f in result["failures"])
+    same = "  self: at::where(result > 0, grad, 0)"
+    right = patch_of(tmp_path / "right", RELU, RELU.splitlines()[0] + "\n" + same)
+    oracle = tmp_path / "oracle.py"
+    oracle.write_text(
+        "import torch\n"
+        "def gradients(operator, args, kwargs, g):\n"
+        "    return [torch.where(args[0] > 0, g, 0)]\n"
+    )
+    claim = Claim(unchanged=True)
+    found = verify(Question([right], claim, oracle=oracle), lambda line: None)
+    assert found["failures"] == [] and found["opinfo samples"] > 0
+    oracle.write_text(oracle.read_text().replace("> 0", ">= 1"))
+    found = verify(Question([right], claim, oracle=oracle), lambda line: None)
+    assert any(f.startswith("oracle, nn.functional.relu") for f in found["failures"])
+
+
+FUSED = "proposals/fused-backward"
+
+
+@pytest.fixture
+def fused(tmp_path):
+    """The text of torch without and with the operators that the proposal adds."""
+    if not named(FUSED).fits(RELEASE):
+        pytest.skip("the proposal is for another release")
+    patches = [p for p in named(FUSED).patches if p not in named(FUSED).unproved]
+    return [patched(tmp_path / side, p, RELEASE, None) for side, p in (("a", []), ("b", patches))]
+
+
+def test_native_operators_are_read_off_the_patch(tmp_path, fused):
+    """Their entries through torchgen, their kernels for each set of instructions, the schema; not CUDA."""
+    new = added(tmp_path, *fused)
+    assert new.operators == ["_clamp_backward", "_clamp_backward.Tensor", "_extremum_backward"]
+    kernels = [flags for path, flags in new.sources if path.name == "ClampBackwardKernel.cpp"]
+    assert len(kernels) == len(CAPABILITIES)
+    schema = next(p for p, _ in new.sources if p.name == "generated.cpp").read_text()
+    assert schema.count("m.def(") > 3 and "get_gradients" not in schema
+    assert "redispatch" in new.prelude and "ops/_clamp_backward.h" in new.prelude
+    assert set(fused[1].python) == {
+        "torch._decomp",
+        "torch._decomp.decompositions",
+        "torch.nested._internal.ops",
+    }
+    patches = named(FUSED).patches
+    assert unlooked(patches, fused[1])[0].endswith("cuda/ClampBackwardKernel.cu")
+
+
+def test_operators_that_exist_must_stay(fused):
+    before, after = fused[0].native, fused[1].native
+    assert [f.partition("(")[0] for f in new_entries(before, after)][:2] == [
+        "_clamp_backward",
+        "_clamp_backward.Tensor",
+    ]
+    other = after.replace(
+        "- func: clamp_min(Tensor self, Scalar min)", "- func: clamp_min(Tensor self, Scalar m)"
+    )
+    assert other != after
+    with pytest.raises(
+        Refusal, match="Only operators that are added can be proved here, clamp_min"
+    ):
+        new_entries(before, other)
+
+
+@pytest.mark.slow
+def test_the_fused_backward_has_the_gradients_of_before():
+    """A kernel is found wrong that gives a NaN's gradient to neither side."""
+    question = of_series(FUSED, RELEASE)
+    if not named(FUSED).fits(RELEASE):
+        pytest.skip("the proposal is for another release")
+    result = verify(replace(question, quick=True), lambda line: None)
+    assert result["failures"] == [] and result[GRADIENTS] == []
+    assert result["not proved"] == ["aten/src/ATen/native/cuda/ClampBackwardKernel.cu"]
+
+
+@pytest.mark.slow
+def test_a_kernel_with_a_wrong_nan(tmp_path):
+    series = named(FUSED)
+    if not series.fits(RELEASE):
+        pytest.skip("the proposal is for another release")
+    patches = []
+    for patch in series.patches:
+        text = patch.read_text()
+        old = "share(grad, tie, y_wins)"
+        new = "share(grad, tie, y_wins | (x != x))"
+        patches.append(tmp_path / patch.name)
+        patches[-1].write_text(text.replace(old, new, 1) if "cpu/Clamp" in text else text)
+    assert any(a.read_text() != b.read_text() for a, b in zip(patches, series.patches))
+    result = verify(Question(patches, series.claim, quick=True), lambda line: None)
+    assert any("maximum, tensors, eager" in line for line in result["failures"])

@@ -1,0 +1,633 @@
+"""tools/build_pytorch.sh from its first step to its last, on a stub of a tree in place of PyTorch's.
+
+The stub's build prints what a build prints, and brings the torch of this environment. So the tree is
+patched and the torch never is: the script has to notice just that.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import pytest
+import torch
+
+from clampgrad.patches.apply import apply
+from clampgrad.patches.tree import YAML
+from patches.test_patches_apply import MINE, commit, git, tree_of, write
+
+pytestmark = pytest.mark.thorough
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "tools" / "build_pytorch.sh"
+SERIES = next(s.name for s in MINE if not s.claim.unchanged)
+PROPOSALS = [
+    s.name for s in MINE if s.claim.unchanged and not s.unproved
+]  # without tests of their own
+FOLDER = ROOT / "tools" / "source_build"
+TORCH = ("torch", "torchgen", "functorch")
+
+SETUP = """
+import os, setuptools, sys, sysconfig
+if "editable_wheel" in sys.argv:  # pip calls this file for other things too
+    exec(os.environ.get("STUB_BUILD", ""))
+    print("[1/2] Building CXX object caffe2/Functions.cpp.o")
+    print("[2/2] Linking CXX shared library lib/libtorch_cpu.so")
+    here = sysconfig.get_path("purelib")
+    for path in {paths!r}:
+        link = os.path.join(here, os.path.basename(path))
+        os.path.lexists(link) or os.symlink(path, link)
+setuptools.setup(name="stub", version="0", py_modules=[])  # named torch, it would replace the linked one
+"""
+
+TEST = """
+import os, unittest
+exec(os.environ.get("STUB_TEST", ""))
+
+class Test(unittest.TestCase):
+    def test_clamp(self): pass
+    def test_maximum_skipped(self): self.skipTest("a reason")
+    def test_fmax_fails(self): self.assertTrue({passes})
+unittest.main()
+"""
+
+
+def environment(folder):
+    """One with everything of this environment but torch, and what brings that."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    held_back = []
+    for path in Path(torch.__file__).parents[1].iterdir():
+        if path.name.startswith("__"):
+            continue
+        if re.match(rf"({'|'.join(TORCH)})(-.*)?$", path.name):
+            held_back.append(str(path))
+        elif not path.name.startswith(("clampgrad", "_clampgrad")):
+            (site / path.name).symlink_to(path)
+    return folder / "bin" / "python", held_back
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stub")
+    python, torchs = environment(folder / "environment")
+    tree = folder / "pytorch"
+    tree.mkdir()
+    tree_of(tree)
+    write(tree, "setup.py", SETUP.format(paths=torchs))
+    write(tree, "requirements.txt", "numpy # for torch\n\npyyaml>=5\n")
+    for name in ("libtorch_cpu.so", "libtorch_python.so"):
+        write(tree, f"torch/lib/{name}", "")
+    names = ("test_autograd", "test_jit", "test_ops_gradients", "test_ops_fwd_gradients")
+    for name in (*names, "test_binary_ufuncs"):
+        write(tree, f"test/{name}.py", TEST.format(passes=True))
+    commit(tree)
+    return tree, python
+
+
+def build(stub, *arguments, **more):
+    tree, python = stub
+    own = {"PYTHON": str(python), "CLAMPGRAD_PORTABLE": "1", "MAX_JOBS": "2", "USE_CUDA": "0"}
+    variables = own | more
+    return subprocess.run(
+        [SCRIPT, tree, SERIES, *arguments, "--quick"],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+    )
+
+
+def record_file(stub):
+    return stub[0] / "build" / "clampgrad" / "record.json"
+
+
+def record(stub):
+    return json.loads(record_file(stub).read_text())
+
+
+def forget(stub, step):
+    """As if the run had ended before a step of stock's, and nothing had been built."""
+    found = record(stub)
+    found["states"]["stock"].pop(step, None)
+    found["built"] = None
+    record_file(stub).write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def first(stub):
+    return build(stub, "--rounds", "0", "--out", str(stub[0] / "out" / "record.json"))
+
+
+@pytest.fixture
+def whole(stub, first):
+    """A run from the first step to the last. A test may change its record."""
+    before = record_file(stub).read_text()
+    yield first
+    record_file(stub).write_text(before)
+
+
+def test_what_is_in_the_way_is_said_at_once(stub):
+    tree, _ = stub
+    (tree / "requirements.txt").write_text("-r requirements-build.txt\nno-such-package\n")
+    write(tree, ".gitmodules", '[submodule "x"]\n\tpath = third_party/x\n\turl = x\n')
+    (tree / "requirements-build.txt").write_text("no-such-backend>=1\n")
+    more = {"CXX": "no-such-compiler", "USE_CUDA": "1", "CUDA_HOME": "/nowhere"}
+    done = build(stub, "--check", PATH=f"{stub[1].parent}:/usr/bin:/bin", **more)
+    git(tree, "checkout", "requirements.txt")
+    (tree / ".gitmodules").unlink()
+    (tree / "requirements-build.txt").unlink()
+    assert done.returncode == 2
+    missing = ("no-such-package", "no-such-backend", "no-such-compiler", "no nvcc")
+    for part in (*missing, "third_party/x", "submodule update"):
+        assert part in done.stderr
+
+
+def test_changed_files_are_named(stub):
+    tree, _ = stub
+    (tree / "version.txt").write_text((tree / "version.txt").read_text() + "\n")
+    done = build(stub, "--check")
+    git(tree, "checkout", "version.txt")
+    assert done.returncode == 2 and "version.txt" in done.stderr
+
+
+def test_a_series_that_is_in_the_tree_is_refused(stub):
+    apply(stub[0], SERIES, check=False, reverse=False)
+    done = build(stub, "--check")
+    apply(stub[0], SERIES, check=False, reverse=True)
+    assert done.returncode == 2 and f"{SERIES} is in the tree" in done.stderr
+
+
+def test_another_torch_is_not_replaced(stub):
+    done = build(stub, "--check", PYTHON=sys.executable)
+    assert done.returncode == 2 and "an environment of its own" in done.stderr
+
+
+def test_every_step_runs_and_a_torch_that_stays_stock_is_noticed(stub, whole):
+    assert whole.returncode == 1, whole.stdout + whole.stderr
+    found = record(stub)
+    assert set(found["states"]) == {"stock", SERIES, "undone"}
+    steps = {"build", "gradients", "package", "tests"}
+    assert all(steps <= set(state) for state in found["states"].values())
+    assert found["states"]["stock"]["build"]["steps"] == 2
+    failures = whole.stdout.split("what does not hold:")[1]
+    assert f"{SERIES}: no gradient changed" in failures
+    assert "undone: " not in failures
+    published = json.loads((stub[0] / "out" / "record.json").read_text())
+    assert published["states"]["undone"]["tests"]["differences"] == []
+    assert published["states"]["stock"]["tests"]["files"]["test_jit.py"]["results"] == {
+        "Test": {"ok": "test_clamp test_fmax_fails", "skipped": "test_maximum_skipped"}
+    }
+
+
+def test_the_tree_is_as_before(stub, whole):
+    status = subprocess.run(["git", "diff", "HEAD"], cwd=stub[0], capture_output=True, text=True)
+    assert status.stdout == ""
+
+
+def test_the_results_of_upstreams_tests(stub, whole):
+    (file,) = {json.dumps(f) for f in record(stub)["states"]["stock"]["tests"]["files"].values()}
+    results = {k.partition(".")[2]: v for k, v in json.loads(file)["results"].items()}
+    assert results["test_clamp"] == "ok" and results["test_fmax_fails"] == "ok"
+    assert results["test_maximum_skipped"] == "skipped"
+
+
+def test_what_is_done_is_not_done_again(stub, whole):
+    before = record(stub)
+    again = build(stub, "--rounds", "0")
+    assert again.stdout.count("done before") == 10 and record(stub) == before
+
+
+def test_other_flags_begin_anew_and_only_when_something_is_done(stub, whole):
+    before = record_file(stub).read_text()
+    other = build(stub, "--rounds", "0", "--check", BUILD_TEST="1")
+    assert record_file(stub).read_text() == before
+    assert (
+        other.returncode == 2 and "an environment of its own" in other.stderr
+    )  # as if never begun
+
+
+def test_a_checked_out_series_is_applied_again(stub, whole):
+    """The tree says what is in it, whatever the record says."""
+    found = record(stub)
+    del found["states"][SERIES]["tests"]
+    found["built"] = [SERIES]  # as if it had ended there, and somebody had restored the files
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert again.returncode == 1 and f"{SERIES}: no gradient changed" in again.stdout
+
+
+def test_an_edit_beside_the_series_is_seen(stub, whole):
+    apply(stub[0], SERIES, check=False, reverse=False)
+    with (stub[0] / YAML).open("a") as file:
+        print("# mine", file=file)
+    done = build(stub, "--check")
+    git(stub[0], "checkout", ".")
+    assert done.returncode == 2 and f"commit or stash first: {YAML}" in done.stderr
+
+
+def test_what_other_proofs_found_is_asked_again(stub, whole):
+    found = record(stub)
+    found["proofs"] = "other"
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert "==> stock: tests\n" in again.stdout and "==> stock: build" not in again.stdout
+
+
+def test_other_patches_are_built_again(stub, whole):
+    found = record(stub)
+    found["patches"][SERIES] = "of another text"
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    for step in (f"{SERIES}: tests", "undone: tests", "stock: controls"):
+        assert f"==> {step}\n" in again.stdout
+    assert "==> stock: tests: done before" in again.stdout
+
+
+def test_a_full_run_after_a_quick_one_measures_again(stub, whole):
+    checked = build(stub, "--check")  # reads the record, and changes nothing
+    assert checked.returncode == 0 and record(stub)["quick"]
+    code = (
+        "from pathlib import Path; from record import Record; from series import Tree;"
+        f"r = Record.of(Tree(Path({str(stub[0])!r})), [{SERIES!r}], {record(stub)['flags']!r}, False);"
+        "print(r.data['quick'], [s for s in r.states if 'gradients' in r.states[s]])"
+    )
+    done = subprocess.check_output([stub[1], "-c", code], cwd=FOLDER, text=True)
+    assert done == "False []\n"
+
+
+def test_interrupted_it_goes_on(stub, whole):
+    found = record(stub)
+    del found["states"][SERIES]["tests"], found["states"]["undone"]
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert again.returncode == 1 and f"==> {SERIES}: tests\n" in again.stdout
+    assert "==> stock: tests: done before" in again.stdout
+    assert set(record(stub)["states"]) == {"stock", SERIES, "undone"}
+
+
+@pytest.mark.skipif(not PROPOSALS, reason="no proposal is for this release")
+def test_a_proposal_is_built_and_recorded_as_any_series(stub, whole, tmp_path):
+    out = tmp_path / "record.json"
+    done = build(stub, PROPOSALS[0], "--rounds", "0", "--out", str(out))
+    states = json.loads(out.read_text())["states"]
+    assert states[PROPOSALS[0]].keys() == states[SERIES].keys()
+    assert f"{PROPOSALS[0]}: " not in done.stdout.split("what does not hold:")[1]
+
+
+def test_fewer_series_than_before_leave_what_was_built(tmp_path):
+    """The tree is that of the last run's end, and is not built again."""
+    tree_of(tmp_path)
+    code = f"""
+import pathlib, sys
+from record import Record
+from series import Tree
+tree = Tree(pathlib.Path(sys.argv[1]))
+first = Record.of(tree, [{SERIES!r}, "v2.13.0/strict"], {{}}, False)
+done = {{"seconds": 1}}
+first.states.update({{"stock": {{"build": done, "controls": done}}, "undone": {{"build": done, "tests": done}}}})
+first.save()
+print({{state: list(steps) for state, steps in Record.of(tree, [{SERIES!r}], {{}}, False).states.items()}})
+"""
+    assert answer(code, tmp_path) == "{'stock': ['build'], 'undone': ['build']}"
+
+
+def test_a_test_that_fails_afterwards_is_named(stub, whole):
+    found = record(stub)
+    found["states"][SERIES]["tests"]["files"]["test_jit.py"]["results"]["Test.test_clamp"] = (
+        "failed"
+    )
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert f"{SERIES}: test_jit.py: Test.test_clamp was ok and is failed" in again.stdout
+
+
+def test_the_files_that_are_done_are_not_run_again(stub, whole):
+    forget(stub, "tests")
+    code = "if 'test_ops_fwd' in __file__: raise SystemError('interrupted')"
+    interrupted = build(stub, "--rounds", "0", STUB_TEST=code)
+    tests = record(stub)["states"]["stock"]["tests"]
+    assert interrupted.returncode == 2 and "seconds" not in tests
+    assert "test_ops_fwd_gradients.py" not in tests["files"]
+    found = record(stub)
+    found["states"]["stock"]["tests"]["files"]["test_autograd.py"]["results"]["mark"] = "ok"
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert "==> stock: tests\n" in again.stdout
+    files = record(stub)["states"]["stock"]["tests"]["files"]
+    assert files["test_autograd.py"]["results"]["mark"] == "ok" and len(files) == 5
+
+
+def test_a_control_that_breaks_off_shows_nothing(stub, whole):
+    found = record(stub)
+    run = {"results": {"Test.test_new": "error", "Test.test_value": "failed"}, "error": ""}
+    found["states"]["stock"]["controls"]["files"][f"{SERIES}: test/test_jit.py"] = run
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    said = f"{SERIES}: without it these break off, which shows no gradient: Test.test_new\n"
+    assert said in again.stdout
+
+
+def test_the_names_that_upstream_generates_are_known():
+    patch = (
+        "@@ -1 +1,3 @@\n+    def test_new(self, device, dtype, op):\n"
+        '+        OpInfo("special.soft_clamp",\n'
+    )
+    code = f"""
+import brought
+from types import SimpleNamespace
+brought.named = lambda name: SimpleNamespace(patches=[SimpleNamespace(read_text=lambda: {patch!r})])
+for name in ("new_clamp_min_cpu_float64", "new_bounds_2_cuda", "new", "newer", "old_cpu",
+             "fn_grad_special_soft_clamp_cpu_float64", "fn_grad_soft_clamp_cpu"):
+    print(name, brought.is_of("mine", "test_" + name))
+"""
+    known = {line.split()[0] for line in answer(code).splitlines() if line.endswith("True")}
+    generated = {"new_clamp_min_cpu_float64", "new_bounds_2_cuda"}
+    assert known == generated | {"new", "fn_grad_special_soft_clamp_cpu_float64"}
+
+
+@pytest.mark.parametrize(
+    ("after", "says"),
+    [("failed", ""), ("error", "was ok and is error"), ("ok", "none of the tests fails that must")],
+)
+def test_what_a_series_says_must_fail_must(after, says):
+    code = f"""
+import verdict
+from types import SimpleNamespace as Of
+def run(result):
+    results = {{"T.test_tie_cpu_float32": result}}
+    return {{"files": {{"f.py": {{"results": results, "crashes": {{}}}}}}}}
+runs = {{"stock": run("ok"), "mine": run({after!r}), "undone": run("ok")}}
+verdict.named = lambda name: Of(fails=("f.py:tie", "g.py:other"))
+verdict.is_of = lambda *_: False
+record = Of(found=lambda state, step: runs[state])
+print(*verdict.tests(record, ["mine"]), sep="\\n")
+"""
+    said = answer(code)
+    assert says in said if says else said == ""
+
+
+EARLY = """
+main = unittest.main
+def early():
+    main(exit=False)
+    raise RuntimeError("in the middle")
+unittest.main = early
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "error"),
+    [
+        ("import no_such_module", "ran no test", "no_such_module"),
+        (EARLY, "ended early", "in the middle"),
+    ],
+)
+def test_a_file_that_breaks_off_is_refused(stub, whole, code, word, error):
+    forget(stub, "tests")
+    done = build(stub, "--rounds", "0", STUB_TEST=code)
+    assert done.returncode == 2 and word in done.stderr and error in done.stderr
+
+
+CRASH = """
+import os, pathlib
+def setUp(self):
+    if self.id().endswith("clamp"):
+        with open({file!r}, "a") as file:
+            print(file=file)
+        pathlib.Path({file!r}).stat().st_size > {times} or os.abort()
+unittest.TestCase.setUp = setUp
+"""
+
+
+def results_of(stub, tmp_path, code, longest=1200):
+    """What the script finds in a test file of the stub's that begins with some code."""
+    out = tmp_path / "out.json"
+    program = f"import sys, tests; tests.LONGEST = {longest}; tests.main()"
+    command = [sys.executable, "-c", program, out, stub[0] / "test" / "test_jit.py"]
+    path = f"{FOLDER}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    environment = os.environ | {"STUB_TEST": code, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return (json.loads(out.read_text()) if out.exists() else None), done.stdout + done.stderr
+
+
+OTHERS = {"Test.test_fmax_fails": "ok", "Test.test_maximum_skipped": "skipped"}
+
+
+@pytest.mark.parametrize(("times", "result"), [(1, "ok"), (9, "crashed")])
+def test_a_test_that_ends_the_process_is_tried_again(stub, tmp_path, times, result):
+    """test_profiler_propagation of PyTorch does so now and then."""
+    code = CRASH.format(file=str(tmp_path / "crashes"), times=times)
+    found, _ = results_of(stub, tmp_path, code)
+    assert found["crashes"] == {"Test.test_clamp": min(times, 3)}
+    assert found["results"] == OTHERS | {"Test.test_clamp": result}
+
+
+CRASHING_CLASS = """
+class First(unittest.TestCase):
+    def test_a(self): pass
+class Second(unittest.TestCase):
+    def test_b(self): pass
+    @classmethod
+    def {method}(cls): os.abort()
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "result"), [("setUpClass", {}), ("tearDownClass", {"Second.test_b": "ok"})]
+)
+def test_a_class_that_ends_the_process_is_named(stub, tmp_path, method, result):
+    """Not the test before it, whose result stands; and the tests of other classes run."""
+    found, _ = results_of(stub, tmp_path, CRASHING_CLASS.format(method=method))
+    place = f"{method} of Second"
+    assert found["crashes"] == {place: 3}
+    rest = OTHERS | {"First.test_a": "ok", "Test.test_clamp": "ok"}
+    assert found["results"] == rest | result | {place: "crashed"}
+
+
+def test_a_file_whose_import_ends_the_process_is_refused(stub, tmp_path):
+    found, said = results_of(stub, tmp_path, "os.abort()")
+    assert found is None and "ended with -6: import" in said
+
+
+HANGING = """
+unittest.TextTestRunner.resultclass.write.__func__.__globals__["LONGEST"] = 1
+def setUp(self):
+    if self.id().endswith("clamp"):
+        import time
+        time.sleep(60)
+unittest.TestCase.setUp = setUp
+"""
+
+
+def test_a_test_that_does_not_end_is_named_and_the_others_run(stub, tmp_path):
+    found, said = results_of(stub, tmp_path, HANGING, longest=1)
+    assert found["results"] == OTHERS | {"Test.test_clamp": "no end"}
+    assert found["crashes"] == {} and "in setUp" in said  # and where it hung
+
+
+FAILING = """
+class GradcheckError(RuntimeError): pass
+def wrapped(error):
+    try: raise error
+    except Exception as cause: raise Exception("caused by a sample") from cause
+class Failing(unittest.TestCase):
+    def test_value(self): self.assertEqual(1, 0)
+    def test_sample(self): wrapped(AssertionError())
+    def test_gradcheck(self): raise GradcheckError()
+    def test_operator_is_missing(self): wrapped(AttributeError())
+    def test_subtest_breaks_off(self):
+        with self.subTest(): raise AttributeError()
+"""
+
+
+def test_a_test_that_breaks_off_has_not_failed(stub, tmp_path):
+    """Upstream's runner wraps what a test with samples raises."""
+    found, _ = results_of(stub, tmp_path, FAILING)
+    mine = {k.partition("test_")[2]: v for k, v in found["results"].items() if "Failing" in k}
+    failed = dict.fromkeys(("value", "sample", "gradcheck"), "failed")
+    assert mine == failed | dict.fromkeys(("operator_is_missing", "subtest_breaks_off"), "error")
+
+
+ENDLESS = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep(.05)"
+
+
+def inside(code, *arguments):
+    """Python in the folder of the script, which is being run."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=FOLDER, stdout=subprocess.PIPE, text=True)
+
+
+def answer(code, *arguments):
+    """What that prints."""
+    process = inside(code, *arguments)
+    out = process.communicate()[0]
+    assert process.returncode == 0
+    return out.strip()
+
+
+def is_still(log):
+    written = log.stat().st_size
+    time.sleep(0.5)
+    return written == log.stat().st_size > 0
+
+
+def test_a_program_that_does_not_end_is_ended(tmp_path):
+    """And what it started: some of upstream's tests start processes."""
+    code = f"""
+import pathlib, sys, processes
+processes.LONGEST = 3
+print(processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1])))
+"""
+    log = tmp_path / "log"
+    assert "no end after" in inside(code, log).communicate()[0]
+    assert is_still(log)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_what_threads_started(tmp_path, number):
+    code = f"""
+import pathlib, sys, types, processes, upstream
+processes.interrupt_on_signals()
+upstream.child = lambda place, name, *_, **__: processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1], name))
+tree = types.SimpleNamespace(path=pathlib.Path())
+record = types.SimpleNamespace(found=lambda *_: None, part=lambda state, step, file, work: work())
+place = types.SimpleNamespace(environment={{"MAX_JOBS": "2"}}, series=None, state="stock", tree=tree, record=record)
+place.step = lambda name, work: work()
+upstream.tests(place, [])
+"""
+    process = inside(code, tmp_path)
+    logs = [tmp_path / name for name in ("test_autograd", "test_jit")]
+    while not all(log.exists() and log.stat().st_size for log in logs):
+        time.sleep(0.1)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert all(map(is_still, logs))
+
+
+def test_the_times_are_of_the_torch_of_their_state(stub, whole):
+    timed = build(stub, "--rounds", "1")
+    shutil.rmtree(record_file(stub).parent / "copies")
+    times = record(stub)["states"]["undone"]["times"]["microseconds"]
+    assert set(times) == {"stock", SERIES} and timed.returncode == 1
+    assert all(t > 0 for rounds in times.values() for r in rounds for t in r.values())
+
+
+def test_the_times_of_another_torch_are_refused(tmp_path):
+    program = [sys.executable, FOLDER / "times.py", tmp_path / "out.json", tmp_path]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.returncode and f"not of {tmp_path}: " in done.stderr
+
+
+def test_what_is_kept_for_the_times_is_all_of_a_torch(tmp_path):
+    """Its Python and its libraries, from the one or the two folders that it is in; what is as on stock once."""
+    code = """
+import pathlib, sys, timing
+from types import SimpleNamespace as Of
+top = pathlib.Path(sys.argv[1])
+source, built = top / "source", top / "built"
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+write(source / "csrc" / "Module.cpp", "")
+write(built / "lib" / "libtorch_cuda.so", "same")
+record = Of(folder=top, data={"torch": [str(source), str(built)]})
+for state, text in (("stock", "before"), ("v2/mine", "after")):
+    write(source / "decompositions.py", text)
+    timing.keep(Of(record=record, state=state, step=lambda name, work: work()))
+"""
+    answer(code, tmp_path)
+    stock, mine = (tmp_path / "copies" / state / "torch" for state in ("stock", "v2/mine"))
+    assert not (mine / "csrc").exists()
+    texts = [(copy / "decompositions.py").read_text() for copy in (stock, mine)]
+    assert texts == ["before", "after"]
+    library = Path("lib", "libtorch_cuda.so")
+    assert (stock / library).samefile(mine / library)
+    assert not (stock / library).samefile(tmp_path / "built" / library)
+
+
+def test_a_build_for_cuda_wants_its_compiler_memory_and_disk(tmp_path):
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.touch(0o755)
+    code = f"""
+import os, flags, ready
+flags.clang, flags.lld = lambda: {{"CC": "clang", "CXX": "clang++"}}, lambda compiler: {{}}
+for name in ("CC", "CXX", "USE_CUDA", "MAX_JOBS"):
+    os.environ.pop(name, None)
+os.environ["CUDA_HOME"] = {str(tmp_path)!r}
+for cuda in "01":  # nvcc takes few versions of Clang
+    os.environ["USE_CUDA"] = cuda
+    print(flags.environment(minimal=True).get("CXX"))
+os.cpu_count = lambda: 16
+os.sysconf = lambda name: (30 << 30) if name == "SC_PHYS_PAGES" else 1
+with_cuda = {{"CUDA_HOME": {str(tmp_path)!r}}}
+for environment in (with_cuda, with_cuda | {{"USE_CUDA": "off"}}):
+    print(flags.jobs(environment), ready.gigabytes(environment))
+"""
+    assert answer(code).splitlines() == ["clang++", "None", "5 40", "15 12"]
+
+
+def test_a_build_that_fails_shows_its_errors(stub, whole):
+    forget(stub, "tests")
+    code = "print('x.cpp:1: error: expected'); raise SystemExit(1)"
+    done = build(stub, "--rounds", "0", STUB_BUILD=code)
+    assert done.returncode == 2 and "x.cpp:1: error: expected" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("[3/1342] Building CXX object a.cpp.o", (3, 1342)),
+        ("  [3/1342] Building CXX object a.cpp.o", (3, 1342)),  # as pip indents it
+        ("Downloading [3/7]", (0, 0)),
+    ],
+)
+def test_progress_sees_the_steps(line, shown):
+    code = f"import progress; p = progress.Progress(); p.see({line!r}); print(p.done, p.total)"
+    assert tuple(map(int, answer(code).split())) == shown

@@ -1,0 +1,484 @@
+"""A pin gives aten's own clamp and its family a named gradient, whoever calls it, and undoes itself."""
+
+import subprocess
+import sys
+import threading
+from contextlib import nullcontext
+from itertools import combinations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import clampgrad
+from clampgrad import _implementation
+from common import FORWARD, REVERSE, assert_same, dual, eager, jvp, tied, vjp
+from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled
+from table.test_conventions import RELEASED, compare_with_torch
+
+pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+
+OPERATORS = TABLE["operators"]
+PAIRS = ("maximum", "minimum", "fmax", "fmin")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert clampgrad.pin.current() is None
+
+
+@pytest.mark.compiled("the portable pin registers no kernels")
+def test_kernels_are_registered_once():
+    """At the first pin; later pins write to no table that other threads read."""
+    with clampgrad.pin("half"):
+        names = _implementation.pin_register()
+    dump = torch._C._dispatch_dump_table
+    before = [dump(name) for name in names]
+    with clampgrad.pin("inclusive"):
+        assert [dump(name) for name in names] == before
+    assert [dump(name) for name in names] == before
+    assert _implementation.pin_register() == names and "aten::clamp.Tensor" in names
+
+
+def test_nothing_is_registered_before_the_first_pin():
+    code = (
+        "import torch, clampgrad; assert 'clampgrad' not in torch._C._dispatch_dump('aten::clamp')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_a_pin_gradients_are_torchs_own():
+    """Also after the first pin, by torch's own node."""
+    with clampgrad.pin("half"):
+        pass
+    x = torch.zeros(2, requires_grad=True)
+    assert torch.clamp(x, 0, 1).grad_fn.name() == "ClampBackward1"
+    assert torch.maximum(x, x).grad_fn.name() == "MaximumBackward0"
+
+
+@pytest.mark.compiled("the portable pin registers no kernels")
+def test_an_operator_that_has_an_autograd_kernel_of_its_own_is_refused():
+    """Not left out in silence; and the pin is there when that kernel is gone."""
+    code = """if True:
+        import torch, clampgrad
+        table = lambda: torch._C._dispatch_dump_table("aten::clamp")
+        before = table()
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("fmin", lambda *_: None, "AutogradPrivateUse1")  # one of the last
+        try:
+            clampgrad.pin("half").enable()
+        except RuntimeError as error:
+            assert "aten::fmin has an autograd kernel of its own at AutogradPrivateUse1" in str(error)
+        else:
+            raise SystemExit("no error")
+        assert table() == before and clampgrad.pin.current() is None
+        library._destroy()
+        clampgrad.pin("half").enable()
+        assert table() != before and clampgrad.pin.current() == "half"
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def spellings(operator):
+    """torch's own ways to call an operator, none of which changes its first argument."""
+    functions = {f"torch.{operator}": getattr(torch, operator)}
+    functions[f"Tensor.{operator}"] = getattr(torch.Tensor, operator)
+    if hasattr(torch, operator + "_"):
+        functions[f"{operator}_"] = lambda x, *rest: getattr(x.clone(), operator + "_")(*rest)
+    if operator == "clamp":
+        functions["clip"] = torch.clip
+        functions["clip_"] = lambda x, *rest: x.clone().clip_(*rest)
+    if operator == "clamp_min":
+        functions["clamp(min=)"] = lambda x, lo: torch.clamp(x, min=lo)
+    if operator in ("maximum", "minimum"):
+        functions["torch.max"] = getattr(torch, operator[:3])
+    return functions
+
+
+# ---- Which gradient ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("convention", EXACT)
+@pytest.mark.parametrize("operator, kind", RELEASED)
+def test_the_table_of_conventions(operator, kind, convention):
+    """Element for element, NaN included: so `inclusive` is 2.13's own also on 2.15, and so on."""
+    for function in spellings(operator).values():
+        with clampgrad.pin(convention):
+            compare_with_torch(function, operator, convention, kind)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_min_norm_asks_what_is_being_differentiated(operator):
+    names = OPERATORS[operator]["arguments"]
+    args, g = [tied(300, seed=i) for i in range(len(names))], torch.ones(300)
+    function = getattr(torch, operator)
+    for differentiated in [c for n in range(1, len(names) + 1) for c in combinations(names, n)]:
+
+        def f(*variables):
+            values = dict(zip(names, args)) | dict(zip(differentiated, variables))
+            return function(*values.values())
+
+        expected = factors(operator, "tensors", "min_norm", args, differentiated)
+        with clampgrad.pin("min_norm"):
+            for mode in (eager, vjp, dual, jvp):
+                found = mode(f, [dict(zip(names, args))[n] for n in differentiated], g)
+                for name, gradient in zip(differentiated, found):
+                    wanted = scaled(g, expected[names.index(name)])
+                    torch.testing.assert_close(gradient, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("convention", PSEUDO)
+def test_a_pseudo_gradient_pins_the_clamps_alone(convention, maximize):
+    if maximize and convention == "straight_through":
+        return
+    x, y, g = tied(500), tied(500, seed=1), tied(500, seed=2)
+    own = {op: eager(getattr(torch, op), [x, y], g) for op in PAIRS}
+    expected = gradient_of_x(convention, x, g, 0, 1, maximize=maximize)
+    with clampgrad.pin(convention, maximize=maximize):
+        for function in spellings("clamp").values():
+            assert_same(eager(lambda x: function(x, 0, 1), [x], g)[0], expected)
+        for op in PAIRS:
+            for found, wanted in zip(eager(getattr(torch, op), [x, y], g), own[op]):
+                assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("mode", [*REVERSE.values(), *FORWARD.values()], ids=[*REVERSE, *FORWARD])
+@pytest.mark.parametrize("convention", EXACT)
+def test_in_transforms(convention, mode):
+    x, g = tied(64), torch.ones(64)
+    for function in spellings("clamp").values():
+        with clampgrad.pin(convention):
+            (gradient,) = mode(lambda x: function(x, 0, 1), [x], g)
+        assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
+
+
+@pytest.mark.parametrize("name", ["clamp", "maximum"])
+def test_the_dtype_of_samples_without_dimensions_is_torchs(name):
+    """vmap gives them one, and torch promotes accordingly: docs/limits.md."""
+    function = getattr(torch, name)
+    bound, x = torch.tensor(1.0, dtype=torch.float64), torch.zeros(2, requires_grad=True)
+    expected = torch.vmap(lambda v: function(v, bound))(x)
+    with clampgrad.pin("min_norm"):
+        y = torch.vmap(lambda v: function(v, bound))(x)
+    assert y.dtype == expected.dtype and torch.equal(y, expected)
+
+
+@pytest.mark.parametrize("pin", [None, *CONVENTIONS])
+def test_clamp_in_place_with_tensors_under_vmap(pin):
+    """torch's loop over samples would count x as differentiated from the second sample on."""
+    x = torch.tensor([-1.0, 0, 0.5, 1, 2]).expand(3, 5)
+    lo, hi = torch.zeros(5, requires_grad=True), torch.ones(5, requires_grad=True)
+    with clampgrad.pin(pin):
+        expected = torch.autograd.grad(torch.clamp(x, lo, hi).sum(), (lo, hi))
+        y = torch.func.vmap(lambda x: x.clone().clamp_(lo, hi))(x)
+        for found, wanted in zip(torch.autograd.grad(y.sum(), (lo, hi)), expected):
+            assert_same(found, wanted)
+        assert_same(y.detach(), x.clamp(0, 1))
+        # Where nothing is pinned it is torch's loop, whose words are others.
+        with pytest.raises(RuntimeError, match="vmap: inplace" if pin else "vmap: aten::clamp_"):
+            torch.func.vmap(lambda lo: x[0].clone().clamp_(lo, hi))(torch.zeros(3, 5))
+
+
+def test_double_backward():
+    x = tied(64, nan=False).clamp(-5, 5).requires_grad_()
+    with clampgrad.pin("half"):
+        y = torch.clamp(x, 0, 1) ** 2
+        (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+    half = gradient_of_x("half", x.detach(), torch.ones(64), 0, 1)
+    assert_same(second, 2 * half * half)
+
+
+FOREACH = [
+    (op, inplace) for op in ("clamp_min", "clamp_max", "maximum", "minimum") for inplace in (0, 1)
+]
+
+
+@pytest.mark.parametrize("kind", ["Scalar", "ScalarList", "List"])
+@pytest.mark.parametrize("operator, inplace", FOREACH)
+@pytest.mark.parametrize("convention", [*EXACT, "straight_through"])
+def test_lists_of_tensors(operator, inplace, kind, convention):
+    function = getattr(torch, f"_foreach_{operator}" + "_" * inplace)
+    xs = [tied(40), tied(3, 5, seed=1)]
+    bounds = {"Scalar": 1.0, "ScalarList": [0.0, 1.0], "List": [tied(40, seed=2), tied(5, seed=3)]}
+
+    def each(*xs):
+        xs = [x.clone() for x in xs] if inplace else xs
+        return (function(xs, bounds[kind]) or xs) if inplace else function(xs, bounds[kind])
+
+    def one_by_one(*xs):
+        others = [1.0, 1.0] if kind == "Scalar" else bounds[kind]
+        if operator in ("maximum", "minimum"):
+            others = [torch.as_tensor(b) for b in others]
+        return [getattr(torch, operator)(x, b) for x, b in zip(xs, others)]
+
+    def gradients(f):
+        leaves = [x.clone().requires_grad_() for x in xs]
+        return torch.autograd.grad([y.sum() for y in f(*leaves)], leaves)
+
+    with clampgrad.pin(convention):
+        if inplace and operator in ("maximum", "minimum") and kind != "List":
+            with pytest.raises(RuntimeError, match="not implemented"):  # nor in torch
+                gradients(each)
+            return
+        for found, wanted in zip(gradients(each), gradients(one_by_one), strict=True):
+            assert_same(found, wanted)
+        for found, y in zip(each(*xs), one_by_one(*xs)):
+            assert_same(found, y)
+
+
+def test_lists_of_other_lengths_are_torchs_error():
+    xs = [torch.ones(2, requires_grad=True)] * 2
+    with clampgrad.pin("half"), pytest.raises(RuntimeError, match="length|same number"):
+        torch._foreach_clamp_min(xs, [1.0])
+
+
+def test_what_is_made_of_a_clamp_is_pinned_and_what_is_not_is_not():
+    x = torch.zeros(1)
+    made = {
+        "margin_ranking_loss": lambda x: F.margin_ranking_loss(x, torch.ones(1), torch.ones(1), -1),
+        "hinge": lambda x: (1 - (x + 1)).clamp_min(0),
+    }
+    own = {"relu6": F.relu6, "hardtanh": lambda x: F.hardtanh(x, 0, 1), "relu": F.relu}
+    for pin, expected in (("straight_through", 1), ("min_norm", 0)):
+        with clampgrad.pin(pin):
+            for name, f in made.items():
+                assert eager(f, [x], torch.ones_like(f(x)))[0].abs().item() == expected, name
+            for name, f in own.items():
+                assert eager(f, [x], torch.ones(1))[0].item() == 0, name
+
+
+def test_values_stay_as_they_are():
+    x, y = tied(500), tied(500, seed=1)
+    before = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
+    with clampgrad.pin("half"):
+        after = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
+        x.requires_grad_()
+        recorded = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
+    for a, b, c in zip(before, after, recorded):
+        assert torch.equal(a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(), b.nan_to_num())
+        torch.testing.assert_close(a, c.detach(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: torch.clamp(x),
+    lambda x: x.clamp_(0, 1),
+    lambda x: torch.clamp(x, 0, 1, out=torch.empty(2)),
+    lambda x: torch.clamp(x, torch.ones(3)),
+    lambda x: torch.maximum(x, torch.ones(3)),
+])  # fmt: skip
+def test_errors_are_torchs_own(call):
+    messages = []
+    for pin in (nullcontext(), clampgrad.pin("half")):
+        with pin, pytest.raises(RuntimeError) as error:
+            call(torch.ones(2, requires_grad=True))
+        messages.append(str(error.value).split("(")[0])
+    assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("pin", CONVENTIONS)
+def test_our_own_operators_are_immune(pin):
+    x, g = tied(200), tied(200, seed=1)
+    y = tied(200, seed=2)
+    for convention in CONVENTIONS:
+        doors = {
+            "eager": lambda x: clampgrad.clamp(x, 0, 1, gradient=convention),
+            "in place": lambda x: clampgrad.clamp_(x.clone(), 0, 1, gradient=convention),
+            "tensors": lambda x: clampgrad.clamp(x, y, y + 1, gradient=convention),
+            "mixed": lambda x: clampgrad.clamp(x, 0, y, gradient=convention),
+        }
+        for mode in (eager, vjp, REVERSE["vmap of vjp"]):
+            for name, door in doors.items():
+                if mode is not eager and name in ("tensors", "mixed"):
+                    continue
+                (expected,) = mode(door, [x], g)
+                with clampgrad.pin(pin):
+                    assert_same(mode(door, [x], g)[0], expected, f"{convention} {name}")
+
+
+# ---- What holds where ----------------------------------------------------------------------------------
+
+
+def slope():
+    """0 and 1 outside: tells the pins apart."""
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist()
+
+
+OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
+
+
+def test_it_nests():
+    with clampgrad.pin("half"):
+        assert (slope(), clampgrad.pin.current()) == (HALF, "half")
+        with clampgrad.pin("straight_through"):
+            assert (slope(), clampgrad.pin.current()) == (THROUGH, "straight_through")
+            with clampgrad.pin(None):
+                assert (slope(), clampgrad.pin.current()) == (OWN, None)
+            assert slope() == THROUGH
+        assert slope() == HALF
+    assert (slope(), clampgrad.pin.current()) == (OWN, None)
+
+
+def test_of_a_process():
+    half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
+    half.enable()
+    assert (slope(), clampgrad.pin.current()) == (HALF, "half")
+    through.enable()
+    assert slope() == THROUGH
+    with half:  # a block wins
+        assert slope() == HALF
+    through.disable()
+    assert slope() == HALF
+    half.disable()
+    assert slope() == OWN
+
+
+def test_another_object_of_the_same_name_disables():
+    clampgrad.pin("half").enable()
+    clampgrad.pin("half").disable()
+    assert slope() == OWN
+
+
+def test_maximize_is_part_of_the_name():
+    with clampgrad.pin("with_grad", maximize=True):
+        assert clampgrad.pin.current() == "with_grad, maximize"
+
+
+def test_as_a_decorator():
+    assert clampgrad.pin("half")(slope)() == HALF
+
+
+def test_an_error_inside_undoes_it():
+    with pytest.raises(KeyError), clampgrad.pin("half"):
+        raise KeyError
+    assert slope() == OWN
+
+
+def in_a_thread(function):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_a_block_is_of_its_thread():
+    with clampgrad.pin("half"):
+        assert in_a_thread(slope) == OWN
+        assert in_a_thread(clampgrad.pin("straight_through")(slope)) == THROUGH
+        assert slope() == HALF
+    clampgrad.pin("half").enable()
+    assert in_a_thread(slope) == HALF
+    clampgrad.pin("half").disable()
+
+
+def test_a_thread_that_ends_inside_a_block_leaves_nothing():
+    assert in_a_thread(lambda: clampgrad.pin("half").__enter__() and slope()) == HALF
+    assert slope() == OWN
+
+
+def test_threads_that_come_and_go_while_others_clamp():
+    stop, wrong = threading.Event(), []
+
+    def work():
+        while not stop.is_set():
+            if slope() != OWN:
+                wrong.append(clampgrad.pin.current())
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for _ in range(200):
+        with clampgrad.pin("half"):
+            assert slope() == HALF
+        assert slope() == OWN
+    stop.set()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+def test_the_convention_is_that_of_the_forward():
+    x = torch.zeros(1, requires_grad=True)
+    with clampgrad.pin("half"):
+        y = torch.clamp(x, 0, 1)
+    z = torch.clamp(x, 0, 1)
+    with clampgrad.pin("straight_through"):
+        assert torch.autograd.grad(y, x)[0].item() == 0.5
+        assert torch.autograd.grad(z, x)[0].item() == OWN[0]
+
+
+# ---- Misuse: an error, and torch as it was ---------------------------------------------------------------
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match="unknown gradient 'nope'; expected one of min_norm"):
+        clampgrad.pin("nope")
+    with pytest.raises(ValueError, match="maximize"):
+        clampgrad.pin("half", maximize=True)
+    with pytest.raises(ValueError, match="maximize"):
+        clampgrad.pin(None, maximize=True)
+    with pytest.raises(TypeError):
+        clampgrad.pin(3)
+    assert slope() == OWN
+
+
+def test_enable_and_disable_out_of_order():
+    half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
+    with pytest.raises(RuntimeError, match="half> is not enabled"):
+        half.disable()
+    half.enable()
+    with pytest.raises(RuntimeError, match="half> is enabled already"):
+        half.enable()
+    through.enable()
+    with pytest.raises(RuntimeError, match="'straight_through' was enabled after"):
+        half.disable()
+    assert slope() == THROUGH
+    through.disable()
+    half.disable()
+    assert slope() == OWN
+
+
+def test_blocks_out_of_order():
+    """An error, and no block holds any longer than it was entered for."""
+    half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
+    half.__enter__()
+    through.__enter__()
+    with pytest.raises(RuntimeError, match="half> was left before a block that was entered after"):
+        half.__exit__(None, None, None)
+    assert slope() == THROUGH
+    through.__exit__(None, None, None)
+    assert slope() == OWN
+    with pytest.raises(RuntimeError, match="half> is not entered here"):
+        half.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("convention", ["with_grad", "restoring"])
+def test_forward_over_reverse_of_what_has_no_tangent(convention):
+    """As for clampgrad's own operators: an error, not a tangent."""
+
+    def slopes(w):
+        return torch.func.grad(lambda x: (w * torch.clamp(x, 0.0, 1.0)).sum())(
+            torch.tensor([-1.0, 2])
+        )
+
+    with clampgrad.pin(convention), pytest.raises(NotImplementedError, match="forward mode"):
+        torch.func.jvp(slopes, (torch.ones(2),), (torch.ones(2),))
+
+
+def test_torchscript_that_differentiates_by_itself_is_refused():
+    def f(x):
+        return (torch.clamp(x * 2.0, 0.0, 1.0) * 3.0 + 1.0) * x
+
+    script = torch.jit.script(f)
+    x = tied(20, nan=False).clamp(-9, 9).requires_grad_()
+    own = [torch.autograd.grad(script(x).sum(), x)[0] for _ in range(3)]
+    with clampgrad.pin("half"):
+        with pytest.raises(RuntimeError, match="which no pin reaches"):
+            script(x)
+        with torch.no_grad():
+            script(x)  # nothing is differentiated
+    assert_same(torch.autograd.grad(script(x).sum(), x)[0], own[-1])

@@ -1,0 +1,170 @@
+"""CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it starts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import clampgrad
+
+pytestmark = [
+    pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py"),
+    pytest.mark.thorough,
+]
+
+# The gradient of torch.clamp at its lower bound: 1 under inclusive, 1/2 under half.
+AT_A_BOUND = """
+import torch
+x = torch.zeros(1, requires_grad=True)
+torch.clamp(x, 0, 1).backward()
+print(x.grad.item())
+"""
+
+
+@pytest.fixture
+def python(installed, tmp_path):
+    def run(script, **variables):
+        rest = {k: v for k, v in os.environ.items() if k != "CLAMPGRAD_GRADIENT"}
+        return subprocess.run(
+            [sys.executable, "-c", script],
+            env={**rest, "PYTHONPATH": installed, **variables},
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("name, gradient", [("half", 0.5), ("inclusive", 1), ("min_norm", 0)])
+def test_a_program_that_imports_torch_alone(python, name, gradient):
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT=name)
+    assert (run.stdout.strip(), run.stderr) == (str(float(gradient)), "")
+
+
+def test_what_it_spawns(python):
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {AT_A_BOUND!r}])"
+    assert python(script, CLAMPGRAD_GRADIENT="half").stdout.strip() == "0.5"
+
+
+@pytest.mark.parametrize("autoload", ["0", "1"])
+def test_a_program_that_imports_clampgrad_first(python, autoload):
+    run = python(
+        "import clampgrad" + AT_A_BOUND,
+        CLAMPGRAD_GRADIENT="half",
+        TORCH_DEVICE_BACKEND_AUTOLOAD=autoload,
+    )
+    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
+
+
+def test_without_the_variable_one_small_module_is_imported(python):
+    """What it costs is in benchmarks/results/autoload.json; it imports nothing in its turn."""
+    run = python("import torch, sys; print(*(m for m in sys.modules if 'clampgrad' in m))")
+    assert (run.stdout.strip(), run.stderr) == ("_clampgrad_by_environment", "")
+    script = """
+import os, sys
+before = set(sys.modules)
+import _clampgrad_by_environment
+_clampgrad_by_environment.pin()
+print(set(sys.modules) - before)
+"""
+    assert python(script).stdout.strip() == "{'_clampgrad_by_environment'}"
+
+
+@pytest.mark.parametrize("name, meant", [("inclusiv", "inclusive"), ("MIN_NORM", "min_norm")])
+@pytest.mark.parametrize("around", ["{}", "try: {}\nexcept Exception: pass"])
+def test_a_wrong_name_ends_the_program_with_a_sentence_that_lists_the_names(
+    python, name, meant, around
+):
+    """torch answers an Exception of an entry point with the advice to turn entry points off."""
+    run = python(around.format("import torch") + "\nprint('unpinned')", CLAMPGRAD_GRADIENT=name)
+    assert run.returncode and not run.stdout
+    *_, last = run.stderr.splitlines()
+    assert last.startswith(f"_clampgrad_by_environment.CannotPin: CLAMPGRAD_GRADIENT={name!r}")
+    assert last.endswith(f"did you mean {meant!r}?")
+    assert "AUTOLOAD" not in run.stderr
+    for name in clampgrad.CONVENTIONS:
+        assert name in last
+
+
+def test_nothing_runs_unpinned_where_the_compiled_implementation_is_required(python):
+    both = {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"}  # an ImportError
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", **both)
+    assert run.returncode and not run.stdout
+    assert "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set" in run.stderr
+    assert python(AT_A_BOUND, **both).returncode == 0  # no pin, no promise
+
+
+def test_a_broken_package_is_one_warning(python):
+    run = python(
+        AT_A_BOUND,
+        CLAMPGRAD_GRADIENT="half",
+        CLAMPGRAD_PORTABLE="maybe",  # an ImportError
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() != "0.5"
+    assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
+
+
+# What stands in for the package and its _pin.py, and the last line of the program, where it ends.
+PIN = "def set_pin_in_words(name): "
+WRONG = {
+    "a syntax error": ("from", PIN, None),
+    "an error at its import": ("1 / 0", PIN, None),
+    "no pin": ("", "", None),
+    "an error in the pin": ("", f"{PIN}{{}}[name]", None),
+    "a pin that is refused": (
+        "",
+        f"{PIN}raise RuntimeError('out of reach')",
+        "CannotPin: CLAMPGRAD_GRADIENT='half': out of reach",
+    ),
+}
+
+
+@pytest.fixture
+def broken(python, installed, tmp_path):
+    def run(text, pin, **variables):
+        """A program beside a package that is wrong in this way."""
+        package = tmp_path / "wrong/clampgrad"
+        (package / "_pin").mkdir(parents=True)
+        (package / "__init__.py").write_text(text)
+        (package / "_pin/pin.py").write_text(pin)
+        path = f"{tmp_path / 'wrong'}{os.pathsep}{installed}"
+        return python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", PYTHONPATH=path, **variables)
+
+    return run
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_nothing_runs_unpinned_beside_a_broken_package_where_that_is_asked_for(broken, wrong):
+    """CLAMPGRAD_REQUIRE_COMPILED=1 fails closed, whatever the reason."""
+    text, pin, _ = WRONG[wrong]
+    run = broken(text, pin, CLAMPGRAD_REQUIRE_COMPILED="1")
+    assert run.returncode and not run.stdout
+    assert run.stderr.splitlines()[-1].startswith("_clampgrad_by_environment.CannotPin: ")
+    assert "AUTOLOAD" not in run.stderr
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_torch_is_imported_whatever_is_wrong_with_the_package(broken, wrong):
+    text, pin, refused = WRONG[wrong]
+    run = broken(text, pin)
+    if refused:
+        assert run.returncode and refused in run.stderr.splitlines()[-1]
+        assert "AUTOLOAD" not in run.stderr
+    else:
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.strip() != "0.5"
+        assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
+
+
+def test_where_warnings_are_errors_the_sentence_is_still_ours(python):
+    run = python(
+        AT_A_BOUND,
+        CLAMPGRAD_GRADIENT="half",
+        CLAMPGRAD_PORTABLE="maybe",  # an ImportError
+        PYTHONWARNINGS="error::UserWarning",
+    )
+    assert run.returncode and "AUTOLOAD" not in run.stderr
+    assert "CannotPin: CLAMPGRAD_GRADIENT=half has no effect" in run.stderr.splitlines()[-1]

@@ -1,0 +1,139 @@
+"""A segment that is run again in backward has the convention of its forward, wherever backward runs."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+import clampgrad
+from common import assert_same, python
+
+pytestmark = [
+    pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py"),
+    pytest.mark.thorough,
+]
+
+PINS = (None, "half", "straight_through")
+
+
+def segment(x):
+    return torch.clamp(x * 1, 0, 1) * x
+
+
+def points():
+    return torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0], requires_grad=True)
+
+
+def own(pin):
+    x = points()
+    with clampgrad.pin(pin):
+        segment(x).sum().backward()
+    return x.grad
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("around_backward", PINS)
+@pytest.mark.parametrize("around_forward", PINS)
+def test_each_has_its_own(around_forward, around_backward, use_reentrant):
+    x = points()
+    with clampgrad.pin(around_forward):
+        y = checkpoint(segment, x, use_reentrant=use_reentrant)
+    with clampgrad.pin(around_backward):
+        y.sum().backward()
+    assert_same(x.grad, own(around_forward))
+
+
+def test_nested_segments_under_different_pins():
+    x = points()
+
+    def outer(x):
+        with clampgrad.pin("half"):
+            y = checkpoint(segment, x, use_reentrant=False)
+        return y + segment(x)
+
+    with clampgrad.pin("straight_through"):
+        y = checkpoint(outer, x, use_reentrant=False)
+    with set_checkpoint_early_stop(False):
+        y.sum().backward()
+    assert_same(x.grad, own("half") + own("straight_through"))
+
+
+def test_of_a_process():
+    x = points()
+    clampgrad.pin("half").enable()
+    y = checkpoint(segment, x, use_reentrant=False)
+    clampgrad.pin("half").disable()
+    y.sum().backward()
+    assert_same(x.grad, own("half"))
+
+
+def test_backward_in_another_thread():
+    from concurrent.futures import ThreadPoolExecutor
+
+    x = points()
+    with clampgrad.pin("half"):
+        y = checkpoint(segment, x, use_reentrant=False)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(y.sum().backward).result()
+    assert_same(x.grad, own("half"))
+
+
+def test_what_was_recorded_before_the_first_pin_of_the_process(tmp_path):
+    script = """
+import torch
+from torch.utils.checkpoint import checkpoint
+f = lambda x: torch.clamp(x * 1, 0, 1) * 1
+xs = [torch.tensor([0.0, 2.0], requires_grad=True) for _ in range(2)]
+(own,) = torch.autograd.grad(f(xs[0]).sum(), xs[0])
+ys = [checkpoint(f, x, use_reentrant=how) for x, how in zip(xs, (False, True))]
+import clampgrad
+with clampgrad.pin("straight_through"):
+    for x, y in zip(xs, ys):
+        y.sum().backward()
+        assert torch.equal(x.grad, own), x.grad
+"""
+    python("-c", script, cwd=tmp_path)
+
+
+def test_another_implementation_can_remember():
+    class Again(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, function):
+            ctx.function = function
+            ctx.save_for_backward(x)
+            with torch.no_grad():
+                return function(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                return torch.autograd.grad(ctx.function(x), x, g)[0], None
+
+    x = points()
+    with clampgrad.pin("half"):
+        y = Again.apply(x, clampgrad.pin.remember(segment))
+    y.sum().backward()
+    assert_same(x.grad, own("half"))
+
+
+def test_a_compiled_segment():
+    x = points()
+    compiled = torch.compile(segment, backend="aot_eager")
+    with clampgrad.pin("half"):
+        y = checkpoint(compiled, x, use_reentrant=False)
+    y.sum().backward()
+    assert_same(x.grad, own("half"))
+
+
+def test_compiled_around_a_segment():
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def f(x):
+        return checkpoint(segment, x, use_reentrant=False)
+
+    for pin in PINS:
+        x = points()
+        with clampgrad.pin(pin):
+            y = f(x)
+        y.sum().backward()
+        assert_same(x.grad, own(pin))

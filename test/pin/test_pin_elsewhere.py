@@ -1,0 +1,159 @@
+"""Somebody else's code, unmodified, under a pin: Python, C++, a saved model, a program."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import clampgrad
+from clampgrad.cli import main
+
+pytestmark = [
+    pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py"),
+    pytest.mark.thorough,
+]
+
+CPP = """
+#include <ATen/ops/clamp.h>
+#include <torch/library.h>
+
+at::Tensor saturate(const at::Tensor& x) {
+  return at::clamp(x, 0, 1);
+}
+
+at::Tensor saturate_a_copy(const at::Tensor& x) {
+  return x.clone().clamp_(0, 1);
+}
+
+TORCH_LIBRARY(clamps_in_cpp, m) {
+  m.def("saturate", saturate);
+  m.def("saturate_a_copy", saturate_a_copy);
+}
+"""
+
+
+def slope(function):
+    x = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(function(x).sum(), x)[0].tolist()
+
+
+HALF, THROUGH = [0, 0.5, 1, 0.5, 0], [1, 1, 1, 1, 1]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A compiled extension that has never heard of clampgrad."""
+    from torch.utils import cpp_extension
+
+    cpp_extension.load_inline(
+        "clamps_in_cpp",
+        CPP,
+        build_directory=str(tmp_path_factory.mktemp("extension")),
+        extra_cflags=["-O0"],
+        is_python_module=False,
+        no_implicit_headers=True,  # it compiles in half the time
+    )
+    return torch.ops.clamps_in_cpp
+
+
+def test_cpp(library):
+    for function in (library.saturate, library.saturate_a_copy):
+        own = slope(function)
+        for pin, expected in (("half", HALF), ("straight_through", THROUGH)):
+            with clampgrad.pin(pin):
+                assert slope(function) == expected
+        assert slope(function) == own
+
+
+class FunctionMode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.clamp:
+            return clampgrad.clamp(*args, **(kwargs or {}), gradient="half")
+        return function(*args, **(kwargs or {}))
+
+
+def test_cpp_is_not_reached_by_a_function_mode(library):
+    """Why a pin is made of kernels."""
+    own = slope(library.saturate)
+    with FunctionMode():
+        assert slope(lambda x: torch.clamp(x, 0, 1)) == HALF
+        assert slope(library.saturate) == own != HALF
+
+
+def clamps():
+    class Clamps(torch.nn.Module):
+        def forward(self, x):
+            return torch.clamp(x, 0, 1)
+
+    return Clamps()
+
+
+def test_a_saved_model_has_the_pin_under_which_it_runs(tmp_path):
+    model = torch.nn.Hardtanh(0, 1)  # has a formula of its own
+    exported = torch.export.export(clamps(), (torch.zeros(5, requires_grad=True),))
+    with clampgrad.pin("half"):
+        torch.export.save(exported, tmp_path / "model.pt2")
+        torch.save(model, tmp_path / "model.pt")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    own = slope(loaded)
+    assert own == slope(clamps())
+    with clampgrad.pin("half"):
+        assert slope(loaded) == HALF
+        assert slope(torch.load(tmp_path / "model.pt", weights_only=False)) == [0, 0, 1, 0, 0]
+
+
+# ---- clampgrad run ---------------------------------------------------------------------------
+
+
+PROGRAM = """
+import sys
+import torch
+import neighbour
+if __name__ == "__main__":
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    print(torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist(), sys.argv[1:], __file__)
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "train.py").write_text(PROGRAM)
+    (tmp_path / "package" / "neighbour.py").touch()
+    (tmp_path / "neighbour.py").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("program", [["package/train.py"], ["-m", "package.train"]])
+def test_run(folder, program):
+    command = [sys.executable, "-m", "clampgrad", "run", "--gradient", "half"]
+    command += [*program, "--lr", "1", "-m", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.stderr == ""
+    path = folder / "package" / "train.py"
+    assert done.stdout == f"[0.5, 0.0] ['--lr', '1', '-m', 'x'] {path}\n"
+    assert done.returncode == 3
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["run", "--gradient", "half", "missing.py"], "no such file: missing.py"),
+    (["run", "--gradient", "half", "-m", "missing.module"], "no module named missing.module"),
+    (["run", "--gradient", "nope", "package/train.py"], "unknown gradient 'nope'; expected one of"),
+    (["run", "--gradient", "half", "--maximize", "package/train.py"], "maximize=True does not apply"),
+    (["run", "--gradient", "half"], "nothing to run"),
+    (["run", "package/train.py"], "required: --gradient"),
+    (["run", "package/train.py", "--gradient", "half"], "options of clampgrad run come before"),
+    (["run", "package/train.py", "--gradient=half"], "options of clampgrad run come before"),
+])  # fmt: skip
+def test_wrong_arguments(folder, arguments, message, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    try:
+        code = main(arguments)
+    except SystemExit as end:
+        code = end.code
+    assert (code, clampgrad.pin.current()) == (2, None)
+    out, err = capsys.readouterr()
+    assert message in err and out == ""

@@ -1,0 +1,373 @@
+"""The first pin of a process changes torch once, as a whole or not at all, whoever else is about."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from common import forks, python
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """Runs the text of a script where the compiler is imported, and this package is not yet."""
+    folder = tmp_path_factory.mktemp("script")
+
+    def run(text, *arguments):
+        (folder / "script.py").write_text(text)
+        code, out, err = fork(folder / "script.py", *arguments, cwd=folder)
+        assert code == 0, out[-1000:] + err[-3000:]
+        return out
+
+    with forks("torch", "torch._dynamo", "torch._functorch.aot_autograd") as fork:
+        yield run
+
+
+SLOPE = """
+import sys, threading
+import torch
+def slope(f):
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+def clamp(x): return torch.clamp(x, 0, 1) * 1
+HALF, ALL = [0.5, 0.0], [1.0, 0.0]
+own = slope(clamp)
+import clampgrad
+"""
+
+# The first pin that is there ends the many switches, in which 64 compilations would take minutes.
+THREADS = (
+    SLOPE
+    + """
+torch._dynamo.config.recompile_limit = 1000
+from clampgrad import _implementation
+register, registered = _implementation.pin_register, []
+def counted():
+    registered.append(True)
+    return register()
+_implementation.pin_register = counted
+found, start = [], threading.Barrier(64)
+def work(pin, expected):
+    start.wait()
+    try:
+        with clampgrad.pin(pin):
+            sys.setswitchinterval(0.005)
+            compiled = torch.compile(clamp, backend=sys.argv[1])
+            found.append(slope(compiled) == expected or slope(compiled))
+    except BaseException as error:
+        found.append(repr(error)[:300])
+threads = [
+    threading.Thread(target=work, args=pair) for pair in [("half", HALF), ("inclusive", ALL)] * 32
+]
+sys.setswitchinterval(1e-7)
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert found == [True] * 64, [f for f in found if f is not True][:3]
+assert registered == [True]
+for pin, expected in ("half", HALF), (None, own), ("inclusive", ALL):
+    with clampgrad.pin(pin):
+        assert slope(torch.compile(clamp, backend=sys.argv[1])) == expected
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "backend, processes",
+    [
+        ("eager", 2),
+        ("aot_eager", 1),
+        pytest.param("eager", 100, marks=pytest.mark.slow),
+        pytest.param("aot_eager", 100, marks=pytest.mark.slow),
+    ],
+)
+def test_threads_whose_first_act_is_a_pin(script, backend, processes):
+    for _ in range(processes):
+        script(THREADS, backend)
+
+
+# A failure is provoked at every line of ours that calls something, one line per attempt.
+FAILURES = (
+    SLOPE
+    + """
+import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
+import torch._functorch.aot_autograd
+import torch.utils.checkpoint as segments
+from clampgrad._pin import cache_key, checkpoint, compiled_code, first_pin, higher_order
+from clampgrad._torch import after_import, changes, compiler
+ours = {cache_key, checkpoint, compiled_code, first_pin, higher_order}
+ours = {m.__file__ for m in ours | {after_import, changes, compiler}}
+owners = [
+    torch._dynamo.guards.GuardBuilder,
+    torch._dynamo.aot_compile.AOTCompiledFunction,
+    torch._inductor.codecache.FxGraphHashDetails,
+    segments._CheckpointFrame,
+    segments.CheckpointFunction,
+    sys.modules["torch._higher_order_ops.cond"].CondAutogradOp,
+    torch._functorch.aot_autograd,
+]
+def state():
+    actions = {name: [*known] for name, known in after_import._finder.actions.items() if known}
+    return [dict(vars(owner)) for owner in owners], actions
+class Injected(Exception):
+    pass
+failed_at = set()
+def fail(frame, event, argument):
+    caller = frame.f_back if event == "call" else frame
+    if event not in ("call", "c_call") or caller.f_code.co_filename not in ours:
+        return
+    if {"__exit__", "release"} & {frame.f_code.co_name, getattr(argument, "__name__", None)}:
+        return  # nothing is given back where giving it back fails
+    place = caller.f_code.co_filename, caller.f_lineno
+    if place not in failed_at:
+        failed_at.add(place)
+        sys.setprofile(None)
+        raise Injected(place)
+before, attempts = state(), 0
+while True:
+    try:
+        sys.setprofile(fail)
+        clampgrad.pin("half").__enter__()
+        break
+    except Injected as error:
+        assert state() == before, error
+    finally:
+        sys.setprofile(None)
+    attempts += 1
+    assert clampgrad.pin.current() is None
+    assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == own
+assert state() != before
+assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == HALF
+assert slope(lambda x: segments.checkpoint(clamp, x, use_reentrant=False)) == HALF
+print(attempts)
+"""
+)
+
+
+def test_a_first_pin_that_fails_anywhere_changes_nothing_and_can_be_tried_again(script):
+    assert int(script(FAILURES)) > 40
+
+
+TWICE = (
+    SLOPE
+    + """
+import torch._dynamo.guards as guards
+from clampgrad._pin import first_pin
+for _ in range(3):
+    first_pin._done = False
+    with clampgrad.pin("half"):
+        assert slope(torch.compile(clamp, backend="eager")) == HALF
+wrapper = guards.GuardBuilder.GLOBAL_STATE
+assert not hasattr(wrapper.__wrapped__, "__wrapped__")
+"""
+)
+
+
+def test_what_is_changed_already_is_not_wrapped_again(script):
+    script(TWICE)
+
+
+FORKING = (
+    SLOPE
+    + """
+import os, signal, time
+from clampgrad import _implementation
+register, begun = _implementation.pin_register, threading.Event()
+def slowly():
+    begun.set()
+    time.sleep(0.5)
+    return register()
+_implementation.pin_register = slowly
+thread = threading.Thread(target=clampgrad.pin("half").__enter__)
+thread.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    signal.alarm(20)
+    with clampgrad.pin("inclusive"):
+        os._exit(slope(clamp) != ALL)
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+)
+
+
+def test_a_fork_while_another_thread_makes_the_first_pin(script):
+    script(FORKING)
+
+
+LOCKED = (
+    SLOPE
+    + """
+import os, signal, time
+from clampgrad._pin import first_pin, state
+def lock():
+    if sys.argv[1] == "compiler":
+        return torch._dynamo.convert_frame.compile_lock
+    return {
+        "state": state.lock, "first": first_pin._first, "changing": first_pin._changing
+    }[sys.argv[1]]
+begun = threading.Event()
+def hold():
+    with lock():
+        begun.set()
+        time.sleep(0.5)
+thread = threading.Thread(target=hold)
+thread.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    signal.alarm(20)
+    if sys.argv[1] == "compiler":
+        os._exit(0)
+    clampgrad.set_pin("inclusive", partial=True)
+    os._exit(slope(clamp) != ALL)
+if sys.argv[1] == "compiler":
+    assert thread.is_alive()
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+)
+
+
+@pytest.mark.parametrize("lock", ["state", "first", "changing"])
+def test_a_fork_while_another_thread_has_a_lock_of_ours(script, lock):
+    script(LOCKED, lock)
+
+
+def test_a_fork_does_not_wait_for_a_compilation(script):
+    script(LOCKED, "compiler")
+
+
+WAITING = (
+    SLOPE
+    + """
+import time
+from torch._dynamo.convert_frame import compile_lock
+from clampgrad._pin import first_pin
+begun, compiled = threading.Event(), threading.Event()
+def compiles():
+    with compile_lock:
+        begun.set()
+        time.sleep(0.5)
+        if sys.argv[1] == "pins":
+            with clampgrad.pin("half"):
+                assert slope(clamp) == HALF
+    compiled.set()
+def pins():
+    with clampgrad.pin("inclusive"):
+        assert slope(clamp) == ALL and compiled.is_set()
+threads = [threading.Thread(target=compiles), threading.Thread(target=pins)]
+threads[0].start()
+begun.wait()
+threads[1].start()
+time.sleep(0.1)
+assert first_pin._first.acquire(timeout=0.2), "it waits for the compiler, and no fork can begin"
+first_pin._first.release()
+for thread in threads: thread.join(20)
+assert not any(thread.is_alive() for thread in threads)
+"""
+)
+
+
+@pytest.mark.parametrize("what", ["pins", "goes on"])
+def test_a_first_pin_while_another_thread_compiles(script, what):
+    script(WAITING, what)
+
+
+INSIDE = (
+    SLOPE
+    + """
+import gc
+kind, backend = sys.argv[1:]
+@clampgrad.pin("half")
+def decorated(x): return torch.clamp(x, 0, 1)
+def f(x):
+    x = x * 1
+    if kind == "block":
+        with clampgrad.pin("half"):
+            x = torch.clamp(x, 0, 1)
+    elif kind == "decorated":
+        x = decorated(x)
+    elif kind == "installed":
+        with clampgrad.pin("installed"):
+            x = torch.clamp(x, 0, 1)
+    else:
+        clampgrad.set_pin("half", partial=True)
+        x = torch.clamp(x, 0, 1)
+        clampgrad.set_pin(None)
+    return x * 1
+expected = own if kind == "installed" else HALF
+compiled = torch.compile(f, backend=backend)
+for _ in range(3):
+    assert slope(compiled) == expected, slope(compiled)
+    gc.collect()
+assert clampgrad.pin.current() is None
+assert slope(torch.compile(clamp, backend=backend)) == own
+with clampgrad.pin("inclusive"):
+    assert slope(torch.compile(clamp, backend=backend)) == ALL
+    assert slope(compiled) == (ALL if kind == "set_pin" else expected)  # a block takes precedence
+"""
+)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("kind", ["block", "decorated", "installed", "set_pin"])
+def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
+    script(INSIDE, kind, backend)
+
+
+FULLGRAPH = (
+    SLOPE
+    + """
+@torch.compile(backend="eager", fullgraph=True)
+def f(x):
+    with clampgrad.pin("half"):
+        return torch.clamp(x, 0, 1)
+try:
+    slope(f)
+    raise SystemExit("no error")
+except torch._dynamo.exc.Unsupported:
+    pass
+assert clampgrad.pin.current() is None
+with clampgrad.pin("half"):
+    assert slope(torch.compile(clamp, backend="eager")) == HALF
+"""
+)
+
+
+def test_a_first_pin_inside_a_compiled_function_that_must_be_one_graph(script):
+    script(FULLGRAPH)
+
+
+def test_the_measurement_of_first_pins_in_threads(tmp_path):
+    """benchmarks/first_pins.py, whose record says how many of many failed."""
+    root = Path(__file__).parents[2]
+    command = ["--two", "6", "--many", "1", "--control", "0", "--out", tmp_path / "record"]
+    python(root / "benchmarks/first_pins.py", *map(str, command), cwd=tmp_path)
+    measured = json.loads((tmp_path / "record").read_text())
+    record = json.loads((root / "benchmarks/results/first-pins.json").read_text())
+    for row, trials in zip(measured["rows"] + record["rows"], (6, 1, 1000, 20)):
+        assert row["failed"] == 0 and row["trials"] >= trials, row["errors"]
+    assert record["without the lock"]["failed"] > 0
+
+
+IMPORTING = """
+import sys, threading
+import torch, clampgrad
+sys.setswitchinterval(1e-5)
+thread = threading.Thread(target=lambda: __import__("torch._dynamo"))
+thread.start()
+while "torch._dynamo.guards" not in sys.modules:
+    pass
+with clampgrad.pin("half"):
+    thread.join()
+    x = torch.zeros(1, requires_grad=True)
+    y = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1, backend="eager")(x)
+assert torch.autograd.grad(y.sum(), x)[0].item() == 0.5
+assert hasattr(torch._dynamo.guards.GuardBuilder.GLOBAL_STATE, "__wrapped__")
+"""
+
+
+def test_a_first_pin_while_another_thread_imports_the_compiler(tmp_path):
+    (tmp_path / "script.py").write_text(IMPORTING)
+    with forks("torch") as fork:
+        code, _, error = fork(tmp_path / "script.py", cwd=tmp_path)
+    assert code == 0, error[-3000:]

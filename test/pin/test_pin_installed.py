@@ -1,0 +1,140 @@
+"""pin("installed"): a program keeps its gradients, and gets the kernels."""
+
+import functools
+
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+
+import clampgrad
+from clampgrad._pin.installed import installed
+from table.test_conventions import OPERATORS, RELEASE
+
+COMPILED = clampgrad.implementation == "compiled"
+
+
+@pytest.fixture(autouse=True)
+def measured_anew():
+    installed.cache_clear()
+    yield
+    installed.cache_clear()
+
+
+def current():
+    with clampgrad.pin("installed"):
+        return clampgrad.pin.current()
+
+
+def test_the_name():
+    assert current() == ("inclusive" if RELEASE < (2, 14) else "joint")
+
+
+def test_in_a_transform():
+    @torch.func.grad
+    def slope(x):
+        with clampgrad.pin("installed"):
+            return torch.clamp(x, 0, 1)
+
+    assert slope(torch.zeros(())).item() == (1 if RELEASE < (2, 14) else 0)
+
+
+CONTEXTS = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "tensors without values": FakeTensorMode,
+    "another device": lambda: torch.device("meta"),
+    "another pin": lambda: clampgrad.pin("half"),
+}
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_what_surrounds_the_first_call_does_not_matter(context):
+    with CONTEXTS[context]():
+        assert current() == ("inclusive" if RELEASE < (2, 14) else "joint")
+
+
+def patch(monkeypatch, gradients):
+    """A torch that differentiates otherwise."""
+    for name in OPERATORS:
+        function = functools.partial(getattr(clampgrad, name), gradient=gradients[name])
+        monkeypatch.setattr(torch, name, function)
+
+
+@pytest.mark.compiled("the portable implementation is made of these functions")
+@pytest.mark.parametrize("gradient", clampgrad.EXACT)
+def test_a_torch_that_was_patched(gradient, monkeypatch):
+    patch(monkeypatch, dict.fromkeys(OPERATORS, gradient))
+    assert current() == gradient
+
+
+@pytest.mark.compiled("the portable implementation is made of these functions")
+def test_a_torch_without_a_convention(monkeypatch):
+    patch(monkeypatch, dict.fromkeys(OPERATORS, "joint") | {"clamp": "half"})
+    with pytest.raises(RuntimeError, match="of no convention.*clampgrad survey"):
+        clampgrad.pin("installed")
+
+
+@pytest.mark.skipif(RELEASE != (2, 14), reason="the releases differ there")
+@pytest.mark.parametrize("name", ["fmax", "fmin"])
+def test_one_difference_on_2_14(name):
+    """docs/limits.md"""
+
+    def slopes():
+        pair = [torch.full((), torch.nan, requires_grad=True) for _ in range(2)]
+        return [g.item() for g in torch.autograd.grad(getattr(torch, name)(*pair), pair)]
+
+    own = slopes()
+    with clampgrad.pin("installed"):
+        assert own == [1, 1] != slopes()
+
+
+# ---- A network -------------------------------------------------------------------------------------------
+
+
+def rounded(x):
+    """To quarters, with the gradient of x."""
+    return x + (torch.round(x * 4) / 4 - x).detach()
+
+
+class Quantised(torch.nn.Module):
+    """Clamps with numbers and Tensors, whose values reach their bounds."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(1, 8, 3), torch.nn.Conv2d(8, 8, 3)
+        self.lo = torch.nn.Parameter(torch.zeros(8, 1, 1))
+
+    def forward(self, x):
+        x = torch.clamp(x, 0, 1)
+        x = torch.clamp(rounded(self.first(x)), 0, 0.5)
+        x = torch.maximum(rounded(self.second(x)), self.lo)
+        return torch.clamp(x.clamp_(min=-0.5), self.lo, self.lo + 0.25).mean((2, 3))
+
+
+def trained():
+    """Parameters and gradients after a few steps, and how many bytes the forward saved."""
+    torch.manual_seed(0)
+    model, saved = Quantised(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    images = torch.randint(-2, 4, (16, 1, 12, 12)) / 2.0
+    images.requires_grad_()
+    pack = lambda t: saved.append(t.untyped_storage().nbytes()) or t  # noqa: E731
+    for _ in range(5):
+        optimizer.zero_grad()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            loss = (model(images) - 0.3).square().mean()
+        loss.backward()
+        optimizer.step()
+    found = [images.grad, *(p.grad for p in model.parameters()), *model.parameters()]
+    return [t.detach().clone() for t in found], sum(saved)
+
+
+def test_a_network_to_the_bit():
+    before, saved_before = trained()
+    with clampgrad.pin("installed", partial=True):
+        after, saved_after = trained()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    if COMPILED:
+        assert saved_after < 0.8 * saved_before
+    with clampgrad.pin("half", partial=True):  # it does depend on the convention
+        assert not all(torch.equal(a, b) for a, b in zip(before, trained()[0], strict=True))

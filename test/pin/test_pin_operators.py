@@ -1,0 +1,125 @@
+"""Operators that call functions have the gradient of the pin around their forward, wherever backward runs.
+
+Most of them call the function again in backward, and differentiate it only there.
+"""
+
+import pytest
+import torch
+from torch._higher_order_ops import associative_scan, cond, map, scan, while_loop
+
+import clampgrad
+from common import RELEASE, assert_same, forks
+from oracle import gradient_of_x
+
+pytestmark = [
+    pytest.mark.skipif(RELEASE < (2, 11), reason="some have no derivative yet"),
+    pytest.mark.thorough,
+]
+
+X = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0, torch.nan])
+G = torch.tensor([3.0, -6.0, 2.0, 4.0, -1.0, 5.0])
+ONE, TIMES = torch.ones(()), torch.zeros((), dtype=torch.int64)
+
+# Each applies f to every element of x.
+OPERATORS = {
+    "cond": lambda f, x: cond(torch.tensor(True), f, torch.neg, (x,)),
+    "map": lambda f, x: map(f, x),
+    "scan": lambda f, x: scan(lambda carry, e: (carry + 1, f(e)), ONE, x)[1],
+    "while_loop": lambda f, x: while_loop(
+        lambda n, x: n < 1, lambda n, x: (n + 1, f(x)), (TIMES, x)
+    )[1],
+}
+PINS = ("half", "straight_through")
+PORTABLE = clampgrad.implementation == "portable"
+REACHED = [name for name in OPERATORS if not (PORTABLE and name == "scan")]
+
+
+def pinned(x):
+    return torch.clamp(x, 0, 1) * 1
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    with clampgrad.pin(None):
+        torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_the_pin_of_the_forward(name):
+    for pin in PINS:
+        x = X.clone().requires_grad_()
+        with clampgrad.pin(pin):
+            y = OPERATORS[name](pinned, x)
+        with clampgrad.pin("inclusive"):
+            (gradient,) = torch.autograd.grad(y, x, G)
+        assert_same(gradient, gradient_of_x(pin, X, G, 0, 1))
+
+
+def test_no_pin_is_remembered_too():
+    x = X.clone().requires_grad_()
+    (own,) = torch.autograd.grad(pinned(x), x, G)
+    y = OPERATORS["cond"](pinned, x)
+    with clampgrad.pin("straight_through"):
+        (gradient,) = torch.autograd.grad(y, x, G)
+    assert_same(gradient, own)
+
+
+@pytest.mark.parametrize("name", sorted({"cond", "scan"} & {*REACHED}))
+def test_compiled(name):
+    for pin in PINS:
+        x = X.clone().requires_grad_()
+        compiled = torch.compile(OPERATORS[name], backend="aot_eager", fullgraph=True)
+        with clampgrad.pin(pin):
+            y = compiled(pinned, x)
+        assert_same(torch.autograd.grad(y, x, G)[0], gradient_of_x(pin, X, G, 0, 1))
+
+
+@pytest.mark.skipif(not PORTABLE, reason="the compiled implementation reaches it")
+def test_what_the_portable_pin_does_not_reach():
+    x = X.clone().requires_grad_()
+    with clampgrad.pin("half"), pytest.raises(Exception, match="does not reach what scan"):
+        OPERATORS["scan"](pinned, x)
+
+
+def test_a_running_maximum():
+    """At a tie with the maximum so far, both are being differentiated."""
+    values = torch.tensor([[1.0], [1.0], [0.0], [2.0], [2.0]])
+    g = torch.tensor([[3.0], [-6.0], [2.0], [4.0], [12.0]])
+    for pin in ("half", "inclusive"):
+        x, wanted = (values.clone().requires_grad_() for _ in range(2))
+        with clampgrad.pin(pin):
+            y = associative_scan(torch.maximum, x, 0, combine_mode="generic")
+            one_by_one = [wanted[0]]
+            for e in wanted[1:]:
+                one_by_one.append(torch.maximum(one_by_one[-1], e))
+        assert_same(
+            torch.autograd.grad(y, x, g)[0],
+            torch.autograd.grad(torch.stack(one_by_one), wanted, g)[0],
+        )
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_functions_of_ours(name):
+    for convention in ("half", "with_grad"):
+        x = X.clone().requires_grad_()
+        y = OPERATORS[name](lambda x: clampgrad.clamp(x, 0, 1, gradient=convention) * 1, x)
+        assert_same(torch.autograd.grad(y, x, G)[0], gradient_of_x(convention, X, G, 0, 1))
+
+
+BEFORE = """
+import torch
+x = torch.tensor([0.0, 2.0], requires_grad=True)
+f = lambda x: torch.clamp(x, 0, 1) * 1
+(own,) = torch.autograd.grad(f(x).sum(), x)
+y = torch.cond(torch.tensor(True), f, torch.neg, (x,))
+import clampgrad
+with clampgrad.pin("straight_through"):
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], own)
+"""
+
+
+def test_what_was_recorded_before_the_first_pin_of_the_process(tmp_path):
+    (tmp_path / "script.py").write_text(BEFORE)
+    with forks("torch", "torch._dynamo") as fork:
+        code, _, error = fork(tmp_path / "script.py", cwd=tmp_path)
+    assert code == 0, error[-3000:]

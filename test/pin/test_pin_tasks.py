@@ -1,0 +1,351 @@
+"""A pin holds in the body that it is put around, also where that runs bit by bit: generators and tasks."""
+
+import asyncio
+import gc
+import importlib
+import inspect
+
+import pytest
+
+import clampgrad
+from clampgrad import _implementation
+from clampgrad._pin import state
+from pin.test_pin import HALF, OWN, THROUGH, slope
+
+pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+
+half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert (slope(), clampgrad.pin.current()) == (OWN, None)
+    assert not state._thread.blocks_of_tasks  # else every call asks Python for the pin
+
+
+# ---- Generators ------------------------------------------------------------------------------------------
+
+
+@half
+def steps(log):
+    try:
+        while True:
+            try:
+                log.append((slope(), (yield slope())))
+            except KeyError:
+                log.append("caught")
+    finally:
+        log.append(slope())
+
+
+def test_a_generator():
+    """send, throw and close all resume the body under the pin; between them it is off."""
+    log = []
+    body = steps(log)
+    assert inspect.isgeneratorfunction(steps) and steps.__name__ == "steps"
+    assert next(body) == HALF and slope() == OWN
+    with through:
+        assert body.send(1) == HALF and slope() == THROUGH
+    assert body.throw(KeyError()) == HALF and slope() == OWN
+    body.close()
+    assert log == [(HALF, 1), "caught", HALF] and slope() == OWN
+
+
+def test_what_a_generator_returns():
+    @half
+    def body():
+        yield 1
+        return slope()
+
+    def outer():
+        return (yield from body())
+
+    run = outer()
+    next(run)
+    with pytest.raises(StopIteration) as end:
+        next(run)
+    assert end.value.value == HALF
+
+
+def test_blocks_inside_a_decorated_generator_stay_inside():
+    @half
+    def body():
+        with through:
+            yield slope()
+            yield slope()
+        yield slope()
+
+    with half:
+        run = body()
+        assert next(run) == THROUGH and slope() == HALF
+    assert slope() == OWN
+    assert next(run) == THROUGH and slope() == OWN
+    assert next(run) == HALF and slope() == OWN
+
+
+def test_blocks_of_two_generators_that_overlap_leave_nothing():
+    def body(pin):
+        with pin:
+            yield
+
+    first, second = body(half), body(through)
+    next(first), next(second)
+    with pytest.raises(RuntimeError, match="left before a block"):
+        next(first)
+    second.close()
+    assert slope() == OWN
+
+
+# ---- Tasks -----------------------------------------------------------------------------------------------
+
+
+@half
+async def work(log, times=3):
+    for _ in range(times):
+        log.append(slope())
+        await asyncio.sleep(0)
+    return "done"
+
+
+@through
+async def numbers(log):
+    try:
+        for _ in range(3):
+            await asyncio.sleep(0)
+            log.append((yield slope()))
+    finally:
+        log.append(slope())
+
+
+def test_coroutines():
+    assert inspect.iscoroutinefunction(work)
+
+    async def main():
+        log, others = [], []
+
+        async def watch():
+            for _ in range(5):
+                others.append(slope())
+                await asyncio.sleep(0)
+
+        assert await asyncio.gather(work(log), watch()) == ["done", None]
+        assert log == [HALF] * 3 and others == [OWN] * 5
+
+    asyncio.run(main())
+
+
+def test_asynchronous_generators():
+    assert inspect.isasyncgenfunction(numbers)
+
+    async def main():
+        log = []
+        assert [x async for x in numbers(log)] == [THROUGH] * 3
+        assert log == [None, None, None, THROUGH]
+        log.clear()
+        body = numbers(log)
+        await body.asend(None)
+        assert await body.asend("sent") == THROUGH and slope() == OWN
+        await body.aclose()
+        assert log == ["sent", THROUGH]
+
+    asyncio.run(main())
+
+
+def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():
+    @half
+    async def body():
+        try:
+            yield slope()
+        except ValueError:
+            yield slope() + slope()
+
+    async def main():
+        steps = body()
+        assert await steps.asend(None) == HALF
+        assert await steps.athrow(ValueError()) == HALF + HALF
+        await steps.aclose()
+
+    asyncio.run(main())
+
+
+def test_blocks_of_one_owner_end_in_any_order():
+    one, other = object(), object()
+    for owner in (one, one, other):
+        state.enter(half._code, owner)
+    assert [state.leave(owner) for owner in (one, one, other)] == [False, False, True]
+
+
+def test_blocks_of_two_tasks_do_not_meet():
+    async def task(pin, wanted, naps):
+        with pin:
+            for _ in range(naps):
+                assert slope() == wanted
+                await asyncio.sleep(0)
+        assert slope() == outside
+
+    async def main():
+        with clampgrad.pin("half" if outside == HALF else None):
+            tasks = [task(half, HALF, 2), task(through, THROUGH, 4), task(half, HALF, 5)]
+            await asyncio.gather(*tasks, plain())
+
+    async def plain():
+        for _ in range(8):
+            assert slope() == outside
+            await asyncio.sleep(0)
+
+    outside = OWN
+    asyncio.run(main())
+    assert slope() == OWN
+    outside = HALF
+    with half:  # around the whole loop
+        asyncio.run(main())
+        assert slope() == HALF
+
+
+def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
+    @half
+    async def body():
+        with through:
+            yield slope()
+            yield slope()
+        yield slope()
+
+    async def main():
+        seen = []
+        async for inside in body():
+            seen.append(inside)
+            assert slope() == OWN
+        assert seen == [THROUGH, THROUGH, HALF]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("another_is_in_a_block", [False, True])
+@pytest.mark.parametrize("start", ["coroutine", "generator", "remembered"])
+def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_a_block):
+    async def child(seen, left):
+        seen.append(slope())
+        await left.wait()
+        seen.append(slope())
+
+    @half
+    async def coroutine(*args):
+        running = asyncio.create_task(child(*args))
+        await asyncio.sleep(0)
+        return running
+
+    @half
+    async def generator(*args):
+        yield asyncio.create_task(child(*args))
+        yield await asyncio.sleep(0)
+
+    async def started(*args):
+        if start == "coroutine":
+            return await coroutine(*args)
+        if start == "generator":
+            return [item async for item in generator(*args)][0]
+        with half:
+            remembered = clampgrad.pin.remember(lambda: asyncio.create_task(child(*args)))
+        return remembered()
+
+    async def another(left):
+        with through:
+            await left.wait()
+
+    async def main():
+        seen, left = [], asyncio.Event()
+        beside = [asyncio.create_task(another(left))] if another_is_in_a_block else []
+        await asyncio.sleep(0)
+        running = await started(seen, left)
+        await asyncio.sleep(0)
+        left.set()
+        await asyncio.gather(running, *beside)
+        # What is remembered has ended before a task that it started begins.
+        assert seen == [OWN if start == "remembered" else HALF, OWN]
+
+    asyncio.run(main())
+
+
+def test_a_task_that_is_cancelled_in_a_block():
+    async def task():
+        with half:
+            await asyncio.sleep(9)
+
+    async def main():
+        running = asyncio.create_task(task())
+        await asyncio.sleep(0)
+        assert slope() == OWN
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_tasks_started_in_a_block_are_in_it_until_it_ends():
+    async def child(seen, left):
+        seen.append(slope())
+        await left.wait()
+        seen.append(slope())
+
+    async def main():
+        seen, left = [], asyncio.Event()
+        with half:
+            running = asyncio.create_task(child(seen, left))
+            await asyncio.sleep(0)
+        assert not state._thread.blocks_of_tasks  # also while the child remembers it
+        left.set()
+        await running
+        assert seen == [HALF, OWN]
+
+    asyncio.run(main())
+
+
+def test_a_thread_need_not_ask_when_a_task_is_gone_that_never_left_its_block():
+    async def never_leaves():
+        half.__enter__()
+        assert slope() == HALF
+
+    asyncio.run(never_leaves())
+    gc.collect()
+    assert slope() == OWN  # the last time that it asks
+    assert _implementation.pin_thread(state.UNSET) == state.UNSET
+
+
+def test_threads_started_from_a_task():
+    """They get a copy of the context; a block is of its thread all the same."""
+
+    def in_the_thread():
+        before = slope()
+        with through:
+            inside = slope()
+        return before, inside, slope()
+
+    async def main():
+        with half:
+            assert await asyncio.to_thread(in_the_thread) == (OWN, THROUGH, OWN)
+            assert slope() == HALF
+
+    asyncio.run(main())
+
+
+# ---- Reload ----------------------------------------------------------------------------------------------
+
+
+def test_reloading_the_module_in_a_block():
+    module = importlib.import_module("clampgrad._pin.pin")
+    old = module.pin
+    try:
+        with half:
+            new = importlib.reload(module).pin
+            assert (new.current(), old.current(), slope()) == ("half", "half", HALF)
+            with new("straight_through"):
+                assert slope() == THROUGH
+            assert slope() == HALF
+        assert new.current() is None
+        new("half").enable()
+        importlib.reload(module)
+        assert slope() == HALF
+        module.pin("half").disable()
+    finally:
+        module.pin = old

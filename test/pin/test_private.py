@@ -1,0 +1,252 @@
+"""Every private name of torch that the package uses is in one table, and is there in this release."""
+
+import ast
+import inspect
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from clampgrad._torch.private_names import PRIVATE, find
+from common import RELEASE, forks
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "python/clampgrad").rglob("*.py"))
+NAMES = sorted({name for use in PRIVATE.values() for name in use.names})
+SINCE = json.loads((ROOT / "docs/private_names.json").read_text())["since"]
+PARTS = {part for name in NAMES for part in re.split(r"[.:()]+", name)}
+
+# With an underscore, and not torch's: Python's own.
+PYTHONS = {"_getframe", "_get_running_loop", "_asdict", "_actions", "_option_string_actions"}
+MODULE = re.compile(r"torch(\.\w+)*\._\w+(\.\w+)*")
+LOOK_UP = {"getattr", "hasattr", "setattr", "delattr", "expect_attribute"}
+
+
+def is_private(word):
+    return word.startswith("_") and not word.startswith("__") and word.strip("_") != ""
+
+
+def defined(tree):
+    """What our own modules call something."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def used(tree):
+    """(line, module or None, name) of what is private and may be torch's."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            if ast.unparse(node) != "torch._C":
+                yield node.lineno, None, node.attr
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            for alias in node.names:
+                if any(map(is_private, [*node.module.split("."), alias.name])):
+                    yield node.lineno, node.module, alias.name
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if MODULE.fullmatch(alias.name):
+                    yield node.lineno, alias.name, ""
+        elif isinstance(node, ast.Constant) and MODULE.fullmatch(str(node.value)):
+            yield node.lineno, node.value, ""  # as when_imported takes it
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", None) in LOOK_UP:
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and is_private(name.value):
+                yield node.lineno, None, name.value
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "expected":
+            module, _, name = getattr(node.args[0], "value", ":").partition(":")
+            yield node.lineno, module, name
+
+
+def outside_the_table(tree, ours=frozenset()):
+    wrong = []
+    for line, module, name in used(tree):
+        if not module and not name:
+            listed = True  # a variable
+        elif module and not name:
+            listed = any(n.startswith((f"{module}:", f"{module}.")) for n in NAMES)
+        elif module:
+            listed = any(
+                n == f"{module}:{name}" or n.startswith(f"{module}:{name}.") for n in NAMES
+            )
+        else:
+            listed = name in PARTS or name in ours or name in PYTHONS
+        if not listed:
+            wrong.append((line, name))
+    return wrong
+
+
+def test_every_private_name_is_in_the_table():
+    trees = {path: ast.parse(path.read_text()) for path in SOURCES}
+    ours = {name for tree in trees.values() for name in defined(tree)}
+    ours |= {path.stem for path in SOURCES} | {"_C", "_lib", "build", "gradients"}
+    wrong = {str(path): found for path, t in trees.items() if (found := outside_the_table(t, ours))}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch._C._something_new()",
+        "from torch._dynamo.guards import Something",
+        "from torch.overrides import _something_new",
+        "import torch._something_new",
+        "when_imported('torch._dynamo.something_new', print)",
+        "x._something_new = 1; y._another",
+        "getattr(torch._C, '_something_new')",
+        "expected('torch._dynamo.guards:Something')",
+    ],
+)
+def test_a_name_outside_the_table_is_seen(text):
+    assert outside_the_table(ast.parse(text))
+
+
+def reached(tree):
+    """(line, name) of private names of torch that are not asked for in a string."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr in PARTS:
+            if ast.unparse(node) != "torch._C":
+                yield node.lineno, node.attr
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            words = [*node.module.split("."), *(alias.name for alias in node.names)]
+            if any(map(is_private, words)):
+                yield node.lineno, node.module
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, a.name) for a in node.names if MODULE.fullmatch(a.name))
+
+
+# What is verified is stock torch, in processes that have nothing of ours.
+ALLOWED = ("_torch", "patches/verify")
+
+
+def test_one_package_reaches_for_private_names():
+    for path in SOURCES:
+        where = path.relative_to(ROOT / "python/clampgrad")
+        if not any(map(where.is_relative_to, ALLOWED)):
+            assert list(reached(ast.parse(path.read_text()))) == [], path
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x._version", "from torch._C import a", "from torch.overrides import _b", "import torch._c"],
+)
+def test_what_reaches_is_seen(text):
+    assert list(reached(ast.parse(text)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_the_table_is_unused(name):
+    last = re.split(r"[.:]", name)[-1]
+    texts = (path.read_text() for path in SOURCES if path.name != "private_names.py")
+    assert any(re.search(rf"\b{last}\b", text) for text in texts)
+
+
+# ---- The installed release -------------------------------------------------------------------------------
+
+
+def is_there(name):
+    if name.startswith("torch.testing._internal"):
+        pytest.importorskip("expecttest")
+    try:
+        thing = find(name)
+    except (AttributeError, ImportError):
+        return False
+    owner, _, attribute = name.rpartition("().")
+    if not owner or hasattr(thing, attribute):
+        return True
+    return re.search(rf"\b(self\.)?{attribute}\b", inspect.getsource(thing)) is not None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_there_since_the_release_that_docs_say(name):
+    since = tuple(map(int, SINCE[name].split(".")))
+    assert is_there(name) == (since <= RELEASE)
+
+
+def test_docs_know_every_name():
+    assert sorted(SINCE) == NAMES
+
+
+@pytest.mark.parametrize("folder", ["docs"])
+def test_internal_headers_are_there(folder, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / folder)
+    import fill_tables
+
+    include = Path(torch.__file__).parent / "include"
+    headers = fill_tables.internal_headers()
+    assert len(headers) > 5
+    assert [h for h in headers if not (include / h).exists()] == []
+
+
+def test_what_is_there_for_speed_saves_a_twentieth_of_a_call_that_records_nothing():
+    """And of one with its backward less, as docs/private_names.md says."""
+    rows = json.loads((ROOT / "benchmarks/results/function-calls.json").read_text())["rows"]
+    saved = {
+        case: [r["saved"] for r in rows if r["case"] == case] for case in {r["case"] for r in rows}
+    }
+    assert min(saved["nothing recorded"]) > 0.05 > max(saved["recorded, and its backward"])
+
+
+# ---- What happens where one is gone ----------------------------------------------------------------------
+
+GONE = """
+import sys
+from importlib import import_module
+module, path, what = sys.argv[1:]
+owner = import_module(module)
+*owners, name = path.split(".")
+for part in owners:
+    owner = getattr(owner, part)
+try:
+    delattr(owner, name)
+except (AttributeError, TypeError):  # of C++, or of a class above it
+    sys.exit(77)
+try:
+    import clampgrad
+    if what == "audit":
+        clampgrad.audit
+    elif what == "pin":
+        clampgrad.pin("half").__enter__()
+except (ImportError, RuntimeError) as error:
+    kind = RuntimeError if what == "pin" else ImportError
+    assert type(error) is kind, repr(error)
+    assert f"does not support torch" in str(error) and f"has no {module}.{path}" in str(error), error
+else:
+    sys.exit(f"{path} is gone, and nothing said so")
+if what == "pin":
+    assert clampgrad.pin.current() is None
+"""
+CHECKED = [
+    (use, name)
+    for use in ("package", "portable", "audit", "pin")
+    for name in PRIVATE[use].names
+    if "()" not in name
+]
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "script.py").write_text(GONE)
+    imported = [name.partition(":")[0] for _, name in CHECKED if not name.startswith("torch._C")]
+    with forks("torch", *dict.fromkeys(imported)) as fork:
+        yield lambda *words, **variables: fork(
+            folder / "script.py", *words, cwd=folder, **variables
+        )
+
+
+@pytest.mark.parametrize("use, name", CHECKED)
+def test_what_the_table_says_happens(without, use, name):
+    if tuple(map(int, SINCE[name].split("."))) > RELEASE:
+        pytest.skip("it is not there")
+    variables = {"CLAMPGRAD_PORTABLE": "1"} if use == "portable" else {}
+    code, _, error = without(*name.split(":"), use, **variables)
+    if code == 77:
+        pytest.skip("it cannot be taken away")
+    assert code == 0, error[-2000:]

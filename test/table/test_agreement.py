@@ -1,0 +1,113 @@
+"""The portable implementation and the compiled one agree to the bit, however they are called."""
+
+from itertools import combinations
+
+import pytest
+import torch
+import torch.autograd.forward_ad as fwad
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clampgrad import _implementation
+from clampgrad._implementation import portable as portable_implementation
+from common import assert_same
+from oracle import TABLE
+from table.test_hypothesis import ARGUMENTS, CALLS, calls, strides
+
+pytestmark = pytest.mark.compiled("it compares the two")
+CLAMPS = TABLE["pseudo_gradients"]["operators"]
+NUMBERS = (0, 1, 2, 0.1, 0.5, -0.0, torch.inf, -torch.inf, torch.nan, True)
+
+
+def outcome(implementation, name, args, keywords, g, tangents):
+    """What a call gives in every way to differentiate it, or the error; the arguments stay as they are."""
+    function = getattr(implementation, name)
+    chosen = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and a.requires_grad]
+
+    def f(*leaves):
+        rest = dict(zip(chosen, leaves))
+        given = [
+            rest.get(i, a.detach() if isinstance(a, torch.Tensor) else a)
+            for i, a in enumerate(args)
+        ]
+        given[0] = given[0].clone() if name.endswith("_") else given[0]
+        return function(*given, **keywords)
+
+    leaves = [args[i].detach().clone().requires_grad_() for i in chosen]
+    y = f(*leaves)
+    yield y.detach()
+    yield torch.tensor(strides(y))
+    if not chosen or not y.requires_grad:
+        return
+    incoming = g[: y.numel()].view(y.shape).to(y.dtype)
+    yield from torch.autograd.grad(y, leaves, incoming)
+    plain = [leaf.detach() for leaf in leaves]
+    if not name.endswith("_"):
+        yield from torch.func.vjp(f, *plain)[1](incoming)
+        stacked = [torch.stack([p, p]) for p in plain]
+        pull = torch.func.vmap(lambda g, *ps: torch.func.vjp(f, *ps)[1](g))
+        yield from pull(torch.stack([incoming, -incoming]), *stacked)
+    if keywords["gradient"] in ("with_grad", "restoring"):
+        return
+    some = [tangents[: p.numel()].view(p.shape).to(p.dtype) for p in plain]
+    with fwad.dual_level():
+        yield fwad.unpack_dual(f(*map(fwad.make_dual, plain, some))).tangent
+        # One argument has a tangent, and all require grad.
+        mixed = [fwad.make_dual(leaves[0], some[0]), *leaves[1:]]
+        yield fwad.unpack_dual(f(*mixed)).tangent.detach()
+    if not name.endswith("_"):
+        yield torch.func.jvp(f, tuple(plain), tuple(some))[1]
+
+
+@st.composite
+def calls_of_any_kind(draw):
+    """Tensors or numbers for bounds, or one of each; in place where there is such an operator."""
+    operator, keywords, args = draw(calls())
+    if operator in CLAMPS:
+        for i in range(1, len(args)):
+            if draw(st.integers(0, 2)) == 0:
+                args[i] = draw(st.sampled_from(NUMBERS))
+    in_place = operator in CLAMPS and draw(st.integers(0, 3)) == 0
+    return operator + "_" * in_place, keywords, args
+
+
+VALUES = torch.tensor([-3.0, -0.0, 0.0, 1, 0.3, 7, torch.inf, torch.nan])
+
+
+def assert_agreement(name, keywords, args, g, tangents):
+    found = []
+    for implementation in (_implementation, portable_implementation):
+        try:
+            found.append(list(outcome(implementation, name, args, keywords, g, tangents)))
+        except (RuntimeError, TypeError) as error:
+            found.append(str(error).splitlines()[0])
+    compiled, portable = found
+    if isinstance(compiled, str) or isinstance(portable, str):
+        assert compiled == portable
+        return
+    assert len(compiled) == len(portable)
+    for ours, theirs in zip(portable, compiled):
+        assert_same(ours, theirs, (name, keywords, args))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(calls_of_any_kind(), st.integers(0, 1000))
+def test_any_call(call, seed):
+    generator = torch.Generator().manual_seed(seed)
+    g, tangents = VALUES[torch.randint(len(VALUES), (2, 4**5), generator=generator)]
+    assert_agreement(*call, g, tangents)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.thorough)],
+    ids=str,
+)
+@pytest.mark.parametrize("operator, keywords", CALLS, ids=str)
+def test_every_point_of_the_table(operator, keywords, dtype):
+    names = ARGUMENTS[operator]
+    points = [p for row in TABLE["operators"][operator]["rows"] for p in row["points"]]
+    *args, g = torch.tensor([(*p, v) for p in points for v in VALUES.tolist()]).to(dtype).unbind(1)
+    for differentiated in [c for n in range(1, len(names) + 1) for c in combinations(names, n)]:
+        given = [a.clone().requires_grad_(name in differentiated) for name, a in zip(names, args)]
+        assert_agreement(operator, keywords, given, g, g.flip(0))

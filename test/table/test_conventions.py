@@ -1,0 +1,177 @@
+"""The table itself: complete, consistent, and true of the torch that is installed.
+
+A wrong number in conventions.yaml would make every other test agree on the wrong thing.
+"""
+
+import re
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+
+from common import DTYPES, RELEASE, eager, tied
+from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled, signature
+
+OPERATORS = TABLE["operators"]
+ROWS = [
+    pytest.param(operator, row, id=f"{operator}: {row['position']}")
+    for operator in OPERATORS
+    for row in OPERATORS[operator]["rows"]
+]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_way_to_compare_has_exactly_one_row(operator):
+    count = len(OPERATORS[operator]["arguments"])
+    every_way = {
+        int(signature(*torch.tensor(values)))
+        for values in product([0.0, 1.0, 2.0, torch.nan], repeat=count)
+    }
+    rows = [
+        {int(signature(*torch.tensor(point, dtype=torch.float64))) for point in row["points"]}
+        for row in OPERATORS[operator]["rows"]
+    ]
+    assert set().union(*rows) == every_way
+    assert sum(map(len, rows)) == len(every_way)
+
+
+@pytest.mark.parametrize("operator, row", ROWS)
+def test_active_inputs_are_those_that_the_forward_selects_nearby(operator, row):
+    names = OPERATORS[operator]["arguments"]
+    for point in row["points"]:
+        # One step of each argument to either side, unequal steps, so that no tie survives.
+        steps = [[0.01 * 2**i * s for s in (-1, 1)] for i in range(len(names))]
+        finite = all(abs(v) < torch.inf or v != v for v in point)
+        active = set()
+        for step in product(*steps):
+            nearby = torch.tensor(point, dtype=torch.float64) + torch.tensor(step)
+            result = getattr(torch, operator)(*nearby)
+            active |= {n for n, v in zip(names, nearby, strict=True) if v == result}
+        if finite:  # there is no step away from infinity
+            assert active == set(row["active"]), point
+
+
+@pytest.mark.parametrize("operator, row", ROWS)
+def test_min_norm_follows_from_the_active_inputs(operator, row):
+    names, active = OPERATORS[operator]["arguments"], row["active"]
+    share = Fraction(1, max(len(active), 1))
+    expected = [share if name in active else 0 for name in names]
+    assert [Fraction(v) for v in row["tensors"]["min_norm"]] == expected
+    if "numbers" in row:
+        assert Fraction(row["numbers"]["min_norm"]) == (1 if active == ["x"] else 0)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_freezing_one_side_of_a_tie_takes_the_gradient_of_the_other(operator):
+    names = OPERATORS[operator]["arguments"]
+    ones = [torch.ones(1)] * len(names)
+    assert factors(operator, "tensors", "min_norm", ones, names).sum() == 1
+    for frozen in names:
+        rest = [name for name in names if name != frozen]
+        assert factors(operator, "tensors", "min_norm", ones, rest).sum() == 0
+
+
+def compare_with_torch(function, operator, convention, kind):
+    """factors(...) against torch's own gradient of a function, on random tensors full of ties."""
+    names = OPERATORS[operator]["arguments"]
+    for dtype in DTYPES:
+        args = [tied(3000, dtype=dtype, seed=i) for i in range(len(names))]
+        g = torch.randint(1, 9, (3000,)).to(dtype)
+        if kind == "numbers":
+            for bounds in product([-1.0, 0.0, 1.0, torch.inf, torch.nan], repeat=len(names) - 1):
+                (actual,) = eager(lambda x: function(x, *bounds), args[:1], g)
+                constants = [torch.full_like(g, v) for v in bounds]
+                expected = factors(operator, kind, convention, (args[0], *constants))
+                torch.testing.assert_close(scaled(g, expected[0]), actual)
+        else:
+            expected = factors(operator, kind, convention, args)
+            for factor, actual in zip(expected, eager(function, args, g), strict=True):
+                torch.testing.assert_close(scaled(g, factor), actual)
+
+
+RELEASED = [
+    pytest.param(operator, kind, id=f"{operator}, {kind}")
+    for operator in OPERATORS
+    for kind in ("numbers", "tensors")
+    if kind in OPERATORS[operator]["rows"][0]
+]
+
+
+@pytest.mark.skipif(RELEASE > (2, 13), reason="the pin is of torch 2.13 and earlier")
+@pytest.mark.parametrize("operator, kind", RELEASED)
+def test_inclusive_is_torch_up_to_2_13(operator, kind):
+    compare_with_torch(getattr(torch, operator), operator, "inclusive", kind)
+
+
+@pytest.mark.skipif(RELEASE < (2, 15), reason="the pin is of torch 2.15 and later")
+@pytest.mark.parametrize("operator, kind", RELEASED)
+def test_joint_is_torch_from_2_15(operator, kind):
+    compare_with_torch(getattr(torch, operator), operator, "joint", kind)
+
+
+@pytest.mark.parametrize("operator, row", ROWS)
+def test_half_is_a_composition_that_shares_every_tie(operator, row):
+    """torch.maximum and minimum share ties in every release; the table is their composition."""
+    compositions = {
+        "clamp": lambda x, lo, hi: torch.minimum(torch.maximum(x, lo), hi),
+        "clamp_min": torch.maximum,
+        "clamp_max": torch.minimum,
+        "maximum": torch.maximum,
+        "minimum": torch.minimum,
+        # A NaN that is passed over is as good as the weakest possible value.
+        "fmax": lambda x, y: torch.maximum(passed_over(x, -torch.inf), passed_over(y, -torch.inf)),
+        "fmin": lambda x, y: torch.minimum(passed_over(x, torch.inf), passed_over(y, torch.inf)),
+    }
+
+    def passed_over(x, weakest):
+        return torch.where(x.isnan(), weakest, x)
+
+    for point in row["points"]:
+        args = [torch.tensor([v], dtype=torch.float64) for v in point]
+        expected = [Fraction(v) for v in row["tensors"]["half"]]
+        if getattr(torch, operator)(*args).isnan():
+            assert not any(expected)
+        else:
+            assert [v.item() for v in eager(compositions[operator], args, None)] == expected
+        if "numbers" in row:
+            assert Fraction(row["numbers"]["half"]) == expected[0]
+
+
+def test_with_grad_is_what_the_community_computes():
+    """grad * (grad * (x - clamp(x)) >= 0), where that product neither overflows nor vanishes."""
+    x, g = tied(5000, seed=1, nan=False).clamp(-9, 9), torch.randint(-3, 4, (5000,)).float()
+    expected = g * (g * (x - x.clamp(0, 1)) >= 0)
+    torch.testing.assert_close(gradient_of_x("with_grad", x, g, 0, 1), expected)
+
+
+def test_restoring_is_what_the_notebook_computes():
+    x, g = tied(5000, seed=1, nan=False), torch.randint(-3, 4, (5000,)).float()
+    delta = torch.where(x == x.clamp(0, 1), 0, x - x.clamp(0, 1))
+    expected = torch.where(delta == 0, g, delta.sign())
+    torch.testing.assert_close(gradient_of_x("restoring", x, g, 0, 1), expected)
+
+
+@pytest.mark.parametrize("example", TABLE["examples"], ids=lambda e: e["call"])
+def test_examples_name_every_convention_that_applies(example):
+    named = {key.split(",")[0] for key in example}
+    assert named >= set(EXACT) or named >= set(PSEUDO)
+
+
+def test_conventions_are_all_explained():
+    assert all(TABLE["conventions"][name] for name in CONVENTIONS)
+
+
+def test_the_compiled_names_are_those_of_the_contract():
+    """csrc states the names and aliases once more: both ways, nothing is left out."""
+    header = (Path(__file__).parents[2] / "csrc/clampgrad/gradient.h").read_text()
+    lists = {
+        name: re.findall(r"_\((\w+), (\w+)\)", text)
+        for name, text in re.findall(r"#define CLAMPGRAD_(\w+)\(_\)((?:.*\\\n)*.*)", header)
+    }
+    exact, pseudo = dict(lists["EXACT_GRADIENTS"]), dict(lists["PSEUDO_GRADIENTS"])
+    assert (set(exact), set(pseudo)) == (set(EXACT), set(PSEUDO))
+    values = sorted(map(int, [*exact.values(), *pseudo.values()]))
+    assert values == list(range(len(CONVENTIONS)))
+    assert dict(lists["GRADIENT_ALIASES"]) == TABLE["aliases"]

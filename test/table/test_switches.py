@@ -1,0 +1,64 @@
+"""The variables of a build are 0 or 1, as at import (test_cli.py), and nothing else is taken for either."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from clampgrad._implementation import environment  # noqa: E402
+from tools import switches  # noqa: E402
+
+NAMES = ("CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED")
+
+
+@pytest.mark.parametrize("value, on", [(None, False), ("", False), ("0", False), ("1", True)])
+def test_one_rule_at_import_and_at_build(monkeypatch, value, on):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+        assert environment.is_set(name) is switches.is_set(name) is on
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("value", ["true", "yes", "2", "01", " 1", "auto"])
+def test_what_is_neither(monkeypatch, value):
+    for name in NAMES:
+        monkeypatch.setenv(name, value)
+        for function, error in (
+            (environment.is_set, ImportError),
+            (switches.is_set, SystemExit),
+        ):
+            with pytest.raises(error, match=f"{name}={value!r}"):
+                function(name)
+
+
+def test_another_default(monkeypatch):
+    monkeypatch.setenv("CLAMPGRAD_CUDA", "")
+    assert switches.setting("CLAMPGRAD_CUDA", "auto") == "auto"
+    monkeypatch.setenv("CLAMPGRAD_UNITY", "0")
+    assert not switches.is_set("CLAMPGRAD_UNITY", "1")
+    monkeypatch.delenv("CLAMPGRAD_UNITY")
+    assert switches.is_set("CLAMPGRAD_UNITY", "1")
+
+
+WRONG = {
+    "neither": {"CLAMPGRAD_PORTABLE": "true"},
+    "neither, of another": {"CLAMPGRAD_REQUIRE_COMPILED": "yes"},
+    "both": dict.fromkeys(NAMES, "1"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_build_ends_with_one_sentence(name):
+    """Also where it would not have looked: there a compiler is, and no library is missing."""
+    rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
+    command = [sys.executable, "setup.py", "--version"]
+    run = subprocess.run(command, cwd=ROOT, env=rest | WRONG[name], capture_output=True, text=True)
+    assert run.returncode == 1 and run.stderr.count("\n") == 1, run.stderr
+    assert all(variable in run.stderr for variable in WRONG[name])

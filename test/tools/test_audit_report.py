@@ -1,0 +1,372 @@
+"""The report of an audit: a sentence that answers, rows that can be told apart, and all of it as JSON."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import clampgrad
+from clampgrad._tools.audit.callers import short
+from clampgrad._tools.audit.calls import operators
+from clampgrad._tools.audit.finding import RELEASES
+from clampgrad._tools.audit.mode import describe
+from clampgrad._tools.audit.text import COLUMNS, DECIDED, NOT_DECIDED, cells
+from clampgrad.cli import main
+from common import RELEASE
+
+
+def leaf(*values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act = nn.ReLU()
+
+    def forward(self, x):
+        return self.act(torch.clamp(x, -1, 1))
+
+
+# ---- The sentence on top -------------------------------------------------------------------------
+
+
+def test_where_it_matters():
+    with clampgrad.audit() as report:
+        Net()(leaf(1.0, 0.5, 0.75)).sum().backward()
+        leaf(0.5).clamp(0, 1).sum().backward()
+    first = " ".join(str(report).partition("\n\n")[0].splitlines())
+    assert first == report.summary()
+    assert first.startswith("The release of PyTorch decides the gradient at 1 of the ")
+    assert report.as_data()["summary"] == first
+
+
+def test_what_no_release_changed_says_so():
+    with clampgrad.audit() as report:
+        F.relu(leaf(0.0, 1.0)).sum().backward()
+    assert report.summary().startswith(
+        "No release of PyTorch changed the gradient at 1 of the 1 call sites, where another exact convention would"
+    )
+    (found,) = report
+    assert found.by_release == (0, "") and found.farthest[0] > 0
+    text = str(report)
+    assert NOT_DECIDED in text and DECIDED not in text
+
+
+def test_the_release_decides_whether_an_infinite_gradient_passes():
+    """The guard in front of a square root: NaN in a parameter on one release, 0 on another."""
+    with clampgrad.audit() as report:
+        leaf(0.0, 1.0).clamp(min=0).sqrt().sum().backward()
+    (found,) = report
+    name, does = ("joint", "block") if RELEASE < (2, 14) else ("inclusive", "pass on")
+    assert found.by_release == (float("inf"), name) and found.not_finite[name] == 1
+    assert (
+        f"{name}, the gradient {RELEASES[name]}, would {does} 1 infinite or NaN gradient."
+        in report.summary()
+    )
+    assert DECIDED in str(report)
+
+
+def test_what_the_release_decides_comes_first():
+    """relu would move further, and is no matter of an upgrade."""
+    with clampgrad.audit() as report:
+        F.relu(leaf(0.0, 0.0, 1e-3)).sum().backward()
+        leaf(0.0, 1.0, 1.0, 1.0, 1.0).clamp(min=0).sum().backward()
+        with clampgrad.pin("half"):
+            leaf(0.0).clamp(min=0).backward()
+    first, *others = report
+    other = "joint" if RELEASE < (2, 14) else "inclusive"
+    assert first.by_release[1] == other and first.function == "clamp"
+    assert others and all(f.by_release == (0, "") for f in others)
+    assert max(f.farthest[0] for f in others) > first.farthest[0]
+    decided, rest = report.summary().split(". No release")
+    assert decided.startswith(
+        "The release of PyTorch decides the gradient at 1 of the 3 call sites"
+    )
+    assert f"{other}, the gradient {RELEASES[other]}, would move it" in decided
+    assert rest.startswith(" of PyTorch changed the gradient at 2 more, where")
+    above, below = str(report).partition(DECIDED)[2].split(NOT_DECIDED)
+    assert "\nclamp " in above and "relu" not in above and "\nrelu " in below
+
+
+def test_nothing_would_change():
+    with clampgrad.audit() as report:
+        leaf(0.5, 2.0).clamp(0, 1).sum().backward()
+    assert report.summary() == (
+        "No other exact convention would change the gradient at the only call site that a gradient reached. "
+        "No warnings."
+    )
+
+
+def test_nothing_is_known():
+    with clampgrad.audit() as report:
+        leaf(0.0).clamp(0, 1)
+    assert report.summary().startswith("No gradient reached the only call site")
+    assert clampgrad.Report().summary() == "No call of the clamp family was seen."
+
+
+# ---- Rows ----------------------------------------------------------------------------------------
+
+
+def test_a_row_for_each_site():
+    """Whatever the dtype, the bounds, and whether it is recorded: one row, which names them all."""
+    with clampgrad.audit() as report:
+        for dtype in (torch.float32, torch.bfloat16):
+            for bound in (0.0, torch.zeros(2)):
+                for grad in (True, False):
+                    with torch.set_grad_enabled(grad):
+                        y = torch.clamp(leaf(0.0, 1.0, dtype=dtype), min=bound)
+                    if grad:
+                        y.sum().backward()
+    (found,) = report
+    assert (found.calls, found.recorded, found.elements, found.at_bound) == (8, 4, 16, 8)
+    assert found.dtypes == ["float32", "bfloat16"]
+    assert found.bounds == [["0", ""], ["Tensor", ""]]
+    row = next(line for line in str(report).splitlines() if line.startswith("clamp "))
+    assert "float32, bfloat16" in row and "[0, ] [Tensor, ]" in row
+
+
+def test_a_row_for_each_gradient():
+    def f(x):
+        return torch.clamp(x, 0, 1).sum().backward()
+
+    with clampgrad.audit() as report:
+        f(leaf(0.0))
+        with clampgrad.pin("half"):
+            f(leaf(0.0))
+    assert sorted(found.gradient for found in report) == ["half", "torch"]
+
+
+def test_a_pin_is_not_named_where_it_changes_nothing():
+    with clampgrad.audit() as report, clampgrad.pin("half"):
+        F.relu(leaf(0.0, 1.0)).sum().backward()
+    (found,) = report
+    assert found.gradient == "torch" and found.moved["half"] > 0
+
+
+def test_an_alias_is_named_as_its_convention():
+    clamp = operators()[clampgrad.clamp]
+    for name in ("half", "jax"):
+        call = describe(clampgrad.clamp, clamp, (leaf(0.0), 0, 1), {"gradient": name})
+        assert call.gradient == "half"
+
+
+def test_a_call_without_elements_is_no_row():
+    with clampgrad.audit() as report:
+        torch.empty(0, 3).clamp(0, 1)
+    assert len(report) == 0 and not report.skipped
+
+
+def test_variants_are_added_up():
+    """What moves is the norm over all calls, not that of the last kind of them."""
+
+    def moved(*dtypes):
+        with clampgrad.audit() as report:
+            for dtype in dtypes:
+                x = leaf(0.0, 0.5, 0.75, 0.5, dtype=dtype)
+                clampgrad.clamp(x, 0, 1, gradient="inclusive").sum().backward()
+        (found,) = report
+        return found.moved["min_norm"]
+
+    assert moved(torch.float32) == moved(torch.float32, torch.float64) == 0.5
+
+
+def test_a_schedule_of_bounds_is_no_list_of_them():
+    with clampgrad.audit() as report:
+        for step in range(100):
+            leaf(0.0).clamp(0, 1 - step / 1000)
+    (found,) = report
+    assert found.calls == 100 and len(found.bounds) == 8
+    assert "8 or more pairs" in str(report)
+
+
+def test_harmless_ties_come_last():
+    """The first step of PPO: both sides of its minimum are equal and differentiated, and share."""
+    ratio = torch.ones(4).mul(leaf(1.0))
+    advantage = torch.tensor([1.0, -1.0, 2.0, 3.0])
+    with clampgrad.audit() as report:
+        clipped = torch.clamp(ratio, 0.8, 1.2) * advantage
+        loss = torch.min(ratio * advantage, clipped).sum()
+        (loss + leaf(0.0, 1.0).clamp(0, 2).sum()).backward()
+        leaf(0.5).clamp(0, 1)
+    findings = list(report)
+    assert [f.function for f in findings] == ["clamp", "clamp", "clamp", "min"]
+    assert findings[0].farthest[0] > 0 and findings[-1].farthest[0] == 0
+    assert findings[-1].at_bound == findings[-1].elements == 4
+
+
+def test_pseudo_gradients_are_out_of_the_way():
+    with clampgrad.audit() as report:
+        (leaf(0.5, 2.0).clamp(0, 1).sum() * 1e-6).backward()
+    assert "restoring" not in str(report)
+    (found,) = report
+    assert found.moved["restoring"] > 1e5
+
+
+def test_blanks_and_samples_are_explained():
+    def notes(every=1, grad=True):
+        with clampgrad.audit(every=every) as report:
+            y = leaf(0.5).clamp(0, 1)
+            y = y.backward() if grad else y
+        return str(report)
+
+    assert "Blank there" not in notes() and "Blank there" in notes(grad=False)
+    assert "one in 3 calls" in notes(every=3) and "one in" not in notes()
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_a_narrow_terminal_shows_records(width):
+    """Every line fits, and nothing of the table is lost."""
+    with clampgrad.audit() as report:
+        Net()(leaf(-1.0, 0.5)).sqrt().sum().backward()
+        leaf(0.0).clamp(0, 1)
+    text = report.text(width)
+    assert max(map(len, text.splitlines())) <= width < max(map(len, report.text().splitlines()))
+    words = " ".join(text.split())
+    for found in report:
+        for name, cell in zip(COLUMNS[2:], cells(found, report.place)[2:]):
+            assert not cell or f"{name}: {cell}" in words
+
+
+def test_how_wide_the_command_prints(tmp_path, monkeypatch, capsys):
+    (tmp_path / "script.py").write_text("import torch\ntorch.zeros(1).clamp(0, 1)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setenv("COLUMNS", "60")
+    widths = []
+    for wide in ([], ["--wide"]):
+        assert main(["audit", *wide, "script.py"]) == 0
+        widths.append(max(map(len, capsys.readouterr().err.splitlines())))
+    assert widths[0] <= 60 < widths[1]
+
+
+def test_how_a_report_is_shown():
+    with clampgrad.audit() as report:
+        leaf(0.0, 1.0).clamp(min=0).sum().backward()
+        F.relu(leaf(0.0, 1.0)).sum().backward()
+    assert repr(report) == "<clampgrad.Report: 2 call sites, 1 warnings; print it>"
+    html = report._repr_html_()
+    assert html.count("<table>") == 2 and html.count("<tr>") == 4
+    assert html.index(DECIDED) < html.index(NOT_DECIDED) and "conventions-differ" in html
+
+
+# ---- Paths ---------------------------------------------------------------------------------------
+
+
+def test_paths_from_where_one_stands(monkeypatch):
+    here = str(Path(__file__).parents[2])
+    monkeypatch.chdir(here)
+    with clampgrad.audit() as report:
+        leaf(0.5).clamp(0, 1)
+    monkeypatch.chdir("/")  # the program goes elsewhere
+    assert "test/tools/test_audit_report.py:" in str(report) and here not in str(report)
+    packages = Path(torch.__file__).parent.parent
+    assert short(torch.__file__, here) == "torch/__init__.py"
+    assert short(torch.__file__, str(packages / "torch")) == "__init__.py"
+    assert short("/elsewhere/f.py", here) == "/elsewhere/f.py"
+
+
+# ---- Data ----------------------------------------------------------------------------------------
+
+
+def test_json(tmp_path):
+    with clampgrad.audit() as report:
+        Net()(leaf(-1.0, 0.5)).sqrt().sum().backward()
+        clampgrad.clamp(leaf(0.0), 0, torch.inf).backward()
+    report.save(tmp_path / "audit.json")
+    data = json.loads((tmp_path / "audit.json").read_text())
+    assert [s["module"] for s in data["sites"]] == [f.module for f in report]
+    named = {w["name"]: w for s in data["sites"] for w in s["warnings"]}
+    assert named["bound-singular"]["evidence"]["function"] == "sqrt"
+    assert all(w["message"] and w["remedy"] for w in named.values())
+
+
+@pytest.mark.parametrize("f, g", [
+    (lambda x: x.clamp(max=1e6).half().log(), 1.0),
+    (lambda x: x.double().clamp(0, 1), 1e200),  # its square is infinite
+    (lambda x: x.clamp(0, torch.nan), torch.nan),
+    (lambda x: torch.maximum(x.half(), torch.tensor(1e9)), torch.inf),
+])  # fmt: skip
+def test_json_without_infinities(f, g, tmp_path):
+    with clampgrad.audit() as report:
+        y = f(leaf(0.0, 0.5))
+        y.backward(torch.full_like(y, g))
+    report.save(tmp_path / "audit.json")
+    (site,) = json.loads((tmp_path / "audit.json").read_text())["sites"]
+    assert site["calls"] == 1
+
+
+def test_a_picture(tmp_path):
+    with clampgrad.audit() as report:
+        leaf(0.5).clamp(0, 1).backward()
+    report.picture(tmp_path / "audit.png")
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_warnings_are_in_the_text_with_their_places(monkeypatch):
+    monkeypatch.chdir(os.path.dirname(__file__))
+    with clampgrad.audit() as report:
+        leaf(0.0, 1.0).clamp(min=0).sqrt().sum().backward()
+    text = " ".join(str(report).split())
+    assert ": bound-singular where the input is at or beyond min, test_audit_report.py:" in text
+    assert "takes sqrt of 0, whose derivative is not finite" in text
+
+
+class Layer(nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, 0, 1)
+
+
+def test_a_line_is_warned_of_once_whatever_the_number_of_modules():
+    """Fifty layers are fifty rows, and one line to mend."""
+    model = nn.Sequential(*(Layer() for _ in range(5)))
+    with clampgrad.audit() as report:
+        model(leaf(0.0, 0.5, 1.0)).sum().backward()
+    assert len(report) == 5 and all(len(f.warnings) == 1 for f in report)
+    text = " ".join(str(report).split())
+    assert text.count("conventions-differ") == 1
+    assert "(clamp in Sequential.0, Sequential.1, Sequential.2 and 2 more): conventions" in text
+    assert "Warnings: 1, at" in report.summary()
+
+
+def test_a_line_is_warned_of_once_for_each_of_its_dangers():
+    with clampgrad.audit() as report:
+        for _ in range(2):
+            leaf(0.25, dtype=torch.bfloat16).clamp(-1 + 1e-6, 1 - 1e-6).backward()
+    assert str(report).count(": bound-rounds") == 2  # of its two bounds
+    assert "Warnings: 2, at" in report.summary()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_numbers_that_stand_for_several_modules_say_so(scale):
+    """Scaled, the second layer has one element at a bound, where the first has two."""
+    between = nn.Linear(3, 3, bias=False)
+    between.weight.data = scale * torch.eye(3)
+    with clampgrad.audit() as report:
+        nn.Sequential(Layer(), between, Layer())(leaf(0.0, 0.5, 1.0)).sum().backward()
+    assert str(report).count("conventions-differ") == 1
+    assert (", one of 2)" in str(report)) == (scale != 1)
+
+
+# ---- The page ------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(RELEASE > (2, 13), reason="the page shows PyTorch up to 2.13")
+def test_the_example_of_the_page(tmp_path, monkeypatch):
+    """docs/audit_example.txt is the beginning of the report on the first program of docs/audit.md."""
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "audit.md").read_text()
+    script = tmp_path / "train.py"
+    script.write_text(page.partition("```python\n")[2].partition("```")[0])
+    monkeypatch.chdir(tmp_path)
+    with clampgrad.audit() as report:
+        exec(compile(script.read_text(), script, "exec"), {"__name__": "__main__"})
+    shown = str(report).partition(f"\n\n{DECIDED}")[0] + "\n"
+    assert shown == (docs / "audit_example.txt").read_text()

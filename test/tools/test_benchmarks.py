@@ -1,0 +1,88 @@
+"""The benchmarks run what they say, and what is saved for backward is what they claim."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import cases
+import memory
+import report
+from timing import DIRECTIONS, interleaved, step, summary
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tools import check_cuda  # noqa: E402
+
+PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
+
+
+@pytest.mark.parametrize("group", PLAIN, ids=lambda group: group.name)
+def test_rivals_have_one_forward(group):
+    if group.name == "maximum":  # its limit is another operator
+        names = [name for name in group.functions if "maximum" in name]
+    else:
+        names = [name for name in group.functions if name != "torch.neg" and name != "F.relu"]
+    inputs = cases.inputs(group, 1000, torch.float32)
+    results = [group.functions[name](*inputs) for name in names]
+    for result in results[1:]:
+        torch.testing.assert_close(result, results[0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("group", PLAIN, ids=lambda group: group.name)
+def test_every_case_is_timed(group, direction):
+    inputs = cases.inputs(group, 10, torch.bfloat16)
+    g = torch.ones(10, dtype=torch.bfloat16)
+    steps = {name: step(f, inputs, g, direction) for name, f in group.functions.items()}
+    samples = interleaved(steps, seconds=0, rounds=2, slice_seconds=0)
+    assert samples.keys() == group.functions.keys()
+    times = [summary(values) for values in samples.values()]
+    assert all(0 < t["low"] <= t["median"] <= t["high"] and t["rounds"] == 2 for t in times)
+
+
+@pytest.mark.compiled("the portable implementation keeps a byte per element")
+@pytest.mark.parametrize("dtype", cases.DTYPES)
+@pytest.mark.parametrize(
+    "bar", report.BARS["saved"], ids=lambda b: f"{b['group']}, {b['function']}"
+)
+def test_bits_that_are_saved(bar, dtype):
+    (group,) = (group for group in cases.GROUPS if group.name == bar["group"])
+    n = 2**12
+    inputs = cases.inputs(group, n, cases.DTYPES[dtype])
+    assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * n
+
+
+def test_the_peak_is_seen_in_a_heap_that_has_room():
+    x = torch.randn(2**20, requires_grad=True)
+    torch.ones(2**22)  # once freed, malloc keeps memory as large as this
+    heap = [torch.ones(2**20) for _ in range(10)]
+    del heap[:-1]
+    peak = memory.peak_bytes(step(torch.neg, [x], torch.ones_like(x), "both"))
+    if peak is None:
+        pytest.skip("the system does not tell what was resident at most")
+    assert peak == pytest.approx(2 * 4 * x.numel(), rel=0.1)  # the result and the gradient
+
+
+def sass(name="cuda-sass"):
+    return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+
+
+def test_instructions_of_the_cuda_kernels():
+    """What was read of them last keeps the bars; the kernels before they were set do not."""
+    assert list(report.cuda_misses(sass())) == []
+    assert {bar["group"] for bar in report.BARS["cuda"]["alu"]} == report.CUDA_GROUPS.keys()
+    missed = " ".join(report.cuda_misses(sass("cuda-sass-before")))
+    assert all(what in missed for what in ("spills", "registers", "an element"))
+
+
+def test_every_cuda_kernel_was_read():
+    counts = {}
+    for name in sass()["kernels"]:
+        operation = name.split()[0]
+        counts[operation] = counts.get(operation, 0) + 1
+    expected = check_cuda.OPERATIONS.items()
+    assert counts == {o: n * check_cuda.DTYPES for o, (_, _, n) in expected}

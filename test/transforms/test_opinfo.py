@@ -1,0 +1,151 @@
+"""PyTorch's own tests of clamp and its relatives: its OpInfo entries run against our functions.
+
+An entry (torch.testing._internal.common_methods_invocations.op_db) says on which inputs, which
+mistakes and which derivatives an operator must be tested. torch's own function is the reference.
+"""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing._internal import common_utils
+from torch.testing._internal.common_methods_invocations import op_db
+
+import clampgrad
+from common import assert_same
+from oracle import EXACT
+
+pytestmark = pytest.mark.thorough
+
+NAMES = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
+OPINFOS = [op for op in op_db if op.name in NAMES]
+
+
+@pytest.fixture(autouse=True)
+def no_unittest_to_look_for(monkeypatch):
+    """To name the samples after it, every iterator of them would read the source of the whole stack."""
+    monkeypatch.setattr(common_utils, "extract_test_fn", lambda: None)
+
+
+def by_name(case):
+    return case.name if hasattr(case, "name") else str(case).removeprefix("torch.")
+
+
+def ours(op):
+    return getattr(clampgrad, op.name)
+
+
+def outcome(function, sample, *, recorded=False):
+    """The result, or the error: its type and first line."""
+    arguments = (sample.input, *sample.args)
+    if recorded:
+        arguments = [
+            a.detach().clone().requires_grad_() if differentiable(a) else a for a in arguments
+        ]
+    try:
+        return function(*arguments, **sample.kwargs)
+    except Exception as error:
+        return type(error), str(error).split("\n")[0]
+
+
+def differentiable(argument):
+    return isinstance(argument, torch.Tensor) and argument.is_floating_point()
+
+
+def assert_same_outcome(op, sample, recorded):
+    actual = outcome(ours(op), sample, recorded=recorded)
+    expected = outcome(op.op, sample, recorded=recorded)
+    if not isinstance(expected, torch.Tensor):
+        assert actual == expected
+        return
+    # Between +0 and -0 of two Tensors torch's own vector loop and its tail differ: == it is.
+    assert_same(actual.detach(), expected.detach(), sample)
+    assert actual.stride() == expected.stride()
+    assert actual.requires_grad == expected.requires_grad
+
+
+def test_every_operator_has_an_entry():
+    assert {op.name for op in OPINFOS} == set(NAMES)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["constant", "recorded"])
+@pytest.mark.parametrize("op", OPINFOS, ids=by_name)
+def test_sample_inputs(op, recorded):
+    """On every dtype that torch supports, and on those where it must say no."""
+    dtypes = set(op.dtypes)
+    assert dtypes >= {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64}
+    for dtype in sorted(dtypes | {torch.bool, torch.complex64}, key=str):
+        for sample in op.sample_inputs("cpu", dtype, set_seed=False):
+            assert_same_outcome(op, sample, recorded)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32], ids=by_name)
+@pytest.mark.parametrize("op", OPINFOS, ids=by_name)
+def test_reference_inputs(op, dtype):
+    """More of them: noncontiguous, broadcast, extremal, promoted."""
+    for sample in op.reference_inputs("cpu", dtype, set_seed=False):
+        for recorded in (False, True):
+            assert_same_outcome(op, sample, recorded)
+
+
+@pytest.mark.parametrize("op", OPINFOS, ids=by_name)
+def test_error_inputs(op):
+    if op.error_inputs_func is None:
+        assert op.name == "clamp"  # torch lists no mistakes for it; test_errors.py does
+        return
+    mistakes = list(op.error_inputs("cpu"))
+    assert mistakes
+    for mistake in mistakes:
+        actual = outcome(ours(op), mistake.sample_input)
+        expected = outcome(op.op, mistake.sample_input)
+        if isinstance(expected, torch.Tensor):
+            assert_same(actual, expected)  # listed for the reference in Python, no mistake here
+        elif "invalid combination of arguments" in expected[1]:
+            # Followed by torch's signatures, which lack our keywords: the type must do.
+            assert actual[0] is expected[0]
+        else:
+            assert actual == expected
+
+
+def check_gradients(op, convention, fast):
+    """gradcheck and gradgradcheck as upstream runs them; its samples are random, without ties."""
+    assert op.supports_autograd and op.supports_forward_ad and op.supports_gradgrad
+    for sample in op.sample_inputs("cpu", torch.float64, requires_grad=True):
+        # As upstream, every Tensor is differentiated, a number is not.
+        arguments = {"input": sample.input, **dict(enumerate(sample.args)), **sample.kwargs}
+        tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor)}
+
+        def f(*values, arguments=arguments, names=tuple(tensors)):
+            given = {**arguments, **dict(zip(names, values))}
+            positional = [v for k, v in given.items() if k == "input" or isinstance(k, int)]
+            named = {k: v for k, v in given.items() if k != "input" and isinstance(k, str)}
+            return ours(op)(*positional, **named, gradient=convention)
+
+        values = tuple(tensors.values())
+        assert gradcheck(
+            f,
+            values,
+            check_batched_grad=op.check_batched_grad,
+            check_forward_ad=True,
+            check_batched_forward_grad=op.check_batched_forward_grad,
+            fast_mode=fast,
+        )
+        assert gradgradcheck(
+            f,
+            values,
+            gen_non_contig_grad_outputs=True,
+            check_batched_grad=op.check_batched_gradgrad,
+            check_fwd_over_rev=op.supports_fwgrad_bwgrad,
+            fast_mode=fast,
+        )
+
+
+@pytest.mark.parametrize("op", OPINFOS, ids=by_name)
+def test_gradients(op):
+    check_gradients(op, "min_norm", fast=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("convention", EXACT)
+@pytest.mark.parametrize("op", OPINFOS, ids=by_name)
+def test_gradients_of_every_convention_in_full(op, convention):
+    check_gradients(op, convention, fast=False)
