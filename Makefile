@@ -96,7 +96,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures tutorial cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-arm64 count-cuda check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs look pictures tutorial cpp sanitize races fuzz mutants check-all check-programs check-jax check-cuda check-arm64 count-cuda check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -241,8 +241,10 @@ check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove wh
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict
-	$(DOCS)/bin/python tools/look_at_site.py out/site
 	echo "==> out/site/index.html"
+
+look: docs ## Look at the site in a browser, as wide as a desk and as a phone: every page must fit; needs chromium
+	$(DOCS)/bin/python tools/look_at_site.py out/site
 
 tutorial: $(TESTED) ## Run docs/tutorial.ipynb, and keep its outputs
 	$(VENV)/bin/python docs/run_tutorial.py

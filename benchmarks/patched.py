@@ -4,8 +4,10 @@ processes of its own, in turn."""
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ SIDES = ("stock", "patched")
 
 
 def libraries(name: str, directory: Path) -> dict[str, Path]:
+    """Compiled under `directory`, unless those of the same patches and torch are there."""
     from clampgrad.patches.series import named
     from clampgrad.patches.verify.compile import compiled
     from clampgrad.patches.verify.generate import affected, generated
@@ -27,6 +30,13 @@ def libraries(name: str, directory: Path) -> dict[str, Path]:
     release = torch.__version__.split("+")[0]
     series = named(name)
     patches = [p for p in series.patches if p not in series.unproved]
+    text = torch.__version__.encode() + b"".join(p.read_bytes() for p in patches)
+    directory = directory / hashlib.sha256(text).hexdigest()[:16]
+    found = {side: directory / side / "libproved.so" for side in SIDES}
+    if all(library.exists() for library in found.values()):
+        return found
+    print(f"compiling stock and {name}", file=sys.stderr)
+    shutil.rmtree(directory, ignore_errors=True)  # what an interrupted run left
     folders = [directory / side for side in SIDES]
     texts = [patched(f, p, release, None) for f, p in zip(folders, ([], patches))]
     codes = [generated(folder, text) for folder, text in zip(folders, texts)]
@@ -35,17 +45,14 @@ def libraries(name: str, directory: Path) -> dict[str, Path]:
     return {s: compiled(*of_side, names, n) for s, *of_side, n in zip(SIDES, codes, folders, new)}
 
 
-def rounds(name: str, count: int) -> dict[str, list]:
+def rounds(built: dict[str, Path], count: int) -> dict[str, list]:
     """What this script prints with `--library LIBRARY`, for both sides in turn, `count` times."""
-    with tempfile.TemporaryDirectory() as scratch:
-        print(f"compiling stock and {name}", file=sys.stderr)
-        built = libraries(name, Path(scratch))
-        found: dict[str, list] = {side: [] for side in SIDES}
-        for i in range(count):
-            print(f"round {i + 1} of {count}", file=sys.stderr)
-            for side in SIDES:
-                command = [sys.executable, sys.argv[0], "--library", str(built[side])]
-                found[side].append(json.loads(subprocess.check_output(command)))
+    found: dict[str, list] = {side: [] for side in SIDES}
+    for i in range(count):
+        print(f"round {i + 1} of {count}", file=sys.stderr)
+        for side in SIDES:
+            command = [sys.executable, sys.argv[0], "--library", str(built[side])]
+            found[side].append(json.loads(subprocess.check_output(command)))
     return found
 
 
@@ -61,11 +68,21 @@ def main(
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--series", default=series)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=count)
+    parser.add_argument("--rounds", type=int, default=count, help="0: compile and end")
     parser.add_argument("--note", default="", help="what a reader of the times must know")
+    parser.add_argument(
+        "--built",
+        type=Path,
+        help="a folder for the libraries; those of the same patches are taken from it",
+    )
     options = parser.parse_args()
     result = {"series": options.series, "torch": torch.__version__, "machine": platform.machine()}
     result |= {"rounds": options.rounds, "note": options.note}
-    result |= {s: summary(found) for s, found in rounds(options.series, options.rounds).items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        built = libraries(options.series, options.built or Path(scratch))
+        if not options.rounds:
+            return
+        found = rounds(built, options.rounds)
+    result |= {side: summary(of_side) for side, of_side in found.items()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n")

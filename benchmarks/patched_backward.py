@@ -1,6 +1,6 @@
 """What a series does to the time of clamp's backward, and of its family's:
 
-    python benchmarks/patched_backward.py --series proposals/fused-backward --out FILE
+    python benchmarks/patched_backward.py --series proposals/fused-backward --built FOLDER --out FILE
 
 Backward alone; forward mode with its forward. One thread: the best of many calls in a process, the median over
 interleaved rounds of processes. hardtanh, which no series changes, is the yardstick.
@@ -17,6 +17,8 @@ import torch.autograd.forward_ad as fwad
 from patched import main
 
 SIZES = (1, 2**16, 2**20)
+# Of float32 whatever x is, as transformers' T5 has them.
+T5 = "clamp(x, low, high), bounds of float32 and no dimension"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -41,12 +43,12 @@ def cases(x):
     low, high = (torch.full_like(x, b).requires_grad_() for b in (0.0, 1.0))
     other = x.detach().flip(0).contiguous().requires_grad_()
     constants = low.detach(), high.detach()
-    numbers = x.new_tensor(0.0), x.new_tensor(1.0)
+    numbers = torch.tensor(0.0), torch.tensor(1.0)
     return {
         "hardtanh(x, 0, 1)": backward(lambda x: torch.nn.functional.hardtanh(x, 0.0, 1.0), x),
         "clamp(x, 0, 1)": backward(lambda x: x.clamp(0, 1), x),
         "clamp_min(x, 0)": backward(lambda x: x.clamp_min(0), x),
-        "clamp(x, low, high) of numbers as 0-dim Tensors": backward(lambda x: x.clamp(*numbers), x),
+        T5: backward(lambda x: x.clamp(*numbers), x),
         "clamp(x, low, high), one gradient": backward(lambda x: x.clamp(*constants), x),
         "clamp(x, low, high), three": backward(torch.clamp, x, low, high),
         "maximum(x, y)": backward(torch.maximum, x, other),

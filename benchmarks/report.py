@@ -15,18 +15,18 @@ HERE = Path(__file__).parent
 BARS = yaml.safe_load((HERE / "bars.yaml").read_text())
 
 
-# How the names of CUDA kernels begin (benchmarks/sass.py), by what they compute.
+# How the names of CUDA kernels begin (benchmarks/sass.py), by what they compute; in old records too.
 CUDA_GROUPS = {
-    "clamp, `min_norm`, forward": "EncodeGate 0 ",
-    "clamp, `min_norm`, backward": "DecodeGate 0 ",
-    "clamp, `half`, forward": "EncodeGate 2 ",
-    "clamp, `half`, backward": "DecodeGate 2 ",
-    "clamp, `with_grad`, forward": "EncodeGate 3 ",
-    "clamp, `with_grad`, backward": "DecodeGate 3 ",
-    "two Tensors, forward": "EncodePair ",
-    "two Tensors, backward": "DecodePair ",
+    "clamp, `min_norm`, forward": ("EncodeGate 0 ", "NumberForwardOp 0 "),
+    "clamp, `min_norm`, backward": ("DecodeGate 0 ", "NumberBackwardOp 0 "),
+    "clamp, `half`, forward": ("EncodeGate 2 ", "NumberForwardOp 3 "),
+    "clamp, `half`, backward": ("DecodeGate 2 ", "NumberBackwardOp 3 "),
+    "clamp, `with_grad`, forward": ("EncodeGate 3 ", "NumberForwardOp 4 "),
+    "clamp, `with_grad`, backward": ("DecodeGate 3 ", "NumberBackwardOp 4 0 "),
+    "two Tensors, forward": ("EncodePair ", "PairForwardOp "),
+    "two Tensors, backward": ("DecodePair ", "PairBackwardOp ", "PairPseudoOp "),
     "three Tensors, forward": ("EncodeTriple ", "LookUpTriple "),
-    "three Tensors, backward": "DecodeTriple ",
+    "three Tensors, backward": ("DecodeTriple ", "TripleBackwardOp "),
 }
 
 

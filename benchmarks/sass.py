@@ -40,8 +40,8 @@ from tools.cuda_build import find_nvcc, version  # noqa: E402
 H100 = {"processors": 132, "alu_per_clock": 64, "hertz": 1.755e9, "bytes_per_second": 3.35e12}
 DTYPES = {"f": "float32", "d": "float64", "Half": "float16", "BFloat16": "bfloat16"}
 SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
-INPUTS = {"EncodePair": 2, "EncodeTriple": 3, "LookUpTriple": 3}
-OUTPUTS = {"DecodePair": 2, "DecodeTriple": 3}
+INPUTS = {"PairForwardOp": 2, "LookUpTriple": 3}
+OUTPUTS = {"PairBackwardOp": 2, "PairPseudoOp": 2, "TripleBackwardOp": 3}
 # By how their names begin: memory, what lanes exchange, control flow, what a warp does once, and the other
 # units of arithmetic, which work beside the ALU.
 NOT_ALU = re.compile(
@@ -61,7 +61,7 @@ def find_cuobjdump() -> str:
 
 
 def read(cubin: Path) -> dict[str, dict]:
-    """By kernel, as `EncodeGate 0 1 1 bfloat16`: the operation and its template arguments."""
+    """By kernel, as `NumberForwardOp 0 1 1 bfloat16`: the operation and its template arguments."""
     tool = find_cuobjdump()
     usage, sass = (
         subprocess.run([tool, *flags, cubin], check=True, capture_output=True, text=True).stdout
@@ -78,7 +78,7 @@ def read(cubin: Path) -> dict[str, dict]:
 
 def name_of(mangled: str) -> str | None:
     found = re.search(
-        r"op_kernelI(\w)N\S*?\d((?:En|De|Look)\w+?(?:Gate|Pair|Triple))I(\S*)", mangled
+        r"op_kernelI(\w)N\S*?\d((?:Number|Pair|Triple)\w+?Op|LookUpTriple)I(\S*)", mangled
     )
     if not found:
         return None  # unpack_kernel, a byte per element

@@ -1,4 +1,5 @@
-"""What follows from the schema of a front door: its body, and the function for C++ in front of it."""
+"""What follows from the schema of a front door: the function for C++, the kernel of the operator, and the
+signature for Python. The front doors themselves are written by hand: csrc/ops/front_doors.h."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ def front_doors(functions: list[NativeFunction]) -> dict[str, object]:
             by_name.setdefault(cpp.name(f.func), []).append(f)
     firsts = [overloads[0] for overloads in by_name.values()]
     return {
-        "front_doors": "\n\n".join(map(front_door, doors)),
+        "operator_kernels": "\n\n".join(map(operator_kernel, doors)),
         "api_declarations": [f"CLAMPGRAD_API {prototype(f, defaults=True)};" for f in firsts],
         "api_definitions": "\n\n".join(map(api, firsts)),
-        "python_operators": [
-            python_operator(overloads)
+        "python_signatures": [
+            python_signature(overloads)
             for overloads in by_name.values()
             if overloads[0].func.kind() is not SchemaKind.out
         ],
@@ -53,38 +54,44 @@ def is_mixed(f: NativeFunction) -> bool:
     return f.func.name.overload_name.startswith(("Tensor_Scalar", "Scalar_Tensor"))
 
 
-def front_door(f: NativeFunction) -> str:
+def call_door(f: NativeFunction, name: str, convention: str, arguments: str) -> str:
+    """The front door called `name`, which is one for maximum and its kind."""
+    if is_extremum(f):
+        return f"front_door::extremum(Extremum::{name}, {arguments}, {convention})"
+    return f"front_door::{name}({arguments}, {convention})"
+
+
+def convention_of(f: NativeFunction) -> tuple[str, str]:
+    """The name of the front door, and what an operator that has no argument `gradient` gives it."""
+    name = cpp.name(f.func)
+    suffix = next((s for s in NAMED_AFTER if s in name), None)
+    if suffix is None:
+        message = f"{f.func.name} says its convention neither in an argument nor in its name"
+        raise CodegenError(Path(f.loc.file), f.loc.line, message)
+    gradient = f"Gradient::{NAMED_AFTER[suffix]}"
+    maximize = "maximize" if "maximize" in names_of(f.func.arguments.flat_all) else "false"
+    return name.replace(suffix, ""), gradient if is_extremum(f) else f"{{{gradient}, {maximize}}}"
+
+
+def operator_kernel(f: NativeFunction) -> str:
+    """Reads the name of the convention; with out=, where nothing is recorded, it only checks it."""
     with native_function_manager(f):
         signature = NativeSignature(f.func, symint=False).defn(name=cpp.name(f.func))
-    return "\n  ".join([f"{signature} {{", *body(f)]) + "\n}"
-
-
-def body(f: NativeFunction) -> list[str]:
-    """Checks the names, then does what is recorded, or what ATen does."""
     name, given = cpp.name(f.func), ", ".join(operands(f))  # clamp_out; self, min, max
-    keywords = names_of(f.func.arguments.pre_tensor_options_kwarg_only)
-    is_out = f.func.kind() is SchemaKind.out
-
-    if "gradient" not in keywords:
-        suffix = next((s for s in NAMED_AFTER if s in name), None)
-        if suffix is None:
-            message = f"{f.func.name} says its convention neither in an argument nor in its name"
-            raise CodegenError(Path(f.loc.file), f.loc.line, message)
-        maximize = "maximize" if "maximize" in keywords else "false"
-        values = f'{given}, "{NAMED_AFTER[suffix]}", {maximize}' + (", out" if is_out else "")
-        return [f"return {name.replace(suffix, '')}({values});"]
-
-    parse, recorded = "parse_convention(gradient, maximize)", f"recorded_{name}({given}, c)"
-    test = f"is_recorded({given})"
-    if is_extremum(f):
-        parse = f'parse_exact(gradient, maximize, "{f.func.name.name}")'
-        recorded = f"recorded_extremum({given}, Extremum::{f.func.name.name}, c)"
-        test = f"any_may_need_gradient({given})"
-    if is_out:
-        return [f"{parse};", f"return {'mixed' if is_mixed(f) else 'at'}::{name}(out, {given});"]
-    if is_mixed(f):
-        return [f"return mixed::{name}({given}, {parse});"]
-    return [f"const auto c = {parse};", f"return {test} ? {recorded} : at::{name}({given});"]
+    lines = []
+    if "gradient" in names_of(f.func.arguments.flat_all):
+        convention = "parse_convention(gradient, maximize)"
+        if is_extremum(f):
+            convention = f'parse_exact(gradient, "{f.func.name.name}")'
+        if f.func.kind() is SchemaKind.out:
+            lines = [f"{convention};"]
+    else:
+        name, convention = convention_of(f)
+    if f.func.kind() is SchemaKind.out:
+        lines += [f"return {'front_door' if is_mixed(f) else 'at'}::{name}(out, {given});"]
+    else:
+        lines = [f"return {call_door(f, name, convention, given)};"]
+    return "\n  ".join([f"{signature} {{", *lines]) + "\n}"
 
 
 def prototype(f: NativeFunction, defaults: bool) -> str:
@@ -94,56 +101,49 @@ def prototype(f: NativeFunction, defaults: bool) -> str:
         text = signature.decl() if defaults else signature.defn()
     text = re.sub(r"(::std::optional<)?at::Scalar>?", "Bound", text)
     text = re.sub(r"\S*string_view gradient", "Gradient gradient", text)
-    if is_extremum(f):
-        text = re.sub(r", bool maximize(=false)?", "", text)
     text = text.replace('"min_norm"', "Gradient::min_norm").replace(" & ", "& ").replace("=", " = ")
     return text.replace("(", "(\n    ", 1).replace(", ", ",\n    ")
 
 
 def api(f: NativeFunction) -> str:
-    name, kind = cpp.name(f.func), f.func.kind()
-    values = f"self, bounds..., name, {'false' if is_extremum(f) else 'maximize'}"
-    call = f"clampgrad::{name}({'out, ' if kind is SchemaKind.out else ''}{values})"
-    if kind is SchemaKind.functional:
-        is_plain = "all_tensors(is_plain, self, bounds...)"
-        call = f"{is_plain} ? native::{name}({values})\n        : {call}"
+    name, is_out = cpp.name(f.func), f.func.kind() is SchemaKind.out
+    if is_extremum(f):
+        parsed = f'const auto exact = checked_exact(gradient, "{f.func.name.name}");'
+        bounds, door, keywords = "other", "exact", "name_of(exact)"
+    else:
+        parsed = "const auto c = checked_convention(gradient, maximize); // before the bounds"
+        bounds, door, keywords = "bounds...", "c", "name_of(c.gradient), c.maximize"
+    call = f"clampgrad::{name}({'out, ' if is_out else ''}self, {bounds}, {keywords})"
+    if not is_out:
+        direct = call_door(f, name, door, f"self, {bounds}")
+        call = f"all_tensors(is_plain, self, {bounds}) ? {direct}\n        : {call}"
+    if not is_extremum(f):
+        call = f"""with_overload(
+      [&](const auto&... bounds) -> decltype(auto) {{
+        return {call};
+      }},
+      {", ".join(operands(f)[1:])})"""
     return f"""\
 {prototype(f, defaults=False)} {{
-  const auto name = checked_name_of(gradient); // before the bounds are looked at
-  const auto call = [&](const auto&... bounds) -> decltype(auto) {{
-    return {call};
-  }};
-  return with_overload(call, {", ".join(operands(f)[1:])});
+  {parsed}
+  return {call};
 }}"""
 
 
-def python_operator(overloads: list[NativeFunction]) -> str:
+def python_signature(overloads: list[NativeFunction]) -> str:
     f = overloads[0]
-    name, bounds = cpp.name(f.func), operands(f)[1:]
-    is_inplace = f.func.kind() is SchemaKind.inplace
-    values = [f"c.bounds[{i}]" for i in range(len(bounds))] + ["c.gradient", "c.maximize"]
-    if is_extremum(f):
-        values = ["*c.bounds[0].tensor", "c.gradient"]
-    call = f"{name}(c.self, {', '.join(values)})"
-    if not is_inplace:
-        call = f"c.out.defined() ? {name}_out(c.out, c.self, {', '.join(values)})\n       : {call}"
-    signatures = ",\n  ".join(f'R"({signature(f)})"' for f in overloads)
+    bounds = operands(f)[1:]
     parameters = ["input", *bounds, *[None] * (2 - len(bounds)), "gradient"]
-    parameters += [None if is_extremum(f) else "maximize", None if is_inplace else "out"]
-    return f"""\
-{{"{name}",
- {{{", ".join(f'"{p}"' if p else "nullptr" for p in parameters)}}},
- [](Call& c) -> at::Tensor {{
-   return {call};
- }},
- {{{signatures}}}}},"""
+    parameters += [None if is_extremum(f) else "maximize"]
+    parameters += [None if f.func.kind() is SchemaKind.inplace else "out"]
+    names = ", ".join(f'"{p}"' if p else "nullptr" for p in parameters)
+    signatures = ",\n  ".join(f'R"({signature(f)})"' for f in overloads)
+    return f'{{"{cpp.name(f.func)}",\n {{{names}}},\n {{{signatures}}}}},'
 
 
 def signature(f: NativeFunction) -> str:
     """In the language of torch's parser, for the public function."""
     arguments = str(f.func.arguments).replace("(a!)", "").replace("str ", "std::string_view ")
-    if is_extremum(f):
-        arguments = arguments.replace(", bool maximize=False", "")
     if f.func.kind() is SchemaKind.functional:
         arguments += ", Tensor out=None"
     return f"{cpp.name(f.func)}({arguments.replace('Tensor self', 'Tensor input', 1)})"

@@ -5,8 +5,8 @@ What comes out, and why each file exists:
     Operators.h, .cpp         clampgrad::_ops::*, clampgrad::*, clampgrad::redispatch::*: how C++ calls an operator
     Kernels.h                 declarations of the kernels named in native_functions.yaml
     Register.cpp              schemas, kernels per dispatch key, front doors
-    FrontDoors.cpp            the front doors themselves (front_doors.py)
-    include/, CppApi.cpp      the functions for C++ in front of them (front_doors.py)
+    FrontDoors.cpp, include/  who calls the front doors: functions for C++, kernels of operators (front_doors.py)
+    python/                   what the functions of Python are called with (front_doors.py)
     Functions.h, .cpp         the autograd nodes, with saved variables and compiled autograd
     VariableType.cpp          the autograd kernels, reverse and forward mode
     python_functions.cpp      Python types of the nodes: grad_fn._saved_min and its like
@@ -40,10 +40,9 @@ from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import Target
 
 from .check import CodegenError, check_derivatives, load_entries
-from .front_doors import front_doors
+from .front_doors import call_door, convention_of, front_doors
 
 NAMESPACE = "clampgrad"
-LEAST_NORM = "_mingrad"
 TEMPLATES = Path(__file__).parent / "templates"
 EVERYTHING = SelectiveBuilder.get_nop_selector()
 # A front door decomposes under vmap as it does elsewhere, instead of falling back to a loop.
@@ -76,9 +75,10 @@ def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dic
     infos, _ = load_derivatives(str(derivatives_yaml), str(native_yaml), str(tags))
     infos = {f: {k: adapt(i, functions) for k, i in d.items()} for f, d in infos.items()}
 
+    node_infos = nodes.get_infos_with_derivatives_list(infos)
+    functions = [f for f in functions if not is_node_alone(f, backends)]
     differentiated = [f for f in functions if not f.has_composite_implicit_autograd_kernel]
     pairs = match_differentiability_info(differentiated, infos)
-    node_infos = nodes.get_infos_with_derivatives_list(infos)
 
     values = {
         **operators(functions, backends),
@@ -170,7 +170,7 @@ def operators(
         # Printed for a header, where nobody minds one that is not used.
         text = text.replace("inline ", "[[maybe_unused]] inline ")
         kernel = backends[DispatchKey.CompositeExplicitAutograd].get_kernel(f)
-        return text if kernel is None else call_kernel_below_autograd(f, qualified(kernel), text)
+        return text if kernel is None else call_kernel_below_autograd(f, kernel, text)
 
     return {
         "operator_declarations": [
@@ -184,21 +184,48 @@ def operators(
     }
 
 
-def call_kernel_below_autograd(f: NativeFunction, kernel: str, text: str) -> str:
+def is_node_alone(f: NativeFunction, backends: dict[DispatchKey, BackendIndex]) -> bool:
+    """No operator: its node is made by hand."""
+    kernel = backends[DispatchKey.CompositeExplicitAutograd].get_kernel(f)
+    return kernel is not None and kernel.kernel == "node_alone"
+
+
+def call_kernel_below_autograd(f: NativeFunction, kernel: BackendMetadata, text: str) -> str:
     """An operator without kernels of its own is, below its autograd kernel, the ATen operators it
     is made of: compilers, exporters, subclasses and DTensor see those. Only inside a torch.func
     transform must the operator itself go on to the next level, which differentiates it again."""
-    args = ", ".join(a.name for a in f.func.arguments.flat_all)
     if "{\n" not in text:
         raise RuntimeError(f"no function body in {text!r} (torch {torch.__version__})")
-    shortcut = f"    if (!has_functorch_level()) return {kernel}({args});\n"
+    args = ", ".join(arguments_of(kernel, f))
+    shortcut = f"    if (!has_functorch_level()) return {qualified(kernel)}({args});\n"
     return text.replace("{\n", "{\n" + shortcut)
+
+
+def is_aten(kernel: BackendMetadata) -> bool:
+    return kernel.cpp_namespace.startswith("aten::")
 
 
 def qualified(kernel: BackendMetadata) -> str:
     """The function that `dispatch` names: ATen's own if it says aten::NAME."""
-    space = "at" if kernel.cpp_namespace.startswith("aten::") else f"{NAMESPACE}::native"
+    space = "at" if is_aten(kernel) else f"{NAMESPACE}::native"
     return f"{space}::{kernel.kernel.removesuffix('_symint')}"
+
+
+def arguments_of(kernel: BackendMetadata, f: NativeFunction) -> list[str]:
+    """What the kernel is called with: ATen's knows no convention."""
+    names = [a.name for a in f.func.arguments.flat_all]
+    return [n for n in names if not (is_aten(kernel) and n in ("gradient", "maximize"))]
+
+
+def as_pointer(kernel: BackendMetadata, f: NativeFunction, sig: NativeSignature) -> str:
+    """Of the type that the schema says."""
+    if len(given := arguments_of(kernel, f)) == len(f.func.arguments.flat_all):
+        # Overloads share a name: the cast says which one.
+        return f"static_cast<{sig.ptr_type()}>({qualified(kernel)})"
+    parameters = ", ".join(a.decl() for a in sig.arguments())
+    returned = sig.returns_type().cpp_type()
+    call = f"{qualified(kernel)}({', '.join(given)})"
+    return f"[]({parameters}) -> {returned} {{ return {call}; }}"
 
 
 def registrations(
@@ -213,12 +240,10 @@ def registrations(
                 metadata = index.get_kernel(f)
                 if metadata is None:
                     continue
-                kernel = qualified(metadata)
-                if not kernel.startswith("at::"):
-                    declarations[sig.decl(name=kernel.split("::")[-1]) + ";"] = None
-                # Overloads share a name: the cast says which one.
-                kernel = f"static_cast<{sig.ptr_type()}>({kernel})"
-                line = f'm.impl("{f.func.name}", {kernel});'
+                if not is_aten(metadata):
+                    name = qualified(metadata).split("::")[-1]
+                    declarations[sig.decl(name=name) + ";"] = None
+                line = f'm.impl("{f.func.name}", {as_pointer(metadata, f, sig)});'
                 keys = (
                     FRONT_DOOR_KEYS if key is DispatchKey.CompositeImplicitAutograd else (str(key),)
                 )
@@ -251,7 +276,7 @@ def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped
 
     return {
         "make_node": [
-            template.substitute(op="Node", op_ctor="", args_with_derivatives=["input"])
+            template.substitute(op="Node", op_ctor="", args_with_derivatives=["inputs..."])
             for template in (variable_type.DECLARE_GRAD_FN, variable_type.ASSIGN_GRAD_FN)
         ],
         "node_declarations": per_node(nodes.FUNCTION_DECLARATION),
@@ -272,12 +297,11 @@ def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped
 def enter_front_door(f: NativeFunction, text: str) -> str:
     """In eager mode the kernel of `X_mingrad` calls the front door X, whose fused kernels record bits
     where the node would save the inputs."""
-    name = str(f.func.name.name)
-    if not name.endswith(LEAST_NORM):
+    if not str(f.func.name.name).endswith("_mingrad"):
         return text
     args = ", ".join(a.name for a in f.func.arguments.flat_all)
-    door = f"{NAMESPACE}::native::{name.removesuffix(LEAST_NORM)}"
-    shortcut = f'  if (all_tensors(is_eager, {args})) return {door}({args}, "min_norm", false);\n'
+    door = call_door(f, *convention_of(f), args)
+    shortcut = f"  if (all_tensors(is_eager, {args})) return {door};\n"
     return text.replace("{\n", "{\n" + shortcut, 1)
 
 

@@ -1,8 +1,8 @@
-"""Adding a convention takes four files: the contract, the list of names, the rules, the prose.
+"""Adding a convention takes the contract, the list of names, its rules, and the prose.
 
 A toy convention is added to a copy of the tree, which is then built and tested against its table.
 `interval` is the derivative from inside: x keeps the gradient at a bound, but where lo = hi the function
-is constant, and hi gets it. So its gate and its rule for three Tensors are none of the others'.
+is constant, and hi gets it. So its rules for numbers and for three Tensors are none of the others'.
 """
 
 import os
@@ -71,45 +71,42 @@ def before(place, addition):
     return edit
 
 
-RULES = [
-    before(
-        "};\nconstexpr int64_t kGates",
-        "  interval = 7, // open at the bounds, unless they are equal\n",
-    ),
-    lambda text: text.replace("kGates = 7;", "kGates = 8;"),
-    before(
-        "    case Gradient::half:\n      return Gate::half;",
-        "    case Gradient::interval:\n      return Gate::interval;\n",
-    ),
-    before(
-        "    default: // a pseudo-gradient: what is at the bound",
-        "    case Gradient::interval:\n      return {kSelf, 0};\n",
-    ),
-    before(
-        "  if constexpr (gate == Gate::half) {\n    const M equal",
-        "  if constexpr (gate == Gate::interval) {\n"
-        "    return {M(open & negate<M>(at_lo & at_hi)), M(), M()};\n"
-        "  }\n",
-    ),
-    before(
-        "  } else {\n    static_assert(rule == Gradient::min_norm);",
-        "  } else if constexpr (rule == Gradient::interval) {\n"
-        "    const M wide = lt(lo, hi), number = x.number & lo.number & hi.number;\n"
-        "    return {\n"
-        "        M(wide & le(lo, x) & le(x, hi)),\n"
-        "        M(wide & lt(x, lo)),\n"
-        "        M(number & (le(hi, lo) | lt(hi, x))),\n"
-        "        M(),\n"
-        "        M(),\n"
-        "        M()};\n",
-    ),
-]
+RULES = {
+    "conventions.h": [
+        before(
+            "    default: // a pseudo-gradient: what is at the bound",
+            "    case Gradient::interval:\n      return {kSelf, 0};\n",
+        ),
+    ],
+    "numbers.h": [
+        before(
+            "  if constexpr (rule == Gradient::half) {\n    const M equal",
+            "  if constexpr (rule == Gradient::interval) {\n"
+            "    return {M(open & negate<M>(at_lo & at_hi)), M(), M()};\n"
+            "  }\n",
+        ),
+    ],
+    "triples.h": [
+        before(
+            "  } else {\n    static_assert(rule == Gradient::min_norm);",
+            "  } else if constexpr (rule == Gradient::interval) {\n"
+            "    const M wide = lt(lo, hi), number = x.number & lo.number & hi.number;\n"
+            "    return {\n"
+            "        M(wide & le(lo, x) & le(x, hi)),\n"
+            "        M(wide & lt(x, lo)),\n"
+            "        M(number & (le(hi, lo) | lt(hi, x))),\n"
+            "        M(),\n"
+            "        M(),\n"
+            "        M()};\n",
+        ),
+    ],
+}
 EDITS = {
     "conventions.yaml": [contract],
     "csrc/clampgrad/gradient.h": [
         lambda text: text.replace("_(half, 3)", "_(half, 3) _(interval, 7)")
     ],
-    "csrc/kernels/rules/conventions.h": RULES,
+    **{f"csrc/kernels/rules/{name}": edits for name, edits in RULES.items()},
     "docs/conventions.md": [
         before(
             "## `inclusive`, `joint` and `half`", "## `interval`\n\nThe derivative from inside.\n\n"
@@ -127,8 +124,9 @@ def edited(file):
     return text
 
 
-def test_it_takes_four_files():
-    assert len(EDITS) <= 4
+def test_it_takes_few_files():
+    """One more for every kind of arguments for which its rule is new."""
+    assert len(EDITS) <= 4 + 2
     table = yaml.safe_load(edited("conventions.yaml"))
     for operator in table["operators"].values():
         for row in operator["rows"]:

@@ -11,7 +11,6 @@ extension, as MSVC, and those for AVX-512, whose instructions are emulated.
 import ctypes
 import os
 import platform
-import re
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -20,30 +19,23 @@ import pytest
 import torch
 from torch.utils.cpp_extension import include_paths
 
-from clampgrad import EXACT
+import clampgrad
+from clampgrad import EXACT, PSEUDO
 from common import DTYPES, assert_same, tied
 
 ROOT = Path(__file__).resolve().parent.parent
 OPS = torch.ops.clampgrad
 
 
-def enumerators(name):
-    """Of an enum of the rules."""
-    header = (ROOT / "csrc/kernels/rules/conventions.h").read_text()
-    body = re.search(rf"enum class {name} : int64_t \{{(.*?)\}}", header, re.DOTALL)[1]
-    return {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", body)}
-
-
-GATES, SHARINGS = enumerators("Gate"), enumerators("Sharing")
-# Those of two arguments, and those of three by their rule.
-TRIPLE_SHARINGS = {"half": ["nested"], "joint": ["nan_to_ends"]}
-PAIR_SHARINGS = {k: v for k, v in SHARINGS.items() if [k] not in TRIPLE_SHARINGS.values()}
-TRIPLE_SHARINGS["with_grad"] = [k for k in PAIR_SHARINGS if k not in ("equal", "nan_to_both")]
-GRADIENTS = dict(re.findall(r"_\((\w+), (\d+)\)", (ROOT / "csrc/clampgrad/gradient.h").read_text()))
-RULES = {
-    int(GRADIENTS[rule]): [SHARINGS[k] for k in TRIPLE_SHARINGS.get(rule, ["equal"])]
-    for rule in [*EXACT, "with_grad"]
-}
+# Each by its name, and whether the loss is maximised.
+EXACT_CALLS = [(gradient, False) for gradient in EXACT]
+PSEUDO_CALLS = [(gradient, maximize) for gradient in PSEUDO for maximize in (False, True)]
+CALLS = [*EXACT_CALLS, *PSEUDO_CALLS]
+EXTREMA = ("maximum", "minimum", "fmax", "fmin")
+PAIRS = [
+    *product(EXTREMA, EXACT_CALLS),
+    *product(("clamp_min", "clamp_max"), CALLS),
+]
 
 # A block has 8 warps, a warp a tile of 64 bytes a lane.
 TILE = {dtype: 32 * 64 // dtype.itemsize for dtype in DTYPES}
@@ -83,6 +75,8 @@ def kernels(request, tmp_path_factory):
             if isinstance(a, torch.Tensor) or a is None
             else ctypes.c_double(a)
             if isinstance(a, float)
+            else ctypes.c_char_p(a.encode())
+            if isinstance(a, str)
             else ctypes.c_int64(a)
             for a in args
         ]
@@ -138,9 +132,23 @@ def random(n, dtype, seed):
     return tied(n, dtype=dtype, seed=seed)
 
 
+def recorded(name, *args, call):
+    """The result on the CPU, and its bits."""
+    gradient, maximize = call
+    keywords = {"maximize": True} if maximize else {}
+    y = getattr(clampgrad, name)(*args, gradient=gradient, **keywords)
+    return y, y.grad_fn._saved_bits
+
+
+def gradients(y, leaves, g):
+    """None for one that is a constant."""
+    found = iter(torch.autograd.grad(y, [leaf for leaf in leaves if leaf.requires_grad], g))
+    return [next(found) if leaf.requires_grad else None for leaf in leaves]
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("gate", GATES)
-def test_gates(kernels, gate, dtype):
+@pytest.mark.parametrize("call", [c for c in CALLS if c[0] != "straight_through"], ids=str)
+def test_numbers(kernels, call, dtype):
     code, bounds = dtype_code(dtype), [(0.0, 1.0), (0.0, None), (None, 1.0), (1.0, 0.0), (1.0, 1.0)]
     for i, n in enumerate(lengths(dtype)):
         lo, hi = bounds[i % len(bounds)]
@@ -148,30 +156,28 @@ def test_gates(kernels, gate, dtype):
         for offset in (0, 1 + i % 5):
             x, g = random(n, dtype, i), random(n, dtype, i + 100)
             leaf = x.clone().requires_grad_()
-            y, bits = OPS._clamp_gate(leaf, lo, hi, GATES[gate], 0)
+            y, bits = recorded("clamp", leaf, lo, hi, call=call)
             (dx,) = torch.autograd.grad(y, leaf, g)
 
             result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
             source = at_offset(x, offset)
-            kernels(
-                "gate_encode", code, n, source, result.tensor, saved.tensor, *given, GATES[gate]
-            )
+            kernels("number_forward", code, n, source, result.tensor, saved.tensor, *given, *call)
             # Which zero a clamp returns differs between CPU and GPU.
             assert_same(result.tensor, y.detach())
             assert torch.equal(saved.tensor, bits)
-            kernels("gate_encode", code, n, source, source, saved.tensor, *given, GATES[gate])
+            kernels("number_forward", code, n, source, source, saved.tensor, *given, *call)
             assert_same(source, y.detach())
             assert torch.equal(saved.tensor, bits)
 
             gradient = Guarded(n, dtype, offset)
             g = at_offset(g, offset)
-            kernels("gate_decode", code, n, g, saved.tensor, gradient.tensor, GATES[gate])
-            assert_same(gradient.tensor, dx, f"{gate} {n} {offset} {lo} {hi}")
+            kernels("number_backward", code, n, g, saved.tensor, gradient.tensor, *call)
+            assert_same(gradient.tensor, dx, f"{call} {n} {offset} {lo} {hi}")
             for guarded in (result, saved, gradient):
                 guarded.check()
 
 
-def check_decoded(kernels, name, dtype, g, saved, expected, offset, *rest):
+def check_backward(kernels, name, dtype, g, saved, expected, offset, *rest):
     """All gradients, and each of them alone."""
     n, count = g.numel(), len(expected)
     for wanted in [range(count), *([i] for i in range(count))]:
@@ -180,66 +186,68 @@ def check_decoded(kernels, name, dtype, g, saved, expected, offset, *rest):
         kernels(name, dtype_code(dtype), n, g, saved, *pointers, *rest)
         for guarded, gradient in zip(out, expected):
             if guarded:
-                assert_same(guarded.tensor, gradient, f"{name} {n} {offset} {rest}")
                 guarded.check()
+            if guarded and gradient is not None:
+                assert_same(guarded.tensor, gradient, f"{name} {n} {offset} {rest}")
+
+
+def set_of(differentiated):
+    """As bits."""
+    return sum(is_in << i for i, is_in in enumerate(differentiated))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("sharing", PAIR_SHARINGS)
-def test_two_tensors(kernels, sharing, dtype):
-    cases = list(product((0, 1), (0, 1), (0, 1, 3), (0, 1)))  # and codes at a tie and at NaN
-    for i, (greater_wins, nan_loses, tie, nan) in enumerate(cases):
-        n = lengths(dtype)[i % len(lengths(dtype))]
-        offset = i % 3
+@pytest.mark.parametrize("extremum, call", PAIRS, ids=str)
+def test_two_tensors(kernels, extremum, call, dtype):
+    for i, n in enumerate(lengths(dtype)):
+        offset, differentiated = i % 3, [i % 4 != 3, i % 4 != 2]
         args = [random(n, dtype, i), random(n, dtype, i + 50)]
         g = random(n, dtype, i + 100)
-        leaves = [a.clone().requires_grad_() for a in args]
-        code = PAIR_SHARINGS[sharing]
-        y, bits = OPS._extremum_shares(
-            *leaves, bool(greater_wins), bool(nan_loses), tie, nan, code, 0
-        )
+        leaves = [a.clone().requires_grad_(d) for a, d in zip(args, differentiated)]
+        y, bits = recorded(extremum, *leaves, call=call)
         result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
         kernels(
-            *("pair_encode", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
-            # There no bit set means NaN: kernels/fused.cpp.
-            *(greater_wins, nan_loses, tie, 0 if sharing == "nan_to_both" else nan),
+            *("pair_forward", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
+            *(extremum, call[0], set_of(differentiated)),
         )
         assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
         result.check()
         saved.check()
-        gradients = torch.autograd.grad(y, leaves, g)
-        check_decoded(kernels, "pair_decode", dtype, g, bits, gradients, offset, code, greater_wins)
+        expected = gradients(y, leaves, g)
+        check_backward(kernels, "pair_backward", dtype, g, bits, expected, offset, extremum, *call)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("rule", RULES)
-def test_three_tensors(kernels, rule, dtype):
-    for i, (n, among) in enumerate(zip(lengths(dtype), (7, 1, 2, 3, 4, 5, 6, 7, 7, 3))):
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_three_tensors(kernels, call, dtype):
+    for i, (n, which) in enumerate(zip(lengths(dtype), (7, 1, 2, 3, 4, 5, 6, 7, 7, 3))):
+        differentiated = [bool(which & 1 << k) for k in range(3)]
         args = [random(n, dtype, i + 50 * k) for k in range(3)]
         g = random(n, dtype, i + 1000)
         offset = i % 3
-        for sharing in RULES[rule]:
-            leaves = [a.clone().requires_grad_() for a in args]
-            y, bits = OPS._clamp_shares(*leaves, rule, among, sharing, 0)
-            result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
-            kernels(
-                *("triple_encode", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
-                *(rule, among),
-            )
-            assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
-            result.check()
-            saved.check()
-            gradients = torch.autograd.grad(y, leaves, g)
-            check_decoded(kernels, "triple_decode", dtype, g, bits, gradients, offset, sharing)
+        leaves = [a.clone().requires_grad_(d) for a, d in zip(args, differentiated)]
+        y, bits = recorded("clamp", *leaves, call=call)
+        result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
+        kernels(
+            *("triple_forward", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
+            *(call[0], which),
+        )
+        assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
+        result.check()
+        saved.check()
+        expected = gradients(y, leaves, g)
+        check_backward(kernels, "triple_backward", dtype, g, bits, expected, offset, *call)
 
 
-@pytest.mark.parametrize("planes", [1, 2, 3])
-def test_unpacked(kernels, planes):
+@pytest.mark.parametrize("per_element", [1, 2, 3])
+def test_unpacked(kernels, per_element, request):
+    if "cuda" not in request.node.callspec.params["kernels"]:
+        pytest.skip("the CPU unpacks in one way, which is the operator's")
     for n in (1, 63, 64, 65, 700):
-        bits = torch.randint(256, (planes * ((n + 63) // 64) * 8,), dtype=torch.uint8)
+        bits = torch.randint(256, (per_element * ((n + 63) // 64) * 8,), dtype=torch.uint8)
         result = Guarded(n, torch.bool)
-        kernels("unpack", n, bits, planes, 0b01101010, result.tensor)
-        assert torch.equal(result.tensor, OPS._mask(bits, [n], 0b01101010, planes, 0))
+        kernels("unpack", n, bits, per_element, 0b01101010, result.tensor)
+        assert torch.equal(result.tensor, OPS._mask(bits, [n], 0b01101010, per_element, 0))
         result.check()
 
 
@@ -249,21 +257,22 @@ def test_every_16_bit_number(kernels, dtype):
     every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(dtype)
     n, code = every.numel(), dtype_code(dtype)
     leaf = every.clone().requires_grad_()
-    y, bits = OPS._clamp_gate(leaf, -1.0, 1.0, GATES["half"], 0)
+    half, least_norm = ("half", False), ("min_norm", False)
+    y, bits = recorded("clamp", leaf, -1.0, 1.0, call=half)
     result, saved = Guarded(n, dtype), Guarded(bits.numel(), torch.uint8)
     bounds = given_bounds(-1.0, 1.0, dtype)
-    kernels("gate_encode", code, n, every, result.tensor, saved.tensor, *bounds, GATES["half"])
+    kernels("number_forward", code, n, every, result.tensor, saved.tensor, *bounds, *half)
     assert_same(result.tensor, y.detach())
     assert torch.equal(saved.tensor, bits)
 
     for bound in ([0.0, 0.0], [0.0, None]):  # a quarter, a half
         tied_there = torch.zeros(n, dtype=dtype, requires_grad=True)
-        y, bits = OPS._clamp_gate(tied_there, *bound, GATES["half"], 0)
+        y, bits = recorded("clamp", tied_there, *bound, call=half)
         (expected,) = torch.autograd.grad(y, tied_there, every)
-        kernels("gate_decode", code, n, every, bits, result.tensor, GATES["half"])
+        kernels("number_backward", code, n, every, bits, result.tensor, *half)
         assert_same(result.tensor, expected)
 
     leaves = [torch.zeros(n, dtype=dtype, requires_grad=True) for _ in range(3)]
-    y, bits = OPS._clamp_shares(*leaves, 0, 7, SHARINGS["equal"], 0)
+    y, bits = recorded("clamp", *leaves, call=least_norm)
     expected = torch.autograd.grad(y, leaves, every)
-    check_decoded(kernels, "triple_decode", dtype, every, bits, expected, 0, SHARINGS["equal"])
+    check_backward(kernels, "triple_backward", dtype, every, bits, expected, 0, *least_norm)

@@ -406,31 +406,16 @@ def test_mixed_bounds_everywhere():
 # ---- Private operators ----------------------------------------------------------------------------
 
 WRONG = {
-    "gate": "ops._clamp_gate(torch.ones(4), 0., 1., 99, 0)",
-    "gate below 0": "ops._clamp_gate(torch.ones(4), 0., 1., -1, 0)",
-    "no bounds": "ops._clamp_gate(torch.ones(4), None, None, 0, 0)",
-    "a bound of NaN": "ops._clamp_gate(torch.ones(4), float('nan'), 1., 0, 0)",
-    "order": "ops._clamp_gate(torch.ones(4, 5), 0., 1., 0, 0x33)",
-    "order of more dimensions": "ops._clamp_gate(torch.ones(4, 5), 0., 1., 0, 0x210)",
-    "shapes": "ops._extremum_shares(torch.ones(4096), torch.ones(1), True, False, 3, 0, 0, 0)",
-    "dtypes": "ops._extremum_shares(torch.ones(4).double(), torch.ones(4), True, False, 3, 0, 0, 0)",
-    "tie": "ops._extremum_shares(torch.ones(4), torch.ones(4), True, False, 9, 0, 0, 0)",
-    "sharing": "ops._extremum_shares(torch.ones(4), torch.ones(4), True, False, 3, 0, 99, 0)",
-    "three shapes": "ops._clamp_shares(torch.ones(4096), torch.ones(4096), torch.ones(1), 0, 7, 0, 0)",
-    "rule": "ops._clamp_shares(*3 * [torch.ones(4)], 99, 7, 0, 0)",
-    "no rule of three": "ops._clamp_shares(*3 * [torch.ones(4)], 6, 7, 4, 0)",
-    "among": "ops._clamp_shares(*3 * [torch.ones(4)], 0, 99, 0, 0)",
-    "planes": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4], 2, 99, 0)",
-    "planes on meta": "ops._mask(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 2, 99, 0)",
+    "bits per element": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4], 2, 99, 0)",
+    "bits on meta": "ops._mask(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 2, 99, 0)",
     "bits": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4096], 2, 1, 0)",
     "dtype of bits": "ops._mask(torch.zeros(8), [4], 2, 1, 0)",
     "order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x11)",
     "long order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x201)",
-    "pinned gate": "ops._clamp_pinned(torch.ones(4), 0., 1., 99)",
-    "pinned gradient": "ops._clamp_tensors_pinned(*3 * [torch.ones(4)], 99, False)",
-    "extremum": "ops._extremum_pinned(*2 * [torch.ones(4)], 99, 0)",
-    "gradient of an extremum": "ops._extremum_pinned(*2 * [torch.ones(4)], 0, 99)",
-    "pseudo gradient": "ops._pseudo_gradient(torch.ones(4), *3 * [torch.ones(4) > 0], 0)",
+    "extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'clamp_min', 'half')",
+    "unknown extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'max', 'half')",
+    "gradient of an extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'fmax', 'ste')",
+    "pseudo gradient": "ops._pseudo_gradient(torch.ones(4), *3 * [torch.ones(4) > 0], 'half', False)",
 }
 
 
@@ -444,12 +429,10 @@ def test_private_operators_check_what_they_are_given(wrong):
         eval(with_grad, names)
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (3, 4)])
-def test_a_clamp_in_an_order_in_which_the_input_does_not_lie(shape):
-    x = torch.linspace(-3, 3, shape[0] * shape[1]).reshape(shape).requires_grad_()
-    y = OPS._clamp_gate(x, -1.0, 1.0, 0, 0x10)[0]
-    assert_same(y.detach(), x.detach().clamp(-1, 1))
-    assert_same(gradients(y, x)[0], gradients(clampgrad.clamp(x, -1, 1), x)[0])
+def test_a_composed_operator_reads_its_names_in_backward():
+    y = OPS._clamp_composed(torch.ones(4, requires_grad=True), 0.0, 1.0, "none", False)
+    with pytest.raises(ValueError, match="unknown gradient 'none'"):
+        y.sum().backward()
 
 
 # ---- In place where the fused kernels decline -----------------------------------------------------

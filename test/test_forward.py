@@ -237,9 +237,9 @@ def test_a_lazily_negated_input():
 def test_the_kernels_take_every_floating_dtype(dtype):
     x = torch.ones(3, dtype=dtype, requires_grad=True)
     calls = {
-        "ClampGate": [clampgrad.clamp(x, 0, 1), clampgrad.clamp_(x * 1, 0, 1)],
-        "ClampShares": [clampgrad.clamp(x, x, x)],
-        "ExtremumShares": [clampgrad.maximum(x, x)],
+        "ClampRecordedBackward0": [clampgrad.clamp(x, 0, 1), clampgrad.clamp_(x * 1, 0, 1)],
+        "ClampRecordedBackward1": [clampgrad.clamp(x, x, x)],
+        "ExtremumRecordedBackward0": [clampgrad.maximum(x, x)],
     }
     for name, results in calls.items():
         assert all(name in y.grad_fn.name() for y in results)

@@ -18,6 +18,7 @@ CALLS = {
 
 
 def kind(name):
+    """Of the node."""
     return "extremum" if name == "maximum" else "clamp"
 
 
@@ -43,7 +44,8 @@ def test_the_profiler_shows_forward_and_backward(name):
     with torch.profiler.profile() as profile:
         CALLS[name](x).sum().backward()
     names = {event.name.lower() for event in profile.events()}
-    assert [n for n in names if n.startswith("clampgrad::") and kind(name) in n]
+    operator = name.partition(",")[0].split()[0]
+    assert [n for n in names if n.startswith("clampgrad::") and operator in n]
     assert [n for n in names if n.startswith(kind(name)) and "backward" in n]
 
 

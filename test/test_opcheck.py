@@ -134,22 +134,3 @@ def test_opcheck(name, recorded):
         if operator.endswith("_backward"):
             args = (x.detach().clone(), *args)
         torch.library.opcheck(function, (x, *args), keywords, test_utils=checks_of(name, sample))
-
-
-FUSED = {
-    "_clamp_gate": ((-1, 1, 0, 0), 1),
-    "_extremum_shares": ((True, False, 0, 0, 0, 0), 2),
-    "_clamp_shares": ((0, 7, 0, 0), 3),
-}
-
-
-@pytest.mark.parametrize("name", FUSED)
-def test_fake_tensors_may_reach_a_fused_operator(name):
-    """They are tagged as fit for torch.compile."""
-    rest, tensors = FUSED[name]
-    args = [torch.linspace(-2, 2, 5) for _ in range(tensors)]
-    torch.library.opcheck(
-        getattr(torch.ops.clampgrad, name).default,
-        (*args, *rest),
-        test_utils=("test_schema", "test_faketensor"),
-    )

@@ -32,7 +32,7 @@ from clampgrad.patches.verify.run import (
     verify,
 )
 from clampgrad.patches.verify.samples import digest
-from clampgrad.patches.verify.text import manual_text, patched, script_text
+from clampgrad.patches.verify.text import INCLUDE, manual_text, patched, script_text
 
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
@@ -227,6 +227,17 @@ def test_a_file_that_is_not_looked_at_is_named(tmp_path, monkeypatch, capsys):
     assert main() == 0
 
 
+def test_a_header_of_the_wheel_is_compiled_as_patched(tmp_path):
+    """Found before the wheel's own, so it is no file that nothing looks at."""
+    name = "torch/csrc/autograd/FunctionsManual.h"
+    text = (INCLUDE / name).read_text()
+    patch = patch_of_text(tmp_path / "a", name, text, text + "// the end\n")
+    after = patched(tmp_path / "b", [patch], RELEASE, None)
+    assert after.headers == {name} and unlooked([patch], after) == []
+    assert (tmp_path / "b" / name).read_text().endswith("// the end\n")
+    assert patched(tmp_path / "c", [], RELEASE, None).headers == set()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [s.name for s in all_series().values() if s.fits(RELEASE)])
 def test_a_series_for_this_release_holds(name):
@@ -377,8 +388,8 @@ def test_a_kernel_with_a_wrong_nan(tmp_path):
     patches = []
     for patch in series.patches:
         text = patch.read_text()
-        old = "return share(grad, x == y, wins(y, x));\n"
-        new = "return share(grad, x == y, wins(y, x) | (x != x));\n"
+        old = "share(grad, tie, y_wins)"
+        new = "share(grad, tie, y_wins | (x != x))"
         patches.append(tmp_path / patch.name)
         patches[-1].write_text(text.replace(old, new, 1) if "cpu/Clamp" in text else text)
     assert any(a.read_text() != b.read_text() for a, b in zip(patches, series.patches))

@@ -1,4 +1,4 @@
-"""What looks at the site (tools/look_at_site.py) finds what does not fit; `make docs` runs it on the site."""
+"""What looks at the site (tools/look_at_site.py) finds what does not fit; `make look` runs it on the site."""
 
 import pytest
 

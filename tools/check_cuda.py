@@ -26,20 +26,21 @@ from tools.cuda_build import cuda_build, find_nvcc  # noqa: E402
 ROWS = 4 + 1  # of a large and of a small tile (csrc/kernels/cuda/tile.cuh): accesses of a lane
 DTYPES = 4
 CSRC = ROOT / "csrc"
-RULES = (CSRC / "kernels/rules/conventions.h").read_text()
-GATES, SHARINGS = (
-    int(re.search(rf"constexpr int64_t {name} = (\d+);", RULES)[1])
-    for name in ("kGates", "kSharings")
-)
-# Of each operation: tensors read, tensors written, and how many instances a dtype has. The four gates of
-# pseudo-gradients are encoded alike, and two Tensors have none of two sharings, three Tensors of one.
+# Of numbers joint is as min_norm; with_grad and restoring have an instance for maximize too.
+EXACT, DIRECTED = 3, 2 * 2
+# Of each operation: tensors read, tensors written, and how many instances a dtype has.
 OPERATIONS = {
-    "EncodeGate": (1, 1, (GATES - 3) * 3),
-    "DecodeGate": (1, 1, GATES),
-    "EncodePair": (2, 1, 4),
-    "DecodePair": (1, 2, SHARINGS - 2),
+    "NumberForwardOp": (
+        1,
+        1,
+        (EXACT + 1) * 3,
+    ),  # all pseudo-gradients record the same; which bounds
+    "NumberBackwardOp": (1, 1, EXACT + DIRECTED),
+    "PairForwardOp": (2, 1, 4),  # the larger or the smaller, NaN skipped or not
+    "PairBackwardOp": (1, 2, 2),  # NaN to both or not
+    "PairPseudoOp": (1, 2, DIRECTED + 1),  # and straight_through
     "LookUpTriple": (3, 1, 1),  # whatever the rule
-    "DecodeTriple": (1, 3, SHARINGS - 1),
+    "TripleBackwardOp": (1, 3, EXACT + DIRECTED + 1),
 }
 WIDE = r"global(?:\.\w+)*\.v(?:4\.[busf]32|2\.[busf]64)\b"
 

@@ -1,7 +1,7 @@
 #include "Functions.h"
 
 #include "Operators.h"
-#include "autograd/formulas.h"
+#include "ops/formulas.h"
 
 #include <torch/csrc/autograd/FunctionsManual.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>

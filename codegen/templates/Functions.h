@@ -14,9 +14,9 @@ using namespace torch::autograd;
 
 ${node_declarations}
 
-// A node with its edge to `input`, held as this release of torch holds nodes.
-template <typename Node>
-auto make_node(const Tensor& input) {
+// A node with its edges to `inputs`, held as this release of torch holds nodes.
+template <typename Node, typename... Inputs>
+auto make_node(const Inputs&... inputs) {
   ${make_node}
   return grad_fn;
 }

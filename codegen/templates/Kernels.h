@@ -1,5 +1,6 @@
 #pragma once
-// The kernels named in csrc/native_functions.yaml, ATen's among them, and the front doors.
+// The kernels of the operators: those that csrc/native_functions.yaml names, ATen's among them, and
+// those that call the front doors.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/clamp.h>
@@ -12,6 +13,7 @@
 #include <c10/core/Scalar.h>
 #include <c10/core/SymIntArrayRef.h>
 
+#include <array>
 #include <optional>
 #include <string_view>
 #include <tuple>

@@ -3,8 +3,9 @@
 #include "Functions.h"
 #include "Kernels.h"
 #include "Operators.h"
-#include "autograd/formulas.h"
 #include "base/path.h"
+#include "ops/formulas.h"
+#include "ops/front_doors.h"
 
 #include <ATen/core/TorchDispatchUtils.h> // for assertions, with CLAMPGRAD_DEBUG=1
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,11 +1,11 @@
 #pragma once
-// Note [Bit planes]
-// ~~~~~~~~~~~~~~~~~
-// A fused forward records a code of one to three bits per element, which is all that its backward
-// needs of the inputs. Codes are stored as bit planes: bit p of the code of element i is bit i of
-// plane p. Each plane consists of whole 64-bit words, and the bits beyond the last element are 0.
-// Elements are counted in memory order, see Note [Memory order]. What the codes mean, and how they
-// are packed and unpacked, stands with the rules (kernels/rules/conventions.h).
+// Note [Bits]
+// ~~~~~~~~~~~
+// A fused forward records one to three bits per element, which is all that its backward needs of
+// the inputs. Bit b of element i is bit i % 64 of word b * words(n) + i / 64: the first bits of all
+// elements lie together, then their second ones. The bits of the last word that belong to no
+// element are 0. Elements are counted as they lie in memory: Note [Dim order]. What the bits mean
+// stands with the rules (kernels/rules/).
 
 #include <cstdint>
 
@@ -19,14 +19,13 @@
 
 namespace clampgrad {
 
-// Planes are made of words of 64 elements, each plane of whole words.
-constexpr int64_t kWord = 64;
+constexpr int64_t kWord = 64; // elements
 
 constexpr int64_t words(int64_t n) {
   return (n + kWord - 1) / kWord;
 }
-constexpr int64_t planes_bytes(int planes, int64_t n) {
-  return planes * words(n) * 8;
+constexpr int64_t bytes_of_bits(int per_element, int64_t n) {
+  return per_element * words(n) * 8;
 }
 
 } // namespace clampgrad

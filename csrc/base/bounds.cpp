@@ -14,8 +14,8 @@ namespace clampgrad {
 
 namespace {
 
-// An integer that a compiler traces, and that no dtype of these would round: small enough is all
-// that the graph is guarded by, so that another one of them compiles nothing again.
+// Whether the dtype holds an integer that a compiler traces without rounding it. The comparison
+// guards the graph: another integer that is small enough needs no new one.
 bool is_exact(const c10::SymInt& number, at::ScalarType dtype) {
   return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
     const auto limit = int64_t{1} << std::numeric_limits<scalar_t>::digits;
@@ -43,9 +43,8 @@ void check_has_bound(const Number& min, const Number& max) {
 
 Number in_dtype(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
-  // A symbolic number needs no rounding to float64; for another dtype one that may be rounded
-  // becomes a constant of the graph, guarded, for a number that is not rounded compares equal to
-  // nothing.
+  // float64 holds a symbolic number as it is. For another dtype, one that may be rounded becomes a
+  // constant of the graph, which a guard compares: no element equals a bound that is not rounded.
   if (!bound || !has_kernels(dtype) || overflows(bound, self) ||
       (bound->isSymbolic() && dtype == at::kDouble)) {
     return bound;

@@ -11,18 +11,20 @@ namespace clampgrad {
 // A bound that is a number, or none.
 using Number = std::optional<at::Scalar>;
 
-// These two are false for a number that a compiler traces: its value is not to be asked for.
+// False for a number that a compiler traces, because asking for its value would fix it in the
+// graph.
 bool is_nan(const Number& bound);
 
-// Beyond the range of the dtype on the CPU, of the type that is computed in on others. That is for
-// torch.clamp to judge: beside a NaN, and where there are no values, it is no error.
+// Beyond the range of the type that torch.clamp compares in: on the CPU the dtype, elsewhere the
+// type that it computes in. Whether that is an error is for torch.clamp to say: beside a NaN, or
+// where there are no elements, it is none. False for a number that a compiler traces.
 bool overflows(const Number& bound, const at::Tensor& self);
 
-// Raises as torch.clamp does. For the operators of backward: the others ask torch.clamp.
+// Raises as torch.clamp does, for an operator that does not call torch.clamp.
 void check_has_bound(const Number& min, const Number& max);
 
-// The bound as the forward of `self` sees it: rounded to its dtype, in which alone an element can
-// be equal to it. One that overflows stays. A compiler may trace the number.
+// The bound as the forward of `self` sees it: rounded to its dtype, because an element can be equal
+// only to a number of its dtype. A number that overflows is returned as it is.
 Number in_dtype(const Number& bound, const at::Tensor& self);
 
 } // namespace clampgrad

@@ -52,6 +52,22 @@ std::string did_you_mean(std::string_view wrong) {
   return meant.empty() ? meant : meant + "?";
 }
 
+// `name` is what the caller has written: an alias, perhaps.
+Convention checked(Gradient gradient, bool maximize, std::string_view name) {
+  TORCH_CHECK_VALUE(
+      !maximize || is_pseudo(gradient),
+      "maximize=True does not apply to gradient='",
+      name,
+      "': only 'with_grad' and 'restoring' depend on whether the loss is maximised");
+  return {gradient, maximize};
+}
+
+Gradient exact(Gradient gradient, std::string_view op, std::string_view name) {
+  TORCH_CHECK_VALUE(
+      !is_pseudo(gradient), "gradient='", name, "' is defined for clamps only, not for ", op);
+  return gradient;
+}
+
 } // namespace
 
 Convention parse_convention(std::string_view name, bool maximize) {
@@ -67,23 +83,32 @@ Convention parse_convention(std::string_view name, bool maximize) {
       ", or an alias: ",
       listed(std::begin(kNames) + kGradients, end),
       did_you_mean(name));
-  TORCH_CHECK_VALUE(
-      !maximize || is_pseudo(known->gradient),
-      "maximize=True does not apply to gradient='",
-      name,
-      "': only 'with_grad' and 'restoring' depend on whether the loss is maximised");
-  return {known->gradient, maximize};
+  return checked(known->gradient, maximize, name);
 }
 
-Gradient parse_exact(std::string_view name, bool maximize, std::string_view operation) {
-  const auto gradient = parse_convention(name, maximize).gradient;
+Convention checked_convention(Gradient gradient, bool maximize) {
+  const auto value = static_cast<int64_t>(gradient);
   TORCH_CHECK_VALUE(
-      !is_pseudo(gradient),
-      "gradient='",
-      name,
-      "' is defined for clamps only, not for ",
-      operation);
-  return gradient;
+      value >= 0 && value < kGradients, "clampgrad: ", value, " is no clampgrad::Gradient");
+  return checked(gradient, maximize, name_of(gradient));
+}
+
+Extremum parse_extremum(std::string_view name) {
+  for (size_t i = 0; i < std::size(kExtrema); ++i) {
+    if (const auto op = static_cast<Extremum>(i); name_of(op) == name) {
+      return op;
+    }
+  }
+  TORCH_CHECK_VALUE(false, "clampgrad: unknown operator of two Tensors '", name, "'");
+}
+
+Gradient parse_exact(std::string_view gradient, std::string_view op) {
+  return exact(parse_convention(gradient, /*maximize=*/false).gradient, op, gradient);
+}
+
+Gradient checked_exact(Gradient gradient, std::string_view op) {
+  const auto c = checked_convention(gradient, /*maximize=*/false);
+  return exact(c.gradient, op, name_of(c.gradient));
 }
 
 } // namespace clampgrad

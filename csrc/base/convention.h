@@ -1,6 +1,7 @@
 #pragma once
-// The conventions by name, and what a call asks for.
+// The conventions, and the operators of two Tensors, by name.
 
+#include "base/bits.h"
 #include "clampgrad/gradient.h"
 
 #include <array>
@@ -8,13 +9,13 @@
 
 namespace clampgrad {
 
-enum class Extremum : int64_t { maximum = 0, minimum = 1, fmax = 2, fmin = 3 };
-constexpr int64_t kExtrema = 4;
+// ---- Conventions --------------------------------------------------------------------------------
 
 struct Named {
   std::string_view name;
   Gradient gradient;
 };
+// Macros, because a name has to be an enumerator and a string.
 #define CLAMPGRAD_NAMED(name, value) Named{#name, Gradient::name},
 constexpr Named kConventions[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
                                       CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)};
@@ -38,6 +39,13 @@ constexpr std::string_view name_of(Gradient gradient) {
   return kGradientNames.at(static_cast<size_t>(gradient));
 }
 
+#define CLAMPGRAD_OR_IS(name, value) || gradient == Gradient::name
+constexpr bool is_pseudo(Gradient gradient) {
+  return false CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_OR_IS);
+}
+#undef CLAMPGRAD_OR_IS
+
+// What a call asks for.
 struct Convention {
   Gradient gradient;
   bool maximize;
@@ -46,13 +54,45 @@ struct Convention {
 // Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
 Convention parse_convention(std::string_view gradient, bool maximize);
 
-// The same for maximum, minimum, fmax and fmin, which have nothing outside: no pseudo-gradients.
-Gradient parse_exact(std::string_view gradient, bool maximize, std::string_view operation);
+// The same for an enumerator, which a program may have made of any integer.
+Convention checked_convention(Gradient gradient, bool maximize);
 
-#define CLAMPGRAD_OR_IS(name, value) || gradient == Gradient::name
-constexpr bool is_pseudo(Gradient gradient) {
-  return false CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_OR_IS);
+// ---- Operators of two Tensors -------------------------------------------------------------------
+
+// A clamp with one bound, a Tensor, is one of them. What the loops call is inlined everywhere: Note
+// [One translation unit per instruction set].
+enum class Extremum { maximum, minimum, fmax, fmin, clamp_min, clamp_max };
+
+// In their order, as operators.
+constexpr std::string_view kExtrema[] = {
+    "clampgrad::maximum",
+    "clampgrad::minimum",
+    "clampgrad::fmax",
+    "clampgrad::fmin",
+    "clampgrad::clamp_min",
+    "clampgrad::clamp_max"};
+
+constexpr std::string_view operator_of(Extremum op) {
+  return kExtrema[static_cast<size_t>(op)];
 }
-#undef CLAMPGRAD_OR_IS
+constexpr std::string_view name_of(Extremum op) {
+  return operator_of(op).substr(std::string_view("clampgrad::").size());
+}
+CLAMPGRAD_HOST_DEVICE constexpr bool takes_larger(Extremum op) {
+  return op == Extremum::maximum || op == Extremum::fmax || op == Extremum::clamp_min;
+}
+CLAMPGRAD_HOST_DEVICE constexpr bool skips_nan(Extremum op) {
+  return op == Extremum::fmax || op == Extremum::fmin;
+}
+CLAMPGRAD_HOST_DEVICE constexpr bool is_clamp(Extremum op) {
+  return op == Extremum::clamp_min || op == Extremum::clamp_max;
+}
+
+// Raises ValueError for an unknown name.
+Extremum parse_extremum(std::string_view name);
+
+// Raise ValueError for a pseudo-gradient too: `op` has no interval to be outside of.
+Gradient parse_exact(std::string_view gradient, std::string_view op);
+Gradient checked_exact(Gradient gradient, std::string_view op);
 
 } // namespace clampgrad

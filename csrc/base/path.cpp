@@ -21,13 +21,14 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// What a call on this tensor would dispatch on: its keys, and those of the modes of this thread.
+// What a call on this tensor dispatches on: its own keys and those of the modes of this thread.
 DispatchKeySet effective_keys(const at::Tensor& self) {
   const auto local = c10::impl::tls_local_dispatch_key_set();
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
-// Anything beyond these (tracing, a functorch level, a subclass, a lazy conjugate...) is not plain.
+// A tensor with any other key (tracing, a functorch level, a subclass, a lazy conjugate) is not
+// plain.
 const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
     DispatchKey::AutogradCPU,
@@ -42,7 +43,7 @@ const DispatchKeySet kPlain = DispatchKeySet({
 });
 
 #if defined(CLAMPGRAD_WITH_CUDA)
-// By the number of the GPU. Asked once, for a driver takes longer than a call.
+// Entry i is for GPU i. The driver is asked once, because asking takes longer than a clamp.
 std::vector<bool> gpus_with_kernels() {
   std::vector<bool> found;
   for (int i = 0; i < c10::cuda::device_count(); ++i) {
@@ -77,8 +78,7 @@ bool device_has_kernels(const at::Tensor& self) {
 
 } // namespace
 
-// The mode key of a transform is excluded while a level is being processed, but stays included all
-// the while.
+// Looks at the included keys alone: while torch.func processes a level, it excludes this key too.
 bool in_transform() {
   return c10::impl::tls_local_dispatch_key_set().included_.has(
       DispatchKey::FuncTorchDynamicLayerFrontMode);

@@ -29,7 +29,7 @@ bool has_kernels(at::ScalarType dtype);
 // A plain tensor that carries no tangent: nothing but reverse mode would see an operator on it.
 bool is_eager(const at::Tensor& self);
 
-// A fused kernel may take this gradient: a plain tensor that nobody differentiates again.
+// Whether a fused kernel may take this gradient: a plain tensor that nobody differentiates again.
 bool takes_kernel(const at::Tensor& grad);
 
 // What holds for any of the Tensors among the arguments of an operator, also in lists; the others

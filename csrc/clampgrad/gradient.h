@@ -5,7 +5,7 @@
 namespace clampgrad {
 
 // Which gradient a clamp has: docs/conventions.md. This is the one list of their names in C++. The
-// values are part of saved graphs: append the next one, do not reorder.
+// values are part of compiled programs: append the next one, do not reorder.
 #define CLAMPGRAD_EXACT_GRADIENTS(_) _(min_norm, 0) _(inclusive, 1) _(joint, 2) _(half, 3)
 // Those that are no derivatives of the forward.
 #define CLAMPGRAD_PSEUDO_GRADIENTS(_) _(with_grad, 4) _(restoring, 5) _(straight_through, 6)

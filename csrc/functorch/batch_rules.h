@@ -18,8 +18,8 @@ namespace clampgrad::batch_rules {
 
 using at::Tensor;
 
-// What the tensors of one call have in common, at the level that is being processed. Tensors may be
-// batched at others too: those are the business of their own levels.
+// What the tensors of one call have in common at the level that is being processed. What is batched
+// at another level is left to that level.
 struct Batch {
   template <typename... Args>
   explicit Batch(const Args&... args) {
@@ -34,9 +34,10 @@ struct Batch {
     ((any |= any_tensor(is_batched, args)), ...);
   }
 
-  // The tensor inside, batch dimension first and shapes aligned at the end; a tensor that this
-  // level does not batch broadcasts as it is. To the user a tensor may have no dimension, and
-  // promotes accordingly, when inside it has one: so the dtype is settled before.
+  // The tensor inside, with the batch dimension first and the others aligned at the end. A tensor
+  // that this level does not batch broadcasts as it is. A tensor that has no dimension to the user
+  // promotes others less than one that has dimensions. Inside it has the batch dimension, so it is
+  // cast to the dtype of the result before.
   Tensor physical(const Tensor& tensor) const {
     const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
     if (!batch_dim) {

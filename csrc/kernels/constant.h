@@ -1,24 +1,9 @@
 #pragma once
-// From an integer to an enumerator, and from one known at run time to a template argument.
-
-#include <c10/util/Exception.h>
+// From a value that is known at run time to a template argument.
 
 #include <cstdint>
 
 namespace clampgrad {
-
-// The one of `count` enumerators that `value` is: operators take enums as integers, from anyone who
-// calls them. Raises ValueError for any other integer.
-template <typename Enum>
-Enum checked_enum(int64_t value, int64_t count) {
-  TORCH_CHECK_VALUE(
-      value >= 0 && value < count,
-      "clampgrad: expected an enumerator below ",
-      count,
-      ", got ",
-      value);
-  return static_cast<Enum>(value);
-}
 
 template <auto constant>
 struct Constant {

@@ -1,7 +1,6 @@
 #pragma once
-// Fused kernels that are no operators. Those of the backward are what formulas call where the
-// gradient is a plain tensor that nobody differentiates again. Elsewhere they compose ATen
-// operators to the same effect.
+// The fused kernels: a forward that makes the result and the bits in one pass, and a backward that
+// makes all gradients in one pass. They know nothing of autograd.
 
 #include "base/bounds.h"
 #include "kernels/call.h"
@@ -9,27 +8,39 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <tuple>
 
 namespace clampgrad {
 
-// clamp_ of a plain tensor; returns the bits of the gate. Knows nothing of autograd.
-at::Tensor clamp_gate_(
-    const at::Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order);
+// The result of clamp and the bits. The bounds are not NaN.
+std::tuple<at::Tensor, at::Tensor> clamp_forward(
+    const at::Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order);
+
+// clamp_; returns the bits.
+at::Tensor clamp_forward_(
+    const at::Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order);
+
+// Of Tensors: of one shape, dtype and device.
+std::tuple<at::Tensor, at::Tensor> pair_forward(
+    const PairForward& call, int64_t dim_order, const at::Tensor& self, const at::Tensor& other);
+std::tuple<at::Tensor, at::Tensor> triple_forward(
+    const TripleForward& call,
+    int64_t dim_order,
+    const at::Tensor& self,
+    const at::Tensor& min,
+    const at::Tensor& max);
 
 // What a forward recorded, and the call that reads it.
 template <typename Call>
 struct Recorded {
   at::Tensor bits;
   Call call;
-  int64_t order;
+  int64_t dim_order;
 };
-using RecordedGate = Recorded<GateDecode>;
-using RecordedPair = Recorded<PairDecode>;
-using RecordedTriple = Recorded<TripleDecode>;
 
 // A gradient for each argument that one is wanted for. All have the shape of grad.
 template <typename Call>
-std::array<at::Tensor, Call::kOut> decode(
+std::array<at::Tensor, Call::kOut> fused_backward(
     const Recorded<Call>& of, const at::Tensor& grad, const std::array<bool, Call::kOut>& wanted);
 
 } // namespace clampgrad

@@ -2,9 +2,9 @@
 // clamp between a number and a Tensor, which ATen has no operator for. The value and its dtype are
 // those of torch.clamp_max(torch.clamp_min(self, min), max).
 
-#include "Kernels.h"
 #include "base/bounds.h"
-#include "ops/recorded.h"
+#include "kernels/rules/conventions.h"
+#include "ops/front_doors.h"
 
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/clamp_min.h>
@@ -13,12 +13,14 @@
 
 #include <tuple>
 
-namespace clampgrad::mixed {
+namespace clampgrad {
+
+namespace mixed {
 
 using at::Scalar;
 using at::Tensor;
 
-// torch words the error.
+// A bound that torch raises for.
 inline bool is_complex(const Tensor&) {
   return false;
 }
@@ -36,9 +38,9 @@ inline Tensor beside(const Tensor& self, const Tensor& bound) {
   return on_device_of(self, bound);
 }
 
-// What clamp_min(self, min) makes of the bound. What a number beyond the range of integers means to
-// it depends on the release of torch; as nothing of it is differentiated, the result can stand for
-// it.
+// The lower bound, as clamp_min(self, min) sees it. With integers for self, its result stands for
+// the bound: what a number beyond their range means depends on the release of torch, and integers
+// are not differentiated.
 inline Tensor from_below(const Tensor& self, const Scalar& min) {
   return self.is_floating_point() ? beside(self, min) : at::clamp_min(self, min);
 }
@@ -58,22 +60,8 @@ bool is_recorded(const Tensor& self, const Min& min, const Max& max) {
   return any_may_need_gradient(self, min, max) && !is_complex(min) && !is_complex(max);
 }
 
-template <typename Min, typename Max>
-Tensor clamp(const Tensor& self, const Min& min, const Max& max, Convention c) {
-  if (!is_recorded(self, min, max)) {
-    return at::clamp_max(at::clamp_min(self, min), max);
-  }
-  if (!mixed_at_once(c.gradient)) {
-    const auto name = name_of(c.gradient);
-    return native::clamp_max(native::clamp_min(self, min, name, c.maximize), max, name, c.maximize);
-  }
-  const auto here = on_device_of(max, on_device_of(min, self));
-  const auto x = here.to(at::result_type(here, min));
-  return recorded_clamp(x, from_below(x, min), beside(x, max), c);
-}
-
-// A bound for the second of two operators, of which the first may change what it shares memory
-// with.
+// The second bound, for use after the first operator, which writes to self: the bound may share
+// memory with it.
 inline Tensor kept(const Tensor& bound) {
   return bound.clone();
 }
@@ -81,16 +69,35 @@ inline const Scalar& kept(const Scalar& number) {
   return number;
 }
 
+} // namespace mixed
+
+namespace front_door {
+
 template <typename Min, typename Max>
-Tensor& clamp_(Tensor& self, const Min& min, const Max& max, Convention c) {
-  const bool recorded = is_recorded(self, min, max);
-  check_no_overlap(self, tensor_of(min, max));
+at::Tensor clamp(const at::Tensor& self, const Min& min, const Max& max, Convention c) {
+  if (!mixed::is_recorded(self, min, max)) {
+    return at::clamp_max(at::clamp_min(self, min), max);
+  }
+  if (!mixed_at_once(c.gradient)) {
+    return clamp_max(clamp_min(self, min, c), max, c);
+  }
+  const auto here = on_device_of(max, on_device_of(min, self));
+  const auto x = here.to(at::result_type(here, min));
+  const OptionalTensor lo = mixed::from_below(x, min), hi = mixed::beside(x, max);
+  return record_clamp(x, lo, hi, c);
+}
+
+template <typename Min, typename Max>
+at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention c) {
+  const bool recorded = mixed::is_recorded(self, min, max);
+  check_no_overlap(self, mixed::tensor_of(min, max));
   if (recorded && mixed_at_once(c.gradient)) {
     const auto x = self.detach().to(at::result_type(self, min));
-    return recorded_clamp_(self, from_below(x, min), beside(x, max), c);
+    const OptionalTensor lo = mixed::from_below(x, min), hi = mixed::beside(x, max);
+    return record_clamp_(self, lo, hi, c);
   }
-  // Nothing is written before everything is known to be right.
-  Tensor result;
+  // Computed first, so that nothing is written where torch raises.
+  at::Tensor result;
   {
     const c10::AutoGradMode mode(c10::GradMode::is_enabled() && !recorded);
     result = at::clamp_max(at::clamp_min(self, min), max);
@@ -99,15 +106,15 @@ Tensor& clamp_(Tensor& self, const Min& min, const Max& max, Convention c) {
     return assign(self, result);
   }
   check_fits(self, result);
-  const auto name = name_of(c.gradient);
-  const auto upper = kept(max);
-  native::clamp_min_(self, min, name, c.maximize);
-  return native::clamp_max_(self, upper, name, c.maximize);
+  const auto upper = mixed::kept(max);
+  clamp_min_(self, min, c);
+  return clamp_max_(self, upper, c);
 }
 
 template <typename Min, typename Max>
-Tensor& clamp_out(Tensor& out, const Tensor& self, const Min& min, const Max& max) {
+at::Tensor& clamp_out(at::Tensor& out, const at::Tensor& self, const Min& min, const Max& max) {
   return at::clamp_max_out(out, at::clamp_min(self, min), max);
 }
 
-} // namespace clampgrad::mixed
+} // namespace front_door
+} // namespace clampgrad

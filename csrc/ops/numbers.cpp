@@ -1,22 +1,36 @@
-// How a clamp between numbers is recorded.
+// clamp between numbers: the front door, how a gradient is recorded, and how it is read again.
 
 #include "Functions.h"
 #include "Kernels.h"
 #include "Operators.h"
 #include "base/bounds.h"
-#include "kernels/constant.h"
+#include "kernels/dim_order.h"
 #include "kernels/fused.h"
-#include "kernels/memory_order.h"
-#include "ops/recorded.h"
+#include "ops/formulas.h"
+#include "ops/front_doors.h"
 
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 namespace clampgrad {
 
 using at::Scalar;
 using at::Tensor;
+
+// ---- The front door -----------------------------------------------------------------------------
+
+Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
+  return is_recorded(self, min, max) ? record_clamp(self, min, max, c) : at::clamp(self, min, max);
+}
+
+Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
+  return is_recorded(self, min, max) ? record_clamp_(self, min, max, c)
+                                     : at::clamp_(self, min, max);
+}
 
 namespace {
 
@@ -24,61 +38,22 @@ bool is_complex(const Number& bound) {
   return bound && bound->isComplex();
 }
 
-// A bound of NaN makes the result NaN everywhere; kernels need not know that.
-bool fast(const Tensor& self, const Number& min, const Number& max) {
+// Kernels need not know a bound of NaN, which makes the result NaN everywhere, nor a number that a
+// compiler traces.
+bool has_kernel(const Tensor& self, const Number& min, const Number& max) {
   const auto plain = [](const Number& bound) {
     return !bound || !(bound->isSymbolic() || is_nan(bound));
   };
   return has_kernels(self.scalar_type()) && is_eager(self) && plain(min) && plain(max);
 }
 
-// Note [In place, by hand]
-// ~~~~~~~~~~~~~~~~~~~~~~~~
-// The kernel of an in-place clamp writes the result over its input and returns the bits of a gate.
-// torchgen cannot say that: an in-place operator returns `self` and nothing else. Passing the bits
-// as a mutable argument is no way out, because the generated code saves the arguments of an
-// in-place operator before it runs, and the bits do not exist before.
-//
-// So this one autograd kernel is written by hand. It does what the generated one of an in-place
-// operator does, except that it saves after the call. There is no operator to dispatch on: its one
-// caller takes this way only for a plain tensor, where nothing but autograd would see the operator
-// (no transform, mode, tracer or tangent). The node is the one of the functional _clamp_gate.
-//
-// A saved-tensor hook may raise, and `self` would have been written with nothing recorded. So where
-// there are hooks, the functional operator saves first, and `self` gets its value and its node
-// afterwards. So it is with Tensors, whose kernels have no form in place.
-//
-// copy_ is no way to end: of a view, the gradient would also go through the node that the view had,
-// and call hooks on it, where torch replaces that node. Where no kernel of ours is called, torchgen
-// has written an operator in place. Inside a torch.func transform it is copy_ all the same: vmap
-// cannot go through the node that torch gives to the base of a view.
-Tensor& record_clamp_(
-    Tensor& self, const Number& min, const Number& max, Gate gate, int64_t order) {
-  auto node = autograd::make_node<autograd::ClampGateBackward0>(self);
-  Tensor bits;
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    bits = clamp_gate_(self, min, max, gate, order);
-  }
-  torch::autograd::increment_version(self);
-  node->gate = static_cast<int64_t>(gate);
-  node->order = order;
-  node->bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
-  torch::autograd::rebase_history(self, node);
-  return self;
-}
-
 } // namespace
 
-// Below autograd it is torch's own operator.
-Tensor native::clamp_pinned(
-    const Tensor& self, const Number& min, const Number& max, int64_t gate) {
-  checked_enum<Gate>(gate, kGates);
-  return at::clamp(self, min, max);
+bool is_recorded(const Tensor& self, const Number& min, const Number& max) {
+  return may_need_gradient(self) && (min || max) && !is_complex(min) && !is_complex(max);
 }
-Tensor& native::clamp_pinned_(Tensor& self, const Number& min, const Number& max, int64_t gate) {
-  checked_enum<Gate>(gate, kGates);
-  return at::clamp_(self, min, max);
+bool is_recorded(const Tensor& self, const Scalar& bound) {
+  return is_recorded(self, bound, std::nullopt);
 }
 
 // torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with
@@ -87,45 +62,108 @@ Number other_bound(const Scalar& bound) {
   return is_nan(bound) ? Number(bound) : std::nullopt;
 }
 
-// False also where torch raises, so that it words the error.
-bool is_recorded(const Tensor& self, const Number& min, const Number& max) {
-  return may_need_gradient(self) && (min || max) && !is_complex(min) && !is_complex(max);
-}
-bool is_recorded(const Tensor& self, const Scalar& bound) {
-  return is_recorded(self, bound, std::nullopt);
+// ---- Forward ------------------------------------------------------------------------------------
+
+// Note [Recorded by hand]
+// ~~~~~~~~~~~~~~~~~~~~~~~
+// A fused forward is no operator, and no autograd kernel of torchgen's records it. In eager mode
+// nothing but autograd would see an operator (no transform, mode, tracer or tangent: is_eager), so
+// that a call through the dispatcher would only cost time. And torchgen has no way to say it of a
+// clamp in place: Note [In place].
+//
+// The node is torchgen's, made of the formula for _clamp_recorded in derivatives.yaml. What an
+// autograd kernel does besides is done by hand: the edges to the inputs (make_node), an entry for
+// the profiler, what the node saves, and the edge from the result.
+
+// Note [In place]
+// ~~~~~~~~~~~~~~~
+// In place, the kernel writes the result over its input and returns the bits. An in-place operator
+// of torchgen's returns `self` and nothing else. As a mutable argument, the bits would be saved
+// before the kernel has written them.
+//
+// A saved-tensor hook may raise, and `self` would have been written with nothing recorded. So where
+// there are hooks, the functional form is recorded first, and `self` gets its value and its node
+// afterwards (hand_over). So it is with Tensors, whose kernels have no form in place.
+//
+// copy_ is no way to end: of a view, the gradient would also go through the node that the view had,
+// and call hooks on it, where torch replaces that node. Where no kernel of ours is called, torchgen
+// has written an operator in place. Inside a torch.func transform it is copy_ all the same: vmap
+// cannot go through the node that torch gives to the base of a view.
+
+namespace {
+
+using ClampNode = autograd::ClampRecordedBackward0;
+
+void save(ClampNode& node, const Tensor& bits, Convention c, int64_t dim_order) {
+  node.bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
+  node.gradient = name_of(c.gradient);
+  node.maximize = c.maximize;
+  node.dim_order = dim_order;
 }
 
-Tensor recorded_clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
+} // namespace
+
+Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through(self, min, max);
   }
-  const auto gate = static_cast<int64_t>(gate_of(c));
-  if (fast(self, min, max)) {
-    const auto order = order_of_copy(self);
-    return std::get<0>(clampgrad::_clamp_gate(self, min, max, gate, order));
+  if (!has_kernel(self, min, max)) {
+    // A plain tensor may be changed after the call, also where no kernel has taken it.
+    return clampgrad::_clamp_composed(
+        is_plain(self) ? self.clone() : self,
+        in_dtype(min, self),
+        in_dtype(max, self),
+        name_of(c.gradient),
+        c.maximize);
   }
-  // A plain tensor may be changed after the call, also where no kernel has taken it.
-  return clampgrad::_clamp_pinned(
-      is_plain(self) ? self.clone() : self, in_dtype(min, self), in_dtype(max, self), gate);
+  const auto dim_order = dim_order_of_copy(self);
+  const auto node = autograd::make_node<ClampNode>(self);
+  RECORD_FUNCTION("clampgrad::clamp", std::vector<c10::IValue>({self}), node->sequence_nr());
+  Tensor output, bits;
+  {
+    at::AutoDispatchBelowADInplaceOrView no_autograd;
+    std::tie(output, bits) = clamp_forward(self, min, max, c, dim_order);
+  }
+  save(*node, bits, c, dim_order);
+  torch::autograd::set_history(output, node);
+  return output;
 }
 
-Tensor& recorded_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
+Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
   if (in_transform()) {
-    return assign(self, recorded_clamp(self.clone(), min, max, c));
+    return assign(self, record_clamp(self.clone(), min, max, c));
   }
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through_(self, min, max);
   }
-  if (!fast(self, min, max)) {
-    const auto gate = static_cast<int64_t>(gate_of(c));
-    return clampgrad::_clamp_pinned_(self, in_dtype(min, self), in_dtype(max, self), gate);
+  if (!has_kernel(self, min, max)) {
+    return clampgrad::_clamp_composed_(
+        self, in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);
   }
   torch::autograd::check_inplace(self, /*requires_grad=*/true);
   if (at::SavedTensorDefaultHooks::get_hooks()) {
-    return hand_over(self, recorded_clamp(self, min, max, c));
+    return hand_over(self, record_clamp(self, min, max, c));
   }
-  const auto order = order_of_copy(self);
-  return record_clamp_(self, min, max, gate_of(c), order);
+  const auto dim_order = dim_order_of_copy(self);
+  const auto node = autograd::make_node<ClampNode>(self);
+  RECORD_FUNCTION("clampgrad::clamp_", std::vector<c10::IValue>({self}), node->sequence_nr());
+  Tensor bits;
+  {
+    at::AutoDispatchBelowADInplaceOrView no_autograd;
+    bits = clamp_forward_(self, min, max, c, dim_order);
+  }
+  torch::autograd::increment_version(self);
+  save(*node, bits, c, dim_order);
+  torch::autograd::rebase_history(self, node);
+  return self;
+}
+
+// ---- Backward -----------------------------------------------------------------------------------
+
+Tensor clamp_backward(const Tensor& grad, const Tensor& bits, Convention c, int64_t dim_order) {
+  const Recorded<NumberBackward> recorded = {bits, {c}, dim_order};
+  return takes_kernel(grad) ? fused_backward(recorded, grad, {true})[0]
+                            : composed_backward(grad, recorded);
 }
 
 } // namespace clampgrad

@@ -1,21 +1,29 @@
-// How operators of Tensors are recorded: by the fused kernels in eager mode, elsewhere by operators
-// with a node at every level of a transform. What is being differentiated is for that node to see,
-// not for us.
+// Clamps and extrema of Tensors: the front doors, and how a gradient is recorded. The fused kernels
+// take plain tensors; elsewhere operators with a node at every level of a transform do. What is
+// being differentiated is for that node to see, not for us.
 
+#include "Functions.h"
 #include "Kernels.h"
 #include "Operators.h"
-#include "autograd/formulas.h"
-#include "kernels/constant.h"
-#include "kernels/memory_order.h"
-#include "ops/recorded.h"
+#include "kernels/dim_order.h"
+#include "kernels/rules/conventions.h"
+#include "ops/formulas.h"
+#include "ops/front_doors.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/fmax.h>
+#include <ATen/ops/fmin.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/record_function.h>
 
 #include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 
@@ -23,10 +31,71 @@ namespace clampgrad {
 
 using at::Tensor;
 
+// ---- The front doors ----------------------------------------------------------------------------
+
 namespace {
 
-// The memory order of an elementwise result: torch decides it where the arguments differ. It looks
-// at them before it broadcasts them: an expanded tensor has strides that the argument did not have.
+struct Aten {
+  Tensor (*functional)(const Tensor&, const Tensor&);
+  Tensor& (*out)(Tensor&, const Tensor&, const Tensor&);
+};
+
+Aten aten_of(Extremum op) {
+  switch (op) {
+    case Extremum::maximum:
+      return {at::maximum, at::maximum_out};
+    case Extremum::minimum:
+      return {at::minimum, at::minimum_out};
+    case Extremum::fmax:
+      return {at::fmax, at::fmax_out};
+    case Extremum::fmin:
+      return {at::fmin, at::fmin_out};
+    default:
+      TORCH_CHECK_VALUE(false, "clampgrad: ", name_of(op), " is no extremum");
+  }
+}
+
+Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient);
+
+} // namespace
+
+Tensor front_door::clamp(
+    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
+  return is_recorded(self, min, max) ? record_clamp(self, min, max, c) : at::clamp(self, min, max);
+}
+
+Tensor& front_door::clamp_(
+    Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
+  return is_recorded(self, min, max) ? record_clamp_(self, min, max, c)
+                                     : at::clamp_(self, min, max);
+}
+
+Tensor front_door::extremum(
+    Extremum op, const Tensor& self, const Tensor& other, Gradient gradient) {
+  return any_may_need_gradient(self, other) ? record_extremum(self, other, op, gradient)
+                                            : aten_of(op).functional(self, other);
+}
+
+bool is_recorded(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
+  return (is_given(min) || is_given(max)) && any_may_need_gradient(self, min, max);
+}
+
+bool is_recorded(const Tensor& self, const Tensor& bound) {
+  TORCH_CHECK_VALUE(bound.defined(), "clamp_min and clamp_max need a bound");
+  return any_may_need_gradient(self, bound);
+}
+
+Tensor on_device_of(const Tensor& other, const Tensor& t) {
+  return t.dim() == 0 && t.device() != other.device() && t.device().is_cpu() ? t.to(other.device())
+                                                                             : t;
+}
+
+// ---- By the fused kernels -----------------------------------------------------------------------
+
+namespace {
+
+// The dim order of an elementwise result: torch decides it where the arguments differ. It looks at
+// them before it broadcasts them: an expanded tensor has strides that the argument did not have.
 template <size_t n>
 std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args, at::IntArrayRef sizes) {
   const bool alike = std::all_of(args.begin(), args.end(), [&](const Tensor& t) {
@@ -47,7 +116,7 @@ std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args, at::In
   for (const auto& t : args) {
     config.add_const_input(t);
   }
-  return order_of_strides(config.build().output());
+  return dim_order_of_strides(config.build().output());
 }
 
 // What the fused kernels take: plain tensors of one dtype and one shape, and the order of the
@@ -55,12 +124,12 @@ std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args, at::In
 template <size_t n>
 struct Operands {
   std::array<Tensor, n> tensors;
-  int64_t order;
+  int64_t dim_order;
 };
 
 // `in_place`: the first one is written, so it must be what the kernel takes.
 template <size_t n>
-std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args, bool in_place) {
+std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
   const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
   if (!has_kernels(dtype) || (in_place && args[0].scalar_type() != dtype)) {
     return std::nullopt;
@@ -93,115 +162,130 @@ std::optional<Operands<n>> for_kernel(std::array<Tensor, n> args, bool in_place)
   return Operands<n>{std::move(args), *order};
 }
 
-Tensor pair(const Operands<2>& in, bool greater_wins, PairKind kind, Convention c) {
-  const auto& [self, other] = in.tensors;
-  const auto codes = pair_codes(kind, c.gradient, differentiated_inputs(self, other));
-  return std::get<0>(clampgrad::_extremum_shares(
-      self,
-      other,
-      greater_wins,
-      kind == PairKind::nan_skipping_extremum,
-      codes.tie,
-      codes.nan,
-      static_cast<int64_t>(pair_sharing(c, codes)),
-      in.order));
+// Note [Recorded by hand], in numbers.cpp.
+template <size_t n, typename Node, typename Forward>
+Tensor recorded(
+    std::string_view name,
+    const Operands<n>& in,
+    Convention c,
+    const Node& node,
+    const Forward& forward) {
+  RECORD_FUNCTION(
+      name, std::vector<c10::IValue>(in.tensors.begin(), in.tensors.end()), node->sequence_nr());
+  Tensor output, bits;
+  {
+    at::AutoDispatchBelowADInplaceOrView no_autograd;
+    std::tie(output, bits) = forward();
+  }
+  node->bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
+  node->gradient = name_of(c.gradient);
+  node->maximize = c.maximize;
+  node->dim_order = in.dim_order;
+  torch::autograd::set_history(output, node);
+  return output;
 }
 
-Tensor triple(const Operands<3>& in, Convention c) {
-  const auto& [self, min, max] = in.tensors;
-  return std::get<0>(clampgrad::_clamp_shares(
-      self,
-      min,
-      max,
-      static_cast<int64_t>(triple_rule(c.gradient)),
-      differentiated_inputs(self, min, max),
-      static_cast<int64_t>(triple_sharing(c)),
-      in.order));
+// These are undefined where no kernel takes the arguments.
+Tensor fused_extremum(
+    const Tensor& self, const Tensor& other, Extremum op, Convention c, bool in_place) {
+  const auto in = operands_of<2>({self, other}, in_place);
+  if (!in) {
+    return {};
+  }
+  const auto& [x, y] = in->tensors;
+  const PairForward call = {op, c.gradient, static_cast<int>(differentiated_inputs(x, y))};
+  const auto node = autograd::make_node<autograd::ExtremumRecordedBackward0>(x, y);
+  node->extremum = name_of(op);
+  return recorded(operator_of(op), *in, c, node, [&, &x = x, &y = y] {
+    return pair_forward(call, in->dim_order, x, y);
+  });
 }
 
-// By a kernel; undefined where it takes none of this.
+Tensor fused_clamp(
+    const Tensor& self, const Tensor& min, const Tensor& max, Convention c, bool in_place) {
+  const auto in = operands_of<3>({self, min, max}, in_place);
+  if (!in) {
+    return {};
+  }
+  const auto& [x, lo, hi] = in->tensors;
+  const TripleForward call = {c.gradient, static_cast<int>(differentiated_inputs(x, lo, hi))};
+  const auto node = autograd::make_node<autograd::ClampRecordedBackward1>(x, lo, hi);
+  return recorded("clampgrad::clamp", *in, c, node, [&, &x = x, &lo = lo, &hi = hi] {
+    return triple_forward(call, in->dim_order, x, lo, hi);
+  });
+}
+
 Tensor fused_clamp(
     const Tensor& self,
     const OptionalTensor& min,
     const OptionalTensor& max,
     Convention c,
     bool in_place) {
-  if (is_given(min) && is_given(max)) {
-    const auto in = for_kernel<3>({self, *min, *max}, in_place);
-    return in ? triple(*in, c) : Tensor();
-  }
-  const auto in = for_kernel<2>({self, is_given(min) ? *min : *max}, in_place);
-  return in ? pair(*in, /*greater_wins=*/is_given(min), PairKind::clamp, c) : Tensor();
-}
-
-Tensor fused_extremum(
-    const Tensor& self, const Tensor& other, Extremum op, Gradient gradient, bool in_place) {
-  const auto in = for_kernel<2>({self, other}, in_place);
-  return in ? pair(*in, greater_wins(op), kind_of(op), {gradient, /*maximize=*/false}) : Tensor();
+  return !is_given(max) ? fused_extremum(self, *min, Extremum::clamp_min, c, in_place)
+      : !is_given(min)  ? fused_extremum(self, *max, Extremum::clamp_max, c, in_place)
+                        : fused_clamp(self, *min, *max, c, in_place);
 }
 
 } // namespace
 
-// Below autograd these two are torch's own operators.
-namespace native {
+// ---- How it is recorded -------------------------------------------------------------------------
 
-Tensor clamp_tensors_pinned(
-    const Tensor& self,
-    const OptionalTensor& min,
-    const OptionalTensor& max,
-    int64_t gradient,
-    bool) {
-  checked_enum<Gradient>(gradient, kGradients);
-  return at::clamp(self, min, max);
-}
-Tensor& clamp_tensors_pinned_(
-    Tensor& self, const OptionalTensor& min, const OptionalTensor& max, int64_t gradient, bool) {
-  checked_enum<Gradient>(gradient, kGradients);
-  return at::clamp_(self, min, max);
-}
-
-Tensor extremum_pinned(const Tensor& self, const Tensor& other, int64_t op, int64_t gradient) {
-  checked_enum<Gradient>(gradient, kGradients);
-  constexpr decltype(&at::maximum) kAtens[] = {at::maximum, at::minimum, at::fmax, at::fmin};
-  return kAtens[static_cast<size_t>(checked_enum<Extremum>(op, kExtrema))](self, other);
-}
-Tensor& extremum_pinned_(Tensor& self, const Tensor& other, int64_t op, int64_t gradient) {
-  checked_enum<Gradient>(gradient, kGradients);
-  constexpr decltype(&at::maximum_out) kAtens[] = {
-      at::maximum_out, at::minimum_out, at::fmax_out, at::fmin_out};
-  return kAtens[static_cast<size_t>(checked_enum<Extremum>(op, kExtrema))](self, self, other);
-}
-
-} // namespace native
-
-bool is_recorded(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  return (is_given(min) || is_given(max)) && any_may_need_gradient(self, min, max);
-}
-
-bool is_recorded(const Tensor& self, const Tensor& bound) {
-  TORCH_CHECK_VALUE(bound.defined(), "clamp_min and clamp_max need a bound");
-  return any_may_need_gradient(self, bound);
-}
-
-Tensor recorded_clamp(
+Tensor record_clamp(
     const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
   if (auto y = fused_clamp(self, min, max, c, /*in_place=*/false); y.defined()) {
     return y;
   }
   // A plain tensor may be changed after the call, also where no kernel has taken it.
-  return clampgrad::_clamp_tensors_pinned(
-      is_plain(self) ? self.clone() : self, min, max, static_cast<int64_t>(c.gradient), c.maximize);
+  return clampgrad::_clamp_composed(
+      is_plain(self) ? self.clone() : self, min, max, name_of(c.gradient), c.maximize);
 }
+
+Tensor& record_clamp_(
+    Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
+  if (in_transform()) {
+    return assign(self, record_clamp(self.clone(), min, max, c));
+  }
+  if (const auto y = fused_clamp(self, min, max, c, /*in_place=*/true); y.defined()) {
+    return hand_over(self, y);
+  }
+  return clampgrad::_clamp_composed_(self, min, max, name_of(c.gradient), c.maximize);
+}
+
+namespace {
+
+Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
+  if (auto y = fused_extremum(self, other, op, {gradient, false}, /*in_place=*/false);
+      y.defined()) {
+    return y;
+  }
+  return clampgrad::_extremum_composed(
+      is_plain(self) ? self.clone() : self,
+      is_plain(other) ? other.clone() : other,
+      name_of(op),
+      name_of(gradient));
+}
+
+} // namespace
+
+Tensor& record_extremum_(Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
+  if (in_transform()) {
+    return assign(self, record_extremum(self.clone(), other, op, gradient));
+  }
+  const auto y = any_may_need_gradient(self, other)
+      ? fused_extremum(self, other, op, {gradient, false}, /*in_place=*/true)
+      : Tensor();
+  if (y.defined()) {
+    return hand_over(self, y);
+  }
+  return clampgrad::_extremum_composed_(self, other, name_of(op), name_of(gradient));
+}
+
+// ---- In place -----------------------------------------------------------------------------------
 
 void check_no_overlap(const Tensor& self, const Tensor& other) {
   if (is_plain(self) && is_plain(other) && !self.is_same(other)) {
     at::assert_no_partial_overlap(self, other);
   }
-}
-
-Tensor on_device_of(const Tensor& other, const Tensor& t) {
-  return t.dim() == 0 && t.device() != other.device() && t.device().is_cpu() ? t.to(other.device())
-                                                                             : t;
 }
 
 Tensor& hand_over(Tensor& self, const Tensor& result) {
@@ -228,41 +312,22 @@ Tensor& assign(Tensor& self, const Tensor& result) {
   return self.copy_(result);
 }
 
-Tensor& recorded_clamp_(
-    Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  if (in_transform()) {
-    return assign(self, recorded_clamp(self.clone(), min, max, c));
-  }
-  if (const auto y = fused_clamp(self, min, max, c, /*in_place=*/true); y.defined()) {
-    return hand_over(self, y);
-  }
-  return clampgrad::_clamp_tensors_pinned_(
-      self, min, max, static_cast<int64_t>(c.gradient), c.maximize);
+// ---- Below autograd, the composed operator is torch's own ---------------------------------------
+
+namespace native {
+
+Tensor extremum_composed(
+    const Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
+  const auto op = parse_extremum(extremum);
+  parse_exact(gradient, extremum);
+  return aten_of(op).functional(self, other);
+}
+Tensor& extremum_composed_(
+    Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
+  const auto op = parse_extremum(extremum);
+  parse_exact(gradient, extremum);
+  return aten_of(op).out(self, self, other);
 }
 
-Tensor recorded_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
-  if (auto y = fused_extremum(self, other, op, gradient, /*in_place=*/false); y.defined()) {
-    return y;
-  }
-  return clampgrad::_extremum_pinned(
-      is_plain(self) ? self.clone() : self,
-      is_plain(other) ? other.clone() : other,
-      static_cast<int64_t>(op),
-      static_cast<int64_t>(gradient));
-}
-
-Tensor& recorded_extremum_(Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
-  if (in_transform()) {
-    return assign(self, recorded_extremum(self.clone(), other, op, gradient));
-  }
-  const auto y = any_may_need_gradient(self, other)
-      ? fused_extremum(self, other, op, gradient, /*in_place=*/true)
-      : Tensor();
-  if (y.defined()) {
-    return hand_over(self, y);
-  }
-  return clampgrad::_extremum_pinned_(
-      self, other, static_cast<int64_t>(op), static_cast<int64_t>(gradient));
-}
-
+} // namespace native
 } // namespace clampgrad

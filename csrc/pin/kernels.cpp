@@ -1,17 +1,16 @@
-// What aten's clamp and its family do from the first pin on. Kernels at the autograd keys, in place
-// of torch's own autograd kernels: whoever calls the operator, from Python or C++, comes by here,
-// and what runs below autograd (our own operators included) does not.
+// What aten's clamp and its family do from the first pin on: kernels at the autograd keys, in place
+// of torch's own autograd kernels. Every call of the operator from Python or C++ comes here. What
+// runs below autograd, as our own operators do, does not.
 //
 // Note [Registered once]
+// ~~~~~~~~~~~~~~~~~~~~~~
 // The kernels are registered at the first pin of a process and stay. Each call asks which pin
 // holds, and hands over to torch's own kernel if none does. Registering and unregistering with
 // every pin would write to the dispatcher's tables while other threads read them, which no lock
 // guards, and costs some 0.4 ms per block. Nothing is registered in a process that never pins.
 
-#include "Kernels.h"
-#include "Operators.h"
 #include "base/path.h"
-#include "ops/recorded.h"
+#include "ops/front_doors.h"
 #include "pin/pin.h"
 
 #include <ATen/Operators.h>
@@ -33,12 +32,11 @@ using at::TensorList;
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 namespace aten = at::_ops;
-namespace ours = clampgrad::_ops;
 
 // ---- Where nothing is pinned --------------------------------------------------------------------
 
-// torch's own kernel is still at AutogradOther, where we do not register: no backend that clamps
-// is there.
+// torch's own kernel is still at AutogradOther. We do not register there, because no backend that
+// clamps has that key.
 DispatchKeySet to_torchs_own(DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(DispatchKey::AutogradOther);
 }
@@ -93,11 +91,26 @@ struct Kernel<Aten, front_door, kind, Result (*)(Args...)> {
     // Where the front door records nothing it calls aten's operator, which is this one.
     if (applies(c, kind) && is_recorded(args...)) {
       reached<Aten>.fetch_add(1, std::memory_order_relaxed);
-      return front_door(args..., name_of(c->gradient), c->maximize);
+      return front_door(args..., *c);
     }
     return Aten::redispatch(to_torchs_own(keys), args...);
   }
 };
+
+// The front door for the arguments of an operator, as one of its overloads.
+template <typename Schema>
+struct DoorOf;
+template <typename Result, typename... Args>
+struct DoorOf<Result(Args...)> {
+  using type = Result (*)(Args..., Convention);
+};
+template <typename Aten>
+using Door = typename DoorOf<typename Aten::schema>::type;
+
+template <Extremum op>
+Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
+  return front_door::extremum(op, self, other, c.gradient);
+}
 
 // ---- Lists of Tensors ---------------------------------------------------------------------------
 
@@ -145,7 +158,7 @@ struct WithNumber {
 template <Extremum op>
 struct InPlace {
   static Tensor& call(Tensor& self, const Tensor& other) {
-    return recorded_extremum_(self, other, op, pinned(current())->gradient);
+    return record_extremum_(self, other, op, pinned(current())->gradient);
   }
 };
 
@@ -175,20 +188,24 @@ struct Registration {
       counts; // of those for one Tensor
 
   Registration() {
-#define CLAMPGRAD_CLAMP(name)                                        \
-  add_one<aten::name, ours::name, native::name>();                   \
-  add_one<aten::name##_, ours::name##_, native::name##_>();          \
-  add_one<aten::name##_Tensor, ours::name##_Tensor, native::name>(); \
-  add_one<aten::name##__Tensor, ours::name##__Tensor, native::name##_>();
-    CLAMPGRAD_CLAMP(clamp)
-    CLAMPGRAD_CLAMP(clamp_min)
-    CLAMPGRAD_CLAMP(clamp_max)
-#undef CLAMPGRAD_CLAMP
-    add_one<aten::maximum, ours::maximum, native::maximum, Kind::extremum>();
-    add_one<aten::minimum, ours::minimum, native::minimum, Kind::extremum>();
-    add_one<aten::fmax, ours::fmax, native::fmax, Kind::extremum>();
-    add_one<aten::fmin, ours::fmin, native::fmin, Kind::extremum>();
+    add_one<aten::clamp, front_door::clamp>();
+    add_one<aten::clamp_, front_door::clamp_>();
+    add_one<aten::clamp_Tensor, front_door::clamp>();
+    add_one<aten::clamp__Tensor, front_door::clamp_>();
+    add_one<aten::clamp_min, front_door::clamp_min<at::Scalar>>();
+    add_one<aten::clamp_min_, front_door::clamp_min_<at::Scalar>>();
+    add_one<aten::clamp_min_Tensor, front_door::clamp_min<Tensor>>();
+    add_one<aten::clamp_min__Tensor, front_door::clamp_min_<Tensor>>();
+    add_one<aten::clamp_max, front_door::clamp_max<at::Scalar>>();
+    add_one<aten::clamp_max_, front_door::clamp_max_<at::Scalar>>();
+    add_one<aten::clamp_max_Tensor, front_door::clamp_max<Tensor>>();
+    add_one<aten::clamp_max__Tensor, front_door::clamp_max_<Tensor>>();
+    add_one<aten::maximum, extremum<Extremum::maximum>, Kind::extremum>();
+    add_one<aten::minimum, extremum<Extremum::minimum>, Kind::extremum>();
+    add_one<aten::fmax, extremum<Extremum::fmax>, Kind::extremum>();
+    add_one<aten::fmin, extremum<Extremum::fmin>, Kind::extremum>();
 
+    // A macro, because it puts the names together.
 #define CLAMPGRAD_FOREACH(kind, name, of_number, of_tensor)          \
   add_each<aten::_foreach_##name##_Scalar, of_number, Kind::kind>(); \
   add_each<aten::_foreach_##name##_List, of_tensor, Kind::kind>();   \
@@ -236,7 +253,7 @@ struct Registration {
       if (key == DispatchKey::AutogradOther) {
         continue; // see to_torchs_own
       }
-      // We could not hand over to it where nothing is pinned, nor pin the backend if it stayed.
+      // Replaced, it could not be called where nothing is pinned; kept, it would not be pinned.
       TORCH_CHECK(
           !op.hasKernelForDispatchKey(key),
           "clampgrad.pin: ",
@@ -249,11 +266,7 @@ struct Registration {
     names.push_back(c10::toString(op.operator_name()));
   }
 
-  template <
-      typename Aten,
-      typename Ours,
-      typename Ours::ptr_schema front_door,
-      Kind kind = Kind::clamp>
+  template <typename Aten, Door<Aten> front_door, Kind kind = Kind::clamp>
   void add_one() {
     add<Aten, Kernel<Aten, front_door, kind>>();
     counts.emplace_back(names.back(), &reached<Aten>);

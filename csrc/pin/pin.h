@@ -11,9 +11,9 @@
 
 namespace clampgrad::pin {
 
-// A pin as one number, so that a thread can read it without a lock: nothing said, torch's own
-// gradient by name, or a convention. kAsk: one thread runs several tasks with pins of their own,
-// and a function (see ask_with) knows which one runs now.
+// A pin as one number, so that a thread can read it without a lock: nothing is set, torch's own
+// gradient is asked for by name, or a convention. kAsk: the thread runs several tasks with pins of
+// their own, and a function (see ask_with) says what the one that runs now has.
 using Code = int32_t;
 constexpr Code kAsk = -1, kUnset = 0, kTorchsOwn = 1, kFirst = 2;
 

@@ -4,8 +4,9 @@
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
 
 #include "base/convention.h"
+#include "clampgrad/clampgrad.h"
 #include "pin/pin.h"
-#include "python/operators.h"
+#include "python/signatures.h"
 #include "python/stamp.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -16,6 +17,7 @@
 #include <torch/csrc/utils/python_arg_parser.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 namespace clampgrad {
@@ -29,10 +31,77 @@ namespace {
 
 using at::Tensor;
 
-constexpr size_t kCount = std::size(kOperators);
+// ---- The functions ------------------------------------------------------------------------------
 
-// The name of a convention as Python gives it: a str, also of a class derived from it. Torch's own
-// parser and pybind11 take bytes too. Valid while the object is.
+struct Arguments {
+  Tensor self;
+  Bound bounds[2];
+  Gradient gradient;
+  bool maximize;
+  Tensor out; // undefined where there is none
+};
+
+// A function of clampgrad.h, or the one for out=.
+template <auto function, auto function_out = nullptr>
+Tensor run(Arguments& a) {
+  const auto call = [&](const auto&... rest) -> Tensor {
+    if constexpr (!std::is_null_pointer_v<decltype(function_out)>) {
+      if (a.out.defined()) {
+        return function_out(a.out, a.self, rest...);
+      }
+    }
+    return function(a.self, rest...);
+  };
+  using F = decltype(function);
+  if constexpr (std::is_invocable_v<F, Tensor&, Bound, Bound, Gradient, bool>) {
+    return call(a.bounds[0], a.bounds[1], a.gradient, a.maximize);
+  } else if constexpr (std::is_invocable_v<F, Tensor&, Bound, Gradient, bool>) {
+    return call(a.bounds[0], a.gradient, a.maximize);
+  } else {
+    return call(*a.bounds[0].tensor, a.gradient);
+  }
+}
+
+struct Function {
+  const char* name;
+  Tensor (*run)(Arguments&);
+};
+
+constexpr Function kFunctions[] = {
+    {"clamp", run<clamp, clamp_out>},
+    {"clamp_", run<clamp_>},
+    {"clamp_min", run<clamp_min, clamp_min_out>},
+    {"clamp_min_", run<clamp_min_>},
+    {"clamp_max", run<clamp_max, clamp_max_out>},
+    {"clamp_max_", run<clamp_max_>},
+    {"maximum", run<maximum, maximum_out>},
+    {"minimum", run<minimum, minimum_out>},
+    {"fmax", run<fmax, fmax_out>},
+    {"fmin", run<fmin, fmin_out>},
+};
+constexpr size_t kCount = std::size(kFunctions);
+static_assert(kCount == std::size(kSignatures));
+
+// A name that is not in the table is an error of the compiler, which evaluates this.
+constexpr const Signature& signature_of(std::string_view name) {
+  size_t i = 0;
+  while (name != kSignatures[i].name) {
+    ++i;
+  }
+  return kSignatures[i];
+}
+
+size_t bounds_of(const Signature& s) {
+  return s.parameters[kSecond] ? 2 : 1;
+}
+bool is_clamp(const Signature& s) {
+  return s.parameters[kMaximize];
+}
+
+// ---- Their arguments ----------------------------------------------------------------------------
+
+// The name of a convention: a str, or an object of a class derived from it. It is read here,
+// because torch's parser and pybind11 take bytes too. The text is valid as long as the object.
 std::string_view text_of(PyObject* gradient) {
   TORCH_CHECK_TYPE(
       PyUnicode_Check(gradient), "gradient must be a str, not ", Py_TYPE(gradient)->tp_name);
@@ -44,14 +113,14 @@ std::string_view text_of(PyObject* gradient) {
   return "(not UTF-8)";
 }
 
-size_t parameter_of(const Operator& op, PyObject* keyword) {
+size_t parameter_of(const Signature& s, PyObject* keyword) {
   for (size_t p = 0; p < kParameters; ++p) {
-    if (op.parameters[p] && PyUnicode_CompareWithASCIIString(keyword, op.parameters[p]) == 0) {
+    if (s.parameters[p] && PyUnicode_CompareWithASCIIString(keyword, s.parameters[p]) == 0) {
       return p;
     }
   }
   const auto name = text_of(keyword);
-  TORCH_CHECK_TYPE(false, op.name, "() got an unexpected keyword argument '", name, "'");
+  TORCH_CHECK_TYPE(false, s.name, "() got an unexpected keyword argument '", name, "'");
 }
 
 // The arguments of a call by parameter, null where there is none.
@@ -60,22 +129,21 @@ struct Given {
   size_t positional;
   Gradient gradient;
 
-  Given(const Operator& op, PyObject* const* args, size_t count, PyObject* keywords)
+  Given(const Signature& s, PyObject* const* args, size_t count, PyObject* keywords)
       : positional(count) {
-    const size_t most = 1 + op.bounds();
-    TORCH_CHECK_TYPE(count <= most, op.name, "() takes at most ", most, " positional arguments");
+    const size_t most = 1 + bounds_of(s);
+    TORCH_CHECK_TYPE(count <= most, s.name, "() takes at most ", most, " positional arguments");
     std::copy_n(args, count, at);
     for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); ++i) {
-      const auto p = parameter_of(op, PyTuple_GET_ITEM(keywords, i));
+      const auto p = parameter_of(s, PyTuple_GET_ITEM(keywords, i));
       TORCH_CHECK_TYPE(
-          !at[p], op.name, "() got multiple values for argument '", op.parameters[p], "'");
+          !at[p], s.name, "() got multiple values for argument '", s.parameters[p], "'");
       at[p] = args[count + i];
     }
     // A wrong name is said before anything else.
     const auto name = at[kGradient] ? text_of(at[kGradient]) : name_of(Gradient::min_norm);
     const bool maximize = at[kMaximize] == Py_True;
-    gradient = op.is_clamp() ? parse_convention(name, maximize).gradient
-                             : parse_exact(name, maximize, op.name);
+    gradient = is_clamp(s) ? parse_convention(name, maximize).gradient : parse_exact(name, s.name);
   }
 
   bool has(Parameter p) const {
@@ -107,43 +175,47 @@ bool read_bound(PyObject* object, Bound& bound) {
   return false;
 }
 
-bool read_plain(const Operator& op, const Given& given, Call& call) {
+bool read_plain(const Signature& s, const Given& given, Arguments& arguments) {
   PyObject* const maximize = given.at[kMaximize];
   if (!given.at[kInput] || !THPVariable_CheckExact(given.at[kInput]) ||
       at::impl::torch_function_mode_enabled() || (maximize && !PyBool_Check(maximize)) ||
-      given.has(kOut) || (op.bounds() == 1 && !given.has(kFirst))) {
+      given.has(kOut) || (bounds_of(s) == 1 && !given.has(kFirst))) {
     return false;
   }
-  for (int i = 0; i < op.bounds(); ++i) {
-    if (!read_bound(given.at[kFirst + i], call.bounds[i])) {
+  for (size_t i = 0; i < bounds_of(s); ++i) {
+    if (!read_bound(given.at[kFirst + i], arguments.bounds[i])) {
       return false;
     }
   }
-  call.gradient = given.gradient;
-  call.maximize = maximize == Py_True;
-  call.self = THPVariable_Unpack(given.at[kInput]);
-  return op.is_clamp() || call.bounds[0].tensor; // an extremum has no numbers
+  arguments.gradient = given.gradient;
+  arguments.maximize = maximize == Py_True;
+  arguments.self = THPVariable_Unpack(given.at[kInput]);
+  return is_clamp(s) || arguments.bounds[0].tensor; // an extremum has no numbers
 }
 
-std::vector<std::string> signatures(const Operator& op, bool tensors) {
-  const auto* const* all = op.signatures;
+std::vector<std::string> overloads(const Signature& s, bool tensors) {
+  const auto* const* all = s.overloads;
   if (!all[1] || !tensors) {
     return {all[0]};
   }
-  return {all + 1, std::find(all + 1, std::end(op.signatures), nullptr)};
+  return {all + 1, std::find(all + 1, std::end(s.overloads), nullptr)};
 }
 
-PyObject* finish(const Operator& op, Call& call) {
+PyObject* finish(const Function& function, Arguments& arguments) {
   Tensor result;
   {
     pybind11::gil_scoped_release no_gil;
-    result = op.run(call);
+    result = function.run(arguments);
   }
   return THPVariable_Wrap(std::move(result)); // in place and out=: the object that was given
 }
 
 PyObject* run_parsed(
-    const Operator& op, const Given& given, PyObject* module, torch::PythonArgParser& parser) {
+    const Function& function,
+    const Signature& s,
+    const Given& given,
+    PyObject* module,
+    torch::PythonArgParser& parser) {
   py::tuple positional(given.positional);
   py::dict keywords; // with the gradient, which a graph of torch.fx then names
   keywords["gradient"] = name_of(given.gradient);
@@ -151,63 +223,64 @@ PyObject* run_parsed(
     if (p < given.positional) {
       positional[p] = py::handle(given.at[p]);
     } else if (given.at[p]) {
-      keywords[op.parameters[p]] = py::handle(given.at[p]);
+      keywords[s.parameters[p]] = py::handle(given.at[p]);
     }
   }
   torch::ParsedArgs<kParameters> parsed;
   auto r = parser.parse(nullptr, positional.ptr(), keywords.ptr(), parsed);
   if (r.has_torch_function()) {
-    const auto function = py::handle(module).attr(op.name);
+    const auto itself = py::handle(module).attr(s.name);
     return torch::handle_torch_function_no_python_arg_parser(
-        r.overloaded_args, positional.ptr(), keywords.ptr(), op.name, function.ptr(), "clampgrad");
+        r.overloaded_args, positional.ptr(), keywords.ptr(), s.name, itself.ptr(), "clampgrad");
   }
-  Call call;
+  Arguments arguments;
   int next = 0; // in the order of Parameter
-  call.self = r.tensor(next++);
-  for (int i = 0; i < op.bounds(); ++i, ++next) {
-    call.bounds[i] = r.isNone(next)       ? Bound()
+  arguments.self = r.tensor(next++);
+  for (size_t i = 0; i < bounds_of(s); ++i, ++next) {
+    arguments.bounds[i] = r.isNone(next)  ? Bound()
         : THPVariable_Check(r.args[next]) ? Bound(r.tensor(next))
                                           : Bound(r.scalar(next));
   }
-  call.gradient = given.gradient;
+  arguments.gradient = given.gradient;
   ++next; // which is the gradient
-  call.maximize = op.is_clamp() && r.toBool(next++);
-  if (op.parameters[kOut] && !r.isNone(next)) {
-    call.out = r.tensor(next);
+  arguments.maximize = is_clamp(s) && r.toBool(next++);
+  if (s.parameters[kOut] && !r.isNone(next)) {
+    arguments.out = r.tensor(next);
   }
-  return finish(op, call);
+  return finish(function, arguments);
 }
 
 template <size_t i>
 PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   HANDLE_TH_ERRORS
-  constexpr const Operator& op = kOperators[i];
-  const Given given(op, args, count, keywords);
-  if (Call call; read_plain(op, given, call)) {
-    return finish(op, call);
+  constexpr const Function& function = kFunctions[i];
+  constexpr const Signature& s = signature_of(function.name);
+  const Given given(s, args, count, keywords);
+  if (Arguments arguments; read_plain(s, given, arguments)) {
+    return finish(function, arguments);
   }
-  static torch::PythonArgParser numbers(signatures(op, /*tensors=*/false), /*traceable=*/false);
-  static torch::PythonArgParser tensors(signatures(op, /*tensors=*/true), /*traceable=*/false);
+  static torch::PythonArgParser numbers(overloads(s, /*tensors=*/false), /*traceable=*/false);
+  static torch::PythonArgParser tensors(overloads(s, /*tensors=*/true), /*traceable=*/false);
   const bool of_tensors = given.has_tensor(kFirst) || given.has_tensor(kSecond);
-  return run_parsed(op, given, module, of_tensors ? tensors : numbers);
+  return run_parsed(function, s, given, module, of_tensors ? tensors : numbers);
   END_HANDLE_TH_ERRORS
 }
 
-// The last one, empty, ends the table. A METH_FASTCALL function is cast to the type of the others
-// by definition of the C API.
+// The last entry, empty, ends the table. The C API declares one type for all kinds of functions; to
+// a METH_FASTCALL function it is cast.
 template <size_t... i>
 PyMethodDef* methods(std::index_sequence<i...>) {
   static PyMethodDef table[kCount + 1] = {
-      {kOperators[i].name,
+      {kFunctions[i].name,
        reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&entry<i>)),
        METH_FASTCALL | METH_KEYWORDS,
        nullptr}...};
   return table;
 }
 
-// ---- What python/clampgrad/_pin/pin.py calls --------------------------------------------------------
+// ---- What python/clampgrad/_pin/pin.py calls ----------------------------------------------------
 
-// Kept for good: a thread may ask while Python ends
+// It is never released, because a thread may ask while Python ends.
 PyObject* function_to_ask = nullptr;
 
 pin::Code ask() {

@@ -2,8 +2,12 @@
 // loops of the CPU that this machine may not run: those for a compiler without a vector extension,
 // and those for AVX-512.
 
+#include "base/convention.cpp"
+
 #if defined(CLAMPGRAD_SCALAR_LOOPS)
-#include "kernels/cpu/kernels.cpp"
+#include "kernels/cpu/loops.h"
+
+#include <ATen/Dispatch.h>
 #if defined(EMULATE_AVX512)
 #include "avx512.h"
 #define CLAMPGRAD_SET baseline
@@ -12,11 +16,9 @@
 #else
 #include "kernels/cpu/loops_baseline.cpp"
 #endif
-namespace tested = clampgrad::cpu;
 #else
-#include "kernels/cuda/gate_kernel.cu"
-#include "kernels/cuda/share_kernel.cu"
-namespace tested = clampgrad::cuda;
+#include "kernels/cuda/numbers_kernel.cu"
+#include "kernels/cuda/tensors_kernel.cu"
 #endif
 
 #include <algorithm>
@@ -28,24 +30,31 @@ namespace {
 
 template <typename Call>
 void run(
-    int dtype,
+    int dtype_,
     int64_t n,
     std::initializer_list<void*> in,
     std::initializer_list<void*> out,
     uint64_t* bits,
     const Call& call) {
-  MemoryOf<Call> memory = {{}, {}, {}, bits, n};
+  const auto dtype = static_cast<at::ScalarType>(dtype_);
+  BuffersOf<Call> memory = {{}, {}, {}, bits, n};
   std::copy(in.begin(), in.end(), memory.in);
   std::copy(out.begin(), out.end(), memory.out);
   std::fill_n(memory.period, in.size(), words(n));
-  tested::run(c10::kCPU, static_cast<at::ScalarType>(dtype), memory, call);
+#if defined(CLAMPGRAD_SCALAR_LOOPS)
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
+    baseline::loop<scalar_t, Call>()(lanes_of<Lane<scalar_t>>(memory), call, 0, words(n));
+  });
+#else
+  cuda::run(c10::kCPU, dtype, memory, call);
+#endif
 }
 
 } // namespace
 
 extern "C" {
 
-void gate_encode(
+void number_forward(
     int dtype,
     int64_t n,
     void* x,
@@ -55,42 +64,47 @@ void gate_encode(
     double hi,
     int has_lo,
     int has_hi,
-    int gate) {
-  run(dtype, n, {x}, {y}, bits, GateEncode{lo, hi, has_lo != 0, has_hi != 0, Gate(gate)});
+    const char* gradient,
+    int maximize) {
+  const auto c = parse_convention(gradient, maximize != 0);
+  run(dtype, n, {x}, {y}, bits, NumberForward{lo, hi, has_lo != 0, has_hi != 0, c});
 }
 
-void gate_decode(int dtype, int64_t n, void* g, uint64_t* bits, void* dx, int gate) {
-  run(dtype, n, {g}, {dx}, bits, GateDecode{Gate(gate)});
+void number_backward(
+    int dtype, int64_t n, void* g, uint64_t* bits, void* dx, const char* gradient, int maximize) {
+  run(dtype, n, {g}, {dx}, bits, NumberBackward{parse_convention(gradient, maximize != 0)});
 }
 
-void pair_encode(
+void pair_forward(
     int dtype,
     int64_t n,
     void* self,
     void* other,
     void* y,
     uint64_t* bits,
-    int greater_wins,
-    int nan_loses,
-    int tie,
-    int nan) {
-  const PairEncode call = {greater_wins != 0, nan_loses != 0, {tie, nan}};
+    const char* extremum,
+    const char* gradient,
+    int differentiated) {
+  const auto c = parse_convention(gradient, false);
+  const PairForward call = {parse_extremum(extremum), c.gradient, differentiated};
   run(dtype, n, {self, other}, {y}, bits, call);
 }
 
-void pair_decode(
+void pair_backward(
     int dtype,
     int64_t n,
     void* g,
     uint64_t* bits,
     void* of_self,
     void* of_other,
-    int sharing,
-    int from_below) {
-  run(dtype, n, {g}, {of_self, of_other}, bits, PairDecode{Sharing(sharing), from_below != 0});
+    const char* extremum,
+    const char* gradient,
+    int maximize) {
+  const auto c = parse_convention(gradient, maximize != 0);
+  run(dtype, n, {g}, {of_self, of_other}, bits, PairBackward{parse_extremum(extremum), c});
 }
 
-void triple_encode(
+void triple_forward(
     int dtype,
     int64_t n,
     void* x,
@@ -98,12 +112,13 @@ void triple_encode(
     void* hi,
     void* y,
     uint64_t* bits,
-    int rule,
+    const char* gradient,
     int differentiated) {
-  run(dtype, n, {x, lo, hi}, {y}, bits, TripleEncode{Gradient(rule), differentiated});
+  const auto c = parse_convention(gradient, false);
+  run(dtype, n, {x, lo, hi}, {y}, bits, TripleForward{c.gradient, differentiated});
 }
 
-void triple_decode(
+void triple_backward(
     int dtype,
     int64_t n,
     void* g,
@@ -111,11 +126,15 @@ void triple_decode(
     void* of_x,
     void* of_lo,
     void* of_hi,
-    int sharing) {
-  run(dtype, n, {g}, {of_x, of_lo, of_hi}, bits, TripleDecode{Sharing(sharing)});
+    const char* gradient,
+    int maximize) {
+  const auto c = parse_convention(gradient, maximize != 0);
+  run(dtype, n, {g}, {of_x, of_lo, of_hi}, bits, TripleBackward{c});
 }
 
-void unpack(int64_t n, uint64_t* bits, int planes, int codes, bool* mask) {
-  tested::unpack(c10::kCPU, n, bits, planes, codes, mask);
+#if !defined(CLAMPGRAD_SCALAR_LOOPS)
+void unpack(int64_t n, uint64_t* bits, int per_element, int values, bool* mask) {
+  cuda::unpack(c10::kCPU, n, bits, per_element, values, mask);
 }
+#endif
 }

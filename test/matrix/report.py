@@ -181,7 +181,7 @@ def page(records):
         ]
         held = sum(r["held"] for r in rows)
         notes = sorted({reasons.index(w) + 1 for r in rows for w in r["waived"]})
-        marks = "".join(f"[{n}]" for n in notes)
+        marks = f"[{', '.join(map(str, notes))}]" if notes else ""  # [3][5] would be a link
         refusals = sum(r["refused"] for r in rows)
         counts = [str(held)] * bool(held) + [f"{refusals} refused"] * bool(refusals)
         return f"{', '.join(counts) or '·'} {marks}".strip()

@@ -2,11 +2,11 @@
 // The loops over flat memory, one per call and dtype, and the instruction sets they are compiled
 // for.
 //
-// loops_<set>.cpp compiles every loop for one set (every_loop.h), in a namespace of that name; the
-// kernels take the best one that runs here (kernels.cpp).
+// loops_<set>.cpp compiles every loop for one set (every_loop.h), in a namespace of that name;
+// kernels/fused.cpp takes the best one that runs here.
 
 #include "kernels/call.h"
-#include "kernels/constant.h"
+#include "kernels/rules/conventions.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -15,25 +15,28 @@
 
 // CLAMPGRAD_SCALAR_LOOPS: as where the compiler has no vector extension.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(CLAMPGRAD_SCALAR_LOOPS)
-#define CLAMPGRAD_X86_ISAS 1
+#define CLAMPGRAD_X86_SETS 1
 #endif
 
 namespace clampgrad {
 
 // A call, over the words from one to another.
 template <typename T, typename Call>
-using Loop = void (*)(const MemoryOf<Call, Lane<T>>&, const Call&, int64_t begin, int64_t end);
+using Loop = void (*)(const BuffersOf<Call, Lane<T>>&, const Call&, int64_t begin, int64_t end);
 
-#define CLAMPGRAD_DECLARE_LOOPS(isa)   \
-  namespace isa {                      \
-  template <typename T, typename Call> \
-  Loop<T, Call> loop();                \
-  }
-CLAMPGRAD_DECLARE_LOOPS(baseline)
-#if defined(CLAMPGRAD_X86_ISAS)
-CLAMPGRAD_DECLARE_LOOPS(avx2)
-CLAMPGRAD_DECLARE_LOOPS(avx512)
+namespace baseline {
+template <typename T, typename Call>
+Loop<T, Call> loop();
+}
+#if defined(CLAMPGRAD_X86_SETS)
+namespace avx2 {
+template <typename T, typename Call>
+Loop<T, Call> loop();
+}
+namespace avx512 {
+template <typename T, typename Call>
+Loop<T, Call> loop();
+}
 #endif
-#undef CLAMPGRAD_DECLARE_LOOPS
 
 } // namespace clampgrad

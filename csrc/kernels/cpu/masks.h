@@ -1,6 +1,6 @@
-// The 64 bits of a word, made from masks and turned back into masks.
+// From masks to the 64 bits of a word, and back.
 
-namespace clampgrad::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
 #if !defined(CLAMPGRAD_VECTOR_BYTES) || CLAMPGRAD_VECTOR_BYTES == 64
@@ -20,13 +20,18 @@ struct WordOf {
 
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
-  return static_cast<M>(word >> element & everywhere<M>());
+  auto mask = static_cast<M>(word >> element & everywhere<M>());
+#if CLAMPGRAD_VECTOR_BYTES == 64 && defined(__clang__)
+  // Its code generator simplifies the masks that share a word over and over, for minutes a loop.
+  CLAMPGRAD_HIDE("+k", mask);
+#endif
+  return mask;
 }
 
 #else
 // A mask is a vector.
 
-// One bit per lane. Compilers do not find the instruction for it.
+// One bit per lane. It names the instruction, because compilers do not find it.
 template <typename M>
 CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
   constexpr int n = sizeof(M) / sizeof(lane_of(M()));
@@ -57,8 +62,9 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(M mask) {
 }
 
 #if defined(__AARCH64EL__)
-// The same for all vectors of a word at once. Of lanes that are all ones or all zeros, half of each
-// says as much, so that two vectors become one; of bytes, each keeps its bit, and eight are added.
+// The bits of all vectors of a word. A lane is all ones or all zeros, so half of a lane says the
+// same: two vectors are narrowed to one, until lanes are bytes. Then each byte keeps the bit of its
+// place, and the bytes of eight places are added to one.
 template <int bytes, int count>
 CLAMPGRAD_HOST_DEVICE uint64_t to_bits(const uint8x16_t (&masks)[count]) {
   if constexpr (bytes == 1) {
@@ -84,7 +90,7 @@ CLAMPGRAD_HOST_DEVICE uint64_t to_bits(const uint8x16_t (&masks)[count]) {
 }
 #endif
 
-// The masks of a word's 64 elements, a vector at a time, and its bits.
+// Collects the masks of the 64 elements of a word, vector after vector, and makes the word of them.
 template <typename M>
 struct WordOf {
   static constexpr int kLanes = sizeof(M) / sizeof(lane_of(M()));
@@ -108,7 +114,8 @@ struct WordOf {
             reinterpret_cast<__m256i>(masks[i]), reinterpret_cast<__m256i>(masks[i + 1]));
         word |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(bytes))} << i * kLanes;
       }
-      // The halves of the two alternate. Swapped here, they cost less than in a vector.
+      // The instruction takes halves of the two vectors in turn. To swap the bits of the word costs
+      // less than to swap the halves of a vector.
       word ^= ((word ^ word >> 8) & 0x0000ff000000ff00) * 0x101;
     } else
 #endif
@@ -133,8 +140,9 @@ struct Powers {
   }
 };
 
-// The bits of a word from `element` on, one per lane. A lane has room for the bits of several
-// vectors, so that these share what is in every lane, and each looks at bits of its own.
+// A mask of the bits of a word from `element` on, one per lane. A lane of 16 bits or more has room
+// for the bits of several vectors. So the compiler fills the lanes once for several calls, and each
+// call tests bits of its own.
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   using Lane = decltype(lane_of(M()));
@@ -147,4 +155,4 @@ CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
 #endif
 
 } // namespace
-} // namespace clampgrad::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

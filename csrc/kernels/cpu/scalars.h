@@ -1,6 +1,6 @@
 // vectors.h where the compiler has no vector extension: a vector of one lane, whose mask is a bool.
 
-namespace clampgrad::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
 template <typename Lane>
@@ -23,4 +23,4 @@ CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
 }
 
 } // namespace
-} // namespace clampgrad::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

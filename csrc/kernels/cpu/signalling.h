@@ -1,36 +1,23 @@
-// Signalling NaNs. torch.fmax and fmin are the C library's on the CPU: a NaN loses to a number, but
-// of one that signals the result is NaN. float16 is converted first, after which none signals.
+// Signalling NaNs, and the elements of the CPU. There torch.fmax and fmin are the C library's: of a
+// NaN and a number the result is the number, but where the NaN signals it is NaN. torch converts
+// float16 first, after which none signals. Comes after the rules.
 
-namespace clampgrad::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// The bits of float, double and bfloat16, and how many of them lie below the one that says that a
-// NaN does not signal.
+// The bits of a number.
 template <size_t bytes>
-struct NanBits;
-template <>
-struct NanBits<2> {
-  using Type = uint16_t;
-  static constexpr int kQuiet = 6;
-};
-template <>
-struct NanBits<4> {
-  using Type = uint32_t;
-  static constexpr int kQuiet = 22;
-};
-template <>
-struct NanBits<8> {
-  using Type = uint64_t;
-  static constexpr int kQuiet = 51;
-};
+using BitsOf =
+    std::conditional_t<bytes == 2, uint16_t, std::conditional_t<bytes == 4, uint32_t, uint64_t>>;
 
 // `result`, or NaN where one of the two signals.
-template <typename E, typename V>
+template <typename T, typename V>
 CLAMPGRAD_HOST_DEVICE V signalled(const V (&in)[2], V result) {
-  if constexpr (!std::is_base_of_v<Short<10>, E>) {
-    using Of = NanBits<sizeof(typename E::Lane)>;
-    using Bits = typename Of::Type;
-    constexpr Bits quiet = Bits{1} << Of::kQuiet, magnitude = Bits(~Bits{0}) >> 1;
+  if constexpr (!std::is_same_v<T, c10::Half>) {
+    using Bits = BitsOf<sizeof(T)>;
+    // The highest bit of the mantissa says that a NaN does not signal.
+    constexpr Bits quiet = Bits{1} << (std::numeric_limits<T>::digits - 2);
+    constexpr Bits magnitude = Bits(~Bits{0}) >> 1;
     constexpr Bits infinity = magnitude ^ Bits(2 * quiet - 1);
     constexpr size_t n = sizeof(V) / sizeof(Bits);
     Bits x[n], y[n], to[n];
@@ -48,5 +35,13 @@ CLAMPGRAD_HOST_DEVICE V signalled(const V (&in)[2], V result) {
   return result;
 }
 
+template <typename T>
+struct ElementHere : ElementOf<T> {
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V fmax(const V (&in)[2], V result) {
+    return signalled<T>(in, result);
+  }
+};
+
 } // namespace
-} // namespace clampgrad::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

@@ -1,8 +1,8 @@
-// Vectors of the instruction set at hand. Compiled once per instruction set (every_loop.h): no
-// include guard. No inline functions of the standard library: compiled here, they could be linked
-// into code that runs on an older machine.
+// Vectors of the instruction set at hand. Compiled once per instruction set, so without an include
+// guard, and without inline functions of the standard library: Note [One translation unit per
+// instruction set].
 
-namespace clampgrad::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
 template <typename Lane>
@@ -15,7 +15,8 @@ using Vector = typename VectorOf<Lane>::type;
 template <typename Lane>
 constexpr int lanes = CLAMPGRAD_VECTOR_BYTES / sizeof(Lane);
 
-// Hides from compilers where a value of AVX-512 comes from.
+// Hides from the compiler where a value of AVX-512 comes from, so that it does not merge
+// instructions. A macro, because the constraint is part of the syntax of asm.
 #if CLAMPGRAD_VECTOR_BYTES == 64 && defined(__AVX512F__)
 #define CLAMPGRAD_HIDE(constraint, value) asm("" : constraint(value))
 #else
@@ -26,8 +27,8 @@ template <typename Lane>
 CLAMPGRAD_HOST_DEVICE Vector<Lane> load(const Lane* from) {
   Vector<Lane> v;
   std::memcpy(&v, from, sizeof(v));
-  // They would put a mask into the load, which then waits for the bits on some processors: a miss
-  // on these would stall the 512 elements of their cache line.
+  // The compiler would merge a mask into the load. On some processors the load then waits for the
+  // bits of the mask, and a cache miss on these delays the 512 elements that they belong to.
   CLAMPGRAD_HIDE("+v", v);
   return v;
 }
@@ -50,17 +51,18 @@ CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
 }
 
 #if CLAMPGRAD_VECTOR_BYTES == 64
-// Comparing two of GCC's vectors gives a vector. AVX-512 gives a k register, an integer of one bit
-// per lane: these come before the rules, whose own would be taken otherwise. The predicates are
-// _CMP_EQ_OQ, _CMP_LT_OS and _CMP_LE_OS for numbers, _MM_CMPINT_EQ, _LT and _LE for integers.
-#define CLAMPGRAD_COMPARE(name, predicate, V, type, compare)                         \
+// GCC's vectors compare to a vector. AVX-512 compares to a k register, an integer of one bit per
+// lane. These functions come before the rules, because the rules would take their own templates
+// otherwise. The predicates are _CMP_EQ_OQ, _CMP_LT_OS and _CMP_LE_OS for numbers, _MM_CMPINT_EQ,
+// _LT and _LE for integers. Macros, because an intrinsic is no argument of a template.
+#define CLAMPGRAD_K_COMPARE(name, predicate, V, type, compare)                       \
   CLAMPGRAD_HOST_DEVICE auto name(V a, V b) {                                        \
     return compare(reinterpret_cast<type>(a), reinterpret_cast<type>(b), predicate); \
   }
 #define CLAMPGRAD_K_REGISTERS(V, type, compare, blend)                                             \
-  CLAMPGRAD_COMPARE(eq, 0, V, type, compare)                                                       \
-  CLAMPGRAD_COMPARE(lt, 1, V, type, compare)                                                       \
-  CLAMPGRAD_COMPARE(le, 2, V, type, compare)                                                       \
+  CLAMPGRAD_K_COMPARE(eq, 0, V, type, compare)                                                     \
+  CLAMPGRAD_K_COMPARE(lt, 1, V, type, compare)                                                     \
+  CLAMPGRAD_K_COMPARE(le, 2, V, type, compare)                                                     \
   CLAMPGRAD_HOST_DEVICE V select(decltype(eq(V(), V())) mask, V a, V b) {                          \
     return reinterpret_cast<V>(blend(mask, reinterpret_cast<type>(b), reinterpret_cast<type>(a))); \
   }
@@ -70,8 +72,8 @@ CLAMPGRAD_K_REGISTERS(Vector<int16_t>, __m512i, _mm512_cmp_epi16_mask, _mm512_ma
 CLAMPGRAD_K_REGISTERS(Vector<uint16_t>, __m512i, _mm512_cmp_epu16_mask, _mm512_mask_blend_epi16)
 #undef CLAMPGRAD_K_REGISTERS
 
-// After vmaxps and vminps of 512 bits, Intel's processors run slower for microseconds, which a call
-// for few elements notices. Compared and blended, many elements take no longer.
+// After vmaxps and vminps of 512 bits, Intel's processors run slower for some microseconds, which
+// shows in a call for few elements. A comparison and a blend take no longer for many elements.
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V second_where_less(V a, V b, V less, V than) {
   auto mask = lt(less, than);
@@ -88,7 +90,7 @@ CLAMPGRAD_HOST_DEVICE V second_where_less(V a, V b, V less, V than) {
 CLAMPGRAD_WITHOUT_MAX(Vector<float>)
 CLAMPGRAD_WITHOUT_MAX(Vector<double>)
 #undef CLAMPGRAD_WITHOUT_MAX
-#undef CLAMPGRAD_COMPARE
+#undef CLAMPGRAD_K_COMPARE
 
 template <typename M> // of masks
 CLAMPGRAD_HOST_DEVICE M select(M mask, M a, M b) {
@@ -97,4 +99,4 @@ CLAMPGRAD_HOST_DEVICE M select(M mask, M a, M b) {
 #endif
 
 } // namespace
-} // namespace clampgrad::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

@@ -1,5 +1,5 @@
-// Elements of 16 bits on a GPU, which converts to float in an instruction: they are compared and
-// divided as floats, and travel as their bits. Comes after rules/ops.h.
+// Elements on a GPU. It converts 16 bits to float in one instruction, so there these are compared
+// and divided as floats, and travel as their bits. Comes after the rules.
 
 namespace clampgrad::device {
 namespace {
@@ -28,8 +28,34 @@ struct AsFloat : ElementOf<T> {
   }
 };
 
+// Up to 2.12 torch.clamp takes max and min on the GPU, which make +0 greater than -0; since then it
+// compares, as on the CPU (pytorch/pytorch#185354).
 template <typename T>
-using ElementHere = std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementOf<T>>;
+struct ElementHere : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementOf<T>> {
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+  template <bool has_lo, bool has_hi, typename V, typename K>
+  static CLAMPGRAD_HOST_DEVICE V
+  clamp(V x, K key, bool comparable, const Bounds<V>& values, const Bounds<K>& keys) {
+    if constexpr (std::is_floating_point_v<V>) {
+      const V raised = has_lo ? std::fmax(x, values.lo) : x;
+      return x == x ? (has_hi ? std::fmin(raised, values.hi) : raised) : x;
+    } else { // of two zeros, the signs decide; one select after the other, or there would be
+             // branches
+      V y = x;
+      if constexpr (has_lo) {
+        y = select(eq(key, keys.lo), V(y & values.lo), y);
+        y = select(lt(key, keys.lo), values.lo, y);
+        key = larger(key, keys.lo);
+      }
+      if constexpr (has_hi) {
+        y = select(eq(key, keys.hi), V(y | values.hi), y);
+        y = select(lt(keys.hi, key), values.hi, y);
+      }
+      return select(comparable, y, x);
+    }
+  }
+#endif
+};
 
 } // namespace
 } // namespace clampgrad::device

@@ -1,74 +1,75 @@
 #pragma once
-// The kernel that all operators are instances of: elements and bits in, elements or bits out. What
-// it does to one element is an Op (kernels/rules/ops.h).
+// The one kernel, a template: it reads elements, and bits in a backward, and writes elements, and
+// bits in a forward. What it does to one element is an Op (kernels/rules/).
 
 #include "kernels/call.h"
 #include "kernels/cuda/tile.cuh"
 
 namespace clampgrad::cuda {
 
-// A lane's words of the bits: those that were read, or those to be written.
+// A lane's words of the bits, those that were read or those to be written: one for each bit of an
+// element.
 template <typename Op>
-using Planes = uint32_t[Op::kPlanes];
+using Words = uint32_t[Op::kBits];
 
 // A word of 64 is two of 32: the machine is little endian.
 template <typename Op, typename T>
 __device__ __forceinline__ void load_bits(
-    const MemoryOf<typename Op::Call, T>& s, bool has_word, int64_t word, Planes<Op>& to) {
+    const BuffersOf<typename Op::Call, T>& s, bool has_word, int64_t word, Words<Op>& to) {
 #pragma unroll
-  for (int p = 0; p < Op::kPlanes; ++p) {
-    to[p] = has_word ? reinterpret_cast<const uint32_t*>(s.bits + p * words(s.n))[word] : 0;
+  for (int b = 0; b < Op::kBits; ++b) {
+    to[b] = has_word ? reinterpret_cast<const uint32_t*>(s.bits + b * words(s.n))[word] : 0;
   }
 }
 template <typename Op, typename T>
 __device__ __forceinline__ void store_bits(
-    const MemoryOf<typename Op::Call, T>& s, bool has_word, int64_t word, const Planes<Op>& from) {
+    const BuffersOf<typename Op::Call, T>& s, bool has_word, int64_t word, const Words<Op>& from) {
 #pragma unroll
-  for (int p = 0; p < Op::kPlanes; ++p) {
+  for (int b = 0; b < Op::kBits; ++b) {
     if (has_word) {
-      reinterpret_cast<uint32_t*>(s.bits + p * words(s.n))[word] = from[p];
+      reinterpret_cast<uint32_t*>(s.bits + b * words(s.n))[word] = from[b];
     }
   }
 }
 
 // What is recorded: a comparison's result, or what a table says.
 template <typename Op>
-using Bit = std::conditional_t<std::is_same_v<typename Op::Call, TripleEncode>, uint32_t, bool>;
+using Bit = std::conditional_t<std::is_same_v<typename Op::Call, TripleForward>, uint32_t, bool>;
 
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_row(
     const Op& op,
-    const MemoryOf<typename Op::Call, T>& s,
+    const BuffersOf<typename Op::Call, T>& s,
     const Tile<T, rows>& tile,
     int row,
     const Vector<T> (&in)[Op::Call::kIn],
-    Planes<Op>& kept) {
+    Words<Op>& kept) {
   using Call = typename Op::Call;
   Vector<T> out[Call::kOut];
-  Planes<Op> bits = {};
-  if constexpr (!encodes<Call>) {
+  Words<Op> bits = {};
+  if constexpr (!is_forward<Call>) {
 #pragma unroll
-    for (int p = 0; p < Op::kPlanes; ++p) {
-      bits[p] = tile.take_bits(kept[p], row);
+    for (int b = 0; b < Op::kBits; ++b) {
+      bits[b] = tile.take_bits(kept[b], row);
     }
   }
 #pragma unroll
   for (int i = 0; i < Row<T>::kVector; ++i) {
     T from[Call::kIn], to[Call::kOut];
-    Bit<Op> recorded[Op::kPlanes];
+    Bit<Op> recorded[Op::kBits];
 #pragma unroll
     for (int k = 0; k < Call::kIn; ++k) {
       from[k] = in[k].values[i];
     }
 #pragma unroll
-    for (int p = 0; p < Op::kPlanes; ++p) {
-      recorded[p] = (bits[p] >> i & 1u) != 0;
+    for (int b = 0; b < Op::kBits; ++b) {
+      recorded[b] = (bits[b] >> i & 1u) != 0;
     }
     op(from, recorded, to);
-    if constexpr (encodes<Call>) {
+    if constexpr (is_forward<Call>) {
 #pragma unroll
-      for (int p = 0; p < Op::kPlanes; ++p) {
-        bits[p] |= static_cast<uint32_t>(recorded[p]) << i;
+      for (int b = 0; b < Op::kBits; ++b) {
+        bits[b] |= static_cast<uint32_t>(recorded[b]) << i;
       }
     }
 #pragma unroll
@@ -82,10 +83,10 @@ __device__ __forceinline__ void run_row(
       tile.store(s.out[k], row, out[k]);
     }
   }
-  if constexpr (encodes<Call>) {
+  if constexpr (is_forward<Call>) {
 #pragma unroll
-    for (int p = 0; p < Op::kPlanes; ++p) {
-      tile.gather_bits(bits[p], row, kept[p]);
+    for (int b = 0; b < Op::kBits; ++b) {
+      tile.gather_bits(bits[b], row, kept[b]);
     }
   }
 }
@@ -93,11 +94,11 @@ __device__ __forceinline__ void run_row(
 // A whole tile of aligned memory, with all loads in flight at once.
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_rows(
-    const Op& op, const MemoryOf<typename Op::Call, T>& s, int64_t first) {
+    const Op& op, const BuffersOf<typename Op::Call, T>& s, int64_t first) {
   using Call = typename Op::Call;
   const Tile<T, rows> tile = {first};
-  Planes<Op> kept = {};
-  if constexpr (!encodes<Call>) {
+  Words<Op> kept = {};
+  if constexpr (!is_forward<Call>) {
     load_bits<Op>(s, tile.has_word(), tile.word(), kept);
   }
   Vector<T> in[rows][Call::kIn];
@@ -112,24 +113,24 @@ __device__ __forceinline__ void run_rows(
   for (int row = 0; row < rows; ++row) {
     run_row(op, s, tile, row, in[row], kept);
   }
-  if constexpr (encodes<Call>) {
+  if constexpr (is_forward<Call>) {
     store_bits<Op>(s, tile.has_word(), tile.word(), kept);
   }
 }
 
-// Any other tile. Neighbouring lanes take neighbouring elements, so that an access of a warp is one
-// stretch of memory here too. 32 elements have a word of bits, which one lane after the other
-// keeps.
+// A tile that is not whole, or whose memory is not aligned. Neighbouring lanes take neighbouring
+// elements, so that an access of a warp is one stretch of memory here too. In turn, each lane keeps
+// the word of bits of 32 elements.
 template <typename T, typename Op>
 __device__ __forceinline__ void run_elements(
-    const Op& op, const MemoryOf<typename Op::Call, T>& s, int64_t first, int64_t end) {
+    const Op& op, const BuffersOf<typename Op::Call, T>& s, int64_t first, int64_t end) {
   using Call = typename Op::Call;
   constexpr int kBatch = 4; // loads in flight
   const int lane = threadIdx.x % kLanes;
   const int64_t word = first / 32 + lane;
   const bool has_word = word < 2 * words(end);
-  Planes<Op> kept = {};
-  if constexpr (!encodes<Call>) {
+  Words<Op> kept = {};
+  if constexpr (!is_forward<Call>) {
     load_bits<Op>(s, has_word, word, kept);
   }
 #pragma unroll 1
@@ -137,50 +138,54 @@ __device__ __forceinline__ void run_elements(
     const int64_t begin = first + 32 * w + lane;
     T in[kBatch][Call::kIn], out[Call::kOut];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
+    for (int j = 0; j < kBatch; ++j) {
 #pragma unroll
       for (int k = 0; k < Call::kIn; ++k) {
-        in[b][k] = begin + 32 * b < end ? s.in[k][begin + 32 * b] : T(0);
+        in[j][k] = begin + 32 * j < end ? s.in[k][begin + 32 * j] : T(0);
       }
     }
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t i = begin + 32 * b;
-      Bit<Op> recorded[Op::kPlanes];
+    for (int j = 0; j < kBatch; ++j) {
+      const int64_t i = begin + 32 * j;
+      Bit<Op> recorded[Op::kBits];
 #pragma unroll
-      for (int p = 0; p < Op::kPlanes; ++p) {
-        recorded[p] = !encodes<Call> && (__shfl_sync(~0u, kept[p], w + b) >> lane & 1u) != 0;
+      for (int b = 0; b < Op::kBits; ++b) {
+        recorded[b] = !is_forward<Call> && (__shfl_sync(~0u, kept[b], w + j) >> lane & 1u) != 0;
       }
-      op(in[b], recorded, out);
+      op(in[j], recorded, out);
 #pragma unroll
       for (int k = 0; k < Call::kOut; ++k) {
         if (i < end && (Call::kOut == 1 || s.out[k])) {
           s.out[k][i] = out[k];
         }
       }
-      if constexpr (encodes<Call>) {
+      if constexpr (is_forward<Call>) {
 #pragma unroll
-        for (int p = 0; p < Op::kPlanes; ++p) { // bits of no element are 0
-          const uint32_t all = __ballot_sync(~0u, i < end && recorded[p]);
-          kept[p] = lane == w + b ? all : kept[p];
+        for (int b = 0; b < Op::kBits; ++b) { // bits of no element are 0
+          const uint32_t all = __ballot_sync(~0u, i < end && recorded[b]);
+          kept[b] = lane == w + j ? all : kept[b];
         }
       }
     }
   }
-  if constexpr (encodes<Call>) {
+  if constexpr (is_forward<Call>) {
     store_bits<Op>(s, has_word, word, kept);
   }
 }
 
-// All branches are taken by a warp as one, which the compiler sees where the number of the warp
-// comes out of a shuffle. Encoding needs that: the many shuffles otherwise get code for lanes that
-// have parted, which spills. Decoding, it would mix the rows of a tile and run out of predicates. A
-// result may be one of the inputs. `rows` of a tile: 1 or kRows.
+// Note [Branches of a warp]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~
+// All lanes of a warp take the same branch. The compiler knows this where the number of the warp
+// comes out of a shuffle. A forward needs it to: its many shuffles otherwise get code for lanes
+// that have parted, which spills registers. In a backward it would mix the rows of a tile and run
+// out of predicates.
+//
+// A result may be one of the inputs. `rows` of a tile: 1 or kRows.
 template <typename T, typename Op>
 __global__ void __launch_bounds__(kThreads)
-    op_kernel(Op op, MemoryOf<typename Op::Call, T> s, bool aligned, int rows) {
+    op_kernel(Op op, BuffersOf<typename Op::Call, T> s, bool aligned, int rows) {
   int warp = threadIdx.x / kLanes;
-  if constexpr (encodes<typename Op::Call>) {
+  if constexpr (is_forward<typename Op::Call>) {
     warp = __shfl_sync(~0u, warp, 0);
   }
   const int64_t tile = rows * Row<T>::kElements;

@@ -1,6 +1,6 @@
 #pragma once
-// Loads and stores of 128 bits. In PTX, for of a plain assignment the compiler makes four narrow
-// ones where it sees fit; and its own intrinsics order memory more strongly than is needed here.
+// Loads and stores of 128 bits. They are written in PTX: nvcc splits a plain assignment into four
+// narrow accesses where it sees fit, and its intrinsics order memory more strongly than is needed.
 
 #include <cstdint>
 

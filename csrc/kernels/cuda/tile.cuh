@@ -3,9 +3,9 @@
 //
 // A warp owns a tile: kRows rows, a row being a vector of 16 bytes for each lane. So every access
 // of a warp is one stretch of memory, and several loads are in flight before the first is used. The
-// bits of a tile are whole words of 32; the lanes gather them by shuffles, and a plane costs one
-// load or store a warp. A small tensor has tiles of one row, so that more warps share the work; the
-// bits lie the same.
+// bits of a tile are whole words of 32; the lanes gather them by shuffles, and each bit of an
+// element costs one load or store a warp. A small tensor has tiles of one row, so that more warps
+// share the work; the bits lie the same.
 
 #include "base/bits.h"
 #include "kernels/cuda/memory.cuh"
@@ -54,16 +54,16 @@ struct Tile {
     store128(to + at(row), words);
   }
 
-  // The word of 32 bits that this lane reads or writes: lane r of those that share word after word
-  // in every row has that of row r.
+  // The word of 32 bits that this lane reads or writes. Of the lanes that share a word of every
+  // row, lane r has that of row r.
   __device__ __forceinline__ bool has_word() const {
     return place < rows;
   }
   __device__ __forceinline__ int64_t word() const {
     return first / 32 + place * Of::kVector + lane / Of::kSharers;
   }
-  // The lanes of a row put their bits of a vector together, lowest first; each that stores the word
-  // of this row keeps it. All lanes of a warp call these two.
+  // Puts the bits of the lanes together, lowest first. The lane that stores the word of this row
+  // keeps it. All lanes of a warp call this function and the next.
   __device__ __forceinline__ void gather_bits(uint32_t bits, int row, uint32_t& kept) const {
     uint32_t word = bits << (place * Of::kVector);
 #pragma unroll

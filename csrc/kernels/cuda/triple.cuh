@@ -1,12 +1,12 @@
 // Three Tensors on a GPU: whatever the rule, six comparisons of an element say which bits are
-// recorded. They are looked up in a table of 64 bits per plane, which the rule fills on the host.
-// So there is one kernel for all rules. Comes after rules/ops.h.
+// recorded. They are looked up in a table of 64 entries for each bit, which the rule fills on the
+// host. So there is one kernel for all rules. Comes after the rules.
 
 namespace clampgrad::device {
 namespace {
 
 struct TripleTable {
-  uint64_t planes[3];
+  uint64_t bits[3]; // of x, lo, hi
 };
 
 template <typename K>
@@ -24,11 +24,11 @@ TripleTable table_of(int differentiated) {
     using E = Real<float>;
     const auto kx = compared<E>(x), klo = compared<E>(lo), khi = compared<E>(hi);
     const auto y = compared<E>(clamped(x, lo, hi, kx, klo, khi));
-    const auto bits = encode_triple<rule>(kx, klo, khi, y, differentiated);
+    const auto bits = triple_bits<rule>(kx, klo, khi, y, differentiated);
     const int at = comparisons(kx, klo, khi);
-    table.planes[0] |= uint64_t{bits.x} << at;
-    table.planes[1] |= uint64_t{bits.lo} << at;
-    table.planes[2] |= uint64_t{bits.hi} << at;
+    table.bits[0] |= uint64_t{bits.x} << at;
+    table.bits[1] |= uint64_t{bits.lo} << at;
+    table.bits[2] |= uint64_t{bits.hi} << at;
   };
   const float values[] = {0, 1, 2, NAN};
   for (const float x : values) {
@@ -41,14 +41,14 @@ TripleTable table_of(int differentiated) {
   return table;
 }
 
-inline TripleTable table_of(const TripleEncode& call) {
-  return with_constant<kGradients>(triple_rule(call.rule), [&](auto rule) {
-    return table_of<triple_rule(decltype(rule)::value)>(call.differentiated);
+inline TripleTable table_of(const TripleForward& call) {
+  return with_constant<kGradients>(call.gradient, [&](auto gradient) {
+    return table_of<triple_rule(decltype(gradient)::value)>(call.differentiated);
   });
 }
 
 template <typename E>
-struct LookUpTriple : Op<TripleEncode, E, 3> {
+struct LookUpTriple : Op<TripleForward, E, 3> {
   TripleTable table;
 
   template <typename V>
@@ -56,8 +56,8 @@ struct LookUpTriple : Op<TripleEncode, E, 3> {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
     out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
     const int at = comparisons(x, lo, hi);
-    for (int p = 0; p < 3; ++p) { // as words: of a bool, the compiler makes a test of 64 bits
-      bits[p] = static_cast<uint32_t>(table.planes[p] >> at) & 1;
+    for (int b = 0; b < 3; ++b) { // as words: of a bool, the compiler makes a test of 64 bits
+      bits[b] = static_cast<uint32_t>(table.bits[b] >> at) & 1;
     }
   }
 };

@@ -1,13 +1,20 @@
-// What a rule may use. A rule is a template over V, of which there are three: one value (CUDA,
-// MSVC), a vector of values (the CPU; the vector extension of GCC and Clang), and a whole Tensor
-// (the composed path; autograd/composed.h). Rules compare with eq(), lt() and le(), which give a
-// Mask: a bool, a vector whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools.
-// They combine masks with &, | and ^ and choose values with select(), which mean the same for all,
-// but give an int for a bool or a narrow k register: M(a & b) is a mask again.
+// What a rule may use.
 //
-// Free of ATen. Compiled once per kind of V, in the namespace CLAMPGRAD_ISA: no include guard.
+// Note [One rule for a value, a vector and a Tensor]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// A rule is a template over V, of which there are three kinds: one value (CUDA, MSVC), a vector of
+// values (the CPU; the vector extension of GCC and Clang), and a whole Tensor (the composed path;
+// ops/composed.h). Rules compare with eq(), lt() and le(), which give a Mask: a bool, a vector
+// whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools. They combine masks with
+// operators of bits, and choose values with select().
+//
+// Of two bools or two narrow k registers these operators make an int. So a rule writes M(a & b)
+// where it needs a mask.
+//
+// The rules are compiled once per kind of V, in the namespace that CLAMPGRAD_INSTANCE names. So the
+// headers of the rules have no include guard. They are free of ATen.
 
-namespace clampgrad::CLAMPGRAD_ISA {
+namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
 template <typename V>
@@ -34,8 +41,9 @@ CLAMPGRAD_HOST_DEVICE M everywhere() {
     return M() == M();
   }
 }
+// Everywhere or nowhere.
 template <typename M>
-CLAMPGRAD_HOST_DEVICE M where(bool condition) {
+CLAMPGRAD_HOST_DEVICE M broadcast(bool condition) {
   return condition ? everywhere<M>() : M();
 }
 template <typename M>
@@ -48,8 +56,8 @@ CLAMPGRAD_HOST_DEVICE V select(M mask, V a, V b) {
   return mask ? a : b;
 }
 
-// Of two numbers; `a` where one is NaN, unless V is a Tensor. Compilers turn these into
-// instructions for max and min where the machine has them.
+// Of two numbers. Where one is NaN the result is `a`, except where V is a Tensor. Compilers turn
+// these into instructions for max and min where the machine has them.
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {
   return a < b ? b : a;
@@ -59,9 +67,43 @@ CLAMPGRAD_HOST_DEVICE V lesser(V a, V b) {
   return b < a ? b : a;
 }
 
-// What the two elements below have in common.
+// The bounds of one call, as values or as keys. An absent one blocks nothing, and nothing ties with
+// it.
+template <typename V>
+struct Bounds {
+  V lo, hi;
+};
+
+// torch.clamp: one bound after the other, so that hi wins where lo > hi; NaN passes through. Keys
+// are compared (see Real and Short), values are returned.
+template <bool has_lo, bool has_hi, typename V, typename K>
+CLAMPGRAD_HOST_DEVICE V
+clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
+  if constexpr (std::is_same_v<V, K>) {
+    const V raised = has_lo ? larger(value, keys.lo) : value;
+    return has_hi ? lesser(raised, keys.hi) : raised;
+  } else {
+    const Mask<K> below = has_lo ? Mask<K>(comparable & lt(key, keys.lo)) : Mask<K>();
+    const Mask<K> above = has_hi ? Mask<K>(comparable & lt(keys.hi, key)) : Mask<K>();
+    return select(above, values.hi, select(below, values.lo, value));
+  }
+}
+
+// What all elements have in common.
 template <typename E>
 struct Element {
+  // The value of torch.clamp, and that of torch.fmax and fmin, whose `result` of the two `in` the
+  // rule has found. A device where torch returns something else overrides them.
+  template <bool has_lo, bool has_hi, typename V, typename K>
+  static CLAMPGRAD_HOST_DEVICE V
+  clamp(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
+    return clamp_value<has_lo, has_hi>(value, key, comparable, values, keys);
+  }
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V fmax(const V (&)[2], V result) {
+    return result;
+  }
+
   // 1 where `plus`, -1 where `minus`, 0 elsewhere.
   template <typename V, typename M>
   static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
@@ -86,7 +128,7 @@ struct Real : Element<Real<T>> {
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
     return eq(x, x);
   }
-  // Where <, <= and == of keys can be trusted: they are false of NaN by themselves.
+  // Where a comparison of keys says what one of numbers would. These are everywhere false of NaN.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V) {
     return everywhere<Mask<V>>();
@@ -110,8 +152,8 @@ struct Real : Element<Real<T>> {
   }
 };
 
-// float16 and bfloat16 as their bits: integers compare without a conversion, and what little
-// arithmetic there is comes out as it does through float32, rounded to nearest, ties to even.
+// float16 and bfloat16 as their bits, because integers are compared without a conversion. The
+// results of the arithmetic are those of float32, rounded to nearest, ties to even.
 template <int mantissa_bits>
 struct Short : Element<Short<mantissa_bits>> {
   using Lane = uint16_t;
@@ -197,46 +239,18 @@ struct Short : Element<Short<mantissa_bits>> {
   }
 };
 
+template <typename T>
+struct ElementOf : Real<T> {};
+template <>
+struct ElementOf<c10::Half> : Short<10> {};
+template <>
+struct ElementOf<c10::BFloat16> : Short<7> {};
+
 template <typename E, typename V = typename E::Lane>
 using KeyOf = decltype(E::key(V()));
 
-// ---- What rules are asked about, and how they answer: numbers for bounds ------------------------
-
-// The bounds of one call, as values or as keys. An absent one blocks nothing, and nothing ties
-// with it.
-template <typename V>
-struct Bounds {
-  V lo, hi;
-};
-
-template <typename K>
-CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
-#if defined(CLAMPGRAD_VECTOR_BYTES)
-  if constexpr (sizeof(lane_of(x)) == 2) { // wraps around: one comparison, from the first inside on
-    const K first = b.lo + int16_t(1), end = larger(b.hi, first);
-    const auto lowest = Vector<uint16_t>(first) ^ uint16_t(0x8000);
-    return lt(K(Vector<uint16_t>(x) - lowest), K(Vector<uint16_t>(end) - lowest));
-  }
-#endif
-  return lt(b.lo, x) & lt(x, b.hi);
-}
-
-// Which part of g passes: all of it where open, but half of it at a tie, or a quarter at a tie with
-// both bounds. Where not open, a `tie` means nothing.
-template <typename M>
-struct Weight {
-  M open, tie, quarter;
-};
-
-// Where x lies, seen from the result y; nowhere at NaN.
-template <typename M>
-struct Position {
-  M inside, below, above;
-};
-
-// ---- The same: Tensors --------------------------------------------------------------------------
-
-// Comparisons are false where one side is NaN, however keys compare.
+// An argument of a comparison: its key, where a comparison of the key counts, and where it is no
+// NaN. A comparison of two of these is false where one is NaN.
 template <typename K>
 struct Compared {
   K key;
@@ -259,28 +273,15 @@ CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
   return a.comparable & b.comparable & eq(a.key, b.key);
 }
 
-// Who gets a share, and where the two halve it.
-template <typename M>
-struct PairShares {
-  M self, other;
-  M halved;
-};
-
-// A mask or a gradient per argument.
-template <typename M>
-struct Triple {
-  M x, lo, hi;
-};
-
-// Who gets a share: where nothing else is said, all of g; half of it where `two` share it and a
-// third where `three` do. Where `nested`, x and lo halve what hi leaves. An argument that is
-// `halved` gets half of g, whatever else is said of it.
-template <typename M>
-struct TripleShares {
-  M x, lo, hi;
-  M two, three, nested;
-  Triple<M> halved = {};
+// What happens to one element (CUDA) or one vector of elements (the CPU). The Op of a forward makes
+// of its inputs the result and the bits that are recorded; that of a backward makes of a gradient
+// and the bits the gradients. with_op() takes a call (kernels/call.h) to its Op.
+template <typename Of, typename Element, int bits>
+struct Op {
+  using Call = Of;
+  using E = Element;
+  static constexpr int kBits = bits; // of one element
 };
 
 } // namespace
-} // namespace clampgrad::CLAMPGRAD_ISA
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

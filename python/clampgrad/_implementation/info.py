@@ -13,7 +13,7 @@ from clampgrad._implementation.library import TO_MEND, libraries
 
 def instruction_set(compiled: bool) -> str:
     """What the kernels of the CPU use here. ATen's choice decides for the compiled ones too
-    (csrc/kernels/cpu/kernels.cpp); the portable implementation runs torch's kernels."""
+    (csrc/kernels/fused.cpp); the portable implementation runs torch's kernels."""
     chosen = torch.backends.cpu.get_cpu_capability()
     if compiled and sys.platform == "win32":
         return "DEFAULT"  # MSVC has no vector extension

@@ -7,7 +7,7 @@
 // not need here: `everywhere & m` is m, and what only an unwanted gradient needs is not computed.
 
 #include "Operators.h"
-#include "kernels/constant.h"
+#include "kernels/call.h"
 #include "kernels/rules/conventions.h"
 
 #include <ATen/TensorOperators.h>
@@ -121,7 +121,7 @@ class TensorValue : public LazyTensor {
       : LazyTensor([tensor](const at::Tensor&) { return tensor; }) {}
 
 // A number stays a Scalar: on the left, by the flipped operator. Two compare at once, unless a
-// compiler traces them.
+// compiler traces them. A macro, because the name of a method is no argument of a template.
 #define CLAMPGRAD_COMPARE(op, name, flipped)                                              \
   friend TensorMask operator op(const TensorValue& a, const TensorValue& b) {             \
     if (a.number_ && b.number_ && !a.number_->isSymbolic() && !b.number_->isSymbolic()) { \
@@ -144,7 +144,7 @@ class TensorValue : public LazyTensor {
                        : at::where(mask.get(like), a.get(like), b.get(like));
     });
   }
-  // One operator, and a quick one; a select is neither.
+  // One operator, and a faster one than the comparison and the select of the general function.
   friend TensorValue larger(const TensorValue& a, const TensorValue& b) {
     return TensorValue(
         [a, b](const at::Tensor& like) { return at::maximum(a.get(like), b.get(like)); });
@@ -165,7 +165,8 @@ struct TensorElement {
   static TensorMask comparable(const TensorValue&) {
     return TensorMask(true);
   }
-  // By integers: a floating-point number would promote some ZeroTensors to float64.
+  // The divisor is an integer, because a floating-point number promotes some ZeroTensors to
+  // float64.
   static TensorValue divided(const TensorValue& x, int64_t by) {
     return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
   }
@@ -175,8 +176,8 @@ struct TensorElement {
   static TensorValue quartered(const TensorValue& x) {
     return divided(x, 4);
   }
-  // On CUDA torch multiplies by the reciprocal of a number, which rounds differently; our kernel
-  // divides, and so does torch by a Tensor that is there.
+  // The fused kernel divides. On CUDA torch multiplies by the reciprocal of a number instead, which
+  // rounds differently, but divides by a Tensor on the device.
   static TensorValue third(const TensorValue& x) {
     return TensorValue([x](const at::Tensor& like) {
       return like.is_cuda() ? x.get(like) / at::scalar_tensor(3, like.options()) : x.get(like) / 3;
@@ -193,42 +194,43 @@ struct TensorElement {
 
 } // namespace clampgrad
 
-#define CLAMPGRAD_ISA composed
+#define CLAMPGRAD_INSTANCE composed
 #include "kernels/rules/all.h"
-#undef CLAMPGRAD_ISA
+#undef CLAMPGRAD_INSTANCE
 
 namespace clampgrad {
 
-// A function of the bits of one code, as its truth table. What a rule reads in recorded bits is
+// A function of the bits of one element, as its truth table. What a rule reads in recorded bits is
 // worked out on these, and each mask that comes out is then one operator.
-using CodeMask = std::bitset<8>;
-constexpr CodeMask kFirstBit = 0b10101010, kSecondBit = 0b11001100, kThirdBit = 0b11110000;
+using TruthTable = std::bitset<8>;
+constexpr TruthTable kFirstBit = 0b10101010, kSecondBit = 0b11001100, kThirdBit = 0b11110000;
 
 // The recorded bits of one call.
 struct RecordedBits {
   at::Tensor bits;
-  int planes;
-  int64_t order;
+  int per_element;
+  int64_t dim_order;
 
-  TensorMask operator()(CodeMask mask) const {
+  TensorMask operator()(TruthTable mask) const {
     if (mask.none()) {
       return TensorMask();
     }
-    return TensorMask([*this, table = mask.to_ulong()](const at::Tensor& like) {
-      return clampgrad::_mask_symint(bits, like.sym_sizes(), table, planes, order);
+    return TensorMask([*this, values = mask.to_ulong()](const at::Tensor& like) {
+      return clampgrad::_mask_symint(bits, like.sym_sizes(), values, per_element, dim_order);
     });
   }
 };
 
-// pushed(), as an operator whose tangent raises.
+// pseudo_share(), as an operator whose tangent raises.
 inline at::Tensor pseudo_gradient_at(
-    const at::Tensor& grad, const composed::Position<TensorMask>& at, Gate gate) {
+    const at::Tensor& grad, const composed::Position<TensorMask>& at, Convention c) {
   return clampgrad::_pseudo_gradient(
       grad,
       at.inside.get(grad),
       at.below.get(grad),
       at.above.get(grad),
-      static_cast<int64_t>(gate));
+      name_of(c.gradient),
+      c.maximize);
 }
 
 } // namespace clampgrad

@@ -1,6 +1,5 @@
 #pragma once
-// What the formulas of derivatives.yaml call besides operators. Composed of ATen operators, so
-// that each can be differentiated again, traced, batched and sharded.
+// What the formulas of derivatives.yaml call besides operators.
 
 #include "base/path.h"
 #include "kernels/fused.h"
@@ -11,18 +10,22 @@
 
 namespace clampgrad {
 
-// The gradient of self by `gate`, where the forward was clamp(self, min, max). The bounds are in
-// the dtype of self already.
-at::Tensor clamp_pinned_backward(
+// ---- Numbers for bounds -------------------------------------------------------------------------
+
+// From the bits: by a fused kernel where the gradient is a plain tensor that nobody differentiates
+// again, else composed of ATen operators.
+at::Tensor clamp_backward(
+    const at::Tensor& grad, const at::Tensor& bits, Convention c, int64_t dim_order);
+at::Tensor composed_backward(const at::Tensor& grad, const Recorded<NumberBackward>& of);
+
+// From the input, composed of ATen operators, so that it can be differentiated again, traced,
+// batched and sharded. The bounds are in the dtype of self already.
+at::Tensor clamp_backward(
     const at::Tensor& grad,
     const at::Tensor& self,
     const Number& min,
     const Number& max,
-    int64_t gate);
-
-// The gradient through a recorded gate.
-at::Tensor gate_backward(
-    const at::Tensor& grad, const at::Tensor& bits, int64_t gate, int64_t order);
+    Convention c);
 
 // Of _pseudo_gradient.
 at::Tensor pseudo_gradient_backward(
@@ -31,12 +34,11 @@ at::Tensor pseudo_gradient_backward(
     const at::Tensor& inside,
     const at::Tensor& below,
     const at::Tensor& above,
-    int64_t gate);
+    Convention c);
 
-// A formula that is linear in the gradient serves forward mode too. Both raise NotImplementedError
-// for a pseudo-gradient that is not linear.
-at::Tensor if_linear(const at::Tensor& tangent, int64_t gate);
-void check_has_tangent(Sharing sharing);
+// A formula that is linear in the gradient serves forward mode too. Raises NotImplementedError for
+// a pseudo-gradient that is not linear.
+at::Tensor if_linear(const at::Tensor& tangent, Convention c);
 
 // ---- Arguments that are Tensors: who gets which share of the gradient ---------------------------
 
@@ -70,13 +72,17 @@ struct ClampShares {
   int64_t differentiated;
 };
 
+// The same as bits.
+using RecordedPair = Recorded<PairBackward>;
+using RecordedTriple = Recorded<TripleBackward>;
+
 // What the arguments get of a gradient, in their shapes; undefined where it is not wanted. `of` is
-// one of those above, or what was recorded (kernels/fused.h).
+// one of those four.
 template <typename Of, size_t n>
 std::array<at::Tensor, n> gradients(
     const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
 
-// The tangent of the result. Raises NotImplementedError for a pseudo-gradient that is not linear.
+// The tangent of the result, from the arguments. Raises as if_linear().
 template <typename Of, size_t n>
 at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
 

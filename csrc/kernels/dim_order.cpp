@@ -1,4 +1,4 @@
-#include "kernels/memory_order.h"
+#include "kernels/dim_order.h"
 
 #include "base/bits.h"
 
@@ -20,10 +20,11 @@ constexpr int64_t kBits = 4;
 constexpr int64_t kMostDims = 15; // so that the integer stays positive
 constexpr int64_t kShortestPeriod = 1024;
 
-// Raises where `order` is not a permutation of `dim` dimensions: it is an argument of operators.
-c10::DimVector permutation(int64_t order, int64_t dim) {
+// Raises where `dim_order` is not a permutation of `dim` dimensions: it is an argument of
+// operators.
+c10::DimVector permutation(int64_t dim_order, int64_t dim) {
   c10::DimVector dims(dim);
-  int64_t seen = 0, rest = order;
+  int64_t seen = 0, rest = dim_order;
   for (auto i = dim - 1; i >= 0; --i, rest >>= kBits) {
     dims[i] = rest & ((1 << kBits) - 1);
     seen |= int64_t{1} << dims[i];
@@ -31,23 +32,23 @@ c10::DimVector permutation(int64_t order, int64_t dim) {
   TORCH_CHECK_VALUE(
       dim <= kMostDims && rest == 0 && seen == (int64_t{1} << dim) - 1,
       "clampgrad: ",
-      order,
-      " is not a memory order of ",
+      dim_order,
+      " is no order of ",
       dim,
       " dimensions");
   return dims;
 }
 
-int64_t order_of(const c10::DimVector& dims) {
-  return std::accumulate(dims.begin(), dims.end(), int64_t{0}, [](int64_t order, int64_t d) {
-    return (order << kBits) | d;
+int64_t packed(const c10::DimVector& dims) {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{0}, [](int64_t digits, int64_t d) {
+    return (digits << kBits) | d;
   });
 }
 
-std::vector<c10::SymInt> strides_in_order(c10::SymIntArrayRef sizes, int64_t order) {
+std::vector<c10::SymInt> strides_in_order(c10::SymIntArrayRef sizes, int64_t dim_order) {
   std::vector<c10::SymInt> strides(sizes.size());
   c10::SymInt stride = 1;
-  const auto dims = permutation(order, static_cast<int64_t>(sizes.size()));
+  const auto dims = permutation(dim_order, static_cast<int64_t>(sizes.size()));
   for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
     strides[*d] = stride;
     stride *= sizes[*d].max(1);
@@ -62,12 +63,12 @@ std::optional<int64_t> order_from(at::IntArrayRef sizes, at::IntArrayRef strides
   }
   c10::DimVector dims(dim);
   std::iota(dims.begin(), dims.end(), 0);
-  // Of two dimensions with one stride, at most one has elements to step over: the other, of size 1,
-  // goes inside it, where its stride comes out as it is.
+  // Of two dimensions with the same stride, at most one has more than one element. The other, of
+  // size 1, goes inside it, so that a compact tensor in this order gives it the stride it has.
   std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
     return std::pair(strides[a], sizes[a]) > std::pair(strides[b], sizes[b]);
   });
-  return std::is_sorted(dims.begin(), dims.end()) ? kContiguousOrder : order_of(dims);
+  return std::is_sorted(dims.begin(), dims.end()) ? kContiguousOrder : packed(dims);
 }
 
 bool is_channels_last(const at::Tensor& tensor) {
@@ -76,22 +77,22 @@ bool is_channels_last(const at::Tensor& tensor) {
 
 } // namespace
 
-std::optional<int64_t> memory_order(const at::Tensor& tensor) {
+std::optional<int64_t> dim_order_of(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) {
     return kContiguousOrder;
   }
   if (!tensor.is_non_overlapping_and_dense()) {
     return std::nullopt;
   }
-  return is_channels_last(tensor) ? order_of({0, 2, 3, 1}) : order_of_strides(tensor);
+  return is_channels_last(tensor) ? packed({0, 2, 3, 1}) : dim_order_of_strides(tensor);
 }
 
-std::optional<int64_t> order_of_strides(const at::Tensor& tensor) {
+std::optional<int64_t> dim_order_of_strides(const at::Tensor& tensor) {
   return order_from(tensor.sizes(), tensor.strides());
 }
 
-int64_t order_of_copy(const at::Tensor& tensor) {
-  const auto order = memory_order(tensor);
+int64_t dim_order_of_copy(const at::Tensor& tensor) {
+  const auto order = dim_order_of(tensor);
   if (order || tensor.is_non_overlapping_and_dense()) {
     return order.value_or(kContiguousOrder);
   }
@@ -99,16 +100,17 @@ int64_t order_of_copy(const at::Tensor& tensor) {
   return order_from(tensor.sizes(), strides).value_or(kContiguousOrder);
 }
 
-at::Tensor permuted(const at::Tensor& tensor, int64_t order) {
-  return order == kContiguousOrder ? tensor : tensor.permute(permutation(order, tensor.dim()));
+at::Tensor permuted(const at::Tensor& tensor, int64_t dim_order) {
+  return dim_order == kContiguousOrder ? tensor
+                                       : tensor.permute(permutation(dim_order, tensor.dim()));
 }
 
-Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order) {
+Repeated repeated_in_order(const at::Tensor& tensor, int64_t dim_order) {
   const auto all = tensor.numel();
-  if (order == kContiguousOrder && tensor.is_contiguous()) {
+  if (dim_order == kContiguousOrder && tensor.is_contiguous()) {
     return {tensor, all};
   }
-  auto block = permuted(tensor, order);
+  auto block = permuted(tensor, dim_order);
   if (block.is_contiguous() || !tensor.is_cpu()) {
     return {block.contiguous(), all};
   }
@@ -121,25 +123,25 @@ Repeated repeated_in_memory_order(const at::Tensor& tensor, int64_t order) {
   const auto least = std::lcm(all / repeats, kWord);
   const auto period = least * ((kShortestPeriod + least - 1) / least);
   if (period > all / 2) {
-    return {permuted(tensor, order).contiguous(), all};
+    return {permuted(tensor, dim_order).contiguous(), all};
   }
   const auto copies = period / (all / repeats);
   return {block.contiguous().view({1, -1}).expand({copies, -1}).contiguous(), period};
 }
 
 at::Tensor empty_in_order(
-    c10::SymIntArrayRef sizes, int64_t order, const at::TensorOptions& options) {
-  if (order != kContiguousOrder) {
-    return at::empty_strided_symint(sizes, strides_in_order(sizes, order), options);
+    c10::SymIntArrayRef sizes, int64_t dim_order, const at::TensorOptions& options) {
+  if (dim_order != kContiguousOrder) {
+    return at::empty_strided_symint(sizes, strides_in_order(sizes, dim_order), options);
   }
   return options.device().is_cpu() ? at::detail::empty_cpu(C10_AS_INTARRAYREF_SLOW(sizes), options)
                                    : at::empty_symint(sizes, options);
 }
 
-at::Tensor empty_like_in_order(const at::Tensor& like, int64_t order) {
-  return !is_channels_last(like) && memory_order(like) == order
+at::Tensor empty_like_in_order(const at::Tensor& like, int64_t dim_order) {
+  return !is_channels_last(like) && dim_order_of(like) == dim_order
       ? at::empty_strided(like.sizes(), like.strides(), like.options())
-      : empty_in_order(like.sym_sizes(), order, like.options());
+      : empty_in_order(like.sym_sizes(), dim_order, like.options());
 }
 
 } // namespace clampgrad

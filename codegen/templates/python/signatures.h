@@ -1,0 +1,22 @@
+#pragma once
+// What the functions of clampgrad._C are called with, for torch's parser of arguments.
+
+#include <cstddef>
+
+namespace clampgrad {
+
+// The places of the parameters. The input and the bounds may be positional.
+enum Parameter { kInput, kFirst, kSecond, kGradient, kMaximize, kOut, kParameters };
+
+struct Signature {
+  const char* name;
+  const char* parameters[kParameters]; // null where it has none of that kind
+  // For numbers, and then for Tensors: torch words errors by the first.
+  const char* overloads[4];
+};
+
+constexpr Signature kSignatures[] = {
+    ${python_signatures}
+};
+
+} // namespace clampgrad

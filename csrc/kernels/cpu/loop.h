@@ -1,0 +1,133 @@
+// The loop over flat memory, a word of 64 elements after the other. Comes after the rules and
+// masks.h.
+
+namespace clampgrad::CLAMPGRAD_INSTANCE {
+namespace {
+
+// A word of elements: its bits are written by a forward, and read by a backward.
+template <typename Of>
+struct OpWord {
+  using Op = Of;
+  using Call = typename Op::Call;
+  using L = typename Op::E::Lane;
+  using M = Mask<Vector<L>>;
+  Op op;
+
+  // `stride`: from the words of one bit to those of the next.
+  CLAMPGRAD_HOST_DEVICE void operator()(const BuffersOf<Call, L>& s, int64_t stride) const {
+    std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[Op::kBits];
+    if constexpr (!is_forward<Call>) {
+      for (int b = 0; b < Op::kBits; ++b) {
+        recorded[b] = s.bits[b * stride];
+      }
+    }
+    for (int i = 0; i < kWord; i += lanes<L>) {
+      Vector<L> in[Call::kIn], out[Call::kOut];
+      M bits[Op::kBits];
+      for (int k = 0; k < Call::kIn; ++k) {
+        in[k] = load(s.in[k] + i);
+      }
+      if constexpr (!is_forward<Call>) {
+        for (int b = 0; b < Op::kBits; ++b) {
+          bits[b] = from_bits<M>(recorded[b], i);
+        }
+      }
+      op(in, bits, out);
+      for (int k = 0; k < Call::kOut; ++k) {
+        if (Call::kOut == 1 || s.out[k]) {
+          store(s.out[k] + i, out[k]);
+        }
+      }
+      if constexpr (is_forward<Call>) {
+        for (int b = 0; b < Op::kBits; ++b) {
+          recorded[b].set(i, bits[b]);
+        }
+      }
+    }
+    if constexpr (is_forward<Call>) {
+      for (int b = 0; b < Op::kBits; ++b) {
+        s.bits[b * stride] = recorded[b].bits();
+      }
+    }
+  }
+};
+
+// Calls word(buffers, stride) for the whole words [begin, end), each with the buffers moved to it.
+// A word is long, so this should stand in the code once: it is a function that both callers below
+// share. It takes copies, which no store can change, so that bounds stay in registers.
+template <typename F, typename Buffers>
+void foreach_whole_word(Buffers s, int64_t begin, int64_t end, int64_t stride, F word) {
+  auto here = s;
+  for (int64_t w = begin; w < end;) {
+    int64_t count = end - w; // as far as no input starts again
+    decltype(here.in) from;
+    for (int k = 0; k < Buffers::kIn; ++k) {
+      const int64_t phase = w % s.period[k], left = s.period[k] - phase;
+      from[k] = s.in[k] + phase * kWord;
+      count = left < count ? left : count;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      for (int k = 0; k < Buffers::kIn; ++k) {
+        here.in[k] = from[k] + i * kWord;
+      }
+      for (int k = 0; k < Buffers::kOut; ++k) {
+        here.out[k] = Buffers::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
+      }
+      here.bits = s.bits + w + i;
+      word(here, stride);
+    }
+    w += count;
+  }
+}
+
+// The same for any words. Where the last one is not whole, its elements are copied to memory of a
+// whole word, whose other elements are 0.
+template <typename F, int ins, int outs, typename Lane, typename Word>
+CLAMPGRAD_HOST_DEVICE void foreach_word(
+    const Buffers<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
+  const int64_t stride = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
+  foreach_whole_word(s, begin, full, stride, word);
+  if (full == end) {
+    return;
+  }
+  const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(Lane));
+  Lane in[ins][kWord] = {}, out[outs][kWord];
+  auto part = s;
+  for (int k = 0; k < ins; ++k) {
+    std::memcpy(in[k], s.in[k] + full % s.period[k] * kWord, size);
+    part.in[k] = in[k];
+    part.period[k] = 1;
+  }
+  for (int k = 0; k < outs; ++k) {
+    part.out[k] = s.out[k] ? out[k] : nullptr;
+  }
+  part.bits = s.bits + full;
+  foreach_whole_word(part, 0, 1, stride, word);
+  if constexpr (!std::is_const_v<Word>) {
+    for (int b = 0; b < F::Op::kBits; ++b) { // bits of no element are 0
+      part.bits[b * stride] &= (uint64_t{1} << (s.n - first)) - 1;
+    }
+  }
+  for (int k = 0; k < outs; ++k) {
+    if (s.out[k]) {
+      std::memcpy(s.out[k] + first, out[k], size);
+    }
+  }
+}
+
+} // namespace
+
+template <typename T, typename Call>
+Loop<T, Call> loop() {
+  return [](const BuffersOf<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
+    with_op<ElementHere<T>>(
+        call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
+#if defined(__AVX__)
+    // GCC forgets this where a loop takes its bounds in registers. Without it, what runs next on
+    // Intel's processors depends on the upper halves of its registers, until somebody clears them.
+    __builtin_ia32_vzeroupper();
+#endif
+  };
+}
+
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

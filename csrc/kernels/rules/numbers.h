@@ -1,0 +1,219 @@
+// What x gets of a gradient where the bounds are numbers, and where it lies seen from the result:
+// the latter decides a pseudo-gradient. The rules are those of docs/conventions.md.
+//
+// A rule says what holds at x, as masks, and what that makes of the gradient. The composed path
+// does one after the other. The kernels do the first in forward and the second in backward; in
+// between they keep the masks as one or two bits. Comes after element.h.
+
+namespace clampgrad::CLAMPGRAD_INSTANCE {
+namespace {
+
+// ---- Which part of g passes ---------------------------------------------------------------------
+
+// All of g where open, but half of it at a tie, or a quarter at a tie with both bounds. Where not
+// open, `tie` means nothing.
+template <typename M>
+struct NumberMasks {
+  M open, tie, quarter;
+};
+
+template <typename K>
+CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
+#if defined(CLAMPGRAD_VECTOR_BYTES)
+  // As unsigned integers counted from the first key inside, the keys below wrap around and lie
+  // beyond the end. So one comparison is enough.
+  if constexpr (sizeof(lane_of(x)) == 2) {
+    const K first = b.lo + int16_t(1), end = larger(b.hi, first);
+    const auto lowest = Vector<uint16_t>(first) ^ uint16_t(0x8000);
+    return lt(K(Vector<uint16_t>(x) - lowest), K(Vector<uint16_t>(end) - lowest));
+  }
+#endif
+  return lt(b.lo, x) & lt(x, b.hi);
+}
+
+template <Gradient rule, bool has_lo, bool has_hi, typename K>
+CLAMPGRAD_HOST_DEVICE NumberMasks<Mask<K>> number_masks(
+    K x, Mask<K> comparable, const Bounds<K>& b) {
+  using M = Mask<K>;
+  constexpr bool is_open = rule == Gradient::min_norm; // the interval in which g passes
+  if constexpr (is_open && has_lo && has_hi) {
+    return {between(x, b), M(), M()};
+  }
+  // With two bounds, a NaN fails one of the comparisons, because its key is false or lies beyond
+  // all numbers. With one bound it has to be masked.
+  M open = has_lo && has_hi ? everywhere<M>() : comparable, at_lo = M(), at_hi = M();
+  if constexpr (has_lo) {
+    open = open & (is_open ? lt(b.lo, x) : le(b.lo, x));
+    at_lo = eq(x, b.lo);
+  }
+  if constexpr (has_hi) {
+    open = open & (is_open ? lt(x, b.hi) : le(x, b.hi));
+    at_hi = eq(x, b.hi);
+  }
+  if constexpr (rule == Gradient::half) {
+    const M equal = eq(b.lo, b.hi);
+    return {open, M(at_lo | at_hi), has_lo && has_hi ? M(at_lo & equal) : M()};
+  } else {
+    return {open, M(), M()};
+  }
+}
+
+// Selects, and never multiplies by 0: a blocked element gets an exact 0 even where g is inf or NaN.
+template <Gradient rule, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE V number_share(V g, const NumberMasks<Mask<V>>& at) {
+  V share = g;
+  if constexpr (bits_per_element(rule) == 2) {
+    share = select(at.tie, select(at.quarter, E::quartered(g), E::halved(g)), g);
+  }
+  return select(at.open, share, V());
+}
+
+// ---- Pseudo-gradients ---------------------------------------------------------------------------
+
+// Where x lies, seen from the result y; nowhere at NaN.
+template <typename M>
+struct Position {
+  M inside, below, above;
+};
+
+template <typename K>
+CLAMPGRAD_HOST_DEVICE Position<Mask<K>> position(K x, Mask<K> comparable, K y) {
+  using M = Mask<K>;
+  return {M(comparable & eq(x, y)), M(comparable & lt(x, y)), M(comparable & lt(y, x))};
+}
+
+// Ascent is descent in the other direction.
+template <bool maximize, typename M>
+CLAMPGRAD_HOST_DEVICE Position<M> in_descent(const Position<M>& at) {
+  return maximize ? Position<M>{at.inside, at.above, at.below} : at;
+}
+
+// Where a pseudo-gradient lets g pass. Descent moves x by -g: up where g < 0. A step of length 0
+// leaves x where it is.
+template <Gradient rule, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE Mask<V> passes(V g, const Position<Mask<V>>& at) {
+  if constexpr (rule == Gradient::with_grad) {
+    const auto key = E::key(g);
+    const auto none = KeyOf<E, V>();
+    const Mask<V> falls = le(none, key), rises = le(key, none);
+    return at.inside | (E::comparable(g) & ((at.above & falls) | (at.below & rises)));
+  } else {
+    return at.inside;
+  }
+}
+
+// What a pseudo-gradient makes of g.
+template <Gradient rule, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE V pseudo_share(V g, const Position<Mask<V>>& at) {
+  if constexpr (rule == Gradient::straight_through) {
+    return g;
+  } else if constexpr (rule == Gradient::restoring) {
+    return select(passes<rule, E>(g, at), g, E::template sign<V>(at.above, at.below));
+  } else {
+    return select(passes<rule, E>(g, at), g, V());
+  }
+}
+
+// ---- As bits ------------------------------------------------------------------------------------
+// One bit: 0 blocked, 1 open. Two, the first the lower one:
+//
+//                    0     1       2      3
+//   half             0     1       1/2    1/4     what x gets of g
+//   pseudo-gradient  NaN   inside  below  above   where x lies
+
+template <typename M>
+struct NumberBits {
+  M first, second;
+};
+
+template <Gradient rule, bool has_lo, bool has_hi, typename K>
+CLAMPGRAD_HOST_DEVICE NumberBits<Mask<K>> number_bits(K x, Mask<K> comparable, const Bounds<K>& b) {
+  using M = Mask<K>;
+  if constexpr (is_pseudo(rule)) {
+    const auto at = position(x, comparable, clamp_value<has_lo, has_hi>(x, x, comparable, b, b));
+    return {M(at.inside | at.above), M(at.below | at.above)};
+  } else {
+    const auto at = number_masks<rule, has_lo, has_hi>(x, comparable, b);
+    const M shared = at.open & at.tie;
+    return {M((at.open ^ shared) | at.quarter), shared};
+  }
+}
+
+template <Gradient rule, typename M>
+CLAMPGRAD_HOST_DEVICE NumberMasks<M> masks_in(const NumberBits<M>& bits) {
+  if constexpr (bits_per_element(rule) == 1) {
+    return {bits.first, M(), M()};
+  } else {
+    return {M(bits.first | bits.second), bits.second, bits.first};
+  }
+}
+
+template <typename M>
+CLAMPGRAD_HOST_DEVICE Position<M> position_in(const NumberBits<M>& bits) {
+  const M above = bits.first & bits.second;
+  return {M(bits.first ^ above), M(bits.second ^ above), above};
+}
+
+// ---- In the kernels -----------------------------------------------------------------------------
+
+template <Gradient rule, bool has_lo, bool has_hi, typename E, typename V>
+struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule)> {
+  Bounds<V> values;
+  Bounds<KeyOf<E, V>> keys;
+
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], Mask<V> (&bits)[bits_per_element(rule)], V (&out)[1]) const {
+    const auto key = E::key(in[0]);
+    const auto comparable = E::comparable(in[0]);
+    out[0] = E::template clamp<has_lo, has_hi>(in[0], key, comparable, values, keys);
+    const auto recorded = number_bits<rule, has_lo, has_hi>(key, comparable, keys);
+    bits[0] = recorded.first;
+    if constexpr (bits_per_element(rule) == 2) {
+      bits[1] = recorded.second;
+    }
+  }
+};
+
+template <typename E, typename F>
+void with_op(const NumberForward& call, const F& run) {
+  using L = typename E::Lane;
+  using V = decltype(splat(L()));
+  Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
+  const Bounds<KeyOf<E, V>> keys = {E::key(bounds.lo), E::key(bounds.hi)};
+  if (call.has_hi) { // what is below lo becomes hi where that is less
+    bounds.lo = select(lt(keys.hi, keys.lo), bounds.hi, bounds.lo);
+  }
+  with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
+    with_constant<kGradients>(call.convention.gradient, [&](auto gradient) {
+      constexpr Gradient rule = recorded_rule(decltype(gradient)::value);
+      run(NumberForwardOp<rule, decltype(lo)::value, decltype(hi)::value, E, V>{{}, bounds, keys});
+    });
+  });
+}
+
+template <Gradient rule, bool maximize, typename E>
+struct NumberBackwardOp : Op<NumberBackward, E, bits_per_element(rule)> {
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[bits_per_element(rule)], V (&out)[1]) const {
+    NumberBits<Mask<V>> recorded = {bits[0], Mask<V>()};
+    if constexpr (bits_per_element(rule) == 2) {
+      recorded.second = bits[1];
+    }
+    if constexpr (is_pseudo(rule)) {
+      out[0] = pseudo_share<rule, E>(in[0], in_descent<maximize>(position_in(recorded)));
+    } else {
+      out[0] = number_share<rule, E>(in[0], masks_in<rule>(recorded));
+    }
+  }
+};
+
+template <typename E, typename F>
+void with_op(const NumberBackward& call, const F& run) {
+  with_rule<number_rule>(call.convention, [&](auto rule, auto maximize) {
+    run(NumberBackwardOp<decltype(rule)::value, decltype(maximize)::value, E>{});
+  });
+}
+
+} // namespace
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

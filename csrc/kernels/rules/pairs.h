@@ -1,0 +1,149 @@
+// What two Tensors get of a gradient: maximum and its kind, and clamps by one Tensor. As in
+// numbers.h, a rule says who gets a share, as masks, and what each gets; the kernels keep a bit per
+// argument in between, set where it gets a share. Comes after numbers.h.
+
+namespace clampgrad::CLAMPGRAD_INSTANCE {
+namespace {
+
+// Who gets a share, and where they halve it.
+template <typename M>
+struct PairMasks {
+  M self, other;
+  M halved;
+};
+
+template <typename V>
+struct Pair {
+  V self, other;
+};
+
+// Who gets a share, and whether the value of the result is self's.
+template <typename M>
+struct PairResult {
+  PairMasks<M> shares;
+  M takes_self;
+};
+
+template <bool takes_larger, bool skips_nan, typename K>
+CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_masks(
+    const Compared<K>& self, const Compared<K>& other, const PairRule& rule) {
+  using M = Mask<K>;
+  const auto& larger = takes_larger ? self : other;
+  const auto& smaller = takes_larger ? other : self;
+  const M wins = lt(smaller, larger), loses = lt(larger, smaller);
+  const M wins_or_ties = le(smaller, larger), loses_or_ties = le(larger, smaller);
+  M to_self = select(broadcast<M>(rule.tie & kSelf), wins_or_ties, wins);
+  M to_other = select(broadcast<M>(rule.tie & kOther), loses_or_ties, loses);
+  M nan = negate<M>(wins_or_ties | loses_or_ties);
+  M takes_self = M(wins_or_ties | negate<M>(self.number));
+  if constexpr (skips_nan) {
+    const M other_nan = negate<M>(other.number);
+    nan = M(other_nan & negate<M>(self.number));
+    to_self = M(to_self | (other_nan & self.number));
+    to_other = M(to_other | (other.number & negate<M>(self.number)));
+    takes_self = M(wins_or_ties | other_nan);
+  }
+  return {
+      {M(to_self | (nan & broadcast<M>(rule.nan & kSelf))),
+       M(to_other | (nan & broadcast<M>(rule.nan & kOther))),
+       M(eq(self, other) & broadcast<M>(rule.tie == kBoth))},
+      takes_self};
+}
+
+template <typename E, typename V>
+CLAMPGRAD_HOST_DEVICE Pair<V> pair_share(V g, const PairMasks<Mask<V>>& at) {
+  const V zero = V(), share = select(at.halved, E::halved(g), g);
+  return {select(at.self, share, zero), select(at.other, share, zero)};
+}
+
+// ---- As bits ------------------------------------------------------------------------------------
+
+template <bool nan_to_both, typename M>
+CLAMPGRAD_HOST_DEVICE PairMasks<M> pair_masks_in(M self, M other) {
+  if constexpr (nan_to_both) {
+    const M nan = negate<M>(self | other);
+    return {M(self | nan), M(other | nan), M(self & other)};
+  } else {
+    return {self, other, M(self & other)};
+  }
+}
+
+// Under a pseudo-gradient: self is the result where it has a share, else beyond the bound.
+template <typename M>
+CLAMPGRAD_HOST_DEVICE Position<M> pair_position(M self, M other, bool takes_larger) {
+  return {self, M(other & broadcast<M>(takes_larger)), M(other & broadcast<M>(!takes_larger))};
+}
+
+// ---- In the kernels -----------------------------------------------------------------------------
+
+template <bool takes_larger, bool skips_nan, typename E>
+struct PairForwardOp : Op<PairForward, E, 2> {
+  PairRule rule;
+
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[2], Mask<V> (&bits)[2], V (&out)[1]) const {
+    const auto pair =
+        pair_masks<takes_larger, skips_nan>(compared<E>(in[0]), compared<E>(in[1]), rule);
+    out[0] = select(pair.takes_self, in[0], in[1]);
+    if constexpr (skips_nan) {
+      out[0] = E::fmax(in, out[0]);
+    }
+    bits[0] = pair.shares.self;
+    bits[1] = pair.shares.other;
+  }
+};
+
+template <typename E, typename F>
+void with_op(const PairForward& call, const F& run) {
+  auto rule = pair_rule(call.op, call.gradient, call.differentiated);
+  if (nan_to_both(call.op, call.gradient)) {
+    rule.nan = 0;
+  }
+  with_constant<2>(takes_larger(call.op), [&](auto larger) {
+    with_constant<2>(skips_nan(call.op), [&](auto skips) {
+      run(PairForwardOp<decltype(larger)::value, decltype(skips)::value, E>{{}, rule});
+    });
+  });
+}
+
+template <bool nan_to_both, typename E>
+struct PairBackwardOp : Op<PairBackward, E, 2> {
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
+    const auto of = pair_share<E>(in[0], pair_masks_in<nan_to_both>(bits[0], bits[1]));
+    out[0] = of.self;
+    out[1] = of.other;
+  }
+};
+
+// The other argument, a bound, gets what is beyond it.
+template <Gradient rule, bool maximize, typename E>
+struct PairPseudoOp : Op<PairBackward, E, 2> {
+  bool takes_larger;
+
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
+    const auto at = pair_position(bits[0], bits[1], takes_larger);
+    out[0] = pseudo_share<rule, E>(in[0], in_descent<maximize>(at));
+    out[1] = select(bits[1], in[0], V());
+  }
+};
+
+template <typename E, typename F>
+void with_op(const PairBackward& call, const F& run) {
+  with_rule<share_rule>(call.convention, [&](auto rule, auto maximize) {
+    constexpr Gradient gradient = decltype(rule)::value;
+    if constexpr (is_pseudo(gradient)) {
+      run(PairPseudoOp<gradient, decltype(maximize)::value, E>{{}, takes_larger(call.op)});
+    } else {
+      with_constant<2>(nan_to_both(call.op, call.convention.gradient), [&](auto nan) {
+        run(PairBackwardOp<decltype(nan)::value, E>{});
+      });
+    }
+  });
+}
+
+} // namespace
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

@@ -1,0 +1,260 @@
+// What x and two bounds get of a gradient where all three are Tensors. As in pairs.h, a rule says
+// who gets a share, and what each gets. Comes after pairs.h.
+
+namespace clampgrad::CLAMPGRAD_INSTANCE {
+namespace {
+
+// A mask or a gradient per argument.
+template <typename V>
+struct Triple {
+  V x, lo, hi;
+};
+
+// Who gets a share: where nothing else is said, all of g; half of it where `two` share it and a
+// third where `three` do. Where `nested`, x and lo halve what hi leaves. An argument that is
+// `halved` gets half of g, whatever else is said of it.
+template <typename M>
+struct TripleMasks {
+  M x, lo, hi;
+  M two, three, nested;
+  Triple<M> halved = {};
+};
+
+// torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi.
+template <typename V, typename K>
+CLAMPGRAD_HOST_DEVICE V
+clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Compared<K>& khi) {
+  using M = Mask<K>;
+  const M raised = lt(kx, klo);
+  const M lowered = select(raised, lt(khi, klo), lt(khi, kx));
+  V y = select(raised, lo, x);
+  y = select(lowered, hi, y);
+  y = select(khi.number, y, hi);
+  y = select(klo.number, y, lo);
+  return select(kx.number, y, x);
+}
+
+// ---- Who gets a share ---------------------------------------------------------------------------
+
+// `differentiated` has the bits of the arguments that are being differentiated.
+template <Gradient rule, typename K>
+CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
+    const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
+  using M = Mask<K>;
+  if constexpr (rule == Gradient::inclusive) {
+    return {
+        M(le(lo, x) & le(x, hi)),
+        M(lt(x, lo) & lt(lo, hi)),
+        M(lt(hi, x) | lt(hi, lo)),
+        M(),
+        M(),
+        M()};
+  } else if constexpr (rule == Gradient::joint) {
+    const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
+    const M under = lt(x, lo), over = lt(hi, x);
+    const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
+    return {
+        negate<M>(under | over),
+        M(under & apart),
+        M((over & apart) | crossed),
+        M(),
+        M(),
+        M(),
+        {M(at_lo | at_hi), at_lo, at_hi}};
+  } else if constexpr (rule == Gradient::half) {
+    const M number = x.number & lo.number & hi.number;
+    const M raised = lt(x, lo);
+    const Compared<K> inner = {
+        larger(x.key, lo.key), M(x.comparable & lo.comparable), M(x.number & lo.number)};
+    const M shut = lt(hi, inner), tie = eq(inner, hi);
+    const M open = number & negate<M>(shut);
+    return {
+        M(open & negate<M>(raised)),
+        M(open & le(x, lo)),
+        M(number & (shut | tie)),
+        tie,
+        M(),
+        eq(x, lo)};
+  } else {
+    static_assert(rule == Gradient::min_norm);
+    const M number = x.number & lo.number & hi.number;
+    const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
+    const M at_hi = number & (le(hi, x) | le(hi, lo));
+    const M x_lo = at_x & at_lo, all = x_lo & at_hi;
+    const M alone = (at_x ^ at_lo ^ at_hi) & negate<M>(all);
+    // A constant among several active inputs makes 0 a subgradient.
+    const bool of_x = differentiated & kX, of_lo = differentiated & kLo,
+               of_hi = differentiated & kHi;
+    const M constant = (at_x & broadcast<M>(!of_x)) | (at_lo & broadcast<M>(!of_lo)) |
+        (at_hi & broadcast<M>(!of_hi));
+    const M open = M(alone | negate<M>(constant));
+    const M two = (x_lo & broadcast<M>(of_x && of_lo)) |
+        (at_x & at_hi & broadcast<M>(of_x && of_hi)) |
+        (at_lo & at_hi & broadcast<M>(of_lo && of_hi));
+    return {
+        M(at_x & open),
+        M(at_lo & open),
+        M(at_hi & open),
+        two,
+        M(all & broadcast<M>(differentiated == kAll)),
+        M()};
+  }
+}
+
+// Beside a pseudo-gradient of x, which its position decides, the bounds get what least norm gives
+// them where x is not the result: there x lies above hi, or below lo, or below a hi that is less.
+template <typename M>
+struct PseudoMasks {
+  Position<M> x;
+  M lo, hi;
+  M halved;
+};
+
+template <typename K>
+CLAMPGRAD_HOST_DEVICE PseudoMasks<Mask<K>> pseudo_masks(
+    const Compared<K>& x,
+    const Compared<K>& lo,
+    const Compared<K>& hi,
+    const Compared<K>& result,
+    int differentiated) {
+  using M = Mask<K>;
+  const M below = lt(x, result), above = lt(result, x);
+  const M tie = eq(lo, hi) & broadcast<M>((differentiated & kLo) && (differentiated & kHi));
+  const M halved = M(below & tie);
+  return {
+      {eq(x, result), below, above},
+      M((below & lt(lo, hi)) | halved),
+      M(above | (below & lt(hi, lo)) | halved),
+      halved};
+}
+
+// ---- What each gets -----------------------------------------------------------------------------
+
+template <typename E, typename V>
+CLAMPGRAD_HOST_DEVICE Triple<V> triple_share(V g, const TripleMasks<Mask<V>>& at) {
+  const V zero = V(), half = E::halved(g);
+  const V share = select(at.three, E::third(g), select(at.two, half, g));
+  const V inner = select(at.nested, select(at.two, E::quartered(g), half), share);
+  const auto& halved = at.halved;
+  return {
+      select(halved.x, half, select(at.x, inner, zero)),
+      select(halved.lo, half, select(at.lo, inner, zero)),
+      select(halved.hi, half, select(at.hi, share, zero))};
+}
+
+template <typename E, typename V>
+CLAMPGRAD_HOST_DEVICE Pair<V> bounds_share(V g, const PseudoMasks<Mask<V>>& at) {
+  return pair_share<E>(g, PairMasks<Mask<V>>{at.lo, at.hi, at.halved});
+}
+
+// ---- As bits ------------------------------------------------------------------------------------
+// A bit per argument, set where it gets a share. Those that are set share equally, but where a
+// convention says otherwise (triple_masks_in). Of a pseudo-gradient the bits are a number, x's the
+// lowest, which says where x lies and which bounds get a share besides: 0 NaN; 1 inside; 2 below,
+// lo; 3 below, hi; 4 below, both; 5 below, none; 6 above, hi.
+
+// `result` has the keys of clamped().
+template <Gradient rule, typename K>
+CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> triple_bits(
+    const Compared<K>& x,
+    const Compared<K>& lo,
+    const Compared<K>& hi,
+    const Compared<K>& result,
+    int differentiated) {
+  using M = Mask<K>;
+  if constexpr (is_pseudo(rule)) {
+    const auto at = pseudo_masks(x, lo, hi, result, differentiated);
+    const M to_one = M(at.x.below & (at.lo ^ at.hi));
+    return {
+        M(at.x.inside | (at.x.below & negate<M>(at.lo))),
+        M(to_one | at.x.above),
+        M((at.x.below ^ to_one) | at.x.above)};
+  } else {
+    const auto at = triple_masks<rule>(x, lo, hi, differentiated);
+    if constexpr (rule == Gradient::joint) { // two that get all of g are a case of their own
+      const M both = at.x & at.hi;
+      return {at.x, M(at.lo | at.halved.lo | both), M(at.hi | at.halved.hi)};
+    } else {
+      return {at.x, at.lo, at.hi};
+    }
+  }
+}
+
+template <Gradient rule, typename M>
+CLAMPGRAD_HOST_DEVICE TripleMasks<M> triple_masks_in(const Triple<M>& bits) {
+  const auto& [x, lo, hi] = bits;
+  const M x_lo = x & lo;
+  if constexpr (rule == Gradient::half) { // all three: 1/4, 1/4, 1/2
+    return {x, lo, hi, M((x | lo) & hi), M(), x_lo};
+  } else {
+    const M all = x_lo & hi, several = M(x_lo | (x & hi) | (lo & hi));
+    if constexpr (rule == Gradient::joint) { // all three: x and hi get all of g, where x is NaN
+      return {x, M(lo ^ all), hi, M(several ^ all), M(), M()};
+    } else {
+      return {x, lo, hi, several, all, M()};
+    }
+  }
+}
+
+template <typename M>
+CLAMPGRAD_HOST_DEVICE PseudoMasks<M> pseudo_masks_in(const Triple<M>& bits) {
+  const auto& [x, lo, hi] = bits;
+  const M above = lo & hi, below = lo ^ hi;
+  const M to_lo = M(below & negate<M>(x)), halved = M(to_lo & hi);
+  return {{M(x & negate<M>(lo | hi)), below, above}, to_lo, M(above | (x & lo) | halved), halved};
+}
+
+// ---- In the kernels -----------------------------------------------------------------------------
+
+template <Gradient rule, typename E>
+struct TripleForwardOp : Op<TripleForward, E, 3> {
+  int differentiated;
+
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], Mask<V> (&bits)[3], V (&out)[1]) const {
+    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
+    out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
+    const auto recorded = triple_bits<rule>(x, lo, hi, compared<E>(out[0]), differentiated);
+    bits[0] = recorded.x;
+    bits[1] = recorded.lo;
+    bits[2] = recorded.hi;
+  }
+};
+
+template <typename E, typename F>
+void with_op(const TripleForward& call, const F& run) {
+  with_constant<kGradients>(call.gradient, [&](auto gradient) {
+    run(TripleForwardOp<triple_rule(decltype(gradient)::value), E>{{}, call.differentiated});
+  });
+}
+
+template <Gradient rule, bool maximize, typename E>
+struct TripleBackwardOp : Op<TripleBackward, E, 3> {
+  template <typename V>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const V (&in)[1], const Mask<V> (&bits)[3], V (&out)[3]) const {
+    const Triple<Mask<V>> recorded = {bits[0], bits[1], bits[2]};
+    if constexpr (is_pseudo(rule)) {
+      const auto at = pseudo_masks_in(recorded);
+      const auto bounds = bounds_share<E>(in[0], at);
+      out[0] = pseudo_share<rule, E>(in[0], in_descent<maximize>(at.x));
+      out[1] = bounds.self;
+      out[2] = bounds.other;
+    } else {
+      const auto of = triple_share<E>(in[0], triple_masks_in<rule>(recorded));
+      out[0] = of.x;
+      out[1] = of.lo;
+      out[2] = of.hi;
+    }
+  }
+};
+
+template <typename E, typename F>
+void with_op(const TripleBackward& call, const F& run) {
+  with_rule<share_rule>(call.convention, [&](auto rule, auto maximize) {
+    run(TripleBackwardOp<decltype(rule)::value, decltype(maximize)::value, E>{});
+  });
+}
+
+} // namespace
+} // namespace clampgrad::CLAMPGRAD_INSTANCE

@@ -1,0 +1,119 @@
+#pragma once
+// The front doors: what a call comes to from Python, from C++, from the dispatcher (these three by
+// the generated FrontDoors.cpp) and from a pin. Where no gradient is to be recorded, a front door
+// is the ATen operator and no more.
+
+#include "base/bounds.h"
+#include "base/convention.h"
+#include "base/path.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/clamp_min.h>
+
+namespace clampgrad {
+
+// An undefined Tensor is no bound.
+inline bool is_given(const OptionalTensor& t) {
+  return t && t->defined();
+}
+
+// Whether a gradient is to be recorded. False also where torch raises, so that it words the error.
+bool is_recorded(const at::Tensor& self, const Number& min, const Number& max);
+bool is_recorded(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);
+bool is_recorded(const at::Tensor& self, const at::Scalar& bound);
+bool is_recorded(const at::Tensor& self, const at::Tensor& bound);
+
+// ---- How it is recorded: numbers.cpp, tensors.cpp -----------------------------------------------
+
+// With at least one bound.
+at::Tensor record_clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor& record_clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor record_clamp(
+    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+at::Tensor& record_clamp_(
+    at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+
+at::Tensor& record_extremum_(
+    at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
+
+// Raises, as torch's in-place operators do, where writing to self would change `other`. Nothing is
+// looked at but tensors that have memory.
+void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
+
+// Raises, as torch's in-place operators do, where self cannot hold the result.
+void check_fits(const at::Tensor& self, const at::Tensor& result);
+
+// How an operator in place ends where nothing is recorded, or a transform runs.
+at::Tensor& assign(at::Tensor& self, const at::Tensor& result);
+
+// Gives self the value of `result` and the one node that has recorded it from self: Note [In
+// place].
+at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);
+
+// ---- The front doors ----------------------------------------------------------------------------
+
+namespace front_door {
+
+// With bounds of one kind; those between a number and a Tensor are in ops/mixed.h.
+at::Tensor clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor& clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor clamp(
+    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+at::Tensor& clamp_(
+    at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+
+// maximum and its kind, which take exact gradients.
+at::Tensor extremum(
+    Extremum op, const at::Tensor& self, const at::Tensor& other, Gradient gradient);
+
+} // namespace front_door
+
+// `t` where torch takes it beside `other`: in operators of two arguments a CPU scalar may be beside
+// a Tensor of another device, but not in clamp.
+at::Tensor on_device_of(const at::Tensor& other, const at::Tensor& t);
+inline const at::Tensor& on_device_of(const at::Scalar&, const at::Tensor& t) {
+  return t;
+}
+inline const at::Scalar& on_device_of(const at::Tensor&, const at::Scalar& number) {
+  return number;
+}
+
+// What clamp has to be told besides for the result of clamp_min or clamp_max.
+Number other_bound(const at::Scalar& bound);
+inline OptionalTensor other_bound(const at::Tensor&) {
+  return std::nullopt;
+}
+
+namespace front_door {
+
+// The bound is a Scalar or a Tensor.
+template <typename Bound>
+at::Tensor clamp_min(const at::Tensor& self, const Bound& min, Convention c) {
+  if (!is_recorded(self, min)) {
+    return at::clamp_min(self, min);
+  }
+  const auto& x = on_device_of(min, self);
+  return record_clamp(x, on_device_of(x, min), other_bound(min), c);
+}
+template <typename Bound>
+at::Tensor clamp_max(const at::Tensor& self, const Bound& max, Convention c) {
+  if (!is_recorded(self, max)) {
+    return at::clamp_max(self, max);
+  }
+  const auto& x = on_device_of(max, self);
+  return record_clamp(x, other_bound(max), on_device_of(x, max), c);
+}
+template <typename Bound>
+at::Tensor& clamp_min_(at::Tensor& self, const Bound& min, Convention c) {
+  return is_recorded(self, min) ? record_clamp_(self, on_device_of(self, min), other_bound(min), c)
+                                : at::clamp_min_(self, min);
+}
+template <typename Bound>
+at::Tensor& clamp_max_(at::Tensor& self, const Bound& max, Convention c) {
+  return is_recorded(self, max) ? record_clamp_(self, other_bound(max), on_device_of(self, max), c)
+                                : at::clamp_max_(self, max);
+}
+
+} // namespace front_door
+} // namespace clampgrad

@@ -1,0 +1,231 @@
+// What Tensors get of a gradient, composed of ATen operators or by the fused kernels.
+
+#include "ops/formulas.h"
+
+#include "Operators.h"
+#include "ops/composed.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/clamp.h>
+
+#include <type_traits>
+
+namespace clampgrad {
+
+namespace {
+
+using E = TensorElement;
+using at::Tensor;
+using composed::compared;
+using composed::Compared;
+using composed::PairMasks;
+using composed::Position;
+using composed::PseudoMasks;
+using composed::Triple;
+using composed::TripleMasks;
+
+// What each of n arguments gets of a gradient. The transpose is the tangent: the sum of what each
+// argument would get of its own.
+template <size_t n>
+using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
+
+// Arguments are compared in the dtype of the result, which is the gradient's.
+Compared<TensorValue> compared_in_dtype(const Tensor& t) {
+  return compared<E>(TensorValue([t](const Tensor& like) { return t.to(like.scalar_type()); }));
+}
+
+TensorValue pseudo_share_of(const Tensor& grad, const Position<TensorMask>& at, Convention c) {
+  if (c.gradient == Gradient::straight_through) {
+    return grad;
+  }
+  return LazyTensor::Compute([=](const Tensor& grad) { return pseudo_gradient_at(grad, at, c); });
+}
+
+// ---- Two arguments ------------------------------------------------------------------------------
+
+Shares<2> shares_by(const PairMasks<TensorMask>& masks, Extremum op, Convention c) {
+  return [=](const Tensor& grad) -> std::array<TensorValue, 2> {
+    const auto of = composed::pair_share<E>(TensorValue(grad), masks);
+    if (is_pseudo(c.gradient)) {
+      const auto at = composed::pair_position(masks.self, masks.other, takes_larger(op));
+      return {pseudo_share_of(grad, at, c), of.other};
+    }
+    return {of.self, of.other};
+  };
+}
+
+Shares<2> pair_of(
+    const Tensor& self_, const Tensor& other_, Extremum op, Convention c, int64_t differentiated) {
+  const auto self = compared_in_dtype(self_), other = compared_in_dtype(other_);
+  const auto rule = pair_rule(op, c.gradient, static_cast<int>(differentiated));
+  const auto masks = with_constant<2>(takes_larger(op), [&](auto larger) {
+    return with_constant<2>(skips_nan(op), [&](auto skips) {
+      return composed::pair_masks<decltype(larger)::value, decltype(skips)::value>(
+                 self, other, rule)
+          .shares;
+    });
+  });
+  return shares_by(masks, op, c);
+}
+
+Shares<2> shares(const ExtremumShares& of) {
+  return pair_of(of.args[0], of.args[1], of.op, {of.gradient, false}, of.differentiated);
+}
+
+Shares<2> shares(const RecordedPair& of) {
+  const RecordedBits in = {of.bits, 2, of.dim_order};
+  const auto [op, c] = of.call;
+  const auto at = nan_to_both(op, c.gradient)
+      ? composed::pair_masks_in<true>(kFirstBit, kSecondBit)
+      : composed::pair_masks_in<false>(kFirstBit, kSecondBit);
+  const auto halved = is_pseudo(c.gradient) ? TruthTable() : at.halved; // it records no tie
+  return shares_by(PairMasks<TensorMask>{in(at.self), in(at.other), in(halved)}, op, c);
+}
+
+// ---- Three arguments ----------------------------------------------------------------------------
+
+Shares<3> shares_by(const TripleMasks<TensorMask>& masks) {
+  return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
+    const auto of = composed::triple_share<E>(TensorValue(grad), masks);
+    return {of.x, of.lo, of.hi};
+  };
+}
+
+Shares<3> shares_by(const PseudoMasks<TensorMask>& masks, Convention c) {
+  return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
+    const auto bounds = composed::bounds_share<E>(TensorValue(grad), masks);
+    return {pseudo_share_of(grad, masks.x, c), bounds.self, bounds.other};
+  };
+}
+
+Shares<3> shares(const ClampShares& of) {
+  const auto &self = of.args[0], &min = of.args[1], &max = of.args[2];
+  const auto c = of.convention;
+  const auto differentiated = static_cast<int>(of.differentiated);
+  if (!min.defined() || !max.defined()) {
+    const bool is_min = min.defined();
+    // Bits of the two arguments that are there.
+    const auto bits =
+        (differentiated & kX) | (is_min ? differentiated & kLo : (differentiated & kHi) >> 1);
+    const auto op = is_min ? Extremum::clamp_min : Extremum::clamp_max;
+    const auto pair = pair_of(self, is_min ? min : max, op, c, bits);
+    return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
+      const auto [of_self, of_bound] = pair(grad);
+      return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
+                    : std::array<TensorValue, 3>{of_self, {}, of_bound};
+    };
+  }
+  const auto x = compared_in_dtype(self), lo = compared_in_dtype(min), hi = compared_in_dtype(max);
+  if (is_pseudo(c.gradient)) {
+    const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
+      const auto dtype = like.scalar_type();
+      return at::clamp(self.detach().to(dtype), min.detach().to(dtype), max.detach().to(dtype));
+    }));
+    return shares_by(composed::pseudo_masks(x, lo, hi, y, differentiated), c);
+  }
+  return with_constant<kGradients>(c.gradient, [&](auto gradient) {
+    constexpr Gradient rule = decltype(gradient)::value;
+    if constexpr (is_pseudo(rule)) {
+      return Shares<3>(); // see above
+    } else {
+      return shares_by(composed::triple_masks<rule>(x, lo, hi, differentiated));
+    }
+  });
+}
+
+Shares<3> shares(const RecordedTriple& of) {
+  const RecordedBits in = {of.bits, 3, of.dim_order};
+  const Triple<TruthTable> bits = {kFirstBit, kSecondBit, kThirdBit};
+  const auto c = of.call.convention;
+  if (is_pseudo(c.gradient)) {
+    const auto [x, lo, hi, halved] = composed::pseudo_masks_in(bits);
+    return shares_by(
+        PseudoMasks<TensorMask>{
+            {in(x.inside), in(x.below), in(x.above)}, in(lo), in(hi), in(halved)},
+        c);
+  }
+  return with_constant<kGradients>(share_rule(c.gradient), [&](auto gradient) {
+    const auto [x, lo, hi, two, three, nested, none] =
+        composed::triple_masks_in<decltype(gradient)::value>(bits);
+    return shares_by(
+        TripleMasks<TensorMask>{in(x), in(lo), in(hi), in(two), in(three), in(nested)});
+  });
+}
+
+// ---- Of any -------------------------------------------------------------------------------------
+
+Convention convention_of(const ExtremumShares& of) {
+  return {of.gradient, false};
+}
+Convention convention_of(const ClampShares& of) {
+  return of.convention;
+}
+
+template <typename Of>
+constexpr bool reads_bits = std::is_same_v<Of, RecordedPair> || std::is_same_v<Of, RecordedTriple>;
+
+// In the dtype of the result.
+template <size_t n>
+std::array<Tensor, n> promoted(std::array<Tensor, n> tangents, const std::array<Tensor, n>& args) {
+  const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
+  for (auto& t : tangents) {
+    t = t.defined() ? t.to(dtype) : t;
+  }
+  return tangents;
+}
+
+} // namespace
+
+template <typename Of, size_t n>
+std::array<Tensor, n> gradients(
+    const Of& of, const Tensor& grad, const std::array<bool, n>& wanted) {
+  std::array<Tensor, n> result;
+  if (!grad.defined()) {
+    return result;
+  }
+  if constexpr (reads_bits<Of>) {
+    if (takes_kernel(grad)) {
+      return fused_backward(of, grad, wanted);
+    }
+  }
+  const auto values = shares(of)(grad);
+  for (size_t i = 0; i < n; ++i) {
+    if (wanted[i]) {
+      result[i] = values[i].get(grad);
+      if constexpr (!reads_bits<Of>) {
+        result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
+      }
+    }
+  }
+  return result;
+}
+
+template <typename Of, size_t n>
+Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
+  tangents = promoted(std::move(tangents), of.args);
+  const auto shares_of = shares(of);
+  Tensor result;
+  for (size_t i = 0; i < n; ++i) {
+    if (tangents[i].defined()) {
+      const auto tangent = if_linear(tangents[i], convention_of(of));
+      const auto share = shares_of(tangent)[i].get(tangent);
+      result = result.defined() ? result + share : share;
+    }
+  }
+  return result;
+}
+
+template std::array<Tensor, 2> gradients(
+    const ExtremumShares&, const Tensor&, const std::array<bool, 2>&);
+template std::array<Tensor, 3> gradients(
+    const ClampShares&, const Tensor&, const std::array<bool, 3>&);
+template std::array<Tensor, 2> gradients(
+    const RecordedPair&, const Tensor&, const std::array<bool, 2>&);
+template std::array<Tensor, 3> gradients(
+    const RecordedTriple&, const Tensor&, const std::array<bool, 3>&);
+template Tensor tangent(const ExtremumShares&, std::array<Tensor, 2>);
+template Tensor tangent(const ClampShares&, std::array<Tensor, 3>);
+
+} // namespace clampgrad

@@ -1,0 +1,82 @@
+"""docs/architecture.md follows one call through the files of csrc: they are there, and call each other."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import clampgrad
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+ROW = re.compile(r"^\| \d \| `([^`]+)` \| (.+?) \|", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Those of the files, generated ones too."""
+    from codegen.generate import render
+
+    generated = render(ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
+
+    def text(file):
+        folder, _, name = file.partition("/")
+        return generated[name] if folder == "generated" else (ROOT / file).read_text()
+
+    return {file: text(file) for file, _ in walk()}
+
+
+def walk():
+    """The steps: a file and its functions."""
+    section = (ROOT / "docs/architecture.md").read_text().partition("## One call")[2]
+    rows = ROW.findall(section.partition("\n## ")[0])
+    return [(file, re.findall(r"`([\w:]+)`", names)) for file, names in rows]
+
+
+def is_defined(name, text):
+    if text.startswith('"""'):
+        return f"\ndef {name}(" in text
+    return re.search(rf"(?<!\w){name}\b[^;{{}}]*\{{", text)
+
+
+def is_called(name, text):
+    return re.search(rf"(?<!\w){name}\b\s*[<(,;]", text)
+
+
+def test_it_takes_eight_files():
+    files = {file for file, _ in walk()}
+    assert len(files) <= 8 and sum(file.startswith("generated/") for file in files) <= 2
+    assert len(walk()) > len(files)  # and back
+
+
+def test_each_file_has_what_the_walk_says(texts):
+    for file, names in walk():
+        for name in names:
+            assert is_defined(name, texts[file]), f"{file} does not define {name}"
+
+
+def test_each_step_calls_the_next(texts):
+    """But for the first, which is replaced by what it calls (below), and the node, which is autograd's."""
+    steps = walk()
+    node = next(i for i, (file, _) in enumerate(steps) if file.endswith("Functions.cpp"))
+    for i, (file, names) in enumerate(steps[2:], 2):
+        caller = "csrc/ops/numbers.cpp" if i == node else steps[i - 1][0]
+        assert is_called(names[0], texts[caller]), f"{caller} does not call {names[0]} of {file}"
+
+
+@pytest.mark.compiled("the portable implementation is another walk")
+def test_the_call_takes_this_way(texts):
+    assert type(clampgrad.clamp).__name__ == "builtin_function_or_method"
+    x = torch.tensor([-1.0, 0.0, 3.0, 6.0], requires_grad=True)
+    y = clampgrad.clamp(x, 0, 6, gradient="half")
+    assert y.grad_fn.name() in dict((names[0], file) for file, names in walk())
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0.5, 1, 0.5]
+
+
+def test_a_broken_walk_is_noticed(texts):
+    assert not is_defined("record_clamp", "  return record_clamp(self);\n}")
+    assert not is_called("clamp_forward", "run_clamp_forward_(x)")
