@@ -32,7 +32,7 @@ from clampgrad.patches.verify.run import (
     verify,
 )
 from clampgrad.patches.verify.samples import digest
-from clampgrad.patches.verify.text import manual_text, patched, script_text
+from clampgrad.patches.verify.text import INCLUDE, manual_text, patched, script_text
 
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
@@ -225,6 +225,17 @@ def test_a_file_that_is_not_looked_at_is_named(tmp_path, monkeypatch, capsys):
     assert f"not proved:\n  {name}" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", [*command, "--allow-unproved"])
     assert main() == 0
+
+
+def test_a_header_of_the_wheel_is_compiled_as_patched(tmp_path):
+    """Found before the wheel's own, so it is no file that nothing looks at."""
+    name = "torch/csrc/autograd/FunctionsManual.h"
+    text = (INCLUDE / name).read_text()
+    patch = patch_of_text(tmp_path / "a", name, text, text + "// the end\n")
+    after = patched(tmp_path / "b", [patch], RELEASE, None)
+    assert after.headers == {name} and unlooked([patch], after) == []
+    assert (tmp_path / "b" / name).read_text().endswith("// the end\n")
+    assert patched(tmp_path / "c", [], RELEASE, None).headers == set()
 
 
 @pytest.mark.slow

@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
 
 import clampgrad
+from common import python
 
 COMPILED = clampgrad.implementation == "compiled"
 
@@ -157,3 +160,94 @@ def test_a_process(way, installed, tmp_path, monkeypatch):
         else:
             assert done.returncode and "cannot pin a whole process" in done.stderr
             assert all(name in done.stderr for name in ("normalize", "C++", "--partial"))
+
+
+# ---- Threads of torch's own ----------------------------------------------------------------------------
+
+THREADS = """
+import threading, warnings
+import torch
+import clampgrad
+
+class Deep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, deeper):
+        ctx.deeper = deeper
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        seen.add((threading.get_ident() == here, clampgrad.pin.current()))
+        if ctx.deeper:
+            with torch.enable_grad():
+                y = Deep.apply(torch.ones(1, requires_grad=True), ctx.deeper - 1).sum()
+            y.backward()
+        return g, None
+
+warnings.simplefilter("ignore")  # TorchScript is deprecated
+
+@torch.jit.script
+def forked(x):
+    return torch.jit.wait(torch.jit.fork(torch.clamp, x, 0.0, 1.0))
+
+def look():
+    Deep.apply(torch.ones(1, requires_grad=True), 100).sum().backward()
+    x = torch.zeros(1, requires_grad=True)
+    return torch.autograd.grad(forked(x), x)[0].item()
+
+here, seen = threading.get_ident(), set()
+own = look()
+seen.clear()
+with clampgrad.pin("half"):
+    slope = look()
+print(seen == {(True, "half"), (False, None)}, slope == own != 0.5)
+seen.clear()
+clampgrad.set_pin("half", partial=True)
+slope = look()
+print({name for _, name in seen} == {"half"}, slope == 0.5)
+"""
+
+
+@pytest.mark.compiled("a portable pin of the process is not that of threads of C++ either")
+def test_a_block_does_not_hold_where_torch_uses_a_thread_of_its_own(tmp_path):
+    """A deep backward and torch.jit.fork do so on a CPU; on a GPU, every backward."""
+    (tmp_path / "script.py").write_text(THREADS)  # TorchScript reads it
+    assert python(tmp_path / "script.py").split() == ["True"] * 4
+
+
+# ---- Graphs that are captured -----------------------------------------------------------------------------
+
+
+def inside(x):
+    with clampgrad.pin("straight_through"):
+        return torch.clamp(x * 1, 0, 1) * 1
+
+
+class Inside(torch.nn.Module):
+    def forward(self, x):
+        return inside(x)
+
+
+CAPTURED = {
+    "torch.export": lambda x: torch.export.export(Inside(), (x,), strict=False).module(),
+    "torch.jit.trace": lambda x: torch.jit.trace(inside, (x,), check_trace=False),
+    "make_fx": lambda x: make_fx(inside)(x),
+    "torch.fx": lambda x: torch.fx.symbolic_trace(inside),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.compiled("a graph that is captured under the portable pin keeps it")
+@pytest.mark.parametrize("how", CAPTURED)
+def test_a_graph_loses_the_blocks_inside(how):
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+
+    def slope(f):
+        return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+
+    says_so = how in ("torch.export", "torch.jit.trace")
+    with pytest.warns(UserWarning, match="a graph") if says_so else nullcontext():
+        graph = CAPTURED[how](x)
+    assert (slope(inside), slope(graph)) == ([1, 1], [0, 0])
+    with clampgrad.pin("straight_through"):
+        assert slope(graph) == [1, 1]

@@ -34,12 +34,14 @@ CLAMPS = {
     "aten": lambda x: torch.ops.aten.clamp(x, 0, 6),
     "aten, overload": lambda x: torch.ops.aten.clamp.default(x, 0, 6),
     "list": lambda x: torch._foreach_clamp_max(torch._foreach_clamp_min([x], 0.0), 6.0)[0],
+    "names as in NumPy": lambda x: torch.clamp(a=x, min=0, max=6),
     "vmap": torch.func.vmap(lambda x: x.clamp(0, 6)),
 }
 PAIRS = {
     "maximum": lambda x: torch.maximum(x, other),
     "max": lambda x: torch.max(x, other),
     "list": lambda x: torch._foreach_maximum([x], [other])[0],
+    "names as in NumPy": lambda x: torch.maximum(x1=x, x2=other),
 }
 EXPECTED = {
     "min_norm": ([0, 1, 0, 0], [0, 0, 1, 1]),

@@ -278,6 +278,23 @@ def test_a_proposal_is_built_and_recorded_as_any_series(stub, whole, tmp_path):
     assert f"{PROPOSALS[0]}: " not in done.stdout.split("what does not hold:")[1]
 
 
+def test_fewer_series_than_before_leave_what_was_built(tmp_path):
+    """The tree is that of the last run's end, and is not built again."""
+    tree_of(tmp_path)
+    code = f"""
+import pathlib, sys
+from record import Record
+from series import Tree
+tree = Tree(pathlib.Path(sys.argv[1]))
+first = Record.of(tree, [{SERIES!r}, "v2.13.0/strict"], {{}}, False)
+done = {{"seconds": 1}}
+first.states.update({{"stock": {{"build": done, "controls": done}}, "undone": {{"build": done, "tests": done}}}})
+first.save()
+print({{state: list(steps) for state, steps in Record.of(tree, [{SERIES!r}], {{}}, False).states.items()}})
+"""
+    assert answer(code, tmp_path) == "{'stock': ['build'], 'undone': ['build']}"
+
+
 def test_a_test_that_fails_afterwards_is_named(stub, whole):
     found = record(stub)
     found["states"][SERIES]["tests"]["files"]["test_jit.py"]["results"]["Test.test_clamp"] = (

@@ -86,7 +86,8 @@ class Record:
                 states.pop(name, None)
                 old["built"] = None  # of the patches as they were, perhaps
         if old["series"] != asked["series"] or old["patches"] != asked["patches"]:
-            states.pop("undone", None)
+            undone = states.pop("undone", {})  # built as it is, and perhaps after others
+            states["undone"] = {step: undone[step] for step in ("build",) if step in undone}
             states.get("stock", {}).pop("controls", None)
         if old["quick"] and not quick:
             for steps in states.values():

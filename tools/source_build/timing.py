@@ -50,7 +50,8 @@ def times(place: Place, states: Sequence[str], rounds: int) -> None:
             print(f"    round {i + 1} of {rounds}", flush=True)
             for state in states:
                 copy = str(folder(place, state))
-                path = os.pathsep.join([copy, *site.getsitepackages()])
+                # torchgen, which torch imports, lies beside it in the tree.
+                path = os.pathsep.join([copy, *site.getsitepackages(), str(place.tree.path)])
                 # Without -S, what pip wrote for an editable install comes before any path.
                 found[state].append(child(place, "times", "-S times.py", copy, PYTHONPATH=path))
         return {"microseconds": found}

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
 
+import torch
+
 from clampgrad import _implementation
 from clampgrad._contract.table import CANONICAL, unknown
 from clampgrad._pin import functions, report, state
@@ -101,6 +103,7 @@ class pin:
 
     def __enter__(self) -> pin:
         self._is_used = True
+        self._warn_where_lost()
         tell_torch()
         state.enter(self._code, self)
         return self
@@ -110,6 +113,17 @@ class pin:
             raise RuntimeError(
                 f"{self!r} was left before a block that was entered after it: what ran in between "
                 "may have had the wrong pin"
+            )
+
+    def _warn_where_lost(self) -> None:
+        if _implementation.name == "compiled" and (
+            torch.jit.is_tracing() or torch.compiler.is_exporting()
+        ):
+            warnings.warn(
+                f"{self!r} is entered while a graph is captured, which has the gradient of the pin under "
+                "which the graph runs, and not of this one. To keep a convention in it, call "
+                "clampgrad.clamp and its kind",
+                stacklevel=3,
             )
 
     def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from clampgrad._contract.table import CONVENTIONS
 from clampgrad._implementation.portable.functions import resolved
-from clampgrad._implementation.portable.pinned_calls import BY_ITSELF, PINNED, refuse
+from clampgrad._implementation.portable.pinned_calls import BY_ITSELF, PINNED, name_of, refuse
 from clampgrad._torch.after_import import when_imported
 from clampgrad._torch.function_modes import is_on, put_below, take_off
 from clampgrad._torch.surroundings import replace_backward
@@ -150,7 +150,7 @@ class Mode(TorchFunctionMode):
                 if func in BY_ITSELF and "partial" not in words:
                     refuse(BY_ITSELF[func], args, kwargs or {})
                 return func(*args, **kwargs or {})
-            given = {"input" if k == "self" else k: v for k, v in (kwargs or {}).items()}
+            given = {name_of(k, func): v for k, v in (kwargs or {}).items()}
             return pinned(func, gradient, "maximize" in words, *args, **given)
         finally:
             if is_on(Mode):

@@ -67,9 +67,23 @@ def pin_reached() -> dict[str, int]:
 OPERATORS = type(torch.ops.aten.clamp), type(torch.ops.aten.clamp.default)
 
 
+# torch's functions and methods take NumPy's names too.
+NUMPYS = {"x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+
+def is_of_aten(func: Any) -> bool:
+    return isinstance(func, OPERATORS) or "_foreach_" in func.__name__
+
+
+def name_of(keyword: str, func: Any) -> str:
+    if keyword == "self":
+        return "input"
+    return keyword if is_of_aten(func) else NUMPYS.get(keyword, keyword)
+
+
 def torchs_own(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Operators of aten call their first argument self."""
-    if "input" in kwargs and (isinstance(func, OPERATORS) or "_foreach_" in func.__name__):
+    if "input" in kwargs and is_of_aten(func):
         kwargs["self"] = kwargs.pop("input")
     return func(*args, **kwargs)
 

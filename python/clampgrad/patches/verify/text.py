@@ -1,7 +1,7 @@
 """What upstream's files say for the installed torch, and what patches make of them.
 
-The two YAML files and the Python modules come with the wheel, and a file that is added stands in its
-patch. The functions in C++ and in TorchScript come from a checkout, or out of the hunks of our series,
+The two YAML files, the headers and the Python modules come with the wheel, and a file that is added stands
+in its patch. The functions in C++ and in TorchScript come from a checkout, or out of the hunks of our series,
 which show them whole.
 """
 
@@ -19,6 +19,7 @@ from .restated import CLAMP_JVP, SCALAR_SIGNATURE
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"
 INSTALLED = PACKAGED.parents[1]  # the folder of torch and torchgen
+INCLUDE = INSTALLED / "torch" / "include"
 MANUAL = ("clamp_backward", "clamp_backward_min_max", "clamp_jvp")
 JOINT = "v2.13.0/joint"  # the series whose hunks show the functions whole
 SCRIPTED = ("clamp_1", "clamp_2", "max", "min")
@@ -33,6 +34,7 @@ class Text:
     native: str = ""  # native_functions.yaml
     added: dict[str, str] = field(default_factory=dict)  # files of aten/, where operators are added
     python: dict[str, Path] = field(default_factory=dict)  # modules of torch that a patch changes
+    headers: set[str] = field(default_factory=set)  # of torch/csrc that a patch changes
 
 
 def manual_functions(text: str) -> Functions:
@@ -98,6 +100,8 @@ def patched(directory: Path, patches: list[Path], release: str, source: Path | N
     modules = [n for n in every if n.startswith("torch/") and n.endswith(".py")]
     modules = [n for n in modules if (INSTALLED / n).is_file()]
     before |= {name: (INSTALLED / name).read_text() for name in modules}
+    headers = [n for n in every if n.startswith("torch/csrc/") and (INCLUDE / n).is_file()]
+    before |= {name: (INCLUDE / name).read_text() for name in headers}
     new = [n for patch in patches for n in files_added(patch) if n.startswith("aten/")]
     for name, text in before.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -129,6 +133,7 @@ def patched(directory: Path, patches: list[Path], release: str, source: Path | N
         after[NATIVE],
         {n: (directory / n).read_text() for n in new} if after[NATIVE] != before[NATIVE] else {},
         {module_of(name): directory / name for name in modules if after[name] != before[name]},
+        {name for name in headers if after[name] != before[name]},
     )
 
 
