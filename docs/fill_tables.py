@@ -614,17 +614,6 @@ def programs():
     return table(*rows, right=(1, 2)) + f"\n\n{numbered}\n\n{note}"
 
 
-def library_tests():
-    """Their own tests, without a pin and under `inclusive`."""
-    rows = [["library", "files", "tests", "without a pin", "other outcomes under `inclusive`"]]
-    for name, found in PROGRAMS["tests"].items():
-        counts = ", ".join(f"{n} {outcome}" for outcome, n in found["stock"].items())
-        differ = "; ".join(f"{k}: {a}, {b}" for k, (a, b) in found["differ"].items()) or "none"
-        files = ", ".join(code(f) for f in found["files"])
-        rows.append([f"{name} {found['version']}", files, found["tests"], counts, differ])
-    return table(*rows, right=[2])
-
-
 def program_libraries():
     """The versions, per release."""
     releases = PROGRAMS["releases"]
@@ -873,7 +862,6 @@ TABLES = {
     "private_headers": private_headers,
     "function_calls": function_calls,
     "programs": programs,
-    "library_tests": library_tests,
     "program_libraries": program_libraries,
     "names": names,
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
