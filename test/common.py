@@ -226,6 +226,18 @@ FORWARD = {
 }
 
 
+# ---- The pin that holds -----------------------------------------------------------------------------
+
+
+def slope():
+    """Of torch.clamp at its lower bound and beyond the upper one: tells the pins apart."""
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist()
+
+
+OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
+
+
 # ---- Comparing -----------------------------------------------------------------------------------
 
 

@@ -12,7 +12,20 @@ import torch.nn.functional as F
 
 import clampgrad
 from clampgrad import _implementation
-from common import FORWARD, REVERSE, assert_same, dual, eager, jvp, tied, vjp
+from common import (
+    FORWARD,
+    HALF,
+    OWN,
+    REVERSE,
+    THROUGH,
+    assert_same,
+    dual,
+    eager,
+    jvp,
+    slope,
+    tied,
+    vjp,
+)
 from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled
 from table.test_conventions import RELEASED, compare_with_torch
 
@@ -299,15 +312,6 @@ def test_our_own_operators_are_immune(pin):
 
 
 # ---- What holds where ----------------------------------------------------------------------------------
-
-
-def slope():
-    """0 and 1 outside: tells the pins apart."""
-    x = torch.tensor([0.0, 2.0], requires_grad=True)
-    return torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist()
-
-
-OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
 
 
 def test_it_nests():

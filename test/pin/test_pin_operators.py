@@ -67,7 +67,9 @@ def test_no_pin_is_remembered_too():
 @pytest.mark.parametrize("name", sorted({"cond", "scan"} & {*REACHED}))
 def test_compiled(name):
     if name == "scan" and RELEASE == (2, 11):
-        pytest.skip("torch 2.11 cannot differentiate it: scan might be aliasing the input or the output")
+        pytest.skip(
+            "torch 2.11 cannot differentiate it: scan might be aliasing the input or the output"
+        )
     for pin in PINS:
         x = X.clone().requires_grad_()
         compiled = torch.compile(OPERATORS[name], backend="aot_eager", fullgraph=True)

@@ -10,7 +10,7 @@ import pytest
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._pin import state
-from pin.test_pin import HALF, OWN, THROUGH, slope
+from common import HALF, OWN, THROUGH, slope
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
 
