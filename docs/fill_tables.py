@@ -782,16 +782,13 @@ def proposals_built():
     found = json.loads((ROOT / "docs/proposals_built.json").read_text())
     head = ["proposal", "files compiled", "points that differ from stock", "failures"]
     rows = [[*head, "results of upstream's tests that differ", "the proposal's own tests"]]
-    for name, steps in found["states"].items():
-        if name in ("stock", "undone"):
-            continue
-        judged, results = steps["gradients"], steps["tests"]["differences"]
-        differ = [before for _, before, _ in results if before != "not there"]
-        own = [after for _, before, after in results if before == "not there"]
+    for name, built in found["proposals"].items():
+        judged, files = built["gradients"], built["tests"]
+        differ = [d for file in files.values() for d in file["differences"] if d[1] != "not there"]
+        own = [d[2] for file in files.values() for d in file["differences"] if d[1] == "not there"]
         counts = ", ".join(f"{own.count(r)} {r}" for r in sorted(set(own)))
         changed = f"{judged['points that changed']:,} of {judged['points']:,}"
-        files, failures = steps["build"]["files"], len(judged["failures"])
-        row = [code(name.rpartition("/")[2]), files, changed, failures, len(differ)]
+        row = [code(name), built["build"]["files"], changed, len(judged["failures"]), len(differ)]
         rows.append([*row, counts])
     note = f"PyTorch {found['tree']['release']}, `--minimal`. {found['note']}"
     return table(*rows, right=(1, 2, 3, 4)) + "\n\n" + note
