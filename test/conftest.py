@@ -27,6 +27,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # What is printed is as wide as COLUMNS says, and workers of xdist set it.
+    os.environ.pop("COLUMNS", None)
     # Before the tests are collected: some make tensors when they are imported.
     if config.getoption("device") != "cpu":
         torch.set_default_device(config.getoption("device"))

@@ -112,8 +112,8 @@ bool is_eager(const at::Tensor& self) {
   return is_plain(self) && !self._fw_grad(0).defined() && device_has_kernels(self);
 }
 
-bool takes_kernel(const at::Tensor& grad) {
-  return is_plain(grad) && !is_differentiated(grad);
+bool takes_kernel(const at::Tensor& grad, const at::Tensor& bits) {
+  return is_plain(grad) && !is_differentiated(grad) && is_plain(bits);
 }
 
 } // namespace clampgrad

@@ -29,8 +29,9 @@ bool has_kernels(at::ScalarType dtype);
 // A plain tensor that carries no tangent: nothing but reverse mode would see an operator on it.
 bool is_eager(const at::Tensor& self);
 
-// Whether a fused kernel may take this gradient: a plain tensor that nobody differentiates again.
-bool takes_kernel(const at::Tensor& grad);
+// Whether a fused kernel may take this gradient, which nobody differentiates again, and these bits:
+// plain tensors. A saved-tensor hook may return another kind of tensor for the bits.
+bool takes_kernel(const at::Tensor& grad, const at::Tensor& bits);
 
 // What holds for any of the Tensors among the arguments of an operator, also in lists; the others
 // are numbers and names, or undefined.

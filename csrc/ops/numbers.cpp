@@ -162,8 +162,8 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
 
 Tensor clamp_backward(const Tensor& grad, const Tensor& bits, Convention c, int64_t dim_order) {
   const Recorded<NumberBackward> recorded = {bits, {c}, dim_order};
-  return takes_kernel(grad) ? fused_backward(recorded, grad, {true})[0]
-                            : composed_backward(grad, recorded);
+  return takes_kernel(grad, bits) ? fused_backward(recorded, grad, {true})[0]
+                                  : composed_backward(grad, recorded);
 }
 
 } // namespace clampgrad

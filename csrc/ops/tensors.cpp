@@ -235,9 +235,12 @@ Tensor record_clamp(
   if (auto y = fused_clamp(self, min, max, c, /*in_place=*/false); y.defined()) {
     return y;
   }
-  // A plain tensor may be changed after the call, also where no kernel has taken it.
+  // Plain tensors may be changed after the call, also where no kernel has taken them.
+  const auto kept = [](const OptionalTensor& bound) {
+    return bound && bound->defined() && is_plain(*bound) ? bound->clone() : bound;
+  };
   return clampgrad::_clamp_composed(
-      is_plain(self) ? self.clone() : self, min, max, name_of(c.gradient), c.maximize);
+      is_plain(self) ? self.clone() : self, kept(min), kept(max), name_of(c.gradient), c.maximize);
 }
 
 Tensor& record_clamp_(

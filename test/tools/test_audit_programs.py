@@ -375,7 +375,7 @@ def test_one_file_per_rank(script, monkeypatch, capsys):
     assert all(json.loads(Path(f"a.rank{rank}.json").read_text())["sites"] for rank in "01")
     assert not os.path.exists("a.json")
     err = capsys.readouterr().err
-    assert err.count("min_norm  inclusive") == 1 and "rank 1: Another" in err
+    assert err.count("min_norm  inclusive") == 1 and "rank 1: The release" in err
 
 
 def test_the_terminal_may_be_gone(script):
