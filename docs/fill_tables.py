@@ -51,6 +51,8 @@ SOURCE_BUILD = json.loads((ROOT / "docs/source_build.json").read_text())
 PIN = json.loads((ROOT / "docs/pin.json").read_text())
 FIRST_PINS = json.loads((ROOT / "benchmarks/results/first-pins.json").read_text())
 PROGRAMS = json.loads((ROOT / "docs/programs.json").read_text())
+VARIABLE = json.loads((ROOT / "benchmarks/results/variable.json").read_text())
+AUTOLOAD = json.loads((ROOT / "benchmarks/results/autoload.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
@@ -567,6 +569,25 @@ def first_pins():
     return table(*rows, right=range(3)) + "\n\n" + note
 
 
+def variable():
+    """What a program pays for CLAMPGRAD_GRADIENT: one row what is timed."""
+    units = {"import torch": ("s", 1), "a step": ("µs", 1e6)}
+    rows = [["", "without", "`inclusive`", "difference of a pair (quartiles)"]]
+    for what, found in VARIABLE["seconds of CPU"].items():
+        unit, scale = units[what]
+        low, median, high = (scale * found["difference"][k] for k in ("low", "median", "high"))
+        times = (f"{scale * found[way]:.3g} {unit}" for way in ("without", "inclusive"))
+        rows.append([what, *times, f"{median:+.2g} {unit} ({low:+.2g} to {high:+.2g})"])
+    own = 1000 * AUTOLOAD["seconds of CPU"]["the entry point"]["median"]
+    note = (
+        f"Processor time, medians of {VARIABLE['pairs']} pairs of processes that take turns, torch "
+        f"{VARIABLE['torch']}, {VARIABLE['machine']}; a step is forward, backward and update of two layers of "
+        f"64 x 64 with a clamp between them (`benchmarks/variable.py`). Where the variable is not set, "
+        f"`import torch` takes {own:.1f} ms more than without clampgrad (`benchmarks/autoload.py`)."
+    )
+    return table(*rows, right=(1, 2, 3)) + "\n\n" + note
+
+
 # ---- Programs on other people's libraries: docs/programs.json -----------------------------------
 
 
@@ -864,6 +885,7 @@ TABLES = {
     "private_names": private_names,
     "private_headers": private_headers,
     "function_calls": function_calls,
+    "variable": variable,
     "programs": programs,
     "program_libraries": program_libraries,
     "names": names,
