@@ -175,7 +175,9 @@ def plot(results, path, n=2**20):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("results", type=Path, nargs="?", default=HERE / "results/cpu-2.13.0.json")
+    parser.add_argument(
+        "results", type=Path, nargs="?", default=HERE / "results/cpu-2.13.0-avx512.json"
+    )
     parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
     results = json.loads(args.results.read_text())

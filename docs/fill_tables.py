@@ -139,16 +139,6 @@ def speed():
     )
 
 
-def from_nothing():
-    """How long the two commands of README.md take."""
-    record = json.loads((ROOT / "benchmarks/results/from-nothing.json").read_text())
-    took = {name: f"{round(seconds / 60)} minutes" for name, seconds in record["seconds"].items()}
-    return (
-        f"From nothing, downloads included, `make demo` took {took['make demo']} and `make test` after it "
-        f"{took['make test']} on {record['machine']}; `make test` alone takes the time of both."
-    )
-
-
 def memory():
     """What is saved for backward: one sentence."""
     kept = {
@@ -423,7 +413,8 @@ def real_models():
         f"Forward and backward, one thread of {first['machine']}, malloc as it is; the fastest of a few steps "
         f"in a process, the median of {first['rounds']} interleaved rounds of processes. Random weights and "
         f"data. transformers {first['versions']['transformers']}, timm {first['versions']['timm']}; "
-        "`benchmarks/real_models.py`." + (
+        "`benchmarks/real_models.py`."
+        + (
             " *: some gradient differs from stock's in a bit; all others are equal."
             if any("*" in cell for row in rows for cell in row)
             else " All gradients equal stock's to the bit."
@@ -892,7 +883,6 @@ TABLES = {
     "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
     "all_choices": lambda: choices("docs/howto", CHOICES, False),
     "memory": memory,
-    "from_nothing": from_nothing,
     "speed": speed,
     "speed_bars": speed_bars,
     "speed_used": speed_used,

@@ -127,11 +127,15 @@ struct Operands {
   int64_t dim_order;
 };
 
-// `in_place`: the first one is written, so it must be what the kernel takes.
+// `in_place`: the first one is written, so it must have the shape of the result.
 template <size_t n>
 std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
   const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
-  if (!has_kernels(dtype) || (in_place && args[0].scalar_type() != dtype)) {
+  // A view cannot be rounded after the fact: torch takes the node of a view in place to be one step
+  // away from the view. See docs/limits.md.
+  const bool fits = !in_place || args[0].scalar_type() == dtype ||
+      (at::canCast(dtype, args[0].scalar_type()) && !args[0].is_view());
+  if (!has_kernels(dtype) || !fits) {
     return std::nullopt;
   }
   for (const auto& t : args) {
@@ -148,12 +152,17 @@ std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place
   }
   // Not before: where a compiler traces, sizes are symbols, and asking for a number fixes it.
   auto sizes = args[0].sizes().vec();
-  for (auto& t : args) {
+  for (const auto& t : args) {
     sizes = at::infer_size(sizes, t.sizes());
+  }
+  if (in_place && args[0].sizes() != at::IntArrayRef(sizes)) {
+    return std::nullopt;
+  }
+  for (auto& t : args) {
     t = t.scalar_type() == dtype ? t : t.to(dtype);
   }
   const auto order = order_of_result(args, sizes);
-  if (!order || (in_place && args[0].sizes() != at::IntArrayRef(sizes))) {
+  if (!order) {
     return std::nullopt;
   }
   for (auto& t : args) {
@@ -297,7 +306,9 @@ Tensor& hand_over(Tensor& self, const Tensor& result) {
     self.copy_(result);
   }
   torch::autograd::increment_version(self);
-  torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(result));
+  // In place, too, arguments are compared in the dtype to which they promote.
+  const auto rounded = result.to(self.scalar_type());
+  torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(rounded));
   return self;
 }
 

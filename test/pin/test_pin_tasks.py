@@ -1,6 +1,7 @@
 """A pin holds in the body that it is put around, also where that runs bit by bit: generators and tasks."""
 
 import asyncio
+import contextvars
 import gc
 import importlib
 import inspect
@@ -349,3 +350,29 @@ def test_reloading_the_module_in_a_block():
         module.pin("half").disable()
     finally:
         module.pin = old
+
+
+def test_a_block_outlives_pins_of_other_contexts():
+    """A context that was copied before the block knows nothing of it, nor of what is told of it."""
+    context = contextvars.copy_context()
+    pinned = half(slope)
+    with through:
+        assert (slope(), context.run(pinned), slope()) == (THROUGH, HALF, THROUGH)
+        with half:
+            assert (context.run(pinned), slope(), context.run(slope)) == (HALF, HALF, OWN)
+        assert slope() == THROUGH
+
+
+def test_a_block_around_a_loop_outlives_those_of_its_tasks():
+    async def work():
+        with half:
+            await asyncio.sleep(0)
+            return slope()
+
+    loop = asyncio.new_event_loop()
+    try:
+        task = loop.create_task(work())
+        with through:
+            assert (loop.run_until_complete(task), slope()) == (HALF, THROUGH)
+    finally:
+        loop.close()

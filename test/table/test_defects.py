@@ -574,3 +574,48 @@ def test_a_module_in_place_survives_copies():
         torch.randint(0, 255, (1, 2048), dtype=torch.uint8)
         y = checkpoint(copy.deepcopy(model), x, use_reentrant=False)
         torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], expected)
+
+
+WIDER = [
+    (torch.float16, 0.0, torch.float32, 1e-8, "clamp_min"),
+    (torch.float16, 65504.0, torch.float32, 65510.0, "clamp_min"),
+    (torch.bfloat16, 1.0, torch.float64, 1 + 1e-9, "maximum"),
+    (torch.float32, 1.0, torch.float64, 1 - 1e-12, "clamp_max"),
+]
+
+
+@pytest.mark.parametrize("dtype, value, wider, bound, name", WIDER)
+@pytest.mark.parametrize("gradient", ["min_norm", "inclusive", "joint", "half"])
+def test_a_bound_of_a_wider_dtype_is_compared_in_it_in_place_too(
+    dtype, value, wider, bound, name, gradient
+):
+    x = torch.tensor([value], dtype=dtype, requires_grad=True)
+    b = torch.tensor([bound], dtype=wider, requires_grad=True)
+    expected = getattr(clampgrad, name)(x, b, gradient=gradient)
+    if hasattr(clampgrad, f"{name}_"):
+        found = getattr(clampgrad, f"{name}_")(x * 1, b, gradient=gradient)
+    else:
+        with clampgrad.pin(gradient):
+            (found,) = (y := [x * 1])
+            torch._foreach_maximum_(y, [b])
+    assert found.dtype == dtype
+    assert_same(found.detach(), expected.detach().to(dtype))
+    theirs = torch.autograd.grad(expected.sum(), (x, b))
+    for ours, other in zip(torch.autograd.grad(found.sum(), (x, b)), theirs):
+        assert_same(ours, other)
+
+
+@pytest.mark.compiled("the portable implementation saves no bits")
+@pytest.mark.parametrize(
+    "bounds", [(0, 6), (torch.zeros(4), None), (torch.zeros(4), 6 * torch.ones(4))]
+)
+def test_bits_that_come_back_as_another_kind_of_tensor(bounds):
+    """No kernel reads the memory of a tensor that has none."""
+    two_tensor = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor
+    x = torch.tensor([-1.0, 0.0, 3.0, 9.0], requires_grad=True)
+    (expected,) = torch.autograd.grad(clampgrad.clamp(x, *bounds).sum(), x)
+    for unpack in (lambda b: two_tensor(b, b), lambda b: torch._neg_view(torch.neg(b))):
+        with torch.autograd.graph.saved_tensors_hooks(lambda b: b, unpack):
+            y = clampgrad.clamp(x, *bounds)
+            (found,) = torch.autograd.grad(y.sum(), x)
+        assert_same(found.a if isinstance(found, two_tensor) else found, expected)

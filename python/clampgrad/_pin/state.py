@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from clampgrad import _implementation
 from clampgrad._pin.forks import held_over_forks
@@ -34,6 +35,8 @@ class _Thread(threading.local):
         self.token = object()
         # Open blocks. They are held weakly, for a task may end without leaving its block.
         self.blocks_of_tasks: WeakSet[Block] = WeakSet()
+        # The block that was entered or come back to last.
+        self.told: Callable[[], Block | None] = lambda: None
 
 
 _thread = _Thread()
@@ -73,8 +76,13 @@ def _tell_thread() -> None:
 
 def swap(block: Block | None) -> Block | None:
     """Makes `block` the innermost; returns what it was."""
-    before = innermost()
+    before, told = innermost(), _thread.told()
+    if told and told.is_open and told is not before:
+        # Another context runs (contextvars.Context.run, a task), which knows nothing of that block. The
+        # block holds again when its context goes on, of which nobody tells us.
+        _thread.blocks_of_tasks.add(told)
     _chain.set((_thread.token, block))
+    _thread.told = ref(block) if block else lambda: None
     _tell_thread()
     return before
 
