@@ -246,3 +246,30 @@ def test_setting_a_pin_returns_the_one_before(name):
     setting = getattr(_implementation, name)
     before = setting(codes[0])
     assert [setting(codes[1]), setting(before)] == codes
+
+
+@pytest.mark.parametrize(
+    "dtype, number",
+    [
+        (torch.float64, 0.1),
+        (torch.float64, -1e39),
+        (torch.float16, 0.1),
+        (torch.float16, 2**40),
+        (torch.float16, float("inf")),
+        (torch.int8, 300),
+        (torch.int32, 0.5),
+    ],
+)
+def test_a_pin_leaves_values_and_dtypes_of_lists_alone(dtype, number):
+    """A number beside a list is of the dtype that it promotes to with each tensor."""
+
+    def found():
+        try:
+            (y,) = torch._foreach_maximum([torch.zeros(2, dtype=dtype)], number)
+        except RuntimeError as error:
+            return str(error)
+        return y.dtype, y.tolist()
+
+    expected = found()
+    with clampgrad.pin("joint", partial=True):
+        assert found() == expected

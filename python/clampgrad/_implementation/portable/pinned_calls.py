@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -120,6 +121,13 @@ def extremum(name: str) -> Callable[..., Any]:
     return call
 
 
+def overflows(bound: Any, dtype: torch.dtype) -> bool:
+    """A finite number that the dtype turns into infinity."""
+    if isinstance(bound, Tensor) or not dtype.is_floating_point or abs(bound) == math.inf:
+        return False
+    return bool(abs(bound) > torch.finfo(dtype).max)
+
+
 def for_each(name: str) -> Callable[..., Any]:
     """What stands for a _foreach_ operator: calls for the tensors of a list, one by one."""
     in_place, name = name.endswith("_"), name.rstrip("_")
@@ -137,7 +145,13 @@ def for_each(name: str) -> Callable[..., Any]:
         ):
             return torchs_own(func, *args, **kwargs)  # or its error
         if "clamp" not in name:
-            others = [o if isinstance(o, Tensor) else torch.full((), o) for o in others]
+            dtypes = [torch.result_type(x, o) for x, o in zip(tensors, others)]
+            if any(map(overflows, others, dtypes)):
+                return torchs_own(func, *args, **kwargs)  # which raises
+            others = [
+                o if isinstance(o, Tensor) else torch.full((), o, dtype=dtype)
+                for o, dtype in zip(others, dtypes)
+            ]
         one = PINNED[getattr(torch, name + "_" * (in_place and "clamp" in name))]
         if not in_place or "clamp" in name:
             results = [one(func, gradient, maximize, x, o) for x, o in zip(tensors, others)]
