@@ -803,8 +803,11 @@ def proposals_built():
     for name, built in found["proposals"].items():
         judged, files = built["gradients"], built["tests"]
         differ = [d for file in files.values() for d in file["differences"] if d[1] != "not there"]
-        own = [d[2] for file in files.values() for d in file["differences"] if d[1] == "not there"]
-        counts = ", ".join(f"{own.count(r)} {r}" for r in sorted(set(own)))
+        added = "".join(p.read_text() for p in (ROOT / "patches/proposals" / name).glob("*.patch"))
+        names = tuple(set(re.findall(r"^\+ *def (test_\w+)", added, flags=re.MULTILINE)))
+        new = [d for file in files.values() for d in file["differences"] if d[1] == "not there"]
+        own = [after for test, _, after in new if test.rpartition(".")[2].startswith(names)]
+        counts = ", ".join(f"{own.count(r)} {r}" for r in sorted(set(own))) or "none"
         changed = f"{judged['points that changed']:,} of {judged['points']:,}"
         row = [code(name), built["build"]["files"], changed, len(judged["failures"]), len(differ)]
         rows.append([*row, counts])
