@@ -234,7 +234,7 @@ def speed_used():
             for column in columns:
                 ratios = found[(*column, group, rival)]
                 worst, best = (pick(ratios, key=ratios.get) for pick in (min, max))
-                ends = (f"{ratios[n]:.2g} (2^{n.bit_length() - 1})" for n in (worst, best))
+                ends = (f"{ratios[n]:.2g} ({report.size(n)})" for n in (worst, best))
                 cells.append(" to ".join(ends))
             rows.append([code(name), *cells])
     shown = dict.fromkeys(release for release, _ in columns)
@@ -802,11 +802,12 @@ def proposals_built():
     rows = [[*head, "results of upstream's tests that differ", "the proposal's own tests"]]
     for name, built in found["proposals"].items():
         judged, files = built["gradients"], built["tests"]
-        differ = [d for file in files.values() for d in file["differences"] if d[1] != "not there"]
+        differences = [d for file in files.values() for d in file["differences"]]
+        differ = [d for d in differences if d[1] != "not there"]
         added = "".join(p.read_text() for p in (ROOT / "patches/proposals" / name).glob("*.patch"))
         names = tuple(set(re.findall(r"^\+ *def (test_\w+)", added, flags=re.MULTILINE)))
-        new = [d for file in files.values() for d in file["differences"] if d[1] == "not there"]
-        own = [after for test, _, after in new if test.rpartition(".")[2].startswith(names)]
+        new = [(test, after) for test, before, after in differences if before == "not there"]
+        own = [after for test, after in new if test.rpartition(".")[2].startswith(names)]
         counts = ", ".join(f"{own.count(r)} {r}" for r in sorted(set(own))) or "none"
         changed = f"{judged['points that changed']:,} of {judged['points']:,}"
         row = [code(name), built["build"]["files"], changed, len(judged["failures"]), len(differ)]

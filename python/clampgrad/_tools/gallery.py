@@ -14,6 +14,7 @@ from clampgrad._tools.plot import (
     HI,
     LO,
     X,
+    curves,
     draw_curves,
     function_of,
     in_columns,
@@ -111,13 +112,10 @@ def upgrade(path: str | Path) -> None:
     panels = figure.subplots(1, 2, sharey=True)
     releases = {"inclusive": "PyTorch 2.13", "joint": "PyTorch 2.14"}
     for panel, (how, title) in zip(panels, releases.items()):
-        x = X.clone().requires_grad_()
-        with torch.enable_grad():
-            y = function_of(how)(x)
-            (gradient,) = torch.autograd.grad(y.sum(), x)
+        y, _, gradient = curves(function_of(how), loss=lambda y: y)
         at_bound = X.abs() == HI
         shade_outside(panel)
-        panel.plot(X, y.detach(), color=GREY, linewidth=3, label="clamp(x, -1, 1)")
+        panel.plot(X, y, color=GREY, linewidth=3, label="clamp(x, -1, 1)")
         for part in (X < LO, X.abs() < HI, X > HI):
             label = "its gradient" if part[0] else None
             panel.plot(X[part], gradient[part], color=RED, linewidth=4, label=label)
