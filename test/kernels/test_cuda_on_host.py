@@ -198,6 +198,16 @@ def set_of(differentiated):
     return sum(is_in << i for i, is_in in enumerate(differentiated))
 
 
+def check_forward(kernels, name, dtype, args, y, bits, offset, *call):
+    """Of Tensors: the kernel writes what is recorded here, to the bit, and nothing beside it."""
+    n = y.numel()
+    result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
+    kernels(name, dtype_code(dtype), n, *args, result.tensor, saved.tensor, *call)
+    assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
+    result.check()
+    saved.check()
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("extremum, call", PAIRS, ids=str)
 def test_two_tensors(kernels, extremum, call, dtype):
@@ -207,14 +217,8 @@ def test_two_tensors(kernels, extremum, call, dtype):
         g = random(n, dtype, i + 100)
         leaves = [a.clone().requires_grad_(d) for a, d in zip(args, differentiated)]
         y, bits = recorded(extremum, *leaves, call=call)
-        result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
-        kernels(
-            *("pair_forward", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
-            *(extremum, call[0], set_of(differentiated)),
-        )
-        assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
-        result.check()
-        saved.check()
+        how = extremum, call[0], set_of(differentiated)
+        check_forward(kernels, "pair_forward", dtype, args, y, bits, offset, *how)
         expected = gradients(y, leaves, g)
         check_backward(kernels, "pair_backward", dtype, g, bits, expected, offset, extremum, *call)
 
@@ -229,14 +233,7 @@ def test_three_tensors(kernels, call, dtype):
         offset = i % 3
         leaves = [a.clone().requires_grad_(d) for a, d in zip(args, differentiated)]
         y, bits = recorded("clamp", *leaves, call=call)
-        result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
-        kernels(
-            *("triple_forward", dtype_code(dtype), n, *args, result.tensor, saved.tensor),
-            *(call[0], which),
-        )
-        assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
-        result.check()
-        saved.check()
+        check_forward(kernels, "triple_forward", dtype, args, y, bits, offset, call[0], which)
         expected = gradients(y, leaves, g)
         check_backward(kernels, "triple_backward", dtype, g, bits, expected, offset, *call)
 
