@@ -742,7 +742,8 @@ def write(path, text):
     path.write_text(text)
 write(source / "csrc" / "Module.cpp", "")
 write(built / "lib" / "libtorch_cuda.so", "same")
-record = Of(folder=top, data={"torch": [str(source), str(built)]})
+data = {"torch": [str(source), str(built)]}
+record = Of(folder=top, data=data, states={}, found=lambda *_: None)
 for state, text in (("stock", "before"), ("v2/mine", "after")):
     write(source / "decompositions.py", text)
     timing.keep(Of(record=record, state=state, step=lambda name, work: work()))

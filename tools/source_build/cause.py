@@ -33,8 +33,8 @@ def plain(text: str) -> str:
         "torch"
     )  # a test need not import it; each state has a version of its own
     text = text.replace(torch.__version__, "VERSION") if torch else text
-    # What C++ adds is where it was thrown.
-    text = text.partition("Exception raised from")[0]
+    # What C++ adds is where it was thrown; what upstream's runner adds, how to run the test.
+    text = re.split("Exception raised from|To execute this test, run", text)[0]
     for varying, same in VARYING:
         text = re.sub(varying, same, text)
     return " ".join(text.split())[:LONGEST]

@@ -45,7 +45,7 @@ def named_proofs(record: Record) -> dict[str, dict[str, Any]]:
 def of_errors(run: dict[str, Any]) -> dict[str, int]:
     """{cause: how many tests have it} of those that neither pass nor are skipped."""
     causes = run.get("causes", {})
-    bad = [t for t, r in run["results"].items() if r not in ("ok", "skipped")]
+    bad = [t for t, r in run["results"].items() if r not in ("ok", "skipped", "expected failure")]
     return dict(Counter(causes.get(t, "") for t in bad))
 
 
