@@ -72,7 +72,7 @@ class Recording(unittest.TextTestResult):
 
     def addSkip(self, test: Any, reason: str) -> None:
         super().addSkip(test, reason)
-        self.note(test, "skipped", cause.plain(reason))
+        self.note(test, "skipped", cause.plain(str(reason)))
 
     def addExpectedFailure(self, test: Any, err: Any) -> None:
         super().addExpectedFailure(test, err)
