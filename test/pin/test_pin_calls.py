@@ -321,8 +321,8 @@ def test_a_list_where_a_hook_raises():
 
     x = torch.tensor([-1.0, 0.0, 2.0], requires_grad=True)
     written, second, saved = x * 1, x * 1, []
-    with clampgrad.pin("half"), torch.autograd.graph.saved_tensors_hooks(full, lambda t: t):
-        with pytest.raises(OSError, match="full"):
-            torch._foreach_clamp_min_([written, second], 0)
+    hooks = torch.autograd.graph.saved_tensors_hooks(full, lambda t: t)
+    with clampgrad.pin("half"), hooks, pytest.raises(OSError, match="full"):
+        torch._foreach_clamp_min_([written, second], 0)
     assert written.tolist() == [0, 0, 2] and second.tolist() == x.tolist()
     assert torch.autograd.grad(written.sum(), x)[0].tolist() == [0, 0.5, 1]
