@@ -45,7 +45,7 @@ Number in_dtype(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
   // float64 holds a symbolic number as it is. For another dtype, one that may be rounded becomes a
   // constant of the graph, which a guard compares: no element equals a bound that is not rounded.
-  if (!bound || !has_kernels(dtype) || overflows(bound, self) ||
+  if (!bound || !is_fusable_dtype(dtype) || overflows(bound, self) ||
       (bound->isSymbolic() && dtype == at::kDouble)) {
     return bound;
   }

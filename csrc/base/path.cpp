@@ -103,16 +103,16 @@ bool may_need_gradient(const at::Tensor& self) {
   return !(effective_keys(self) & c10::autograd_dispatch_keyset).empty() && is_differentiated(self);
 }
 
-bool has_kernels(at::ScalarType dtype) {
+bool is_fusable_dtype(at::ScalarType dtype) {
   return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf ||
       dtype == at::kBFloat16;
 }
 
-bool is_eager(const at::Tensor& self) {
+bool is_fusable(const at::Tensor& self) {
   return is_plain(self) && !self._fw_grad(0).defined() && device_has_kernels(self);
 }
 
-bool takes_kernel(const at::Tensor& grad, const at::Tensor& bits) {
+bool is_fusable_backward(const at::Tensor& grad, const at::Tensor& bits) {
   return is_plain(grad) && !is_differentiated(grad) && is_plain(bits);
 }
 

@@ -14,7 +14,7 @@
 
 namespace clampgrad {
 
-constexpr int64_t kContiguousOrder = 0;
+constexpr int64_t kContiguous = 0;
 
 // Nothing for a tensor that is not dense: it is handled through a copy.
 std::optional<int64_t> dim_order_of(const at::Tensor& tensor);
@@ -40,15 +40,15 @@ struct Repeated {
   at::Tensor tensor;
   int64_t period; // in elements
 };
-Repeated repeated_in_order(const at::Tensor& tensor, int64_t dim_order);
+Repeated repeated_in_dim_order(const at::Tensor& tensor, int64_t dim_order);
 
 // For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
 // memory. The strides of dimensions of size 1 are those of a compact tensor.
-at::Tensor empty_in_order(
+at::Tensor empty_in_dim_order(
     c10::SymIntArrayRef sizes, int64_t dim_order, const at::TensorOptions& options);
 
 // The same, with the strides of `like` to the dimension of size 1 if `like` lies in this order and
 // is not channels last.
-at::Tensor empty_like_in_order(const at::Tensor& like, int64_t dim_order);
+at::Tensor empty_like_in_dim_order(const at::Tensor& like, int64_t dim_order);
 
 } // namespace clampgrad

@@ -71,7 +71,7 @@ template <typename Call, typename... In>
 Tensor run_forward(const Call& call, const Tensor& y, const In&... in) {
   const auto n = y.numel();
   const c10::SymInt bytes = bytes_of_bits(bits_of(call), n);
-  auto bits = empty_in_order(bytes, kContiguousOrder, y.options().dtype(at::kByte));
+  auto bits = empty_in_dim_order(bytes, kContiguous, y.options().dtype(at::kByte));
   auto* out = y.mutable_data_ptr(); // before the inputs: in place, this may be what copies them
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   const BuffersOf<Call> memory = {
@@ -84,11 +84,11 @@ template <typename Call, typename... Others>
 std::tuple<Tensor, Tensor> forward(
     const Call& call, int64_t dim_order, const Tensor& self, const Others&... others) {
   // As TensorIterator does: the strides of the arguments where they agree.
-  const bool alike = dim_order != kContiguousOrder && (... && (others.strides() == self.strides()));
-  auto y = alike ? empty_like_in_order(self, dim_order)
-                 : empty_in_order(self.sym_sizes(), dim_order, self.options());
+  const bool alike = dim_order != kContiguous && (... && (others.strides() == self.strides()));
+  auto y = alike ? empty_like_in_dim_order(self, dim_order)
+                 : empty_in_dim_order(self.sym_sizes(), dim_order, self.options());
   auto bits = run_forward(
-      call, y, repeated_in_order(self, dim_order), repeated_in_order(others, dim_order)...);
+      call, y, repeated_in_dim_order(self, dim_order), repeated_in_dim_order(others, dim_order)...);
   return {std::move(y), std::move(bits)};
 }
 
@@ -189,14 +189,14 @@ const uint64_t* words_of(const c10::MaybeOwned<Tensor>& bits) {
 template <typename Call>
 std::array<Tensor, Call::kOut> fused_backward(
     const Recorded<Call>& of, const Tensor& grad, const std::array<bool, Call::kOut>& wanted) {
-  const auto [g, period] = repeated_in_order(grad, of.dim_order);
+  const auto [g, period] = repeated_in_dim_order(grad, of.dim_order);
   const auto bits = checked_bits(of.bits, grad, bits_of(of.call));
   BuffersOf<Call> memory = {
       {g.const_data_ptr()}, {words(period)}, {}, words_of(bits), grad.numel()};
   std::array<Tensor, Call::kOut> to;
   for (int i = 0; i < Call::kOut; ++i) {
     if (wanted[i]) {
-      to[i] = empty_in_order(grad.sym_sizes(), of.dim_order, grad.options());
+      to[i] = empty_in_dim_order(grad.sym_sizes(), of.dim_order, grad.options());
       memory.out[i] = to[i].mutable_data_ptr();
     }
   }
@@ -249,7 +249,7 @@ Tensor mask(
       "clampgrad: nothing has ",
       bits_per_element,
       " bits per element");
-  const auto mask = empty_in_order(size, dim_order, bits.options().dtype(at::kBool));
+  const auto mask = empty_in_dim_order(size, dim_order, bits.options().dtype(at::kBool));
   if (mask.is_meta()) {
     return mask;
   }

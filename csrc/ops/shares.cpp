@@ -186,7 +186,7 @@ std::array<Tensor, n> gradients(
     return result;
   }
   if constexpr (reads_bits<Of>) {
-    if (takes_kernel(grad, of.bits)) {
+    if (is_fusable_backward(grad, of.bits)) {
       return fused_backward(of, grad, wanted);
     }
   }
