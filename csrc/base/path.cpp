@@ -27,8 +27,8 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
-// A tensor with any other key (tracing, a functorch level, a subclass, a lazy conjugate) is not
-// plain.
+// The keys of a plain tensor. Any other (tracing, a functorch level, a subclass, a lazy conjugate)
+// says that it is none.
 const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
     DispatchKey::AutogradCPU,
@@ -85,7 +85,7 @@ bool in_transform() {
 }
 
 bool is_plain(const at::Tensor& self) {
-  // Not operator-, which leaves the backend bits in.
+  // As bits, because operator- of key sets leaves those of the backends in.
   return (effective_keys(self).raw_repr() & ~kPlain.raw_repr()) == 0 && !in_transform();
 }
 

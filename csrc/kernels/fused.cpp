@@ -61,7 +61,7 @@ int bits_of(const NumberForward& call) {
 int bits_of(const NumberBackward& call) {
   return bits_per_element(number_rule(call.convention.gradient));
 }
-template <typename Call> // of several arguments, each has one
+template <typename Call> // of Tensors: one for each argument
 int bits_of(const Call&) {
   return Call::kIn * Call::kOut;
 }
@@ -72,7 +72,8 @@ Tensor run_forward(const Call& call, const Tensor& y, const In&... in) {
   const auto n = y.numel();
   const c10::SymInt bytes = bytes_of_bits(bits_of(call), n);
   auto bits = empty_in_dim_order(bytes, kContiguous, y.options().dtype(at::kByte));
-  auto* out = y.mutable_data_ptr(); // before the inputs: in place, this may be what copies them
+  // Asked for before the inputs: in place they share memory with y, and copy-on-write may move it.
+  auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   const BuffersOf<Call> memory = {
       {in.tensor.const_data_ptr()...}, {words(in.period)...}, {out}, to, n};

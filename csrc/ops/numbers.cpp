@@ -70,10 +70,10 @@ Number other_bound(const Scalar& bound) {
 // there are hooks, the functional form is recorded first, and `self` gets its value and its node
 // afterwards (hand_over). So it is with Tensors, whose kernels have no form in place.
 //
-// copy_ is no way to end: of a view, the gradient would also go through the node that the view had,
-// and call hooks on it, where torch replaces that node. Where no kernel of ours is called, torchgen
-// has written an operator in place. Inside a torch.func transform it is copy_ all the same: vmap
-// cannot go through the node that torch gives to the base of a view.
+// `self` does not get its value by copy_ with autograd on. A view would keep the node that it had
+// and call hooks on it, where torch replaces that node. Where no kernel of ours takes a call,
+// torchgen's operator in place does. Inside a torch.func transform it is copy_ after all (assign),
+// because vmap cannot go through the node that torch gives to the base of a view.
 
 using ClampNode = autograd::ClampRecordedBackward0;
 

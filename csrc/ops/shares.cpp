@@ -26,8 +26,8 @@ using composed::PseudoMasks;
 using composed::Triple;
 using composed::TripleMasks;
 
-// What each of n arguments gets of a gradient. The transpose is the tangent: the sum of what each
-// argument would get of its own.
+// What each of n arguments gets of a gradient. Forward mode is the transpose: the tangent of the
+// result is the sum of what each argument gets, of its own tangent.
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 

@@ -103,7 +103,7 @@ std::optional<int64_t> dim_order_of_result(
   if (alike || decided) {
     return kContiguous;
   }
-  // A result of no memory.
+  // On meta, so that the result has no memory.
   at::TensorIteratorConfig config;
   config.check_all_same_dtype(false)
       .check_all_same_device(false)
@@ -143,7 +143,8 @@ std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place
       check_no_overlap(args[0], t);
     }
   }
-  // Not before: where a compiler traces, sizes are symbols, and asking for a number fixes it.
+  // Sizes are asked for now and not before: where a compiler traces they are symbols, which asking
+  // makes constants of the graph.
   auto sizes = args[0].sizes().vec();
   for (const auto& t : args) {
     sizes = at::infer_size(sizes, t.sizes());
