@@ -189,7 +189,7 @@ const uint64_t* words_of(const c10::MaybeOwned<Tensor>& bits) {
 
 template <typename Call>
 std::array<Tensor, Call::kOut> fused_backward(
-    const Recorded<Call>& of, const Tensor& grad, const std::array<bool, Call::kOut>& wanted) {
+    const Saved<Call>& of, const Tensor& grad, const std::array<bool, Call::kOut>& wanted) {
   const auto [g, period] = repeated_in_dim_order(grad, of.dim_order);
   const auto bits = checked_bits(of.bits, grad, bits_of(of.call));
   BuffersOf<Call> memory = {
@@ -206,11 +206,11 @@ std::array<Tensor, Call::kOut> fused_backward(
 }
 
 template std::array<Tensor, 1> fused_backward(
-    const Recorded<NumberBackward>&, const Tensor&, const std::array<bool, 1>&);
+    const Saved<NumberBackward>&, const Tensor&, const std::array<bool, 1>&);
 template std::array<Tensor, 2> fused_backward(
-    const Recorded<PairBackward>&, const Tensor&, const std::array<bool, 2>&);
+    const Saved<PairBackward>&, const Tensor&, const std::array<bool, 2>&);
 template std::array<Tensor, 3> fused_backward(
-    const Recorded<TripleBackward>&, const Tensor&, const std::array<bool, 3>&);
+    const Saved<TripleBackward>&, const Tensor&, const std::array<bool, 3>&);
 
 // ---- As operators -------------------------------------------------------------------------------
 

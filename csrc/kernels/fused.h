@@ -30,9 +30,9 @@ std::tuple<at::Tensor, at::Tensor> triple_forward(
     const at::Tensor& min,
     const at::Tensor& max);
 
-// What a forward recorded, and the call that reads it.
+// What the node of a forward has saved, and the call that reads it.
 template <typename Call>
-struct Recorded {
+struct Saved {
   at::Tensor bits;
   Call call;
   int64_t dim_order;
@@ -41,6 +41,6 @@ struct Recorded {
 // A gradient for each argument that one is wanted for. All have the shape of grad.
 template <typename Call>
 std::array<at::Tensor, Call::kOut> fused_backward(
-    const Recorded<Call>& of, const at::Tensor& grad, const std::array<bool, Call::kOut>& wanted);
+    const Saved<Call>& of, const at::Tensor& grad, const std::array<bool, Call::kOut>& wanted);
 
 } // namespace clampgrad

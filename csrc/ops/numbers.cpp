@@ -122,9 +122,9 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
 // ---- Backward -----------------------------------------------------------------------------------
 
 Tensor clamp_backward(const Tensor& grad, const Tensor& bits, Convention c, int64_t dim_order) {
-  const Recorded<NumberBackward> recorded = {bits, {c}, dim_order};
-  return is_fusable_backward(grad, bits) ? fused_backward(recorded, grad, {true})[0]
-                                         : composed_backward(grad, recorded);
+  const Saved<NumberBackward> of = {bits, {c}, dim_order};
+  return is_fusable_backward(grad, bits) ? fused_backward(of, grad, {true})[0]
+                                         : composed_backward(grad, of);
 }
 
 } // namespace clampgrad
