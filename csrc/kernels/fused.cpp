@@ -81,18 +81,6 @@ Tensor run_forward(const Call& call, const Tensor& y, const In&... in) {
   return bits;
 }
 
-template <typename Call, typename... Others>
-std::tuple<Tensor, Tensor> forward(
-    const Call& call, int64_t dim_order, const Tensor& self, const Others&... others) {
-  // As TensorIterator does: the strides of the arguments where they agree.
-  const bool alike = dim_order != kContiguous && (... && (others.strides() == self.strides()));
-  auto y = alike ? empty_like_in_dim_order(self, dim_order)
-                 : empty_in_dim_order(self.sym_sizes(), dim_order, self.options());
-  auto bits = run_forward(
-      call, y, repeated_in_dim_order(self, dim_order), repeated_in_dim_order(others, dim_order)...);
-  return {std::move(y), std::move(bits)};
-}
-
 template <typename T>
 Lane<T> lane(T value) {
   if constexpr (sizeof(T) == 2) {
@@ -116,13 +104,25 @@ NumberForward number_forward(const Tensor& x, const Number& min, const Number& m
 
 } // namespace
 
+template <typename Call, typename... Others>
+std::tuple<Tensor, Tensor> fused_forward(
+    const Call& call, int64_t dim_order, const Tensor& self, const Others&... others) {
+  // As TensorIterator does: the strides of the arguments where they agree.
+  const bool alike = dim_order != kContiguous && (... && (others.strides() == self.strides()));
+  auto y = alike ? empty_like_in_dim_order(self, dim_order)
+                 : empty_in_dim_order(self.sym_sizes(), dim_order, self.options());
+  auto bits = run_forward(
+      call, y, repeated_in_dim_order(self, dim_order), repeated_in_dim_order(others, dim_order)...);
+  return {std::move(y), std::move(bits)};
+}
+
 std::tuple<Tensor, Tensor> clamp_forward(
     const Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order) {
   if (dim_order_of(self) != dim_order) { // it is not dense
     const auto y = self.clone();
     return {y, clamp_forward_(y, min, max, c, dim_order)};
   }
-  return forward(number_forward(self, min, max, c), dim_order, self);
+  return fused_forward(number_forward(self, min, max, c), dim_order, self);
 }
 
 Tensor clamp_forward_(
@@ -137,19 +137,10 @@ Tensor clamp_forward_(
   return bits;
 }
 
-std::tuple<Tensor, Tensor> pair_forward(
-    const PairForward& call, int64_t dim_order, const Tensor& self, const Tensor& other) {
-  return forward(call, dim_order, self, other);
-}
-
-std::tuple<Tensor, Tensor> triple_forward(
-    const TripleForward& call,
-    int64_t dim_order,
-    const Tensor& self,
-    const Tensor& min,
-    const Tensor& max) {
-  return forward(call, dim_order, self, min, max);
-}
+template std::tuple<Tensor, Tensor> fused_forward(
+    const PairForward&, int64_t, const Tensor&, const Tensor&);
+template std::tuple<Tensor, Tensor> fused_forward(
+    const TripleForward&, int64_t, const Tensor&, const Tensor&, const Tensor&);
 
 // ---- Backward -----------------------------------------------------------------------------------
 

@@ -177,7 +177,7 @@ Tensor fused_extremum(
   const auto node = autograd::make_node<autograd::ExtremumRecordedBackward0>(x, y);
   node->extremum = name_of(op);
   return recorded(node, c, in->dim_order, [&, &x = x, &y = y] {
-    return pair_forward(call, in->dim_order, x, y);
+    return fused_forward(call, in->dim_order, x, y);
   });
 }
 
@@ -191,7 +191,7 @@ Tensor fused_clamp(
   const TripleForward call = {c.gradient, static_cast<int>(differentiated_inputs(x, lo, hi))};
   const auto node = autograd::make_node<autograd::ClampRecordedBackward1>(x, lo, hi);
   return recorded(node, c, in->dim_order, [&, &x = x, &lo = lo, &hi = hi] {
-    return triple_forward(call, in->dim_order, x, lo, hi);
+    return fused_forward(call, in->dim_order, x, lo, hi);
   });
 }
 
