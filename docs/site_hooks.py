@@ -1,5 +1,5 @@
 """Hooks of the site (mkdocs.yml): README.md is its first page, links to other files outside docs/ lead to pages
-that show them, and dark pages have dark pictures."""
+that show them, long names in tables may be broken, and dark pages have dark pictures."""
 
 import posixpath
 import re
@@ -60,9 +60,21 @@ def on_page_markdown(markdown, page, config, files):
 
 
 IMAGE = re.compile(r'<img [^>]*?src="([^"]+)\.png"[^>]*>')
+CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
+LONG_CODE = re.compile(r"(?<=<code>)[^<]{15,}(?=</code>)")
 
 
 def on_page_content(html, page, config, files):
+    html = CELL.sub(lambda cell: LONG_CODE.sub(breakable, cell[0]), html)
+    return with_dark_pictures(html, page, files)
+
+
+def breakable(code):
+    """A path or a call in a cell, which may go on in another line after each of its parts."""
+    return re.sub(r"(?<=[/._(])(?=\w)", "<wbr>", code[0])
+
+
+def with_dark_pictures(html, page, files):
     folder = posixpath.dirname(page.file.src_uri)
 
     def replace(match):

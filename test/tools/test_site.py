@@ -1,8 +1,9 @@
-"""What looks at the site (tools/look_at_site.py) finds what does not fit; `make look` runs it on the site."""
+"""What looks at the site (tools/look_at_site.py) finds what does not fit. `make look` runs it on the site, also in
+.ci/run, where there is chromium."""
 
 import pytest
 
-from tools.look_at_site import DESK, PHONE, browser, complaints, look
+from tools.look_at_site import DESK, PHONE, browser, complaints, look, search
 
 PAGE = "<!doctype html><meta name=viewport content='width=device-width'><body style='margin: 0'>{}"
 BOXES = {
@@ -13,7 +14,11 @@ BOXES = {
 }
 
 
-@pytest.mark.skipif(not browser(), reason="needs chromium")
+RESULTS = "<script>document.body.append(location.search + ': {} matching documents')</script>"
+needs_chromium = pytest.mark.skipif(not browser(), reason="needs chromium")
+
+
+@needs_chromium
 def test_what_does_not_fit_is_found(tmp_path):
     for name, body in BOXES.items():
         (tmp_path / name).write_text(PAGE.format(body))
@@ -24,3 +29,10 @@ def test_what_does_not_fit_is_found(tmp_path):
         f"/wide.html at {PHONE} pixels: {600 - PHONE} pixels too wide",
     ]
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(BOXES)
+
+
+@needs_chromium
+@pytest.mark.parametrize("count", [0, 10])
+def test_a_search_from_the_disk_that_finds_nothing_is_found(tmp_path, count):
+    (tmp_path / "index.html").write_text(PAGE.format(RESULTS.format(count)))
+    assert search(tmp_path, "word") == bool(count)
