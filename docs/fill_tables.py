@@ -53,6 +53,9 @@ FIRST_PINS = json.loads((ROOT / "benchmarks/results/first-pins.json").read_text(
 PROGRAMS = json.loads((ROOT / "docs/programs.json").read_text())
 VARIABLE = json.loads((ROOT / "benchmarks/results/variable.json").read_text())
 AUTOLOAD = json.loads((ROOT / "benchmarks/results/autoload.json").read_text())
+FROM_NOTHING = (
+    ROOT / "benchmarks/results/from-nothing.json"
+)  # of tools/from_nothing.py, once it has run
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
@@ -579,6 +582,22 @@ def variable():
     return table(*rows, right=(1, 2, 3)) + "\n\n" + note
 
 
+# ---- A fresh clone: benchmarks/results/from-nothing.json -----------------------------------------
+
+
+def from_nothing():
+    """How long the commands of README take; nothing as long as nobody has measured it."""
+    if not FROM_NOTHING.exists():
+        return ""
+    r = json.loads(FROM_NOTHING.read_text())
+    took = {name: minutes(value) for name, value in r["seconds"].items()}
+    return (
+        f"In a fresh clone, installing torch {r['torch']} took {took['installing torch']}, `make demo` then "
+        f"{took['demo']} and `make test` after it {took['test']}, on {r['machine']['cores']} cores of "
+        f"{r['machine']['cpu']}."
+    )
+
+
 # ---- Programs on other people's libraries: docs/programs.json -----------------------------------
 
 
@@ -907,6 +926,7 @@ TABLES = {
     "numbers": numbers,
     "tensors": tensors,
     "migration": migration,
+    "from_nothing": from_nothing,
     "pseudo_gradients": pseudo_gradients,
     "exact_examples": lambda: examples(EXACT),
     "pseudo_examples": lambda: examples(PSEUDO),
@@ -919,12 +939,11 @@ def names_in(text):
 
 
 def fill(text):
-    return re.sub(
-        r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)",
-        lambda m: m[1] + TABLES[m[2]]() + "\n" + m[3],
-        text,
-        flags=re.DOTALL,
-    )
+    def filled(block):
+        content = TABLES[block[2]]()
+        return block[1] + (content and content + "\n") + block[3]
+
+    return re.sub(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", filled, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
