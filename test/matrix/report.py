@@ -60,7 +60,7 @@ BY_HAND = """\
 
 | with | what holds | test |
 | --- | --- | --- |
-| `torch.compile` | Yes: one graph serves all sizes, an integer bound may change without a recompilation, and a clamp is one kernel in forward and one in backward. | `test_compile.py`, `test_compile_training.py` |
+| `torch.compile` | Yes: one graph serves all sizes, integer bounds may be symbolic, and a clamp is one kernel in forward and one in backward. | `test_compile.py`, `test_compile_training.py` |
 | `torch.export`, to train on | Yes: the graph holds our operator and keeps its convention, saved and loaded as well. | `test_export_training.py` |
 | `torch.export`, ONNX, AOTInductor, to run elsewhere | Yes: after `run_decompositions()` the graph has ATen operators alone (in ONNX, `Clip`) and needs no clampgrad. Trained on, it has PyTorch's own gradient. | `test_export.py`, `test_export_elsewhere.py` |
 | TorchScript | Yes, traced or scripted, training too. The file needs the operators, from the package or from [libclampgrad](cpp.md). | `test_export_training.py` |
