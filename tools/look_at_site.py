@@ -1,7 +1,7 @@
 """Looks at the built site in a browser, at the width of a desk and of a phone: does everything fit?
 
 python tools/look_at_site.py out/site [--pictures DIR [--dark]]: needs chromium. A page must not be wider than the
-window. On a desk, no table may hide a column either; on a phone it may scroll. The search must work from the disk.
+window. On a desk, tables and code must not be either; on a phone they may scroll. The search must work from the disk.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from pathlib import Path
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 DESK, PHONE = 1280, 390
+SOURCES = "/files/"  # pages that show source files, whose lines are longer
 
 # Each page in a frame of each width. A table is measured when the theme has put it into a box that scrolls.
 LOOK = """<!doctype html><body><script>
+const TABLES = ".md-typeset__scrollwrap", CODE = ".highlight pre > code, .jp-RenderedText pre";
 const frame = (page, width) => new Promise((resolve) => {
   const made = document.createElement("iframe");
   Object.assign(made, { src: page, onload: () => setTimeout(() => resolve(made), 200) });
@@ -36,10 +38,10 @@ const frame = (page, width) => new Promise((resolve) => {
   const found = [];
   for (const [page, width] of WORK) {
     const made = await frame(page, width), root = made.contentDocument.documentElement;
-    const wide = [...root.querySelectorAll(".md-typeset__scrollwrap")].filter(
-      (box) => box.scrollWidth > box.clientWidth + 1
-    );
-    found.push({ page, width, over: root.scrollWidth - root.clientWidth, tables: wide.length });
+    const cut = (what) =>
+      [...root.querySelectorAll(what)].filter((box) => box.scrollWidth > box.clientWidth + 1).length;
+    const over = root.scrollWidth - root.clientWidth;
+    found.push({ page, width, over, tables: cut(TABLES), code: cut(CODE) });
     made.remove();
   }
   document.body.textContent = "FOUND" + JSON.stringify(found) + "END";
@@ -74,7 +76,8 @@ def run(*options: str) -> str:
 
 
 def look(site: Path, widths: tuple[int, ...] = (DESK, PHONE)) -> list[dict]:
-    """{page, width, over, tables} for every page and width: how far it overflows, how many tables do."""
+    """{page, width, over, tables, code} for every page and width: how far it overflows, how many tables and
+    blocks of code do."""
     pages = sorted(p.relative_to(site).as_posix() for p in site.rglob("*.html"))
     work = json.dumps([(f"/{page}", width) for width in widths for page in pages])
     with tempfile.TemporaryDirectory(dir=site) as folder, served(site) as address:
@@ -96,6 +99,8 @@ def complaints(found: list[dict]) -> list[str]:
             lines.append(f"{at}: {one['over']} pixels too wide")
         if one["tables"] and one["width"] == DESK:
             lines.append(f"{at}: a table hides a column")
+        if one["code"] and one["width"] == DESK and not one["page"].startswith(SOURCES):
+            lines.append(f"{at}: a line of code is cut off")
     return lines
 
 

@@ -11,6 +11,8 @@ BOXES = {
     "wide.html": "<div style='width: 600px'>text</div>",
     "table.html": "<div class=md-typeset__scrollwrap style='overflow: auto'>"
     "<div style='width: 2000px'>text</div></div>",
+    "code.html": "<div class=highlight><pre style='margin: 0'><code style='display: block; overflow: auto'>"
+    f"{'x' * 1000}</code></pre></div>",
 }
 
 
@@ -25,6 +27,7 @@ def test_what_does_not_fit_is_found(tmp_path):
     found = look(tmp_path)
     assert len(found) == 2 * len(BOXES)
     assert complaints(found) == [
+        f"/code.html at {DESK} pixels: a line of code is cut off",
         f"/table.html at {DESK} pixels: a table hides a column",
         f"/wide.html at {PHONE} pixels: {600 - PHONE} pixels too wide",
     ]
