@@ -56,8 +56,8 @@ AUTOLOAD = json.loads((ROOT / "benchmarks/results/autoload.json").read_text())
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
-    release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
-    for release in ("2.13.0", "2.15.0", "2.13.0-avx512")
+    path.stem.removeprefix("cpu-"): json.loads(path.read_text())
+    for path in sorted((ROOT / "benchmarks/results").glob("cpu-*.json"), key=lambda path: path.stem)
 }
 *SASS, SIMULATED = (
     json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
