@@ -279,6 +279,33 @@ def speed_bars():
     )
 
 
+def speed_pairs():
+    """Of every record of two builds beside each other: one sentence, and what became slower."""
+    parts = []
+    for path in sorted((ROOT / "benchmarks/results").glob("pairs-*.json")):
+        found = json.loads(path.read_text())
+        controls, ours = [], []
+        for row in found["rows"]:
+            control = row["case"].split(" | ")[1] in found["controls"]
+            (controls if control else ours).append(row)
+        slower = sorted(
+            (r for r in ours if r["ratio"] > found["slower"]), key=lambda r: -r["ratio"]
+        )
+        low, high = (pick(r["ratio"] for r in controls) for pick in (min, max))
+        m = found["machine"]
+        parts.append(
+            f"{found['after']} over {found['before']}: the median of {len(ours)} cases is "
+            f"{statistics.median(r['ratio'] for r in ours):.2f} times the time, and {len(slower)} take more than "
+            f"{found['slower']:g} times. {' and '.join(map(code, found['controls']))}, in which the two cannot differ, "
+            f"take {low:.2f} to {high:.2f} times. torch {found['torch']}, {m['cpu']}, {m['instruction_set']}, "
+            f"{found['pairs']} pairs of processes."
+        )
+        if slower:
+            rows = [[r["case"].replace(" | ", ", "), f"{r['ratio']:.2f}"] for r in slower[:10]]
+            parts.append(table(["slowest", "times"], *rows, right=(1,)))
+    return "\n\n".join(parts)
+
+
 def speed_times():
     """Medians and quartiles of the clamps, one thread."""
     results = SPEED["2.13.0"]
@@ -890,6 +917,7 @@ TABLES = {
     "speed": speed,
     "speed_bars": speed_bars,
     "speed_used": speed_used,
+    "speed_pairs": speed_pairs,
     "speed_times": speed_times,
     "speed_saved": speed_saved,
     "speed_model": speed_model,
