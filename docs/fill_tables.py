@@ -59,8 +59,8 @@ FROM_NOTHING = (
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
-    release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
-    for release in ("2.13.0", "2.15.0", "2.13.0-avx512")
+    path.stem.removeprefix("cpu-"): json.loads(path.read_text())
+    for path in sorted((ROOT / "benchmarks/results").glob("cpu-*.json"), key=lambda path: path.stem)
 }
 *SASS, SIMULATED = (
     json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
@@ -282,6 +282,33 @@ def speed_bars():
         + "\n\nBold: below the target. Of: the limit. Empty: not measured there. "
         + note
     )
+
+
+def speed_pairs():
+    """Of every record of two builds beside each other: one sentence, and what became slower."""
+    parts = []
+    for path in sorted((ROOT / "benchmarks/results").glob("pairs-*.json")):
+        found = json.loads(path.read_text())
+        controls, ours = [], []
+        for row in found["rows"]:
+            control = row["case"].split(" | ")[1] in found["controls"]
+            (controls if control else ours).append(row)
+        slower = sorted(
+            (r for r in ours if r["ratio"] > found["slower"]), key=lambda r: -r["ratio"]
+        )
+        low, high = (pick(r["ratio"] for r in controls) for pick in (min, max))
+        m = found["machine"]
+        parts.append(
+            f"{found['after']} over {found['before']}: the median of {len(ours)} cases is "
+            f"{statistics.median(r['ratio'] for r in ours):.2f} times the time, and {len(slower)} take more than "
+            f"{found['slower']:g} times. {' and '.join(map(code, found['controls']))}, in which the two cannot differ, "
+            f"take {low:.2f} to {high:.2f} times. torch {found['torch']}, {m['cpu']}, {m['instruction_set']}, "
+            f"{found['pairs']} pairs of processes."
+        )
+        if slower:
+            rows = [[r["case"].replace(" | ", ", "), f"{r['ratio']:.2f}"] for r in slower[:10]]
+            parts.append(table(["slowest", "times"], *rows, right=(1,)))
+    return "\n\n".join(parts)
 
 
 def speed_times():
@@ -918,6 +945,7 @@ TABLES = {
     "speed": speed,
     "speed_bars": speed_bars,
     "speed_used": speed_used,
+    "speed_pairs": speed_pairs,
     "speed_times": speed_times,
     "speed_saved": speed_saved,
     "speed_model": speed_model,
