@@ -54,6 +54,8 @@ for line in sys.stdin:
         sys.argv = words
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         main.__file__ = words[0]
+        if "__annotations__" in globals():  # up to Python 3.13
+            main.__annotations__ = {}
         with open(words[0]) as file:
             exec(compile(file.read(), words[0], "exec"), main.__dict__)
         sys.exit()

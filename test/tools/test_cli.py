@@ -230,6 +230,7 @@ def test_a_long_task_says_its_steps_with_the_time_and_that_it_goes_on(caplog):
 # What a program can see of how it was started.
 SEES = """
 import sys
+print(sorted(globals()), "" in sys.path, sys.flags)
 spec = __spec__ and __spec__.name
 print(__name__, __file__, __package__, spec, type(__loader__).__name__, sys.argv, sys.path[0])
 print(sys._getframe().f_code.co_filename, sys.modules["__main__"].__dict__ is globals())

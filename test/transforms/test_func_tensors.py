@@ -142,6 +142,26 @@ def test_an_ensemble(convention):
             assert_same(found[name][i], value, name)
 
 
+@pytest.mark.parametrize("chunk", [1, 2])
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_in_chunks(convention, chunk):
+    def clamp(x, lo, hi):
+        return clampgrad.clamp(x, lo, hi, gradient=convention)
+
+    def slopes(*args):
+        return grad(lambda *args: (clamp(*args) * torch.arange(1.0, 5)).sum(), (0, 1, 2))(*args)
+
+    in_dims = (0, None, 1)
+    args = batched(in_dims, 4)
+    found = vmap(slopes, in_dims, chunk_size=chunk)(*args)
+    for ours, alone in zip(found, loop(slopes, in_dims, args)):
+        assert_same(ours, alone)
+    example = [values(4, seed=seed) for seed in range(3)]
+    whole = jacrev(clamp, (0, 1, 2))(*example)
+    for ours, expected in zip(jacrev(clamp, (0, 1, 2), chunk_size=chunk)(*example), whole):
+        assert_same(ours, expected)
+
+
 def test_a_tangent_of_the_bounds():
     lo, hi, t = torch.zeros(3), torch.ones(3), torch.tensor([2.0, 3.0, 4.0])
     x = torch.tensor([-1.0, 0.5, 2.0])
