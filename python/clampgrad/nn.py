@@ -6,8 +6,6 @@ gradient is that of torch except at NaN (where `min_norm` gives 0, and torch giv
 one bit per element for backward instead of a whole Tensor.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast

@@ -7,8 +7,6 @@ the package calls `_implementation.clamp` and never asks which it is.
     CLAMPGRAD_REQUIRE_COMPILED=1   the compiled one, or an ImportError
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from importlib import import_module

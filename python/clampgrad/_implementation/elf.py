@@ -1,8 +1,6 @@
 """Whether a library is all there: the loader maps what a file's header announces, and a process that
 reads beyond the end of the file is killed."""
 
-from __future__ import annotations
-
 import os
 from struct import calcsize, iter_unpack, unpack
 

@@ -3,8 +3,6 @@
 The package is imported before any command runs, so its own code cannot be what catches such an error.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

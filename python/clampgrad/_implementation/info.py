@@ -1,7 +1,5 @@
 """Which implementation runs here, why, and how to get the other: what `clampgrad info` says."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

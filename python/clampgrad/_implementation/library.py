@@ -1,7 +1,5 @@
 """The compiled libraries that are installed, and the one for the torch that is here."""
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib import import_module

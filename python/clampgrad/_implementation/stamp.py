@@ -1,8 +1,6 @@
 """What a compiled library was built from. It says so in a text, which is read before it is loaded:
 loading registers operators, and they stay."""
 
-from __future__ import annotations
-
 import mmap
 
 from clampgrad._implementation.build import SOURCES, VERSION

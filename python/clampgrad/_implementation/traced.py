@@ -1,7 +1,5 @@
 """What torch.compile and other tracers get for a call: the overload of an operator that fits the bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

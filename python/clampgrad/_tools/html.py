@@ -1,7 +1,5 @@
 """Tables and sentences as a notebook shows them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

@@ -1,7 +1,5 @@
 """What is imported only where it is used, because the operators do without it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How our figures look, on light and on dark paper: one palette, one set of lines and letters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

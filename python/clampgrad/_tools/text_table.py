@@ -1,27 +1,12 @@
 """Tables as plain text: aligned columns or, where the terminal is narrower, one record below another."""
 
-from __future__ import annotations
-
 import os
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TextIO
 
 PROSE = 98  # the width of sentences, at most
-
-COLOURS = {"green": "\033[32m", "yellow": "\033[33m", "red": "\033[31m"}
-PLAIN = "\033[0m"
-
-
-class Coloured(str):
-    """The text of a cell with a colour. The colour says nothing that the text does not."""
-
-    colour: str
-
-    def __new__(cls, text: str, colour: str) -> Coloured:
-        cell = super().__new__(cls, text)
-        cell.colour = colour
-        return cell
+NO_BREAK = "\N{NO-BREAK SPACE}"  # textwrap keeps together what it joins
 
 
 class Table:
@@ -51,62 +36,42 @@ class Table:
         assert len(cells) == len(self.columns)
         self.rows.append(list(cells))
 
-    def text(self, width: int | None = None, colours: bool = False) -> str:
+    def text(self, width: int | None = None) -> str:
         """The table in lines of at most `width` characters, or as wide as it is."""
         widths = [max(map(len, column)) for column in zip(self.columns, *self.rows)]
         fits = width is None or sum(widths) + 2 * (len(widths) - 1) <= width
-        body = self._aligned(widths, colours) if fits else self._records(width or PROSE, colours)
+        body = self._aligned(widths) if fits else self._records(width or PROSE)
         return "\n".join([*prose(self.title, width), *body, *prose(self.caption, width)])
 
-    def shown(self, stream: TextIO | None, wide: bool = False) -> str:
-        """The table as `stream` shows it best."""
-        return self.text(None if wide else width_of(stream), has_colours(stream))
-
-    def _aligned(self, widths: list[int], colours: bool) -> list[str]:
+    def _aligned(self, widths: list[int]) -> list[str]:
         def line(cells: Sequence[str]) -> str:
             padded = [
                 cell.ljust(width) if name in self.left else cell.rjust(width)
                 for name, cell, width in zip(self.columns, cells, widths)
             ]
-            shown = [_coloured(p, cell, colours) for p, cell in zip(padded, cells)]
-            return "  ".join(shown).rstrip()
+            return "  ".join(padded).rstrip()
 
         return [line(self.columns), *map(line, self.rows)]
 
-    def _records(self, width: int, colours: bool) -> list[str]:
+    def _records(self, width: int) -> list[str]:
         lines = []
         for row in self.rows:
             heading = "  ".join(filter(None, row[: self.names]))
             lines += textwrap.wrap(heading, width, subsequent_indent="    ")
             pairs = list(zip(self.columns, row))[self.names :]
-            items = [(f"{name}: {cell}", cell) for name, cell in pairs if cell.strip()]
-            lines += _flowing(items, width, colours)
+            lines += _flowing([f"{name}: {cell}" for name, cell in pairs if cell.strip()], width)
         return lines
 
 
-def _flowing(items: Iterable[tuple[str, str]], width: int, colours: bool) -> list[str]:
+def _flowing(items: Sequence[str], width: int) -> list[str]:
     """Puts as many on a line as it holds, each whole where that is possible."""
-    lines: list[list[tuple[str, str]]] = [[]]
-    for item in items:
-        line = lines[-1]
-        if line and 2 + sum(len(text) + 2 for text, _ in [*line, item]) > width:
-            lines.append([item])
-        else:
-            line.append(item)
+    text = "; ".join(item.replace(" ", NO_BREAK) for item in items)
+    lines = textwrap.wrap(text, width - 2, break_long_words=False, break_on_hyphens=False)
     flowing = []
     for line in lines:
-        plain = "; ".join(text for text, _ in line)
-        if len(plain) + 2 > width:
-            flowing += textwrap.wrap(plain, width, initial_indent="  ", subsequent_indent="    ")
-        else:
-            flowing.append("  " + "; ".join(_coloured(t, cell, colours) for t, cell in line))
+        line = line.replace(NO_BREAK, " ").removesuffix(";")
+        flowing += textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="    ")
     return flowing
-
-
-def _coloured(text: str, cell: str, colours: bool) -> str:
-    return (
-        f"{COLOURS[cell.colour]}{text}{PLAIN}" if colours and isinstance(cell, Coloured) else text
-    )
 
 
 def prose(text: str, width: int | None) -> list[str]:
@@ -118,25 +83,12 @@ def prose(text: str, width: int | None) -> list[str]:
 # ---- Where it is read ------------------------------------------------------------------------------
 
 
-def is_terminal(stream: TextIO | None) -> bool:
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:  # it is closed
-        return False
-
-
 def width_of(stream: TextIO | None) -> int | None:
     """How wide the terminal is, or COLUMNS if that is set; None for a file, which has no width."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)
-    if stream is None or not is_terminal(stream):
-        return None
     try:
-        return os.get_terminal_size(stream.fileno()).columns or None
-    except OSError:
+        return os.get_terminal_size(stream.fileno()).columns or None if stream else None
+    except (OSError, ValueError):  # no terminal, or closed
         return None
-
-
-def has_colours(stream: TextIO | None) -> bool:
-    return is_terminal(stream) and not os.environ.get("NO_COLOR")

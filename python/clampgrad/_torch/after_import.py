@@ -5,8 +5,6 @@ warning, and the next import of the module tries it again. An action that must n
 Refused, which ends the import.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable

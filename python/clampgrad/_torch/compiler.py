@@ -1,7 +1,5 @@
 """torch.compile: how compiled code is guarded, how it is dropped, and the kernels that tracing keeps."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

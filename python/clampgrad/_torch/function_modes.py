@@ -1,7 +1,5 @@
 """The stack of function modes of a thread, of which torch moves the topmost only."""
 
-from __future__ import annotations
-
 import torch
 from torch import overrides
 from torch.overrides import TorchFunctionMode

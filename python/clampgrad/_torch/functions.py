@@ -12,8 +12,6 @@ All of this is internal to torch. It is checked before anything is changed; wher
 that is a warning, and compiled functions break graphs or keep more arguments.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial

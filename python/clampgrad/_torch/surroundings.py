@@ -1,7 +1,5 @@
 """Where a call runs: inside torch.func, in forward mode, in backward, under modes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any

@@ -1,7 +1,5 @@
 """What torch knows of a tensor and does not tell."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import torch

@@ -1,7 +1,5 @@
 """clampgrad audit: unsafe bounds of a program, and gradients that depend on the convention."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

@@ -1,7 +1,5 @@
 """clampgrad info: which implementation runs here, and why."""
 
-from __future__ import annotations
-
 import argparse
 import platform
 from typing import Any

@@ -1,7 +1,5 @@
 """What a command prints: results on stdout, and what the user can correct as an error message."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

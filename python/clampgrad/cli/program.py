@@ -1,7 +1,5 @@
 """Somebody's program, run as `python` itself runs it: a script, a directory, a zip, or -m module."""
 
-from __future__ import annotations
-
 import argparse
 import builtins
 import io
@@ -22,7 +20,7 @@ USAGE = "(script.py | directory | zip | -m module) [ARGS ...]"
 
 def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
-) -> tuple[argparse.Namespace, Program]:
+) -> tuple[argparse.Namespace, "Program"]:
     """Our own options, and the program that follows them with its own arguments."""
     ours, program = _split(parser, arguments)
     misplaced = _misplaced(parser, ours, program)

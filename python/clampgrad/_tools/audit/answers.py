@@ -1,7 +1,5 @@
 """What gradient a function hands back for an element at each position, found by asking it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

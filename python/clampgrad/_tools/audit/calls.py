@@ -1,7 +1,5 @@
 """Which calls are looked at: how to read their input and bounds, and what decides their gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product

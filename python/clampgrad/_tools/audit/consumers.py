@@ -5,8 +5,6 @@ that value too, by itself: if what it returns or its derivative is not finite, t
 point of it (the logarithm of a lower bound 0, ``acos`` of an upper bound 1, a division by 0).
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass

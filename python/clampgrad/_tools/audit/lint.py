@@ -1,7 +1,5 @@
 """What the counts of a site mean: warnings, each with its evidence and what to do about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

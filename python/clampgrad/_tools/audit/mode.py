@@ -1,7 +1,5 @@
 """The audit itself: a mode that sees every call of a torch function in its thread."""
 
-from __future__ import annotations
-
 import logging
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A report as a picture."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

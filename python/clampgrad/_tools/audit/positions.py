@@ -1,7 +1,5 @@
 """Where an element stands among its bounds: one byte."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from itertools import product

@@ -1,7 +1,5 @@
 """What an audit found: a sentence, warnings, a table; and all of it as data."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """A report as people read it: a sentence, the warnings, a table, and what its blanks mean."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections import Counter
