@@ -64,7 +64,8 @@ def _implemented(function: _F) -> _F:
         return function
     compiled = getattr(_implementation, name)
     if compiled.__text_signature__ is None:
-        # Of the first line Python makes the signature of a builtin, which it keeps without types.
+        # Python makes the signature of a builtin out of the first line, and drops the types. So the second
+        # line has them, for people.
         lines = [
             f"{name}{bare_signature(function)}",
             "--",

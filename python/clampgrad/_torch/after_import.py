@@ -63,7 +63,7 @@ class Then(Loader):
         if module.__spec__:
             module.__spec__.loader = self.loader
         self.loader.exec_module(module)
-        if sys.modules.get(module.__name__) is module:  # and no copy, which somebody executes
+        if sys.modules.get(module.__name__) is module:  # not if somebody executes a copy of it
             self.after.imported(module)
 
     def __getattr__(self, name: str) -> Any:

@@ -40,7 +40,7 @@ def dispatch_modes_are_on() -> bool:
 
 
 def without_dispatch_modes() -> AbstractContextManager[Any]:
-    """They are off in it: one of them may give tensors without values."""
+    """A block in which they are off. Under some of them tensors have no values."""
     return dispatch._disable_current_modes()
 
 

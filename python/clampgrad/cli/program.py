@@ -66,7 +66,7 @@ def _split(
 def _misplaced(
     parser: argparse.ArgumentParser, ours: Sequence[str], program: Sequence[str]
 ) -> dict[str, bool]:
-    """Options of ours that are given after the program alone, and whether they are required."""
+    """Our options that stand only after the program, and whether they are required."""
 
     def of(words: Sequence[str]) -> set[str]:
         return {word.partition("=")[0] for word in words}
@@ -89,7 +89,7 @@ def _sentence(parser: argparse.ArgumentParser, option: str) -> str:
 class Program:
     """What to run. `argv[0]` is as given until the program starts.
 
-    `hints` are said if the program does not take its arguments, one of which may have been meant for us.
+    `hints` are logged if the program refuses its arguments: one of them may have been meant for us.
     """
 
     def __init__(self, argv: list[str]) -> None:

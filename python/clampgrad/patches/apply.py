@@ -49,7 +49,7 @@ def committed(source: Path, series: Series, to: Path) -> None:
 
 
 def of_the_commit(source: Path, series: Series) -> set[Path]:
-    """The optional patches whose text the commit has, though not the series: they were there before it."""
+    """The optional patches that the commit has while it does not have the series. Undoing that leaves them."""
     if not series.optional or not is_repository(source):
         return set()
     with tempfile.TemporaryDirectory() as scratch:
@@ -155,7 +155,7 @@ def content(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: bytes | None) -> None:
-    """A file that a patch adds is not there without it."""
+    """Writes a file, or removes it where there was none before."""
     if content is None:
         path.unlink(missing_ok=True)
     else:

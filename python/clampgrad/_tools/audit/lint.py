@@ -120,7 +120,9 @@ def _of_rounding(site: Site, r: Rounded) -> Diagnostic:
     message = f"{r.which}={r.written!r} is {r.becomes:g} in {dtype}"
     near = _neighbour(r)
     evidence["nearest"] = near
-    nearest = "nearest" if r.becomes else "nearest normal"  # subnormal numbers guard no division
+    nearest = (
+        "nearest" if r.becomes else "nearest normal"
+    )  # a subnormal number does not guard a division
     remedy = f"The {nearest} bound that {dtype} has on that side is {near:.4g}; or {wide}."
     return Diagnostic("bound-rounds", message, remedy, evidence)
 
