@@ -13,7 +13,7 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from clampgrad._implementation import info
+from clampgrad.cli import info
 from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import MARK
 from common import forks
