@@ -22,7 +22,7 @@ def script(out: Path, machine: str) -> str:
     cuda, why = cuda_build()
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", file=sys.stderr)
     files = [path for path in setup.sources(out, cuda) if not needs_python(path)]
-    # The type of a build says whether it is optimised; the loops always are, but to be debugged.
+    # CMake's type of a build decides whether it is optimised. The loops always are, unless they are debugged.
     given = {f: f"$<$<CONFIG:Release,RelWithDebInfo>:{f}>" for f in setup.OPTIMISATION}
     given |= {f: f"$<$<NOT:$<CONFIG:Debug>>:{f}>" for f in setup.FAST}
     flags_of = setup.flags_of_files(machine)

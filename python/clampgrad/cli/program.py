@@ -1,7 +1,5 @@
 """Somebody's program, run as `python` itself runs it: a script, a directory, a zip, or -m module."""
 
-from __future__ import annotations
-
 import argparse
 import builtins
 import io
@@ -22,7 +20,7 @@ USAGE = "(script.py | directory | zip | -m module) [ARGS ...]"
 
 def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
-) -> tuple[argparse.Namespace, Program]:
+) -> tuple[argparse.Namespace, "Program"]:
     """Our own options, and the program that follows them with its own arguments."""
     ours, program = _split(parser, arguments)
     misplaced = _misplaced(parser, ours, program)
@@ -68,7 +66,7 @@ def _split(
 def _misplaced(
     parser: argparse.ArgumentParser, ours: Sequence[str], program: Sequence[str]
 ) -> dict[str, bool]:
-    """Options of ours that are given after the program alone, and whether they are required."""
+    """Our options that stand only after the program, and whether they are required."""
 
     def of(words: Sequence[str]) -> set[str]:
         return {word.partition("=")[0] for word in words}
@@ -91,7 +89,7 @@ def _sentence(parser: argparse.ArgumentParser, option: str) -> str:
 class Program:
     """What to run. `argv[0]` is as given until the program starts.
 
-    `hints` are said if the program does not take its arguments, one of which may have been meant for us.
+    `hints` are logged if the program refuses its arguments: one of them may have been meant for us.
     """
 
     def __init__(self, argv: list[str]) -> None:
