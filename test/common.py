@@ -18,6 +18,7 @@ RELEASE = tuple(int(n) for n in torch.__version__.split(".")[:2])  # as text, 2.
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 OPERATORS = ("clamp", "clamp_min", "clamp_max")
+BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
 
 # In some releases clamp with one bound ignores that bound if it is NaN; clamp_min never did.
