@@ -329,16 +329,6 @@ def test_wrong_options_are_refused_before_the_program_runs(script, arguments, me
     assert (end.value.code, out) == (2, "") and message in err
 
 
-def test_a_picture_without_matplotlib_is_refused_before_the_program_runs(
-    script, capsys, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit) as end:
-        main(["audit", "--picture", "a.png", script()])
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (2, "") and "pip install matplotlib" in err
-
-
 @pytest.mark.parametrize("fail_on, end, code", [
     (["conventions-differ"], "", 3),
     (["bound-rounds"], "", 0),
