@@ -1,7 +1,6 @@
 """docs/architecture.md follows one call through the files of csrc: they are there, and call each other."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 import clampgrad
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+
 
 ROW = re.compile(r"^\| \d \| `([^`]+)` \| (.+?) \|", re.MULTILINE)
 
