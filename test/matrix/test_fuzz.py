@@ -17,12 +17,16 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from matrix.draw import draw, shrunk
-from matrix.inputs import layouts
+from matrix.inputs import inputs, layouts
+from matrix.reference import GRADIENTS
 from matrix.run import Arg, Cell, check
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
 SEED = int(os.environ.get("SEED_OF_FUZZ", time.time_ns() % 2**32))
 
+
+LAZY = ("neg view", "conj view", "neg bound", "16 dimensions, reversed")
+KINDS = ("number: number", "min alone, Tensor", "Tensors", "mixed: Tensor, number")
 
 # What was wrong once, here or elsewhere, and is no more.
 FOUND = [
@@ -42,6 +46,16 @@ FOUND = [
         Cell("clamp", layouts("clamp")[f"{kind}: 16 dimensions, reversed"], form=form)
         for kind in ("numbers", "Tensors")
         for form in ("function", "in place", "mingrad")
+    ),
+    # In place where the fused kernels decline.
+    *(
+        Cell("clamp", args, *gradient, form="in place", context=context)
+        for context, args in (
+            *(("plain", layouts("clamp")[f"Tensors: {kind}"]) for kind in LAZY),
+            ("plain", layouts("clamp")["numbers: neg view"]),
+            *(("dual tensors that require grad", inputs("clamp")[kind]) for kind in KINDS),
+        )
+        for gradient in GRADIENTS
     ),
     # The gradient is batched by the outer vmap; what is written, by the inner one too.
     *(
