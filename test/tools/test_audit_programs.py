@@ -282,13 +282,9 @@ print("arguments", sys.argv[1:])
 
 
 @pytest.fixture
-def script(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("path", "argv"):
-        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    (tmp_path / "sub").mkdir()
-    path = tmp_path / "sub" / "train.py"
+def script(folder_of_programs):
+    (folder_of_programs / "sub").mkdir()
+    path = folder_of_programs / "sub" / "train.py"
 
     def write(end=""):
         path.write_text(SCRIPT.format(end=end))
