@@ -25,13 +25,12 @@ def first(error: BaseException) -> BaseException:
 
 def of(error: BaseException) -> str:
     error = first(error)
-    return f"{type(error).__name__}: {plain(str(error))}"
+    return f"{type(error).__name__}: {plain(str(error))}".strip()
 
 
 def plain(text: str) -> str:
-    torch = sys.modules.get(
-        "torch"
-    )  # a test need not import it; each state has a version of its own
+    # A test need not import it; each state has a version of its own.
+    torch = sys.modules.get("torch")
     text = text.replace(torch.__version__, "VERSION") if torch else text
     # What C++ adds is where it was thrown; what upstream's runner adds, how to run the test.
     text = re.split("Exception raised from|To execute this test, run", text)[0]
