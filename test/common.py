@@ -86,6 +86,25 @@ def forks(*modules):
             process.wait()
 
 
+@contextmanager
+def scripts(folder, *modules):
+    """Runs texts as scripts, each in a process of its own where `modules` are imported already.
+
+    Yields run(text, *arguments, cwd=..., **variables) -> what it printed, what it complained of. One
+    that fails is an error.
+    """
+    file = folder / "script.py"
+
+    def run(text, *arguments, cwd=folder, **variables):
+        file.write_text(text)
+        code, out, err = fork(file, *arguments, cwd=cwd, **variables)
+        assert code == 0, out[-1000:] + err[-3000:]
+        return out, err
+
+    with forks(*modules) as fork:
+        yield run
+
+
 # ---- Ways to call: door(x, *bounds, **keywords), never changing x --------------------------------
 
 
