@@ -67,39 +67,6 @@ def test_every_spelling(name, spelling):
     check_forward_and_backward(front_doors(name)[spelling], name, "half")
 
 
-@pytest.mark.parametrize("convention", ["with_grad", "restoring"])
-def test_maximize(convention):
-    x, g = tied(64), tied(64, seed=1)
-
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def f(x):
-        return clampgrad.clamp(x, 0, 1, gradient=convention, maximize=True)
-
-    (gradient,) = eager(f, [x], g)
-    assert_same(gradient, gradient_of_x(convention, x, g, 0, 1, maximize=True))
-
-
-def test_clamp_with_grad():
-    x, g = tied(64), tied(64, seed=1)
-    f = torch.compile(clampgrad.clamp_with_grad, backend="aot_eager", fullgraph=True)
-    (gradient,) = eager(lambda x: f(x, 0, 1), [x], g)
-    assert_same(gradient, gradient_of_x("with_grad", x, g, 0, 1))
-
-
-@pytest.mark.parametrize("suffix", ["", "_"])
-@pytest.mark.parametrize("name", OPERATORS)
-def test_mingrad_operators(name, suffix):
-    x, g = tied(64), tied(64, seed=1)
-    function = getattr(torch.ops.clampgrad, f"{name}_mingrad{suffix}")
-
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def f(x):
-        return function(x.clone(), **BOUNDS[name])
-
-    (gradient,) = eager(f, [x], g)
-    assert_same(gradient, gradient_of_x("min_norm", x, g, **BOUNDS[name]))
-
-
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_in_the_middle_of_a_graph(convention):
     """An input changed in place, a value used twice, a sum: what partitioning makes of it."""

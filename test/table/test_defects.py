@@ -2,6 +2,7 @@
 
 import copy
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -255,39 +256,36 @@ def outcome(f):
         return type(error), str(error).split("\n")[0]
 
 
+def leaf(tensor, recorded):
+    return tensor.clone().requires_grad_(recorded and tensor.is_floating_point())
+
+
+@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_mixed_bounds_have_the_value_and_dtype_of_the_chain(convention):
-    chain = lambda x, lo, hi: torch.clamp_max(torch.clamp_min(x, lo), hi)  # noqa: E731
+def test_mixed_bounds_have_the_value_and_dtype_of_the_chain(convention, recorded):
+    def chain(x, lo, hi):
+        return torch.clamp_max(torch.clamp_min(x, lo), hi)
+
+    def ours(x, lo, hi):
+        return clampgrad.clamp(x, lo, hi, gradient=convention)
+
     values = torch.tensor([0.0, 1, 2, 100])
-    for of_x in DTYPES:
-        for of_bound in DTYPES:
-            x, tensors = (
-                values.to(of_x),
-                [values.flip(0).to(of_bound), torch.tensor(1.5).to(of_bound)],
-            )
-            for tensor in tensors:
-                for number in NUMBERS:
-                    for bounds in ((tensor, number), (number, tensor)):
-                        expected = outcome(lambda: chain(x, *bounds))
-                        for records in (False, True):
-                            leaves = [
-                                t.clone().requires_grad_()
-                                if records and t.is_floating_point()
-                                else t
-                                for t in (x, *(b for b in bounds if isinstance(b, torch.Tensor)))
-                            ]
-                            lo, hi = (
-                                leaves[1] if isinstance(b, torch.Tensor) else b for b in bounds
-                            )
-                            got = outcome(
-                                lambda: clampgrad.clamp(leaves[0], lo, hi, gradient=convention)
-                            )
-                            if isinstance(expected, tuple):
-                                assert got == expected, (of_x, of_bound, bounds)
-                                continue
-                            assert isinstance(got, torch.Tensor), (of_x, of_bound, bounds, got)
-                            assert got.dtype == expected.dtype, (of_x, of_bound, bounds)
-                            assert_same(got.detach(), expected)
+    for of_x, of_bound, number in product(DTYPES, DTYPES, NUMBERS):
+        x = leaf(values.to(of_x), recorded)
+        for tensor in (values.flip(0), torch.tensor(1.5)):
+            bound = leaf(tensor.to(of_bound), recorded)
+            for bounds in ((bound, number), (number, bound)):
+                expected, got = (
+                    outcome(lambda: chain(x, *bounds)),
+                    outcome(lambda: ours(x, *bounds)),
+                )
+                where = of_x, of_bound, bounds
+                if isinstance(expected, tuple):
+                    assert got == expected, where
+                else:
+                    assert isinstance(got, torch.Tensor), (where, got)
+                    assert got.dtype == expected.dtype, where
+                    assert_same(got.detach(), expected.detach())
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
