@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused.
 import argparse
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 from clampgrad._contract.table import CONVENTIONS
 from clampgrad._tools.progress import logger, steps
+from clampgrad._tools.text_table import Table
 from clampgrad.cli.output import write
 from clampgrad.patches import apply as applying
 from clampgrad.patches.series import PATCHES, Refusal, all_series
@@ -99,7 +101,11 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
     if options.command == "list":
         series = list(all_series().values())
         result = {s.name: {"releases": s.releases, "summary": s.summary} for s in series}
-        return result, "\n".join(f"{s.name:28} {s.span:12} {s.summary}" for s in series)
+        columns = ["series", "releases", "what it does"]
+        table = Table(columns, left=columns, names=2)
+        for s in series:
+            table.add_row(s.name, s.span, s.summary)
+        return result, table.shown(sys.stdout)
     if options.command == "status":
         result = applying.status(options.source).as_dict()
         return result, "\n".join(f"{key:11} {value}" for key, value in result.items())
@@ -118,7 +124,7 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
             raise Refusal(f"cannot write {options.directory}: {error}") from None
         return {"directory": str(options.directory)}, f"written to {options.directory}"
     asked = question(options)
-    less = "less than " if asked.quick else ""
+    less = "less than the usual " if asked.quick else ""
     logger.info("this takes %s%s on two cores", less, TAKES)
     with steps() as say:
         result = verify(asked, say)
