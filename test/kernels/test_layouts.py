@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import clampgrad
-from common import OPERATORS, assert_same, eager, tied
+from common import BOUNDS, OPERATORS, assert_same, eager, tied
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
-BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 LENGTHS = (3, 1, 7)
 
 

@@ -309,10 +309,8 @@ def test_a_program_ends_as_under_python(tmp_path, name, under_a_pin):
     (["nb.ipynb"], "nb.ipynb is a notebook"),
     ([], "nothing to run"),
 ])  # fmt: skip
-def test_nothing_to_run(command, program, message, tmp_path, monkeypatch, capsys):
-    (tmp_path / "nb.ipynb").write_text('{"execution_count": null}')
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_nothing_to_run(command, program, message, folder_of_programs, capsys):
+    (folder_of_programs / "nb.ipynb").write_text('{"execution_count": null}')
     with pytest.raises(SystemExit) as error:
         main([command, *(["--gradient", "half"] if command == "run" else []), *program])
     assert error.value.code == 2
@@ -323,13 +321,9 @@ TAKES_NOTHING = "import argparse\nargparse.ArgumentParser().parse_args()"
 
 
 @pytest.mark.parametrize("option", ["-v", "--partial"])
-def test_an_option_of_ours_that_the_program_gets(option, tmp_path, monkeypatch, caplog):
+def test_an_option_of_ours_that_the_program_gets(option, folder_of_programs, caplog):
     """Only the program knows whether it takes it; where it does not, what helps is said."""
-    (tmp_path / "script.py").write_text(TAKES_NOTHING)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    (folder_of_programs / "script.py").write_text(TAKES_NOTHING)
     caplog.set_level("INFO", "clampgrad")
     parser = argparse.ArgumentParser("clampgrad run")
     parser.add_argument("-v", "--verbose", action="store_true")
