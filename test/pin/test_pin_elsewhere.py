@@ -128,8 +128,8 @@ def folder(tmp_path):
     (["run", "--gradient", "nope", "package/train.py"], "unknown gradient 'nope'; expected one of"),
     (["run", "--gradient", "half", "--maximize", "package/train.py"], "maximize=True does not apply"),
     (["run", "package/train.py"], "required: --gradient"),
-    (["run", "package/train.py", "--gradient", "half"], "options of clampgrad run come before"),
-    (["run", "package/train.py", "--gradient=half"], "options of clampgrad run come before"),
+    (["run", "package/train.py", "--gradient", "half"], "write the options of clampgrad run before the program"),
+    (["run", "package/train.py", "--gradient=half"], "write the options of clampgrad run before the program"),
 ])  # fmt: skip
 def test_wrong_arguments(folder, arguments, message, monkeypatch, capsys):
     monkeypatch.chdir(folder)
