@@ -80,7 +80,8 @@ DOCS := .venv/docs
 CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
 PACKING := .venv/packing
-SOURCE_BUILD := .venv/source-build
+# One for each checkout, whose torch it has.
+SOURCE_BUILD = .venv/source-build$(subst /,-,$(abspath $(CHECKOUT)))
 PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
 ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
