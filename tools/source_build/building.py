@@ -19,7 +19,7 @@ from series import Refusal, Tree, files_added, named
 
 
 def command() -> list[str]:
-    """How every release that a series is for is built. Nothing is fetched: what is needed is there (ready.py)."""
+    """The command that builds a tree of any release. It fetches nothing: ready.py has seen that all is there."""
     how = "-m pip install -v --no-build-isolation --no-deps --use-pep517 -e ."
     return [sys.executable, *how.split()]
 
@@ -112,7 +112,7 @@ class Place:
         return {"steps": steps, "files": len(compiled)} | names
 
     def configure_anew_if_needed(self) -> None:
-        """PyTorch's build keeps the flags that it was configured with, and the list of files."""
+        """Makes CMake configure again if the flags or the list of files changed, which PyTorch's build would not notice."""
         wanted = flags(self.environment)
         before, now = self.record.data.get("configured"), [wanted, self.added_files()]
         if before != now:

@@ -68,7 +68,7 @@ def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator
 
 
 def gigabytes(environment: dict[str, str]) -> int:
-    """Of objects, libraries and the copies that are kept: guesses, on the safe side."""
+    """The disk that objects, libraries and the copies of them take: guesses, on the safe side."""
     if nvcc(environment):
         return 40
     return 6 if INCLUDES in environment else 12

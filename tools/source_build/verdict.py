@@ -49,7 +49,7 @@ def wheels(record: Record, name: str) -> Proof:
 
 def tests(record: Record, state: str) -> Iterator[str]:
     """A test may differ from stock's result only if the series brings it, and it passes; or if the series
-    lists it, and it fails. One that is skipped passes nothing."""
+    lists it, and it fails. A test that is skipped has not passed."""
     fails = () if state in ("stock", "undone") else named(state).fails
     failed: set[str] = set()
     yield from crashes(record, state)
@@ -104,7 +104,8 @@ def other_causes(record: Record, state: str) -> Iterator[tuple[str, str, str]]:
 
 
 def crashes(record: Record, state: str) -> Iterator[str]:
-    """Once may be chance, as that of test_profiler_propagation is; the report names it all the same."""
+    """Tests that ended the process several times. Once may be chance, as with test_profiler_propagation, and is only
+    reported."""
     stock, mine = (record.found(s, "tests")["files"] for s in ("stock", state))
     for file, run in mine.items():
         for test, times in run["crashes"].items():
@@ -127,8 +128,8 @@ def differences(record: Record, state: str) -> list[tuple[str, str, str]]:
 
 
 def controls(record: Record, name: str) -> Proof:
-    """Tests that pass without the patch prove nothing of it, nor do those that break off before they
-    compare a gradient."""
+    """What is wrong with the tests of a series on stock: they prove nothing of it if they pass there, or break off
+    before they compare a gradient."""
     if named(name).claim.unchanged:
         return "not asked: it changes no gradient"
     if not new_tests(name):
@@ -149,7 +150,8 @@ def controls(record: Record, name: str) -> Proof:
 
 
 def package(record: Record, state: str) -> Iterator[str]:
-    """Its conventions are those of the table on every torch; and it says of a torch whether it is patched."""
+    """Where clampgrad's conventions on this torch are not those of the table, or it does not say rightly whether
+    this torch is patched."""
     stock, found = (record.found(s, "package") for s in ("stock", state))
     for how in ("pinned", "by name"):
         for name, calls in found[how].items():
