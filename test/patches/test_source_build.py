@@ -829,7 +829,7 @@ def write(path, text):
     path.write_text(text)
 write(source / "csrc" / "Module.cpp", "")
 write(built / "lib" / "libtorch_cuda.so", "same")
-data = {"torch": [str(source), str(built)]}
+data = {"torch": {"folders": [str(source), str(built)]}}
 record = Of(folder=top, data=data, states={}, found=lambda *_: None)
 for state, text in (("stock", "before"), ("v2/mine", "after")):
     write(source / "decompositions.py", text)
