@@ -405,7 +405,8 @@ def test_the_names_that_upstream_generates_are_known():
     code = f"""
 import brought
 from types import SimpleNamespace
-brought.named = lambda name: SimpleNamespace(patches=[SimpleNamespace(read_text=lambda: {patch!r})])
+brought.named = lambda name: SimpleNamespace(
+    patches=[SimpleNamespace(name="1.patch", read_text=lambda: {patch!r})])
 for name in ("new_clamp_min_cpu_float64", "new_bounds_2_cuda", "new", "newer", "old_cpu",
              "fn_grad_special_soft_clamp_cpu_float64", "fn_grad_soft_clamp_cpu"):
     print(name, brought.is_of("mine", "test_" + name))
