@@ -753,7 +753,8 @@ ENDLESS = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep
 def inside(code, *arguments):
     """Python in the folder of the script, which is being run."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=FOLDER, stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, "CLAMPGRAD_BUILT": "{}"}  # any torch may answer
+    return subprocess.Popen(command, cwd=FOLDER, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def answer(code, *arguments):
