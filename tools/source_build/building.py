@@ -53,8 +53,11 @@ class Place:
                 self.tree.put(self.series)
         if self.record.data["built"] != [self.series]:
             self.record.set(built=None)
-            self.record.states.get(self.state, {}).pop("build", None)
-            self.record.step(self.state, "build", self.build)
+            # The first build of a state stays on record: another one compiles less.
+            again = self.record.found(self.state, "build")
+            name = "build again" if again else "build"
+            self.record.states.get(self.state, {}).pop("build again", None)
+            self.record.step(self.state, name, lambda: self.build(name))
             self.record.set(built=[self.series], torch=self.located())
         elif (found := self.located()) != self.record.data["torch"]:
             raise Refusal(f"{found} is imported, and {self.record.data['torch']} was built")
@@ -68,8 +71,8 @@ class Place:
         found: list[str] = json.loads(done.stdout.splitlines()[-1])
         return found
 
-    def build(self) -> dict[str, Any]:
-        log = self.record.log(self.state, "build")
+    def build(self, name: str) -> dict[str, Any]:
+        log = self.record.log(self.state, name.replace(" ", "-"))
         # A version of its own, so that nobody takes the build for another.
         version = (self.tree.path / "version.txt").read_text().strip().replace("a0", "")
         local = f"{version}+{(self.series or 'stock').rpartition('/')[2]}"

@@ -69,4 +69,6 @@ def end_group(group: int) -> None:
 def interrupt_on_signals() -> None:
     """What would end this process at once ends what it started first."""
     for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            continue  # as nohup asks
         signal.signal(number, signal.default_int_handler)

@@ -13,7 +13,7 @@ from typing import Any
 
 import processes
 from building import Place
-from series import ROOT, Refusal, all_series
+from series import ROOT, Refusal
 
 HERE = Path(__file__).parent
 
@@ -53,7 +53,7 @@ def judge_gradients(last: Place) -> None:
     it takes a second and the gradients are kept."""
     kept = {s: last.record.log(s, "gradients").with_suffix(".json") for s in last.record.asked}
     for state, own in kept.items():
-        series = state if state in all_series() else ""
+        series = "" if state in ("stock", "undone") else state
         found = child(last, "judged", "judged.py", str(own), str(kept["stock"]), series)
         last.record.states[state]["gradients"] |= found
     last.record.save()
@@ -66,8 +66,11 @@ def package(place: Place) -> None:
         folder = place.record.folder / "package"
         # What an earlier run left is of another torch.
         if place.state == "stock" or not folder.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            install(place, folder)
+            new = folder.with_name("package.new")  # or an interrupted one would pass for whole
+            for old in (folder, new):
+                shutil.rmtree(old, ignore_errors=True)
+            install(place, new)
+            new.rename(folder)
         return child(place, "package", "package.py", PYTHONPATH=str(folder))
 
     place.step("package", ask)

@@ -10,14 +10,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from flags import MINIMAL
 from series import ROOT, Tree, named
 
-PROOFS = ("tools/source_build", "python/clampgrad", "csrc")
-SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml")
-BUILT = ("build", "copy")  # steps that do not depend on them
+SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml", ".json", ".toml", ".txt")
+# Folders of sources that ask nothing of a build; of the tests, only the oracle does.
+NOT_ASKING = ("docs", "examples", "study", "test", "patches", "build", "out", "dist")
+BUILT = ("build", "build again", "copy")  # steps that do not depend on what is asked
 
 
 def processor() -> str:
@@ -34,11 +37,23 @@ def digest(series: str) -> str:
     return hashlib.sha256(b"".join(p.read_bytes() for p in named(series).patches)).hexdigest()[:16]
 
 
+def proofs() -> list[Path]:
+    """All that may decide what is asked of a build, and how answers are judged."""
+    asking = [f for f in ROOT.iterdir() if f.name[0] != "." and f.name not in NOT_ASKING]
+    files = [f for top in asking for f in (top.rglob("*") if top.is_dir() else [top])]
+    files += [ROOT / "test" / "oracle.py", ROOT / "docs" / "verified.json"]
+    return sorted(f for f in files if f.suffix in SOURCES)
+
+
 def of_the_proofs() -> str:
-    """A digest of all that decides what is asked of a build, and how answers are judged."""
-    files = [ROOT / "conventions.yaml", ROOT / "test" / "oracle.py"]
-    files += [f for top in PROOFS for f in sorted((ROOT / top).rglob("*")) if f.suffix in SOURCES]
-    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for file in proofs():
+        digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 class Record:
@@ -49,6 +64,7 @@ class Record:
         self.folder, self.data, self.replaces = folder, data, replaces
         self.lock = threading.Lock()
         self.start = 0.0  # of the step at work
+        self.at_work = False
 
     @classmethod
     def of(cls, tree: Tree, series: Sequence[str], flags: dict[str, str], quick: bool) -> Record:
@@ -62,6 +78,7 @@ class Record:
         same = {
             "tree": {"release": tree.release, "commit": tree.commit},
             "flags": flags,
+            "minimal": hashlib.sha256(MINIMAL.read_bytes()).hexdigest()[:16],
             "machine": {
                 "processor": processor(),
                 "cores": os.cpu_count(),
@@ -81,13 +98,17 @@ class Record:
         if old.get("proofs") != asked["proofs"]:
             for name, steps in states.items():
                 states[name] = {step: steps[step] for step in BUILT if step in steps}
+        changed = old["series"] != asked["series"]
         for name, patches in asked["patches"].items():
             if old["patches"].get(name, patches) != patches:
+                changed = True
                 states.pop(name, None)
                 old["built"] = None  # of the patches as they were, perhaps
-        if old["series"] != asked["series"] or old["patches"] != asked["patches"]:
+        # Of a series that is not asked now, too: it may be again, with other patches.
+        asked["patches"] = old["patches"] | asked["patches"]
+        if changed:
             undone = states.pop("undone", {})  # built as it is, and perhaps after others
-            states["undone"] = {step: undone[step] for step in ("build",) if step in undone}
+            states["undone"] = {step: undone[step] for step in BUILT if step in undone}
             states.get("stock", {}).pop("controls", None)
         if old["quick"] and not quick:
             for steps in states.values():
@@ -132,11 +153,28 @@ class Record:
             print(f"==> {state}: {name}: done before, in {done['seconds']} s", flush=True)
             return
         print(f"==> {state}: {name}", flush=True)
+        attempts = self.begin(state, name)
         self.start = time.monotonic() - self.states.get(state, {}).get(name, {}).get("spent", 0)
         result = work()
         seconds = round(time.monotonic() - self.start, 1)
         self.states.setdefault(state, {})[name] = {"seconds": seconds, **result}
+        if attempts > 1:  # the seconds may be those of the last
+            self.states[state][name]["attempts"] = attempts
+        self.set(end=now())
+
+    def begin(self, state: str, name: str) -> int:
+        """On disk before the work, so that a process that dies leaves a trace."""
+        if not self.at_work:
+            self.at_work = True
+            if "start" not in self.data:
+                built = self.folder.parent / "CMakeCache.txt"
+                self.set(**{"start": now(), "from nothing": not built.exists()})
+            self.data["starts"] = self.data.get("starts", 0) + 1
+        step = self.states.setdefault(state, {}).setdefault(name, {})
+        step["attempts"] = step.get("attempts", 0) + 1
         self.save()
+        attempts: int = step["attempts"]
+        return attempts
 
     def part(self, state: str, step: str, file: str, work: Callable[[], Any]) -> Any:
         """A file of a step, unless it is done; files may be at work at the same time."""

@@ -40,6 +40,8 @@ def keep(place: Place) -> None:
             shutil.copytree(part, copy, ignore=left_out, copy_function=once, dirs_exist_ok=True)
         return {}
 
+    if not (copy.is_dir() or place.record.found("undone", "times")):  # somebody deleted it
+        place.record.states.get(place.state, {}).pop("copy", None)
     place.step("copy", ask)
 
 

@@ -28,7 +28,9 @@ TESTS: dict[str, tuple[str, ...]] = {
 def tests(place: Place, series: Sequence[str]) -> None:
     """Every file in a process of its own, as many at a time as there are jobs. One that is done is not run
     again."""
-    chosen = TESTS | others(place, series)
+    new = [test for name in series for test in new_tests(name)]
+    chosen = {f: (*names, *new) if names else () for f, names in TESTS.items()}
+    chosen |= others(place, series)
     done = place.record.found(place.state, "tests") or {"files": chosen}
     if chosen.keys() - done["files"].keys():  # of a series that was not asked before
         del done["seconds"]
