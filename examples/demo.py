@@ -22,10 +22,11 @@ import show
 import worked_example
 from clampgrad._tools import gallery
 from clampgrad._tools.style import on_both
+from clampgrad._tools.tables import width_of
 
 
 def tell(table):
-    print(table.shown(sys.stdout))
+    print(table.text(width_of(sys.stdout)))
 
 
 def main():

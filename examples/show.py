@@ -6,7 +6,7 @@ import clampgrad
 import image_fit
 from at_the_bounds import EXACT
 from clampgrad._tools.style import style
-from clampgrad._tools.text_table import Coloured, Table
+from clampgrad._tools.tables import Table
 
 # ---- Tables --------------------------------------------------------------------------------------
 
@@ -28,11 +28,11 @@ def your_torch(rows, release):
     )
     for row in rows:
         least = row["torch"] == row["min_norm"]
-        mark, colour = ("  ", "green") if least else (" *", "yellow")
+        mark = "  " if least else " *"
         shown.add_row(
             row["function"],
             numbers(row["x"]),
-            Coloured(numbers(row["torch"]) + mark, colour),
+            numbers(row["torch"]) + mark,
             *(numbers(row[how]) for how in EXACT),
         )
     return shown

@@ -2,11 +2,11 @@
 
 `import torch` calls `pin` when it is done, as it calls every entry point of the group torch.backends
 (torch 2.5 and later, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0), and `import clampgrad` calls
-`by_environment`. It stands outside the package, whose import would cost every program its time, and
-imports nothing by itself.
+`by_environment`. It is not part of the package, because importing that takes time, which a program without
+a pin should not spend.
 
-A package that does not work is one warning, and torch works. A pin that the package refuses ends the
-program, which would have other gradients without it.
+If the package cannot be imported, that is one warning, and torch works. If the package refuses the pin, the
+program ends, because it would run with other gradients.
 """
 
 import os
@@ -49,7 +49,7 @@ def by_environment() -> None:
     try:
         set_pin_in_words(name)
     except ValueError as error:
-        _done = False  # nothing is: the next import says so again
+        _done = False  # so that the next import raises too
         raise ValueError(f"CLAMPGRAD_GRADIENT={name!r}: {error}") from None
     except RuntimeError as error:
         _done = False
@@ -62,12 +62,12 @@ def by_environment() -> None:
 
 
 def _no_effect(name: str, because: str) -> None:
-    """A warning; an error where nothing may run unpinned."""
+    """Warns, or raises where CLAMPGRAD_REQUIRE_COMPILED is set: then nothing may run without its pin."""
     global _done
     import warnings
 
     message = f"CLAMPGRAD_GRADIENT={name} has no effect, because {because}"
     if os.environ.get("CLAMPGRAD_REQUIRE_COMPILED", "0") not in ("", "0"):
-        _done = False  # the next import says so again
+        _done = False  # so that the next import raises too
         raise RuntimeError(message)
     warnings.warn(message, stacklevel=3)

@@ -78,8 +78,8 @@ export PYTHONPATH=$WORK/lib PYTHONUNBUFFERED=1
 step import 60 "$PYTHON" - << END
 import importlib.metadata, sys, clampgrad
 from clampgrad import _tools, nn, patches
-from clampgrad._implementation.info import info
-here, info = clampgrad.__file__, info()
+from clampgrad.cli.info import facts
+here, info = clampgrad.__file__, facts()
 print(*(f"{name}: {value}" for name, value in info.items()), sep="\n")
 assert here.startswith("$WORK/lib/"), f"another clampgrad: {here}"
 assert clampgrad.__version__ == importlib.metadata.version("clampgrad")
@@ -97,7 +97,7 @@ fi
 step benchmark 120 "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
 if has pytest; then
   files=(test/*/test_{gate,tensors,table,nan,forward,rounding,precision,inplace_after,gradcheck}.py)
-  has hypothesis && files+=(test/table/test_hypothesis.py)
+  has hypothesis && files+=(test/table/test_agreement.py)
   workers=()
   has xdist && workers=(-n "$((MAX_JOBS < 8 ? MAX_JOBS : 8))")
   step "tests of the CPU, on the GPU" $LIMIT "$PYTHON" -m pytest -q -p no:cacheprovider \

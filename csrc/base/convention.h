@@ -25,7 +25,7 @@ constexpr Named kNames[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED) CLAMPGRAD
 #undef CLAMPGRAD_NAMED
 constexpr int64_t kGradients = std::size(kConventions);
 
-// By the value of the Gradient: from 0 on, without gaps.
+// By the value of the Gradient. The values begin at 0 and have no gaps.
 constexpr auto kGradientNames = [] {
   std::array<std::string_view, kGradients> names;
   for (const auto& c : kConventions) {
@@ -59,24 +59,16 @@ Convention checked_convention(Gradient gradient, bool maximize);
 
 // ---- Operators of two Tensors -------------------------------------------------------------------
 
-// A clamp with one bound, a Tensor, is one of them. What the loops call is inlined everywhere: Note
-// [One translation unit per instruction set].
+// A clamp by one Tensor is one of them. The loops call the functions of this enum, which are
+// therefore inlined everywhere: Note [One translation unit per instruction set].
 enum class Extremum { maximum, minimum, fmax, fmin, clamp_min, clamp_max };
 
-// In their order, as operators.
+// By the value of the Extremum.
 constexpr std::string_view kExtrema[] = {
-    "clampgrad::maximum",
-    "clampgrad::minimum",
-    "clampgrad::fmax",
-    "clampgrad::fmin",
-    "clampgrad::clamp_min",
-    "clampgrad::clamp_max"};
+    "maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"};
 
-constexpr std::string_view operator_of(Extremum op) {
-  return kExtrema[static_cast<size_t>(op)];
-}
 constexpr std::string_view name_of(Extremum op) {
-  return operator_of(op).substr(std::string_view("clampgrad::").size());
+  return kExtrema[static_cast<size_t>(op)];
 }
 CLAMPGRAD_HOST_DEVICE constexpr bool takes_larger(Extremum op) {
   return op == Extremum::maximum || op == Extremum::fmax || op == Extremum::clamp_min;

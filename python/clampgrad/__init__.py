@@ -77,18 +77,11 @@ if TYPE_CHECKING:
     from clampgrad._tools.survey import Row, Survey, survey
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
-_LAZY = {
-    "Diagnostic": "clampgrad._tools.audit",
-    "Finding": "clampgrad._tools.audit",
-    "Report": "clampgrad._tools.audit",
-    "Row": "clampgrad._tools.survey",
-    "Survey": "clampgrad._tools.survey",
-    "Thresholds": "clampgrad._tools.audit",
-    "audit": "clampgrad._tools.audit",
-    "gallery": "clampgrad._tools.gallery",
-    "plot": "clampgrad._tools.plot",
-    "survey": "clampgrad._tools.survey",
-}
+_LAZY = dict.fromkeys(
+    ("Diagnostic", "Finding", "Report", "Thresholds", "audit"), "clampgrad._tools.audit"
+)
+_LAZY |= dict.fromkeys(("Row", "Survey", "survey"), "clampgrad._tools.survey")
+_LAZY |= {"gallery": "clampgrad._tools.gallery", "plot": "clampgrad._tools.plot"}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,8 +4,6 @@ Values, dtypes and in-place forms are those of torch. On sparse, MKL-DNN and str
 own function runs, whose gradient is 0 at a bound.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,21 +1,7 @@
 """clamp and related functions, with the gradient as a keyword.
 
-Every function here has the forward of the function of the same name in torch: the same values,
-dtypes, strides and errors. The gradient is the one that `gradient` names; `min_norm` is the
-default:
-
-{conventions}
-
-The last three are not derivatives of the forward; they are meant for optimisation. `with_grad` and
-`restoring` assume gradient descent; pass `maximize=True` for gradient ascent.
-
-Where Tensors tie (a bound that is a Tensor, or the two sides of `maximum`), `min_norm` depends on
-which of them are being differentiated: if all of them are, they share the gradient; if one is a
-constant, all get 0. Freezing one side therefore changes the gradient of the other.
-
-Errors, besides those of torch: ValueError for an unknown `gradient`, for `maximize` with an exact
-convention, and for the last three on `maximum`, `minimum`, `fmax` and `fmin`; NotImplementedError for
-forward mode of `with_grad` and `restoring`, which are not linear in the incoming gradient.
+Every function has the forward of the function of the same name in torch: the same values, dtypes, strides and
+errors. What the keyword accepts stands at :func:`clamp`.
 """
 
 from __future__ import annotations
@@ -55,10 +41,6 @@ def _with_rules(text: str | None) -> str:
     return cleandoc(text).replace("{conventions}", _rules()) if text else ""
 
 
-if __doc__:
-    __doc__ = _with_rules(__doc__)
-
-
 def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> Tensor:
     """What torch.compile traces, and what runs where there is no compiled function."""
     if out is not None:
@@ -82,7 +64,8 @@ def _implemented(function: _F) -> _F:
         return function
     compiled = getattr(_implementation, name)
     if compiled.__text_signature__ is None:
-        # Of the first line Python makes the signature of a builtin, which it keeps without types.
+        # Python makes the signature of a builtin out of the first line, and drops the types. So the second
+        # line has them, for people.
         lines = [
             f"{name}{bare_signature(function)}",
             "--",
@@ -238,7 +221,8 @@ def maximum(
     """Computes the elementwise maximum, like :func:`torch.maximum`, with a named gradient.
 
     Where the two are equal, `min_norm` gives half of the gradient to each if both are being
-    differentiated, and 0 if one of them is a constant; the other conventions give half to each.
+    differentiated, and 0 if one of them is a constant, so that freezing one changes the gradient of the
+    other. The other conventions give half to each.
 
     Args:
         input: a Tensor of a real dtype.

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 import sys
 from copy import deepcopy
 from dataclasses import replace
@@ -41,36 +40,28 @@ TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").r
 NEW = RELEASE >= "2.14"
 
 
+def patch_of_text(directory, name, old, new):
+    """A patch that makes one text of a file another."""
+    path = directory / name
+    path.parent.mkdir(parents=True)
+    path.write_text(old)
+    git(directory, "init", "--quiet")
+    git(directory, "add", ".")
+    path.write_text(new)
+    made = directory / "mine.patch"
+    made.write_text(git(directory, "diff").stdout)
+    return made
+
+
 def patch_of(directory, old, new):
     """A patch that replaces one piece of the installed derivatives.yaml."""
     assert TEXT.count(old) == 1
-    path = directory / YAML
-    path.parent.mkdir(parents=True)
-    path.write_text(TEXT)
-    subprocess.run(["git", "init", "--quiet"], cwd=directory, check=True)
-    subprocess.run(["git", "add", "."], cwd=directory, check=True)
-    path.write_text(TEXT.replace(old, new))
-    made = directory / "mine.patch"
-    made.write_bytes(subprocess.check_output(["git", "diff"], cwd=directory))
-    return made
+    return patch_of_text(directory, YAML, TEXT, TEXT.replace(old, new))
 
 
 def prove(patch, convention=None, scope=(), quick=True, **claims):
     claim = Claim(convention, frozenset(scope), **claims)
     return verify(Question([patch], claim, quick=quick), lambda line: None)
-
-
-def patch_of_text(directory, name, old, new):
-    """A patch to a file that the wheel does not hold."""
-    path = directory / name
-    path.parent.mkdir(parents=True)
-    path.write_text(old)
-    subprocess.run(["git", "init", "--quiet"], cwd=directory, check=True)
-    subprocess.run(["git", "add", "."], cwd=directory, check=True)
-    path.write_text(new)
-    made = directory / "mine.patch"
-    made.write_bytes(subprocess.check_output(["git", "diff"], cwd=directory))
-    return made
 
 
 def test_a_hunk_that_does_not_apply(tmp_path):

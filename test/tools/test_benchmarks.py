@@ -1,7 +1,6 @@
 """The benchmarks run what they say, and what is saved for backward is what they claim."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ import cases
 import memory
 import report
 from timing import DIRECTIONS, interleaved, step, summary
+from tools import check_cuda
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tools import check_cuda  # noqa: E402
 
 PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
 
@@ -54,6 +51,25 @@ def test_bits_that_are_saved(bar, dtype):
     n = 2**12
     inputs = cases.inputs(group, n, cases.DTYPES[dtype])
     assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * n
+
+
+def bytes_moved(name, n=2**12):
+    """By a forward and its backward, of an element: what is read, written and saved."""
+    (group,) = (group for group in cases.GROUPS if name in group.functions)
+    inputs = cases.inputs(group, n, torch.float32)
+    y = group.functions[name](*inputs)
+    g = torch.ones_like(y)
+    gradients = torch.autograd.grad(y, inputs, g)
+    written = [t for t in gradients if t.data_ptr() != g.data_ptr()]
+    saved = memory.saved_bytes(group.functions[name], *inputs)
+    return 4 * len([*inputs, y, g, *written]) + 2 * saved / n
+
+
+@pytest.mark.compiled("the portable implementation keeps a byte per element")
+def test_the_limit_of_maximum_is_that_of_its_traffic():
+    ours, sub = map(bytes_moved, ("clampgrad.maximum", "torch.sub"))
+    assert report.LIMITS["maximum"]({"torch.sub": sub}, 4) == pytest.approx(ours)
+    assert bytes_moved("torch.lerp") > sub
 
 
 def test_the_peak_is_seen_in_a_heap_that_has_room():

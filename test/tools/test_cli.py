@@ -200,29 +200,16 @@ def test_a_closed_pipe_ends_quietly():
     assert done.stderr == b"" and done.returncode == 141
 
 
-def test_progress_is_said_after_a_while_and_through_the_logger(caplog, monkeypatch):
-    from clampgrad._tools import progress as _progress
+def test_a_long_task_says_its_steps_with_the_time(caplog, monkeypatch):
+    from clampgrad.cli import patches
 
     caplog.set_level("INFO", "clampgrad")
-    assert list(_progress.progress("points", [1, 2, 3])) == [1, 2, 3]
-    assert caplog.messages == []
-    monkeypatch.setattr(_progress, "QUIET", 0)
-    list(_progress.progress("points", [1, 2, 3]))
-    assert caplog.messages[-1] == "points: 2 of 3"
-
-
-def test_a_long_task_says_its_steps_with_the_time_and_that_it_goes_on(caplog):
-    from clampgrad._tools import progress as _progress
-
-    caplog.set_level("INFO", "clampgrad")
-    with _progress.steps(every=0.02) as say:
-        say("1/2 applying")
-        while len(caplog.messages) < 3:
-            pass
-        say("2/2 comparing")
-    assert caplog.messages[0] == "0:00  1/2 applying"
-    assert caplog.messages[1:3] == ["0:00  still 1/2 applying"] * 2
-    assert caplog.messages[-1].endswith("2/2 comparing")
+    clock = iter([100.0, 100.5, 175.0])
+    monkeypatch.setattr(patches.time, "monotonic", lambda: next(clock))
+    say = patches.steps()
+    say("1/2 applying")
+    say("2/2 comparing")
+    assert caplog.messages == ["0:00  1/2 applying", "1:15  2/2 comparing"]
 
 
 # ---- Programs ------------------------------------------------------------------------------------
@@ -230,6 +217,7 @@ def test_a_long_task_says_its_steps_with_the_time_and_that_it_goes_on(caplog):
 # What a program can see of how it was started.
 SEES = """
 import sys
+print(sorted(globals()), "" in sys.path, sys.flags)
 spec = __spec__ and __spec__.name
 print(__name__, __file__, __package__, spec, type(__loader__).__name__, sys.argv, sys.path[0])
 print(sys._getframe().f_code.co_filename, sys.modules["__main__"].__dict__ is globals())
@@ -321,10 +309,8 @@ def test_a_program_ends_as_under_python(tmp_path, name, under_a_pin):
     (["nb.ipynb"], "nb.ipynb is a notebook"),
     ([], "nothing to run"),
 ])  # fmt: skip
-def test_nothing_to_run(command, program, message, tmp_path, monkeypatch, capsys):
-    (tmp_path / "nb.ipynb").write_text('{"execution_count": null}')
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_nothing_to_run(command, program, message, folder_of_programs, capsys):
+    (folder_of_programs / "nb.ipynb").write_text('{"execution_count": null}')
     with pytest.raises(SystemExit) as error:
         main([command, *(["--gradient", "half"] if command == "run" else []), *program])
     assert error.value.code == 2
@@ -335,13 +321,9 @@ TAKES_NOTHING = "import argparse\nargparse.ArgumentParser().parse_args()"
 
 
 @pytest.mark.parametrize("option", ["-v", "--partial"])
-def test_an_option_of_ours_that_the_program_gets(option, tmp_path, monkeypatch, caplog):
+def test_an_option_of_ours_that_the_program_gets(option, folder_of_programs, caplog):
     """Only the program knows whether it takes it; where it does not, what helps is said."""
-    (tmp_path / "script.py").write_text(TAKES_NOTHING)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    (folder_of_programs / "script.py").write_text(TAKES_NOTHING)
     caplog.set_level("INFO", "clampgrad")
     parser = argparse.ArgumentParser("clampgrad run")
     parser.add_argument("-v", "--verbose", action="store_true")

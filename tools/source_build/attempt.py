@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import cause
 
 IMPORT = "import"
-DONE = "done"  # of a place that is no test and has no result
+DONE = "done"  # in place of a result, for what is no test
 LONGEST = 1200  # seconds between two lines; the slowest tests take a few minutes
 
 
@@ -40,7 +40,7 @@ class Recording(unittest.TextTestResult):
     @classmethod
     def write(cls, place: str, what: str, why: str = "") -> None:
         print(json.dumps([place, what, why]), file=cls.journal, flush=True)
-        # Where nothing comes after that, this says where it hangs, and ends the process.
+        # If no line follows, this prints where the process hangs, and ends it.
         faulthandler.dump_traceback_later(LONGEST, exit=True, file=sys.__stderr__)
 
     def startTestRun(self) -> None:
@@ -96,7 +96,7 @@ def unless_done(run: Callable[..., Any], done: set[str]) -> Callable[..., Any]:
 
 
 def in_the_journal(method: Callable[..., None], what: str, done: set[str]) -> Callable[..., None]:
-    """The set-up or tear-down of classes, which unittest calls before every test."""
+    """Writes the set-up or tear-down of a class into the journal. unittest calls `method` before every test."""
 
     def call(self: unittest.TestSuite, test: Any, result: Any) -> None:
         before = getattr(result, "_previousTestClass", None)
@@ -104,7 +104,7 @@ def in_the_journal(method: Callable[..., None], what: str, done: set[str]) -> Ca
         if before is type(test) or of is None:  # no class begins or ends here
             return method(self, test, result)
         place = f"{what} of {of.__qualname__}"
-        if place in done:  # it ended the process; so unittest leaves out the tests of the class
+        if place in done:  # it ended the process before: have unittest skip the tests of the class
             of._classSetupFailed = True
             return None
         Recording.write(place, "begun")

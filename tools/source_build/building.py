@@ -15,7 +15,7 @@ from processes import watched
 from record import Record
 from series import Refusal, Tree, files_added, named
 
-# Its Python, and what is compiled: an editable install may have them in two folders.
+# An editable install may have the Python files and the compiled ones in two folders.
 WHERE = """
 import json, os, torch
 print(json.dumps(list(dict.fromkeys(os.path.dirname(f) for f in (torch.__file__, torch._C.__file__)))))
@@ -23,7 +23,7 @@ print(json.dumps(list(dict.fromkeys(os.path.dirname(f) for f in (torch.__file__,
 
 
 def command() -> list[str]:
-    """How every release that a series is for is built. Nothing is fetched: what is needed is there (ready.py)."""
+    """The command that builds a tree of any release. It fetches nothing: ready.py has seen that all is there."""
     how = "-m pip install -v --no-build-isolation --no-deps --use-pep517 -e ."
     return [sys.executable, *how.split()]
 
@@ -93,7 +93,7 @@ class Place:
         return {"steps": steps, "files": len(compiled)} | names
 
     def configure_anew_if_needed(self) -> None:
-        """PyTorch's build keeps the flags that it was configured with, and the list of files."""
+        """Makes CMake configure again if the flags or the list of files changed, which PyTorch's build would not notice."""
         wanted = flags(self.environment)
         before, now = self.record.data.get("configured"), [wanted, self.added_files()]
         if before != now:

@@ -17,7 +17,7 @@ LONGEST = 1000  # characters
 
 
 def first(error: BaseException) -> BaseException:
-    """Upstream's runner wraps the exceptions of some tests."""
+    """The exception itself: upstream's runner wraps those of some tests."""
     while error.__cause__:
         error = error.__cause__
     return error
@@ -29,10 +29,10 @@ def of(error: BaseException) -> str:
 
 
 def plain(text: str) -> str:
-    # A test need not import it; each state has a version of its own.
+    # Each state has a version of its own. A test need not have imported torch.
     torch = sys.modules.get("torch")
     text = text.replace(torch.__version__, "VERSION") if torch else text
-    # What C++ adds is where it was thrown; what upstream's runner adds, how to run the test.
+    # C++ appends where it was thrown, and upstream's runner how to run the test.
     text = re.split("Exception raised from|To execute this test, run", text)[0]
     text = text[: 20 * LONGEST]  # a message may be a whole graph
     for varying, same in VARYING:

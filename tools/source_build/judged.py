@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def conventions(found: dict, kind: str) -> list[str]:
-    """Those that reverse mode has in eager mode, with one kind of bounds: of numbers, several may agree."""
+    """The conventions that the gradients in eager mode have for one kind of bounds. For numbers, several agree."""
     rows = {key: rows for key, rows in found.items() if key.endswith(f", {kind}, eager")}
     return [name for name in table().EXACT if not against_table(rows, name, set())]
 
@@ -54,7 +54,7 @@ def judged(mine: dict, before: dict, series: str, changed: list[str]) -> list[st
     if claim.unchanged:
         return changed
     touched = {", ".join(line.split(", ")[:2]) for line in changed}
-    scripted = any(SCRIPT in files_of(patch) for patch in named(series).patches)
+    scripted = SCRIPT in files_of(*named(series).patches)
     own, others = ({}, {}) if scripted else split(mine, ", TorchScript")
     failures = held(
         others or mine, split(before, ", TorchScript")[1] if own else before, claim, touched

@@ -18,7 +18,7 @@ from flags import MINIMAL
 from series import ROOT, Tree, named
 
 SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml", ".json", ".toml", ".txt")
-# Folders of sources that ask nothing of a build; of the tests, only the oracle does.
+# Folders whose files do not decide what is asked of a build. Of test/, the oracle alone does.
 NOT_ASKING = ("docs", "examples", "study", "test", "patches", "build", "out", "dist")
 BUILT = ("build", "build again", "copy")  # steps that do not depend on what is asked
 
@@ -33,7 +33,7 @@ def processor() -> str:
 
 
 def digest(series: str) -> str:
-    """Of the text of its patches."""
+    """A hash of the patches of a series."""
     return hashlib.sha256(b"".join(p.read_bytes() for p in named(series).patches)).hexdigest()[:16]
 
 
@@ -57,21 +57,21 @@ def now() -> str:
 
 
 class Record:
-    """`data["states"]` holds for each state of the tree what its steps found, and their seconds. One without
-    seconds is not done, and has the parts that are."""
+    """`data["states"]` holds for each state of the tree what its steps found, and their seconds. A step without
+    seconds is not done; it has the files that are done."""
 
     def __init__(self, folder: Path, data: dict[str, Any], replaces: bool = False) -> None:
         self.folder, self.data, self.replaces = folder, data, replaces
         self.lock = threading.Lock()
-        self.start = 0.0  # of the step at work
+        self.start = 0.0  # when the present step began
         self.at_work = False
 
     @classmethod
     def of(cls, tree: Tree, series: Sequence[str], flags: dict[str, str], quick: bool) -> Record:
-        """The record of an earlier run of the same tree with the same flags goes on.
+        """Goes on with the record of an earlier run, if that had the same tree and the same flags.
 
-        That of another is set aside as record.old.json, once this run has done something. Of the same, what is
-        of other patches or of another list of series is asked again.
+        Otherwise the earlier record becomes record.old.json, once this run has done something. Of the record that
+        goes on, what depends on patches or on the list of series is asked again where these changed.
         """
         folder = tree.path / "build" / "clampgrad"
         file = folder / "record.json"
@@ -103,11 +103,11 @@ class Record:
             if old["patches"].get(name, patches) != patches:
                 changed = True
                 states.pop(name, None)
-                old["built"] = None  # of the patches as they were, perhaps
-        # Of a series that is not asked now, too: it may be again, with other patches.
+                old["built"] = None  # perhaps with the patches as they were
+        # The patches of series that are not asked now are kept too: a later run may ask them, changed.
         asked["patches"] = old["patches"] | asked["patches"]
         if changed:
-            undone = states.pop("undone", {})  # built as it is, and perhaps after others
+            undone = states.pop("undone", {})  # its build stays; the rest is asked again
             states["undone"] = {step: undone[step] for step in BUILT if step in undone}
             states.get("stock", {}).pop("controls", None)
         if old["quick"] and not quick:
@@ -122,7 +122,7 @@ class Record:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Those of this run, in their order; an earlier one may have had other series."""
+        """The states of this run, in their order; the record may have those of other series too."""
         return {s: self.states[s] for s in ("stock", *self.data["series"], "undone")}
 
     @property
@@ -148,7 +148,7 @@ class Record:
         return found if "seconds" in found else None
 
     def step(self, state: str, name: str, work: Callable[[], dict[str, Any]]) -> None:
-        """A step of a state, unless it is done."""
+        """Does a step of a state, unless it is done."""
         if done := self.found(state, name):
             print(f"==> {state}: {name}: done before, in {done['seconds']} s", flush=True)
             return
@@ -158,12 +158,12 @@ class Record:
         result = work()
         seconds = round(time.monotonic() - self.start, 1)
         self.states.setdefault(state, {})[name] = {"seconds": seconds, **result}
-        if attempts > 1:  # the seconds may be those of the last
+        if attempts > 1:  # the seconds may be of the last attempt alone
             self.states[state][name]["attempts"] = attempts
         self.set(end=now())
 
     def begin(self, state: str, name: str) -> int:
-        """On disk before the work, so that a process that dies leaves a trace."""
+        """Writes to disk that a step begins, so that a process that dies in it leaves a trace."""
         if not self.at_work:
             self.at_work = True
             if "start" not in self.data:
@@ -177,7 +177,7 @@ class Record:
         return attempts
 
     def part(self, state: str, step: str, file: str, work: Callable[[], Any]) -> Any:
-        """A file of a step, unless it is done; files may be at work at the same time."""
+        """Does one file of a step, unless it is done. Several threads may do files at the same time."""
         with self.lock:
             files = self.states.setdefault(state, {}).setdefault(step, {}).setdefault("files", {})
         if file not in files:

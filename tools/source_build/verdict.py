@@ -50,7 +50,7 @@ def wheels(record: Record, state: str, in_wheels: set[int]) -> Iterator[str]:
 
 def tests(record: Record, state: str) -> Iterator[str]:
     """A test may differ from stock's result only if the series brings it, and it passes; or if the series
-    says that it fails, as one of those then must. One that is skipped passes nothing."""
+    says that it fails, as one of those then must. A test that is skipped has not passed."""
     fails = () if state == "undone" else named(state).fails
     failed = False
     yield from crashes(record, state)
@@ -110,7 +110,8 @@ def is_one_of(fails: Sequence[str], file: str, name: str) -> bool:
 
 
 def crashes(record: Record, state: str) -> Iterator[str]:
-    """Once may be chance, as that of test_profiler_propagation is; the report names it all the same."""
+    """Tests that ended the process several times. Once may be chance, as with test_profiler_propagation, and is only
+    reported."""
     stock, mine = (record.found(s, "tests")["files"] for s in ("stock", state))
     for file, run in mine.items():
         for test, times in run["crashes"].items():
@@ -133,8 +134,8 @@ def differences(record: Record, state: str) -> list[tuple[str, str, str]]:
 
 
 def controls(record: Record, name: str) -> Iterator[str]:
-    """Tests that pass without the patch prove nothing of it, nor do those that break off before they
-    compare a gradient."""
+    """What is wrong with the tests of a series on stock: they prove nothing of it if they pass there, or break off
+    before they compare a gradient."""
     found = record.found("stock", "controls")["files"]
     runs = {key: run for key, run in found.items() if key.startswith(f"{name}: ")}
     results = {test: r for run in runs.values() for test, r in run["results"].items()}
@@ -150,7 +151,8 @@ def controls(record: Record, name: str) -> Iterator[str]:
 
 
 def package(record: Record, state: str) -> Iterator[str]:
-    """Its conventions are those of the table on every torch; and it says of a torch whether it is patched."""
+    """Where clampgrad's conventions on this torch are not those of the table, or it does not say rightly whether
+    this torch is patched."""
     stock, found = (record.found(s, "package") for s in ("stock", state))
     for how in ("pinned", "by name"):
         for name, calls in found[how].items():

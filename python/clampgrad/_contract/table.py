@@ -1,7 +1,5 @@
 """The contract, conventions.yaml, as the build put it beside this file; and the names in it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ the package calls `_implementation.clamp` and never asks which it is.
     CLAMPGRAD_REQUIRE_COMPILED=1   the compiled one, or an ImportError
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from importlib import import_module
@@ -59,7 +57,7 @@ def choose() -> tuple[str, str, ModuleType]:
             why = str(error)
         if required:
             raise ImportError(f"{why}; CLAMPGRAD_REQUIRE_COMPILED is set. To mend it, {TO_MEND}")
-        if libraries() or MISSING:  # who asked for none knows
+        if libraries() or MISSING:  # otherwise it was built without one on purpose
             warnings.warn(
                 f"clampgrad runs its portable implementation, in plain PyTorch: {why}. To mend it, "
                 f"{TO_MEND}. CLAMPGRAD_PORTABLE=1 asks for it, without this warning.",

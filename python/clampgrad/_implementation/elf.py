@@ -1,7 +1,8 @@
-"""Whether a library is all there: the loader maps what a file's header announces, and a process that
-reads beyond the end of the file is killed."""
+"""Whether the file of a library is complete.
 
-from __future__ import annotations
+The loader maps the segments that the header lists. Reading one that lies beyond the end of the file kills the
+process, so this is asked before a library is loaded.
+"""
 
 import os
 from struct import calcsize, iter_unpack, unpack
@@ -11,11 +12,11 @@ SEGMENT = "=2I6Q"  # Elf64_Phdr
 
 
 def is_cut_off(path: str) -> bool:
-    """Whether a segment lies beyond the end. Of other formats and of damage inside nothing is known."""
+    """Whether a segment lies beyond the end. Only 64-bit ELF is read, and damage inside is not noticed."""
     with open(path, "rb") as file:
         header = file.read(calcsize(HEADER))
         if header[:5] != b"\x7fELF\x02" or len(header) < calcsize(HEADER):
-            return False  # which the loader judges by itself
+            return False  # the loader says what is wrong
         _, _, _, table, _, _, _, size, count, *_ = unpack(HEADER, header)
         file.seek(table)
         segments = file.read(size * count)

@@ -1,9 +1,8 @@
-"""Variables of the environment; and what is wrong in it, told to a program, or to who types a command.
+"""Environment variables that are switches, and how the package reports an error while it is imported.
 
-The package is imported before any command runs, so its own code cannot be what catches such an error.
+A program gets an exception, the command `clampgrad` prints one sentence. The command cannot catch the exception
+itself, because the package is imported before it runs.
 """
-
-from __future__ import annotations
 
 import os
 import re

@@ -1,7 +1,5 @@
 """The compiled libraries that are installed, and the one for the torch that is here."""
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib import import_module
@@ -16,7 +14,7 @@ from clampgrad._implementation.build import MISSING
 from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import minor, why_stale
 
-# What to do where no library serves.
+# What to do where no library fits.
 TO_MEND = (
     "install a wheel for this torch, or, in the source tree, `pip install --force-reinstall --no-deps "
     "--no-build-isolation .`"
@@ -24,7 +22,7 @@ TO_MEND = (
 
 
 class NoLibrary(ImportError):
-    """Why no compiled library serves the torch that is here."""
+    """Why no compiled library fits the torch that is here."""
 
 
 def libraries() -> dict[str, str]:

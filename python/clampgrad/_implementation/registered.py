@@ -4,8 +4,6 @@ Operators are registered once in a process, and they stay. So what registered th
 a package that is imported anew runs on it: the same functions, the same pins.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
 

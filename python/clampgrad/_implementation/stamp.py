@@ -1,8 +1,6 @@
 """What a compiled library was built from. It says so in a text, which is read before it is loaded:
 loading registers operators, and they stay."""
 
-from __future__ import annotations
-
 import mmap
 
 from clampgrad._implementation.build import SOURCES, VERSION
@@ -21,7 +19,7 @@ def expected(torch: str) -> str:
 
 
 def stamp_of(path: str) -> str:
-    """Nothing, if it has none."""
+    """The stamp of a library; empty if it has none."""
     with open(path, "rb") as file:
         try:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -34,7 +32,7 @@ def stamp_of(path: str) -> str:
 
 
 def why_stale(path: str, torch: str) -> str | None:
-    """What tells the library from one that this package was built with; None if nothing does."""
+    """Why the library is not one that this package was built with; None if it is."""
     found, here = stamp_of(path), expected(torch)
     if found == here:
         return None

@@ -1,7 +1,5 @@
 """What torch.compile and other tracers get for a call: the overload of an operator that fits the bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -39,9 +37,9 @@ def _without_numpy(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A scalar of NumPy is a number, and Dynamo takes it for a Tensor whose value it does not know.
 
-    So it becomes a Tensor of the dtype that it would be rounded to. Constant Tensors have the gradient
-    of numbers under every convention but joint, which treats numbers as min_norm treats them. Beside
-    a Tensor it becomes a number that is read while the graph runs.
+    So it becomes a Tensor of the dtype that it would be rounded to. A constant Tensor gets the gradient of a
+    number under every convention but joint; there min_norm is called, which treats constant Tensors as joint
+    treats numbers. Beside a Tensor it becomes a number that is read while the graph runs.
     """
     scalars = all(b.ndim == 0 for b in bounds if _is_of_numpy(b))
     if not scalars or any(isinstance(b, Tensor) for b in bounds):

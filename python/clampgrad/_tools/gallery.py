@@ -1,7 +1,5 @@
 """The pictures that `clampgrad gallery` draws, of every convention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import torch
 
 from clampgrad._contract.table import CONVENTIONS, EXACT, STRICT
-from clampgrad._tools.optional import need
 from clampgrad._tools.plot import (
     HI,
     LO,
@@ -21,8 +18,7 @@ from clampgrad._tools.plot import (
     legend,
     shade_outside,
 )
-from clampgrad._tools.progress import progress
-from clampgrad._tools.style import BLUE, GREY, RED, dark, on_both
+from clampgrad._tools.style import BLUE, GREY, RED, dark, need, on_both
 from clampgrad.functional import maximum
 
 # With numbers for bounds some are the same (min_norm and joint), so one panel shows them.
@@ -144,6 +140,6 @@ def gallery(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{draw.__name__}.png" for draw in GALLERY]
-    for draw, path in progress("pictures", list(zip(GALLERY, paths))):
+    for draw, path in zip(GALLERY, paths):
         on_both(draw, path)
     return [p for path in paths for p in (path, dark(path))]

@@ -1,7 +1,5 @@
 """Pictures of conventions: what x receives, a loss behind a clamp, and where descent goes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,8 +9,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._contract.table import CONVENTIONS
-from clampgrad._tools.optional import need
-from clampgrad._tools.style import BLUE, GREY, RED, TEAL, style
+from clampgrad._tools.style import BLUE, GREY, RED, TEAL, need, style
 from clampgrad.functional import clamp
 
 if TYPE_CHECKING:
@@ -65,7 +62,7 @@ def descent(
 @style()
 def plot(
     *what: str | Function, loss: Function = example_loss, path: str | Path | None = None
-) -> Figure:
+) -> "Figure":
     """Draws conventions, or functions of your own, one column per function.
 
     Above: the function, the loss behind it, and the gradient that x receives (a dot marks its value
@@ -91,7 +88,7 @@ def plot(
     return figure
 
 
-def in_columns(what: Sequence[str | Function], loss: Function = example_loss) -> Figure:
+def in_columns(what: Sequence[str | Function], loss: Function = example_loss) -> "Figure":
     """One column for each: the curves above, the paths of descent below."""
     columns = len(what)
     figure = need("matplotlib.figure").Figure(

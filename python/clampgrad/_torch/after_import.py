@@ -5,8 +5,6 @@ warning, and the next import of the module tries it again. An action that must n
 Refused, which ends the import.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable
@@ -65,7 +63,7 @@ class Then(Loader):
         if module.__spec__:
             module.__spec__.loader = self.loader
         self.loader.exec_module(module)
-        if sys.modules.get(module.__name__) is module:  # and no copy, which somebody executes
+        if sys.modules.get(module.__name__) is module:  # not if somebody executes a copy of it
             self.after.imported(module)
 
     def __getattr__(self, name: str) -> Any:

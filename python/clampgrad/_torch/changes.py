@@ -4,8 +4,6 @@ A replacement holds the function of torch that it replaces, and is marked as one
 package, or a first pin that is tried again, replaces torch's own function and does not wrap a wrapper.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator

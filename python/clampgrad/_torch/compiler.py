@@ -1,7 +1,5 @@
 """torch.compile: how compiled code is guarded, how it is dropped, and the kernels that tracing keeps."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading
@@ -68,7 +66,7 @@ def drop_compiled() -> None:
 
 
 def lock() -> Any:
-    """torch's, which resetting the compiler takes; one of nobody, where that is not imported."""
+    """torch's lock, which resetting the compiler takes; a new one where the compiler is not imported."""
     convert_frame = sys.modules.get("torch._dynamo.convert_frame")
     return getattr(convert_frame, "compile_lock", None) or threading.RLock()
 

@@ -1,7 +1,5 @@
 """The stack of function modes of a thread, of which torch moves the topmost only."""
 
-from __future__ import annotations
-
 import torch
 from torch import overrides
 from torch.overrides import TorchFunctionMode
@@ -12,7 +10,8 @@ def is_on(kind: type[TorchFunctionMode]) -> bool:
 
 
 def put_below(mode: TorchFunctionMode) -> None:
-    """Below the others, for a mode that ends takes off the topmost; torch wants its default device lowest."""
+    """Puts a mode below the others, because a mode that ends takes off the topmost one. Only torch's default
+    device stays below it, where torch wants it."""
     others = _take_all()
     if others and others[-1] is getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None):
         overrides._push_mode(others.pop())

@@ -1,7 +1,5 @@
 """torch.func.functionalize has no rule for an autograd function. One that writes nothing runs one level down."""
 
-from __future__ import annotations
-
 from functools import partial
 from types import ModuleType
 from typing import Any

@@ -1,18 +1,16 @@
 """What parts of torch must know about clampgrad's functions, told to them when they are imported.
 
-- torch.compile: a compiled function is what torch.clamp is, something to compare, to use as a key and to map.
-  A call of it is one of the Python function, which it traces. (torch.compiler.substitute_in_graph makes
-  something that before 2.15 can be called and no more.)
-- torch.fx: it normalizes the arguments of a builtin by the schema of the operator that TorchScript takes,
-  which has more of them. It is made to leave a call as it was written.
-- torch.jit.script: a function is the operator of the same name, which takes the same keywords, but that
-  the input is `self` in it.
+- torch.compile: a compiled function can be compared, used as a key and given to map, as torch.clamp can. In
+  place of a call of it, the Python function is traced. (torch.compiler.substitute_in_graph does not serve:
+  before 2.15, what it makes can only be called.)
+- torch.fx: it would give a call all the arguments of the operator that TorchScript takes for the function. It
+  is made to leave a call as it was written.
+- torch.jit.script: it takes a function for the operator of the same name, whose keywords are the same but that
+  the input is called `self`.
 
 All of this is internal to torch. It is checked before anything is changed; where a release is different,
 that is a warning, and compiled functions break graphs or keep more arguments.
 """
-
-from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -83,7 +81,7 @@ def written_signature(function: Callable[..., Any]) -> str:
 
 
 def document(function: Callable[..., Any], text: str) -> None:
-    """Gives a compiled function its documentation; Python has its signature from the first line."""
+    """Gives a compiled function its documentation. Python reads the signature from the first line of it."""
     if add := getattr(torch._C, "_add_docstr", None):
         add(function, text)
 

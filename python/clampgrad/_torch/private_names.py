@@ -5,8 +5,6 @@ instances. docs/private_names.md is made of this table, and test/pin/test_privat
 sources of this package and with the torch that is installed.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any, NamedTuple
 

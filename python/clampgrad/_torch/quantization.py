@@ -1,7 +1,5 @@
 """torch.ao.quantization.fuse_modules: a module of ours is fused with whatever torch's would be fused with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a call runs: inside torch.func, in forward mode, in backward, under modes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -42,7 +40,7 @@ def dispatch_modes_are_on() -> bool:
 
 
 def without_dispatch_modes() -> AbstractContextManager[Any]:
-    """They are off in it: one of them may give tensors without values."""
+    """A block in which they are off. Under some of them tensors have no values."""
     return dispatch._disable_current_modes()
 
 

@@ -4,8 +4,6 @@ Every command is a module of this package with a function `main(arguments)`; it 
 asked for. Results go to stdout; progress and messages go to stderr through the logger "clampgrad".
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -1,7 +1,5 @@
 """clampgrad gallery: pictures of every convention."""
 
-from __future__ import annotations
-
 import argparse
 
 from clampgrad.cli.output import as_usage_error, write, write_json

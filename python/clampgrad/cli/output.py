@@ -1,7 +1,5 @@
 """What a command prints: results on stdout, and what the user can correct as an error message."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -14,7 +12,7 @@ BROKEN_PIPE = 141  # what a shell reports of a process that SIGPIPE ended
 
 
 def write(text: str) -> None:
-    """Prints text whole; ends the process quietly if nobody reads any more (`| head -1`)."""
+    """Prints text; ends the process without a message if nobody reads any more (`| head -1`)."""
     if sys.stdout is None:  # closed by whoever started us
         return
     try:

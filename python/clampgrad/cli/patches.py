@@ -5,20 +5,25 @@ Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused.
 
 import argparse
 import json
+import logging
 import shutil
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from clampgrad._contract.table import CONVENTIONS
-from clampgrad._tools.progress import logger, steps
+from clampgrad._tools.tables import Table, width_of
 from clampgrad.cli.output import write
 from clampgrad.patches import apply as applying
 from clampgrad.patches.series import PATCHES, Refusal, all_series
 from clampgrad.patches.told import told
 from clampgrad.patches.verify.run import Question, of_series, verify
+
+logger = logging.getLogger("clampgrad")
 
 # Of every series that changes C++, on two cores (docs/verified.json).
 TAKES = "3 to 9 minutes"
@@ -99,7 +104,11 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
     if options.command == "list":
         series = list(all_series().values())
         result = {s.name: {"releases": s.releases, "summary": s.summary} for s in series}
-        return result, "\n".join(f"{s.name:28} {s.span:12} {s.summary}" for s in series)
+        columns = ["series", "releases", "what it does"]
+        table = Table(columns, left=columns, names=2)
+        for s in series:
+            table.add_row(s.name, s.span, s.summary)
+        return result, table.text(width_of(sys.stdout))
     if options.command == "status":
         result = applying.status(options.source).as_dict()
         return result, "\n".join(f"{key:11} {value}" for key, value in result.items())
@@ -118,11 +127,21 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
             raise Refusal(f"cannot write {options.directory}: {error}") from None
         return {"directory": str(options.directory)}, f"written to {options.directory}"
     asked = question(options)
-    less = "less than " if asked.quick else ""
+    less = "less than the usual " if asked.quick else ""
     logger.info("this takes %s%s on two cores", less, TAKES)
-    with steps() as say:
-        result = verify(asked, say)
+    result = verify(asked, steps())
     return result, told(result)
+
+
+def steps() -> Callable[[str], None]:
+    """A function that says which step of a long task begins, and how long it has taken so far."""
+    began = time.monotonic()
+
+    def say(step: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - began), 60)
+        logger.info("%d:%02d  %s", minutes, seconds, step)
+
+    return say
 
 
 def question(options: argparse.Namespace) -> Question:

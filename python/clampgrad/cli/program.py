@@ -1,7 +1,5 @@
 """Somebody's program, run as `python` itself runs it: a script, a directory, a zip, or -m module."""
 
-from __future__ import annotations
-
 import argparse
 import builtins
 import io
@@ -22,7 +20,7 @@ USAGE = "(script.py | directory | zip | -m module) [ARGS ...]"
 
 def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
-) -> tuple[argparse.Namespace, Program]:
+) -> tuple[argparse.Namespace, "Program"]:
     """Our own options, and the program that follows them with its own arguments."""
     ours, program = _split(parser, arguments)
     misplaced = _misplaced(parser, ours, program)
@@ -68,7 +66,7 @@ def _split(
 def _misplaced(
     parser: argparse.ArgumentParser, ours: Sequence[str], program: Sequence[str]
 ) -> dict[str, bool]:
-    """Options of ours that are given after the program alone, and whether they are required."""
+    """Our options that stand only after the program, and whether they are required."""
 
     def of(words: Sequence[str]) -> set[str]:
         return {word.partition("=")[0] for word in words}
@@ -83,15 +81,15 @@ def _misplaced(
 
 def _sentence(parser: argparse.ArgumentParser, option: str) -> str:
     return (
-        f"{option} stands after the program, to which it goes there: options of {parser.prog} come "
-        "before the program"
+        f"{option} stands after the program, which gets it: write the options of {parser.prog} before "
+        "the program"
     )
 
 
 class Program:
     """What to run. `argv[0]` is as given until the program starts.
 
-    `hints` are said if the program does not take its arguments, one of which may have been meant for us.
+    `hints` are logged if the program refuses its arguments: one of them may have been meant for us.
     """
 
     def __init__(self, argv: list[str]) -> None:
@@ -113,6 +111,8 @@ class Program:
         """
         main = ModuleType("__main__")
         main.__dict__.update(__builtins__=builtins, __file__=None)
+        if "__annotations__" in sys.modules["__main__"].__dict__:  # up to Python 3.13
+            main.__dict__["__annotations__"] = {}
         try:
             code = self.prepare(main)
             sys.argv = self.argv
@@ -154,7 +154,7 @@ class _File(Program):
         path = os.path.abspath(self.argv[0])
         spec = self._spec()
         if spec:
-            sys.path.insert(0, path)
+            sys.path[: 0 if _is_safe_path() else 1] = [path]
             return _from_spec(spec, main)
         _first_on_path(os.path.dirname(os.path.realpath(path)))
         main.__dict__.update(
@@ -205,8 +205,12 @@ def _from_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 
 def _first_on_path(folder: str) -> None:
     """Puts a folder in the place of the one that python put there for us; under `python -P` it puts none."""
-    if not getattr(sys.flags, "safe_path", False):
+    if not _is_safe_path():
         sys.path[0] = folder
+
+
+def _is_safe_path() -> bool:
+    return getattr(sys.flags, "safe_path", False)  # since Python 3.11
 
 
 def _theirs(traceback: TracebackType | None) -> TracebackType | None:

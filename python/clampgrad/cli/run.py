@@ -1,7 +1,5 @@
 """clampgrad run: a program under a pin, without editing it."""
 
-from __future__ import annotations
-
 import argparse
 import os
 

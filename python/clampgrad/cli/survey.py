@@ -1,13 +1,12 @@
 """clampgrad survey: what the installed torch does at kinks and ties, beside what it documents."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 
 import torch
 
 from clampgrad._tools.survey import as_data, as_markdown, survey
+from clampgrad._tools.tables import width_of
 from clampgrad.cli.output import as_usage_error, write, write_json
 
 
@@ -34,5 +33,6 @@ def main(arguments: list[str]) -> int:
     elif options.markdown:
         write(as_markdown(rows))
     else:
-        write(f"\n{rows.table().shown(sys.stdout, options.wide)}")
+        width = None if options.wide else width_of(sys.stdout)
+        write(f"\n{rows.table().text(width)}")
     return 0

@@ -29,7 +29,7 @@ class Status:
 
 
 def run_git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[Any]:
-    """git on the repository of a folder, whichever a hook or `git rebase --exec` has named."""
+    """Runs git on the repository of a folder, also where a hook or `git rebase --exec` names another."""
     theirs = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
     environment = {key: value for key, value in os.environ.items() if key not in theirs}
     command = ["git", *arguments]

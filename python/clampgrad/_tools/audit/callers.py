@@ -1,7 +1,5 @@
 """Who makes a call: the file and line outside of torch, and the path of the module."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

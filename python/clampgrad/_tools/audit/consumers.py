@@ -5,8 +5,6 @@ that value too, by itself: if what it returns or its derivative is not finite, t
 point of it (the logarithm of a lower bound 0, ``acos`` of an upper bound 1, a division by 0).
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,16 +35,16 @@ FOLLOWED = {
     "same": """
         view reshape flatten unflatten squeeze unsqueeze permute transpose swapaxes movedim t expand
         contiguous clone to float double half bfloat16 type getitem select narrow""",
-    # 0 where every element is at a bound 0.
+    # Of a bound 0 alone: where every element is 0, so is the sum.
     "sum": "sum mean",
-    # Of every element at a bound.
+    # As if every element were at the bound.
     "norm": "norm vector_norm",
 }
 KIND = {name: kind for kind, names in FOLLOWED.items() for name in names.split()}
 # The divisor of a Tensor too.
 DIVISIONS = ("div", "divide", "true_divide", "truediv", "itruediv", "idiv")
 
-MOST_KNOWN = 1024  # images that are kept; a schedule may go through any number
+MOST_KNOWN = 1024  # images that are kept; bounds that follow a schedule would need any number
 
 Side = tuple[Site, str]  # a site and "min" or "max"
 
@@ -73,9 +71,7 @@ class Singular:
 
     function: str
     argument: float  # what the bound has become when it gets there
-    finite: (
-        bool  # whether the result is; its derivative is not, or the result would be no singularity
-    )
+    finite: bool  # whether the result is finite; if it is, its derivative is not
     caller: Caller
 
 

@@ -1,7 +1,5 @@
 """What an audit saw at one call site."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

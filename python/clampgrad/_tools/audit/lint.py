@@ -1,7 +1,5 @@
 """What the counts of a site mean: warnings, each with its evidence and what to do about it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -122,7 +120,9 @@ def _of_rounding(site: Site, r: Rounded) -> Diagnostic:
     message = f"{r.which}={r.written!r} is {r.becomes:g} in {dtype}"
     near = _neighbour(r)
     evidence["nearest"] = near
-    nearest = "nearest" if r.becomes else "nearest normal"  # subnormal numbers guard no division
+    nearest = (
+        "nearest" if r.becomes else "nearest normal"
+    )  # a subnormal number does not guard a division
     remedy = f"The {nearest} bound that {dtype} has on that side is {near:.4g}; or {wide}."
     return Diagnostic("bound-rounds", message, remedy, evidence)
 

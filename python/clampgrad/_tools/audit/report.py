@@ -1,7 +1,5 @@
 """What an audit found: a sentence, warnings, a table; and all of it as data."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -21,8 +19,7 @@ from clampgrad._tools.audit.finding import Finding, found_at
 from clampgrad._tools.audit.lint import USUAL, Thresholds
 from clampgrad._tools.audit.sites import Key, Site
 from clampgrad._tools.audit.unseen import unseen
-from clampgrad._tools.html import paragraphs
-from clampgrad._tools.text_table import width_of
+from clampgrad._tools.tables import paragraphs, width_of
 
 
 class Report:

@@ -6,8 +6,6 @@ stood there and the sums of |g| and of g squared: a few kilobytes, whatever the 
 convention would have done with them is worked out when the report is read.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Work of our own amid somebody's program: no mode, hook or default of theirs is to see or change it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 

@@ -5,8 +5,6 @@ is its subdifferential there, whether it is convex is tried, and PyTorch's numbe
 "Gradients for non-differentiable functions", notes on autograd) say which element to expect.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -17,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clampgrad._pin.pin import pin
-from clampgrad._tools.progress import progress
 from clampgrad._tools.survey.rows import Row, Survey, text
 from clampgrad._tools.survey.subdifferential import Vector, least, same, verdict
 
@@ -80,7 +77,7 @@ def survey(device: str = "cpu") -> Survey:
     with torchs_own, torch.enable_grad(), torch.device(device), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself
         cases = [(f, names, point) for f, names, points in CASES for point in points]
-        return Survey(_row(*case) for case in progress("points", cases))
+        return Survey(_row(*case) for case in cases)
 
 
 # ---- One row -------------------------------------------------------------------------------------

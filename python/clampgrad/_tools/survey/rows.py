@@ -1,7 +1,5 @@
 """What a survey found, and how it is shown: as a table, as Markdown, as data."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -10,9 +8,8 @@ from typing import Any
 import torch
 
 from clampgrad._pin.installed import patched
-from clampgrad._tools import html
 from clampgrad._tools.survey.subdifferential import Vector
-from clampgrad._tools.text_table import Coloured, Table
+from clampgrad._tools.tables import Table, width_of
 
 RULES = {
     1: "smooth: the derivative",
@@ -65,10 +62,10 @@ class Survey(list[Row]):
         )
 
     def __str__(self) -> str:
-        return self.table().shown(sys.stdout)
+        return self.table().text(width_of(sys.stdout))
 
     def _repr_html_(self) -> str:
-        return html.table(self.table())
+        return self.table().html()
 
     def table(self) -> Table:
         """Returns what is shown, for another width or format."""
@@ -95,8 +92,7 @@ def text(value: Any) -> str:
     return f"{value:.4g}"
 
 
-# What is not documented so has a colour, and a mark, which is there without colours too.
-COLOURS = {"not of least norm": "yellow", "no subgradient": "red"}
+NOT_DOCUMENTED = ("not of least norm", "no subgradient")  # verdicts
 
 
 def _table(rows: list[Row]) -> Table:
@@ -115,9 +111,8 @@ def _table(rows: list[Row]) -> Table:
     )
     for row in rows:
         *before, verdict, scripted, nan = cells(row)
-        colour = COLOURS.get(verdict)
-        shown = Coloured(f"{verdict} *", colour) if colour else Coloured(verdict, "green")
-        table.add_row(*before, shown, scripted, nan)
+        mark = " *" * (verdict in NOT_DOCUMENTED)
+        table.add_row(*before, verdict + mark, scripted, nan)
     return table
 
 

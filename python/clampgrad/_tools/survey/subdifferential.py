@@ -1,7 +1,5 @@
 """Subdifferentials, as the limits of a gradient around a point: what is in one, and what is of least norm."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 from typing import TypeAlias

@@ -26,7 +26,7 @@ DEFINES = [
     "-DAT_PER_OPERATOR_HEADERS",
     *X86 * ["-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION"],
 ]
-# Asks of all operators what these few need not answer.
+# From 2.15 on torchgen has a list of kernels that must be registered; these few operators do not have them.
 GENERATOR = """
 import torchgen.dest.native_functions as checks
 checks.validate_cpu_dll_cuda_kernels = lambda *_: None
@@ -51,7 +51,7 @@ def compiled_here(name: str) -> bool:
 
 
 def entries(text: str) -> dict[str, str]:
-    """The entries of a native_functions.yaml by their schema, without comments; it is long for a parser."""
+    """The entries of a native_functions.yaml by their schema, without comments. A parser of YAML takes long."""
     text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
     blocks = re.split(r"^- func: ", text, flags=re.MULTILINE)[1:]
     return {block.partition("\n")[0]: f"- func: {block.rstrip()}\n" for block in blocks}

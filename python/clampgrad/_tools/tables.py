@@ -1,0 +1,115 @@
+"""Tables as text and as HTML. Where the terminal is too narrow for columns, one record stands below another."""
+
+import os
+import textwrap
+from collections.abc import Collection, Sequence
+from html import escape
+from typing import TextIO
+
+PROSE = 98  # the width of sentences, at most
+NO_BREAK = "\N{NO-BREAK SPACE}"  # textwrap keeps together what it joins
+
+
+class Table:
+    """Rows of text under a title.
+
+    Args:
+        columns: the names of the columns.
+        left: those that hold words; the others hold numbers.
+        title: what stands above.
+        caption: what stands below; paragraphs end with a line break.
+        names: how many columns say which row it is. They are the first.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        left: Collection[str] = (),
+        title: str = "",
+        caption: str = "",
+        names: int = 1,
+    ) -> None:
+        self.columns, self.left, self.names = list(columns), left, names
+        self.title, self.caption = title, caption
+        self.rows: list[list[str]] = []
+
+    def add_row(self, *cells: str) -> None:
+        assert len(cells) == len(self.columns)
+        self.rows.append(list(cells))
+
+    def text(self, width: int | None = None) -> str:
+        """The table in lines of at most `width` characters, or as wide as it is."""
+        widths = [max(map(len, column)) for column in zip(self.columns, *self.rows)]
+        fits = width is None or sum(widths) + 2 * (len(widths) - 1) <= width
+        body = self._aligned(widths) if fits else self._records(width or PROSE)
+        return "\n".join([*prose(self.title, width), *body, *prose(self.caption, width)])
+
+    def html(self) -> str:
+        """The table as a notebook shows it, with its title above and its caption below."""
+        styles = [
+            f' style="text-align: {"left" if name in self.left else "right"}"'
+            for name in self.columns
+        ]
+
+        def line(cells: Sequence[str], tag: str) -> str:
+            inside = (f"<{tag}{style}>{escape(c)}</{tag}>" for c, style in zip(cells, styles))
+            return f"<tr>{''.join(inside)}</tr>"
+
+        head, body = line(self.columns, "th"), "".join(line(row, "td") for row in self.rows)
+        rows = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        return paragraphs(self.title.splitlines()) + rows + paragraphs(self.caption.splitlines())
+
+    def _aligned(self, widths: list[int]) -> list[str]:
+        def line(cells: Sequence[str]) -> str:
+            padded = [
+                cell.ljust(width) if name in self.left else cell.rjust(width)
+                for name, cell, width in zip(self.columns, cells, widths)
+            ]
+            return "  ".join(padded).rstrip()
+
+        return [line(self.columns), *map(line, self.rows)]
+
+    def _records(self, width: int) -> list[str]:
+        lines = []
+        for row in self.rows:
+            heading = "  ".join(filter(None, row[: self.names]))
+            lines += textwrap.wrap(heading, width, subsequent_indent="    ")
+            pairs = list(zip(self.columns, row))[self.names :]
+            lines += _flowing([f"{name}: {cell}" for name, cell in pairs if cell.strip()], width)
+        return lines
+
+
+def _flowing(items: Sequence[str], width: int) -> list[str]:
+    """Puts as many on a line as it holds, each whole where that is possible."""
+    text = "; ".join(item.replace(" ", NO_BREAK) for item in items)
+    lines = textwrap.wrap(text, width - 2, break_long_words=False, break_on_hyphens=False)
+    flowing = []
+    for line in lines:
+        line = line.replace(NO_BREAK, " ").removesuffix(";")
+        flowing += textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="    ")
+    return flowing
+
+
+def prose(text: str, width: int | None) -> list[str]:
+    """Paragraphs in lines that a person can read."""
+    most = min(width or PROSE, PROSE)
+    return [line for part in text.splitlines() for line in textwrap.wrap(part, most) or [""]]
+
+
+def paragraphs(texts: Sequence[str]) -> str:
+    """Sentences as a notebook shows them."""
+    return "".join(f"<p>{escape(text)}</p>" for text in texts if text)
+
+
+# ---- Where it is read ------------------------------------------------------------------------------
+
+
+def width_of(stream: TextIO | None) -> int | None:
+    """How wide the terminal is, or COLUMNS if that is set; None for a file, which has no width."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None if stream else None
+    except (OSError, ValueError):  # no terminal, or closed
+        return None
