@@ -200,18 +200,6 @@ def test_a_closed_pipe_ends_quietly():
     assert done.stderr == b"" and done.returncode == 141
 
 
-def test_a_long_task_says_its_steps_with_the_time(caplog, monkeypatch):
-    from clampgrad.cli import patches
-
-    caplog.set_level("INFO", "clampgrad")
-    clock = iter([100.0, 100.5, 175.0])
-    monkeypatch.setattr(patches.time, "monotonic", lambda: next(clock))
-    say = patches.steps()
-    say("1/2 applying")
-    say("2/2 comparing")
-    assert caplog.messages == ["0:00  1/2 applying", "1:15  2/2 comparing"]
-
-
 # ---- Programs ------------------------------------------------------------------------------------
 
 # What a program can see of how it was started.

@@ -15,7 +15,7 @@ from typing import Any
 
 from series import ROOT, Tree, named
 
-PROOFS = ("tools/source_build", "python/clampgrad", "csrc")
+PROOFS = ("tools/source_build", "tools/verify", "python/clampgrad", "csrc")
 SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml")
 BUILT = ("build", "copy")  # steps that do not depend on them
 

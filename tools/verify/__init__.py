@@ -1,0 +1,13 @@
+"""Verifies patches to PyTorch's gradient formulas in an installed wheel: docs/upstream/verify.md."""
+
+import sys
+from pathlib import Path
+
+# The series and how they are applied, by themselves: the torch that is asked need not have clampgrad.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "clampgrad"))
+
+from patches.apply import files_of  # noqa: E402
+from patches.series import Claim, Refusal, all_series, named  # noqa: E402
+from patches.tree import SCRIPT  # noqa: E402
+
+__all__ = ["SCRIPT", "Claim", "Refusal", "all_series", "files_of", "named"]

@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from patches.apply import files_of
+from patches.series import Claim, Refusal, default, named
+from patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, output_of
 
-from ..apply import files_of
-from ..series import Claim, Refusal, default, named
-from ..tree import FUNCTIONS, NATIVE, SCRIPT, YAML, output_of
 from . import torchscript
 from .compile import compiled
 from .generate import (
@@ -177,8 +177,9 @@ def verify(q: Question, say: Say) -> dict:
     Nothing is generated or compiled where a patch changes no C++. Refuses what does not apply, is not
     taken by torchgen or does not compile.
     """
-    if missing := [name for name in ("expecttest", "numpy", "yaml") if not find_spec(name)]:
-        raise Refusal(f"verify needs {', '.join(missing)}: pip install 'clampgrad[patches]'.")
+    needs = {"expecttest": "expecttest", "numpy": "numpy", "yaml": "pyyaml"}
+    if missing := [package for module, package in needs.items() if not find_spec(module)]:
+        raise Refusal(f"verify needs {', '.join(missing)}: pip install {' '.join(missing)}.")
     release = torch.__version__.split("+")[0]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as both:
         folders = [Path(scratch, "stock"), Path(scratch, "new")]
