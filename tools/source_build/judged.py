@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from tools.verify import SCRIPT, files_of, named  # noqa: E402  checks: for the table's reader
+from tools.verify import SCRIPT, files_of, named  # noqa: E402
 from tools.verify.held import against_table, changes, held, table  # noqa: E402
 
 # What `verify` does not count: compiled autograd, which it cannot see in a wheel, and Inductor, of which it

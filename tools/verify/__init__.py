@@ -3,8 +3,10 @@
 import sys
 from pathlib import Path
 
-# The series and how they are applied, by themselves: the torch that is asked need not have clampgrad.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "clampgrad"))
+# The series with what applies them, and the reader of the table of conventions. They are taken from the checkout,
+# because the torch that is asked need not have clampgrad beside it.
+ROOT = Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "python" / "clampgrad"), str(ROOT / "test")]
 
 from patches.apply import files_of  # noqa: E402
 from patches.series import Claim, Refusal, all_series, named  # noqa: E402

@@ -15,7 +15,7 @@ import torch
 from patches.series import Refusal
 
 from .held import table
-from .run import Question, of_series, verify
+from .run import Question, check_what_is_needed, of_series, verify
 from .told import told
 
 # Of every series that changes C++, on two cores (docs/verified.json).
@@ -70,15 +70,16 @@ def question(options: argparse.Namespace) -> Question:
     for path in (options.source, options.oracle):
         if path and not path.exists():
             raise Refusal(f"There is no {path}.")
+    if options.patch:
+        asked = Question(options.patch)
+    else:
+        asked = of_series(options.series, torch.__version__.split("+")[0])
+    check_what_is_needed()
     conventions = table().CONVENTIONS
     if options.convention not in (None, *conventions):
         raise Refusal(
             f"There is no convention {options.convention}; there are {', '.join(conventions)}."
         )
-    if options.patch:
-        asked = Question(options.patch)
-    else:
-        asked = of_series(options.series, torch.__version__.split("+")[0])
     claim = asked.claim
     return replace(
         asked,

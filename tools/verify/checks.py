@@ -3,16 +3,12 @@
 Asked by `verify` in a process of its own (process.py).
 """
 
-import sys
 from itertools import product
-from pathlib import Path
 
 import torch
 import torch.autograd.forward_ad as fwad
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# The reader of the table of conventions.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "test"))
 OPERATORS = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
 FOREACH = ("clamp_min", "clamp_max", "maximum", "minimum")
 INCOMING = (1.0, -3.0, torch.inf, torch.nan)

@@ -12,7 +12,7 @@ Gradients = dict[str, list[list[float]]]
 
 
 def table() -> ModuleType:
-    """The table of conventions with its reader, which checks.py puts on the path."""
+    """The table of conventions with its reader."""
     return import_module("oracle")
 
 

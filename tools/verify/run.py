@@ -170,6 +170,13 @@ def of_operators(builds: list[Build], names: list[str], q: Question, found: dict
     found["not proved"] += [f"{n}: OpInfo has no samples of it" for n in strangers]
 
 
+def check_what_is_needed() -> None:
+    """Refuses where a package is missing that this needs beside torch."""
+    needs = {"expecttest": "expecttest", "numpy": "numpy", "yaml": "pyyaml"}
+    if missing := [package for module, package in needs.items() if not find_spec(module)]:
+        raise Refusal(f"verify needs {', '.join(missing)}: pip install {' '.join(missing)}.")
+
+
 def verify(q: Question, say: Say) -> dict:
     """Proves patches in the installed torch. `failures` is empty if all of the claim holds; what was
     not looked at stands under `not proved`.
@@ -177,9 +184,7 @@ def verify(q: Question, say: Say) -> dict:
     Nothing is generated or compiled where a patch changes no C++. Refuses what does not apply, is not
     taken by torchgen or does not compile.
     """
-    needs = {"expecttest": "expecttest", "numpy": "numpy", "yaml": "pyyaml"}
-    if missing := [package for module, package in needs.items() if not find_spec(module)]:
-        raise Refusal(f"verify needs {', '.join(missing)}: pip install {' '.join(missing)}.")
+    check_what_is_needed()
     release = torch.__version__.split("+")[0]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as both:
         folders = [Path(scratch, "stock"), Path(scratch, "new")]
