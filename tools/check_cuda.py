@@ -26,15 +26,12 @@ from tools.cuda_build import cuda_build, find_nvcc  # noqa: E402
 ROWS = 4 + 1  # of a large and of a small tile (csrc/kernels/cuda/tile.cuh): accesses of a lane
 DTYPES = 4
 CSRC = ROOT / "csrc"
-# Of numbers joint is as min_norm; with_grad and restoring have an instance for maximize too.
+# With numbers joint is the same as min_norm; with_grad and restoring have an instance for maximize too.
 EXACT, DIRECTED = 3, 2 * 2
 # Of each operation: tensors read, tensors written, and how many instances a dtype has.
 OPERATIONS = {
-    "NumberForwardOp": (
-        1,
-        1,
-        (EXACT + 1) * 3,
-    ),  # all pseudo-gradients record the same; which bounds
+    # All pseudo-gradients record the same; there may be a lower bound, an upper bound or both.
+    "NumberForwardOp": (1, 1, (EXACT + 1) * 3),
     "NumberBackwardOp": (1, 1, EXACT + DIRECTED),
     "PairForwardOp": (2, 1, 4),  # the larger or the smaller, NaN skipped or not
     "PairBackwardOp": (1, 2, 2),  # NaN to both or not
@@ -92,7 +89,7 @@ def compiled(kernel: Path, form: str, architecture: str, output: Path, csrc: Pat
     from torch.utils.cpp_extension import COMMON_NVCC_FLAGS, include_paths
 
     command = [find_nvcc(), f"-{form}", f"-arch={architecture}", *COMMON_NVCC_FLAGS]
-    # 2.13 and later need C++20; what is meant for all of them is C++17 too.
+    # The kernels are C++17; the headers of 2.13 and later need C++20.
     release = tuple(map(int, torch.__version__.split(".")[:2]))
     standard = "17" if release < (2, 13) else "20"
     command += [f"-std=c++{standard}", "-O2", "-DNDEBUG", f"-I{csrc}"]

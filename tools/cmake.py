@@ -22,7 +22,7 @@ def script(out: Path) -> str:
     cuda, why = cuda_build()
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", file=sys.stderr)
     files = [path for path in setup.sources(out, cuda) if not needs_python(path)]
-    # The type of a build says whether it is optimised.
+    # CMake's type of a build decides whether these are given.
     given = {f: f"$<$<CONFIG:Release>:{f}>" for f in (*setup.OPTIMISATION, *setup.FAST)}
     defines = [*setup.DEFINES, *([f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else [])]
     variables = {

@@ -59,7 +59,7 @@ def code() -> str:
 
 
 def what_is_missing(torch_cuda: str | None, nvcc: str | None) -> str | None:
-    """The two are versions, as "13.0"."""
+    """Why CUDA cannot be built with these two versions, as "13.0"; None if it can."""
     if torch_cuda is None:
         return f"torch {torch.__version__} is a build without CUDA"
     if nvcc is None:
@@ -84,7 +84,7 @@ def version(nvcc: str) -> str:
 
 
 def toolkit(nvcc: str) -> str:
-    """nvcc itself is asked: the one on PATH may be a link or a script that calls another."""
+    """The folder of the toolkit. nvcc is asked for it: the one on PATH may be a link, or a script that calls another."""
     output = subprocess.run(
         [nvcc, "--dryrun", "-x", "cu", "-c", os.devnull], capture_output=True, text=True
     ).stderr
@@ -93,7 +93,7 @@ def toolkit(nvcc: str) -> str:
 
 
 def cannot_compile(nvcc: str) -> str | None:
-    """What a trial says: headers may be missing, or the C++ compiler may be too new for nvcc."""
+    """The error of a trial, if it fails: headers may be missing, or the C++ compiler may be too new for nvcc."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "trial.cu")
         source.write_text("#include <cuda_runtime.h>\n__global__ void kernel() {}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def build_extension(flags_of: dict[str, list[str]]) -> type:
-    """By a file's name, the flags that it gets beside those of all. Imports torch."""
+    """torch's BuildExtension with flags for single files, by name, besides those of all. Imports torch."""
     from torch.utils.cpp_extension import BuildExtension
 
     class Build(BuildExtension):
@@ -17,7 +17,7 @@ def build_extension(flags_of: dict[str, list[str]]) -> type:
                 name = Path(source).name
                 flags = {**ext.extra_compile_args}
                 flags["cxx"] = [*flags["cxx"], *flags_of[name]]
-                # A folder of its own: there ninja's file is, which the next one would overwrite.
+                # A folder for each, because ninja's own file is written there too.
                 return self.compiler.compile(
                     [source],
                     output_dir=os.path.join(self.build_temp, Path(name).stem),

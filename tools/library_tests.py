@@ -2,8 +2,8 @@
 
     python -m tools.library_tests FOLDER [--only NAME ...] [--out docs/programs.json]
 
-Those whose wheel or source distribution has tests, and of these the files that have to do with clamps; on a
-release of PyTorch whose own gradient is `inclusive`, so that every test must end as it does without the pin.
+A library is here if its wheel or source distribution has tests; of these, the files that concern clamps are run.
+PyTorch is of a release whose own gradient is `inclusive`, so that every test must end as it does without the pin.
 FOLDER is where the source distributions are unpacked.
 """
 

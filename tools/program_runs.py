@@ -66,7 +66,7 @@ class Run:
 
     @property
     def error(self) -> str:
-        """Its last line of complaint, as Python ends with it."""
+        """The last line on stderr, where Python names an exception."""
         lines = [s for s in self.stderr.splitlines() if s and not s.startswith("clampgrad: ")]
         return lines[-1] if lines else f"exit code {self.code}"
 
@@ -74,7 +74,8 @@ class Run:
 # What many libraries import, and what changes nothing in torch.
 SHARED = ["torch._dynamo", "torch._inductor.compile_fx", "scipy.stats", "sklearn.metrics", "pandas"]
 
-# One process imports torch, under the variable, and what is shared; the programs are forks of it, and spare that.
+# One process imports torch, under the variable that pins it, and the shared libraries. The programs are forks of
+# it, which saves their imports.
 FORKS = """
 import contextlib, importlib, json, os, runpy, signal, sys
 import torch
@@ -97,7 +98,7 @@ for line in sys.stdin:
 
 
 def digest(name: str) -> str:
-    """Of all that a program is."""
+    """A hash of all the text of a program."""
     texts = [(PROGRAMS / f"{file}.py").read_bytes() for file in (name, "digests")]
     return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
 
@@ -116,7 +117,7 @@ def runs(
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0",
-        # Of all runs: its keys must tell pins apart.
+        # One cache for all runs: its keys must tell pins apart.
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }

@@ -1,6 +1,6 @@
-"""A copy of the tree, compiled in a minute: for what breaks or extends it and asks the tests.
+"""A copy of the tree that is compiled in a minute, for tools that change the code and then run the tests.
 
-One instruction set, and nothing optimised: the rules are the same in all.
+It has one instruction set and no optimisation, because the rules are the same in all.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""What a compiled library and the package around it must agree on: both carry it.
+"""What a compiled library and the package around it must agree on: both contain it.
 
-The package compares (clampgrad/_implementation/stamp.py), so that a library which is left of another build is not used.
+The package compares (clampgrad/_implementation/stamp.py), so that a library which another build left is not used.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ IMPORTING = ROOT / "benchmarks" / "results" / "importing.json"
 PAGE = ROOT / "docs" / "support.md"
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 USUAL = "3.11"  # what runs that name no Python ran on
-# What a user would ask for, and the test files that say whether it works.
+# Features as users know them, and the test files that say whether they work.
 FEATURES = {
     "gradients": ["test_table", "test_tensors", "test_seeds"],
     "modules": ["test_nn"],

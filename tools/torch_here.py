@@ -23,7 +23,7 @@ RANGE = " to ".join(f"{major}.{least}" for major, least in (OLDEST, NEWEST))
 
 
 def torch_of_the_environment() -> str | None:
-    """In isolation the build does not see it; the package will be installed beside it."""
+    """The release that the package will be installed beside. A build in isolation cannot import it."""
     paths = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     found = next(iter(distributions(name="torch", path=paths)), None)
     return found and found.version
@@ -48,7 +48,7 @@ def requirements() -> list[str]:
 
 
 def refuse_newer() -> None:
-    """pip shows what a build says where it fails, and nothing else."""
+    """Ends the build where torch is newer than the sources. pip shows no message of a build that goes on."""
     torch = torch_here()
     if torch and minor(torch) > NEWEST:
         raise SystemExit(
@@ -65,7 +65,7 @@ def compiler() -> list[str]:
 
 
 def cannot_build() -> str | None:
-    """What is missing, before anything of torch is imported."""
+    """What is missing for a library, or None; torch is not imported for that."""
     torch = torch_here()
     if torch is None:
         return "torch was not there when it was built"

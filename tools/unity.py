@@ -57,7 +57,7 @@ def needs_python(path: Path) -> bool:
 
 
 def write(path: Path, text: str) -> None:
-    """What has not changed is not compiled again."""
+    """Leaves a file alone that has this text, so that it is not compiled again."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""The text of upstream's that the series for a release need, out of wheels, for test/upstream:
+"""Takes out of wheels the text of upstream's that the series for a release need, for test/upstream:
 
     python tools/upstream_text.py WHEEL_OR_SITE_PACKAGES... > test/upstream/derivatives-2.14.yaml
 

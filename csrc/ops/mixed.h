@@ -10,6 +10,7 @@
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
 
 #include <tuple>
 
@@ -60,15 +61,6 @@ bool is_recorded(const Tensor& self, const Min& min, const Max& max) {
   return any_may_need_gradient(self, min, max) && !is_complex(min) && !is_complex(max);
 }
 
-// The second bound, for use after the first operator, which writes to self: the bound may share
-// memory with it.
-inline Tensor kept(const Tensor& bound) {
-  return bound.clone();
-}
-inline const Scalar& kept(const Scalar& number) {
-  return number;
-}
-
 } // namespace mixed
 
 namespace front_door {
@@ -96,19 +88,16 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
     const OptionalTensor lo = mixed::from_below(x, min), hi = mixed::beside(x, max);
     return record_clamp_(self, lo, hi, c);
   }
-  // Computed first, so that nothing is written where torch raises.
-  at::Tensor result;
-  {
-    const c10::AutoGradMode mode(c10::GradMode::is_enabled() && !recorded);
-    result = at::clamp_max(at::clamp_min(self, min), max);
+  if (!recorded || !is_eager(self) || !is_eager(mixed::tensor_of(min, max))) {
+    return assign(self, clamp(recorded ? self.clone() : self, min, max, c));
   }
-  if (!recorded) {
-    return assign(self, result);
-  }
+  torch::autograd::check_inplace(self, /*requires_grad=*/true);
+  const auto lower = clamp_min(self, min, c), result = clamp_max(lower, max, c);
   check_fits(self, result);
-  const auto upper = mixed::kept(max);
-  clamp_min_(self, min, c);
-  return clamp_max_(self, upper, c);
+  if (lower.requires_grad()) {
+    hand_over(self, lower);
+  }
+  return hand_over(self, result);
 }
 
 template <typename Min, typename Max>

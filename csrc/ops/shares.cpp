@@ -31,7 +31,7 @@ using composed::TripleMasks;
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
-// Arguments are compared in the dtype of the result, which is the gradient's.
+// Arguments are compared in the dtype to which they promote, which the gradient has.
 Compared<TensorValue> compared_in_dtype(const Tensor& t) {
   return compared<E>(TensorValue([t](const Tensor& like) { return t.to(like.scalar_type()); }));
 }
@@ -166,10 +166,14 @@ Convention convention_of(const ClampShares& of) {
 template <typename Of>
 constexpr bool reads_bits = std::is_same_v<Of, RecordedPair> || std::is_same_v<Of, RecordedTriple>;
 
-// In the dtype of the result.
+template <size_t n>
+at::ScalarType promoted_type(const std::array<Tensor, n>& args) {
+  return at::native::result_type(at::TensorList(args.data(), n));
+}
+
 template <size_t n>
 std::array<Tensor, n> promoted(std::array<Tensor, n> tangents, const std::array<Tensor, n>& args) {
-  const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
+  const auto dtype = promoted_type(args);
   for (auto& t : tangents) {
     t = t.defined() ? t.to(dtype) : t;
   }
@@ -190,10 +194,14 @@ std::array<Tensor, n> gradients(
       return fused_backward(of, grad, wanted);
     }
   }
-  const auto values = shares(of)(grad);
+  auto like = grad;
+  if constexpr (!reads_bits<Of>) {
+    like = grad.to(promoted_type(of.args)); // in place, the result may be of a narrower dtype
+  }
+  const auto values = shares(of)(like);
   for (size_t i = 0; i < n; ++i) {
     if (wanted[i]) {
-      result[i] = values[i].get(grad);
+      result[i] = values[i].get(like);
       if constexpr (!reads_bits<Of>) {
         result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
       }

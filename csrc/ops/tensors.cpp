@@ -131,10 +131,7 @@ struct Operands {
 template <size_t n>
 std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
   const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
-  // A view cannot be rounded after the fact: torch takes the node of a view in place to be one step
-  // away from the view. See docs/limits.md.
-  const bool fits = !in_place || args[0].scalar_type() == dtype ||
-      (at::canCast(dtype, args[0].scalar_type()) && !args[0].is_view());
+  const bool fits = !in_place || at::canCast(dtype, args[0].scalar_type());
   if (!has_kernels(dtype) || !fits) {
     return std::nullopt;
   }
@@ -301,13 +298,14 @@ void check_no_overlap(const Tensor& self, const Tensor& other) {
 }
 
 Tensor& hand_over(Tensor& self, const Tensor& result) {
+  // In place, too, arguments are compared in the dtype to which they promote. Of a view, autograd
+  // calls one node, and casts what goes in and comes out.
+  const auto rounded = self.is_view() ? result : result.to(self.scalar_type());
   {
     at::AutoDispatchBelowADInplaceOrView guard;
-    self.copy_(result);
+    self.copy_(rounded);
   }
   torch::autograd::increment_version(self);
-  // In place, too, arguments are compared in the dtype to which they promote.
-  const auto rounded = result.to(self.scalar_type());
   torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(rounded));
   return self;
 }

@@ -10,14 +10,14 @@
 // guards, and costs some 0.4 ms per block. Nothing is registered in a process that never pins.
 
 #include "base/path.h"
-#include "ops/front_doors.h"
+#include "ops/mixed.h"
 #include "pin/pin.h"
 
 #include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/result_type.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
 #include <atomic>
@@ -136,6 +136,11 @@ struct KernelForEach<Aten, One, kind, Result (*)(TensorList, Other)> {
       return Aten::redispatch(to_torchs_own(keys), self, other);
     }
     std::vector<Tensor> results(self.begin(), self.end());
+    if constexpr (std::is_void_v<Result>) { // in place: torch looks at all before it writes one
+      for (size_t i = 0; i < self.size(); ++i) {
+        torch::autograd::check_inplace(self[i], any_may_need_gradient(self[i], others[i]));
+      }
+    }
     for (size_t i = 0; i < self.size(); ++i) {
       results[i] = One::call(results[i], others[i]);
     }
@@ -149,8 +154,7 @@ struct KernelForEach<Aten, One, kind, Result (*)(TensorList, Other)> {
 template <typename One>
 struct WithNumber {
   static Tensor call(const Tensor& self, const at::Scalar& number) {
-    const auto dtype = at::result_type(self, number);
-    return One::call(self, at::scalar_tensor(number, self.options().dtype(dtype)));
+    return One::call(self, mixed::beside(self.to(at::result_type(self, number)), number));
   }
 };
 

@@ -179,6 +179,11 @@ def test_every_step_runs_and_a_torch_that_stays_stock_is_noticed(stub, whole):
     assert f"{SERIES}: no gradient changed" in failures
     assert "undone: " not in failures
     published = json.loads((stub[0] / "out" / "record.json").read_text())
+    assert published["starts"] == 1 and published["from nothing"] is True
+    assert published["start"] < published["end"] and len(published["proofs"]) == 16
+    holds = {"gradients": "holds", "upstream's tests": "holds", "clampgrad on this torch": "holds"}
+    assert published["proved"]["undone"] == holds
+    assert "no gradient changed" in published["proved"][SERIES]["gradients"]
     assert published["states"]["undone"]["tests"]["differences"] == []
     assert published["states"]["stock"]["tests"]["files"]["test_jit.py"]["results"] == {
         "Test": {"ok": "test_clamp test_fmax_fails", "skipped": "test_maximum_skipped"}
@@ -365,8 +370,8 @@ def run(result):
 runs = {{"stock": run("ok"), "mine": run({after!r}), "undone": run("ok")}}
 verdict.named = lambda name: Of(fails=("f.py:tie", "g.py:other"))
 verdict.is_of = lambda *_: False
-record = Of(found=lambda state, step: runs[state])
-print(*verdict.tests(record, ["mine"]), sep="\\n")
+record = Of(found=lambda state, step: runs.get(state) if step == "tests" else None)
+print(*verdict.tests(record, "mine"), sep="\\n")
 """
     said = answer(code)
     assert says in said if says else said == ""
@@ -494,6 +499,167 @@ def test_a_test_that_breaks_off_has_not_failed(stub, tmp_path):
     assert mine == failed | dict.fromkeys(("operator_is_missing", "subtest_breaks_off"), "error")
 
 
+JUDGED = """
+import verdict
+from types import SimpleNamespace as Of
+def run(**more):
+    results, causes = more.get("results", {}), more.get("causes", {})
+    return {"files": {"f.py": {"results": results, "causes": causes, "crashes": {}}}}
+verdict.named = lambda name: Of(fails=())
+verdict.is_of = lambda *_: True
+"""
+
+
+@pytest.mark.parametrize(
+    ("control", "says"),
+    [
+        (None, "f.py: T.test_new, which it brings, is skipped: no CUDA"),
+        ("another reason", "f.py: T.test_new, which it brings, is skipped: no CUDA"),
+        ("no CUDA", ""),
+    ],
+)
+def test_a_brought_test_that_is_skipped_has_not_run(control, says):
+    """Unless stock, which is given the test too, skips it for the same reason; it is named in any case."""
+    code = f"""{JUDGED}
+skipped = {{"results": {{"T.test_new": "skipped"}}}}
+found = {{
+    ("stock", "tests"): run(), ("mine", "tests"): run(**skipped, causes={{"T.test_new": "no CUDA"}}),
+    ("stock", "controls"): {{"files": {{"mine: test/f.py": skipped | {{"causes": {{"T.test_new": {control!r}}}}}}}}},
+}}
+record = Of(found=lambda *step: found.get(step))
+print(verdict.not_run(record, "mine")[0][:2])
+print(*verdict.tests(record, "mine"), sep="\\n")
+"""
+    name, _, failures = answer(code).partition("\n")
+    assert name == "('f.py: T.test_new', 'no CUDA')" and failures == says
+
+
+def test_an_error_of_another_cause_is_said():
+    """With the same cause it is as on stock."""
+    code = f"""{JUDGED}
+error = {{"T.test_a": "error", "T.test_b": "error"}}
+found = {{
+    "stock": run(results=error, causes={{"T.test_a": "E: x", "T.test_b": "E: x"}}),
+    "mine": run(results=error, causes={{"T.test_a": "E: x", "T.test_b": "E: y"}}),
+}}
+record = Of(found=lambda state, step: found.get(state) if step == "tests" else None)
+print(*verdict.tests(record, "mine"), sep="\\n")
+"""
+    assert answer(code) == "f.py: T.test_b has another cause: was E: x, and is E: y"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("/a/b/libx.so: cannot open", "/home/c/d/libx.so: cannot open", True),
+        ("/a/libx.so: cannot open", "/a/liby.so: cannot open", False),
+        ("<T at 0x7f1> after 1.5s", "<T at 0x8e2> after 20 s", True),
+        ("in /tmp/tmpab12cd_9/x.py:12", "in /tmp/tmpzz00zz_0/x.py:15", True),
+        ("line 3, got 4", "line 9, got 4", True),
+        ("line 3, got 4", "line 3, got 5", False),
+    ],
+)
+def test_a_cause_is_told_without_what_varies(one, other, same):
+    plain = answer(f"import cause; print(cause.plain({one!r}) == cause.plain({other!r}))")
+    assert plain == str(same)
+
+
+def test_the_cause_of_a_test_is_that_of_its_first_exception(stub, tmp_path):
+    causes = results_of(stub, tmp_path, FAILING)[0]["causes"]
+    assert causes["Failing.test_value"] == "AssertionError: 1 != 0"
+    assert causes["Failing.test_sample"] == "AssertionError:"
+    assert causes["Test.test_maximum_skipped"] == "a reason" and "Test.test_clamp" not in causes
+
+
+def test_all_that_asks_is_in_the_digest():
+    """Every file of ours that the programs import, and no document."""
+    code = """
+import pathlib, sys, record, gradients, judged, package, times, verdict, attempt, tests, upstream
+files = [pathlib.Path(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))]
+files = {f.resolve() for f in files if f.is_relative_to(record.ROOT)}
+print(sorted(str(f) for f in files - {*record.proofs()}), len(files) > 20)
+print(any("source_build.json" in f.name for f in record.proofs()))
+"""
+    assert answer(code) == "[] True\nFalse"
+
+
+TIES = ("clamp(0, 0, 0) of Tensors", "clamp(0, 0, 1) of Tensors", "maximum(0, 0) of Tensors")
+
+
+@pytest.mark.parametrize("call", TIES)
+@pytest.mark.parametrize("how", ["pinned", "by name"])
+def test_a_pin_that_does_not_hold_at_a_tie_is_said(tmp_path, call, how):
+    out = tmp_path / "package.json"
+    inside("import package; package.main()", out).communicate()
+    code = f"""
+import json, sys, verdict
+from types import SimpleNamespace as Of
+found = json.load(open(sys.argv[1]))
+record = Of(found=lambda *_: found)
+print(list(verdict.package(record, "mine")))
+found[{how!r}]["inclusive"][{call!r}][0] = 7
+print(*verdict.package(record, "mine"))
+"""
+    right, wrong = answer(code, out).splitlines()
+    assert right == "[]" and wrong.startswith(f"{call}, inclusive {how}: [7")
+
+
+@pytest.mark.parametrize("who", ["survey", "audit", "info"])
+def test_a_patch_that_is_not_said_is_a_failure(who):
+    code = f"""
+import verdict
+from types import SimpleNamespace as Of
+def of(slope, **says):
+    return {{"own": {{"f": [slope]}}, "pinned": {{}}, "by name": {{}}, "survey": slope,
+            "clamp(x, 0, 1) at 0": slope, "patched": says}}
+says = dict(survey=True, audit="is patched", info="is patched")
+found = {{"stock": of(1.0), "mine": of(0.0, **says | {{{who!r}: None}})}}
+print(*verdict.package(Of(found=lambda state, step: found[state]), "mine"))
+"""
+    assert answer(code) == f"the {who} says of this torch that it is not patched"
+
+
+def test_a_process_that_dies_is_counted(tmp_path):
+    """And the first build of a state stays on record when the state is built again."""
+    code = """
+import pathlib, sys
+from building import Place
+from record import Record
+def started():
+    record = Record(pathlib.Path(sys.argv[1]), old.data if old else {"states": {}})
+    return record
+old = None
+old = started()
+try:
+    old.step("stock", "tests", lambda: 1 / 0)
+except ZeroDivisionError:
+    pass
+old = started()
+old.step("stock", "tests", dict)
+old.step("stock", "build", lambda: {"steps": 9})
+old.data |= {"built": None}
+place = Place(None, old, {}, "stock", None)
+place.tree = type("Tree", (), {"applied": lambda self: None})()
+place.build, place.located = lambda name: {"steps": 1}, lambda: []
+place.arrive()
+states = old.states["stock"]
+print(old.data["starts"], states["tests"]["attempts"], states["build"].get("attempts"))
+print(states["build"]["steps"], states["build again"]["steps"], old.data["start"] <= old.data["end"])
+"""
+    lines = answer(code, tmp_path).splitlines()
+    assert lines[-2:] == ["2 2 None", "9 1 True"]
+
+
+def test_nohup_is_heeded():
+    code = """
+import signal, processes
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+processes.interrupt_on_signals()
+print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, signal.getsignal(signal.SIGTERM) == signal.default_int_handler)
+"""
+    assert answer(code) == "True True"
+
+
 ENDLESS = "import os, time; os.fork()\nwhile True: print(flush=True); time.sleep(.05)"
 
 
@@ -576,7 +742,8 @@ def write(path, text):
     path.write_text(text)
 write(source / "csrc" / "Module.cpp", "")
 write(built / "lib" / "libtorch_cuda.so", "same")
-record = Of(folder=top, data={"torch": [str(source), str(built)]})
+data = {"torch": [str(source), str(built)]}
+record = Of(folder=top, data=data, states={}, found=lambda *_: None)
 for state, text in (("stock", "before"), ("v2/mine", "after")):
     write(source / "decompositions.py", text)
     timing.keep(Of(record=record, state=state, step=lambda name, work: work()))

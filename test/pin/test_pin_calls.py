@@ -273,3 +273,56 @@ def test_a_pin_leaves_values_and_dtypes_of_lists_alone(dtype, number):
     expected = found()
     with clampgrad.pin("joint", partial=True):
         assert found() == expected
+
+
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+@pytest.mark.parametrize("number", [2**40, [2**40]], ids=["number", "numbers"])
+def test_a_number_that_the_dtype_cannot_hold(number, backend):
+    call = lambda x: torch._foreach_maximum([x], number)  # noqa: E731
+    torch._dynamo.reset()
+    with clampgrad.pin("half"), pytest.raises(RuntimeError, match="without overflow"):
+        x = torch.ones(2, dtype=torch.half, requires_grad=True)
+        (torch.compile(call, backend=backend) if backend else call)(x)
+
+
+REFUSED = {
+    "a leaf": lambda x: x,
+    "one view of several": lambda x: torch.stack([x, x]).unbind(0)[0],
+}
+LISTS = {
+    "clamp_min_": torch.zeros(3),
+    "maximum_": torch.zeros(3),
+    "clamp_max_": 0.0,
+}
+
+
+@pytest.mark.compiled("the portable implementation goes from one to the next")
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("refused", REFUSED)
+def test_where_torch_refuses_one_of_a_list_none_is_written(refused, name):
+    other = LISTS[name]
+    for pin in (None, "half"):
+        x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+        first, second = x * 1, REFUSED[refused](x)
+        others = [other] * 2 if isinstance(other, torch.Tensor) else other
+        with clampgrad.pin(pin), pytest.raises(RuntimeError, match="in-?place"):
+            getattr(torch, f"_foreach_{name}")([first, second], others)
+        assert (first.tolist(), first._version) == (x.tolist(), 0)
+
+
+def test_a_list_where_a_hook_raises():
+    """The tensors before it are written, each with its gradient (docs/limits.md)."""
+
+    def full(t):
+        saved.append(t)
+        if len(saved) == 2:
+            raise OSError("disk full")
+        return t
+
+    x = torch.tensor([-1.0, 0.0, 2.0], requires_grad=True)
+    written, second, saved = x * 1, x * 1, []
+    hooks = torch.autograd.graph.saved_tensors_hooks(full, lambda t: t)
+    with clampgrad.pin("half"), hooks, pytest.raises(OSError, match="full"):
+        torch._foreach_clamp_min_([written, second], 0)
+    assert written.tolist() == [0, 0, 2] and second.tolist() == x.tolist()
+    assert torch.autograd.grad(written.sum(), x)[0].tolist() == [0, 0.5, 1]

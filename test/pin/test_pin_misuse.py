@@ -1,6 +1,7 @@
 """What looks like a pin and is none is an error or a warning; set_pin may be called again."""
 
 import copy
+import functools
 import gc
 import os
 import pickle
@@ -54,6 +55,8 @@ NO_FUNCTIONS = {
     "a classmethod": (classmethod(slope), "below @classmethod"),
     "a staticmethod": (staticmethod(slope), "below @staticmethod"),
     "a property": (property(slope), "below @property"),
+    "a cached_property": (functools.cached_property(slope), "below @cached_property"),
+    "a partialmethod": (functools.partialmethod(slope), "the function that it is made of"),
     "a name": ("slope", "not 'slope'"),
 }
 
@@ -86,6 +89,22 @@ def test_what_one_may_decorate():
     x = torch.zeros(1, requires_grad=True)
     assert torch.autograd.grad(Model()(x), x)[0].item() == 0.5
     assert pin("half")(lambda: slope())() == HALF
+
+
+def clamped(x: torch.Tensor):
+    return x.clamp(0.0, 1.0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_decorated_function_is_not_scripted():
+    """TorchScript would read the source of the function, which has no pin."""
+    with pytest.raises(RuntimeError, match="script the function, and pin the call"):
+        torch.jit.script(pin("half")(clamped))
+    scripted = torch.jit.script(clamped)
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    if not PARTIAL:
+        y = pin("half")(scripted)(x)
+        assert torch.autograd.grad(y.sum(), x)[0].tolist() == HALF
 
 
 # ---- A pin that is dropped -------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextvars
+import functools
 import gc
 import importlib
 import inspect
+import types
 
 import pytest
 
@@ -151,6 +153,62 @@ def test_asynchronous_generators():
         assert log == ["sent", THROUGH]
 
     asyncio.run(main())
+
+
+def function():
+    return slope()
+
+
+def generator():
+    yield slope()
+
+
+async def coroutine():
+    await asyncio.sleep(0)
+    return slope()
+
+
+async def asynchronous_generator():
+    await asyncio.sleep(0)
+    yield slope()
+
+
+@types.coroutine
+def generator_coroutine():
+    yield from asyncio.sleep(0).__await__()
+    return slope()
+
+
+BODIES = [function, generator, coroutine, asynchronous_generator, generator_coroutine]
+HELD = {  # the body in what is decorated
+    "as it is": lambda f: f,
+    "partial": functools.partial,
+    "partial of partial": lambda f: functools.partial(functools.partial(f)),
+    "__call__": lambda f: type("Instance", (), {"__call__": staticmethod(f)})(),
+    "partial of __call__": lambda f: functools.partial(HELD["__call__"](f)),
+}
+
+
+async def result_of(made):
+    if inspect.isawaitable(made):
+        return await made
+    if inspect.isasyncgen(made):
+        return [item async for item in made][0]
+    return next(made) if inspect.isgenerator(made) else made
+
+
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("body", BODIES, ids=lambda f: f.__name__)
+def test_what_holds_a_body(body, held):
+    decorated = half(HELD[held](body))
+    assert asyncio.run(result_of(decorated())) == HALF
+    for kind in (inspect.iscoroutinefunction, inspect.isasyncgenfunction):
+        assert kind(decorated) == kind(body)
+
+
+def test_a_function_that_makes_a_coroutine_is_pinned_until_it_has_made_it():
+    """docs/limits.md"""
+    assert asyncio.run(result_of(half(lambda: coroutine())())) == OWN
 
 
 def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():

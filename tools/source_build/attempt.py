@@ -1,7 +1,7 @@
 """All tests of one of upstream's files that have no result yet, in this process: python attempt.py OUT JOURNAL FILE ...
 
-They run under upstream's own runner. Where the process is stands in the journal: [place, "begun"], then
-[place, result], where a place is a test, the set-up or tear-down of a class, or the import of the file.
+They run under upstream's own runner. Where the process is stands in the journal: [place, "begun", ""], then
+[place, result, cause], where a place is a test, the set-up or tear-down of a class, or the import of the file.
 """
 
 import faulthandler
@@ -14,8 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+import cause
+
 IMPORT = "import"
-DONE = "done"  # of a place that is no test and has no result
+DONE = "done"  # in place of a result, for what is no test
 LONGEST = 1200  # seconds between two lines; the slowest tests take a few minutes
 
 
@@ -25,9 +27,8 @@ def name_of(test: unittest.TestCase) -> str:
 
 
 def result_of(error: BaseException) -> str:
-    """Whether a test failed at what it compares. Upstream's runner wraps the exceptions of some tests."""
-    while error.__cause__:
-        error = error.__cause__
+    """Whether a test failed at what it compares."""
+    error = cause.first(error)
     compared = isinstance(error, AssertionError) or type(error).__name__ == "GradcheckError"
     return "failed" if compared else "error"
 
@@ -37,9 +38,9 @@ class Recording(unittest.TextTestResult):
     journal: TextIO
 
     @classmethod
-    def write(cls, place: str, what: str) -> None:
-        print(json.dumps([place, what]), file=cls.journal, flush=True)
-        # Where nothing comes after that, this says where it hangs, and ends the process.
+    def write(cls, place: str, what: str, why: str = "") -> None:
+        print(json.dumps([place, what, why]), file=cls.journal, flush=True)
+        # If no line follows, this prints where the process hangs, and ends it.
         faulthandler.dump_traceback_later(LONGEST, exit=True, file=sys.__stderr__)
 
     def startTestRun(self) -> None:
@@ -50,12 +51,12 @@ class Recording(unittest.TextTestResult):
         super().startTest(test)
         self.write(name_of(test), "begun")
 
-    def note(self, test: unittest.TestCase, result: str) -> None:
+    def note(self, test: unittest.TestCase, result: str, why: str = "") -> None:
         key = name_of(test)
         # A test whose subtest or teardown failed has failed, whatever comes after.
         if self.found.get(key) not in ("failed", "error"):
             self.found[key] = result
-            self.write(key, result)
+            self.write(key, result, why)
 
     def addSuccess(self, test: Any) -> None:
         super().addSuccess(test)
@@ -63,15 +64,15 @@ class Recording(unittest.TextTestResult):
 
     def addFailure(self, test: Any, err: Any) -> None:
         super().addFailure(test, err)
-        self.note(test, result_of(err[1]))
+        self.note(test, result_of(err[1]), cause.of(err[1]))
 
     def addError(self, test: Any, err: Any) -> None:
         super().addError(test, err)
-        self.note(test, result_of(err[1]))
+        self.note(test, result_of(err[1]), cause.of(err[1]))
 
     def addSkip(self, test: Any, reason: str) -> None:
         super().addSkip(test, reason)
-        self.note(test, "skipped")
+        self.note(test, "skipped", cause.plain(str(reason)))
 
     def addExpectedFailure(self, test: Any, err: Any) -> None:
         super().addExpectedFailure(test, err)
@@ -84,7 +85,7 @@ class Recording(unittest.TextTestResult):
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self.note(test, result_of(err[1]))
+            self.note(test, result_of(err[1]), cause.of(err[1]))
 
 
 def unless_done(run: Callable[..., Any], done: set[str]) -> Callable[..., Any]:
@@ -95,7 +96,7 @@ def unless_done(run: Callable[..., Any], done: set[str]) -> Callable[..., Any]:
 
 
 def in_the_journal(method: Callable[..., None], what: str, done: set[str]) -> Callable[..., None]:
-    """The set-up or tear-down of classes, which unittest calls before every test."""
+    """Writes the set-up or tear-down of a class into the journal. unittest calls `method` before every test."""
 
     def call(self: unittest.TestSuite, test: Any, result: Any) -> None:
         before = getattr(result, "_previousTestClass", None)
@@ -103,7 +104,7 @@ def in_the_journal(method: Callable[..., None], what: str, done: set[str]) -> Ca
         if before is type(test) or of is None:  # no class begins or ends here
             return method(self, test, result)
         place = f"{what} of {of.__qualname__}"
-        if place in done:  # it ended the process; so unittest leaves out the tests of the class
+        if place in done:  # it ended the process before: have unittest skip the tests of the class
             of._classSetupFailed = True
             return None
         Recording.write(place, "begun")
@@ -116,7 +117,7 @@ def in_the_journal(method: Callable[..., None], what: str, done: set[str]) -> Ca
 def main() -> None:
     out, journal, file, *chosen = sys.argv[1:]
     lines = map(json.loads, Path(journal).read_text().splitlines())
-    done = {place for place, what in lines if what not in ("begun", DONE)}
+    done = {place for place, what, _ in lines if what not in ("begun", DONE)}
     Recording.journal = Path(journal).open("a")  # noqa: SIM115  until the process ends
     Recording.write(IMPORT, "begun")
     case, suite = unittest.TestCase, unittest.TestSuite

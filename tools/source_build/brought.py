@@ -37,8 +37,8 @@ def operators(patch: str) -> list[str]:
 
 
 def is_generated_from(name: str, test: str) -> bool:
-    """To the name that is written down upstream appends those of the operator, the parameters, the device and
-    the dtype."""
+    """Whether upstream generates `test` from the method `name`: it appends the names of the operator, the
+    parameters, the device and the dtype."""
     return test == name or test.startswith(f"{name}_")
 
 

@@ -15,7 +15,7 @@ from processes import watched
 from record import Record
 from series import Refusal, Tree, files_added, named
 
-# Its Python, and what is compiled: an editable install may have them in two folders.
+# An editable install may have the Python files and the compiled ones in two folders.
 WHERE = """
 import json, os, torch
 print(json.dumps(list(dict.fromkeys(os.path.dirname(f) for f in (torch.__file__, torch._C.__file__)))))
@@ -23,7 +23,7 @@ print(json.dumps(list(dict.fromkeys(os.path.dirname(f) for f in (torch.__file__,
 
 
 def command() -> list[str]:
-    """How every release that a series is for is built. Nothing is fetched: what is needed is there (ready.py)."""
+    """The command that builds a tree of any release. It fetches nothing: ready.py has seen that all is there."""
     how = "-m pip install -v --no-build-isolation --no-deps --use-pep517 -e ."
     return [sys.executable, *how.split()]
 
@@ -53,8 +53,11 @@ class Place:
                 self.tree.put(self.series)
         if self.record.data["built"] != [self.series]:
             self.record.set(built=None)
-            self.record.states.get(self.state, {}).pop("build", None)
-            self.record.step(self.state, "build", self.build)
+            # The first build of a state stays on record: another one compiles less.
+            again = self.record.found(self.state, "build")
+            name = "build again" if again else "build"
+            self.record.states.get(self.state, {}).pop("build again", None)
+            self.record.step(self.state, name, lambda: self.build(name))
             self.record.set(built=[self.series], torch=self.located())
         elif (found := self.located()) != self.record.data["torch"]:
             raise Refusal(f"{found} is imported, and {self.record.data['torch']} was built")
@@ -68,8 +71,8 @@ class Place:
         found: list[str] = json.loads(done.stdout.splitlines()[-1])
         return found
 
-    def build(self) -> dict[str, Any]:
-        log = self.record.log(self.state, "build")
+    def build(self, name: str) -> dict[str, Any]:
+        log = self.record.log(self.state, name.replace(" ", "-"))
         # A version of its own, so that nobody takes the build for another.
         version = (self.tree.path / "version.txt").read_text().strip().replace("a0", "")
         local = f"{version}+{(self.series or 'stock').rpartition('/')[2]}"
@@ -90,7 +93,7 @@ class Place:
         return {"steps": steps, "files": len(compiled)} | names
 
     def configure_anew_if_needed(self) -> None:
-        """PyTorch's build keeps the flags that it was configured with, and the list of files."""
+        """Makes CMake configure again if the flags or the list of files changed, which PyTorch's build would not notice."""
         wanted = flags(self.environment)
         before, now = self.record.data.get("configured"), [wanted, self.added_files()]
         if before != now:

@@ -24,13 +24,13 @@ OFF = ("0", "OFF", "NO", "FALSE", "N")
 
 
 def environment(minimal: bool) -> dict[str, str]:
-    """That of the build. What is set already stays."""
+    """The environment that PyTorch is built in. A variable that is set already keeps its value."""
     # Parts of third_party are for CMake 3.4 and earlier, which CMake 4 refuses otherwise.
     defaults = {"BUILD_TEST": "0", "CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
     if minimal:
         defaults |= {f"USE_{feature}": "0" for feature in FEATURES}
         defaults["USE_PRECOMPILED_HEADERS"] = "1"
-        # setup.py hands on the first of these, scikit-build-core, which builds 2.14 and later, the second.
+        # The first is passed on by setup.py, the second by scikit-build-core, which builds 2.14 and later.
         defaults["CMAKE_PROJECT_TOP_LEVEL_INCLUDES"] = str(MINIMAL)
         defaults["SKBUILD_CMAKE_DEFINE"] = f"CMAKE_PROJECT_TOP_LEVEL_INCLUDES={MINIMAL}"
         # nvcc takes few versions of Clang.
@@ -42,14 +42,14 @@ def environment(minimal: bool) -> dict[str, str]:
 
 
 def flags(environment: dict[str, str]) -> dict[str, str]:
-    """What of an environment decides what is built."""
+    """The variables of an environment that decide what is built."""
     chosen = (k for k in environment if k in OTHERS or k.startswith(PASSED_ON))
     return {k: environment[k].replace(str(MINIMAL), MINIMAL.name) for k in sorted(chosen)}
 
 
 def jobs(environment: dict[str, str]) -> int:
-    """One for each core that has the memory: 2 GiB for a file of PyTorch's, 6 for one of its CUDA kernels for
-    attention (github.com/pytorch/pytorch/issues/124018)."""
+    """How many files to compile at a time: one per core, as far as memory lasts. A file takes up to 2 GiB, a CUDA
+    kernel for attention 6 (github.com/pytorch/pytorch/issues/124018)."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return max(1, min(os.cpu_count() or 1, memory // (6 if nvcc(environment) else 2)))
 
@@ -63,7 +63,7 @@ def nvcc(environment: dict[str, str]) -> str | None:
 
 
 def clang() -> dict[str, str]:
-    """The newest that is there: it takes half of GCC's time."""
+    """The variables for the newest Clang, if there is one: it takes half of GCC's time."""
     versions = [f"-{n}" for n in range(30, 13, -1)]
     for suffix in ["", *versions]:
         if shutil.which(f"clang{suffix}") and shutil.which(f"clang++{suffix}"):
@@ -72,7 +72,7 @@ def clang() -> dict[str, str]:
 
 
 def lld(compiler: str) -> dict[str, str]:
-    """Where this compiler links with it."""
+    """The variables for lld, if this compiler links with it."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [*compiler.split(), "-fuse-ld=lld", "-x", "c++", "-", "-o", f"{scratch}/empty"]
         try:

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def conventions(found: dict, kind: str) -> list[str]:
-    """Those that reverse mode has in eager mode, with one kind of bounds: of numbers, several may agree."""
+    """The conventions that the gradients in eager mode have for one kind of bounds. For numbers, several agree."""
     rows = {key: rows for key, rows in found.items() if key.endswith(f", {kind}, eager")}
     return [name for name in table().EXACT if not against_table(rows, name, set())]
 

@@ -15,8 +15,7 @@ FOR_STYLE = ("lintrunner", "types-")  # in requirements.txt, and neither built n
 
 def missing(checkout: Path) -> str:
     """The packages that are not installed, and the command that installs them; or nothing."""
-    # Without the versions that requirements.txt asks for: pip sees to these. Nor what is for another platform
-    # or Python.
+    # Versions are left to pip, and so is what depends on the platform or on Python.
     lines = [line for line in requirements(checkout / "requirements.txt") if ";" not in line]
     listed = [found[0] for line in lines if (found := re.match(r"[A-Za-z0-9][\w.-]*", line))]
     wanted = dict.fromkeys([*listed, *FOR_TESTS])

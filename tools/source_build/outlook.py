@@ -13,9 +13,9 @@ from typing import Any
 from record import Record
 from series import ROOT, Refusal
 
-# That of the run which docs/upstream/build.md reports: what an estimate is scaled from.
+# The run that docs/upstream/build.md reports. Estimates are scaled from it.
 RECORDED = ROOT / "docs" / "source_build.json"
-# Enough of a C++ file to tell one machine from another.
+# A file whose compilation tells fast machines from slow ones.
 PROBE = '#include <map>\n#include <regex>\n#include <random>\nstd::regex r("a*"); int main() {}\n'
 
 
@@ -32,8 +32,8 @@ def probe(compiler: str) -> float | None:
 
 
 def outlook(record: Record, environment: dict[str, str], minimal: bool) -> str:
-    """The guess is a recorded run's time, scaled by that of a small file and the number of jobs. It is of a
-    minimal build; a usual one has no record."""
+    """What will be done, and a guess at the time: that of the recorded run, scaled by the time of a small file and
+    by the number of jobs. Only a minimal build has been recorded."""
     jobs = int(environment["MAX_JOBS"])
     compiler = environment.get("CXX") or "c++"
     tree = record.data["tree"]

@@ -12,11 +12,11 @@ from typing import Any
 
 LONGEST = 2 * 3600  # seconds: a test file takes minutes, and one that hangs takes for ever
 
-running: set[int] = set()  # a process group each
+running: set[int] = set()  # process groups
 
 
 def run(command: list[str], log: Path, **how: Any) -> int | str:
-    """The exit code of a command, or what to say of one that does not end."""
+    """The exit code of a command; of one that does not end, a sentence."""
     with log.open("w") as file:
         process = started(command, stdout=file, **how)
         try:
@@ -28,7 +28,7 @@ def run(command: list[str], log: Path, **how: Any) -> int | str:
 
 
 def watched(command: list[str], log: Path, see: Callable[[str], None], **how: Any) -> int:
-    """The exit code of a command whose output, line by line, `see` looks at too."""
+    """The exit code of a command. Each line of its output goes to the log, and to `see`."""
     print(f"    log: {log}", flush=True)
     with log.open("w", buffering=1) as file:
         process = started(command, stdout=subprocess.PIPE, text=True, errors="replace", **how)
@@ -49,14 +49,14 @@ def started(command: list[str], **how: Any) -> subprocess.Popen[Any]:
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """It may have ended by itself, and what it started may not."""
+    """Ends a process with all that it started, which may go on when the process itself has ended."""
     end_group(process.pid)
     process.wait()
     running.discard(process.pid)
 
 
 def end_all() -> None:
-    """Those of other threads, which see no interrupt."""
+    """Ends what any thread started: only the main thread sees an interrupt."""
     for group in list(running):
         end_group(group)
 
@@ -67,6 +67,8 @@ def end_group(group: int) -> None:
 
 
 def interrupt_on_signals() -> None:
-    """What would end this process at once ends what it started first."""
+    """Turns signals that would end this process into an interrupt, so that it ends what it started first."""
     for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            continue  # as nohup asks
         signal.signal(number, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Of a compiler's output one line a minute: the steps that are done, and the time that is left."""
+"""Sums up a compiler's output, one line a minute: the steps that are done, and the time that is left."""
 
 import re
 import time

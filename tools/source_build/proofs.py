@@ -13,7 +13,7 @@ from typing import Any
 
 import processes
 from building import Place
-from series import ROOT, Refusal, all_series
+from series import ROOT, Refusal
 
 HERE = Path(__file__).parent
 
@@ -49,11 +49,11 @@ def gradients(place: Place) -> None:
 
 
 def judge_gradients(last: Place) -> None:
-    """Holds those of every state to stock and to the claim of its series: anew whenever it is asked, since
-    it takes a second and the gradients are kept."""
+    """Holds the gradients of every state to those of stock and to the claim of its series. This is done again
+    in every run: it takes a second, and the gradients are kept."""
     kept = {s: last.record.log(s, "gradients").with_suffix(".json") for s in last.record.asked}
     for state, own in kept.items():
-        series = state if state in all_series() else ""
+        series = "" if state in ("stock", "undone") else state
         found = child(last, "judged", "judged.py", str(own), str(kept["stock"]), series)
         last.record.states[state]["gradients"] |= found
     last.record.save()
@@ -64,10 +64,13 @@ def package(place: Place) -> None:
 
     def ask() -> dict[str, Any]:
         folder = place.record.folder / "package"
-        # What an earlier run left is of another torch.
+        # An earlier run left it, for another torch.
         if place.state == "stock" or not folder.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            install(place, folder)
+            new = folder.with_name("package.new")  # or an interrupted one would pass for whole
+            for old in (folder, new):
+                shutil.rmtree(old, ignore_errors=True)
+            install(place, new)
+            new.rename(folder)
         return child(place, "package", "package.py", PYTHONPATH=str(folder))
 
     place.step("package", ask)
@@ -76,7 +79,7 @@ def package(place: Place) -> None:
 def install(place: Place, folder: Path) -> None:
     minor = tuple(map(int, place.tree.release.split(".")[:2]))
     portable = {"CLAMPGRAD_PORTABLE": "1"} if minor < (2, 11) else {}
-    # From a copy: what setuptools leaves beside the sources is no business of theirs.
+    # From a copy, because setuptools leaves files beside the sources.
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch, "source")
         ignored = shutil.ignore_patterns(".*", "build", "out", "dist", "*.egg-info")

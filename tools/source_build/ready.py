@@ -65,7 +65,7 @@ def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator
 
 
 def gigabytes(environment: dict[str, str]) -> int:
-    """Of objects, libraries and the copies that are kept. A minimal build took 3; the others are guesses."""
+    """The disk that objects, libraries and the copies of them take. A minimal build took 3; the rest is a guess."""
     if nvcc(environment):
         return 40
     return 6 if "CMAKE_PROJECT_TOP_LEVEL_INCLUDES" in environment else 12

@@ -10,14 +10,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from flags import MINIMAL
 from series import ROOT, Tree, named
 
-PROOFS = ("tools/source_build", "tools/verify", "python/clampgrad", "csrc")
-SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml")
-BUILT = ("build", "copy")  # steps that do not depend on them
+SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml", ".json", ".toml", ".txt")
+# Folders whose files do not decide what is asked of a build. Of test/, the oracle alone does.
+NOT_ASKING = ("docs", "examples", "study", "test", "patches", "build", "out", "dist")
+BUILT = ("build", "build again", "copy")  # steps that do not depend on what is asked
 
 
 def processor() -> str:
@@ -30,38 +33,52 @@ def processor() -> str:
 
 
 def digest(series: str) -> str:
-    """Of the text of its patches."""
+    """A hash of the patches of a series."""
     return hashlib.sha256(b"".join(p.read_bytes() for p in named(series).patches)).hexdigest()[:16]
 
 
+def proofs() -> list[Path]:
+    """All that may decide what is asked of a build, and how answers are judged."""
+    asking = [f for f in ROOT.iterdir() if f.name[0] != "." and f.name not in NOT_ASKING]
+    files = [f for top in asking for f in (top.rglob("*") if top.is_dir() else [top])]
+    files += [ROOT / "test" / "oracle.py", ROOT / "docs" / "verified.json"]
+    return sorted(f for f in files if f.suffix in SOURCES)
+
+
 def of_the_proofs() -> str:
-    """A digest of all that decides what is asked of a build, and how answers are judged."""
-    files = [ROOT / "conventions.yaml", ROOT / "test" / "oracle.py"]
-    files += [f for top in PROOFS for f in sorted((ROOT / top).rglob("*")) if f.suffix in SOURCES]
-    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for file in proofs():
+        digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 class Record:
-    """`data["states"]` holds for each state of the tree what its steps found, and their seconds. One without
-    seconds is not done, and has the parts that are."""
+    """`data["states"]` holds for each state of the tree what its steps found, and their seconds. A step without
+    seconds is not done; it has the files that are done."""
 
     def __init__(self, folder: Path, data: dict[str, Any], replaces: bool = False) -> None:
         self.folder, self.data, self.replaces = folder, data, replaces
         self.lock = threading.Lock()
-        self.start = 0.0  # of the step at work
+        self.start = 0.0  # when the present step began
+        self.at_work = False
 
     @classmethod
     def of(cls, tree: Tree, series: Sequence[str], flags: dict[str, str], quick: bool) -> Record:
-        """The record of an earlier run of the same tree with the same flags goes on.
+        """Goes on with the record of an earlier run, if that had the same tree and the same flags.
 
-        That of another is set aside as record.old.json, once this run has done something. Of the same, what is
-        of other patches or of another list of series is asked again.
+        Otherwise the earlier record becomes record.old.json, once this run has done something. Of the record that
+        goes on, what depends on patches or on the list of series is asked again where these changed.
         """
         folder = tree.path / "build" / "clampgrad"
         file = folder / "record.json"
         same = {
             "tree": {"release": tree.release, "commit": tree.commit},
             "flags": flags,
+            "minimal": hashlib.sha256(MINIMAL.read_bytes()).hexdigest()[:16],
             "machine": {
                 "processor": processor(),
                 "cores": os.cpu_count(),
@@ -81,13 +98,17 @@ class Record:
         if old.get("proofs") != asked["proofs"]:
             for name, steps in states.items():
                 states[name] = {step: steps[step] for step in BUILT if step in steps}
+        changed = old["series"] != asked["series"]
         for name, patches in asked["patches"].items():
             if old["patches"].get(name, patches) != patches:
+                changed = True
                 states.pop(name, None)
-                old["built"] = None  # of the patches as they were, perhaps
-        if old["series"] != asked["series"] or old["patches"] != asked["patches"]:
-            undone = states.pop("undone", {})  # built as it is, and perhaps after others
-            states["undone"] = {step: undone[step] for step in ("build",) if step in undone}
+                old["built"] = None  # perhaps with the patches as they were
+        # The patches of series that are not asked now are kept too: a later run may ask them, changed.
+        asked["patches"] = old["patches"] | asked["patches"]
+        if changed:
+            undone = states.pop("undone", {})  # its build stays; the rest is asked again
+            states["undone"] = {step: undone[step] for step in BUILT if step in undone}
             states.get("stock", {}).pop("controls", None)
         if old["quick"] and not quick:
             for steps in states.values():
@@ -101,7 +122,7 @@ class Record:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Those of this run, in their order; an earlier one may have had other series."""
+        """The states of this run, in their order; the record may have those of other series too."""
         return {s: self.states[s] for s in ("stock", *self.data["series"], "undone")}
 
     @property
@@ -127,19 +148,36 @@ class Record:
         return found if "seconds" in found else None
 
     def step(self, state: str, name: str, work: Callable[[], dict[str, Any]]) -> None:
-        """A step of a state, unless it is done."""
+        """Does a step of a state, unless it is done."""
         if done := self.found(state, name):
             print(f"==> {state}: {name}: done before, in {done['seconds']} s", flush=True)
             return
         print(f"==> {state}: {name}", flush=True)
+        attempts = self.begin(state, name)
         self.start = time.monotonic() - self.states.get(state, {}).get(name, {}).get("spent", 0)
         result = work()
         seconds = round(time.monotonic() - self.start, 1)
         self.states.setdefault(state, {})[name] = {"seconds": seconds, **result}
+        if attempts > 1:  # the seconds may be of the last attempt alone
+            self.states[state][name]["attempts"] = attempts
+        self.set(end=now())
+
+    def begin(self, state: str, name: str) -> int:
+        """Writes to disk that a step begins, so that a process that dies in it leaves a trace."""
+        if not self.at_work:
+            self.at_work = True
+            if "start" not in self.data:
+                built = self.folder.parent / "CMakeCache.txt"
+                self.set(**{"start": now(), "from nothing": not built.exists()})
+            self.data["starts"] = self.data.get("starts", 0) + 1
+        step = self.states.setdefault(state, {}).setdefault(name, {})
+        step["attempts"] = step.get("attempts", 0) + 1
         self.save()
+        attempts: int = step["attempts"]
+        return attempts
 
     def part(self, state: str, step: str, file: str, work: Callable[[], Any]) -> Any:
-        """A file of a step, unless it is done; files may be at work at the same time."""
+        """Does one file of a step, unless it is done. Several threads may do files at the same time."""
         with self.lock:
             files = self.states.setdefault(state, {}).setdefault(step, {}).setdefault("files", {})
         if file not in files:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from record import Record
-from verdict import differences
+from verdict import differences, not_run, other_causes, proved
 
 
 def published(record: Record) -> dict[str, Any]:
@@ -19,15 +19,34 @@ def published(record: Record) -> dict[str, Any]:
         if state == "stock":
             for file, run in steps["tests"]["files"].items():
                 files[file]["results"] = grouped(run["results"])
+                files[file]["causes"] = of_errors(run)
         tests = {"seconds": steps["tests"]["seconds"], "files": files}
         if state != "stock":
             tests["differences"] = differences(record, state)
+            tests["other causes"] = list(other_causes(record, state))
+            tests["not run"] = not_run(record, state)
         states[state] = steps | {"tests": tests}
         if "controls" in steps:
             found = {key: run["results"] for key, run in steps["controls"]["files"].items()}
             states[state]["controls"] = steps["controls"] | {"files": found}
-    of_others = ("tree", "flags", "machine", "probe", "series", "patches", "quick")  # no paths
-    return {key: record.data[key] for key in of_others} | {"states": states}
+    of_others = ("tree", "flags", "minimal", "machine", "probe", "series", "quick", "proofs")
+    of_others += ("start", "end", "starts", "from nothing")  # no paths
+    found = {key: record.data[key] for key in of_others} | {"states": states}
+    found["patches"] = {name: record.data["patches"][name] for name in found["series"]}
+    return found | {"proved": named_proofs(record)}
+
+
+def named_proofs(record: Record) -> dict[str, dict[str, Any]]:
+    """For every state {what was proved: "holds", or what does not}."""
+    states = proved(record, record.data["series"]).items()
+    return {s: {name: found or "holds" for name, found in p.items()} for s, p in states}
+
+
+def of_errors(run: dict[str, Any]) -> dict[str, int]:
+    """{cause: how many tests have it} of those that neither pass nor are skipped."""
+    causes = run.get("causes", {})
+    bad = [t for t, r in run["results"].items() if r not in ("ok", "skipped", "expected failure")]
+    return dict(Counter(causes.get(t, "") for t in bad))
 
 
 def grouped(results: dict[str, str]) -> dict[str, dict[str, str]]:
@@ -52,7 +71,12 @@ def agreed(conventions: list[str]) -> str:
 
 
 def told(record: Record, failures: list[str]) -> str:
-    lines = []
+    proofs = named_proofs(record)
+    starts = record.data["starts"]
+    lines = [
+        f"{record.data['start']} to {record.data['end']}, "
+        f"{'in one piece' if starts == 1 else f'in {starts} pieces'}."
+    ]
     for state, steps in record.asked.items():
         build, judged = steps["build"], steps["gradients"]
         lines += [
@@ -66,6 +90,11 @@ def told(record: Record, failures: list[str]) -> str:
             lines += [f"    {t} ended the process {n} times" for t, n in run["crashes"].items()]
         if state != "stock":
             lines += [f"    {t}: {a} -> {b}" for t, a, b in differences(record, state)]
+            lines += [f"    not run: {t}: {why}" for t, why, _ in not_run(record, state)]
+        lines += [
+            f"    {name}: {'holds' if found == 'holds' else 'does not hold'}"
+            for name, found in proofs[state].items()
+        ]
     lines += (
         ["what does not hold:", *(f"  {f}" for f in failures)] if failures else ["All of it holds."]
     )

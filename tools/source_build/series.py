@@ -38,7 +38,7 @@ __all__ = [
 @dataclass
 class Tree:
     path: Path
-    series: tuple[str, ...] = ()  # that it is asked to take
+    series: tuple[str, ...] = ()  # what this run asks of it
     any_release: bool = False
 
     @property
@@ -52,7 +52,7 @@ class Tree:
         )
 
     def applied(self) -> str | None:
-        """The series that is in the tree: of those with the same beginning, the longest."""
+        """The series that is applied in the tree. Where one begins as another does, it is the longer one."""
         known = sorted(all_series().values(), key=lambda s: len(s.patches), reverse=True)
         mine = [s for s in known if s.name in self.series or s.fits(self.release)]
         return next((s.name for s in mine if state_of(self.path, s) == "applied"), None)

@@ -33,7 +33,7 @@ def main() -> None:
         lines = read(journal)
         if ended.exists():
             break
-        place, what = lines[-1]
+        place, what, _ = lines[-1]
         where = place if what == "begun" else f"after {place}"
         too_long = time.time() - journal.stat().st_mtime > LONGEST
         crashes[where] += not too_long
@@ -41,13 +41,18 @@ def main() -> None:
         if what == "begun" and place != IMPORT:
             lines.pop()
             if not again:
-                lines.append([place, "no end" if too_long else "crashed"])
+                lines.append([place, "no end" if too_long else "crashed", ""])
         elif not again:
             sys.exit(f"{'no end' if too_long else f'ended with {code}'}: {where}")
         kept = (line for line in lines if line[0] != IMPORT)
         journal.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    results = dict(line for line in lines if line[1] not in ("begun", DONE))
-    found = {"results": results, "crashes": dict(+crashes), "error": json.loads(ended.read_text())}
+    of_tests = [line for line in lines if line[1] not in ("begun", DONE)]
+    found = {
+        "results": {test: result for test, result, _ in of_tests},
+        "causes": {test: why for test, _, why in of_tests if why},
+        "crashes": dict(+crashes),
+        "error": json.loads(ended.read_text()),
+    }
     Path(out).write_text(json.dumps(found, indent=1))
 
 

@@ -26,7 +26,7 @@ def fastest(run) -> float:
 
 
 def is_of(folder: str) -> None:
-    """Or the times would be those of another state."""
+    """Checks that this is the torch of the folder, whose times are wanted."""
     mapped = {word for word in Path("/proc/self/maps").read_text().split() if "/libtorch" in word}
     others = [path for path in {*mapped, torch.__file__} if not path.startswith(folder)]
     assert mapped and not others, f"not of {folder}: {others}"

@@ -13,7 +13,7 @@ from typing import Any
 from building import Place
 from proofs import child
 
-# What nothing needs that runs.
+# What a program that uses torch does not need.
 LEFT_OUT = ("csrc", "include", "share", "test", "__pycache__", "*.a", "*.pyi")
 
 
@@ -22,12 +22,12 @@ def folder(place: Place, state: str) -> Path:
 
 
 def keep(place: Place) -> None:
-    """A copy of the torch that was built, its libraries and its Python; what is as on stock is linked to that."""
+    """Copies the torch that was built, its libraries and its Python. Files that are the same as on stock are linked."""
     copy, stock = folder(place, place.state) / "torch", folder(place, "stock") / "torch"
 
     def once(source: str, target: str) -> None:
         twin = stock / Path(target).relative_to(copy)
-        Path(target).unlink(missing_ok=True)  # of another part
+        Path(target).unlink(missing_ok=True)  # left by another part
         if twin.exists() and filecmp.cmp(source, twin, shallow=False):
             os.link(twin, target)
         else:
@@ -40,6 +40,8 @@ def keep(place: Place) -> None:
             shutil.copytree(part, copy, ignore=left_out, copy_function=once, dirs_exist_ok=True)
         return {}
 
+    if not (copy.is_dir() or place.record.found("undone", "times")):  # somebody deleted it
+        place.record.states.get(place.state, {}).pop("copy", None)
     place.step("copy", ask)
 
 

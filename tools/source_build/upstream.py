@@ -26,9 +26,10 @@ TESTS: dict[str, tuple[str, ...]] = {
 
 
 def tests(place: Place, series: Sequence[str]) -> None:
-    """Every file in a process of its own, as many at a time as there are jobs. One that is done is not run
-    again."""
-    chosen = TESTS | others(place, series)
+    """Runs every file in a process of its own, as many at a time as there are jobs, unless it is done."""
+    new = [test for name in series for test in new_tests(name)]
+    chosen = {f: (*names, *new) if names else () for f, names in TESTS.items()}
+    chosen |= others(place, series)
     done = place.record.found(place.state, "tests") or {"files": chosen}
     if chosen.keys() - done["files"].keys():  # of a series that was not asked before
         del done["seconds"]
@@ -52,7 +53,7 @@ def tests(place: Place, series: Sequence[str]) -> None:
 
 
 def others(place: Place, series: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The test files that any of the series touches beside those, where this state has them."""
+    """The further test files that any of the series touches, as far as this state has them."""
     patches = [patch for name in series for patch in named(name).patches]
     new = {file for patch in patches for file in files_added(patch)}
     own = set(test_files(named(place.series).patches)) if place.series else set()
@@ -62,7 +63,7 @@ def others(place: Place, series: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def of_file(place: Place, file: str, names: Sequence[str]) -> dict[str, Any]:
-    """One that runs no test has failed, whatever it says."""
+    """A file that runs no test has failed, whatever its exit code."""
     found = ran(place, place.tree.path / "test" / file, names, as_one_name(file))
     ran_at_all = {"ok", "failed", "expected failure"} & set(found["results"].values())
     if found["error"] or not ran_at_all:
@@ -72,7 +73,7 @@ def of_file(place: Place, file: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def ran(place: Place, file: Path, names: Sequence[str], name: str) -> dict[str, Any]:
-    """One file with upstream's own runner."""
+    """Runs one file with upstream's own runner."""
     chosen = [word for name in names for word in ("-k", name)]
     # test/functorch has no __init__.py and would hide functorch.
     return child(place, name, "tests.py", str(file), *chosen, PYTHONPATH=str(place.tree.path))
@@ -97,5 +98,5 @@ def controls(place: Place, series: Sequence[str]) -> None:
 
 
 def as_one_name(*parts: str) -> str:
-    """Of a log: two files may have one name in two folders."""
+    """The name of a log. Two files of one name may lie in two folders."""
     return "-".join(parts).removesuffix(".py").replace("/", "-")

@@ -14,48 +14,94 @@ from series import ROOT, named
 VERIFIED = json.loads((ROOT / "docs" / "verified.json").read_text())
 
 
+def proved(record: Record, series: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """What was proved of each state, by name, and what does not hold of it."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for state in ("stock", *series, "undone"):
+        found[state] = {} if state == "stock" else of_another(record, state)
+        found[state]["clampgrad on this torch"] = list(package(record, state))
+    return found
+
+
+def of_another(record: Record, state: str) -> dict[str, list[str]]:
+    proofs = {
+        "gradients": list(record.found(state, "gradients")["failures"]),
+        "upstream's tests": list(tests(record, state)),
+    }
+    in_wheels = {r["points that changed"] for r in VERIFIED if r["series"] == state}
+    if in_wheels and not record.data["quick"]:
+        proofs["points that changed, as in wheels"] = list(wheels(record, state, in_wheels))
+    if state != "undone" and not named(state).claim.unchanged:
+        proofs["its tests fail without it"] = list(controls(record, state))
+    return proofs
+
+
 def judge(record: Record, series: Sequence[str]) -> list[str]:
-    return [
-        *gradients(record, series),
-        *tests(record, series),
-        *controls(record, series),
-        *package(record),
-    ]
+    states = proved(record, series).items()
+    return [f"{state}: {line}" for state, proofs in states for p in proofs.values() for line in p]
 
 
-def gradients(record: Record, series: Sequence[str]) -> Iterator[str]:
-    for state in (*series, "undone"):
-        found = record.found(state, "gradients")
-        for line in found["failures"]:
-            yield f"{state}: {line}"
-        in_wheels = {r["points that changed"] for r in VERIFIED if r["series"] == state}
-        if (
-            in_wheels
-            and found["as verify counts them"] not in in_wheels
-            and not record.data["quick"]
-        ):
-            yield (
-                f"{state}: {found['as verify counts them']} points changed; in wheels, verify counted "
-                f"{', '.join(map(str, sorted(in_wheels)))}"
-            )
+def wheels(record: Record, state: str, in_wheels: set[int]) -> Iterator[str]:
+    found = record.found(state, "gradients")["as verify counts them"]
+    if found not in in_wheels:
+        counted = ", ".join(map(str, sorted(in_wheels)))
+        yield f"{found} points changed; in wheels, verify counted {counted}"
 
 
-def tests(record: Record, series: Sequence[str]) -> Iterator[str]:
+def tests(record: Record, state: str) -> Iterator[str]:
     """A test may differ from stock's result only if the series brings it, and it passes; or if the series
-    says that it fails, as one of those then must."""
-    for state in (*series, "undone"):
-        fails = named(state).fails if state in series else ()
-        failed = False
-        yield from crashes(record, state)
-        for test, before, after in differences(record, state):
-            file, _, name = test.partition(": ")
-            name = name.rpartition(".")[2]
-            if (before, after) == ("ok", "failed") and is_one_of(fails, file, name):
-                failed = True
-            elif not (before == "not there" and after in ("ok", "skipped") and is_of(state, name)):
-                yield f"{state}: {test} was {before} and is {after}"
-        if fails and not failed:
-            yield f"{state}: none of the tests fails that must, as its series says: {', '.join(fails)}"
+    says that it fails, as one of those then must. A test that is skipped has not passed."""
+    fails = () if state == "undone" else named(state).fails
+    failed = False
+    yield from crashes(record, state)
+    unrun = {test: why for test, why, excused in not_run(record, state) if excused}
+    for test, before, after in differences(record, state):
+        file, _, name = test.partition(": ")
+        name = name.rpartition(".")[2]
+        if (before, after) == ("ok", "failed") and is_one_of(fails, file, name):
+            failed = True
+        elif before == "not there" and state != "undone" and is_of(state, name):
+            if after != "ok" and test not in unrun:
+                why = cause(record, state, test)
+                yield f"{test}, which it brings, is {after}{f': {why}' if why else ''}"
+        else:
+            yield f"{test} was {before} and is {after}"
+    for test, before, after in other_causes(record, state):
+        yield f"{test} has another cause: was {before}, and is {after}"
+    if fails and not failed:
+        yield f"none of the tests fails that must, as its series says: {', '.join(fails)}"
+
+
+def cause(record: Record, state: str, test: str) -> str:
+    file, _, name = test.partition(": ")
+    found: str = record.found(state, "tests")["files"][file].get("causes", {}).get(name, "")
+    return found
+
+
+def not_run(record: Record, state: str) -> list[tuple[str, str, bool]]:
+    """(test, reason, whether stock skips it for the same) of those that the series brings and that are skipped."""
+    stock = record.found("stock", "controls")["files"] if record.found("stock", "controls") else {}
+    found = []
+    for test, before, after in differences(record, state):
+        file, _, name = test.partition(": ")
+        if (before, after) == ("not there", "skipped"):
+            why = cause(record, state, test)
+            control = stock.get(f"{state}: test/{file}", {"results": {}})
+            on_stock = control["results"].get(name), control.get("causes", {}).get(name, "")
+            found.append((test, why, on_stock == ("skipped", why)))
+    return found
+
+
+def other_causes(record: Record, state: str) -> Iterator[tuple[str, str, str]]:
+    """(test, its cause on stock, its cause in this state) of those that break off in both."""
+    stock, mine = (record.found(s, "tests")["files"] for s in ("stock", state))
+    for file in mine.keys() & stock.keys():
+        before, after = (f[file].get("causes", {}) for f in (stock, mine))
+        results = [f[file]["results"] for f in (stock, mine)]
+        for test in sorted(mine[file]["results"]):
+            same = results[0].get(test) == results[1][test]
+            if same and results[1][test] != "ok" and before.get(test) != after.get(test):
+                yield f"{file}: {test}", before.get(test, ""), after.get(test, "")
 
 
 def is_one_of(fails: Sequence[str], file: str, name: str) -> bool:
@@ -64,12 +110,13 @@ def is_one_of(fails: Sequence[str], file: str, name: str) -> bool:
 
 
 def crashes(record: Record, state: str) -> Iterator[str]:
-    """Once may be chance, as that of test_profiler_propagation is; the report names it all the same."""
+    """Tests that ended the process several times. Once may be chance, as with test_profiler_propagation, and is only
+    reported."""
     stock, mine = (record.found(s, "tests")["files"] for s in ("stock", state))
     for file, run in mine.items():
         for test, times in run["crashes"].items():
             if times > 1 and test not in stock.get(file, {}).get("crashes", {}):
-                yield f"{state}: {file}: {test} ended the process {times} times, and never on stock"
+                yield f"{file}: {test} ended the process {times} times, and never on stock"
 
 
 def differences(record: Record, state: str) -> list[tuple[str, str, str]]:
@@ -86,32 +133,34 @@ def differences(record: Record, state: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def controls(record: Record, series: Sequence[str]) -> Iterator[str]:
-    """Tests that pass without the patch prove nothing of it, nor do those that break off before they
-    compare a gradient."""
+def controls(record: Record, name: str) -> Iterator[str]:
+    """What is wrong with the tests of a series on stock: they prove nothing of it if they pass there, or break off
+    before they compare a gradient."""
     found = record.found("stock", "controls")["files"]
-    for name in (s for s in series if not named(s).claim.unchanged):
-        runs = {key: run for key, run in found.items() if key.startswith(f"{name}: ")}
-        results = {test: r for run in runs.values() for test, r in run["results"].items()}
-        errors = [f"{key}: {run['error']}" for key, run in runs.items() if run["error"]]
-        broken = [t for t, r in results.items() if r in ("error", "crashed", "no end")]
-        if errors or broken:
-            yield f"{name}: without it these break off, which shows no gradient: {', '.join(errors + broken)}"
-        elif results and "failed" not in results.values():
-            yield f"{name}: its tests do not fail without it: {', '.join(results)}"
-        elif not results and new_tests(name):
-            yield f"{name}: none of its tests applies to this tree, so nothing of upstream's shows it"
+    runs = {key: run for key, run in found.items() if key.startswith(f"{name}: ")}
+    results = {test: r for run in runs.values() for test, r in run["results"].items()}
+    errors = [f"{key}: {run['error']}" for key, run in runs.items() if run["error"]]
+    broken = [t for t, r in results.items() if r in ("error", "crashed", "no end")]
+    if errors or broken:
+        broke_off = ", ".join(errors + broken)
+        yield f"without it these break off, which shows no gradient: {broke_off}"
+    elif results and "failed" not in results.values():
+        yield f"its tests do not fail without it: {', '.join(results)}"
+    elif not results and new_tests(name):
+        yield "none of its tests applies to this tree, so nothing of upstream's shows it"
 
 
-def package(record: Record) -> Iterator[str]:
-    for state, steps in record.asked.items():
-        found = steps["package"]
-        for name, wanted in (("inclusive", 1.0), ("joint", 0.0), ("half", 0.5)):
-            for call in (f"under pin {name}", f"clampgrad.clamp, {name}"):
-                if found[call] != wanted:
-                    yield f"{state}: {call}: {found[call]}, not {wanted}"
-        if found["survey"] != found["clamp(x, 0, 1) at 0"]:
-            yield f"{state}: the survey measures {found['survey']}"
-        at_bound = record.found("stock", "package")["clamp(x, 0, 1) at 0"]
-        if (found["patched"] is not None) != (found["clamp(x, 0, 1) at 0"] != at_bound):
-            yield f"{state}: the audit says of this torch: {found['patched']}"
+def package(record: Record, state: str) -> Iterator[str]:
+    """Where clampgrad's conventions on this torch are not those of the table, or it does not say rightly whether
+    this torch is patched."""
+    stock, found = (record.found(s, "package") for s in ("stock", state))
+    for how in ("pinned", "by name"):
+        for name, calls in found[how].items():
+            for call, got in calls.items():
+                if got != (wanted := found["wanted"][name][call]):
+                    yield f"{call}, {name} {how}: {got}, not {wanted}"
+    if found["survey"] != found["clamp(x, 0, 1) at 0"]:
+        yield f"the survey measures {found['survey']}"
+    for who, says in found["patched"].items():
+        if bool(says) != (found["own"] != stock["own"]):
+            yield f"the {who} says of this torch that it is {'' if says else 'not '}patched"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -52,15 +53,39 @@ def decorated(
             finally:
                 await body.awaited(generator.aclose())
 
-    if inspect.isasyncgenfunction(function):
+    def is_a(kind: Callable[..., bool]) -> bool:
+        return kind(function) or kind(what_runs(function))
+
+    if is_a(inspect.isasyncgenfunction):
         instead: Callable[..., Any] = generate_async
-    elif inspect.iscoroutinefunction(function):
+    elif is_a(inspect.iscoroutinefunction):
         instead = run
-    elif inspect.isgeneratorfunction(function):
+    elif is_a(is_generator_coroutine):
+        instead = types.coroutine(generate)
+    elif is_a(inspect.isgeneratorfunction):
         instead = generate
     else:
         instead = call
-    return functools.wraps(function)(instead)
+    instead = functools.wraps(function)(instead)
+    # What torch.jit.script raises. It would compile the function without the pin.
+    instead.__script_unsupported = (  # type: ignore[attr-defined]
+        "clampgrad.pin decorates what TorchScript would compile without it: script the function, and pin the call"
+    )
+    return instead
+
+
+def what_runs(function: Any) -> Any:
+    """The function of a partial one, and of an instance that is called."""
+    while not inspect.isroutine(function):
+        is_partial = isinstance(function, functools.partial)
+        function = function.func if is_partial else type(function).__call__
+    return function
+
+
+def is_generator_coroutine(function: Any) -> bool:
+    """Whether types.coroutine made it of a generator."""
+    code = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
 
 
 @contextmanager
@@ -80,7 +105,10 @@ def not_a_function(thing: Any) -> str | None:
     if isinstance(thing, nn.Module):
         kind = type(thing).__name__
         return f"a module: decorate {kind}.forward, or call the module inside `with clampgrad.pin(...)`"
-    if isinstance(thing, (classmethod, staticmethod, property)):
+    is_descriptor = hasattr(type(thing), "__get__") and not callable(thing)
+    if is_descriptor or isinstance(thing, (classmethod, staticmethod)):
         kind = type(thing).__name__
-        return f"a {kind}: write @clampgrad.pin below @{kind}"
+        return (
+            f"a {kind}: decorate the function that it is made of, with @clampgrad.pin below @{kind}"
+        )
     return None if callable(thing) else repr(thing)
