@@ -22,7 +22,7 @@ import show
 import worked_example
 from clampgrad._tools import gallery
 from clampgrad._tools.style import on_both
-from clampgrad._tools.text_table import width_of
+from clampgrad._tools.tables import width_of
 
 
 def tell(table):

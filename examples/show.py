@@ -6,7 +6,7 @@ import clampgrad
 import image_fit
 from at_the_bounds import EXACT
 from clampgrad._tools.style import style
-from clampgrad._tools.text_table import Table
+from clampgrad._tools.tables import Table
 
 # ---- Tables --------------------------------------------------------------------------------------
 

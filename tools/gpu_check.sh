@@ -78,8 +78,8 @@ export PYTHONPATH=$WORK/lib PYTHONUNBUFFERED=1
 step import 60 "$PYTHON" - << END
 import importlib.metadata, sys, clampgrad
 from clampgrad import _tools, nn, patches
-from clampgrad._implementation.info import info
-here, info = clampgrad.__file__, info()
+from clampgrad.cli.info import facts
+here, info = clampgrad.__file__, facts()
 print(*(f"{name}: {value}" for name, value in info.items()), sep="\n")
 assert here.startswith("$WORK/lib/"), f"another clampgrad: {here}"
 assert clampgrad.__version__ == importlib.metadata.version("clampgrad")

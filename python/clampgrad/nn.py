@@ -57,20 +57,7 @@ class _Named(nn.Module):
         return ", ".join(filter(None, parts))
 
 
-class _Interval(nn.Module):
-    """The part of Clamp's repr that comes before the gradient."""
-
-    def extra_repr(self) -> str:
-        bounds = {name: getattr(self, name) for name in ("min", "max")}
-        parts = [
-            f"{name}={tuple(b.shape) if isinstance(b, Tensor) else b}"
-            for name, b in bounds.items()
-            if b is not None
-        ]
-        return ", ".join(parts + ["inplace=True"] * self.inplace)
-
-
-class Clamp(_Named, _Interval):
+class Clamp(_Named):
     """Clamps its input into [min, max]; the module of :func:`clampgrad.clamp`.
 
     Args:
@@ -114,6 +101,14 @@ class Clamp(_Named, _Interval):
     def forward(self, input: Tensor) -> Tensor:
         function = clamp_ if self.inplace else clamp
         return function(input, self.min, self.max, **self._keywords())
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"{name}={tuple(b.shape) if isinstance(b, Tensor) else b}"
+            for name, b in {"min": self.min, "max": self.max}.items()
+            if b is not None
+        ]
+        return ", ".join([*parts, *["inplace=True"] * self.inplace, super().extra_repr()])
 
 
 class ReLU(_Named, nn.ReLU):

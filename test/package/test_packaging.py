@@ -13,9 +13,9 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from clampgrad._implementation import info
 from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import MARK
+from clampgrad.cli import info
 from common import forks
 
 pytestmark = pytest.mark.thorough

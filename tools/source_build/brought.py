@@ -10,7 +10,7 @@ from series import files_of, named
 
 
 def test_files(patches: Iterable[Path]) -> list[str]:
-    names = {name for patch in patches for name in files_of(patch)}
+    names = files_of(*patches)
     return sorted(n for n in names if n.startswith("test/") and n.endswith(".py"))
 
 

@@ -51,7 +51,7 @@ def judged(mine: dict, before: dict, series: str, changed: list[str]) -> list[st
     if claim.unchanged:
         return changed
     touched = {", ".join(line.split(", ")[:2]) for line in changed}
-    scripted = any(SCRIPT in files_of(patch) for patch in named(series).patches)
+    scripted = SCRIPT in files_of(*named(series).patches)
     own, others = ({}, {}) if scripted else split(mine, ", TorchScript")
     failures = held(
         others or mine, split(before, ", TorchScript")[1] if own else before, claim, touched

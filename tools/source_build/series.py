@@ -68,7 +68,7 @@ class Tree:
             after.mkdir()
             committed(self.path, named(series), before)
             attempt(before, named(series), False, after)
-            names = {name for patch in named(series).patches for name in files_of(patch)}
+            names = files_of(*named(series).patches)
             own = {n for n in names if content(after / n) == content(self.path / n)}
         return sorted(changed - own)
 

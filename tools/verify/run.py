@@ -224,9 +224,8 @@ def verify(q: Question, say: Say) -> dict:
 
 def unlooked(patches: list[Path], text: Text) -> list[str]:
     """The files of patches that none of this looks at."""
-    files = dict.fromkeys(name for patch in patches for name in files_of(patch))
     looked = {YAML, NATIVE, FUNCTIONS, SCRIPT, *filter(compiled_here, text.added), *text.headers}
-    return [n for n in files if n not in looked and module_of(n) not in text.python]
+    return [n for n in files_of(*patches) if n not in looked and module_of(n) not in text.python]
 
 
 def unexpected(result: dict, claim: Claim) -> list[str]:

@@ -96,7 +96,7 @@ def patched(directory: Path, patches: list[Path], release: str, source: Path | N
     }
     if missing := [str(patch) for patch in patches if not patch.is_file()]:
         raise Refusal(f"There is no {missing[0]}.")
-    every = dict.fromkeys(name for patch in patches for name in files_of(patch))
+    every = files_of(*patches)
     modules = [n for n in every if n.startswith("torch/") and n.endswith(".py")]
     modules = [n for n in modules if (INSTALLED / n).is_file()]
     before |= {name: (INSTALLED / name).read_text() for name in modules}

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from clampgrad._contract.table import CONVENTIONS, EXACT, STRICT
-from clampgrad._tools.optional import need
 from clampgrad._tools.plot import (
     HI,
     LO,
@@ -19,7 +18,7 @@ from clampgrad._tools.plot import (
     legend,
     shade_outside,
 )
-from clampgrad._tools.style import BLUE, GREY, RED, dark, on_both
+from clampgrad._tools.style import BLUE, GREY, RED, dark, need, on_both
 from clampgrad.functional import maximum
 
 # With numbers for bounds some are the same (min_norm and joint), so one panel shows them.

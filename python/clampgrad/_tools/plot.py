@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._contract.table import CONVENTIONS
-from clampgrad._tools.optional import need
-from clampgrad._tools.style import BLUE, GREY, RED, TEAL, style
+from clampgrad._tools.style import BLUE, GREY, RED, TEAL, need, style
 from clampgrad.functional import clamp
 
 if TYPE_CHECKING:

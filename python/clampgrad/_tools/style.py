@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-from clampgrad._tools.optional import need
 
 # Paul Tol's "vibrant" colours, which the colour-blind can tell apart, and which both papers carry.
 RED, BLUE, TEAL, ORANGE, MAGENTA = "#cc3311", "#0077bb", "#009988", "#ee7733", "#ee3377"
 GREY = "#8a8a8a"
-PAPERS = {
-    "light": ("white", "#222222"),
-    "dark": ("#1e2129", "#d8d8d8"),
-}  # and what is written on them
+# Each with the colour of what is written on it.
+PAPERS = {"light": ("white", "#222222"), "dark": ("#1e2129", "#d8d8d8")}
+
+
+def need(module: str) -> Any:
+    """matplotlib or a module of it, which only pictures need; an ImportError that says how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError("matplotlib is missing: pip install matplotlib") from error
 
 
 @contextmanager

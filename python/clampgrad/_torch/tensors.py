@@ -11,7 +11,8 @@ def made_again(x: Tensor) -> Tensor:
     if type(x) is not Tensor or not x._is_view():
         return x
     with suppress(IndexError):
-        # There is no such dimension, but torch refuses a view first, and does not when its node is known.
+        # torch asks whether the view may be written before it sees that there is no such dimension. Of a view
+        # that is made anew it would not ask.
         x.cumsum_(x.dim() + 1)
     return x._view_func(x._base)
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from clampgrad._tools.audit import WARNINGS, Report, Thresholds, audit
-from clampgrad._tools.text_table import width_of
+from clampgrad._tools.tables import width_of
 from clampgrad.cli import program
 
 logger = logging.getLogger("clampgrad")

@@ -6,7 +6,7 @@ import sys
 import torch
 
 from clampgrad._tools.survey import as_data, as_markdown, survey
-from clampgrad._tools.text_table import width_of
+from clampgrad._tools.tables import width_of
 from clampgrad.cli.output import as_usage_error, write, write_json
 
 

@@ -1,7 +1,6 @@
 """Applying a series to a source tree: whole, or not at all."""
 
 import re
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from .tree import (
 )
 
 
-def files_of(patch: Path) -> list[str]:
-    """The files that a patch changes or adds."""
-    lines = patch.read_text().splitlines()
+def files_of(*patches: Path) -> list[str]:
+    """The files that patches change or add."""
+    lines = (line for patch in patches for line in patch.read_text().splitlines())
     return list(dict.fromkeys(line[6:] for line in lines if line.startswith(("--- a/", "+++ b/"))))
 
 
@@ -30,10 +29,8 @@ def files_added(patch: Path) -> list[str]:
 
 def copy_of(source: Path, series: Series, to: Path) -> Path:
     """The files that a series touches, in a repository of their own: what is tried is tried there."""
-    for name in {name for patch in series.patches for name in files_of(patch)}:
-        if (source / name).is_file():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / name, to / name)
+    for name in files_of(*series.patches):
+        write(to / name, content(source / name))
     git(to, "init", "--quiet")
     return to
 
@@ -41,7 +38,7 @@ def copy_of(source: Path, series: Series, to: Path) -> Path:
 def committed(source: Path, series: Series, to: Path) -> None:
     """The files that a series touches, as they are in the commit, in a repository of their own."""
     to.mkdir(exist_ok=True)
-    for name in {name for patch in series.patches for name in files_of(patch)}:
+    for name in files_of(*series.patches):
         shown = run_git(source, "show", f"HEAD:./{name}")
         if shown.returncode == 0:
             write(to / name, shown.stdout)
@@ -112,8 +109,7 @@ def apply(
     with tempfile.TemporaryDirectory() as scratch:
         done, skipped = attempt(source, series, reverse, Path(scratch))
         if not check:
-            names = {name for patch in done for name in files_of(patch)}
-            install(Path(scratch), source, sorted(names))
+            install(Path(scratch), source, files_of(*done))
     return [patch.name for patch in done], [patch.name for patch in skipped]
 
 

@@ -23,9 +23,8 @@ class Claim:
     convention: str | None = None
     scope: frozenset[str] = frozenset()
     unchanged: bool = False  # no gradient changes: what is saved, or how fast it is, does
-    saves: tuple[
-        str, ...
-    ] = ()  # what the nodes within the scope keep for backward, if that is the point
+    # What the nodes within the scope keep for backward, if that is the point.
+    saves: tuple[str, ...] = ()
 
     def covers(self, operator: str, kind: str) -> bool:
         return not self.scope or bool(self.scope & {operator, kind})

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clampgrad._tools.audit.calls import Bounds, Call
+from clampgrad._tools.audit.calls import Call, Operands
 from clampgrad._tools.audit.positions import OF_BOUNDS, examples
 from clampgrad._tools.audit.unseen import differentiating
 
@@ -34,7 +34,7 @@ def answer(call: Call, function: Callable[..., Tensor]) -> Answer:
     return Answer(*answers)
 
 
-def _ask(call: Call, function: Callable[..., Tensor], elements: list[Bounds]) -> Tensor:
+def _ask(call: Call, function: Callable[..., Tensor], elements: list[Operands]) -> Tensor:
     """[slope or constant, element, sign, argument] of elements with the same bounds."""
 
     def leaf(values: list[Any], which: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which calls are looked at: how to read their input and bounds, and what decides their gradient."""
+"""Which calls are looked at: how to read their operands, and what decides their gradient."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,17 +12,18 @@ from torch import Tensor, nn
 from clampgrad import functional
 from clampgrad._torch.surroundings import in_transform, is_batched_gradient, is_of_transform
 
-Bounds: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
+Operands: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
 
 PAIRS = ("maximum", "minimum", "fmax", "fmin")
 
 
 class Operator(NamedTuple):
+    """A function of torch or of ours, as the audit reads and repeats it."""
+
     name: str  # of clampgrad's function that has the same forward
-    read: Callable[
-        ..., Any
-    ]  # input and bounds out of its arguments; None if it is something else after all
-    again: Callable[..., Tensor]  # the function itself, of input, lower and upper bound
+    # From its arguments to the operands; None if it is another function then, as torch.max(x, dim) is.
+    read: Callable[..., Operands | None]
+    again: Callable[..., Tensor]  # from the operands to the result
     own: bool = False  # a formula of its own, the same in every release and under every pin
 
 
@@ -35,7 +36,7 @@ class Call(NamedTuple):
     tensors: tuple[bool, bool]  # which of the bounds are Tensors
     differentiated: tuple[bool, bool, bool]
     has: tuple[bool, bool]
-    of_bounds: int | None  # those bits of the position, where both are numbers
+    of_bounds: int | None  # the bits of a position that the bounds decide, where both are numbers
     dtype: torch.dtype
     device: torch.device
     pin: str | None
@@ -49,25 +50,25 @@ class Call(NamedTuple):
 # ---- Reading arguments ---------------------------------------------------------------------------
 
 
-def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Bounds:
+def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Operands:
     return input, min, max
 
 
-def _clamp_max(input: Tensor, max: Any, **_: Any) -> Bounds:
+def _clamp_max(input: Tensor, max: Any, **_: Any) -> Operands:
     return input, None, max
 
 
-def _lower(input: Tensor, other: Any = None, **_: Any) -> Bounds | None:
-    return (input, other, None) if isinstance(other, Tensor) else None  # torch.max(x, dim)
+def _lower(input: Tensor, other: Any = None, **_: Any) -> Operands | None:
+    return (input, other, None) if isinstance(other, Tensor) else None
 
 
-def _upper(input: Tensor, other: Any = None, **_: Any) -> Bounds | None:
+def _upper(input: Tensor, other: Any = None, **_: Any) -> Operands | None:
     return (input, None, other) if isinstance(other, Tensor) else None
 
 
 def _hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *_: Any, **__: Any
-) -> Bounds:
+) -> Operands:
     return input, min_val, max_val
 
 

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from clampgrad._contract.table import CANONICAL
 from clampgrad._pin.pin import pin
 from clampgrad._tools.audit.callers import caller
-from clampgrad._tools.audit.calls import Bounds, Call, Operator, operators, unreadable
+from clampgrad._tools.audit.calls import Call, Operands, Operator, operators, unreadable
 from clampgrad._tools.audit.consumers import Consumers, Side
 from clampgrad._tools.audit.lint import USUAL, Thresholds, note_rounding
 from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
@@ -109,27 +109,29 @@ class audit(TorchFunctionMode):
         """Counts a call that is being made; returns what is to be done with its result."""
         operator = self._operators[function]
         try:
-            bounds = operator.read(*args, **kwargs)
+            operands = operator.read(*args, **kwargs)
         except TypeError:
             return None  # wrong arguments: the function itself will say so
-        x = bounds and bounds[0]
-        if not isinstance(x, Tensor) or not any(map(_is_floating_point, bounds)):
+        if operands is None:
+            return None  # another function of that name
+        x = operands[0]
+        if not isinstance(x, Tensor) or not any(map(_is_floating_point, operands)):
             return None
-        reason = unreadable(bounds)
+        reason = unreadable(operands)
         if reason:
             self.report.skipped[reason] += 1
             return None
         if not x.numel():
             return None  # nothing to count
         with unseen():
-            site, variant = self._site(function, operator, bounds, kwargs)
+            site, variant = self._site(function, operator, operands, kwargs)
             if not variant.is_due(self._every):
                 return None
-            where = positions(*compared(bounds, variant.call.dtype))
+            where = positions(*compared(operands, variant.call.dtype))
             self._memory -= variant.see(where, self._memory)
-            sides = _note_bounds(site, variant.call, bounds)
+            sides = _note_bounds(site, variant.call, operands)
             known = [((site, side), v) for side, v in sides.items()]
-            if all(v is None or _number(v) is not None for v in bounds[1:]):
+            if all(v is None or _number(v) is not None for v in operands[1:]):
                 inf = float("inf")
                 known += self._consumers.between(x, sides.get("min", -inf), sides.get("max", inf))
         return partial(self._listen, variant, where, known)
@@ -162,9 +164,9 @@ class audit(TorchFunctionMode):
             variant.hear(where, g)
 
     def _site(
-        self, function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, Any]
+        self, function: Any, operator: Operator, operands: Operands, kwargs: dict[str, Any]
     ) -> tuple[Site, Variant]:
-        call = describe(function, operator, bounds, kwargs)
+        call = describe(function, operator, operands, kwargs)
         key = Key(caller(), call.function, call.gradient)
         site = self.report._sites.get(key)
         if site is None:
@@ -175,15 +177,15 @@ class audit(TorchFunctionMode):
         return site, variant
 
 
-def describe(function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str, Any]) -> Call:
+def describe(function: Any, operator: Operator, operands: Operands, kwargs: dict[str, Any]) -> Call:
     """What decides how a call differentiates."""
-    x, lo, hi = bounds
+    x, lo, hi = operands
     dtype = x.dtype
     for tensor in (t for t in (lo, hi) if isinstance(t, Tensor)):
         dtype = torch.promote_types(dtype, torch.result_type(x, tensor))
     are = isinstance(lo, Tensor), isinstance(hi, Tensor)
     differentiated: Any = tuple(
-        isinstance(v, Tensor) and v.requires_grad and torch.is_grad_enabled() for v in bounds
+        isinstance(v, Tensor) and v.requires_grad and torch.is_grad_enabled() for v in operands
     )
     ours = getattr(function, "__module__", "") == "clampgrad.functional"
     name = getattr(function, "__name__", str(function))
@@ -205,11 +207,14 @@ def describe(function: Any, operator: Operator, bounds: Bounds, kwargs: dict[str
     )
 
 
-def _note_bounds(site: Site, call: Call, bounds: Bounds) -> dict[str, float]:
+def _note_bounds(site: Site, call: Call, operands: Operands) -> dict[str, float]:
     """Remembers the bounds of a call; returns those that are one finite number each."""
-    numbers = [_number(v) for v in bounds[1:]]
+    numbers = [_number(v) for v in operands[1:]]
     site.remember_bounds(
-        *("" if v is None else "Tensor" if isinstance(v, Tensor) else f"{v:g}" for v in bounds[1:])
+        *(
+            "" if v is None else "Tensor" if isinstance(v, Tensor) else f"{v:g}"
+            for v in operands[1:]
+        )
     )
     note_rounding(site, call.dtype, *numbers)
     pairs = zip(("min", "max"), numbers)

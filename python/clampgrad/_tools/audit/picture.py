@@ -6,8 +6,7 @@ from pathlib import Path
 
 from clampgrad._contract.table import EXACT
 from clampgrad._tools.audit.finding import Finding
-from clampgrad._tools.optional import need
-from clampgrad._tools.style import GREY, RED, ink, style
+from clampgrad._tools.style import GREY, RED, ink, need, style
 
 
 @style()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clampgrad._tools.audit.calls import Bounds
+from clampgrad._tools.audit.calls import Operands
 from clampgrad._tools.audit.unseen import unseen
 
 # The bits of a position. The last three depend on the bounds alone.
@@ -34,9 +34,9 @@ def positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
     return found
 
 
-def compared(bounds: Bounds, dtype: torch.dtype) -> tuple[Any, ...]:
-    """Input and bounds as the kernel compares them: in the dtype of the result."""
-    return tuple(None if v is None else torch.as_tensor(v).detach().to(dtype) for v in bounds)
+def compared(operands: Operands, dtype: torch.dtype) -> tuple[Any, ...]:
+    """Operands as the kernel compares them: in the dtype of the result."""
+    return tuple(None if v is None else torch.as_tensor(v).detach().to(dtype) for v in operands)
 
 
 def rounded(bound: float, dtype: torch.dtype) -> float:
@@ -51,11 +51,11 @@ def of_bounds(dtype: torch.dtype, lo: float | None, hi: float | None) -> int:
 
 
 @lru_cache
-def examples(has_lo: bool, has_hi: bool) -> dict[int, Bounds]:
+def examples(has_lo: bool, has_hi: bool) -> dict[int, Operands]:
     """An element for every position that there is."""
     bounds = {(0.0 if has_lo else None, hi if has_hi else None) for hi in (2.0, 0.0, -2.0)}
     bounds.add((torch.nan if has_lo else None, torch.nan if has_hi else None))
-    found: dict[int, Bounds] = {}
+    found: dict[int, Operands] = {}
     with unseen():
         for (lo, hi), x in product(sorted(bounds, key=str), (-3.0, -2, -1, 0, 1, 2, 3, torch.nan)):
             tensors = (None if v is None else torch.tensor(v) for v in (x, lo, hi))

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from clampgrad._contract.table import EXACT
-from clampgrad._tools import html as _html
 from clampgrad._tools.audit.finding import RELEASES, Finding
 from clampgrad._tools.audit.lint import Diagnostic
 from clampgrad._tools.audit.sites import MOST_BOUNDS
-from clampgrad._tools.text_table import PROSE, Table, prose
+from clampgrad._tools.tables import PROSE, Table, paragraphs, prose
 
 Place: TypeAlias = Callable[[str, int], str]
 Group: TypeAlias = list[tuple[Finding, Diagnostic]]
@@ -42,9 +41,9 @@ def text(
 def html(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
     """The same for a notebook."""
     warnings = [f"{heading}. {advice}" for heading, advice in _warnings(findings, place)]
-    tables = "".join(map(_html.table, _tables(findings, place)))
-    before = _html.paragraphs([summary(findings, place), *warnings])
-    return before + tables + _html.paragraphs(_notes(findings, skipped, every))
+    tables = "".join(table.html() for table in _tables(findings, place))
+    before = paragraphs([summary(findings, place), *warnings])
+    return before + tables + paragraphs(_notes(findings, skipped, every))
 
 
 def summary(findings: list[Finding], place: Place) -> str:

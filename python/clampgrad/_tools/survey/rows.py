@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from clampgrad._pin.installed import patched
-from clampgrad._tools import html
 from clampgrad._tools.survey.subdifferential import Vector
-from clampgrad._tools.text_table import Table, width_of
+from clampgrad._tools.tables import Table, width_of
 
 RULES = {
     1: "smooth: the derivative",
@@ -66,7 +65,7 @@ class Survey(list[Row]):
         return self.table().text(width_of(sys.stdout))
 
     def _repr_html_(self) -> str:
-        return html.table(self.table())
+        return self.table().html()
 
     def table(self) -> Table:
         """Returns what is shown, for another width or format."""
