@@ -243,7 +243,7 @@ docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnin
 	$(DOCS)/bin/mkdocs build --quiet --strict
 	echo "==> out/site/index.html"
 
-look: docs ## Look at the site in a browser, as wide as a desk and as a phone: every page must fit; needs chromium
+look: docs ## Look at the site in a browser, as wide as a desk and as a phone: does every page fit? needs chromium
 	$(DOCS)/bin/python tools/look_at_site.py out/site
 
 notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs

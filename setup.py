@@ -12,8 +12,8 @@ Each is 0 or 1, and any other value ends the build (tools/switches.py).
 """
 
 import os
-import platform
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -64,8 +64,12 @@ LOOPS = {
     "loops_avx512.cpp": ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"],
 }
 FAST = ["-O3"] if "-O2" in OPTIMISATION else []
-HAS_SETS = platform.machine() == "x86_64" and not WINDOWS
-FLAGS_OF = {name: [*FAST, *(flags if HAS_SETS else [])] for name, flags in LOOPS.items()}
+
+
+def flags_of_files(machine: str) -> dict[str, list[str]]:
+    """For a machine that is built for, not on."""
+    has_sets = machine == "x86_64" and not WINDOWS
+    return {name: [*FAST, *(flags if has_sets else [])] for name, flags in LOOPS.items()}
 
 
 # ---- Sources and the extension, which need torch: metadata do not ------------------------------------
@@ -125,7 +129,8 @@ class BuildExt(build_ext):
 
         given = self.distribution
         given.ext_modules = [extension(given.get_version())]
-        given.cmdclass["build_ext"] = build_extension(FLAGS_OF)
+        machine = sysconfig.get_platform().rpartition("-")[2]
+        given.cmdclass["build_ext"] = build_extension(flags_of_files(machine))
         del given.command_obj["build_ext"]
         command = given.get_command_obj("build_ext")
         command.editable_mode = self.editable_mode

@@ -3,7 +3,7 @@
     python benchmarks/compare.py BEFORE AFTER [--only TEXT] [--out FILE]
 
 BEFORE and AFTER are folders that have the package `clampgrad` in them, as `setup.py build --build-lib`
-leaves it; the process that compares them needs the package too, in any build. Each is loaded in a process
+leaves it, and go by their names, the commits, in the record; the process that compares them needs the package too, in any build. Each is loaded in a process
 of its own, on the same core; the two take turns at every case, and there are several such pairs, because
 where a process has its memory changes its times too. A case is judged by the fastest tenths: what else
 runs on a machine only ever adds to a time. CONTROLS show how far this can be trusted.
@@ -25,10 +25,10 @@ import torch
 
 import cases
 import clampgrad
-from run import ALLOCATORS, git, machine
+from run import ALLOCATORS, machine
 from timing import DIRECTIONS, step
 
-SIZES = (1, 2**12, 2**16)
+SIZES = (1, 2**12, 2**16, 2**20)
 # A slower case than this is worth a look; smaller differences come and go between runs.
 SLOWER = 1.03
 # torch's own, in which the builds cannot differ.
@@ -48,7 +48,7 @@ def eager() -> Iterator[tuple[str, Callable[[], object]]]:
             k: f for k, f in group.functions.items() if of_ours(k, group.ours) or k in CONTROLS
         }
         for dtype in cases.SHORT_DTYPES:
-            for n in SIZES:
+            for n in (n for n in SIZES if n in group.sizes):
                 inputs = cases.inputs(group, n, cases.DTYPES[dtype])
                 g = torch.randn(n).to(inputs[0].dtype)
                 for name, function in timed.items():
@@ -191,7 +191,8 @@ def main() -> None:
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         result = {"torch": torch.__version__, "machine": machine(), "pairs": options.pairs}
-        result |= {"commit": git("describe", "--always", "--dirty", "--exclude", "*"), "rows": rows}
+        result |= {"before": options.before.name, "after": options.after.name}
+        result |= {"controls": CONTROLS, "slower": SLOWER, "rows": rows}
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

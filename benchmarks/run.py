@@ -38,6 +38,7 @@ ALLOCATORS = {
     "default": {},
 }
 PROCESSES = 4
+CAPABILITY = "ATEN_CPU_CAPABILITY"  # a lower instruction set than the best one here
 
 
 def blocks(allocator: str, full: bool):
@@ -153,13 +154,14 @@ def run(allocator, number, args, progress):
         process = subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.PIPE, text=True)
         log = []
         for line in process.stderr:
-            log.append(line)
             count, _, what = line.strip().partition(" ")
             done, slash, total = count.partition("/")
             if slash and done.isdigit() and total.isdigit():
                 progress.update(task, completed=int(done), total=int(total), description=what)
+            else:
+                log.append(line)
         if process.wait():
-            sys.exit("".join(log[-30:]))
+            sys.exit("".join(log))
         progress.update(task, completed=1, total=1, description=title)
         out.seek(0)
         return json.load(out)
@@ -176,12 +178,13 @@ def main():
     if args.worker:
         worker(args.worker, args.number, args.full, args.seconds)
         return
+    lowered = f"{CAPABILITY}={os.environ[CAPABILITY]} " if CAPABILITY in os.environ else ""
     result = {
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": machine(),
         "commit": git("describe", "--always", "--dirty", "--exclude", "*"),
-        "command": f"python benchmarks/run.py --seconds {args.seconds:g}" + " --full" * args.full,
+        "command": f"{lowered}python benchmarks/run.py --seconds {args.seconds:g}{' --full' * args.full}",
         "processes": PROCESSES,
         "rows": [],
     }

@@ -13,6 +13,7 @@ from torchgen.model import NativeFunction, SchemaKind
 
 from .check import CodegenError
 
+NAMESPACE = "clampgrad"
 # An operator without the argument `gradient` says its convention in its name.
 NAMED_AFTER = {"_mingrad": "min_norm", "_with_grad": "with_grad"}
 
@@ -113,21 +114,24 @@ def api(f: NativeFunction) -> str:
     else:
         parsed = "const auto c = checked_convention(gradient, maximize); // before the bounds"
         bounds, door, keywords = "bounds...", "c", "name_of(c.gradient), c.maximize"
-    call = f"clampgrad::{name}({'out, ' if is_out else ''}self, {bounds}, {keywords})"
+    lines = [f"return clampgrad::{name}({'out, ' if is_out else ''}self, {bounds}, {keywords});"]
     if not is_out:
-        direct = call_door(f, name, door, f"self, {bounds}")
-        call = f"all_tensors(is_plain, self, {bounds}) ? {direct}\n        : {call}"
+        lines = [
+            f"if (!all_tensors(is_plain, self, {bounds})) {{",
+            f"  {lines[0]}",
+            "}",
+            f'const Profiled profiled("{NAMESPACE}::{name}", self, {bounds}, {keywords});',
+            f"return {call_door(f, name, door, f'self, {bounds}')};",
+        ]
     if not is_extremum(f):
-        call = f"""with_overload(
-      [&](const auto&... bounds) -> decltype(auto) {{
-        return {call};
-      }},
-      {", ".join(operands(f)[1:])})"""
-    return f"""\
-{prototype(f, defaults=False)} {{
-  {parsed}
-  return {call};
-}}"""
+        lines = [
+            "return with_overload(",
+            "    [&](const auto&... bounds) -> decltype(auto) {",
+            *(f"      {line}" for line in lines),
+            "    },",
+            f"    {', '.join(operands(f)[1:])});",
+        ]
+    return "\n  ".join([f"{prototype(f, defaults=False)} {{", parsed, *lines]) + "\n}"
 
 
 def python_signature(overloads: list[NativeFunction]) -> str:

@@ -40,9 +40,8 @@ from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import Target
 
 from .check import CodegenError, check_derivatives, load_entries
-from .front_doors import call_door, convention_of, front_doors
+from .front_doors import NAMESPACE, call_door, convention_of, front_doors
 
-NAMESPACE = "clampgrad"
 TEMPLATES = Path(__file__).parent / "templates"
 EVERYTHING = SelectiveBuilder.get_nop_selector()
 # A front door decomposes under vmap as it does elsewhere, instead of falling back to a loop.
@@ -84,7 +83,7 @@ def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dic
         **operators(functions, backends),
         **registrations(functions, backends),
         **front_doors(functions),
-        **autograd(pairs, node_infos),
+        **autograd(pairs, node_infos, backends),
     }
     files = {}
     for template in sorted(p for p in TEMPLATES.rglob("*") if p.suffix in (".h", ".cpp")):
@@ -267,12 +266,16 @@ def registrations(
     }
 
 
-def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped-def]
+def autograd(pairs, node_infos, backends) -> dict[str, object]:  # type: ignore[no-untyped-def]
     derived = [p for p in pairs if variable_type.use_derived(p)]
     kernels = [variable_type.gen_variable_type_func(p) for p in derived]
 
     def per_node(template: CodeTemplate) -> list[str]:
         return [nodes.process_function(i, template) for i in node_infos]
+
+    def definition(info: DifferentiabilityInfo) -> str:
+        text = nodes.process_function(info, nodes.FUNCTION_DEFINITION)
+        return check_shape(text) if is_node_alone(info.func, backends) else text
 
     return {
         "make_node": [
@@ -280,7 +283,7 @@ def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped
             for template in (variable_type.DECLARE_GRAD_FN, variable_type.ASSIGN_GRAD_FN)
         ],
         "node_declarations": per_node(nodes.FUNCTION_DECLARATION),
-        "node_definitions": per_node(nodes.FUNCTION_DEFINITION),
+        "node_definitions": [definition(i) for i in node_infos],
         "autograd_definitions": [
             enter_front_door(p.func, text)
             for p, k in zip(derived, kernels)
@@ -294,6 +297,14 @@ def autograd(pairs, node_infos) -> dict[str, object]:  # type: ignore[no-untyped
     }
 
 
+def check_shape(text: str) -> str:
+    """Bits know no shape: the node looks at it before it reads them."""
+    entry = "::apply(variable_list&& grads) {\n"
+    if entry not in text:
+        raise RuntimeError(f"no function {entry!r} in {text!r} (torch {torch.__version__})")
+    return text.replace(entry, f"{entry}  check_shape(*this, grads);\n")
+
+
 def enter_front_door(f: NativeFunction, text: str) -> str:
     """In eager mode the kernel of `X_mingrad` calls the front door X, whose fused kernels record bits
     where the node would save the inputs."""
@@ -301,7 +312,7 @@ def enter_front_door(f: NativeFunction, text: str) -> str:
         return text
     args = ", ".join(a.name for a in f.func.arguments.flat_all)
     door = call_door(f, *convention_of(f), args)
-    shortcut = f"  if (all_tensors(is_eager, {args})) return {door};\n"
+    shortcut = f"  if (all_tensors(is_fusable, {args})) return {door};\n"
     return text.replace("{\n", "{\n" + shortcut, 1)
 
 

@@ -53,11 +53,14 @@ FIRST_PINS = json.loads((ROOT / "benchmarks/results/first-pins.json").read_text(
 PROGRAMS = json.loads((ROOT / "docs/programs.json").read_text())
 VARIABLE = json.loads((ROOT / "benchmarks/results/variable.json").read_text())
 AUTOLOAD = json.loads((ROOT / "benchmarks/results/autoload.json").read_text())
+FROM_NOTHING = (
+    ROOT / "benchmarks/results/from-nothing.json"
+)  # of tools/from_nothing.py, once it has run
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
-    release: json.loads((ROOT / f"benchmarks/results/cpu-{release}.json").read_text())
-    for release in ("2.13.0", "2.15.0", "2.13.0-avx512")
+    path.stem.removeprefix("cpu-"): json.loads(path.read_text())
+    for path in sorted((ROOT / "benchmarks/results").glob("cpu-*.json"), key=lambda path: path.stem)
 }
 *SASS, SIMULATED = (
     json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
@@ -71,6 +74,8 @@ EXACT = [name for name in CONTRACT["conventions"] if name not in PSEUDO]
 
 
 # ---- Markdown ------------------------------------------------------------------------------------
+
+SPACE = "\N{NO-BREAK SPACE}"  # between a number and its unit, in cells that are narrow
 
 
 def table(*rows, right=()):
@@ -134,8 +139,8 @@ def speed():
     return (
         f"Forward and backward together, `clampgrad.clamp` is **{clamp}** as fast as `torch.clamp`, {hardtanh} "
         f"as fast as `F.hardtanh` and {relu} as fast as `F.relu`; `clampgrad.maximum` is {maximum} as fast as "
-        f"`torch.maximum`. That is one thread of {' and '.join(sorted(machines))}, float32 and bfloat16, malloc as it "
-        "is: the worst and the best of the sizes from 1 to 2^24 elements."
+        f"`torch.maximum`. These are the worst and the best of the sizes from 1 to 2^24 elements, in float32 and "
+        f"bfloat16, on one thread of {' and '.join(sorted(machines))} with the default malloc."
     )
 
 
@@ -197,7 +202,7 @@ def machine(results):
 
 
 def used():
-    """{(record, dtype, group, rival): {n: the rival's time over ours}} with malloc as it is."""
+    """{(record, dtype, group, rival): {n: the rival's time over ours}} with the default malloc."""
     found = {}
     for release, results in SPEED.items():
         if not report.seconds(results, group="maximum", malloc="default"):
@@ -277,6 +282,33 @@ def speed_bars():
         + "\n\nBold: below the target. Of: the limit. Empty: not measured there. "
         + note
     )
+
+
+def speed_pairs():
+    """Of every record of two builds beside each other: one sentence, and what became slower."""
+    parts = []
+    for path in sorted((ROOT / "benchmarks/results").glob("pairs-*.json")):
+        found = json.loads(path.read_text())
+        controls, ours = [], []
+        for row in found["rows"]:
+            control = row["case"].split(" | ")[1] in found["controls"]
+            (controls if control else ours).append(row)
+        slower = sorted(
+            (r for r in ours if r["ratio"] > found["slower"]), key=lambda r: -r["ratio"]
+        )
+        low, high = (pick(r["ratio"] for r in controls) for pick in (min, max))
+        m = found["machine"]
+        parts.append(
+            f"{found['after']} over {found['before']}: the median of {len(ours)} cases is "
+            f"{statistics.median(r['ratio'] for r in ours):.2f} times the time, and {len(slower)} take more than "
+            f"{found['slower']:g} times. {' and '.join(map(code, found['controls']))}, in which the two cannot differ, "
+            f"take {low:.2f} to {high:.2f} times. torch {found['torch']}, {m['cpu']}, {m['instruction_set']}, "
+            f"{found['pairs']} pairs of processes."
+        )
+        if slower:
+            rows = [[r["case"].replace(" | ", ", "), f"{r['ratio']:.2f}"] for r in slower[:10]]
+            parts.append(table(["slowest", "times"], *rows, right=(1,)))
+    return "\n\n".join(parts)
 
 
 def speed_times():
@@ -373,7 +405,10 @@ def speed_saved():
             bits = (f"{r['saved_bits']:g}" for r in (wide, narrow))
             rows.append([group, code(function), *bits, peak])
     n = report.size(results["kept"][0]["n"])
-    note = f"Bits per element saved for backward, and how far a step of N = {n} raises resident memory."
+    note = (
+        "Bits per element saved for backward, and how far a step with N elements raises resident memory: "
+        f"N = {n}, the default malloc."
+    )
     return table(*rows, right=(2, 3, 4)) + "\n\n" + note
 
 
@@ -385,7 +420,10 @@ def speed_model():
         spread = report.with_spread(model["seconds"][name])
         rows.append([code(name), spread, f"{saved / 2**20:.1f} MiB"])
     size = model["size"]
-    note = f"A batch of {model['batch']} images of {size} x {size}, one thread. {machine(results)}"
+    note = (
+        f"A batch of {model['batch']} images of {size} x {size}, float32, one thread, malloc set to recycle "
+        f"memory ([why](../benchmarks/README.md#how-it-is-measured)). {machine(results)}"
+    )
     return table(*rows, right=(1, 2)) + "\n\n" + note
 
 
@@ -405,12 +443,13 @@ def real_models():
             row = [model, record["versions"]["torch"]]
             for setting in settings:
                 here = record["settings"][setting][model]
-                cell = f"{here['milliseconds']:.0f} ms, {here['saved_bytes'] / 2**20:.1f} MiB"
+                time, size = f"{here['milliseconds']:.0f}", f"{here['saved_bytes'] / 2**20:.1f}"
+                cell = f"{time}{SPACE}ms, {size}{SPACE}MiB"
                 row.append(cell + ("" if here["gradients"] == stock["gradients"] else " *"))
             rows.append(row)
     first = found[0]
     note = (
-        f"Forward and backward, one thread of {first['machine']}, malloc as it is; the fastest of a few steps "
+        f"Forward and backward, one thread of {first['machine']}, the default malloc; the fastest of a few steps "
         f"in a process, the median of {first['rounds']} interleaved rounds of processes. Random weights and "
         f"data. transformers {first['versions']['transformers']}, timm {first['versions']['timm']}; "
         "`benchmarks/real_models.py`."
@@ -540,7 +579,7 @@ def pin():
     for way in next(iter(cases.values())):
         rows.append([way, *(ways[way] for ways in cases.values())])
     note = (
-        f"Tensors of one element, one thread, torch {PIN['torch']}, {PIN['machine']}; the fastest of "
+        f"Tensors of one element, float32, one thread, torch {PIN['torch']}, {PIN['machine']}; the fastest of "
         f"many rounds. Entering and leaving a block takes {PIN['a block, microseconds']} µs."
     )
     return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
@@ -577,6 +616,22 @@ def variable():
         f"`import torch` takes {own:.1f} ms more than without clampgrad (`benchmarks/autoload.py`)."
     )
     return table(*rows, right=(1, 2, 3)) + "\n\n" + note
+
+
+# ---- A fresh clone: benchmarks/results/from-nothing.json -----------------------------------------
+
+
+def from_nothing():
+    """How long the commands of README take; nothing as long as nobody has measured it."""
+    if not FROM_NOTHING.exists():
+        return ""
+    r = json.loads(FROM_NOTHING.read_text())
+    took = {name: minutes(value) for name, value in r["seconds"].items()}
+    return (
+        f"In a fresh clone, installing torch {r['torch']} took {took['installing torch']}, `make demo` then "
+        f"{took['demo']} and `make test` after it {took['test']}, on {r['machine']['cores']} cores of "
+        f"{r['machine']['cpu']}."
+    )
 
 
 # ---- Programs on other people's libraries: docs/programs.json -----------------------------------
@@ -890,6 +945,7 @@ TABLES = {
     "speed": speed,
     "speed_bars": speed_bars,
     "speed_used": speed_used,
+    "speed_pairs": speed_pairs,
     "speed_times": speed_times,
     "speed_saved": speed_saved,
     "speed_model": speed_model,
@@ -907,6 +963,7 @@ TABLES = {
     "numbers": numbers,
     "tensors": tensors,
     "migration": migration,
+    "from_nothing": from_nothing,
     "pseudo_gradients": pseudo_gradients,
     "exact_examples": lambda: examples(EXACT),
     "pseudo_examples": lambda: examples(PSEUDO),
@@ -919,12 +976,11 @@ def names_in(text):
 
 
 def fill(text):
-    return re.sub(
-        r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)",
-        lambda m: m[1] + TABLES[m[2]]() + "\n" + m[3],
-        text,
-        flags=re.DOTALL,
-    )
+    def filled(block):
+        content = TABLES[block[2]]()
+        return block[1] + (content and content + "\n") + block[3]
+
+    return re.sub(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", filled, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

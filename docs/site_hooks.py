@@ -1,5 +1,5 @@
 """Hooks of the site (mkdocs.yml): README.md is its first page, links to other files outside docs/ lead to pages
-that show them, and dark pages have dark pictures."""
+that show them, long names in tables may be broken, and dark pages have dark pictures."""
 
 import posixpath
 import re
@@ -60,16 +60,29 @@ def on_page_markdown(markdown, page, config, files):
 
 
 IMAGE = re.compile(r'<img [^>]*?src="([^"]+)\.png"[^>]*>')
+CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
+LONG_CODE = re.compile(r"(?<=<code>)[^<]{15,}(?=</code>)")
 
 
 def on_page_content(html, page, config, files):
+    html = CELL.sub(lambda cell: LONG_CODE.sub(breakable, cell[0]), html)
+    return shown(html, page, files)
+
+
+def breakable(code):
+    """A path or a call in a cell, which may go on in another line after each of its parts."""
+    return re.sub(r"(?<=\w[/._(])(?=\w)", "<wbr>", code[0])
+
+
+def shown(html, page, files):
+    """Pictures that a reader can open, to enlarge them; dark ones for the night."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def replace(match):
         dark = f"{match[1]}-dark.png"
         if files.get_file_from_path(posixpath.normpath(posixpath.join(folder, dark))) is None:
-            return match[0]
+            return f'<a href="{match[1]}.png">{match[0]}</a>'
         source = f'<source srcset="{dark}" media="(prefers-color-scheme: dark)">'
-        return f"<picture>{source}{match[0]}</picture>"
+        return f'<a href="{match[1]}.png"><picture>{source}{match[0]}</picture></a>'
 
     return IMAGE.sub(replace, html)

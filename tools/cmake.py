@@ -1,5 +1,5 @@
-"""What CMakeLists.txt builds, as a file of CMake: `python tools/cmake.py OUT` generates code in the folder OUT
-and writes OUT/build.cmake. Sources, flags and the decision on CUDA are those of setup.py."""
+"""What CMakeLists.txt builds, as a file of CMake: `python tools/cmake.py OUT MACHINE` generates code in the
+folder OUT and writes OUT/build.cmake. MACHINE is what is built for, as CMake calls it. Sources, flags and the decision on CUDA are those of setup.py."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from tools.cuda_build import code, cuda_build  # noqa: E402
 from tools.unity import needs_python  # noqa: E402
 
 
-def script(out: Path) -> str:
+def script(out: Path, machine: str) -> str:
     import torch
 
     cuda, why = cuda_build()
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", file=sys.stderr)
     files = [path for path in setup.sources(out, cuda) if not needs_python(path)]
-    # CMake's type of a build decides whether these are given.
-    given = {f: f"$<$<CONFIG:Release>:{f}>" for f in (*setup.OPTIMISATION, *setup.FAST)}
+    # CMake's type of a build decides whether it is optimised. The loops always are, unless they are debugged.
+    given = {f: f"$<$<CONFIG:Release,RelWithDebInfo>:{f}>" for f in setup.OPTIMISATION}
+    given |= {f: f"$<$<NOT:$<CONFIG:Debug>>:{f}>" for f in setup.FAST}
+    flags_of = setup.flags_of_files(machine)
     defines = [*setup.DEFINES, *([f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else [])]
     variables = {
         "sources": [path.as_posix() for path in files],
@@ -36,7 +38,7 @@ def script(out: Path) -> str:
     }
     lines = [f"set({name} {' '.join(map(quoted, values))})" for name, values in variables.items()]
     for path in files:
-        own = [given.get(flag, flag) for flag in setup.FLAGS_OF.get(path.name, [])]
+        own = [given.get(flag, flag) for flag in flags_of.get(path.name, [])]
         if own:
             flags = quoted(";".join(own))
             lines.append(
@@ -50,6 +52,6 @@ def quoted(word: str) -> str:
 
 
 if __name__ == "__main__":
-    out = Path(sys.argv[1])
-    text = script(out)
+    out, machine = Path(sys.argv[1]), sys.argv[2]
+    text = script(out, machine)
     (out / "build.cmake").write_text(text)

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from tools.switches import setting
+from tools.torch_here import torch_of_the_environment
 
 # Without a GPU, and in a wheel: code for Turing, Ampere, Ada and Hopper, from the oldest that nvcc 13 knows;
 # what comes later compiles the PTX when it starts.
@@ -60,8 +61,9 @@ def code() -> str:
 
 def what_is_missing(torch_cuda: str | None, nvcc: str | None) -> str | None:
     """Why CUDA cannot be built with these two versions, as "13.0"; None if it can."""
-    if torch_cuda is None:
-        return f"torch {torch.__version__} is a build without CUDA"
+    beside = torch_of_the_environment()  # in isolation pip has fetched another build of the release
+    if torch_cuda is None or (beside and beside.endswith("+cpu")):
+        return f"torch {beside or torch.__version__} is a build without CUDA"
     if nvcc is None:
         return "there is no nvcc in CUDA_HOME, on PATH or in /usr/local/cuda"
     if nvcc.split(".")[0] != torch_cuda.split(".")[0]:

@@ -8,7 +8,38 @@
 #include "ops/front_doors.h"
 #include "ops/mixed.h"
 
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
+
 namespace clampgrad {
+
+namespace {
+
+// Tells the profiler of a call what the dispatcher would: its name and arguments, and the number of
+// the node that it makes. Where no gradient is recorded, aten's operator is all that there is to see.
+class Profiled {
+ public:
+  template <typename... Args>
+  explicit Profiled(const char* name, const Args&... args) {
+    if (record_.isActive() && any_may_need_gradient(args...)) {
+      const std::vector<c10::IValue> inputs = {value(args)...};
+      record_.before(name, &inputs, static_cast<int64_t>(at::sequence_number::peek()));
+    }
+  }
+
+ private:
+  template <typename Arg>
+  static c10::IValue value(const Arg& arg) {
+    return arg;
+  }
+  static c10::IValue value(std::string_view arg) {
+    return std::string(arg);
+  }
+
+  at::RecordFunction record_{at::RecordScope::FUNCTION};
+};
+
+} // namespace
 
 // ---- The functions for C++, which Python calls too ----------------------------------------------
 // Of plain Tensors a front door is called without the dispatcher, for nothing else is to see it.

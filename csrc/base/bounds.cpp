@@ -14,8 +14,8 @@ namespace clampgrad {
 
 namespace {
 
-// Whether the dtype holds an integer that a compiler traces without rounding it. The comparison
-// guards the graph: another integer that is small enough needs no new one.
+// Whether the dtype holds this integer, which a compiler traces, without rounding it. The
+// comparison is a guard of the graph, which then serves all integers that are small enough.
 bool is_exact(const c10::SymInt& number, at::ScalarType dtype) {
   return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
     const auto limit = int64_t{1} << std::numeric_limits<scalar_t>::digits;
@@ -31,7 +31,7 @@ bool is_nan(const Number& bound) {
 
 bool overflows(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.is_cpu() ? self.scalar_type() : at::toOpMathType(self.scalar_type());
-  return bound && !bound->isSymbolic() && has_kernels(self.scalar_type()) &&
+  return bound && !bound->isSymbolic() && is_fusable_dtype(self.scalar_type()) &&
       AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
            return c10::overflows<scalar_t>(bound->toDouble());
          });
@@ -43,9 +43,9 @@ void check_has_bound(const Number& min, const Number& max) {
 
 Number in_dtype(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
-  // float64 holds a symbolic number as it is. For another dtype, one that may be rounded becomes a
-  // constant of the graph, which a guard compares: no element equals a bound that is not rounded.
-  if (!bound || !has_kernels(dtype) || overflows(bound, self) ||
+  // A number that a compiler traces stays a symbol where the dtype holds it unrounded, as float64
+  // does any. Elsewhere it is rounded, so the graph is for its value now: a guard compares it.
+  if (!bound || !is_fusable_dtype(dtype) || overflows(bound, self) ||
       (bound->isSymbolic() && dtype == at::kDouble)) {
     return bound;
   }

@@ -63,20 +63,12 @@ Convention checked_convention(Gradient gradient, bool maximize);
 // [One translation unit per instruction set].
 enum class Extremum { maximum, minimum, fmax, fmin, clamp_min, clamp_max };
 
-// In their order, as operators.
+// In their order.
 constexpr std::string_view kExtrema[] = {
-    "clampgrad::maximum",
-    "clampgrad::minimum",
-    "clampgrad::fmax",
-    "clampgrad::fmin",
-    "clampgrad::clamp_min",
-    "clampgrad::clamp_max"};
+    "maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"};
 
-constexpr std::string_view operator_of(Extremum op) {
-  return kExtrema[static_cast<size_t>(op)];
-}
 constexpr std::string_view name_of(Extremum op) {
-  return operator_of(op).substr(std::string_view("clampgrad::").size());
+  return kExtrema[static_cast<size_t>(op)];
 }
 CLAMPGRAD_HOST_DEVICE constexpr bool takes_larger(Extremum op) {
   return op == Extremum::maximum || op == Extremum::fmax || op == Extremum::clamp_min;

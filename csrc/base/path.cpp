@@ -27,8 +27,8 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
-// A tensor with any other key (tracing, a functorch level, a subclass, a lazy conjugate) is not
-// plain.
+// The keys of a plain tensor. Any other (tracing, a functorch level, a subclass, a lazy conjugate)
+// says that it is none.
 const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
     DispatchKey::AutogradCPU,
@@ -85,7 +85,7 @@ bool in_transform() {
 }
 
 bool is_plain(const at::Tensor& self) {
-  // Not operator-, which leaves the backend bits in.
+  // As bits, because operator- of key sets leaves those of the backends in.
   return (effective_keys(self).raw_repr() & ~kPlain.raw_repr()) == 0 && !in_transform();
 }
 
@@ -103,16 +103,16 @@ bool may_need_gradient(const at::Tensor& self) {
   return !(effective_keys(self) & c10::autograd_dispatch_keyset).empty() && is_differentiated(self);
 }
 
-bool has_kernels(at::ScalarType dtype) {
+bool is_fusable_dtype(at::ScalarType dtype) {
   return dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf ||
       dtype == at::kBFloat16;
 }
 
-bool is_eager(const at::Tensor& self) {
+bool is_fusable(const at::Tensor& self) {
   return is_plain(self) && !self._fw_grad(0).defined() && device_has_kernels(self);
 }
 
-bool takes_kernel(const at::Tensor& grad, const at::Tensor& bits) {
+bool is_fusable_backward(const at::Tensor& grad, const at::Tensor& bits) {
   return is_plain(grad) && !is_differentiated(grad) && is_plain(bits);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Which of the two paths behind a front door a tensor takes (docs/architecture.md).
+// Which of the two paths behind a front door a tensor takes (docs/architecture.md): is_fusable and
+// its kind say whether a fused kernel takes it.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,14 +25,14 @@ bool is_differentiated(const at::Tensor& self);
 // False where no gradient can be recorded, so that the front door is the ATen operator and no more.
 bool may_need_gradient(const at::Tensor& self);
 
-bool has_kernels(at::ScalarType dtype);
+// A plain tensor that carries no tangent, on a device with kernels: nothing but reverse mode would
+// see an operator on it.
+bool is_fusable(const at::Tensor& self);
+bool is_fusable_dtype(at::ScalarType dtype);
 
-// A plain tensor that carries no tangent: nothing but reverse mode would see an operator on it.
-bool is_eager(const at::Tensor& self);
-
-// Whether a fused kernel may take this gradient, which nobody differentiates again, and these bits:
-// plain tensors. A saved-tensor hook may return another kind of tensor for the bits.
-bool takes_kernel(const at::Tensor& grad, const at::Tensor& bits);
+// A gradient that nobody differentiates again, and the bits. Both are plain tensors; a saved-tensor
+// hook may return another kind for the bits.
+bool is_fusable_backward(const at::Tensor& grad, const at::Tensor& bits);
 
 // What holds for any of the Tensors among the arguments of an operator, also in lists; the others
 // are numbers and names, or undefined.

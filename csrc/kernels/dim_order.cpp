@@ -45,7 +45,7 @@ int64_t packed(const c10::DimVector& dims) {
   });
 }
 
-std::vector<c10::SymInt> strides_in_order(c10::SymIntArrayRef sizes, int64_t dim_order) {
+std::vector<c10::SymInt> strides_in_dim_order(c10::SymIntArrayRef sizes, int64_t dim_order) {
   std::vector<c10::SymInt> strides(sizes.size());
   c10::SymInt stride = 1;
   const auto dims = permutation(dim_order, static_cast<int64_t>(sizes.size()));
@@ -56,7 +56,7 @@ std::vector<c10::SymInt> strides_in_order(c10::SymIntArrayRef sizes, int64_t dim
   return strides;
 }
 
-std::optional<int64_t> order_from(at::IntArrayRef sizes, at::IntArrayRef strides) {
+std::optional<int64_t> dim_order_from(at::IntArrayRef sizes, at::IntArrayRef strides) {
   const auto dim = static_cast<int64_t>(sizes.size());
   if (dim > kMostDims) {
     return std::nullopt;
@@ -68,7 +68,7 @@ std::optional<int64_t> order_from(at::IntArrayRef sizes, at::IntArrayRef strides
   std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
     return std::pair(strides[a], sizes[a]) > std::pair(strides[b], sizes[b]);
   });
-  return std::is_sorted(dims.begin(), dims.end()) ? kContiguousOrder : packed(dims);
+  return std::is_sorted(dims.begin(), dims.end()) ? kContiguous : packed(dims);
 }
 
 bool is_channels_last(const at::Tensor& tensor) {
@@ -79,7 +79,7 @@ bool is_channels_last(const at::Tensor& tensor) {
 
 std::optional<int64_t> dim_order_of(const at::Tensor& tensor) {
   if (tensor.is_contiguous()) {
-    return kContiguousOrder;
+    return kContiguous;
   }
   if (!tensor.is_non_overlapping_and_dense()) {
     return std::nullopt;
@@ -88,26 +88,25 @@ std::optional<int64_t> dim_order_of(const at::Tensor& tensor) {
 }
 
 std::optional<int64_t> dim_order_of_strides(const at::Tensor& tensor) {
-  return order_from(tensor.sizes(), tensor.strides());
+  return dim_order_from(tensor.sizes(), tensor.strides());
 }
 
 int64_t dim_order_of_copy(const at::Tensor& tensor) {
   const auto order = dim_order_of(tensor);
   if (order || tensor.is_non_overlapping_and_dense()) {
-    return order.value_or(kContiguousOrder);
+    return order.value_or(kContiguous);
   }
   const auto strides = at::infer_dense_strides(tensor.sizes(), tensor.strides());
-  return order_from(tensor.sizes(), strides).value_or(kContiguousOrder);
+  return dim_order_from(tensor.sizes(), strides).value_or(kContiguous);
 }
 
 at::Tensor permuted(const at::Tensor& tensor, int64_t dim_order) {
-  return dim_order == kContiguousOrder ? tensor
-                                       : tensor.permute(permutation(dim_order, tensor.dim()));
+  return dim_order == kContiguous ? tensor : tensor.permute(permutation(dim_order, tensor.dim()));
 }
 
-Repeated repeated_in_order(const at::Tensor& tensor, int64_t dim_order) {
+Repeated repeated_in_dim_order(const at::Tensor& tensor, int64_t dim_order) {
   const auto all = tensor.numel();
-  if (dim_order == kContiguousOrder && tensor.is_contiguous()) {
+  if (dim_order == kContiguous && tensor.is_contiguous()) {
     return {tensor, all};
   }
   auto block = permuted(tensor, dim_order);
@@ -129,19 +128,19 @@ Repeated repeated_in_order(const at::Tensor& tensor, int64_t dim_order) {
   return {block.contiguous().view({1, -1}).expand({copies, -1}).contiguous(), period};
 }
 
-at::Tensor empty_in_order(
+at::Tensor empty_in_dim_order(
     c10::SymIntArrayRef sizes, int64_t dim_order, const at::TensorOptions& options) {
-  if (dim_order != kContiguousOrder) {
-    return at::empty_strided_symint(sizes, strides_in_order(sizes, dim_order), options);
+  if (dim_order != kContiguous) {
+    return at::empty_strided_symint(sizes, strides_in_dim_order(sizes, dim_order), options);
   }
   return options.device().is_cpu() ? at::detail::empty_cpu(C10_AS_INTARRAYREF_SLOW(sizes), options)
                                    : at::empty_symint(sizes, options);
 }
 
-at::Tensor empty_like_in_order(const at::Tensor& like, int64_t dim_order) {
+at::Tensor empty_like_in_dim_order(const at::Tensor& like, int64_t dim_order) {
   return !is_channels_last(like) && dim_order_of(like) == dim_order
       ? at::empty_strided(like.sizes(), like.strides(), like.options())
-      : empty_in_order(like.sym_sizes(), dim_order, like.options());
+      : empty_in_dim_order(like.sym_sizes(), dim_order, like.options());
 }
 
 } // namespace clampgrad

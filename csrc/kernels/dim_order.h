@@ -5,7 +5,7 @@
 // Bits are packed in this order, so that forward and backward run over flat memory; the node of the
 // call saves it. 0 is the order of a contiguous tensor. Any other dense layout is the permutation
 // of its dimensions from the outermost to the innermost, four bits per dimension, the innermost
-// lowest. No other permutation makes 0: of two or more dimensions only one is 0.
+// lowest. No permutation makes 0, because only one dimension has the number 0.
 
 #include <ATen/core/Tensor.h>
 
@@ -14,7 +14,7 @@
 
 namespace clampgrad {
 
-constexpr int64_t kContiguousOrder = 0;
+constexpr int64_t kContiguous = 0;
 
 // Nothing for a tensor that is not dense: it is handled through a copy.
 std::optional<int64_t> dim_order_of(const at::Tensor& tensor);
@@ -22,8 +22,8 @@ std::optional<int64_t> dim_order_of(const at::Tensor& tensor);
 // The order that a copy of `tensor` has, and an elementwise result: its own where it is dense.
 int64_t dim_order_of_copy(const at::Tensor& tensor);
 
-// Of a compact tensor, by its strides, those of dimensions of size 1 too: a tensor that is made in
-// this order gets the same strides, which dim_order_of() does not promise.
+// Of a compact tensor. One that is made in this order has the same strides, those of dimensions of
+// size 1 too, of which dim_order_of() promises nothing.
 std::optional<int64_t> dim_order_of_strides(const at::Tensor& tensor);
 
 // A view whose dimensions are in this order: contiguous where `tensor` lies so.
@@ -40,15 +40,15 @@ struct Repeated {
   at::Tensor tensor;
   int64_t period; // in elements
 };
-Repeated repeated_in_order(const at::Tensor& tensor, int64_t dim_order);
+Repeated repeated_in_dim_order(const at::Tensor& tensor, int64_t dim_order);
 
 // For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
 // memory. The strides of dimensions of size 1 are those of a compact tensor.
-at::Tensor empty_in_order(
+at::Tensor empty_in_dim_order(
     c10::SymIntArrayRef sizes, int64_t dim_order, const at::TensorOptions& options);
 
-// The same, with the strides of `like` to the dimension of size 1 if `like` lies in this order and
-// is not channels last.
-at::Tensor empty_like_in_order(const at::Tensor& like, int64_t dim_order);
+// As empty_in_dim_order(). But if `like` lies in this order and is not channels last, the strides
+// of dimensions of size 1 are those that it has.
+at::Tensor empty_like_in_dim_order(const at::Tensor& like, int64_t dim_order);
 
 } // namespace clampgrad

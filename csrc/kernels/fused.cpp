@@ -61,7 +61,7 @@ int bits_of(const NumberForward& call) {
 int bits_of(const NumberBackward& call) {
   return bits_per_element(number_rule(call.convention.gradient));
 }
-template <typename Call> // of several arguments, each has one
+template <typename Call> // of Tensors: one for each argument
 int bits_of(const Call&) {
   return Call::kIn * Call::kOut;
 }
@@ -71,25 +71,14 @@ template <typename Call, typename... In>
 Tensor run_forward(const Call& call, const Tensor& y, const In&... in) {
   const auto n = y.numel();
   const c10::SymInt bytes = bytes_of_bits(bits_of(call), n);
-  auto bits = empty_in_order(bytes, kContiguousOrder, y.options().dtype(at::kByte));
-  auto* out = y.mutable_data_ptr(); // before the inputs: in place, this may be what copies them
+  auto bits = empty_in_dim_order(bytes, kContiguous, y.options().dtype(at::kByte));
+  // Asked for before the inputs: in place they share memory with y, and copy-on-write may move it.
+  auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   const BuffersOf<Call> memory = {
       {in.tensor.const_data_ptr()...}, {words(in.period)...}, {out}, to, n};
   run(y.device(), y.scalar_type(), memory, call);
   return bits;
-}
-
-template <typename Call, typename... Others>
-std::tuple<Tensor, Tensor> forward(
-    const Call& call, int64_t dim_order, const Tensor& self, const Others&... others) {
-  // As TensorIterator does: the strides of the arguments where they agree.
-  const bool alike = dim_order != kContiguousOrder && (... && (others.strides() == self.strides()));
-  auto y = alike ? empty_like_in_order(self, dim_order)
-                 : empty_in_order(self.sym_sizes(), dim_order, self.options());
-  auto bits = run_forward(
-      call, y, repeated_in_order(self, dim_order), repeated_in_order(others, dim_order)...);
-  return {std::move(y), std::move(bits)};
 }
 
 template <typename T>
@@ -115,13 +104,25 @@ NumberForward number_forward(const Tensor& x, const Number& min, const Number& m
 
 } // namespace
 
+template <typename Call, typename... Others>
+std::tuple<Tensor, Tensor> fused_forward(
+    const Call& call, int64_t dim_order, const Tensor& self, const Others&... others) {
+  // As TensorIterator does: the strides of the arguments where they agree.
+  const bool alike = dim_order != kContiguous && (... && (others.strides() == self.strides()));
+  auto y = alike ? empty_like_in_dim_order(self, dim_order)
+                 : empty_in_dim_order(self.sym_sizes(), dim_order, self.options());
+  auto bits = run_forward(
+      call, y, repeated_in_dim_order(self, dim_order), repeated_in_dim_order(others, dim_order)...);
+  return {std::move(y), std::move(bits)};
+}
+
 std::tuple<Tensor, Tensor> clamp_forward(
     const Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order) {
   if (dim_order_of(self) != dim_order) { // it is not dense
     const auto y = self.clone();
     return {y, clamp_forward_(y, min, max, c, dim_order)};
   }
-  return forward(number_forward(self, min, max, c), dim_order, self);
+  return fused_forward(number_forward(self, min, max, c), dim_order, self);
 }
 
 Tensor clamp_forward_(
@@ -136,19 +137,10 @@ Tensor clamp_forward_(
   return bits;
 }
 
-std::tuple<Tensor, Tensor> pair_forward(
-    const PairForward& call, int64_t dim_order, const Tensor& self, const Tensor& other) {
-  return forward(call, dim_order, self, other);
-}
-
-std::tuple<Tensor, Tensor> triple_forward(
-    const TripleForward& call,
-    int64_t dim_order,
-    const Tensor& self,
-    const Tensor& min,
-    const Tensor& max) {
-  return forward(call, dim_order, self, min, max);
-}
+template std::tuple<Tensor, Tensor> fused_forward(
+    const PairForward&, int64_t, const Tensor&, const Tensor&);
+template std::tuple<Tensor, Tensor> fused_forward(
+    const TripleForward&, int64_t, const Tensor&, const Tensor&, const Tensor&);
 
 // ---- Backward -----------------------------------------------------------------------------------
 
@@ -188,15 +180,15 @@ const uint64_t* words_of(const c10::MaybeOwned<Tensor>& bits) {
 
 template <typename Call>
 std::array<Tensor, Call::kOut> fused_backward(
-    const Recorded<Call>& of, const Tensor& grad, const std::array<bool, Call::kOut>& wanted) {
-  const auto [g, period] = repeated_in_order(grad, of.dim_order);
+    const Saved<Call>& of, const Tensor& grad, const std::array<bool, Call::kOut>& wanted) {
+  const auto [g, period] = repeated_in_dim_order(grad, of.dim_order);
   const auto bits = checked_bits(of.bits, grad, bits_of(of.call));
   BuffersOf<Call> memory = {
       {g.const_data_ptr()}, {words(period)}, {}, words_of(bits), grad.numel()};
   std::array<Tensor, Call::kOut> to;
   for (int i = 0; i < Call::kOut; ++i) {
     if (wanted[i]) {
-      to[i] = empty_in_order(grad.sym_sizes(), of.dim_order, grad.options());
+      to[i] = empty_in_dim_order(grad.sym_sizes(), of.dim_order, grad.options());
       memory.out[i] = to[i].mutable_data_ptr();
     }
   }
@@ -205,11 +197,11 @@ std::array<Tensor, Call::kOut> fused_backward(
 }
 
 template std::array<Tensor, 1> fused_backward(
-    const Recorded<NumberBackward>&, const Tensor&, const std::array<bool, 1>&);
+    const Saved<NumberBackward>&, const Tensor&, const std::array<bool, 1>&);
 template std::array<Tensor, 2> fused_backward(
-    const Recorded<PairBackward>&, const Tensor&, const std::array<bool, 2>&);
+    const Saved<PairBackward>&, const Tensor&, const std::array<bool, 2>&);
 template std::array<Tensor, 3> fused_backward(
-    const Recorded<TripleBackward>&, const Tensor&, const std::array<bool, 3>&);
+    const Saved<TripleBackward>&, const Tensor&, const std::array<bool, 3>&);
 
 // ---- As operators -------------------------------------------------------------------------------
 
@@ -249,7 +241,7 @@ Tensor mask(
       "clampgrad: nothing has ",
       bits_per_element,
       " bits per element");
-  const auto mask = empty_in_order(size, dim_order, bits.options().dtype(at::kBool));
+  const auto mask = empty_in_dim_order(size, dim_order, bits.options().dtype(at::kBool));
   if (mask.is_meta()) {
     return mask;
   }

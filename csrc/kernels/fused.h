@@ -20,19 +20,14 @@ std::tuple<at::Tensor, at::Tensor> clamp_forward(
 at::Tensor clamp_forward_(
     const at::Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order);
 
-// Of Tensors: of one shape, dtype and device.
-std::tuple<at::Tensor, at::Tensor> pair_forward(
-    const PairForward& call, int64_t dim_order, const at::Tensor& self, const at::Tensor& other);
-std::tuple<at::Tensor, at::Tensor> triple_forward(
-    const TripleForward& call,
-    int64_t dim_order,
-    const at::Tensor& self,
-    const at::Tensor& min,
-    const at::Tensor& max);
+// The same of two Tensors or three, of one shape, dtype and device.
+template <typename Call, typename... Others>
+std::tuple<at::Tensor, at::Tensor> fused_forward(
+    const Call& call, int64_t dim_order, const at::Tensor& self, const Others&... others);
 
-// What a forward recorded, and the call that reads it.
+// What the node of a forward has saved, and the call that reads it.
 template <typename Call>
-struct Recorded {
+struct Saved {
   at::Tensor bits;
   Call call;
   int64_t dim_order;
@@ -41,6 +36,6 @@ struct Recorded {
 // A gradient for each argument that one is wanted for. All have the shape of grad.
 template <typename Call>
 std::array<at::Tensor, Call::kOut> fused_backward(
-    const Recorded<Call>& of, const at::Tensor& grad, const std::array<bool, Call::kOut>& wanted);
+    const Saved<Call>& of, const at::Tensor& grad, const std::array<bool, Call::kOut>& wanted);
 
 } // namespace clampgrad

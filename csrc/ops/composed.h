@@ -200,13 +200,13 @@ struct TensorElement {
 
 namespace clampgrad {
 
-// A function of the bits of one element, as its truth table. What a rule reads in recorded bits is
+// A function of the bits of one element, as its truth table. What a rule reads in saved bits is
 // worked out on these, and each mask that comes out is then one operator.
 using TruthTable = std::bitset<8>;
 constexpr TruthTable kFirstBit = 0b10101010, kSecondBit = 0b11001100, kThirdBit = 0b11110000;
 
-// The recorded bits of one call.
-struct RecordedBits {
+// The bits that one call has saved.
+struct SavedBits {
   at::Tensor bits;
   int per_element;
   int64_t dim_order;

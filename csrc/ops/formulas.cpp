@@ -81,11 +81,11 @@ Tensor clamp_backward(
   });
 }
 
-Tensor composed_backward(const Tensor& grad, const Recorded<NumberBackward>& of) {
+Tensor composed_backward(const Tensor& grad, const Saved<NumberBackward>& of) {
   const auto c = of.call.convention;
   return with_rule<number_rule>(c, [&](auto constant, auto) {
     constexpr Gradient rule = decltype(constant)::value;
-    const RecordedBits in = {of.bits, bits_per_element(rule), of.dim_order};
+    const SavedBits in = {of.bits, bits_per_element(rule), of.dim_order};
     const composed::NumberBits<TruthTable> bits = {kFirstBit, kSecondBit};
     if constexpr (is_pseudo(rule)) {
       const auto at = composed::position_in(bits);

@@ -16,7 +16,7 @@ namespace clampgrad {
 // again, else composed of ATen operators.
 at::Tensor clamp_backward(
     const at::Tensor& grad, const at::Tensor& bits, Convention c, int64_t dim_order);
-at::Tensor composed_backward(const at::Tensor& grad, const Recorded<NumberBackward>& of);
+at::Tensor composed_backward(const at::Tensor& grad, const Saved<NumberBackward>& of);
 
 // From the input, composed of ATen operators, so that it can be differentiated again, traced,
 // batched and sharded. The bounds are in the dtype of self already.
@@ -72,9 +72,9 @@ struct ClampShares {
   int64_t differentiated;
 };
 
-// The same as bits.
-using RecordedPair = Recorded<PairBackward>;
-using RecordedTriple = Recorded<TripleBackward>;
+// The same from bits.
+using SavedPair = Saved<PairBackward>;
+using SavedTriple = Saved<TripleBackward>;
 
 // What the arguments get of a gradient, in their shapes; undefined where it is not wanted. `of` is
 // one of those four.

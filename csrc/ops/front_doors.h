@@ -69,8 +69,8 @@ at::Tensor extremum(
 
 } // namespace front_door
 
-// `t` where torch takes it beside `other`: in operators of two arguments a CPU scalar may be beside
-// a Tensor of another device, but not in clamp.
+// `t`, moved to the device of `other` if it is a scalar on the CPU. torch takes such a one beside a
+// Tensor of another device in operators of two arguments, but not in clamp.
 at::Tensor on_device_of(const at::Tensor& other, const at::Tensor& t);
 inline const at::Tensor& on_device_of(const at::Scalar&, const at::Tensor& t) {
   return t;
@@ -79,7 +79,7 @@ inline const at::Scalar& on_device_of(const at::Tensor&, const at::Scalar& numbe
   return number;
 }
 
-// What clamp has to be told besides for the result of clamp_min or clamp_max.
+// The other bound with which clamp gives the result of clamp_min or clamp_max.
 Number other_bound(const at::Scalar& bound);
 inline OptionalTensor other_bound(const at::Tensor&) {
   return std::nullopt;

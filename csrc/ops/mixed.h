@@ -88,7 +88,7 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
     const OptionalTensor lo = mixed::from_below(x, min), hi = mixed::beside(x, max);
     return record_clamp_(self, lo, hi, c);
   }
-  if (!recorded || !is_eager(self) || !is_eager(mixed::tensor_of(min, max))) {
+  if (!recorded || !is_fusable(self) || !is_fusable(mixed::tensor_of(min, max))) {
     return assign(self, clamp(recorded ? self.clone() : self, min, max, c));
   }
   torch::autograd::check_inplace(self, /*requires_grad=*/true);

@@ -1,6 +1,5 @@
 // clamp between numbers: the front door, how a gradient is recorded, and how it is read again.
 
-#include "Functions.h"
 #include "Kernels.h"
 #include "Operators.h"
 #include "base/bounds.h"
@@ -8,13 +7,10 @@
 #include "kernels/fused.h"
 #include "ops/formulas.h"
 #include "ops/front_doors.h"
+#include "ops/record.h"
 
 #include <ATen/SavedTensorHooks.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/clamp.h>
-#include <ATen/record_function.h>
-#include <torch/csrc/autograd/VariableTypeUtils.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 namespace clampgrad {
 
@@ -40,11 +36,11 @@ bool is_complex(const Number& bound) {
 
 // Kernels need not know a bound of NaN, which makes the result NaN everywhere, nor a number that a
 // compiler traces.
-bool has_kernel(const Tensor& self, const Number& min, const Number& max) {
+bool is_fusable_clamp(const Tensor& self, const Number& min, const Number& max) {
   const auto plain = [](const Number& bound) {
     return !bound || !(bound->isSymbolic() || is_nan(bound));
   };
-  return has_kernels(self.scalar_type()) && is_eager(self) && plain(min) && plain(max);
+  return is_fusable_dtype(self.scalar_type()) && is_fusable(self) && plain(min) && plain(max);
 }
 
 } // namespace
@@ -64,17 +60,6 @@ Number other_bound(const Scalar& bound) {
 
 // ---- Forward ------------------------------------------------------------------------------------
 
-// Note [Recorded by hand]
-// ~~~~~~~~~~~~~~~~~~~~~~~
-// A fused forward is no operator, and no autograd kernel of torchgen's records it. In eager mode
-// nothing but autograd would see an operator (no transform, mode, tracer or tangent: is_eager), so
-// that a call through the dispatcher would only cost time. And torchgen has no way to say it of a
-// clamp in place: Note [In place].
-//
-// The node is torchgen's, made of the formula for _clamp_recorded in derivatives.yaml. What an
-// autograd kernel does besides is done by hand: the edges to the inputs (make_node), an entry for
-// the profiler, what the node saves, and the edge from the result.
-
 // Note [In place]
 // ~~~~~~~~~~~~~~~
 // In place, the kernel writes the result over its input and returns the bits. An in-place operator
@@ -85,29 +70,18 @@ Number other_bound(const Scalar& bound) {
 // there are hooks, the functional form is recorded first, and `self` gets its value and its node
 // afterwards (hand_over). So it is with Tensors, whose kernels have no form in place.
 //
-// copy_ is no way to end: of a view, the gradient would also go through the node that the view had,
-// and call hooks on it, where torch replaces that node. Where no kernel of ours is called, torchgen
-// has written an operator in place. Inside a torch.func transform it is copy_ all the same: vmap
-// cannot go through the node that torch gives to the base of a view.
-
-namespace {
+// `self` does not get its value by copy_ with autograd on. A view would keep the node that it had
+// and call hooks on it, where torch replaces that node. Where no kernel of ours takes a call,
+// torchgen's operator in place does. Inside a torch.func transform it is copy_ after all (assign),
+// because vmap cannot go through the node that torch gives to the base of a view.
 
 using ClampNode = autograd::ClampRecordedBackward0;
-
-void save(ClampNode& node, const Tensor& bits, Convention c, int64_t dim_order) {
-  node.bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
-  node.gradient = name_of(c.gradient);
-  node.maximize = c.maximize;
-  node.dim_order = dim_order;
-}
-
-} // namespace
 
 Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through(self, min, max);
   }
-  if (!has_kernel(self, min, max)) {
+  if (!is_fusable_clamp(self, min, max)) {
     // A plain tensor may be changed after the call, also where no kernel has taken it.
     return clampgrad::_clamp_composed(
         is_plain(self) ? self.clone() : self,
@@ -118,15 +92,7 @@ Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Co
   }
   const auto dim_order = dim_order_of_copy(self);
   const auto node = autograd::make_node<ClampNode>(self);
-  RECORD_FUNCTION("clampgrad::clamp", std::vector<c10::IValue>({self}), node->sequence_nr());
-  Tensor output, bits;
-  {
-    at::AutoDispatchBelowADInplaceOrView no_autograd;
-    std::tie(output, bits) = clamp_forward(self, min, max, c, dim_order);
-  }
-  save(*node, bits, c, dim_order);
-  torch::autograd::set_history(output, node);
-  return output;
+  return recorded(node, c, dim_order, [&] { return clamp_forward(self, min, max, c, dim_order); });
 }
 
 Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
@@ -136,7 +102,7 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through_(self, min, max);
   }
-  if (!has_kernel(self, min, max)) {
+  if (!is_fusable_clamp(self, min, max)) {
     return clampgrad::_clamp_composed_(
         self, in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);
   }
@@ -146,14 +112,9 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
   }
   const auto dim_order = dim_order_of_copy(self);
   const auto node = autograd::make_node<ClampNode>(self);
-  RECORD_FUNCTION("clampgrad::clamp_", std::vector<c10::IValue>({self}), node->sequence_nr());
-  Tensor bits;
-  {
-    at::AutoDispatchBelowADInplaceOrView no_autograd;
-    bits = clamp_forward_(self, min, max, c, dim_order);
-  }
+  const auto bits = below_autograd([&] { return clamp_forward_(self, min, max, c, dim_order); });
   torch::autograd::increment_version(self);
-  save(*node, bits, c, dim_order);
+  save(node, bits, c, dim_order);
   torch::autograd::rebase_history(self, node);
   return self;
 }
@@ -161,9 +122,9 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
 // ---- Backward -----------------------------------------------------------------------------------
 
 Tensor clamp_backward(const Tensor& grad, const Tensor& bits, Convention c, int64_t dim_order) {
-  const Recorded<NumberBackward> recorded = {bits, {c}, dim_order};
-  return takes_kernel(grad, bits) ? fused_backward(recorded, grad, {true})[0]
-                                  : composed_backward(grad, recorded);
+  const Saved<NumberBackward> of = {bits, {c}, dim_order};
+  return is_fusable_backward(grad, bits) ? fused_backward(of, grad, {true})[0]
+                                         : composed_backward(grad, of);
 }
 
 } // namespace clampgrad

@@ -26,8 +26,8 @@ using composed::PseudoMasks;
 using composed::Triple;
 using composed::TripleMasks;
 
-// What each of n arguments gets of a gradient. The transpose is the tangent: the sum of what each
-// argument would get of its own.
+// What each of n arguments gets of a gradient. Forward mode is the transpose: the tangent of the
+// result is the sum of what each argument gets, of its own tangent.
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
@@ -74,8 +74,8 @@ Shares<2> shares(const ExtremumShares& of) {
   return pair_of(of.args[0], of.args[1], of.op, {of.gradient, false}, of.differentiated);
 }
 
-Shares<2> shares(const RecordedPair& of) {
-  const RecordedBits in = {of.bits, 2, of.dim_order};
+Shares<2> shares(const SavedPair& of) {
+  const SavedBits in = {of.bits, 2, of.dim_order};
   const auto [op, c] = of.call;
   const auto at = nan_to_both(op, c.gradient)
       ? composed::pair_masks_in<true>(kFirstBit, kSecondBit)
@@ -135,8 +135,8 @@ Shares<3> shares(const ClampShares& of) {
   });
 }
 
-Shares<3> shares(const RecordedTriple& of) {
-  const RecordedBits in = {of.bits, 3, of.dim_order};
+Shares<3> shares(const SavedTriple& of) {
+  const SavedBits in = {of.bits, 3, of.dim_order};
   const Triple<TruthTable> bits = {kFirstBit, kSecondBit, kThirdBit};
   const auto c = of.call.convention;
   if (is_pseudo(c.gradient)) {
@@ -164,7 +164,7 @@ Convention convention_of(const ClampShares& of) {
 }
 
 template <typename Of>
-constexpr bool reads_bits = std::is_same_v<Of, RecordedPair> || std::is_same_v<Of, RecordedTriple>;
+constexpr bool reads_bits = std::is_same_v<Of, SavedPair> || std::is_same_v<Of, SavedTriple>;
 
 template <size_t n>
 at::ScalarType promoted_type(const std::array<Tensor, n>& args) {
@@ -190,7 +190,7 @@ std::array<Tensor, n> gradients(
     return result;
   }
   if constexpr (reads_bits<Of>) {
-    if (takes_kernel(grad, of.bits)) {
+    if (is_fusable_backward(grad, of.bits)) {
       return fused_backward(of, grad, wanted);
     }
   }
@@ -230,9 +230,9 @@ template std::array<Tensor, 2> gradients(
 template std::array<Tensor, 3> gradients(
     const ClampShares&, const Tensor&, const std::array<bool, 3>&);
 template std::array<Tensor, 2> gradients(
-    const RecordedPair&, const Tensor&, const std::array<bool, 2>&);
+    const SavedPair&, const Tensor&, const std::array<bool, 2>&);
 template std::array<Tensor, 3> gradients(
-    const RecordedTriple&, const Tensor&, const std::array<bool, 3>&);
+    const SavedTriple&, const Tensor&, const std::array<bool, 3>&);
 template Tensor tangent(const ExtremumShares&, std::array<Tensor, 2>);
 template Tensor tangent(const ClampShares&, std::array<Tensor, 3>);
 

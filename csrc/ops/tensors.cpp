@@ -2,28 +2,23 @@
 // take plain tensors; elsewhere operators with a node at every level of a transform do. What is
 // being differentiated is for that node to see, not for us.
 
-#include "Functions.h"
 #include "Kernels.h"
 #include "Operators.h"
 #include "kernels/dim_order.h"
 #include "kernels/rules/conventions.h"
 #include "ops/formulas.h"
 #include "ops/front_doors.h"
+#include "ops/record.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/fmax.h>
 #include <ATen/ops/fmin.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
-#include <ATen/record_function.h>
-
-#include <torch/csrc/autograd/VariableTypeUtils.h>
-#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 
@@ -97,7 +92,8 @@ namespace {
 // The dim order of an elementwise result: torch decides it where the arguments differ. It looks at
 // them before it broadcasts them: an expanded tensor has strides that the argument did not have.
 template <size_t n>
-std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args, at::IntArrayRef sizes) {
+std::optional<int64_t> dim_order_of_result(
+    const std::array<Tensor, n>& args, at::IntArrayRef sizes) {
   const bool alike = std::all_of(args.begin(), args.end(), [&](const Tensor& t) {
     return t.sizes() == args[0].sizes() && t.is_contiguous();
   });
@@ -105,9 +101,9 @@ std::optional<int64_t> order_of_result(const std::array<Tensor, n>& args, at::In
   const bool decided = args[0].sizes() == sizes && args[0].is_contiguous() &&
       std::find(sizes.begin(), sizes.end(), 1) == sizes.end();
   if (alike || decided) {
-    return kContiguousOrder;
+    return kContiguous;
   }
-  // A result of no memory.
+  // On meta, so that the result has no memory.
   at::TensorIteratorConfig config;
   config.check_all_same_dtype(false)
       .check_all_same_device(false)
@@ -132,12 +128,12 @@ template <size_t n>
 std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
   const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
   const bool fits = !in_place || at::canCast(dtype, args[0].scalar_type());
-  if (!has_kernels(dtype) || !fits) {
+  if (!is_fusable_dtype(dtype) || !fits) {
     return std::nullopt;
   }
   for (const auto& t : args) {
     // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
-    if (!is_eager(t) || t.device() != args[0].device()) {
+    if (!is_fusable(t) || t.device() != args[0].device()) {
       return std::nullopt;
     }
   }
@@ -147,7 +143,8 @@ std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place
       check_no_overlap(args[0], t);
     }
   }
-  // Not before: where a compiler traces, sizes are symbols, and asking for a number fixes it.
+  // Sizes are asked for now and not before: where a compiler traces they are symbols, which asking
+  // makes constants of the graph.
   auto sizes = args[0].sizes().vec();
   for (const auto& t : args) {
     sizes = at::infer_size(sizes, t.sizes());
@@ -158,7 +155,7 @@ std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place
   for (auto& t : args) {
     t = t.scalar_type() == dtype ? t : t.to(dtype);
   }
-  const auto order = order_of_result(args, sizes);
+  const auto order = dim_order_of_result(args, sizes);
   if (!order) {
     return std::nullopt;
   }
@@ -166,29 +163,6 @@ std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place
     t = t.sizes() == at::IntArrayRef(sizes) ? t : t.expand(sizes);
   }
   return Operands<n>{std::move(args), *order};
-}
-
-// Note [Recorded by hand], in numbers.cpp.
-template <size_t n, typename Node, typename Forward>
-Tensor recorded(
-    std::string_view name,
-    const Operands<n>& in,
-    Convention c,
-    const Node& node,
-    const Forward& forward) {
-  RECORD_FUNCTION(
-      name, std::vector<c10::IValue>(in.tensors.begin(), in.tensors.end()), node->sequence_nr());
-  Tensor output, bits;
-  {
-    at::AutoDispatchBelowADInplaceOrView no_autograd;
-    std::tie(output, bits) = forward();
-  }
-  node->bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
-  node->gradient = name_of(c.gradient);
-  node->maximize = c.maximize;
-  node->dim_order = in.dim_order;
-  torch::autograd::set_history(output, node);
-  return output;
 }
 
 // These are undefined where no kernel takes the arguments.
@@ -202,8 +176,8 @@ Tensor fused_extremum(
   const PairForward call = {op, c.gradient, static_cast<int>(differentiated_inputs(x, y))};
   const auto node = autograd::make_node<autograd::ExtremumRecordedBackward0>(x, y);
   node->extremum = name_of(op);
-  return recorded(operator_of(op), *in, c, node, [&, &x = x, &y = y] {
-    return pair_forward(call, in->dim_order, x, y);
+  return recorded(node, c, in->dim_order, [&, &x = x, &y = y] {
+    return fused_forward(call, in->dim_order, x, y);
   });
 }
 
@@ -216,8 +190,8 @@ Tensor fused_clamp(
   const auto& [x, lo, hi] = in->tensors;
   const TripleForward call = {c.gradient, static_cast<int>(differentiated_inputs(x, lo, hi))};
   const auto node = autograd::make_node<autograd::ClampRecordedBackward1>(x, lo, hi);
-  return recorded("clampgrad::clamp", *in, c, node, [&, &x = x, &lo = lo, &hi = hi] {
-    return triple_forward(call, in->dim_order, x, lo, hi);
+  return recorded(node, c, in->dim_order, [&, &x = x, &lo = lo, &hi = hi] {
+    return fused_forward(call, in->dim_order, x, lo, hi);
   });
 }
 
@@ -301,10 +275,7 @@ Tensor& hand_over(Tensor& self, const Tensor& result) {
   // In place, too, arguments are compared in the dtype to which they promote. Of a view, autograd
   // calls one node, and casts what goes in and comes out.
   const auto rounded = self.is_view() ? result : result.to(self.scalar_type());
-  {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    self.copy_(rounded);
-  }
+  below_autograd([&] { self.copy_(rounded); });
   torch::autograd::increment_version(self);
   torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(rounded));
   return self;
@@ -313,9 +284,8 @@ Tensor& hand_over(Tensor& self, const Tensor& result) {
 void check_fits(const Tensor& self, const Tensor& result) {
   if (result.sym_sizes() != self.sym_sizes() ||
       !at::canCast(result.scalar_type(), self.scalar_type())) {
-    const at::AutoDispatchBelowADInplaceOrView guard; // where a pin would come back here
-    auto& unchanged = const_cast<Tensor&>(self);
-    at::clamp_min_(unchanged, result); // which raises
+    // Below autograd, because a pin would come back here.
+    below_autograd([&] { at::clamp_min_(const_cast<Tensor&>(self), result); }); // which raises
   }
 }
 

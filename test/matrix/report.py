@@ -60,24 +60,25 @@ BY_HAND = """\
 
 | with | what holds | test |
 | --- | --- | --- |
-| `torch.compile` | Yes: any size in one graph; an integer bound may change; a clamp is one kernel each way. | `test_compile.py`, `test_compile_training.py` |
+| `torch.compile` | Yes: one graph serves all sizes, integer bounds may be symbolic, and a clamp is one kernel in forward and one in backward. | `test_compile.py`, `test_compile_training.py` |
 | `torch.export`, to train on | Yes: the graph holds our operator and keeps its convention, saved and loaded as well. | `test_export_training.py` |
 | `torch.export`, ONNX, AOTInductor, to run elsewhere | Yes: after `run_decompositions()` the graph has ATen operators alone (in ONNX, `Clip`) and needs no clampgrad. Trained on, it has PyTorch's own gradient. | `test_export.py`, `test_export_elsewhere.py` |
 | TorchScript | Yes, traced or scripted, training too. The file needs the operators, from the package or from [libclampgrad](cpp.md). | `test_export_training.py` |
-| DDP, FSDP2, DTensor | Yes: groups of 2 and 4 processes give what one process gives, without communication of ours; `Partial` is reduced first, as by `torch.clamp`. | `test_distributed.py` |
+| DDP, FSDP2, DTensor | Yes: groups of 2 and 4 processes give what one process gives. clampgrad communicates nothing itself; `Partial` is reduced first, as by `torch.clamp`. | `test_distributed.py` |
 | mixed precision | Yes: GradScaler, autocast, subnormal numbers, deterministic mode. | `test_precision.py` |
 | `torch.func`, forward mode, double backward, hooks, checkpoints | Yes: [every form in every context](#every-form-in-every-context). | `matrix/test_matrix.py` |
-| Tensor subclasses | Yes: wrappers see ATen operators; fake and meta tensors; parameters. | `test_subclass.py` |
+| Tensor subclasses | Yes: wrappers (which see ATen operators), fake and meta tensors, parameters. | `test_subclass.py` |
 | nested (jagged) tensors | Yes, also two of the same lengths, which PyTorch's own `maximum` cannot differentiate. | `test_layouts.py` |
-| sparse, quantised, MKLDNN tensors | What PyTorch does, or its error. | `test_layouts.py` |
+| sparse, quantised, MKLDNN tensors | As PyTorch: the same result, or its error. | `test_layouts.py` |
 | the profiler, anomaly mode | Yes: they name the operator; nodes have `_saved_` attributes. | `test_names.py` |
 | several processes | Yes, forked or spawned; one interpreter per process (two are not supported). | `test_threads.py` |
 | the older ONNX exporter (`dynamo=False`) | No: it knows no operators but PyTorch's own. | |
 | `torch.jit.script` of `clampgrad.nn` | No: it cannot read the modules. Trace them, or script `clampgrad.clamp` and its relatives. | |
 
-What PyTorch refuses, every form refuses in kind, and leaves its input as it was (`matrix/test_refused.py`). No
-reference is kept and no byte is lost over 10^5 calls (`test_memory.py`). The kernels' tests run under ASan and UBSan
-(`make sanitize`), the pin's state under TSan (`make races`); the matrix has not run under sanitizers.
+Where PyTorch raises an error, every form of clampgrad raises one of the same kind and leaves its input as it was
+(`matrix/test_refused.py`). 10^5 calls keep no reference and leak no memory (`test_memory.py`). The kernels' tests run
+under ASan and UBSan (`make sanitize`), those of the pin's state under TSan (`make races`). The matrix has not run under
+sanitizers.
 """
 
 
@@ -201,8 +202,8 @@ def page(records):
         f"On torch {found['torch']}, {found['held']:,} cells ran in {found['seconds']} s of one core, and all hold:"
         f" {found['held'] / (found['calls'] * found['forms'] * found['contexts']):.2%} of {found['calls']:,} calls x"
         f" {found['forms']} forms x {found['contexts']} contexts. {found['refused']} more, of pins, were refused. Each run"
-        " of the tests draws other cells, and some under compilers (torch.compile with and without Inductor, compiled"
-        " autograd), which take seconds each.",
+        " of the tests draws other cells. It also draws some under compilers (torch.compile with and without Inductor,"
+        " compiled autograd), which take seconds each.",
         "",
         f"Under the portable pin, {portable['held']:,} cells ran on torch {portable['torch']}, of"
         f" {portable['forms']} forms; {portable['refused']} more were refused, and"
@@ -211,10 +212,10 @@ def page(records):
         other_records(),
         "<!-- end -->",
         "",
-        "How many cells held, for each context and form. A dot: there is no such call. A number in"
-        " brackets: some cells are left out or, where the table says so, refused, for the reason below. A pin of"
-        " the process holds around the whole context; of the portable implementation it is asked for with"
-        " `partial`, as [Pins](pin.md#partial-reach) says.",
+        "The table says how many cells held, for each context and form. A dot means that there is no such call. A"
+        " number in brackets means that some cells are left out, or refused where the table says so, for the reason"
+        " below. A pin of the process holds around the whole context; under the portable implementation it has"
+        " [partial reach](pin.md#partial-reach).",
         "",
         "| context | " + " | ".join(COLUMNS) + " |",
         "| --- |" + " --- |" * len(COLUMNS),

@@ -121,8 +121,11 @@ at::Tensor clamp(
   const auto c = checked_convention(gradient, maximize); // before the bounds
   return with_overload(
       [&](const auto&... bounds) -> decltype(auto) {
-        return all_tensors(is_plain, self, bounds...) ? front_door::clamp(self, bounds..., c)
-        : clampgrad::clamp(self, bounds..., name_of(c.gradient), c.maximize);
+        if (!all_tensors(is_plain, self, bounds...)) {
+          return clampgrad::clamp(self, bounds..., name_of(c.gradient), c.maximize);
+        }
+        const Profiled profiled("clampgrad::clamp", self, bounds..., name_of(c.gradient), c.maximize);
+        return front_door::clamp(self, bounds..., c);
       },
       min, max);
 }""",

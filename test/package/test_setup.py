@@ -32,15 +32,14 @@ def loaded(monkeypatch, **environment):
 
 @pytest.mark.parametrize("debug", ["0", "1"])
 def test_loops_get_what_the_others_do_not(monkeypatch, debug):
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     build = loaded(monkeypatch, CLAMPGRAD_DEBUG=debug)
+    flags_of = build["flags_of_files"]("x86_64")
     files = {path.name for path in (ROOT / "csrc/kernels/cpu").glob("loops_*.cpp")}
-    assert files == build["FLAGS_OF"].keys()
-    assert all(("-O3" in flags) == (debug == "0") for flags in build["FLAGS_OF"].values())
-    assert "-mavx512bw" in build["FLAGS_OF"]["loops_avx512.cpp"]
+    assert files == flags_of.keys()
+    assert all(("-O3" in flags) == (debug == "0") for flags in flags_of.values())
+    assert "-mavx512bw" in flags_of["loops_avx512.cpp"]
     assert not [flag for flag in build["FLAGS"] if flag.startswith("-m")]
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    others = loaded(monkeypatch)["FLAGS_OF"].values()
+    others = build["flags_of_files"]("aarch64").values()
     assert not [flag for flags in others for flag in flags if flag.startswith("-m")]
 
 
@@ -64,12 +63,13 @@ def test_compilers_take_the_flags_in_silence(monkeypatch, tmp_path, compiler):
 
 def test_msvc_is_told_what_it_knows(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr("platform.machine", lambda: "AMD64")
     monkeypatch.setenv("DISTUTILS_USE_SDK", "")  # so that what the build sets is undone
     monkeypatch.delenv("DISTUTILS_USE_SDK")
     build = loaded(monkeypatch)
     assert os.environ["DISTUTILS_USE_SDK"] == "1"
-    assert "/Zc:preprocessor" in build["FLAGS"] and not any(build["FLAGS_OF"].values())
+    assert "/Zc:preprocessor" in build["FLAGS"] and not any(
+        build["flags_of_files"]("x86_64").values()
+    )
     every = [*build["OPTIMISATION"], *build["SYMBOLS"], *build["FLAGS"], *build["DEFINES"]]
     assert all(flag.startswith(("/", "-D")) for flag in every)
     with pytest.raises(SystemExit, match="CLAMPGRAD_SANITIZE"):
@@ -113,21 +113,22 @@ def test_cmake_gets_the_same(monkeypatch, tmp_path):
     python = ROOT / "csrc/python/module.cpp"
     monkeypatch.setattr(cmake.setup, "sources", lambda out, cuda: [loops, python])
     monkeypatch.setattr(cmake.setup, "OPTIMISATION", ["-O2", "-DNDEBUG"])
-    monkeypatch.setattr(cmake.setup, "FLAGS_OF", {"loops_avx2.cpp": ["-O3", "-mavx2"]})
     monkeypatch.setattr(cmake.setup, "FAST", ["-O3"])
     monkeypatch.setattr(cmake, "cuda_build", lambda: (True, "it is pretended"))
     monkeypatch.setattr(cmake, "code", lambda: "sm_80+compute_80")
     monkeypatch.setenv("CUDA_HOME", "/a toolkit")
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX")
-    text = cmake.script(tmp_path)
+    text = cmake.script(tmp_path, "x86_64")
     assert f'set(sources "{loops.as_posix()}")' in text  # and nothing with Python
-    assert 'set(flags "$<$<CONFIG:Release>:-O2>" "$<$<CONFIG:Release>:-DNDEBUG>"' in text
+    optimised = "$<$<CONFIG:Release,RelWithDebInfo>"
+    assert f'set(flags "{optimised}:-O2>" "{optimised}:-DNDEBUG>"' in text
     assert all(f'"{flag}"' in text for flag in cmake.setup.FLAGS)
-    assert 'COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>;-mavx2")' in text
+    assert 'COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-mavx2")' in text
+    assert "-mavx2" not in cmake.script(tmp_path, "aarch64")
     assert '"CLAMPGRAD_WITH_CUDA=sm_80+compute_80")' in text
     assert 'set(toolkit "/a toolkit")' in text and 'set(architectures "8.0" "9.0+PTX")' in text
     monkeypatch.setattr(cmake, "cuda_build", lambda: (False, "it is pretended"))
-    assert "set(toolkit )" in cmake.script(tmp_path)
+    assert "set(toolkit )" in cmake.script(tmp_path, "x86_64")
 
 
 # ---- Metadata ------------------------------------------------------------------------------------

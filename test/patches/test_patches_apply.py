@@ -350,10 +350,15 @@ def test_a_whole_source_tree_takes_the_code_patches(tmp_path, source):
 
 
 def test_it_runs_as_a_module():
-    listed = subprocess.check_output([sys.executable, "-m", "clampgrad.patches", "list"], text=True)
-    assert [line.split()[0] for line in listed.splitlines()] == list(all_series())
-    spans = {line.split()[0]: line[29:41].strip() for line in listed.splitlines()}
+    command = [sys.executable, "-m", "clampgrad.patches", "list"]
+    # With an environment, or it has what readline has set in the one of the process: COLUMNS.
+    listed = subprocess.check_output(command, text=True, env=dict(os.environ))
+    _, *rows = [re.split("  +", line) for line in listed.splitlines()]
+    assert [row[0] for row in rows] == list(all_series())
+    spans = {name: span for name, span, _ in rows}
     assert spans["v2.13.0/strict"] == "2.7 to 2.13" and spans["v2.14.0/fmax"] == "2.14"
+    narrow = subprocess.check_output(command, text=True, env={**os.environ, "COLUMNS": "60"})
+    assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, listed.splitlines()))
 
 
 def test_every_patch_is_ready_to_send():

@@ -55,6 +55,57 @@ def test_without_a_gradient_the_profiler_shows_aten():
     assert [e.name for e in profile.events() if "clamp" in e.name][0] == "aten::clamp"
 
 
+SHAPED = {  # the name of the operator, and the shapes of its arguments
+    "clamp": ("clampgrad::clamp", [[3], [], []]),
+    "clamp, Tensors": ("clampgrad::clamp", [[3], [1], [2, 3]]),
+    "clamp, mixed": ("clampgrad::clamp", [[3], [], [2, 3]]),
+    "clamp_min": ("clampgrad::clamp_min", [[3], []]),
+    "clamp_max, a Tensor": ("clampgrad::clamp_max", [[3], [1]]),
+    "clamp_": ("clampgrad::clamp_", [[3], [], []]),
+    "clamp_, Tensors": ("clampgrad::clamp_", [[3], [1], [3]]),
+    "maximum": ("clampgrad::maximum", [[3], [2, 3]]),
+}
+
+
+@pytest.mark.compiled("torch's profiler knows operators, and no functions of Python")
+@pytest.mark.parametrize("call", SHAPED)
+def test_the_profiler_shows_arguments(call):
+    """As torch.ops.clampgrad's do, which the dispatcher calls: name, shapes, and the node's number."""
+    name, shapes = SHAPED[call]
+    of_size = {(): 0.25, (1,): torch.ones(1), (2, 3): torch.ones(2, 3), (3,): torch.ones(3)}
+    bounds = [of_size[tuple(shape)] for shape in shapes[1:]]
+
+    def shown(function):
+        x = torch.full((3,), 0.5, requires_grad=True) * 1
+        last = x.grad_fn._sequence_nr()
+        with torch.profiler.profile(record_shapes=True) as profile:
+            function(x, *bounds)
+        event = next(e for e in profile.events() if e.name == name)
+        return event.input_shapes, event.sequence_nr - last
+
+    function = name.removeprefix("clampgrad::")
+    ours, number = shown(getattr(clampgrad, function))
+    theirs, theirs_number = shown(getattr(torch.ops.clampgrad, function))
+    assert ours[: len(shapes)] == shapes and ours == theirs
+    assert number == theirs_number > 0
+
+
+@pytest.mark.compiled("the portable implementation saves masks, which broadcast as torch's")
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_a_node_refuses_a_gradient_of_another_shape(others):
+    """Called directly: the engine has compared them before."""
+    x = torch.zeros(2, 3, requires_grad=True)
+    y = getattr(clampgrad, "maximum" if others == 1 else "clamp")(
+        x, *[torch.ones(2, 3)] * others or [0]
+    )
+    assert y.grad_fn(torch.ones(2, 3)) is not None
+    for shape in ((3, 2), (6,), (7,), (2, 1), ()):
+        with pytest.raises(
+            RuntimeError, match=r"Backward\d: got a gradient of shape .* output of shape \[2, 3\]"
+        ):
+            y.grad_fn(torch.ones(shape))
+
+
 @pytest.mark.compiled("a node in Python has no such attributes")
 def test_attributes_of_a_node():
     """Where the kernels of the front doors are not taken, as with a tangent, the operators that

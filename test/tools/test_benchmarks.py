@@ -56,6 +56,25 @@ def test_bits_that_are_saved(bar, dtype):
     assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * n
 
 
+def bytes_moved(name, n=2**12):
+    """By a forward and its backward, of an element: what is read, written and saved."""
+    (group,) = (group for group in cases.GROUPS if name in group.functions)
+    inputs = cases.inputs(group, n, torch.float32)
+    y = group.functions[name](*inputs)
+    g = torch.ones_like(y)
+    gradients = torch.autograd.grad(y, inputs, g)
+    written = [t for t in gradients if t.data_ptr() != g.data_ptr()]
+    saved = memory.saved_bytes(group.functions[name], *inputs)
+    return 4 * len([*inputs, y, g, *written]) + 2 * saved / n
+
+
+@pytest.mark.compiled("the portable implementation keeps a byte per element")
+def test_the_limit_of_maximum_is_that_of_its_traffic():
+    ours, sub = map(bytes_moved, ("clampgrad.maximum", "torch.sub"))
+    assert report.LIMITS["maximum"]({"torch.sub": sub}, 4) == pytest.approx(ours)
+    assert bytes_moved("torch.lerp") > sub
+
+
 def test_the_peak_is_seen_in_a_heap_that_has_room():
     x = torch.randn(2**20, requires_grad=True)
     torch.ones(2**22)  # once freed, malloc keeps memory as large as this

@@ -66,6 +66,20 @@ def test_every_page_is_in_the_navigation():
     assert listed == pages | {"index.md"}  # README.md
 
 
+# ---- Code ----------------------------------------------------------------------------------------
+
+
+ON_THE_SITE = [p for p in PAGES if p == ROOT / "README.md" or p.is_relative_to(ROOT / "docs")]
+
+
+@pytest.mark.parametrize("page", ON_THE_SITE, ids=str)
+def test_code_fits_the_site(page):
+    """docs/assets/site.css makes room for 98 characters, and less than four spaces would end a list."""
+    code = re.findall(r"^( *)```\w*\n(.*?)^ *```", markdown(page), flags=re.DOTALL | re.MULTILINE)
+    assert [line for _, block in code for line in block.splitlines() if len(line) > 98] == []
+    assert {len(indent) % 4 for indent, _ in code} <= {0}
+
+
 # ---- Numbers -------------------------------------------------------------------------------------
 
 # A quantity: a number with a unit, a percentage, a factor, or a decimal fraction.

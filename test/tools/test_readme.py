@@ -14,8 +14,10 @@ import torch
 
 import clampgrad
 import fill_tables
+from tools import from_nothing
 
 ROOT = Path(__file__).parents[2]
+GIT_IDENTITY = "-c user.name=nobody -c user.email=nobody"
 PAGES = [
     *(p.name for p in sorted(ROOT.glob("*.md"))),
     *(str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("docs/**/*.md"))),
@@ -76,6 +78,37 @@ def test_the_two_commands_are_those_of_the_makefile_and_of_ci():
     ci = read(".ci/run")
     assert re.search(r"^  make TORCH=.* \"\$\{@:2\}\"$", ci, flags=re.MULTILINE)
     assert re.search(r"^on \$usual test ", ci, flags=re.MULTILINE)
+
+
+MAKEFILE = r"""
+VENV := .venv
+MAX_JOBS := 2
+.venv/torch:
+	mkdir -p .venv/bin && touch $@
+	printf '#!/bin/sh\nexec {python} "$$@"' > .venv/bin/python && chmod +x .venv/bin/python
+demo: .venv/torch
+	sleep 0.2
+test: demo
+print-%:
+	@echo $($*)
+"""
+
+
+def test_how_long_they_take_from_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(fill_tables, "FROM_NOTHING", tmp_path / "record.json")
+    assert fill_tables.from_nothing() == ""
+    (tmp_path / "Makefile").write_text(MAKEFILE.format(python=sys.executable))
+    for command in ("init -q", "add Makefile", f"{GIT_IDENTITY} commit -qm x"):
+        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
+    record = from_nothing.measure(tmp_path)
+    assert 0.2 <= record["seconds"]["demo"] < 60 and record["torch"] == torch.__version__
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    said = fill_tables.from_nothing()
+    assert (
+        f"torch {record['torch']}" in said
+        and "`make demo`" in said
+        and record["machine"]["cpu"] in said
+    )
 
 
 def test_there_are_snippets_and_tables():

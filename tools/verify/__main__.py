@@ -110,7 +110,7 @@ def main(words: list[str] | None = None) -> int:
     options = arguments(words)
     try:
         asked = question(options)
-        less = "less than " if asked.quick else ""
+        less = "less than the usual " if asked.quick else ""
         print(f"this takes {less}{TAKES} on two cores", file=sys.stderr)
         result = verify(asked, steps())
     except Refusal as refusal:

@@ -2,7 +2,7 @@
 //
 // Note [One translation unit per instruction set]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// setup.py gives each of them the flags of its set (FLAGS_OF). What is compiled here may therefore
+// setup.py gives each of them the flags of its set (flags_of_files). What is compiled here may therefore
 // not run on an older machine, and the linker keeps one copy of an inline function for everybody.
 // So nothing that is included here may define one that is called out of line: the templates and
 // functions below are in anonymous namespaces or in the namespace of the set, and those of the

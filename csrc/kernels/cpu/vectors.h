@@ -55,6 +55,12 @@ CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
 // lane. These functions come before the rules, because the rules would take their own templates
 // otherwise. The predicates are _CMP_EQ_OQ, _CMP_LT_OS and _CMP_LE_OS for numbers, _MM_CMPINT_EQ,
 // _LT and _LE for integers. Macros, because an intrinsic is no argument of a template.
+#if defined(__clang__)
+// It would make vmaxps and vminps of a comparison and a select; see second_where_less().
+#define CLAMPGRAD_HIDE_FROM_CLANG(mask) CLAMPGRAD_HIDE("+k", mask);
+#else
+#define CLAMPGRAD_HIDE_FROM_CLANG(mask)
+#endif
 #define CLAMPGRAD_K_COMPARE(name, predicate, V, type, compare)                       \
   CLAMPGRAD_HOST_DEVICE auto name(V a, V b) {                                        \
     return compare(reinterpret_cast<type>(a), reinterpret_cast<type>(b), predicate); \
@@ -64,6 +70,7 @@ CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
   CLAMPGRAD_K_COMPARE(lt, 1, V, type, compare)                                                     \
   CLAMPGRAD_K_COMPARE(le, 2, V, type, compare)                                                     \
   CLAMPGRAD_HOST_DEVICE V select(decltype(eq(V(), V())) mask, V a, V b) {                          \
+    CLAMPGRAD_HIDE_FROM_CLANG(mask)                                                                \
     return reinterpret_cast<V>(blend(mask, reinterpret_cast<type>(b), reinterpret_cast<type>(a))); \
   }
 CLAMPGRAD_K_REGISTERS(Vector<float>, __m512, _mm512_cmp_ps_mask, _mm512_mask_blend_ps)
@@ -91,6 +98,7 @@ CLAMPGRAD_WITHOUT_MAX(Vector<float>)
 CLAMPGRAD_WITHOUT_MAX(Vector<double>)
 #undef CLAMPGRAD_WITHOUT_MAX
 #undef CLAMPGRAD_K_COMPARE
+#undef CLAMPGRAD_HIDE_FROM_CLANG
 
 template <typename M> // of masks
 CLAMPGRAD_HOST_DEVICE M select(M mask, M a, M b) {

@@ -3,9 +3,11 @@
 import argparse
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from clampgrad._tools.tables import Table, width_of
 from clampgrad.cli.output import write
 from clampgrad.patches import apply as applying
 from clampgrad.patches.series import PATCHES, Refusal, all_series
@@ -47,7 +49,11 @@ def run(options: argparse.Namespace) -> tuple[dict, str]:
     if options.command == "list":
         series = list(all_series().values())
         result = {s.name: {"releases": s.releases, "summary": s.summary} for s in series}
-        return result, "\n".join(f"{s.name:28} {s.span:12} {s.summary}" for s in series)
+        columns = ["series", "releases", "what it does"]
+        table = Table(columns, left=columns, names=2)
+        for s in series:
+            table.add_row(s.name, s.span, s.summary)
+        return result, table.text(width_of(sys.stdout))
     if options.command == "status":
         result = applying.status(options.source).as_dict()
         return result, "\n".join(f"{key:11} {value}" for key, value in result.items())

@@ -81,8 +81,8 @@ def _misplaced(
 
 def _sentence(parser: argparse.ArgumentParser, option: str) -> str:
     return (
-        f"{option} stands after the program, to which it goes there: options of {parser.prog} come "
-        "before the program"
+        f"{option} stands after the program, which gets it: write the options of {parser.prog} before "
+        "the program"
     )
 
 

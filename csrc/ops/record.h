@@ -1,0 +1,45 @@
+#pragma once
+// Note [Recorded by hand]
+// ~~~~~~~~~~~~~~~~~~~~~~~
+// A fused forward is no operator, and no autograd kernel of torchgen's records it. In eager mode
+// nothing but autograd would see an operator (no transform, mode, tracer or tangent: is_fusable),
+// so that a call through the dispatcher would only cost time. And torchgen has no way to say it of
+// a clamp in place: Note [In place].
+//
+// The node is torchgen's, made of the formula for _clamp_recorded in derivatives.yaml. What an
+// autograd kernel does besides is done by hand: the edges to the inputs (make_node), what the node
+// saves, and the edge from the result.
+
+#include "Functions.h"
+#include "base/convention.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+namespace clampgrad {
+
+template <typename Kernel>
+auto below_autograd(const Kernel& kernel) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return kernel();
+}
+
+template <typename Node>
+void save(const Node& node, const at::Tensor& bits, Convention c, int64_t dim_order) {
+  node->bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
+  node->gradient = name_of(c.gradient);
+  node->maximize = c.maximize;
+  node->dim_order = dim_order;
+}
+
+// `forward` returns the result and the bits.
+template <typename Node, typename Forward>
+at::Tensor recorded(const Node& node, Convention c, int64_t dim_order, const Forward& forward) {
+  const auto [output, bits] = below_autograd(forward);
+  save(node, bits, c, dim_order);
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+} // namespace clampgrad
