@@ -18,6 +18,7 @@ RELEASE = tuple(int(n) for n in torch.__version__.split(".")[:2])  # as text, 2.
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 OPERATORS = ("clamp", "clamp_min", "clamp_max")
+BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
 
 # In some releases clamp with one bound ignores that bound if it is NaN; clamp_min never did.
@@ -54,6 +55,8 @@ for line in sys.stdin:
         sys.argv = words
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         main.__file__ = words[0]
+        if "__annotations__" in globals():  # up to Python 3.13
+            main.__annotations__ = {}
         with open(words[0]) as file:
             exec(compile(file.read(), words[0], "exec"), main.__dict__)
         sys.exit()
@@ -83,6 +86,25 @@ def forks(*modules):
         finally:
             process.stdin.close()
             process.wait()
+
+
+@contextmanager
+def scripts(folder, *modules):
+    """Runs texts as scripts, each in a process of its own where `modules` are imported already.
+
+    Yields run(text, *arguments, cwd=..., **variables) -> what it printed, what it complained of. One
+    that fails is an error.
+    """
+    file = folder / "script.py"
+
+    def run(text, *arguments, cwd=folder, **variables):
+        file.write_text(text)
+        code, out, err = fork(file, *arguments, cwd=cwd, **variables)
+        assert code == 0, out[-1000:] + err[-3000:]
+        return out, err
+
+    with forks(*modules) as fork:
+        yield run
 
 
 # ---- Ways to call: door(x, *bounds, **keywords), never changing x --------------------------------

@@ -53,6 +53,16 @@ def same_start():
         setattr(guards, TIMES_GUARDS, lambda *given: 0.0)
 
 
+@pytest.fixture
+def folder_of_programs(tmp_path, monkeypatch):
+    """An empty folder, to run programs from in this process; what they change of sys is put back."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("path", "argv"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """Where Python finds the package and its entry point, installed or not: a PYTHONPATH."""

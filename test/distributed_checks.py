@@ -4,11 +4,12 @@ import datetime
 import faulthandler
 import os
 import traceback
+from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from torch.distributed.tensor import (
     DTensor,
     Partial,
@@ -18,6 +19,7 @@ from torch.distributed.tensor import (
 )
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 import clampgrad.nn
@@ -118,10 +120,10 @@ def partial_sums_are_reduced_first(mesh):
     """As torch.clamp does: the clamp of a sum is not the sum of clamps."""
     x = torch.linspace(-1, 1, 48).reshape(8, 6)
 
-    def partial():
+    def summed():
         return DTensor.from_local(x, mesh, [Partial()]).requires_grad_()
 
-    theirs, leaf = torch.clamp(partial(), 0, 1), partial()
+    theirs, leaf = torch.clamp(summed(), 0, 1), summed()
     for convention in CONVENTIONS:
         y = clampgrad.clamp(leaf, 0, 1, gradient=convention)
         assert y.placements == theirs.placements
@@ -149,6 +151,21 @@ class Model(torch.nn.Module):
         return self.clamp(self.outer(y))
 
 
+class InPlace(Model):
+    def forward(self, x):
+        y = clampgrad.clamp_(self.inner(x), -4, self.bound, gradient="inclusive")
+        return clampgrad.clamp_(self.outer(y), -8, 8, gradient="half")
+
+
+class Pinned(Model):
+    @clampgrad.pin("half")
+    def steps(self, x):
+        return self.outer(self.inner(x).clamp_(-4, 4).clamp_max_(self.bound)).clamp_(-8, 8)
+
+    def forward(self, x):
+        return checkpoint(self.steps, x, use_reentrant=False)
+
+
 def batches(count, rows):
     generator = torch.Generator().manual_seed(1)
     return torch.randint(-2, 3, (count, rows, 8), generator=generator).float()
@@ -163,7 +180,7 @@ def train(model, wrapped, data):
     return model
 
 
-def check_training(mesh, wrap):
+def check_training(mesh, wrap, Model=Model):
     world, rank = mesh.size(), mesh.get_rank()
     data = batches(2, 8)
     alone, model = train(alone := Model(), alone, data), Model()
@@ -185,6 +202,13 @@ def fsdp_step(mesh):
     check_training(mesh, lambda model: fully_shard(model, mesh=mesh))
 
 
+def fsdp_offloaded_in_place(mesh):
+    offload = CPUOffloadPolicy(pin_memory=False)
+    for kind in (InPlace, Pinned):
+        wrap = partial(fully_shard, mesh=mesh, offload_policy=offload)
+        check_training(mesh, wrap, kind)
+
+
 CHECKS = {
     f.__name__: f
     for f in (
@@ -197,6 +221,7 @@ CHECKS = {
         partial_sums_are_reduced_first,
         ddp_step,
         fsdp_step,
+        fsdp_offloaded_in_place,
     )
 }
 

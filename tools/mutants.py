@@ -3,7 +3,7 @@
     python tools/mutants.py build              all mutants in one library, chosen while it runs
     python tools/mutants.py run                every mutant; writes tools/mutants.json
     python tools/mutants.py run --only TEXT    those with TEXT in their name; the others' results stay
-    python tools/mutants.py run --new          those that have no result yet
+    python tools/mutants.py run --new          those that have no result yet: goes on where a run was ended
 
 The list is mutants.yaml. A mutant runs in a process of its own, forked from one that has everything
 imported: through what has killed it the last time, through cells of test/matrix (not the pin's: its
@@ -55,7 +55,7 @@ def listed():
 
 
 def name(mutant):
-    return f"{mutant['file']}: {mutant['was']} -> {mutant.get('becomes', mutant.get('text'))}"
+    return mutant["name"]
 
 
 def tests_of(mutant):
@@ -277,7 +277,8 @@ def run_some(implementation, count, seed, only, new):
 
     assert clampgrad.implementation == implementation
     torch.set_num_threads(1)
-    cells, results = chosen_cells(count, seed), last_results()
+    found = part_of(implementation)
+    cells, results = chosen_cells(count, seed), last_results() | found
     mutants = [
         (k, m)
         for k, m in enumerate(listed(), 1)
@@ -302,7 +303,6 @@ def run_some(implementation, count, seed, only, new):
         took = round(time.monotonic() - start, 1)
         return {"killed_by": killed, "how": error, "seconds": took}
 
-    found = {}
     with ThreadPoolExecutor(int(os.environ.get("MAX_JOBS", 2))) as pool:
         for (k, mutant), result in zip(mutants, pool.map(try_one, mutants)):
             found[name(mutant)] = result
@@ -315,6 +315,12 @@ def run_some(implementation, count, seed, only, new):
         sys.exit(f"fails unbroken: {failed}\n{error}")
 
 
+def part_of(implementation):
+    """The results so far of a run."""
+    part = WORK / f"{implementation}.json"
+    return json.loads(part.read_text()) if part.exists() else {}
+
+
 def last_results():
     if not RESULT.exists():
         return {}
@@ -324,14 +330,14 @@ def last_results():
 def run(count, seed, only, new):
     found = last_results() if only or new else {}
     for implementation in ("compiled", "portable"):
-        part = WORK / f"{implementation}.json"
-        part.write_text("{}")
+        if not new:
+            (WORK / f"{implementation}.json").unlink(missing_ok=True)
         command = [sys.executable, __file__, "some", "--implementation", implementation]
         command += ["--cells", str(count), "--seed", str(seed), "--only", only]
         command += ["--new"] * new
         portable = {"CLAMPGRAD_PORTABLE": "1"} if implementation == "portable" else {}
         subprocess.check_call(command, env=os.environ | portable)
-        found |= json.loads(part.read_text())
+        found |= part_of(implementation)
     counted = [name(m) for m in listed() if "changes_nothing" not in m]
     results = [{"mutant": n, **found[n]} for n in counted if n in found]
     killed = sum(r["killed_by"] is not None for r in results)

@@ -25,7 +25,7 @@ constexpr Named kNames[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED) CLAMPGRAD
 #undef CLAMPGRAD_NAMED
 constexpr int64_t kGradients = std::size(kConventions);
 
-// By the value of the Gradient: from 0 on, without gaps.
+// By the value of the Gradient. The values begin at 0 and have no gaps.
 constexpr auto kGradientNames = [] {
   std::array<std::string_view, kGradients> names;
   for (const auto& c : kConventions) {
@@ -59,11 +59,11 @@ Convention checked_convention(Gradient gradient, bool maximize);
 
 // ---- Operators of two Tensors -------------------------------------------------------------------
 
-// A clamp with one bound, a Tensor, is one of them. What the loops call is inlined everywhere: Note
-// [One translation unit per instruction set].
+// A clamp by one Tensor is one of them. The loops call the functions of this enum, which are
+// therefore inlined everywhere: Note [One translation unit per instruction set].
 enum class Extremum { maximum, minimum, fmax, fmin, clamp_min, clamp_max };
 
-// In their order.
+// By the value of the Extremum.
 constexpr std::string_view kExtrema[] = {
     "maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"};
 

@@ -78,7 +78,7 @@ struct Buffers {
   int64_t n;
 };
 
-// Those of a call, as elements of one type, or of a type that is known at run time alone.
+// The buffers of a call. Lane is void where the dtype is known at run time alone.
 template <typename Call, typename Lane = void>
 using BuffersOf = Buffers<Call::kIn, Call::kOut, Lane, typename Call::Word>;
 

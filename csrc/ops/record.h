@@ -17,6 +17,8 @@
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <utility>
+
 namespace clampgrad {
 
 template <typename Kernel>
@@ -36,10 +38,10 @@ void save(const Node& node, const at::Tensor& bits, Convention c, int64_t dim_or
 // `forward` returns the result and the bits.
 template <typename Node, typename Forward>
 at::Tensor recorded(const Node& node, Convention c, int64_t dim_order, const Forward& forward) {
-  const auto [output, bits] = below_autograd(forward);
+  auto [output, bits] = below_autograd(forward);
   save(node, bits, c, dim_order);
   torch::autograd::set_history(output, node);
-  return output;
+  return std::move(output); // of a structured binding, it would be a copy
 }
 
 } // namespace clampgrad

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import clampgrad
-from common import forks
+from common import scripts
 
 pytestmark = pytest.mark.thorough
 
@@ -29,20 +29,12 @@ print(slope(f)[0], torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_
 @pytest.fixture
 def run(tmp_path):
     """Runs the script with the package in a folder: the gradient at a bound, and hits in the cache."""
-    (tmp_path / "script.py").write_text(SCRIPT)
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
 
     def run(folder, portable="1"):
-        code, out, err = fork(
-            tmp_path / "script.py",
-            folder,
-            cwd=tmp_path,
-            CLAMPGRAD_PORTABLE=portable,
-            TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"),
-        )
-        assert code == 0, err[-3000:]
-        return out.split()
+        return script(SCRIPT, folder, CLAMPGRAD_PORTABLE=portable, **cache)[0].split()
 
-    with forks("torch", "torch._dynamo", "torch._inductor.compile_fx") as fork:
+    with scripts(tmp_path, "torch", "torch._dynamo", "torch._inductor.compile_fx") as script:
         yield run
 
 

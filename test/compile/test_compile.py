@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.testing import CompileCounterWithBackend
 from torch._functorch.aot_autograd import make_boxed_func
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from common import OPERATORS, assert_same, eager, front_doors, tied
+from common import BOUNDS, OPERATORS, assert_same, eager, front_doors, tied
 from oracle import CONVENTIONS, gradient_of_x
-
-BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
 
 @pytest.fixture(autouse=True)
@@ -68,39 +65,6 @@ def test_every_convention(convention, suffix):
 )
 def test_every_spelling(name, spelling):
     check_forward_and_backward(front_doors(name)[spelling], name, "half")
-
-
-@pytest.mark.parametrize("convention", ["with_grad", "restoring"])
-def test_maximize(convention):
-    x, g = tied(64), tied(64, seed=1)
-
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def f(x):
-        return clampgrad.clamp(x, 0, 1, gradient=convention, maximize=True)
-
-    (gradient,) = eager(f, [x], g)
-    assert_same(gradient, gradient_of_x(convention, x, g, 0, 1, maximize=True))
-
-
-def test_clamp_with_grad():
-    x, g = tied(64), tied(64, seed=1)
-    f = torch.compile(clampgrad.clamp_with_grad, backend="aot_eager", fullgraph=True)
-    (gradient,) = eager(lambda x: f(x, 0, 1), [x], g)
-    assert_same(gradient, gradient_of_x("with_grad", x, g, 0, 1))
-
-
-@pytest.mark.parametrize("suffix", ["", "_"])
-@pytest.mark.parametrize("name", OPERATORS)
-def test_mingrad_operators(name, suffix):
-    x, g = tied(64), tied(64, seed=1)
-    function = getattr(torch.ops.clampgrad, f"{name}_mingrad{suffix}")
-
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def f(x):
-        return function(x.clone(), **BOUNDS[name])
-
-    (gradient,) = eager(f, [x], g)
-    assert_same(gradient, gradient_of_x("min_norm", x, g, **BOUNDS[name]))
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
@@ -163,50 +127,12 @@ def test_make_fx(convention, tracing_mode):
     assert_same(graph(y.clone()), gradient_of_x(convention, y, torch.ones(64), 0, 1))
 
 
-def test_sizes_may_change_without_another_compilation():
-    counter = CompileCounterWithBackend("aot_eager")
-
-    @torch.compile(backend=counter, fullgraph=True, dynamic=True)
-    def f(x):
-        return clampgrad.clamp(x, 0, 1, gradient="half")
-
-    for length in (5, 8, 13):
-        x = tied(length, 4)
-        g = torch.ones_like(x)
-        (gradient,) = eager(f, [x], g)
-        assert_same(gradient, gradient_of_x("half", x, g, 0, 1))
-    assert counter.frame_count == 1
-
-
-def test_a_bound_may_change():
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def f(x, bound):
-        return clampgrad.clamp_max(x, bound)
-
-    x = tied(64)
-    g = torch.ones_like(x)
-    for bound in (0.5, 1.0, 2.0):
-        (gradient,) = eager(lambda x: f(x, bound), [x], g)
-        assert_same(gradient, gradient_of_x("min_norm", x, g, max=bound))
-
-
 def test_wrong_names_are_still_errors():
     f = torch.compile(
         lambda x: clampgrad.clamp(x, 0, 1, gradient="?"), backend="aot_eager", fullgraph=True
     )
     with pytest.raises(Exception, match="min_norm"):
         f(torch.ones(2, requires_grad=True))
-
-
-def test_backward_itself_compiled():
-    """Compiled autograd traces the nodes of eager mode: they need fake kernels."""
-    x, g = tied(64), tied(64, seed=1)
-    for convention in CONVENTIONS:
-        leaf = x.clone().requires_grad_()
-        y = clampgrad.clamp(leaf, 0, 1, gradient=convention)
-        with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
-            y.backward(g)
-        assert_same(leaf.grad, gradient_of_x(convention, x, g, 0, 1), convention)
 
 
 def test_inductor():

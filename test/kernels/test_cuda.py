@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, tied
+from common import BOUNDS, DTYPES, assert_same, eager, tied
 from oracle import CONVENTIONS, EXACT, TABLE, gradient_of_x
 
 HAS_KERNELS = torch._C._dispatch_has_kernel("clampgrad::_mask") and (
@@ -26,7 +26,6 @@ pytestmark = [
 ]
 
 ARGUMENTS = {name: operator["arguments"] for name, operator in TABLE["operators"].items()}
-BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
 
 def clamp(convention):

@@ -67,14 +67,6 @@ def test_no_second_openmp_runtime():
     assert needed and not [n for n in needed if re.match("lib(gomp|omp|iomp)", n)]
 
 
-def test_backward_in_another_thread():
-    x = tied(5000).requires_grad_()
-    y = clampgrad.clamp(x, 0, 1, gradient="half")
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(y.backward, torch.ones_like(x)).result()
-    assert_same(x.grad, gradient_of_x("half", x.detach(), torch.ones(5000), 0, 1))
-
-
 def test_threads_share_a_parameter():
     """As the replicas of DataParallel do: all of them add to the gradient of one bound."""
     x, bound = tied(5000, nan=False), torch.nn.Parameter(torch.ones(5000))

@@ -1,16 +1,11 @@
-"""What the contract asks of one call: the table, looked up element by element, in plain torch.
+"""What the contract asks of one call, by test/oracle.py: any number of arguments, Tensors and numbers.
 
-Nothing of the package is used here. How the arguments of an element compare decides its row; the row
-holds the factors; a factor of 0 blocks whatever the incoming gradient is.
+Nothing of the package is used here. A factor of 0 blocks whatever the incoming gradient is.
 """
-
-from fractions import Fraction
-from functools import cache
-from itertools import combinations
 
 import torch
 
-from oracle import CONVENTIONS, PSEUDO, TABLE, signature
+from oracle import CONVENTIONS, PSEUDO, TABLE, factors, pseudo_gradient, selection
 
 ARGUMENTS = {name: tuple(o["arguments"]) for name, o in TABLE["operators"].items()}
 CLAMPS = tuple(TABLE["pseudo_gradients"]["operators"])
@@ -20,35 +15,9 @@ GRADIENTS = tuple((c, False) for c in CONVENTIONS) + tuple(
 )
 
 
-@cache
-def rows_by_signature(operator):
-    names = ARGUMENTS[operator]
-    size = 2 ** len(names) * 4 ** len(list(combinations(names, 2)))
-    found = torch.full((size,), -1)
-    for i, row in enumerate(TABLE["operators"][operator]["rows"]):
-        for point in row["points"]:
-            found[signature(*torch.tensor(point, dtype=torch.float64).unbind())] = i
-    return found
-
-
-@cache
-def divisors(operator, kind, convention, differentiated):
-    """By row and argument: what the gradient is divided by; 0 where it is blocked."""
-    names, table = ARGUMENTS[operator], []
-    for row in TABLE["operators"][operator]["rows"]:
-        factors = row[kind][convention] if kind == "tensors" else [row[kind][convention]]
-        tied = convention == "min_norm" and len(row["active"]) > 1
-        if tied and not differentiated >= set(row["active"]):
-            factors = [0] * len(factors)
-        factors = [Fraction(f) for f in factors]
-        table.append([1 / f if f else Fraction(0) for f in factors])
-    assert all(d.denominator == 1 for row in table for d in row), f"{names}: no unit fraction"
-    return torch.tensor([[int(d) for d in row] for row in table])
-
-
-def divided(g, divisor):
-    """In float64 and rounded once, which is exact for every dtype."""
-    return torch.where(divisor == 0, 0, g.double() / divisor.clamp(min=1)).to(g.dtype)
+def divided(g, factor):
+    """By a whole number, in float64 and rounded once, which is exact for every dtype."""
+    return torch.where(factor == 0, 0, g.double() / (1 / factor).round()).to(g.dtype)
 
 
 def shares(operator, convention, args, differentiated, g):
@@ -57,47 +26,26 @@ def shares(operator, convention, args, differentiated, g):
     `args` are Tensors of the result's dtype; `differentiated` says of each whether it is, or is
     None where all bounds are numbers.
     """
-    names = ARGUMENTS[operator]
-    rows = rows_by_signature(operator)[signature(*args)]
-    assert (rows >= 0).all(), f"{operator}: an element is in no row of the table"
-    kind = "numbers" if differentiated is None else "tensors"
-    chosen = names[:1] if differentiated is None else names
-    who = frozenset(n for n, d in zip(names, differentiated or ()) if d)
-    table = divisors(operator, kind, convention, who)
-    return [divided(g, table[rows, i]) for i in range(len(chosen))]
-
-
-def pseudo_rows(convention, maximize, x, y, g):
-    """What the table says of x, "g" or a number, and where."""
-    key = convention + (", maximize" if maximize else "")
-    positions = {"x = y": x == y, "x < y": x < y, "x > y": x > y, "y is NaN": y.isnan()}
-    columns = {"g < 0": g < 0, "g = 0": g == 0, "g > 0": g > 0, "g is NaN": g.isnan()}
-    for row in TABLE["pseudo_gradients"]["rows"]:
-        for column, what in zip(TABLE["pseudo_gradients"]["columns"], row[key]):
-            yield what, positions[row["position"]] & columns[column]
-
-
-def pseudo_of_x(convention, maximize, x, y, g):
-    result = torch.full_like(g, torch.nan)
-    for what, here in pseudo_rows(convention, maximize, x, y, g):
-        result = torch.where(here, g if what == "g" else float(what), result)
-    return result
+    if differentiated is None:
+        found = factors(operator, "numbers", convention, args)
+    else:
+        who = [n for n, d in zip(ARGUMENTS[operator], differentiated) if d]
+        found = factors(operator, "tensors", convention, args, who)
+    return [divided(g, factor) for factor in found]
 
 
 def let_through(convention, maximize, x, y, g):
     """Where a pseudo-gradient of x is the incoming one, whatever that is."""
-    rows = pseudo_rows(convention, maximize, x, y, g)
-    return torch.stack([here for what, here in rows if what == "g"]).any(0)
+    chosen = selection(convention, maximize, x.expand_as(y), y, g)
+    return torch.tensor([c == "g" for c in chosen], dtype=torch.bool).view_as(y)
 
 
 def pseudo_shares(operator, convention, maximize, args, differentiated, g, y):
-    x, names = args[0], ARGUMENTS[operator]
-    gradients = [pseudo_of_x(convention, maximize, x, y, g)]
+    x = args[0]
+    gradients = [pseudo_gradient(convention, maximize, x.expand_as(y), y, g)]
     if differentiated is not None:
-        active = [row["active"] for row in TABLE["operators"][operator]["rows"]]
-        bounds_alone = torch.tensor([names[0] not in a for a in active])
-        rows = rows_by_signature(operator)[signature(*args)]
-        beside = bounds_alone[rows] & (x != y) & ~y.isnan()
+        x_has_a_share = factors(operator, "tensors", "min_norm", args)[0] != 0
+        beside = ~x_has_a_share & (x != y) & ~y.isnan()
         exact = shares(operator, "min_norm", args, differentiated, g)
         gradients += [torch.where(beside, share, 0) for share in exact[1:]]
     return gradients

@@ -17,13 +17,18 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from matrix.draw import draw, shrunk
+from matrix.inputs import inputs, layouts
+from matrix.reference import GRADIENTS
 from matrix.run import Arg, Cell, check
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
 SEED = int(os.environ.get("SEED_OF_FUZZ", time.time_ns() % 2**32))
 
 
-# What was found here, and is no more.
+LAZY = ("neg view", "conj view", "neg bound", "16 dimensions, reversed")
+KINDS = ("number: number", "min alone, Tensor", "Tensors", "mixed: Tensor, number")
+
+# What was wrong once, here or elsewhere, and is no more.
 FOUND = [
     Cell(
         "clamp",
@@ -35,6 +40,34 @@ FOUND = [
         "fmax",
         (Arg((0.0,) * 8, (2, 2, 2), layout="neg"), Arg((0.0,) * 4, (2, 2), layout="reversed")),
         context="strides of gradients",
+    ),
+    # More dimensions than a memory order holds.
+    *(
+        Cell("clamp", layouts("clamp")[f"{kind}: 16 dimensions, reversed"], form=form)
+        for kind in ("numbers", "Tensors")
+        for form in ("function", "in place", "mingrad")
+    ),
+    # In place where the fused kernels decline.
+    *(
+        Cell("clamp", args, *gradient, form="in place", context=context)
+        for context, args in (
+            *(("plain", layouts("clamp")[f"Tensors: {kind}"]) for kind in LAZY),
+            ("plain", layouts("clamp")["numbers: neg view"]),
+            *(("dual tensors that require grad", inputs("clamp")[kind]) for kind in KINDS),
+        )
+        for gradient in GRADIENTS
+    ),
+    # The gradient is batched by the outer vmap; what is written, by the inner one too.
+    *(
+        Cell(operator, (Arg((-1.0, 0.5, 2.0), (3,)), *bounds), form=form, context="vmap vjp vmap")
+        for operator, bounds in (("clamp", (None, 1)), ("clamp_max", (1,)))
+        for form in ("mingrad in place", "pinned method in place")
+    ),
+    # A pseudo-gradient looks at x itself, not at what the number has raised it to.
+    *(
+        Cell("clamp", (x, 2, Arg((0.0, 1.0, 0.0, 9.0), (4,))), gradient=gradient)
+        for x in (Arg((0, 0, 1, 5), (4,), dtype) for dtype in ("uint8", "int64", "float32"))
+        for gradient in ("with_grad", "restoring")
     ),
 ]
 

@@ -76,6 +76,11 @@ def test_one_compiled(context):
     run([next(of_any_form(context))])  # StopIteration where there is none
 
 
+@pytest.mark.parametrize("form", [form for form in FORMS if not FORMS[form].writes])
+def test_every_form_compiled(form):
+    run(some("compile, aot_eager", form, 1))
+
+
 def test_every_release_draws_a_cell_for_every_compiler(monkeypatch):
     for release in range(30):
         monkeypatch.setattr(torch, "__version__", f"2.{release}.0")

@@ -16,7 +16,12 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ["test_table.py", "test_conventions.py", "test_operator_counts.py", "test_gradcheck.py"]
+TESTS = [
+    "test/table/test_table.py",
+    "test/table/test_conventions.py",
+    "test/table/test_gradcheck.py",
+    "test/kernels/test_operator_counts.py",
+]
 
 # Its column, where it is not that of `inclusive`: what x gets beside numbers, and all beside Tensors.
 COLUMN = {
@@ -134,6 +139,7 @@ def test_it_takes_few_files():
                 assert row[kind].keys() == {"min_norm", "inclusive", "joint", "half", "interval"}
     for file in EDITS:
         assert edited(file).count("interval") > 0
+    assert all((ROOT / test).exists() for test in TESTS)
 
 
 @pytest.mark.slow
@@ -165,6 +171,5 @@ def test_it_holds(tmp_path):
     assert run("-c", program).split()[0] == "compiled"
     for portable in ("0", "1"):
         assert "interval" in run("-c", program, CLAMPGRAD_PORTABLE=portable)
-    tests = [f"test/{name}" for name in TESTS]
-    out = run("-m", "pytest", "-q", "-k", "interval", "-p", "no:cacheprovider", *tests)
+    out = run("-m", "pytest", "-q", "-k", "interval", "-p", "no:cacheprovider", *TESTS)
     assert int(re.search(r"(\d+) passed", out)[1]) > 100

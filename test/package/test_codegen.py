@@ -1,135 +1,21 @@
 """The generator: what comes out for one operator, and that a mistake stops the build and says where."""
 
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from expecttest import assert_expected_inline
+
+from codegen import check, generate
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from codegen import check, generate  # noqa: E402
 
 NATIVE = ROOT / "csrc/native_functions.yaml"
 DERIVATIVES = ROOT / "derivatives.yaml"
 
 
-def block(text: str, start: str) -> str:
-    """From the line that starts so to the first line that is a closing brace."""
-    lines = text.splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith(start))
-    end = next(i for i in range(begin, len(lines)) if lines[i].startswith("}"))
-    return "\n".join(line.rstrip() for line in lines[begin : end + 1])
-
-
 @pytest.fixture(scope="module")
 def files():
     return generate.render(NATIVE, DERIVATIVES)
-
-
-def test_node_of_one_operator(files):
-    apply = block(
-        files["Functions.cpp"], "static variable_list ClampMingradBackward0_apply_functional"
-    )
-    # 2.11 and later differ in white space alone.
-    assert_expected_inline(
-        "\n".join(line for line in apply.splitlines() if line.strip()),
-        """\
-static variable_list ClampMingradBackward0_apply_functional(
-  variable_list&& grads,
-  std::array<bool,1> needs_input_grad, ::std::optional<at::Scalar>& max, ::std::optional<at::Scalar>& min, Tensor& self)
-{
-  IndexRangeGenerator gen;
-  auto self_ix = gen.range(1);
-  variable_list grad_inputs(gen.size());
-  const auto& grad = grads[0];
-  bool any_grad_defined = any_variable_defined(grads);
-  if (needs_input_grad[/*self*/0]) {
-    auto grad_result = any_grad_defined ? (clamp_mingrad_backward(grad, self, min, max)) : Tensor();
-    copy_range(grad_inputs, self_ix, grad_result);
-  }
-  return grad_inputs;
-}""",
-    )
-
-
-def test_below_autograd_an_operator_without_kernels_is_aten(files):
-    assert_expected_inline(
-        block(files["VariableType.cpp"], "[[maybe_unused]] inline at::Tensor clamp_mingrad("),
-        """\
-[[maybe_unused]] inline at::Tensor clamp_mingrad(c10::DispatchKeySet dispatchKeySet, const at::Tensor & self, const ::std::optional<at::Scalar> & min=::std::nullopt, const ::std::optional<at::Scalar> & max=::std::nullopt) {
-    if (!has_functorch_level()) return at::clamp(self, min, max);
-    return clampgrad::_ops::clamp_mingrad::redispatch(dispatchKeySet, self, min, max);
-}""",
-    )
-
-
-def kernel(files, start: str) -> str:
-    """Of an operator, without its signature: what the dispatcher calls."""
-    return block(files["FrontDoors.cpp"].partition("namespace native {")[2], start).partition("\n")[
-        2
-    ]
-
-
-def test_kernels_that_call_front_doors(files):
-    assert_expected_inline(
-        kernel(files, "at::Tensor clamp_min(const at::Tensor & self, const at::Tensor & min"),
-        """\
-  return front_door::clamp_min(self, min, parse_convention(gradient, maximize));
-}""",
-    )
-    assert_expected_inline(
-        kernel(files, "at::Tensor & clamp_out("),
-        """\
-  parse_convention(gradient, maximize);
-  return at::clamp_out(out, self, min, max);
-}""",
-    )
-    assert_expected_inline(
-        kernel(files, "at::Tensor fmax("),
-        """\
-  return front_door::extremum(Extremum::fmax, self, other, parse_exact(gradient, "fmax"));
-}""",
-    )
-    assert_expected_inline(
-        kernel(files, "at::Tensor & clamp_mingrad_("),
-        """\
-  return front_door::clamp_(self, min, max, {Gradient::min_norm, false});
-}""",
-    )
-    mixed = "at::Tensor & clamp_(at::Tensor & self, const at::Tensor & min, const at::Scalar & max"
-    assert_expected_inline(
-        kernel(files, mixed),
-        """\
-  return front_door::clamp_(self, min, max, parse_convention(gradient, maximize));
-}""",
-    )
-
-
-def test_function_for_cpp(files):
-    assert_expected_inline(
-        block(files["FrontDoors.cpp"], "at::Tensor clamp("),
-        """\
-at::Tensor clamp(
-    const at::Tensor& self,
-    const Bound& min,
-    const Bound& max,
-    Gradient gradient,
-    bool maximize) {
-  const auto c = checked_convention(gradient, maximize); // before the bounds
-  return with_overload(
-      [&](const auto&... bounds) -> decltype(auto) {
-        if (!all_tensors(is_plain, self, bounds...)) {
-          return clampgrad::clamp(self, bounds..., name_of(c.gradient), c.maximize);
-        }
-        const Profiled profiled("clampgrad::clamp", self, bounds..., name_of(c.gradient), c.maximize);
-        return front_door::clamp(self, bounds..., c);
-      },
-      min, max);
-}""",
-    )
 
 
 def test_every_schema_is_registered_as_it_is_written(files):

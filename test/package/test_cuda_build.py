@@ -4,17 +4,15 @@ import ctypes
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from torch.utils import cpp_extension
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from codegen import generate
+from tools import cuda_build
 
-from codegen import generate  # noqa: E402
-from tools import cuda_build  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 FILES = (ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
 

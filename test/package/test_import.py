@@ -10,7 +10,7 @@ from typing import get_args, get_origin
 
 import pytest
 
-from common import forks
+from common import scripts
 
 pytestmark = pytest.mark.thorough
 
@@ -124,15 +124,7 @@ def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path, monke
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
     """Runs the text of a script where torch is imported; its first lines can change what comes later."""
-    folder = tmp_path_factory.mktemp("script")
-
-    def run(text):
-        (folder / "script.py").write_text(text)
-        code, out, err = fork(folder / "script.py", cwd=folder)
-        assert code == 0, err[-3000:]
-        return out, err
-
-    with forks("torch") as fork:
+    with scripts(tmp_path_factory.mktemp("script"), "torch") as run:
         yield run
 
 

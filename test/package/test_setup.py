@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from tools import cmake, torch_here
+from tools.quick_build import copy_to
 
-from tools import cmake, torch_here  # noqa: E402
-from tools.quick_build import copy_to  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 RANGE = torch_here.RANGE
 

@@ -2,8 +2,10 @@
 
 import json
 import math
+import os
 import re
 import subprocess
+import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -39,36 +41,28 @@ TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").r
 NEW = RELEASE >= "2.14"
 
 
+def patch_of_text(directory, name, old, new):
+    """A patch that makes one text of a file another."""
+    path = directory / name
+    path.parent.mkdir(parents=True)
+    path.write_text(old)
+    git(directory, "init", "--quiet")
+    git(directory, "add", ".")
+    path.write_text(new)
+    made = directory / "mine.patch"
+    made.write_text(git(directory, "diff").stdout)
+    return made
+
+
 def patch_of(directory, old, new):
     """A patch that replaces one piece of the installed derivatives.yaml."""
     assert TEXT.count(old) == 1
-    path = directory / YAML
-    path.parent.mkdir(parents=True)
-    path.write_text(TEXT)
-    subprocess.run(["git", "init", "--quiet"], cwd=directory, check=True)
-    subprocess.run(["git", "add", "."], cwd=directory, check=True)
-    path.write_text(TEXT.replace(old, new))
-    made = directory / "mine.patch"
-    made.write_bytes(subprocess.check_output(["git", "diff"], cwd=directory))
-    return made
+    return patch_of_text(directory, YAML, TEXT, TEXT.replace(old, new))
 
 
 def prove(patch, convention=None, scope=(), quick=True, **claims):
     claim = Claim(convention, frozenset(scope), **claims)
     return verify(Question([patch], claim, quick=quick), lambda line: None)
-
-
-def patch_of_text(directory, name, old, new):
-    """A patch to a file that the wheel does not hold."""
-    path = directory / name
-    path.parent.mkdir(parents=True)
-    path.write_text(old)
-    subprocess.run(["git", "init", "--quiet"], cwd=directory, check=True)
-    subprocess.run(["git", "add", "."], cwd=directory, check=True)
-    path.write_text(new)
-    made = directory / "mine.patch"
-    made.write_bytes(subprocess.check_output(["git", "diff"], cwd=directory))
-    return made
 
 
 def test_a_hunk_that_does_not_apply(tmp_path):
@@ -92,6 +86,26 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "find_spec", lambda name: name != "yaml" or None)
     with pytest.raises(Refusal, match="needs pyyaml: pip install pyyaml"):
         prove(tmp_path / "none.patch")
+
+
+def test_a_missing_torch_is_named_on_the_command_line():
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-S", "-m", "tools.verify"]  # -S: no package is found
+    env = os.environ | {"PYTHONPATH": ""}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.startswith("refused: ") and "pip install torch" in done.stdout
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--oracle", "nowhere.py"], "There is no nowhere.py."),
+    (["--source", "nowhere"], "There is no nowhere."),
+    (["--series", "v2.13.0/joint", "--convention", "nope"], "There is no convention nope"),
+])  # fmt: skip
+def test_what_it_refuses_is_a_message(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert capsys.readouterr().out.startswith(f"refused: {message}")
 
 
 def test_a_patch_that_is_not_there(tmp_path):

@@ -698,7 +698,8 @@ print(processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_what_threads_started(tmp_path, number):
     code = f"""
-import pathlib, sys, types, processes, upstream
+import pathlib, signal, sys, types, processes, upstream
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup leaves it ignored, and the script keeps that
 processes.interrupt_on_signals()
 upstream.child = lambda place, name, *_, **__: processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1], name))
 tree = types.SimpleNamespace(path=pathlib.Path())

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext
-from itertools import combinations
 
 import pytest
 import torch
@@ -13,25 +11,21 @@ import torch.nn.functional as F
 import clampgrad
 from clampgrad import _implementation
 from common import (
-    FORWARD,
     HALF,
     OWN,
     REVERSE,
     THROUGH,
     assert_same,
-    dual,
     eager,
-    jvp,
     slope,
     tied,
     vjp,
 )
-from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled
+from oracle import CONVENTIONS, EXACT, PSEUDO, gradient_of_x
 from table.test_conventions import RELEASED, compare_with_torch
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
 
-OPERATORS = TABLE["operators"]
 PAIRS = ("maximum", "minimum", "fmax", "fmin")
 
 
@@ -121,26 +115,6 @@ def test_the_table_of_conventions(operator, kind, convention):
             compare_with_torch(function, operator, convention, kind)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_min_norm_asks_what_is_being_differentiated(operator):
-    names = OPERATORS[operator]["arguments"]
-    args, g = [tied(300, seed=i) for i in range(len(names))], torch.ones(300)
-    function = getattr(torch, operator)
-    for differentiated in [c for n in range(1, len(names) + 1) for c in combinations(names, n)]:
-
-        def f(*variables):
-            values = dict(zip(names, args)) | dict(zip(differentiated, variables))
-            return function(*values.values())
-
-        expected = factors(operator, "tensors", "min_norm", args, differentiated)
-        with clampgrad.pin("min_norm"):
-            for mode in (eager, vjp, dual, jvp):
-                found = mode(f, [dict(zip(names, args))[n] for n in differentiated], g)
-                for name, gradient in zip(differentiated, found):
-                    wanted = scaled(g, expected[names.index(name)])
-                    torch.testing.assert_close(gradient, wanted, equal_nan=True)
-
-
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("convention", PSEUDO)
 def test_a_pseudo_gradient_pins_the_clamps_alone(convention, maximize):
@@ -157,27 +131,6 @@ def test_a_pseudo_gradient_pins_the_clamps_alone(convention, maximize):
                 assert_same(found, wanted)
 
 
-@pytest.mark.parametrize("mode", [*REVERSE.values(), *FORWARD.values()], ids=[*REVERSE, *FORWARD])
-@pytest.mark.parametrize("convention", EXACT)
-def test_in_transforms(convention, mode):
-    x, g = tied(64), torch.ones(64)
-    for function in spellings("clamp").values():
-        with clampgrad.pin(convention):
-            (gradient,) = mode(lambda x: function(x, 0, 1), [x], g)
-        assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
-
-
-@pytest.mark.parametrize("name", ["clamp", "maximum"])
-def test_the_dtype_of_samples_without_dimensions_is_torchs(name):
-    """vmap gives them one, and torch promotes accordingly: docs/limits.md."""
-    function = getattr(torch, name)
-    bound, x = torch.tensor(1.0, dtype=torch.float64), torch.zeros(2, requires_grad=True)
-    expected = torch.vmap(lambda v: function(v, bound))(x)
-    with clampgrad.pin("min_norm"):
-        y = torch.vmap(lambda v: function(v, bound))(x)
-    assert y.dtype == expected.dtype and torch.equal(y, expected)
-
-
 @pytest.mark.parametrize("pin", [None, *CONVENTIONS])
 def test_clamp_in_place_with_tensors_under_vmap(pin):
     """torch's loop over samples would count x as differentiated from the second sample on."""
@@ -192,16 +145,6 @@ def test_clamp_in_place_with_tensors_under_vmap(pin):
         # Where nothing is pinned it is torch's loop, whose words are others.
         with pytest.raises(RuntimeError, match="vmap: inplace" if pin else "vmap: aten::clamp_"):
             torch.func.vmap(lambda lo: x[0].clone().clamp_(lo, hi))(torch.zeros(3, 5))
-
-
-def test_double_backward():
-    x = tied(64, nan=False).clamp(-5, 5).requires_grad_()
-    with clampgrad.pin("half"):
-        y = torch.clamp(x, 0, 1) ** 2
-        (first,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-        (second,) = torch.autograd.grad(first.sum(), x)
-    half = gradient_of_x("half", x.detach(), torch.ones(64), 0, 1)
-    assert_same(second, 2 * half * half)
 
 
 FOREACH = [
@@ -261,34 +204,6 @@ def test_what_is_made_of_a_clamp_is_pinned_and_what_is_not_is_not():
                 assert eager(f, [x], torch.ones_like(f(x)))[0].abs().item() == expected, name
             for name, f in own.items():
                 assert eager(f, [x], torch.ones(1))[0].item() == 0, name
-
-
-def test_values_stay_as_they_are():
-    x, y = tied(500), tied(500, seed=1)
-    before = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
-    with clampgrad.pin("half"):
-        after = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
-        x.requires_grad_()
-        recorded = [f(x, y) for op in PAIRS for f in spellings(op).values()] + [x.clamp(0, 1)]
-    for a, b, c in zip(before, after, recorded):
-        assert torch.equal(a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(), b.nan_to_num())
-        torch.testing.assert_close(a, c.detach(), rtol=0, atol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("call", [
-    lambda x: torch.clamp(x),
-    lambda x: x.clamp_(0, 1),
-    lambda x: torch.clamp(x, 0, 1, out=torch.empty(2)),
-    lambda x: torch.clamp(x, torch.ones(3)),
-    lambda x: torch.maximum(x, torch.ones(3)),
-])  # fmt: skip
-def test_errors_are_torchs_own(call):
-    messages = []
-    for pin in (nullcontext(), clampgrad.pin("half")):
-        with pin, pytest.raises(RuntimeError) as error:
-            call(torch.ones(2, requires_grad=True))
-        messages.append(str(error.value).split("(")[0])
-    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize("pin", CONVENTIONS)
@@ -458,19 +373,6 @@ def test_blocks_out_of_order():
     assert slope() == OWN
     with pytest.raises(RuntimeError, match="half> is not entered here"):
         half.__exit__(None, None, None)
-
-
-@pytest.mark.parametrize("convention", ["with_grad", "restoring"])
-def test_forward_over_reverse_of_what_has_no_tangent(convention):
-    """As for clampgrad's own operators: an error, not a tangent."""
-
-    def slopes(w):
-        return torch.func.grad(lambda x: (w * torch.clamp(x, 0.0, 1.0)).sum())(
-            torch.tensor([-1.0, 2])
-        )
-
-    with clampgrad.pin(convention), pytest.raises(NotImplementedError, match="forward mode"):
-        torch.func.jvp(slopes, (torch.ones(2),), (torch.ones(2),))
 
 
 def test_torchscript_that_differentiates_by_itself_is_refused():

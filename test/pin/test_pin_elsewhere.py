@@ -1,8 +1,5 @@
 """Somebody else's code, unmodified, under a pin: Python, C++, a saved model, a program."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -127,26 +124,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("program", [["package/train.py"], ["-m", "package.train"]])
-def test_run(folder, program):
-    command = [sys.executable, "-m", "clampgrad", "run", "--gradient", "half"]
-    command += [*program, "--lr", "1", "-m", "x"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    assert done.stderr == ""
-    path = folder / "package" / "train.py"
-    assert done.stdout == f"[0.5, 0.0] ['--lr', '1', '-m', 'x'] {path}\n"
-    assert done.returncode == 3
-
-
 @pytest.mark.parametrize("arguments, message", [
-    (["run", "--gradient", "half", "missing.py"], "no such file: missing.py"),
-    (["run", "--gradient", "half", "-m", "missing.module"], "no module named missing.module"),
     (["run", "--gradient", "nope", "package/train.py"], "unknown gradient 'nope'; expected one of"),
     (["run", "--gradient", "half", "--maximize", "package/train.py"], "maximize=True does not apply"),
-    (["run", "--gradient", "half"], "nothing to run"),
     (["run", "package/train.py"], "required: --gradient"),
-    (["run", "package/train.py", "--gradient", "half"], "options of clampgrad run come before"),
-    (["run", "package/train.py", "--gradient=half"], "options of clampgrad run come before"),
+    (["run", "package/train.py", "--gradient", "half"], "write the options of clampgrad run before the program"),
+    (["run", "package/train.py", "--gradient=half"], "write the options of clampgrad run before the program"),
 ])  # fmt: skip
 def test_wrong_arguments(folder, arguments, message, monkeypatch, capsys):
     monkeypatch.chdir(folder)

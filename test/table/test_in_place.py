@@ -195,6 +195,17 @@ def test_a_hook_on_a_view_that_is_clamped_by_a_number_and_a_tensor(bounds):
         assert torch.autograd.grad(y.sum(), x)[0].tolist() == [1, 1, 0]
 
 
+def test_with_tangents_its_hook_is_called():
+    """docs/limits.md"""
+    x = torch.tensor([-2.0, 0.5, 3.0], requires_grad=True)
+    with fwad.dual_level():
+        y = fwad.make_dual(x, torch.ones(3)) * 1
+        view = y[1:]
+        view.register_hook(lambda g: g * 5)
+        clampgrad.clamp_(view, torch.zeros(2), 1.0, gradient="half")
+        assert torch.autograd.grad(y.sum(), x)[0].tolist() == [1, 5, 0]
+
+
 @pytest.mark.parametrize("of", ["max", "min"])
 def test_a_bound_that_is_the_tensor_that_is_written(of):
     """It is read before."""

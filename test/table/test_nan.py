@@ -1,77 +1,10 @@
-"""A NaN has the same gradient wherever it stands, and a blocked gradient stays blocked.
-
-Vector instructions and the scalar loop after them differ in NaN more often than in anything else
-(torch's own hardtanh does), so every length up to 70 is tried: full vectors, halves of them, tails.
-"""
+"""What NaN is used for, and one that signals. Its gradients: test_table.py; wherever it stands: test_kernels.py."""
 
 import pytest
 import torch
 
 import clampgrad
-from common import CLAMP_IGNORES_NAN, DTYPES, assert_same, eager, front_doors, mingrad_doors
-from oracle import CONVENTIONS, EXACT, gradient_of_x
-
-LENGTHS = [*range(1, 71), 100_003]
-
-
-def doors():
-    yield from ((name, door, CONVENTIONS) for name, door in front_doors("clamp").items())
-    for name, door in mingrad_doors("clamp").items():
-        yield name, lambda *a, gradient, door=door: door(*a), ("min_norm",)
-
-
-DOORS = [pytest.param(d, c, id=f"{n}-{c}") for n, d, names in doors() for c in names]
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("door, convention", DOORS)
-def test_only_nan(door, convention, dtype):
-    expected = 1 if convention == "straight_through" else 0
-    for length in LENGTHS:
-        x = torch.full((length,), torch.nan, dtype=dtype)
-        (gradient,) = eager(lambda x: door(x, -1, 1, gradient=convention), [x], torch.ones_like(x))
-        assert (gradient == expected).all(), length
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("door, convention", DOORS)
-def test_bounds_that_are_nan(door, convention, dtype):
-    expected = 1 if convention == "straight_through" else 0
-    for length in (1, 8, 35, 70):
-        for bounds in ((torch.nan, 1), (-1, torch.nan), (torch.nan, None), (None, torch.nan)):
-            if CLAMP_IGNORES_NAN and None in bounds:
-                continue  # then the result is no NaN
-            x = torch.zeros(length, dtype=dtype)
-            (gradient,) = eager(
-                lambda x: door(x, *bounds, gradient=convention), [x], torch.ones_like(x)
-            )
-            assert (gradient == expected).all(), (length, bounds)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_one_nan_among_others(convention, dtype):
-    """Row i has its NaN at position i; the neighbours do not notice."""
-    for length in (9, 35):
-        x = torch.eye(length, dtype=dtype).masked_fill(torch.eye(length) == 1, torch.nan)
-        g = torch.ones_like(x)
-        for row in x:
-            (gradient,) = eager(
-                lambda x: clampgrad.clamp(x, -1, 1, gradient=convention), [row], g[0]
-            )
-            assert_same(gradient, gradient_of_x(convention, row, g[0], -1, 1), f"{length}")
-
-
-@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("convention", EXACT)
-def test_blocked_is_0_whatever_comes_in(convention, dtype, value):
-    for length in LENGTHS:
-        for outside in (-9, 9, torch.nan):
-            x = torch.full((length,), outside, dtype=dtype)
-            g = torch.full_like(x, value)
-            (gradient,) = eager(lambda x: clampgrad.clamp(x, -1, 1, gradient=convention), [x], g)
-            assert not gradient.any(), (length, outside)
+from common import assert_same, eager
 
 
 def test_the_nan_guard():

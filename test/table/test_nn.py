@@ -11,7 +11,7 @@ from torch import nn
 import clampgrad
 from common import assert_same, eager, tied
 from memory import saved_bytes
-from oracle import CONVENTIONS, gradient_of_x
+from oracle import gradient_of_x
 
 TWINS = [
     (nn.ReLU, clampgrad.nn.ReLU, (), {"min": 0}),
@@ -38,16 +38,6 @@ def test_a_twin_is_the_same_module(theirs, ours, arguments, bounds, inplace):
     x.mul_(6)
     expected = eager(lambda x: a(x.clone()), [x], g)
     assert_same(eager(lambda x: b(x.clone()), [x], g), expected)
-
-
-@twins
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_the_gradient_is_the_one_named(theirs, ours, arguments, bounds, convention):
-    module = ours(*arguments, gradient=convention)
-    assert f"gradient='{convention}'" in repr(module)
-    x, g = tied(50) * 6, tied(50, seed=1)
-    (actual,) = eager(module, [x], g)
-    assert_same(actual, gradient_of_x(convention, x, g, **bounds))
 
 
 def test_clamp():

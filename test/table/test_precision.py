@@ -32,14 +32,6 @@ def test_autocast_gives_the_dtypes_of_torch(name, dtype):
             assert_same(ours, theirs)
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_the_gradient_under_autocast(convention):
-    x, g = tied(40, dtype=torch.bfloat16), tied(40, dtype=torch.bfloat16, seed=1)
-    with torch.autocast(DEVICE, dtype=torch.bfloat16):
-        (gradient,) = eager(lambda x: clampgrad.clamp(x, 0, 1, gradient=convention), [x], g)
-    assert_same(gradient, gradient_of_x(convention, x, g, 0, 1))
-
-
 @pytest.mark.parametrize("convention", EXACT)
 def test_the_scaler_sees_an_overflow_where_it_is_let_through(convention):
     """An infinite gradient of a clamped element is no reason to skip a step; of an open one it is."""

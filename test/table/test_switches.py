@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from clampgrad._implementation import environment
+from tools import switches
 
-from clampgrad._implementation import environment  # noqa: E402
-from tools import switches  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 NAMES = ("CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED")
 

@@ -188,15 +188,6 @@ def test_only_inside_the_block():
     assert [f.calls for f in report] == [1]
 
 
-def test_it_changes_no_gradient():
-    x, g = tied(100), tied(100, seed=1)
-    for f in (lambda x: x.clamp(0, 1), lambda x: torch.maximum(x, x * 2), F.relu6):
-        expected = eager(f, [x], g)
-        with clampgrad.audit():
-            actual = eager(f, [x], g)
-        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
-
-
 def test_checkpoints_are_counted_once():
     model = Net()
     with clampgrad.audit() as report:

@@ -282,13 +282,9 @@ print("arguments", sys.argv[1:])
 
 
 @pytest.fixture
-def script(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("path", "argv"):
-        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    (tmp_path / "sub").mkdir()
-    path = tmp_path / "sub" / "train.py"
+def script(folder_of_programs):
+    (folder_of_programs / "sub").mkdir()
+    path = folder_of_programs / "sub" / "train.py"
 
     def write(end=""):
         path.write_text(SCRIPT.format(end=end))
@@ -327,16 +323,6 @@ def test_wrong_options_are_refused_before_the_program_runs(script, arguments, me
         main(["audit", *arguments, script()])
     out, err = capsys.readouterr()
     assert (end.value.code, out) == (2, "") and message in err
-
-
-def test_a_picture_without_matplotlib_is_refused_before_the_program_runs(
-    script, capsys, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit) as end:
-        main(["audit", "--picture", "a.png", script()])
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (2, "") and "pip install matplotlib" in err
 
 
 @pytest.mark.parametrize("fail_on, end, code", [

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -233,12 +232,8 @@ def test_a_narrow_terminal_shows_records(width):
             assert not cell or f"{name}: {cell}" in words
 
 
-def test_how_wide_the_command_prints(tmp_path, monkeypatch, capsys):
-    (tmp_path / "script.py").write_text("import torch\ntorch.zeros(1).clamp(0, 1)\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+def test_how_wide_the_command_prints(folder_of_programs, monkeypatch, capsys):
+    (folder_of_programs / "script.py").write_text("import torch\ntorch.zeros(1).clamp(0, 1)\n")
     monkeypatch.setenv("COLUMNS", "60")
     widths = []
     for wide in ([], ["--wide"]):

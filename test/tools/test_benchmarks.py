@@ -1,7 +1,6 @@
 """The benchmarks run what they say, and what is saved for backward is what they claim."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ import cases
 import memory
 import report
 from timing import DIRECTIONS, interleaved, step, summary
+from tools import check_cuda
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tools import check_cuda  # noqa: E402
 
 PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
 

@@ -179,17 +179,11 @@ def test_a_missing_package_is_a_message(words, package, tmp_path, monkeypatch, c
     assert f"{package} is missing: pip install {package}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words, message", [
-    (["export", "a file"], "cannot write a file"),
-    (["verify", "--oracle", "nowhere.py"], "There is no nowhere.py."),
-    (["verify", "--source", "nowhere"], "There is no nowhere."),
-    (["verify", "--convention", "nope"], "There is no convention nope"),
-])  # fmt: skip
-def test_patches_refuses_with_a_reason(words, message, tmp_path, monkeypatch, capsys):
+def test_patches_refuses_with_a_reason(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a file").touch()
-    assert main(["patches", *words]) == 2
-    assert capsys.readouterr().out.startswith(f"refused: {message}")
+    assert main(["patches", "export", "a file"]) == 2
+    assert capsys.readouterr().out.startswith("refused: cannot write a file")
 
 
 def test_a_closed_pipe_ends_quietly():
@@ -205,6 +199,7 @@ def test_a_closed_pipe_ends_quietly():
 # What a program can see of how it was started.
 SEES = """
 import sys
+print(sorted(globals()), "" in sys.path, sys.flags)
 spec = __spec__ and __spec__.name
 print(__name__, __file__, __package__, spec, type(__loader__).__name__, sys.argv, sys.path[0])
 print(sys._getframe().f_code.co_filename, sys.modules["__main__"].__dict__ is globals())
@@ -296,10 +291,8 @@ def test_a_program_ends_as_under_python(tmp_path, name, under_a_pin):
     (["nb.ipynb"], "nb.ipynb is a notebook"),
     ([], "nothing to run"),
 ])  # fmt: skip
-def test_nothing_to_run(command, program, message, tmp_path, monkeypatch, capsys):
-    (tmp_path / "nb.ipynb").write_text('{"execution_count": null}')
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_nothing_to_run(command, program, message, folder_of_programs, capsys):
+    (folder_of_programs / "nb.ipynb").write_text('{"execution_count": null}')
     with pytest.raises(SystemExit) as error:
         main([command, *(["--gradient", "half"] if command == "run" else []), *program])
     assert error.value.code == 2
@@ -310,13 +303,9 @@ TAKES_NOTHING = "import argparse\nargparse.ArgumentParser().parse_args()"
 
 
 @pytest.mark.parametrize("option", ["-v", "--partial"])
-def test_an_option_of_ours_that_the_program_gets(option, tmp_path, monkeypatch, caplog):
+def test_an_option_of_ours_that_the_program_gets(option, folder_of_programs, caplog):
     """Only the program knows whether it takes it; where it does not, what helps is said."""
-    (tmp_path / "script.py").write_text(TAKES_NOTHING)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    (folder_of_programs / "script.py").write_text(TAKES_NOTHING)
     caplog.set_level("INFO", "clampgrad")
     parser = argparse.ArgumentParser("clampgrad run")
     parser.add_argument("-v", "--verbose", action="store_true")

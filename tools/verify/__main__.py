@@ -11,7 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    print(
+        f"refused: verify asks the installed torch, and there is no {error.name}: pip install {error.name}."
+    )
+    sys.exit(2)
 from patches.series import Refusal
 
 from .held import table

@@ -53,8 +53,8 @@ struct OpWord {
 };
 
 // Calls word(buffers, stride) for the whole words [begin, end), each with the buffers moved to it.
-// A word is long, so this should stand in the code once: it is a function that both callers below
-// share. It takes copies, which no store can change, so that bounds stay in registers.
+// The code of a word is long. So this is a function, of which both calls below use one copy.
+// Buffers and word are passed by value: no store can change them, so the bounds stay in registers.
 template <typename F, typename Buffers>
 void foreach_whole_word(Buffers s, int64_t begin, int64_t end, int64_t stride, F word) {
   auto here = s;

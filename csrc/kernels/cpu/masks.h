@@ -22,7 +22,7 @@ template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   auto mask = static_cast<M>(word >> element & everywhere<M>());
 #if CLAMPGRAD_VECTOR_BYTES == 64 && defined(__clang__)
-  // Its code generator simplifies the masks that share a word over and over, for minutes a loop.
+  // Clang simplifies the masks that share a word again and again, which takes minutes for a loop.
   CLAMPGRAD_HIDE("+k", mask);
 #endif
   return mask;
@@ -140,9 +140,9 @@ struct Powers {
   }
 };
 
-// A mask of the bits of a word from `element` on, one per lane. A lane of 16 bits or more has room
-// for the bits of several vectors. So the compiler fills the lanes once for several calls, and each
-// call tests bits of its own.
+// A mask of the bits of a word from `element` on, one per lane. Every lane gets the part of the
+// word that fits in it, which holds the bits of several vectors. So the compiler fills the lanes
+// once for several calls, and each call tests its own bits.
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   using Lane = decltype(lane_of(M()));

@@ -22,12 +22,12 @@ constexpr Gradient number_rule(Gradient gradient) {
   }
 }
 
-// What is recorded. Of a pseudo-gradient that is where x lies, whichever it is.
+// The rule by which a forward makes bits. All pseudo-gradients have one: where x lies.
 constexpr Gradient recorded_rule(Gradient gradient) {
   return is_pseudo(number_rule(gradient)) ? Gradient::with_grad : number_rule(gradient);
 }
 
-// Recorded of one element: whether g passes; where a tie is shared, how much of it passes; of a
+// One bit says whether g passes. Two say how much of it does where a tie is shared, or, of a
 // pseudo-gradient, where x lies.
 constexpr int bits_per_element(Gradient number_rule) {
   return number_rule == Gradient::half || is_pseudo(number_rule) ? 2 : 1;
@@ -61,8 +61,8 @@ CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int dif
   }
 }
 
-// Where NaN gives both arguments all of g, it is recorded as a share of neither. No other rule
-// records that where one of the two may get any.
+// Whether a NaN gives both arguments all of g. The bits then say that neither has a share, which
+// under these rules is so of no other element.
 CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
   return pair_rule(op, gradient, kBoth).nan == kBoth;
 }
@@ -76,14 +76,13 @@ constexpr Gradient triple_rule(Gradient gradient) {
   return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
 
-// What each gets. Of inclusive, as of least norm, those that get a share get equal ones.
+// What each gets. Under inclusive those that get a share get equal ones, as under least norm.
 constexpr Gradient share_rule(Gradient gradient) {
   return gradient == Gradient::inclusive ? Gradient::min_norm : gradient;
 }
 
-// With a number and a Tensor for bounds, least norm and the pseudo-gradients treat the number as a
-// Tensor that is a constant, and take a rule of three. The others clamp by one bound after the
-// other, each by its own rule.
+// Whether a number and a Tensor for bounds take a rule of three, in which the number is a Tensor
+// that is a constant. The other conventions clamp by one bound after the other.
 inline bool mixed_at_once(Gradient gradient) {
   return gradient == Gradient::min_norm || is_pseudo(gradient);
 }

@@ -128,7 +128,8 @@ struct Real : Element<Real<T>> {
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
     return eq(x, x);
   }
-  // Where a comparison of keys says what one of numbers would. These are everywhere false of NaN.
+  // Where a comparison of keys says what one of numbers would. Here everywhere: the key of a NaN is
+  // a NaN, of which every comparison is false.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V) {
     return everywhere<Mask<V>>();
@@ -249,8 +250,8 @@ struct ElementOf<c10::BFloat16> : Short<7> {};
 template <typename E, typename V = typename E::Lane>
 using KeyOf = decltype(E::key(V()));
 
-// An argument of a comparison: its key, where a comparison of the key counts, and where it is no
-// NaN. A comparison of two of these is false where one is NaN.
+// An argument of a comparison: its key, where a comparison of the key counts, and where the
+// argument is a number. A comparison of two of these is false where one is NaN.
 template <typename K>
 struct Compared {
   K key;

@@ -10,9 +10,9 @@ struct Triple {
   V x, lo, hi;
 };
 
-// Who gets a share: where nothing else is said, all of g; half of it where `two` share it and a
-// third where `three` do. Where `nested`, x and lo halve what hi leaves. An argument that is
-// `halved` gets half of g, whatever else is said of it.
+// Who gets a share. It is all of g, or half of it where `two` share it, or a third where `three`
+// do. Where `nested`, x and lo share what hi leaves. An argument that is `halved` gets half of g,
+// whatever the other masks say of it.
 template <typename M>
 struct TripleMasks {
   M x, lo, hi;
@@ -101,8 +101,9 @@ CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
   }
 }
 
-// Beside a pseudo-gradient of x, which its position decides, the bounds get what least norm gives
-// them where x is not the result: there x lies above hi, or below lo, or below a hi that is less.
+// x gets a pseudo-gradient, by its position. Besides, where x is not the result, the bounds get
+// what least norm gives them. There x lies above hi, or below lo, or below a hi that is less than
+// lo.
 template <typename M>
 struct PseudoMasks {
   Position<M> x;

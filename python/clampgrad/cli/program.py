@@ -111,6 +111,8 @@ class Program:
         """
         main = ModuleType("__main__")
         main.__dict__.update(__builtins__=builtins, __file__=None)
+        if "__annotations__" in sys.modules["__main__"].__dict__:  # up to Python 3.13
+            main.__dict__["__annotations__"] = {}
         try:
             code = self.prepare(main)
             sys.argv = self.argv
@@ -152,7 +154,7 @@ class _File(Program):
         path = os.path.abspath(self.argv[0])
         spec = self._spec()
         if spec:
-            sys.path.insert(0, path)
+            sys.path[: 0 if _is_safe_path() else 1] = [path]
             return _from_spec(spec, main)
         _first_on_path(os.path.dirname(os.path.realpath(path)))
         main.__dict__.update(
@@ -203,8 +205,12 @@ def _from_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 
 def _first_on_path(folder: str) -> None:
     """Puts a folder in the place of the one that python put there for us; under `python -P` it puts none."""
-    if not getattr(sys.flags, "safe_path", False):
+    if not _is_safe_path():
         sys.path[0] = folder
+
+
+def _is_safe_path() -> bool:
+    return getattr(sys.flags, "safe_path", False)  # since Python 3.11
 
 
 def _theirs(traceback: TracebackType | None) -> TracebackType | None:
