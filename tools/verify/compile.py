@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from patches.series import Refusal
+from clampgrad_patches.series import Refusal
 
 from .generate import FAMILY, Code, recorders
 from .native import DEFINES, Added

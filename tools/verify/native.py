@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copytree
 
-from patches.series import Refusal
-from patches.tree import output_of
+from clampgrad_patches.series import Refusal
+from clampgrad_patches.tree import output_of
 
 from .text import PACKAGED, Text
 

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from patches.apply import files_of
-from patches.series import Claim, Refusal, default, named
-from patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, output_of
+from clampgrad_patches.apply import files_of
+from clampgrad_patches.series import Claim, Refusal, default, named
+from clampgrad_patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, output_of
 
 from . import torchscript
 from .compile import compiled

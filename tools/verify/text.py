@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torchgen
-from patches.apply import files_added, files_of
-from patches.series import Refusal, named
-from patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, git
+from clampgrad_patches.apply import files_added, files_of
+from clampgrad_patches.series import Refusal, named
+from clampgrad_patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, git
 
 from .restated import CLAMP_JVP, SCALAR_SIGNATURE
 

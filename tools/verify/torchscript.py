@@ -8,8 +8,8 @@ import re
 from textwrap import dedent, indent
 
 import torch
-from patches.series import Refusal
-from patches.tree import SCRIPT
+from clampgrad_patches.series import Refusal
+from clampgrad_patches.tree import SCRIPT
 
 from .checks import cases, stacked
 from .restated import SCRIPT_HELPER
