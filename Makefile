@@ -80,7 +80,8 @@ DOCS := .venv/docs
 CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
 PACKING := .venv/packing
-SOURCE_BUILD := .venv/source-build
+# One for each checkout, whose torch it has.
+SOURCE_BUILD = .venv/source-build$(subst /,-,$(abspath $(CHECKOUT)))
 PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
 ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
@@ -227,7 +228,7 @@ check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source
 		echo "==> Debian's source package is not to be had: needs apt-get and a network; not checked"; \
 	fi
 
-check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove what changed: an hour or two
+check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove what changed
 	if [ ! -f "$(CHECKOUT)/requirements.txt" ]; then \
 		echo "Name a checkout of PyTorch: make check-build CHECKOUT=../pytorch"; exit 1; \
 	fi

@@ -831,14 +831,16 @@ def source_build():
     """What was built, and which gradients it has."""
     head = ["", "build", "files compiled", "`clamp(x, 0, 1)` at 0", "numbers", "Tensors"]
     rows = [[*head, "points that differ from stock", "failures"]]
-    for name, steps in states():
+    proved = SOURCE_BUILD["proved"].values()
+    for (name, steps), proofs in zip(states(), proved, strict=True):
         build, found = steps["build"], steps["gradients"]
         at_bound = steps["package"]["clamp(x, 0, 1) at 0"]
         row = [name, minutes(build["seconds"]), build["files"], f"{at_bound:g}"]
         row += [", ".join(found[kind]) or "of none" for kind in ("numbers", "tensors")]
         differ = f"{found['points that changed']:,} of {found['points']:,}"
         differ += f" ({found['as verify counts them']:,})"
-        rows.append([*row, differ, len(found["failures"])])
+        failures = sum(len(proof) for proof in proofs.values() if not isinstance(proof, str))
+        rows.append([*row, differ, failures])
     tree, machine, probe = (SOURCE_BUILD[key] for key in ("tree", "machine", "probe"))
     total = sum(s["seconds"] for _, steps in states() for s in steps.values())
     flags = [f"`{k}={v}`" for k, v in SOURCE_BUILD["flags"].items() if not is_usual(k, v)]
@@ -895,27 +897,25 @@ def source_build_tests():
 
 def source_build_times():
     """The gradients' time in each state."""
-    found = SOURCE_BUILD["states"]["undone"]["times"]["microseconds"]
-    best = {
-        state: {
-            case: statistics.median(r[case] for r in rounds) for case in rounds[0] if ";" in case
-        }
-        for state, rounds in found.items()
-    }
-    stock, *others = best
-    cases, columns = (
-        list(dict.fromkeys(c)) for c in zip(*(k.rsplit("; ", 1) for k in best[stock]))
-    )
+    stock, *others = SOURCE_BUILD["states"]["undone"]["times"]["microseconds"].items()
+    _, rounds = stock
+    keys = [key for key in rounds[0] if ";" in key]
+    cases, columns = (list(dict.fromkeys(c)) for c in zip(*(k.rsplit("; ", 1) for k in keys)))
     rows = [["µs", *(f"{c} elements" for c in columns)]]
     for case in cases:
-        keys = [f"{case}; {column}" for column in columns]
-        cells = [" → ".join(f"{best[state][k]:,.0f}" for state in best) for k in keys]
-        rows.append([code(case), *cells])
-    rounds = len(found[stock])
+        row = [code(case)]
+        for key in (f"{case}; {column}" for column in columns):
+            cell = [f"{statistics.median(r[key] for r in rounds):,.0f}"]
+            for _, mine in others:
+                pairs = sorted(m[key] / s[key] for m, s in zip(mine, rounds, strict=True))
+                cell.append(f"{statistics.median(pairs):.2f} ({pairs[0]:.2f}–{pairs[-1]:.2f})")
+            row.append("; ".join(cell))
+        rows.append(row)
     note = (
-        f"{' → '.join(['stock', *map(code, others)])}. One thread; the fastest call in a process, the "
-        f"median of {rounds} interleaved rounds of processes, each with the libraries of its state. The "
-        f"kernels are optimised, for one CPU capability without AVX; what calls them is not."
+        f"Stock in µs, then {' and '.join(code(name) for name, _ in others)} divided by it. One thread; the fastest "
+        f"call in a process; the median, and in brackets the least and the most, of {len(rounds)} rounds, in each of "
+        "which every state has a process with its own libraries. The kernels are optimised, for one CPU "
+        "capability without AVX; what calls them is not."
     )
     return table(*rows, right=range(1, len(columns) + 1)) + "\n\n" + note
 

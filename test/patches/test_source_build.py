@@ -27,9 +27,7 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tools" / "build_pytorch.sh"
 SERIES = next(s.name for s in MINE if not s.claim.unchanged)
-PROPOSALS = [
-    s.name for s in MINE if s.claim.unchanged and not s.unproved
-]  # without tests of their own
+PROPOSALS = [s.name for s in MINE if s.claim.unchanged]
 FOLDER = ROOT / "tools" / "source_build"
 TORCH = ("torch", "torchgen", "functorch")
 
@@ -39,10 +37,20 @@ if "editable_wheel" in sys.argv:  # pip calls this file for other things too
     exec(os.environ.get("STUB_BUILD", ""))
     print("[1/2] Building CXX object caffe2/Functions.cpp.o")
     print("[2/2] Linking CXX shared library lib/libtorch_cpu.so")
-    here = sysconfig.get_path("purelib")
-    for path in {paths!r}:
-        link = os.path.join(here, os.path.basename(path))
+    # torch itself is a folder of links in the checkout, with a version of its own.
+    purelib, site = sysconfig.get_path("purelib"), os.path.join(os.getcwd(), "build", "site")
+    folder = os.path.join(site, "torch")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(purelib, "stub.pth"), "w") as file:
+        print(site, file=file)
+    links = {{os.path.join(purelib, os.path.basename(path)): path for path in {paths!r}}}
+    links |= {{os.path.join(folder, name): os.path.join({torch!r}, name) for name in os.listdir({torch!r})}}
+    for link, path in links.items():
         os.path.lexists(link) or os.symlink(path, link)
+    os.remove(os.path.join(folder, "version.py"))
+    with open(os.path.join(folder, "version.py"), "w") as file:
+        file.write(open(os.path.join({torch!r}, "version.py")).read())
+        print("__version__ =", repr(os.environ["PYTORCH_BUILD_VERSION"]), file=file)
 setuptools.setup(name="stub", version="0", py_modules=[])  # named torch, it would replace the linked one
 """
 
@@ -80,10 +88,10 @@ def stub(tmp_path_factory):
     tree = folder / "pytorch"
     tree.mkdir()
     tree_of(tree)
-    write(tree, "setup.py", SETUP.format(paths=torchs))
+    (own,) = (path for path in torchs if path.endswith("/torch"))
+    torchs.remove(own)
+    write(tree, "setup.py", SETUP.format(paths=torchs, torch=own))
     write(tree, "requirements.txt", "numpy # for torch\n\npyyaml>=5\n")
-    for name in ("libtorch_cpu.so", "libtorch_python.so"):
-        write(tree, f"torch/lib/{name}", "")
     names = ("test_autograd", "test_jit", "test_ops_gradients", "test_ops_fwd_gradients")
     for name in (*names, "test_binary_ufuncs"):
         write(tree, f"test/{name}.py", TEST.format(passes=True))
@@ -181,13 +189,20 @@ def test_every_step_runs_and_a_torch_that_stays_stock_is_noticed(stub, whole):
     published = json.loads((stub[0] / "out" / "record.json").read_text())
     assert published["starts"] == 1 and published["from nothing"] is True
     assert published["start"] < published["end"] and len(published["proofs"]) == 16
+    assert published["not asked"] == whole.stdout.split("Not asked: ")[1].split(".\n")[0].split(
+        ", "
+    )
+    assert len(published["not asked"]) == 2
+    assert published["proved"][SERIES]["points that changed, as in wheels"].startswith("not asked")
     holds = {"gradients": "holds", "upstream's tests": "holds", "clampgrad on this torch": "holds"}
     assert published["proved"]["undone"] == holds
     assert "no gradient changed" in published["proved"][SERIES]["gradients"]
     assert published["states"]["undone"]["tests"]["differences"] == []
-    assert published["states"]["stock"]["tests"]["files"]["test_jit.py"]["results"] == {
+    of_jit = published["states"]["stock"]["tests"]["files"]["test_jit.py"]
+    assert of_jit["results"] == {
         "Test": {"ok": "test_clamp test_fmax_fails", "skipped": "test_maximum_skipped"}
     }
+    assert of_jit["skipped"] == {"a reason": 1}
 
 
 def test_the_tree_is_as_before(stub, whole):
@@ -276,13 +291,17 @@ def test_interrupted_it_goes_on(stub, whole):
     assert set(record(stub)["states"]) == {"stock", SERIES, "undone"}
 
 
-@pytest.mark.skipif(not PROPOSALS, reason="no proposal is for this release")
-def test_a_proposal_is_built_and_recorded_as_any_series(stub, whole, tmp_path):
+@pytest.mark.skipif(not PROPOSALS, reason="the proposals are for another release")
+@pytest.mark.parametrize("name", PROPOSALS)
+def test_a_proposal_is_built_and_recorded_as_any_series(stub, whole, tmp_path, name):
+    """The torch that stays stock neither saves what it says nor has its operators."""
     out = tmp_path / "record.json"
-    done = build(stub, PROPOSALS[0], "--rounds", "0", "--out", str(out))
-    states = json.loads(out.read_text())["states"]
-    assert states[PROPOSALS[0]].keys() == states[SERIES].keys()
-    assert f"{PROPOSALS[0]}: " not in done.stdout.split("what does not hold:")[1]
+    build(stub, name, "--rounds", "0", "--out", str(out))
+    found = json.loads(out.read_text())
+    assert found["states"][name].keys() == found["states"][SERIES].keys()
+    proved = found["proved"][name]
+    assert all(" saves self, not result" in f or "nothing calls " in f for f in proved["gradients"])
+    assert proved["gradients"] and proved["its tests fail without it"].startswith("not asked")
 
 
 def test_fewer_series_than_before_leave_what_was_built(tmp_path):
@@ -328,14 +347,54 @@ def test_the_files_that_are_done_are_not_run_again(stub, whole):
     assert files["test_autograd.py"]["results"]["mark"] == "ok" and len(files) == 5
 
 
-def test_a_control_that_breaks_off_shows_nothing(stub, whole):
-    found = record(stub)
-    run = {"results": {"Test.test_new": "error", "Test.test_value": "failed"}, "error": ""}
-    found["states"]["stock"]["controls"]["files"][f"{SERIES}: test/test_jit.py"] = run
-    record_file(stub).write_text(json.dumps(found))
-    again = build(stub, "--rounds", "0")
-    said = f"{SERIES}: without it these break off, which shows no gradient: Test.test_new\n"
-    assert said in again.stdout
+CONTROLS = """
+import brought, verdict
+from pathlib import Path
+from types import SimpleNamespace as Of
+class Patch(Of):
+    def read_text(self): return "".join(f"@@ -1 +1 @@\\n+    def test_{{n}}(self):\\n" for n in self.names)
+mine = Of(claim=Of(unchanged={unchanged}), patches=[Patch(name="1.patch", names={names!r}), Patch(name="2.patch", names=())])
+verdict.named = brought.named = lambda name: mine
+run = {{"results": {{f"T.test_{{t}}": r for t, r in {results!r}.items()}}, "error": ""}}
+found = {{"files": {{"mine: test/f.py": run}}, "skipped": {{"mine": {skipped!r}}}}}
+said = verdict.controls(Of(found=lambda *_: found), "mine")
+print(said if isinstance(said, str) else "\\n".join(said))
+"""
+ONE_FAILS = {"one_cpu": "failed", "others": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("names", "results", "says"),
+    [
+        (("one",), ONE_FAILS, ""),
+        (("one",), ONE_FAILS | {"one_cuda": "skipped"}, ""),
+        (("one",), {"one_cpu": "skipped"}, "test_one was not run without it"),
+        (("one", "two"), ONE_FAILS, "test_two was not run without it"),
+        (
+            ("one", "two"),
+            ONE_FAILS | {"two": "ok"},
+            "T.test_two does not fail without it, but is ok",
+        ),
+        (
+            ("one", "two"),
+            ONE_FAILS | {"two": "error"},
+            "T.test_two does not fail without it, but is error",
+        ),
+        ((), {}, "brings no tests"),
+    ],
+)
+def test_every_test_that_a_series_brings_must_fail_without_it(names, results, says):
+    code = CONTROLS.format(unchanged=False, names=names, results=results, skipped=[])
+    assert answer(code) == says
+
+
+@pytest.mark.parametrize(
+    ("unchanged", "skipped", "says"),
+    [(True, [], "not asked"), (False, ["1.patch"], "none of its tests applies to this tree")],
+)
+def test_a_series_whose_tests_are_not_asked_says_so(unchanged, skipped, says):
+    code = CONTROLS.format(unchanged=unchanged, names=("one",), results={}, skipped=skipped)
+    assert answer(code).startswith(says)
 
 
 def test_the_names_that_upstream_generates_are_known():
@@ -346,7 +405,8 @@ def test_the_names_that_upstream_generates_are_known():
     code = f"""
 import brought
 from types import SimpleNamespace
-brought.named = lambda name: SimpleNamespace(patches=[SimpleNamespace(read_text=lambda: {patch!r})])
+brought.named = lambda name: SimpleNamespace(
+    patches=[SimpleNamespace(name="1.patch", read_text=lambda: {patch!r})])
 for name in ("new_clamp_min_cpu_float64", "new_bounds_2_cuda", "new", "newer", "old_cpu",
              "fn_grad_special_soft_clamp_cpu_float64", "fn_grad_soft_clamp_cpu"):
     print(name, brought.is_of("mine", "test_" + name))
@@ -360,7 +420,11 @@ for name in ("new_clamp_min_cpu_float64", "new_bounds_2_cuda", "new", "newer", "
     ("after", "says"),
     [("failed", ""), ("error", "was ok and is error"), ("ok", "none of the tests fails that must")],
 )
-def test_what_a_series_says_must_fail_must(after, says):
+@pytest.mark.parametrize("pattern", ["test_tie_*", "test_tie_cpu_float32", "tie", "test_*_float64"])
+def test_what_a_series_says_must_fail_must(after, says, pattern):
+    """A pattern is of a whole name."""
+    if pattern in ("tie", "test_*_float64"):
+        says = "none of the tests fails that must"
     code = f"""
 import verdict
 from types import SimpleNamespace as Of
@@ -368,13 +432,32 @@ def run(result):
     results = {{"T.test_tie_cpu_float32": result}}
     return {{"files": {{"f.py": {{"results": results, "crashes": {{}}}}}}}}
 runs = {{"stock": run("ok"), "mine": run({after!r}), "undone": run("ok")}}
-verdict.named = lambda name: Of(fails=("f.py:tie", "g.py:other"))
+verdict.named = lambda name: Of(fails=("f.py:{pattern}",))
 verdict.is_of = lambda *_: False
 record = Of(found=lambda state, step: runs.get(state) if step == "tests" else None)
 print(*verdict.tests(record, "mine"), sep="\\n")
 """
     said = answer(code)
     assert says in said if says else said == ""
+
+
+def test_every_pattern_of_a_series_must_be_used():
+    code = f"""{JUDGED}
+verdict.named = lambda name: Of(fails=("f.py:test_a", "f.py:test_b*"))
+runs = {{"stock": run(results={{"T.test_a": "ok"}}), "mine": run(results={{"T.test_a": "failed"}})}}
+record = Of(found=lambda state, step: runs.get(state) if step == "tests" else None)
+print(*verdict.tests(record, "mine"))
+"""
+    assert answer(code) == "none of the tests fails that must, as its series says: f.py:test_b*"
+
+
+def test_a_file_that_was_run_on_stock_alone_differs():
+    code = f"""{JUDGED}
+runs = {{"stock": run(results={{"T.test_a": "ok"}}), "undone": {{"files": {{}}}}}}
+record = Of(found=lambda state, step: runs.get(state) if step == "tests" else None)
+print(*verdict.tests(record, "undone"))
+"""
+    assert answer(code) == "f.py: T.test_a was ok and is not there"
 
 
 EARLY = """
@@ -384,6 +467,7 @@ def early():
     raise RuntimeError("in the middle")
 unittest.main = early
 """
+ANOTHER = "import torch; torch.__version__ = '2.7.0'"
 
 
 @pytest.mark.parametrize(
@@ -391,6 +475,9 @@ unittest.main = early
     [
         ("import no_such_module", "ran no test", "no_such_module"),
         (EARLY, "ended early", "in the middle"),
+        (ANOTHER, "ended early", "another torch answers"),
+        ("unittest.TestCase.setUp = lambda self: 1 / 0", "ran no test", ""),
+        ("unittest.TestCase.setUp = lambda self: self.fail()", "none of test/", "passes on stock"),
     ],
 )
 def test_a_file_that_breaks_off_is_refused(stub, whole, code, word, error):
@@ -640,7 +727,7 @@ old.step("stock", "build", lambda: {"steps": 9})
 old.data |= {"built": None}
 place = Place(None, old, {}, "stock", None)
 place.tree = type("Tree", (), {"applied": lambda self: None})()
-place.build, place.located = lambda name: {"steps": 1}, lambda: []
+place.build, place.built = lambda name: {"steps": 1}, lambda: {}
 place.arrive()
 states = old.states["stock"]
 print(old.data["starts"], states["tests"]["attempts"], states["build"].get("attempts"))
@@ -727,7 +814,8 @@ def test_the_times_are_of_the_torch_of_their_state(stub, whole):
 
 def test_the_times_of_another_torch_are_refused(tmp_path):
     program = [sys.executable, FOLDER / "times.py", tmp_path / "out.json", tmp_path]
-    done = subprocess.run(program, capture_output=True, text=True)
+    more = {"CLAMPGRAD_BUILT": "{}"}
+    done = subprocess.run(program, env=os.environ | more, capture_output=True, text=True)
     assert done.returncode and f"not of {tmp_path}: " in done.stderr
 
 
@@ -743,7 +831,7 @@ def write(path, text):
     path.write_text(text)
 write(source / "csrc" / "Module.cpp", "")
 write(built / "lib" / "libtorch_cuda.so", "same")
-data = {"torch": [str(source), str(built)]}
+data = {"torch": {"folders": [str(source), str(built)]}}
 record = Of(folder=top, data=data, states={}, found=lambda *_: None)
 for state, text in (("stock", "before"), ("v2/mine", "after")):
     write(source / "decompositions.py", text)
@@ -764,7 +852,7 @@ def test_a_build_for_cuda_wants_its_compiler_memory_and_disk(tmp_path):
     nvcc.parent.mkdir()
     nvcc.touch(0o755)
     code = f"""
-import os, flags, ready
+import os, flags, machine, ready
 flags.clang, flags.lld = lambda: {{"CC": "clang", "CXX": "clang++"}}, lambda compiler: {{}}
 for name in ("CC", "CXX", "USE_CUDA", "MAX_JOBS"):
     os.environ.pop(name, None)
@@ -772,8 +860,7 @@ os.environ["CUDA_HOME"] = {str(tmp_path)!r}
 for cuda in "01":  # nvcc takes few versions of Clang
     os.environ["USE_CUDA"] = cuda
     print(flags.environment(minimal=True).get("CXX"))
-os.cpu_count = lambda: 16
-os.sysconf = lambda name: (30 << 30) if name == "SC_PHYS_PAGES" else 1
+machine.cores, machine.memory = lambda: 16, lambda: 30 << 30
 with_cuda = {{"CUDA_HOME": {str(tmp_path)!r}}}
 for environment in (with_cuda, with_cuda | {{"USE_CUDA": "off"}}):
     print(flags.jobs(environment), ready.gigabytes(environment))
@@ -799,3 +886,244 @@ def test_a_build_that_fails_shows_its_errors(stub, whole):
 def test_progress_sees_the_steps(line, shown):
     code = f"import progress; p = progress.Progress(); p.see({line!r}); print(p.done, p.total)"
     assert tuple(map(int, answer(code).split())) == shown
+
+
+def test_a_library_that_was_built_by_hand_is_seen(stub, whole):
+    found = record(stub)
+    del found["states"]["undone"]["tests"]
+    (library, *_) = found["torch"]["libraries"]
+    found["torch"]["libraries"][library][1] += 1
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert again.returncode == 2 and "changed after it was built here" in again.stderr
+
+
+@pytest.mark.parametrize("change", ["folders", "version"])
+def test_a_torch_that_was_not_built_is_refused(tmp_path, change):
+    code = f"""
+import building, pathlib, sys, types
+from series import Refusal
+tree = types.SimpleNamespace(path=pathlib.Path(sys.argv[1]))
+(tree.path / "version.txt").write_text("2.13.0a0+Fork_1\\n")
+place = building.Place(tree, None, {{}}, "v2/strict-er", "v2/strict-er")
+right = {{"folders": [sys.argv[1] + "/torch"], "version": "2.13.0+fork.1.strict.er", "libraries": {{}}}}
+place.imported = lambda: right
+print(place.built() == right)
+place.imported = lambda: right | {{"folders": ["/elsewhere"], "version": "2.13.0+stock"}} | {{
+    key: right[key] for key in right if key != {change!r}}}
+try:
+    place.built()
+except Refusal as refusal:
+    print(refusal)
+"""
+    right, refusal = answer(code, tmp_path).splitlines()
+    assert right == "True" and "is imported, and" in refusal
+
+
+@pytest.mark.parametrize("program", ["gradients.py", "package.py", "-S times.py"])
+def test_programs_refuse_another_torch(tmp_path, program):
+    *flags, file = program.split()
+    path = os.pathsep.join(p for p in sys.path if p)
+    more = {"CLAMPGRAD_BUILT": json.dumps({"version": "2.13.0+strict"}), "PYTHONPATH": path}
+    command = [sys.executable, *flags, FOLDER / file, tmp_path / "out.json", str(tmp_path)]
+    done = subprocess.run(command, env=os.environ | more, capture_output=True, text=True)
+    assert done.returncode == 1 and "another torch answers" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"states": []}', '{"states": {"stock": {"build": 1}}}']
+)
+def test_a_record_that_is_torn_is_refused(stub, whole, text):
+    record_file(stub).write_text(text)
+    done = build(stub, "--check")
+    assert done.returncode == 2 and "record.json is torn" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_of_the_script_is_no_verdict(stub, whole):
+    found = record(stub)
+    del found["states"]["stock"]["package"]["own"]
+    record_file(stub).write_text(json.dumps(found))
+    done = build(stub, "--rounds", "0")
+    assert done.returncode == 2 and "an error of this script" in done.stderr
+
+
+def test_submodules_that_differ_are_named_with_what_helps(stub):
+    module = stub[0] / "third_party" / "module"
+    module.mkdir(parents=True)
+    git(module, "init")
+    write(module, "file", "")
+    commit(module)
+    git(stub[0], "add", "third_party/module")
+    git(stub[0], "commit", "-m", "module")
+    write(module, "file", "other")
+    commit(module)
+    done = build(stub, "--check")
+    shutil.rmtree(stub[0] / "third_party")
+    git(stub[0], "reset", "--hard", "HEAD~")
+    assert done.returncode == 2 and "submodules that differ: third_party/module" in done.stderr
+    assert (
+        "submodule update --init --recursive" in done.stderr
+        and "commit or stash" not in done.stderr
+    )
+
+
+@pytest.mark.parametrize(("version", "refused"), [("3.22.1", True), ("3.24.0", False), ("", True)])
+def test_minimal_wants_a_cmake_that_knows_it(tmp_path, version, refused):
+    cmake = tmp_path / "cmake"
+    if version:
+        cmake.write_text(f"#!/bin/sh\necho cmake version {version}\n")
+        cmake.chmod(0o755)
+    code = f"""
+import os, ready, series, types
+ready.cmake.__globals__["shutil"] = types.SimpleNamespace(
+    which=lambda name: os.path.exists(p := {str(tmp_path)!r} + "/" + name) and p,
+    disk_usage=lambda path: types.SimpleNamespace(free=1 << 60))
+tree = types.SimpleNamespace(path=series.ROOT, changed=list, applied=lambda: None)
+found = ready.in_the_way(tree, {{"MAX_JOBS": "1", "CMAKE_PROJECT_TOP_LEVEL_INCLUDES": "x"}}, False)
+print([line for line in found if "pip install -U cmake" in line])
+"""
+    said = answer(code)
+    assert (said != "[]") == refused and ("no cmake" in said) == (not version)
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="no cmake")
+def test_that_cmake_included_the_file_is_seen(tmp_path):
+    project = "cmake_minimum_required(VERSION 3.24)\nproject(x NONE)\n"
+    write(tmp_path, "CMakeLists.txt", project)
+    code = """
+import building, sys
+from pathlib import Path
+from types import SimpleNamespace as Of
+print(building.Place(Of(path=Path(sys.argv[1])), None, {}, "stock", None).is_minimal())
+"""
+    for options in ([], [f"-DCMAKE_PROJECT_TOP_LEVEL_INCLUDES={FOLDER / 'minimal.cmake'}"]):
+        command = ["cmake", "-S", tmp_path, "-B", tmp_path / "build", *options]
+        subprocess.run(command, check=True, capture_output=True)
+        assert answer(code, tmp_path) == str(bool(options))
+
+
+@pytest.mark.parametrize("minimal", [True, False])
+def test_a_build_that_ignores_minimal_is_refused(tmp_path, minimal):
+    (tmp_path / "version.txt").write_text("2.13.0a0\n")
+    code = f"""
+import building, pathlib, sys
+from series import Refusal
+from types import SimpleNamespace as Of
+folder = pathlib.Path(sys.argv[1])
+building.watched = lambda command, log, see, **how: log.write_text("[1/1] Linking") and 0
+record = Of(log=lambda *_: folder / "log", data={{}}, set=lambda **_: None)
+environment = {{building.INCLUDES: "x"}} if {minimal} else {{}}
+try:
+    print(building.Place(Of(path=folder), record, environment, "stock", None).build("build")["steps"])
+except Refusal as refusal:
+    print(refusal)
+"""
+    said = answer(code, tmp_path)
+    assert said.startswith("CMake did not include") if minimal else said == "1"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "found"),
+    [
+        (
+            "0::/a/b",
+            {"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000", "a/memory.max": "4096"},
+            "2 4096",
+        ),
+        (
+            "2:memory:/m\n1:cpu,cpuacct:/c",
+            {
+                "cpu,cpuacct/c/cpu.cfs_quota_us": "100000",
+                "cpu,cpuacct/c/cpu.cfs_period_us": "100000",
+                "memory/m/memory.limit_in_bytes": "8192",
+            },
+            "1 8192",
+        ),
+        ("0::/", {"cpu.max": "max 100000", "memory.max": "max"}, "3 65536"),
+    ],
+)
+def test_jobs_are_of_what_the_process_may_use(tmp_path, groups, files, found):
+    write(tmp_path, "own", groups + "\n")
+    for name, text in files.items():
+        write(tmp_path / "groups", name, text + "\n")
+    code = f"""
+import machine, os, pathlib
+machine.OWN, machine.GROUPS = (pathlib.Path({str(tmp_path)!r}, name) for name in ("own", "groups"))
+os.sched_getaffinity = lambda process: {{0, 1, 2}}
+os.sysconf = lambda name: 256
+print(machine.cores(), machine.memory())
+"""
+    assert answer(code) == found
+
+
+def test_the_newest_clang_is_taken(tmp_path):
+    for suffix, version in (("", 14), ("-15", 15), ("-19", 19)):
+        for name in ("clang", "clang++"):
+            write(tmp_path, name + suffix, f"#!/bin/sh\necho Debian clang version {version}.0.6\n")
+            (tmp_path / (name + suffix)).chmod(0o755)
+    code = f"""
+import os
+os.environ["PATH"] = {str(tmp_path)!r}
+import flags
+print(flags.clang()["CXX"])
+"""
+    assert answer(code) == "clang++-19"
+
+
+def test_stock_must_have_the_gradients_of_its_release(tmp_path):
+    code = """
+import judged, torch
+from tools.verify import checks
+found = checks.gradients()["gradients"]
+release = torch.__version__.split("+")[0]
+print(judged.of_release(found, release))
+key = "clamp, numbers, eager"
+row = next(i for i, row in enumerate(found[key]) if row[0] == 0 and row[3] == 1)
+found[key][row][4] = 0.25
+print(*judged.of_release(found, release))
+"""
+    right, wrong = answer(code).splitlines()
+    assert right == "[]" and wrong.startswith("clamp, numbers, eager: at [0,")
+
+
+def test_what_is_saved_and_called_is_judged():
+    code = """
+import judged
+from types import SimpleNamespace as Of
+patch = Of(read_text=lambda: "+- func: clamp_new.Scalar(Tensor self)\\n+- func: other(Tensor self)\\n")
+claim = Of(saves=("result",), covers=lambda operator, kind: kind == "numbers")
+judged.named = lambda name: Of(claim=claim, patches=[patch])
+saved = {"clamp, numbers": ["self"], "clamp_min, numbers": ["result"], "clamp, tensors": ["self"]}
+print(*judged.ran({"saved": saved, "called": ["other"]}, "mine"), sep="; ")
+"""
+    said = "clamp, numbers saves self, not result; nothing calls clamp_new.Scalar, which it adds"
+    assert answer(code) == said
+
+
+def test_files_that_a_series_touches_and_the_tree_lacks_are_named(tmp_path):
+    code = """
+import pathlib, sys, upstream
+from types import SimpleNamespace as Of
+upstream.named = lambda name: Of(patches=[pathlib.Path(sys.argv[1], "1.patch")])
+write = pathlib.Path(sys.argv[1], "1.patch").write_text
+write("--- a/test/old.py\\n+++ b/test/old.py\\n--- /dev/null\\n+++ b/test/new.py\\n")
+place = Of(series=None, tree=Of(path=pathlib.Path(sys.argv[1])))
+print(upstream.absent(place, ["mine"]), upstream.others(place, ["mine"]))
+"""
+    assert answer(code, tmp_path) == "['test/old.py'] {}"
+
+
+def test_the_committed_record_is_of_one_run_and_holds():
+    found = json.loads((ROOT / "docs" / "source_build.json").read_text())
+    assert found["start"] < found["end"] and found["starts"] == 1 and found["from nothing"] is True
+    assert re.fullmatch("[0-9a-f]{16}", found["proofs"]) and not found["quick"]
+    assert list(found["states"]) == ["stock", *found["series"], "undone"] == list(found["proved"])
+    for state, proofs in found["proved"].items():
+        wanted = {"clampgrad on this torch"}
+        wanted |= {"gradients", "upstream's tests"} if state != "stock" else set()
+        wanted |= {"its tests fail without it"} if state in found["series"] else set()
+        assert {name for name in wanted if proofs.get(name) == "holds"} == wanted
+        assert all(isinstance(proof, str) for proof in proofs.values())  # what fails is a list
+    steps = {"build", "gradients", "package", "tests"}
+    assert all(steps <= state.keys() for state in found["states"].values())

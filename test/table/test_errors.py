@@ -186,6 +186,15 @@ def test_the_same_error_as_in_torch(operator, bad, suffix):
         assert x._version == version
 
 
+@pytest.mark.parametrize("bad", ["a leaf in place", "a view of a leaf in place"])
+def test_a_number_and_a_tensor_leave_a_leaf_as_it_is(bad):
+    expected = complaint(torch.clamp_, BAD[bad](), 0.5, 1)
+    for bounds in ((0.5, torch.ones(())), (torch.zeros(()), 0.5)):
+        x = BAD[bad]()
+        assert complaint(clampgrad.clamp_, x, *bounds) == expected
+        assert x.tolist() == BAD[bad]().tolist() and x._version == 0
+
+
 def test_bool_is_what_it_is_in_torch():
     x = torch.tensor([True, False])
     for operator in OPERATORS:

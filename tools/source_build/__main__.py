@@ -9,6 +9,7 @@ import argparse
 import fcntl
 import json
 import sys
+import traceback
 from pathlib import Path
 
 import flags
@@ -31,7 +32,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tools/build_pytorch.sh",
         description="Build PyTorch before and after each series of patches, and prove what changed.",
-        epilog="Exit codes: 0 all of it holds, 1 something does not, 2 refused. Variables of PyTorch's "
+        epilog="Exit codes: 0 what was asked holds, 1 something does not, 2 refused or broken off, 130 "
+        "interrupted. Variables of PyTorch's "
         "own build (USE_CUDA, CC, CXX, MAX_JOBS, CMAKE_ARGS ...) count as they do there.",
     )
     parser.add_argument("checkout", type=Path, help="a checkout of PyTorch, with its submodules")
@@ -59,6 +61,8 @@ def arguments() -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
+    if sys.platform != "linux":
+        raise Refusal(f"this is {sys.platform}, and the script is for Linux")
     tree = Tree(options.checkout.resolve(), tuple(options.series), options.any_release)
     environment = flags.environment(options.minimal)
     record = Record.of(tree, options.series, flags.flags(environment), options.quick)
@@ -113,6 +117,10 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; run it again, and it goes on from here", file=sys.stderr)
         return 130
+    except Exception:
+        traceback.print_exc()
+        print("broken off: an error of this script", file=sys.stderr)
+        return 2  # 1 says that something does not hold
 
 
 if __name__ == "__main__":

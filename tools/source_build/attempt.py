@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+import answering
 import cause
 
 IMPORT = "import"
@@ -138,7 +139,7 @@ def main() -> None:
     except BaseException:
         error = traceback.format_exc(limit=-3)
         print(error)
-    Path(out).write_text(json.dumps(error))
+    Path(out).write_text(json.dumps(error or answering.difference()))
 
 
 if __name__ == "__main__":

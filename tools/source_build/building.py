@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import progress
-from flags import flags
+from flags import INCLUDES, MINIMAL, flags
 from processes import watched
 from record import Record
 from series import Refusal, Tree, files_added, named
-
-# An editable install may have the Python files and the compiled ones in two folders.
-WHERE = """
-import json, os, torch
-print(json.dumps(list(dict.fromkeys(os.path.dirname(f) for f in (torch.__file__, torch._C.__file__)))))
-"""
 
 
 def command() -> list[str]:
     """The command that builds a tree of any release. It fetches nothing: ready.py has seen that all is there."""
     how = "-m pip install -v --no-build-isolation --no-deps --use-pep517 -e ."
     return [sys.executable, *how.split()]
+
+
+def stamp(tree: Tree, state: str) -> str:
+    """The version of a build, of its own, so that nobody takes it for another; one of a fork keeps what it
+    says after a +."""
+    public, _, local = (tree.path / "version.txt").read_text().strip().partition("+")
+    name = "stock" if state == "undone" else state.rpartition("/")[2]
+    return f"{public.removesuffix('a0')}+{'.'.join(re.findall('[a-z0-9]+', f'{local} {name}'.lower()))}"
 
 
 @dataclass
@@ -58,25 +62,36 @@ class Place:
             name = "build again" if again else "build"
             self.record.states.get(self.state, {}).pop("build again", None)
             self.record.step(self.state, name, lambda: self.build(name))
-            self.record.set(built=[self.series], torch=self.located())
-        elif (found := self.located()) != self.record.data["torch"]:
-            raise Refusal(f"{found} is imported, and {self.record.data['torch']} was built")
+            self.record.set(built=[self.series], torch=self.built())
+        elif (found := self.imported()) != self.record.data["torch"]:
+            raise Refusal(
+                f"the torch that is imported changed after it was built here. It is {found}, and was "
+                f"{self.record.data['torch']}. Delete {self.record.folder}, and the run begins anew"
+            )
 
-    def located(self) -> list[str]:
-        """The folders of the torch that Python imports."""
-        ask = [sys.executable, "-c", WHERE]
+    def built(self) -> dict[str, Any]:
+        """The torch that a build has just made."""
+        found, version = self.imported(), stamp(self.tree, self.state)
+        inside = Path(found["folders"][0]).resolve().is_relative_to(self.tree.path)
+        if not (inside and found["version"] == version):
+            raise Refusal(
+                f"{found['version']} of {found['folders'][0]} is imported, and {version} was built in "
+                f"{self.tree.path}"
+            )
+        return found
+
+    def imported(self) -> dict[str, Any]:
+        ask = [sys.executable, str(Path(__file__).with_name("answering.py"))]
         done = subprocess.run(ask, cwd=self.record.folder, capture_output=True, text=True)
         if done.returncode:
             raise Refusal(f"the torch that was built is not imported:\n{done.stderr.strip()}")
-        found: list[str] = json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
 
     def build(self, name: str) -> dict[str, Any]:
         log = self.record.log(self.state, name.replace(" ", "-"))
-        # A version of its own, so that nobody takes the build for another.
-        version = (self.tree.path / "version.txt").read_text().strip().replace("a0", "")
-        local = f"{version}+{(self.series or 'stock').rpartition('/')[2]}"
-        versions = {"PYTORCH_BUILD_VERSION": local, "PYTORCH_BUILD_NUMBER": "1"}
+        version = stamp(self.tree, self.state)
+        versions = {"PYTORCH_BUILD_VERSION": version, "PYTORCH_BUILD_NUMBER": "1"}
         self.configure_anew_if_needed()
         environment = self.environment | versions
         see = progress.Progress().see
@@ -87,6 +102,10 @@ class Place:
             left = f" {self.series} is in the tree." if self.series else ""
             raise Refusal(
                 "\n".join(["the build failed:", *errors[:20], f"The log is {log}.{left}"])
+            )
+        if INCLUDES in self.environment and not self.is_minimal():
+            raise Refusal(
+                f"CMake did not include {MINIMAL}: leave --minimal out. The log is {log}."
             )
         steps, compiled = progress.steps(lines)
         names = {"compiled": compiled} if len(compiled) < 50 else {}
@@ -100,6 +119,12 @@ class Place:
             for name in ("CMakeCache.txt", "build.ninja"):
                 (self.tree.path / "build" / name).unlink(missing_ok=True)
             self.record.set(configured=now)
+
+    def is_minimal(self) -> bool:
+        """Whether CMake kept the variable that minimal.cmake sets."""
+        build = self.tree.path / "build"
+        caches = [*build.glob("CMakeCache.txt"), *build.glob("*/CMakeCache.txt")]
+        return any("\nCLAMPGRAD_MINIMAL:" in cache.read_text() for cache in caches)
 
     def added_files(self) -> list[str]:
         patches = named(self.series).patches if self.series else []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+import machine
+
 MINIMAL = Path(__file__).with_name("minimal.cmake")
+INCLUDES = "CMAKE_PROJECT_TOP_LEVEL_INCLUDES"  # the variable that names it, of CMake 3.24 and later
 # What PyTorch takes from the environment into its configuration.
 PASSED_ON = ("BUILD_", "USE_", "CMAKE_")
 OTHERS = (
@@ -31,8 +35,8 @@ def environment(minimal: bool) -> dict[str, str]:
         defaults |= {f"USE_{feature}": "0" for feature in FEATURES}
         defaults["USE_PRECOMPILED_HEADERS"] = "1"
         # The first is passed on by setup.py, the second by scikit-build-core, which builds 2.14 and later.
-        defaults["CMAKE_PROJECT_TOP_LEVEL_INCLUDES"] = str(MINIMAL)
-        defaults["SKBUILD_CMAKE_DEFINE"] = f"CMAKE_PROJECT_TOP_LEVEL_INCLUDES={MINIMAL}"
+        defaults[INCLUDES] = str(MINIMAL)
+        defaults["SKBUILD_CMAKE_DEFINE"] = f"{INCLUDES}={MINIMAL}"
         # nvcc takes few versions of Clang.
         if not ({"CC", "CXX"} & os.environ.keys() or nvcc(defaults | os.environ)):
             defaults |= clang()
@@ -50,8 +54,8 @@ def flags(environment: dict[str, str]) -> dict[str, str]:
 def jobs(environment: dict[str, str]) -> int:
     """How many files to compile at a time: one per core, as far as memory lasts. A file takes up to 2 GiB, a CUDA
     kernel for attention 6 (github.com/pytorch/pytorch/issues/124018)."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
-    return max(1, min(os.cpu_count() or 1, memory // (6 if nvcc(environment) else 2)))
+    each = 6 if nvcc(environment) else 2
+    return max(1, min(machine.cores(), (machine.memory() >> 30) // each))
 
 
 def nvcc(environment: dict[str, str]) -> str | None:
@@ -63,12 +67,16 @@ def nvcc(environment: dict[str, str]) -> str | None:
 
 
 def clang() -> dict[str, str]:
-    """The variables for the newest Clang, if there is one: it takes half of GCC's time."""
-    versions = [f"-{n}" for n in range(30, 13, -1)]
-    for suffix in ["", *versions]:
-        if shutil.which(f"clang{suffix}") and shutil.which(f"clang++{suffix}"):
-            return {"CC": f"clang{suffix}", "CXX": f"clang++{suffix}"}
-    return {}
+    """The variables for the newest Clang, if there is one. Without a number, it may be any."""
+    found = {}
+    for suffix in ("", *(f"-{n}" for n in range(14, 40))):
+        names = {"CC": f"clang{suffix}", "CXX": f"clang++{suffix}"}
+        if all(map(shutil.which, names.values())):
+            command = [names["CXX"], "--version"]
+            said = subprocess.run(command, capture_output=True, text=True).stdout
+            if version := re.search(r"version (\d+)", said):
+                found.setdefault(int(version[1]), names)
+    return found[max(found)] if found else {}
 
 
 def lld(compiler: str) -> dict[str, str]:

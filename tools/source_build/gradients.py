@@ -15,6 +15,7 @@ import torch  # noqa: E402
 from torch._dynamo import compiled_autograd  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 
+import answering  # noqa: E402
 from tools.verify import checks, torchscript  # noqa: E402
 
 # The name changed in 2.6.
@@ -47,6 +48,7 @@ def compiled_backward() -> dict[str, list]:
 
 
 def main() -> None:
+    answering.check()
     torch.set_num_threads(1)
     found = checks.gradients() | checks.nodes()
     if "--quick" not in sys.argv:

@@ -11,6 +11,7 @@ endforeach()
 # Once the targets exist: no optimisation, whatever else asks for it, and headers that are parsed once.
 # The kernels keep theirs, which CMake gives each file: so what they take says something.
 function(_cheaper)
+  set(CLAMPGRAD_MINIMAL ON CACHE INTERNAL "That this file was included.")
   foreach(target c10 torch_cpu torch_python onnx onnx_proto functorch)
     if(TARGET ${target})
       target_compile_options(${target} PRIVATE -O0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import machine
 from record import Record
 from series import ROOT, Refusal
 
@@ -57,7 +57,7 @@ def outlook(record: Record, environment: dict[str, str], minimal: bool) -> str:
 
 def how_long(recorded: dict[str, Any], seconds: float, jobs: int) -> str:
     slower = seconds / recorded["probe"]["seconds"]
-    share = recorded["probe"]["jobs"] / min(jobs, os.cpu_count() or 1)
+    share = recorded["probe"]["jobs"] / min(jobs, machine.cores())
     steps = [step for state in recorded["states"].values() for step in state.items()]
     builds = sum(found["seconds"] for name, found in steps if name == "build")
     others = sum(found["seconds"] for name, found in steps if name != "build")

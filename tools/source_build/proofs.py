@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import answering
 import processes
 from building import Place
 from series import ROOT, Refusal
@@ -18,16 +19,25 @@ from series import ROOT, Refusal
 HERE = Path(__file__).parent
 
 
-def child(place: Place, name: str, script: str, *arguments: str, **more: str) -> dict[str, Any]:
+def child(
+    place: Place,
+    name: str,
+    script: str,
+    *arguments: str,
+    torch: dict[str, Any] | None = None,
+    **more: str,
+) -> dict[str, Any]:
     """Runs a program of this folder on the torch that was built; the JSON that it leaves behind."""
     log = place.record.log(place.state, name)
+    torch = torch or place.record.data["torch"]
     out = log.with_suffix(".json")
     out.unlink(missing_ok=True)
     # With CI set, upstream's runner reports in a form of its own; other variables choose among its tests.
     own = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTORCH_TEST")}
     with tempfile.TemporaryDirectory() as cache:
         # Compiled code of another state would have the gradients of that.
-        environment = own | {"TORCHINDUCTOR_CACHE_DIR": cache} | more
+        mine = {"TORCHINDUCTOR_CACHE_DIR": cache, answering.BUILT: json.dumps(torch)}
+        environment = own | mine | more
         *flags, file = script.split()
         command = [sys.executable, *flags, str(HERE / file), str(out), *arguments]
         code = processes.run(command, log, env=environment, cwd=place.record.folder)
@@ -54,7 +64,8 @@ def judge_gradients(last: Place) -> None:
     kept = {s: last.record.log(s, "gradients").with_suffix(".json") for s in last.record.asked}
     for state, own in kept.items():
         series = "" if state in ("stock", "undone") else state
-        found = child(last, "judged", "judged.py", str(own), str(kept["stock"]), series)
+        files = (str(own), str(kept["stock"]))
+        found = child(last, "judged", "judged.py", *files, series, last.tree.release)
         last.record.states[state]["gradients"] |= found
     last.record.save()
 

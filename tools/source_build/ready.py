@@ -8,13 +8,12 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 import needed
-from flags import OFF, nvcc
+from flags import INCLUDES, OFF, nvcc
 from series import Refusal, Tree
 from upstream import TESTS
 
@@ -32,43 +31,55 @@ def check(tree: Tree, series: list[str], environment: dict[str, str], begun: boo
 def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator[str]:
     if missing := needed.missing(tree.path):
         yield missing
-    if sys.platform != "linux":
-        yield f"this is {sys.platform}, and the script is for Linux"
     if not re.fullmatch(r"[1-9]\d*", environment["MAX_JOBS"]):
         yield f"MAX_JOBS={environment['MAX_JOBS']} is no number"
     if gone := [name for name in TESTS if not (tree.path / "test" / name).is_file()]:
         yield f"not in {tree.path}/test: {', '.join(gone)}"
-    if changed := tree.changed():
-        yield f"changes to commit or stash first: {', '.join(changed)}"
+    changed = tree.changed()
+    modules = [name for name in changed if (tree.path / name).is_dir()]
+    if files := [name for name in changed if name not in modules]:
+        yield f"changes to commit or stash first: {', '.join(files)}"
     if not begun and (series := tree.applied()):
         yield f"{series} is in the tree, which is to be built without it first: undo it"
     if not importlib.util.find_spec("pip"):
         yield "no pip in this environment: python -m ensurepip"
     if not shutil.which("ninja"):
         yield "no ninja on PATH: pip install ninja"
+    if (version := cmake()) < (wanted := (3, 24) if INCLUDES in environment else (1, 0)):
+        there = f"CMake {'.'.join(map(str, version))}" if any(version) else "no cmake"
+        yield f"{there} on PATH, and {'.'.join(map(str, wanted))} is needed: pip install -U cmake"
     compiler = (environment.get("CXX") or "c++").split()[0]
     if not shutil.which(compiler):
         yield f"no {compiler} on PATH: install a C++ compiler (Debian, Ubuntu: apt install g++ or clang)"
     if (environment.get("USE_CUDA") or "0").upper() not in OFF and not nvcc(environment):
         yield "USE_CUDA is set, and there is no nvcc: set CUDA_HOME, or the build leaves CUDA out"
-    if empty := empty_submodules(tree.path):
-        yield (
-            f"submodules without files: {', '.join(empty)}. In {tree.path}: "
-            "git submodule sync && git submodule update --init --recursive"
-        )
+    for what, names in (("without files", empty_submodules(tree.path)), ("that differ", modules)):
+        if names:
+            yield (
+                f"submodules {what}: {', '.join(names)}. In {tree.path}: "
+                "git submodule sync && git submodule update --init --recursive"
+            )
     if not begun:
         free = shutil.disk_usage(tree.path).free >> 30
-        if free < (wanted := gigabytes(environment)):
-            yield f"{free} GiB of disk are free under {tree.path}; a build takes {wanted}"
+        if free < (size := gigabytes(environment)):
+            yield f"{free} GiB of disk are free under {tree.path}; a build may take {size}"
         if (other := installed_torch()) and not other.is_relative_to(tree.path):
             yield f"this environment has a torch, in {other}: build in an environment of its own"
 
 
 def gigabytes(environment: dict[str, str]) -> int:
-    """The disk that objects, libraries and the copies of them take. A minimal build took 3; the rest is a guess."""
+    """The disk that objects, libraries and the copies of them take: guesses, on the safe side."""
     if nvcc(environment):
         return 40
-    return 6 if "CMAKE_PROJECT_TOP_LEVEL_INCLUDES" in environment else 12
+    return 6 if INCLUDES in environment else 12
+
+
+def cmake() -> tuple[int, ...]:
+    """The version of the one on PATH; 0.0 if there is none."""
+    command = shutil.which("cmake")
+    said = subprocess.check_output([command, "--version"], text=True) if command else ""
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    return tuple(map(int, found.groups())) if found else (0, 0)
 
 
 def installed_torch() -> Path | None:

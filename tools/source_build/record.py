@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import sys
 import threading
@@ -14,8 +13,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import machine
 from flags import MINIMAL
-from series import ROOT, Tree, named
+from series import ROOT, Refusal, Tree, named
 
 SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml", ".json", ".toml", ".txt")
 # Folders whose files do not decide what is asked of a build. Of test/, the oracle alone does.
@@ -81,7 +81,7 @@ class Record:
             "minimal": hashlib.sha256(MINIMAL.read_bytes()).hexdigest()[:16],
             "machine": {
                 "processor": processor(),
-                "cores": os.cpu_count(),
+                "cores": machine.cores(),
                 "python": sys.version.split()[0],
             },
             "environment": sys.prefix,
@@ -91,7 +91,7 @@ class Record:
         data = same | asked | {"built": None, "torch": None, "states": {}}
         if not file.exists():
             return cls(folder, data)
-        old = json.loads(file.read_text())
+        old = cls.read(file)
         if any(old.get(key) != value for key, value in same.items()):
             return cls(folder, data, replaces=True)
         states = old["states"]
@@ -114,6 +114,18 @@ class Record:
             for steps in states.values():
                 steps.pop("gradients", None)
         return cls(folder, old | asked | {"quick": quick and old["quick"]})
+
+    @staticmethod
+    def read(file: Path) -> dict[str, Any]:
+        try:
+            old: dict[str, Any] = json.loads(file.read_text())
+            steps = [step for state in old["states"].values() for step in state.values()]
+            whole = all(isinstance(step, dict) for step in [*steps, old["patches"]])
+            if whole and {"series", "quick", "built", "torch"} <= old.keys():
+                return old
+        except (ValueError, LookupError, AttributeError, TypeError):
+            pass
+        raise Refusal(f"{file} is torn, or of another version of this script: delete it")
 
     @property
     def states(self) -> dict[str, Any]:

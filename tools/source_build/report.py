@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from record import Record
 from verdict import differences, not_run, other_causes, proved
+
+FINE = ("ok", "skipped", "expected failure")
 
 
 def published(record: Record) -> dict[str, Any]:
@@ -19,21 +22,22 @@ def published(record: Record) -> dict[str, Any]:
         if state == "stock":
             for file, run in steps["tests"]["files"].items():
                 files[file]["results"] = grouped(run["results"])
-                files[file]["causes"] = of_errors(run)
-        tests = {"seconds": steps["tests"]["seconds"], "files": files}
+                files[file]["causes"] = reasons(run, lambda r: r not in FINE)
+                files[file]["skipped"] = reasons(run, lambda r: r == "skipped")
+        tests = steps["tests"] | {"files": files}
         if state != "stock":
             tests["differences"] = differences(record, state)
             tests["other causes"] = list(other_causes(record, state))
             tests["not run"] = not_run(record, state)
         states[state] = steps | {"tests": tests}
         if "controls" in steps:
-            found = {key: run["results"] for key, run in steps["controls"]["files"].items()}
-            states[state]["controls"] = steps["controls"] | {"files": found}
+            results = {key: run["results"] for key, run in steps["controls"]["files"].items()}
+            states[state]["controls"] = steps["controls"] | {"files": results}
     of_others = ("tree", "flags", "minimal", "machine", "probe", "series", "quick", "proofs")
     of_others += ("start", "end", "starts", "from nothing")  # no paths
     found = {key: record.data[key] for key in of_others} | {"states": states}
     found["patches"] = {name: record.data["patches"][name] for name in found["series"]}
-    return found | {"proved": named_proofs(record)}
+    return found | {"proved": named_proofs(record), "not asked": not_asked(record)}
 
 
 def named_proofs(record: Record) -> dict[str, dict[str, Any]]:
@@ -42,11 +46,15 @@ def named_proofs(record: Record) -> dict[str, dict[str, Any]]:
     return {s: {name: found or "holds" for name, found in p.items()} for s, p in states}
 
 
-def of_errors(run: dict[str, Any]) -> dict[str, int]:
-    """{cause: how many tests have it} of those that neither pass nor are skipped."""
-    causes = run.get("causes", {})
-    bad = [t for t, r in run["results"].items() if r not in ("ok", "skipped", "expected failure")]
-    return dict(Counter(causes.get(t, "") for t in bad))
+def not_asked(record: Record) -> list[str]:
+    lines = ["Inductor and compiled autograd (--quick)"] * record.data["quick"]
+    return lines + ["times (--rounds 0)"] * (not record.found("undone", "times"))
+
+
+def reasons(run: dict[str, Any], chosen: Callable[[str], bool]) -> dict[str, int]:
+    """{cause: how many tests have it} of those with the chosen results."""
+    tests = [test for test, result in run["results"].items() if chosen(result)]
+    return dict(Counter(run.get("causes", {}).get(test, "") for test in tests))
 
 
 def grouped(results: dict[str, str]) -> dict[str, dict[str, str]]:
@@ -91,13 +99,17 @@ def told(record: Record, failures: list[str]) -> str:
         if state != "stock":
             lines += [f"    {t}: {a} -> {b}" for t, a, b in differences(record, state)]
             lines += [f"    not run: {t}: {why}" for t, why, _ in not_run(record, state)]
+        lines += [f"    not in the tree: {file}" for file in steps["tests"]["not in the tree"]]
+        skipped = record.states["stock"]["controls"]["skipped"].get(state, [])
+        lines += [f"    left out, its text is not there: {patch}" for patch in skipped]
         lines += [
-            f"    {name}: {'holds' if found == 'holds' else 'does not hold'}"
+            f"    {name}: {found if isinstance(found, str) else 'does not hold'}"
             for name, found in proofs[state].items()
         ]
-    lines += (
-        ["what does not hold:", *(f"  {f}" for f in failures)] if failures else ["All of it holds."]
-    )
+    left_out = not_asked(record)
+    lines.append(f"Not asked: {', '.join(left_out)}." if left_out else "All was asked.")
+    holds = f"All {'that was asked' if left_out else 'of it'} holds."
+    lines += ["what does not hold:", *(f"  {f}" for f in failures)] if failures else [holds]
     lines.append(
         "Delete caches of compiled code now (~/.cache/torch, TORCHINDUCTOR_CACHE_DIR): they may hold "
         "old gradients."

@@ -9,6 +9,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import torch  # noqa: E402
 
+import answering  # noqa: E402
 from patched_backward import DTYPES, cases  # noqa: E402
 
 SIZES = (2**16, 2**20)
@@ -34,6 +35,7 @@ def is_of(folder: str) -> None:
 
 def main() -> None:
     out, folder = sys.argv[1:]
+    answering.check()
     is_of(folder)
     torch.set_num_threads(1)
     found = {}

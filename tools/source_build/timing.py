@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from building import Place
+from building import Place, stamp
 from proofs import child
 
 # What a program that uses torch does not need.
@@ -36,7 +36,7 @@ def keep(place: Place) -> None:
     def ask() -> dict[str, Any]:
         shutil.rmtree(copy, ignore_errors=True)
         left_out = shutil.ignore_patterns(*LEFT_OUT)
-        for part in place.record.data["torch"]:
+        for part in place.record.data["torch"]["folders"]:
             shutil.copytree(part, copy, ignore=left_out, copy_function=once, dirs_exist_ok=True)
         return {}
 
@@ -55,7 +55,9 @@ def times(place: Place, states: Sequence[str], rounds: int) -> None:
                 # torchgen, which torch imports, lies beside it in the tree.
                 path = os.pathsep.join([copy, *site.getsitepackages(), str(place.tree.path)])
                 # Without -S, what pip wrote for an editable install comes before any path.
-                found[state].append(child(place, "times", "-S times.py", copy, PYTHONPATH=path))
+                torch = {"version": stamp(place.tree, state)}
+                program = ("times", "-S times.py", copy)
+                found[state].append(child(place, *program, torch=torch, PYTHONPATH=path))
         return {"microseconds": found}
 
     place.step("times", ask)

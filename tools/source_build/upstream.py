@@ -31,6 +31,7 @@ def tests(place: Place, series: Sequence[str]) -> None:
     chosen = {f: (*names, *new) if names else () for f, names in TESTS.items()}
     chosen |= others(place, series)
     done = place.record.found(place.state, "tests") or {"files": chosen}
+    done["files"] = {file: run for file, run in done["files"].items() if file in chosen}
     if chosen.keys() - done["files"].keys():  # of a series that was not asked before
         del done["seconds"]
 
@@ -43,7 +44,8 @@ def tests(place: Place, series: Sequence[str]) -> None:
     def ask() -> dict[str, Any]:
         with ThreadPoolExecutor(int(place.environment["MAX_JOBS"])) as pool:
             try:
-                return {"files": dict(zip(chosen, pool.map(run, chosen)))}
+                files = dict(zip(chosen, pool.map(run, chosen)))
+                return {"files": files, "not in the tree": absent(place, series)}
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 processes.end_all()
@@ -52,14 +54,23 @@ def tests(place: Place, series: Sequence[str]) -> None:
     place.step("tests", ask)
 
 
-def others(place: Place, series: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The further test files that any of the series touches, as far as this state has them."""
+def touched(place: Place, series: Sequence[str]) -> tuple[list[str], set[str]]:
+    """The test files that any of the series touches, but for those that another adds; and all that are added."""
     patches = [patch for name in series for patch in named(name).patches]
     new = {file for patch in patches for file in files_added(patch)}
     own = set(test_files(named(place.series).patches)) if place.series else set()
-    here = [f for f in test_files(patches) if f in own or f not in new]
-    names = [f.removeprefix("test/") for f in here if f in new or (place.tree.path / f).is_file()]
+    return [f for f in test_files(patches) if f in own or f not in new], new
+
+
+def others(place: Place, series: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The further test files that any of the series touches, as far as this state has them."""
+    files, new = touched(place, series)
+    names = [f.removeprefix("test/") for f in files if f in new or (place.tree.path / f).is_file()]
     return {name: () for name in names if name not in TESTS}
+
+
+def absent(place: Place, series: Sequence[str]) -> list[str]:
+    return [f for f in touched(place, series)[0] if not (place.tree.path / f).is_file()]
 
 
 def of_file(place: Place, file: str, names: Sequence[str]) -> dict[str, Any]:
@@ -69,6 +80,8 @@ def of_file(place: Place, file: str, names: Sequence[str]) -> dict[str, Any]:
     if found["error"] or not ran_at_all:
         word = "ended early" if ran_at_all else "ran no test"
         raise Refusal(f"test/{file} {word}: {found['error']}")
+    if place.state == "stock" and "ok" not in found["results"].values():
+        raise Refusal(f"none of test/{file} passes on stock, so it would show nothing of a patch")
     return found
 
 
@@ -85,14 +98,16 @@ def controls(place: Place, series: Sequence[str]) -> None:
 
     def ask() -> dict[str, Any]:
         found = {}
-        for name in (s for s in series if not named(s).claim.unchanged):
+        left_out = {}
+        for name in series:
             with tempfile.TemporaryDirectory() as scratch:
-                done, _ = attempt(place.tree.path, named(name), False, Path(scratch))
-                for file in test_files(done):
+                done, skipped = attempt(place.tree.path, named(name), False, Path(scratch))
+                left_out[name] = [patch.name for patch in skipped]
+                for file in test_files(done) if not named(name).claim.unchanged else []:
                     log = as_one_name("control", name, file.removeprefix("test/"))
                     run = ran(place, Path(scratch, file), new_tests(name), log)
                     found[f"{name}: {file}"] = run
-        return {"files": found}
+        return {"files": found, "skipped": left_out}
 
     place.step("controls", ask)
 

@@ -1,65 +1,65 @@
-"""What does not hold of what a whole run found."""
+"""What a whole run proved, and what does not hold of it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
-from brought import is_of, new_tests
+from brought import is_generated_from, is_of, new_tests
 from record import Record
 from series import ROOT, named
 
 # What `verify` found in wheels: a build must show the same.
 VERIFIED = json.loads((ROOT / "docs" / "verified.json").read_text())
+Proof = list[str] | str  # what does not hold; or why there is nothing to hold
 
 
-def proved(record: Record, series: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """What was proved of each state, by name, and what does not hold of it."""
-    found: dict[str, dict[str, list[str]]] = {}
+def proved(record: Record, series: Sequence[str]) -> dict[str, dict[str, Proof]]:
+    """Of each state, by name."""
+    found: dict[str, dict[str, Proof]] = {}
     for state in ("stock", *series, "undone"):
-        found[state] = {} if state == "stock" else of_another(record, state)
-        found[state]["clampgrad on this torch"] = list(package(record, state))
+        found[state] = {
+            "gradients": record.found(state, "gradients")["failures"],
+            "clampgrad on this torch": list(package(record, state)),
+        }
+        if state != "stock":  # what the others are compared with
+            found[state]["upstream's tests"] = list(tests(record, state))
+    for name in series:
+        found[name]["points that changed, as in wheels"] = wheels(record, name)
+        found[name]["its tests fail without it"] = controls(record, name)
     return found
-
-
-def of_another(record: Record, state: str) -> dict[str, list[str]]:
-    proofs = {
-        "gradients": list(record.found(state, "gradients")["failures"]),
-        "upstream's tests": list(tests(record, state)),
-    }
-    in_wheels = {r["points that changed"] for r in VERIFIED if r["series"] == state}
-    if in_wheels and not record.data["quick"]:
-        proofs["points that changed, as in wheels"] = list(wheels(record, state, in_wheels))
-    if state != "undone" and not named(state).claim.unchanged:
-        proofs["its tests fail without it"] = list(controls(record, state))
-    return proofs
 
 
 def judge(record: Record, series: Sequence[str]) -> list[str]:
     states = proved(record, series).items()
-    return [f"{state}: {line}" for state, proofs in states for p in proofs.values() for line in p]
+    lists = ((s, proof) for s, proofs in states for proof in proofs.values())
+    return [f"{s}: {line}" for s, proof in lists if not isinstance(proof, str) for line in proof]
 
 
-def wheels(record: Record, state: str, in_wheels: set[int]) -> Iterator[str]:
-    found = record.found(state, "gradients")["as verify counts them"]
-    if found not in in_wheels:
-        counted = ", ".join(map(str, sorted(in_wheels)))
-        yield f"{found} points changed; in wheels, verify counted {counted}"
+def wheels(record: Record, name: str) -> Proof:
+    verified = {r["points that changed"] for r in VERIFIED if r["series"] == name}
+    found = record.found(name, "gradients")["as verify counts them"]
+    if record.data["quick"] or not verified:
+        return "not asked (--quick)" if verified else "verify has counted none"
+    counted = ", ".join(map(str, sorted(verified)))
+    differ = f"{found} points changed; in wheels, verify counted {counted}"
+    return [] if found in verified else [differ]
 
 
 def tests(record: Record, state: str) -> Iterator[str]:
     """A test may differ from stock's result only if the series brings it, and it passes; or if the series
-    says that it fails, as one of those then must. A test that is skipped has not passed."""
+    lists it, and it fails. A test that is skipped has not passed."""
     fails = () if state == "undone" else named(state).fails
-    failed = False
+    failed: set[str] = set()
     yield from crashes(record, state)
-    unrun = {test: why for test, why, excused in not_run(record, state) if excused}
+    unrun = {test for test, _, excused in not_run(record, state) if excused}
     for test, before, after in differences(record, state):
-        file, _, name = test.partition(": ")
-        name = name.rpartition(".")[2]
-        if (before, after) == ("ok", "failed") and is_one_of(fails, file, name):
-            failed = True
+        name = test.rpartition(".")[2]
+        listed = {f for f in fails if fnmatchcase(f"{test.partition(': ')[0]}:{name}", f)}
+        if (before, after) == ("ok", "failed") and listed:
+            failed |= listed
         elif before == "not there" and state != "undone" and is_of(state, name):
             if after != "ok" and test not in unrun:
                 why = cause(record, state, test)
@@ -68,8 +68,8 @@ def tests(record: Record, state: str) -> Iterator[str]:
             yield f"{test} was {before} and is {after}"
     for test, before, after in other_causes(record, state):
         yield f"{test} has another cause: was {before}, and is {after}"
-    if fails and not failed:
-        yield f"none of the tests fails that must, as its series says: {', '.join(fails)}"
+    for pattern in sorted({*fails} - failed):
+        yield f"none of the tests fails that must, as its series says: {pattern}"
 
 
 def cause(record: Record, state: str, test: str) -> str:
@@ -104,11 +104,6 @@ def other_causes(record: Record, state: str) -> Iterator[tuple[str, str, str]]:
                 yield f"{file}: {test}", before.get(test, ""), after.get(test, "")
 
 
-def is_one_of(fails: Sequence[str], file: str, name: str) -> bool:
-    pairs = (known.split(":") for known in fails)
-    return any(file == where and word in name for where, word in pairs)
-
-
 def crashes(record: Record, state: str) -> Iterator[str]:
     """Tests that ended the process several times. Once may be chance, as with test_profiler_propagation, and is only
     reported."""
@@ -124,7 +119,7 @@ def differences(record: Record, state: str) -> list[tuple[str, str, str]]:
     found = []
     none: dict[str, Any] = {"results": {}}
     stock, mine = (record.found(s, "tests")["files"] for s in ("stock", state))
-    for file in mine:
+    for file in dict.fromkeys([*stock, *mine]):
         before, after = (files.get(file, none)["results"] for files in (stock, mine))
         for test in sorted(before.keys() | after.keys()):
             pair = before.get(test, "not there"), after.get(test, "not there")
@@ -133,21 +128,26 @@ def differences(record: Record, state: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def controls(record: Record, name: str) -> Iterator[str]:
+def controls(record: Record, name: str) -> Proof:
     """What is wrong with the tests of a series on stock: they prove nothing of it if they pass there, or break off
     before they compare a gradient."""
-    found = record.found("stock", "controls")["files"]
-    runs = {key: run for key, run in found.items() if key.startswith(f"{name}: ")}
-    results = {test: r for run in runs.values() for test, r in run["results"].items()}
-    errors = [f"{key}: {run['error']}" for key, run in runs.items() if run["error"]]
-    broken = [t for t, r in results.items() if r in ("error", "crashed", "no end")]
-    if errors or broken:
-        broke_off = ", ".join(errors + broken)
-        yield f"without it these break off, which shows no gradient: {broke_off}"
-    elif results and "failed" not in results.values():
-        yield f"its tests do not fail without it: {', '.join(results)}"
-    elif not results and new_tests(name):
-        yield "none of its tests applies to this tree, so nothing of upstream's shows it"
+    if named(name).claim.unchanged:
+        return "not asked: it changes no gradient"
+    if not new_tests(name):
+        return "brings no tests"
+    found = record.found("stock", "controls")
+    runs = {key: run for key, run in found["files"].items() if key.startswith(f"{name}: ")}
+    results = [pair for run in runs.values() for pair in run["results"].items()]
+    own = [(test, r) for test, r in results if is_of(name, test.rpartition(".")[2])]
+    lines = [f"{key}: {run['error']}" for key, run in runs.items() if run["error"]]
+    bad = (pair for pair in own if pair[1] not in ("failed", "skipped"))
+    lines += [f"{test} does not fail without it, but is {r}" for test, r in bad]
+    there = new_tests(name, found["skipped"][name])
+    failed = [test.rpartition(".")[2] for test, r in own if r != "skipped"]
+    never = (test for test in there if not any(is_generated_from(test, f) for f in failed))
+    lines += [f"{test} was not run without it" for test in never]
+    none = ["none of its tests applies to this tree, so nothing of upstream's shows it"]
+    return lines if there else none
 
 
 def package(record: Record, state: str) -> Iterator[str]:

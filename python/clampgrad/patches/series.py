@@ -39,7 +39,7 @@ class Series:
     patches: list[Path]
     optional: set[Path]  # skipped, with a word, where the text they change is not there
     unproved: set[Path]  # tests and documentation: no gradient depends on them
-    # Upstream's tests of the gradients that it takes away, as FILE:WORD, a word in their names.
+    # Upstream's tests of the gradients that it takes away, as FILE:PATTERN, of whole names as fnmatch has them.
     fails: tuple[str, ...] = ()
 
     def fits(self, release: str) -> bool:
