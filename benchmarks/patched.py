@@ -21,11 +21,12 @@ SIDES = ("stock", "patched")
 
 def libraries(name: str, directory: Path) -> dict[str, Path]:
     """Compiled under `directory`, unless those of the same patches and torch are there."""
-    from clampgrad.patches.series import named
-    from clampgrad.patches.verify.compile import compiled
-    from clampgrad.patches.verify.generate import affected, generated
-    from clampgrad.patches.verify.native import Added, added
-    from clampgrad.patches.verify.text import patched
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    from tools.verify import named
+    from tools.verify.compile import compiled
+    from tools.verify.generate import affected, generated
+    from tools.verify.native import Added, added
+    from tools.verify.text import patched
 
     release = torch.__version__.split("+")[0]
     series = named(name)

@@ -61,7 +61,7 @@ class Package(build_py):
     """Puts into the package what stands elsewhere in the sources.
 
     The contract and the schemas, in a form that needs no PyYAML; and the patch files, in folders as
-    in the sources, with the contract and its reader, which they are checked by.
+    in the sources.
     """
 
     def run(self) -> None:
@@ -88,6 +88,3 @@ class Package(build_py):
         files = package / "patches" / "files"
         shutil.rmtree(files, ignore_errors=True)
         shutil.copytree(ROOT / "patches", files / "patches")
-        (files / "test").mkdir()
-        for name in ("conventions.yaml", "test/oracle.py"):
-            shutil.copyfile(ROOT / name, files / name)

@@ -1,6 +1,6 @@
-"""Runs `clampgrad patches verify` on the installed torch and records what it found in docs/verified.json:
+"""Runs tools/verify on the installed torch and records what it found in docs/verified.json:
 
-    python tools/verified.py [SERIES...]       default: every series for this release
+    python -m tools.verified [SERIES...]       default: every series for this release
 
 docs/fill_tables.py makes a table of it. A series that fails is not recorded, and the exit code says so.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from clampgrad.patches.series import all_series
-from clampgrad.patches.verify.run import CODE, GRADIENTS, of_series, verify
+from tools.verify import all_series
+from tools.verify.run import CODE, GRADIENTS, of_series, verify
 
 RECORD = Path(__file__).parent.parent / "docs/verified.json"
 

@@ -17,7 +17,7 @@ from clampgrad.cli.patches import main
 from clampgrad.patches.apply import apply, attempt, files_added, files_of, status
 from clampgrad.patches.series import PATCHES, Claim, Refusal, Series, all_series, named
 from clampgrad.patches.tree import FUNCTIONS, YAML, convention_of
-from clampgrad.patches.verify.text import hunks, manual_text
+from tools.verify.text import hunks, manual_text
 
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()

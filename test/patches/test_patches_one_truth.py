@@ -14,8 +14,8 @@ from torch.testing._internal.common_utils import TestCase
 import clampgrad
 from clampgrad.patches.series import named
 from clampgrad.patches.tree import FUNCTIONS, formulas
-from clampgrad.patches.verify.checks import cases
-from clampgrad.patches.verify.text import hunks, patched
+from tools.verify.checks import cases
+from tools.verify.text import hunks, patched
 
 RELEASE = torch.__version__.split("+")[0]
 SERIES = named("v2.13.0/joint")

@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import re
+import subprocess
 import sys
 from copy import deepcopy
 from dataclasses import replace
@@ -12,15 +14,13 @@ import pytest
 import torch
 import torchgen
 
-from clampgrad.cli.patches import TAKES, main
-from clampgrad.patches.series import Claim, Refusal, all_series, named
-from clampgrad.patches.told import told
 from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
-from clampgrad.patches.verify import run
-from clampgrad.patches.verify.compile import compiler
-from clampgrad.patches.verify.held import against_table, changes, held
-from clampgrad.patches.verify.native import CAPABILITIES, added, new_entries
-from clampgrad.patches.verify.run import (
+from tools.verify import Claim, Refusal, all_series, named, run
+from tools.verify.__main__ import TAKES, main, steps
+from tools.verify.compile import compiler
+from tools.verify.held import against_table, changes, held
+from tools.verify.native import CAPABILITIES, added, new_entries
+from tools.verify.run import (
     CODE,
     GRADIENTS,
     SAVED,
@@ -30,8 +30,9 @@ from clampgrad.patches.verify.run import (
     unlooked,
     verify,
 )
-from clampgrad.patches.verify.samples import digest
-from clampgrad.patches.verify.text import INCLUDE, manual_text, patched, script_text
+from tools.verify.samples import digest
+from tools.verify.text import INCLUDE, manual_text, patched, script_text
+from tools.verify.told import told
 
 pytestmark = pytest.mark.thorough
 
@@ -83,8 +84,28 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
     with pytest.raises(Refusal, match="no C.. compiler no-such-compiler: install one"):
         compiler()
     monkeypatch.setattr(run, "find_spec", lambda name: name != "yaml" or None)
-    with pytest.raises(Refusal, match=r"needs yaml: pip install 'clampgrad\[patches\]'"):
+    with pytest.raises(Refusal, match="needs pyyaml: pip install pyyaml"):
         prove(tmp_path / "none.patch")
+
+
+def test_a_missing_torch_is_named_on_the_command_line():
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-S", "-m", "tools.verify"]  # -S: no package is found
+    env = os.environ | {"PYTHONPATH": ""}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.startswith("refused: ") and "pip install torch" in done.stdout
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--oracle", "nowhere.py"], "There is no nowhere.py."),
+    (["--source", "nowhere"], "There is no nowhere."),
+    (["--series", "v2.13.0/joint", "--convention", "nope"], "There is no convention nope"),
+])  # fmt: skip
+def test_what_it_refuses_is_a_message(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert capsys.readouterr().out.startswith(f"refused: {message}")
 
 
 def test_a_patch_that_is_not_there(tmp_path):
@@ -192,6 +213,15 @@ def test_how_long_it_takes_is_what_it_took():
     assert f"{math.floor(min(minutes))} to {math.ceil(max(minutes))} minutes" == TAKES
 
 
+def test_each_step_is_said_with_the_time(capsys, monkeypatch):
+    clock = iter([100.0, 100.5, 175.0])
+    monkeypatch.setattr("tools.verify.__main__.time.monotonic", lambda: next(clock))
+    say = steps()
+    say("1/2 applying")
+    say("2/2 comparing")
+    assert capsys.readouterr().err == "0:00  1/2 applying\n1:15  2/2 comparing\n"
+
+
 def test_samples_of_every_layout_are_compared():
     """OpInfo has some without dimensions, without elements and transposed."""
     two = torch.arange(6.0).double().view(2, 3)
@@ -209,15 +239,13 @@ def test_a_patch_that_does_nothing_is_not_proved(tmp_path):
     assert result[CODE] == []
 
 
-def test_a_file_that_is_not_looked_at_is_named(tmp_path, monkeypatch, capsys):
+def test_a_file_that_is_not_looked_at_is_named(tmp_path, capsys):
     name = "aten/src/ATen/native/cpu/BinaryOpsKernel.cpp"
     patch = patch_of_text(tmp_path, name, "one\n", "two\n")
-    command = ["clampgrad.patches", "verify", "--patch", str(patch), "--expect", "unchanged"]
-    monkeypatch.setattr(sys, "argv", command)
-    assert main() == 1
+    command = ["--patch", str(patch), "--expect", "unchanged"]
+    assert main(command) == 1
     assert f"not proved:\n  {name}" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", [*command, "--allow-unproved"])
-    assert main() == 0
+    assert main([*command, "--allow-unproved"]) == 0
 
 
 def test_a_header_of_the_wheel_is_compiled_as_patched(tmp_path):

@@ -1075,7 +1075,7 @@ print(flags.clang()["CXX"])
 def test_stock_must_have_the_gradients_of_its_release(tmp_path):
     code = """
 import judged, torch
-from patches.verify import checks
+from tools.verify import checks
 found = checks.gradients()["gradients"]
 release = torch.__version__.split("+")[0]
 print(judged.of_release(found, release))

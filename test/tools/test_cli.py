@@ -179,17 +179,11 @@ def test_a_missing_package_is_a_message(words, package, tmp_path, monkeypatch, c
     assert f"{package} is missing: pip install {package}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words, message", [
-    (["export", "a file"], "cannot write a file"),
-    (["verify", "--oracle", "nowhere.py"], "There is no nowhere.py."),
-    (["verify", "--source", "nowhere"], "There is no nowhere."),
-    (["verify", "--convention", "nope"], "There is no convention nope"),
-])  # fmt: skip
-def test_patches_refuses_with_a_reason(words, message, tmp_path, monkeypatch, capsys):
+def test_patches_refuses_with_a_reason(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a file").touch()
-    assert main(["patches", *words]) == 2
-    assert capsys.readouterr().out.startswith(f"refused: {message}")
+    assert main(["patches", "export", "a file"]) == 2
+    assert capsys.readouterr().out.startswith("refused: cannot write a file")
 
 
 def test_a_closed_pipe_ends_quietly():
@@ -198,18 +192,6 @@ def test_a_closed_pipe_ends_quietly():
     done = subprocess.run([*CLAMPGRAD, "patches", "list"], stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert done.stderr == b"" and done.returncode == 141
-
-
-def test_a_long_task_says_its_steps_with_the_time(caplog, monkeypatch):
-    from clampgrad.cli import patches
-
-    caplog.set_level("INFO", "clampgrad")
-    clock = iter([100.0, 100.5, 175.0])
-    monkeypatch.setattr(patches.time, "monotonic", lambda: next(clock))
-    say = patches.steps()
-    say("1/2 applying")
-    say("2/2 comparing")
-    assert caplog.messages == ["0:00  1/2 applying", "1:15  2/2 comparing"]
 
 
 # ---- Programs ------------------------------------------------------------------------------------

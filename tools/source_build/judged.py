@@ -8,13 +8,10 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "python" / "clampgrad"))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from patches.apply import files_of  # noqa: E402
-from patches.series import named  # noqa: E402
-from patches.tree import SCRIPT  # noqa: E402
-from patches.verify import checks  # noqa: E402, F401  puts the table's reader on the path
-from patches.verify.held import against_table, changes, held, table  # noqa: E402
+from tools.verify import SCRIPT, files_of, named  # noqa: E402
+from tools.verify.held import against_table, changes, held, table  # noqa: E402
 
 # What `verify` does not count: compiled autograd, which it cannot see in a wheel, and Inductor, of which it
 # asks only the patched side.

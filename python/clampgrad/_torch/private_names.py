@@ -114,16 +114,6 @@ PRIVATE = {
             "torch._dynamo.output_graph:OutputGraphCommon().skip_guards_check": "whether code was saved",
         },
     ),
-    "verify": Use(
-        "`python -m clampgrad.patches verify` fails with an error that names it",
-        {
-            "torch.testing._internal.common_methods_invocations:op_db": "torch's own samples",
-            "torch.utils._python_dispatch:TorchDispatchMode": "which operators run",
-            "torch._inductor.config:force_disable_caches": "compiles anew",
-            "torch._C:_jit_set_profiling_executor": "the older executor of TorchScript",
-            "torch._C:_debug_set_autodiff_subgraph_inlining": "the same, and keeps its graphs",
-        },
-    ),
 }
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-# Put here by setup.py, with the table of conventions; an editable install has the repository's own.
+# Put here by the build; an editable install has the repository's own.
 FILES = Path(__file__).parent / "files"
 PATCHES = (FILES if FILES.is_dir() else Path(__file__).parents[3]) / "patches"
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torchgen
+from clampgrad_patches.apply import files_added, files_of
+from clampgrad_patches.series import Refusal, named
+from clampgrad_patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, git
 
-from ..apply import files_added, files_of
-from ..series import Refusal, named
-from ..tree import FUNCTIONS, NATIVE, SCRIPT, YAML, git
 from .restated import CLAMP_JVP, SCALAR_SIGNATURE
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"

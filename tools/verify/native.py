@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copytree
 
-from ..series import Refusal
-from ..tree import output_of
+from clampgrad_patches.series import Refusal
+from clampgrad_patches.tree import output_of
+
 from .text import PACKAGED, Text
 
 ATEN = "aten/src/"

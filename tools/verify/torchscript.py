@@ -8,9 +8,9 @@ import re
 from textwrap import dedent, indent
 
 import torch
+from clampgrad_patches.series import Refusal
+from clampgrad_patches.tree import SCRIPT
 
-from ..series import Refusal
-from ..tree import SCRIPT
 from .checks import cases, stacked
 from .restated import SCRIPT_HELPER
 from .text import Functions

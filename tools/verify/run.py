@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from clampgrad_patches.apply import files_of
+from clampgrad_patches.series import Claim, Refusal, default, named
+from clampgrad_patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, output_of
 
-from ..apply import files_of
-from ..series import Claim, Refusal, default, named
-from ..tree import FUNCTIONS, NATIVE, SCRIPT, YAML, output_of
 from . import torchscript
 from .compile import compiled
 from .generate import (
@@ -170,6 +170,13 @@ def of_operators(builds: list[Build], names: list[str], q: Question, found: dict
     found["not proved"] += [f"{n}: OpInfo has no samples of it" for n in strangers]
 
 
+def check_what_is_needed() -> None:
+    """Refuses where a package is missing that this needs beside torch."""
+    needs = {"expecttest": "expecttest", "numpy": "numpy", "yaml": "pyyaml"}
+    if missing := [package for module, package in needs.items() if not find_spec(module)]:
+        raise Refusal(f"verify needs {', '.join(missing)}: pip install {' '.join(missing)}.")
+
+
 def verify(q: Question, say: Say) -> dict:
     """Proves patches in the installed torch. `failures` is empty if all of the claim holds; what was
     not looked at stands under `not proved`.
@@ -177,8 +184,7 @@ def verify(q: Question, say: Say) -> dict:
     Nothing is generated or compiled where a patch changes no C++. Refuses what does not apply, is not
     taken by torchgen or does not compile.
     """
-    if missing := [name for name in ("expecttest", "numpy", "yaml") if not find_spec(name)]:
-        raise Refusal(f"verify needs {', '.join(missing)}: pip install 'clampgrad[patches]'.")
+    check_what_is_needed()
     release = torch.__version__.split("+")[0]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as both:
         folders = [Path(scratch, "stock"), Path(scratch, "new")]

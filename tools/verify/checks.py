@@ -3,17 +3,12 @@
 Asked by `verify` in a process of its own (process.py).
 """
 
-import sys
 from itertools import product
-from pathlib import Path
 
 import torch
 import torch.autograd.forward_ad as fwad
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# The table of conventions and its reader, as in ../series.py.
-FILES = Path(__file__).parents[1] / "files"
-sys.path.insert(0, str((FILES if FILES.is_dir() else Path(__file__).parents[4]) / "test"))
 OPERATORS = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
 FOREACH = ("clamp_min", "clamp_max", "maximum", "minimum")
 INCOMING = (1.0, -3.0, torch.inf, torch.nan)

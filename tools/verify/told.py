@@ -1,9 +1,9 @@
-"""What `verify` found, for people: one short line for each thing. `--json` has all of it."""
+"""What was found, for people: one short line for each thing. `--json` has all of it."""
 
 import textwrap
 from collections.abc import Iterable
 
-from .verify.run import CODE, GRADIENTS, SAVED
+from .run import CODE, GRADIENTS, SAVED
 
 WIDTH = 98
 MORE = " ..."
