@@ -154,6 +154,8 @@ def test_tests_that_pages_name_exist():
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef)
     }
+    for patch in ROOT.glob("patches/**/*.patch"):  # what a proposal's text names
+        functions |= {*re.findall(r"^\+ *def (test_\w+)", patch.read_text(), flags=re.M)}
     for name, page in zip(IDS, PAGES):
         for word in re.findall(r"`(test_\w+(?:\.py)?)`", markdown(page)):
             if name.startswith("docs/upstream/"):  # PyTorch's own
