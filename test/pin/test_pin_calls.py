@@ -285,6 +285,36 @@ def test_a_number_that_the_dtype_cannot_hold(number, backend):
         (torch.compile(call, backend=backend) if backend else call)(x)
 
 
+def test_integers_beside_a_tensor_that_requires_grad_in_a_list(x):
+    """torch itself takes integers in a list only where no gradient is recorded."""
+    with torch.no_grad():
+        expected = torch._foreach_maximum([torch.tensor([1, 3]), x], 2)
+    with clampgrad.pin("half"):
+        found = torch._foreach_maximum([torch.tensor([1, 3]), x], 2)
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+COMPLEX = {
+    "clamp": lambda x: torch.clamp(x, 0, 1j),
+    "clamp_min": lambda x: torch.clamp_min(x, 1j),
+    "in place": lambda x: (x * 1).clamp_(1j),
+    "list": lambda x: torch._foreach_clamp_min([x], 1j),
+    "Tensors": lambda x: torch.clamp(x, torch.full((4,), 1j)),
+}
+
+
+@pytest.mark.parametrize("call", COMPLEX)
+def test_complex_bounds_are_refused_as_without_a_pin(call, x):
+    """No gradient is recorded of them, so the call goes back to torch, and must not come here again."""
+    messages = []
+    for pin in (None, "half"):
+        with clampgrad.pin(pin), pytest.raises((RuntimeError, NotImplementedError)) as caught:
+            COMPLEX[call](x)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
 REFUSED = {
     "a leaf": lambda x: x,
     "one view of several": lambda x: torch.stack([x, x]).unbind(0)[0],
