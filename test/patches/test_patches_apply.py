@@ -42,10 +42,13 @@ def commit(tree):
 
 
 def tree_of(directory, release=RELEASE):
-    """A tree with upstream's derivatives.yaml, and of the other files what the hunks quote."""
+    """A tree with upstream's derivatives.yaml and headers, and of the other files what the hunks quote."""
+    headers = Path(torch.__file__).parent / "include"
     for patch in (p for s in MINE for p in s.patches):
         for name in set(files_of(patch)) - set(files_added(patch)):
-            write(directory, name, hunks(patch, name, "-"))
+            is_there = (headers / name).exists()
+            text = (headers / name).read_text() if is_there else hunks(patch, name, "-")
+            write(directory, name, text)
     write(directory, YAML, TEXT)
     write(directory, FUNCTIONS, manual_text(RELEASE, None))
     write(directory, "version.txt", f"{release}a0\n")
