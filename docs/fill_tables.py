@@ -844,10 +844,12 @@ def source_build():
     tree, machine, probe = (SOURCE_BUILD[key] for key in ("tree", "machine", "probe"))
     total = sum(s["seconds"] for _, steps in states() for s in steps.values())
     flags = [f"`{k}={v}`" for k, v in SOURCE_BUILD["flags"].items() if not is_usual(k, v)]
+    whole = SOURCE_BUILD["from nothing"] and SOURCE_BUILD["starts"] == 1
     note = (
         f"PyTorch {tree['release']}, {probe['jobs']} jobs on {machine['cores']} cores of "
         f"{machine['processor']}, Python {machine['python']}; {total / 60:.0f} minutes in all. "
-        f"`--minimal`, with {', '.join(flags)}. {SOURCE_BUILD['note']}"
+        f"`--minimal`, with {', '.join(flags)}. "
+        f"{'From a checkout without a build, in one piece. ' if whole else ''}{SOURCE_BUILD['note']}"
     )
     return table(*rows, right=range(1, 8)) + "\n\n" + note.strip()
 
