@@ -663,7 +663,7 @@ def test_all_that_asks_is_in_the_digest():
     code = """
 import pathlib, sys, record, gradients, judged, package, times, verdict, attempt, tests, upstream
 files = [pathlib.Path(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))]
-files = {f.resolve() for f in files if f.is_relative_to(record.ROOT)}
+files = {f.resolve() for f in files if f.is_relative_to(record.ROOT) and ".venv" not in f.parts}
 print(sorted(str(f) for f in files - {*record.proofs()}), len(files) > 20)
 print(any("source_build.json" in f.name for f in record.proofs()))
 """
@@ -787,7 +787,9 @@ print(processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1
 def test_an_interrupt_ends_what_threads_started(tmp_path, number):
     code = f"""
 import pathlib, signal, sys, types, processes, upstream
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup leaves it ignored, and the script keeps that
+# nohup and & leave these ignored, and the script keeps that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 processes.interrupt_on_signals()
 upstream.child = lambda place, name, *_, **__: processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1], name))
 tree = types.SimpleNamespace(path=pathlib.Path())
