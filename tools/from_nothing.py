@@ -10,14 +10,17 @@ does this, and nothing is recorded.
 import argparse
 import json
 import os
-import platform
-import re
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.source_build.machine import processor  # noqa: E402
+
 RECORD = ROOT / "benchmarks/results/from-nothing.json"
 TESTED = "import sys, torch; print(torch.__version__, sys.version.split()[0])"
 
@@ -46,12 +49,6 @@ def measure(clone: Path) -> dict:
         "jobs": int(shown("make", "-s", "print-MAX_JOBS", cwd=clone)),
         "seconds": {name: round(value, 1) for name, value in took.items()},
     }
-
-
-def processor() -> str:
-    info = Path("/proc/cpuinfo")
-    name = re.search(r"model name\s*: (.*)", info.read_text()) if info.exists() else None
-    return name[1] if name else platform.machine()
 
 
 def shown(*command: str, cwd: Path) -> str:

@@ -123,7 +123,7 @@ struct Operands {
   int64_t dim_order;
 };
 
-// `in_place`: the first one is written, so it must have the shape of the result.
+// `in_place`: the result is copied into the first one, which must fit. torch refuses another shape there.
 template <size_t n>
 std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
   const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
@@ -148,9 +148,6 @@ std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place
   auto sizes = args[0].sizes().vec();
   for (const auto& t : args) {
     sizes = at::infer_size(sizes, t.sizes());
-  }
-  if (in_place && args[0].sizes() != at::IntArrayRef(sizes)) {
-    return std::nullopt;
   }
   for (auto& t : args) {
     t = t.scalar_type() == dtype ? t : t.to(dtype);

@@ -1,14 +1,24 @@
-"""What this process may use of the machine: all of it, or what its CPUs and control groups leave."""
+"""What the machine is, and what this process may use of it: all, or what its CPUs and control groups leave."""
 
 from __future__ import annotations
 
 import math
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
 GROUPS = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def limits(controller: str, name: str) -> Iterator[list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import sys
 import threading
 import time
@@ -21,15 +20,6 @@ SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml", ".json", ".toml", ".txt"
 # Folders whose files do not decide what is asked of a build. Of test/, the oracle alone does.
 NOT_ASKING = ("docs", "examples", "study", "test", "patches", "build", "out", "dist")
 BUILT = ("build", "build again", "copy")  # steps that do not depend on what is asked
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def digest(series: str) -> str:
@@ -80,7 +70,7 @@ class Record:
             "flags": flags,
             "minimal": hashlib.sha256(MINIMAL.read_bytes()).hexdigest()[:16],
             "machine": {
-                "processor": processor(),
+                "processor": machine.processor(),
                 "cores": machine.cores(),
                 "python": sys.version.split()[0],
             },
