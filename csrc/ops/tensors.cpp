@@ -123,7 +123,7 @@ struct Operands {
   int64_t dim_order;
 };
 
-// `in_place`: the result is copied into the first one, which must fit. torch refuses another shape there.
+// `in_place`: the result goes into the first one, which must take its dtype.
 template <size_t n>
 std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
   const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
