@@ -49,7 +49,7 @@ def test_what_no_release_changed_says_so():
     with clampgrad.audit() as report:
         F.relu(leaf(0.0, 1.0)).sum().backward()
     assert report.summary().startswith(
-        "No release of PyTorch changed the gradient at 1 of the 1 call sites, where another exact convention would"
+        "No release of PyTorch changed the gradient at the only call site, where another exact convention would"
     )
     (found,) = report
     assert found.by_release == (0, "") and found.farthest[0] > 0
@@ -246,7 +246,7 @@ def test_how_a_report_is_shown():
     with clampgrad.audit() as report:
         leaf(0.0, 1.0).clamp(min=0).sum().backward()
         F.relu(leaf(0.0, 1.0)).sum().backward()
-    assert repr(report) == "<clampgrad.Report: 2 call sites, 1 warnings; print it>"
+    assert repr(report) == "<clampgrad.Report: 2 call sites, 1 warning; print it>"
     html = report._repr_html_()
     assert html.count("<table>") == 2 and html.count("<tr>") == 4
     assert html.index(DECIDED) < html.index(NOT_DECIDED) and "conventions-differ" in html
