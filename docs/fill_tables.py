@@ -7,7 +7,6 @@ examples), benchmarks/results/, study/results/, docs/frameworks.yaml (measured e
 """
 
 import json
-import os
 import re
 import statistics
 import sys
@@ -27,8 +26,6 @@ PAGES = (
     "docs/audit.md",
     "docs/conventions.md",
     "docs/history.md",
-    "docs/howto/choose.md",
-    "docs/howto/images.md",
     "docs/examples.md",
     "docs/howto/nan_guards.md",
     "docs/howto/qat.md",
@@ -96,15 +93,13 @@ def several(values):
 # ---- Advice --------------------------------------------------------------------------------------
 
 
-def choices(folder, rows, reasons):
-    """One row per task; `folder` is where the page is, from which its links start."""
-    columns = ["You want to", "Use", *["Because"] * reasons, "See"]
-    cells = []
-    for row in rows:
-        links = (f"[{k}]({os.path.relpath(v, folder)})" for k, v in row["see"].items())
-        reason = [row["because"]] if reasons else []
-        cells.append([row["task"], row["use"], *reason, ", ".join(links)])
-    return table(columns, *cells)
+def choices():
+    """One row per task."""
+    rows = [["You want to", "Use", "Because", "See"]]
+    for row in CHOICES:
+        links = ", ".join(f"[{text}]({path})" for text, path in row["see"].items())
+        rows.append([row["task"], row["use"], row["because"], links])
+    return table(*rows)
 
 
 # ---- Measured ------------------------------------------------------------------------------------
@@ -157,21 +152,6 @@ def memory():
         f"save {theirs:g} in float32. A stack of MobileNetV2 blocks with such a clamp saves {mine:.0f} MiB for {images} "
         f"instead of the {relu6:.0f} MiB with `F.relu6`."
     )
-
-
-def scale_of_the_loss():
-    """What becomes of the image where the loss is a mean over its values, and where it is a sum."""
-    fit = DEMO["image_fit"]
-    rows = [["`gradient=`", "wrong pixels, mean of squares", "sum of squares"]]
-    for how in ("with_grad", "restoring", "straight_through"):
-        rows.append([code(how), *(f"{fit['wrong'][how][loss]:.0%}" for loss in ("mean", "sum"))])
-    note = (
-        f"An image of {fit['size']} x {fit['size']} pixels fitted through `clamp(0, 1)` in "
-        f"{fit['steps']} steps of Adam, learning rate {fit['learning_rate']:g}; "
-        f"{fit['wrong']['start']:.0%} of the pixels are wrong (off by more than "
-        f"{fit['tolerance']:g}) at the start. Measured with torch {DEMO['torch']}."
-    )
-    return table(*rows, right=(1, 2)) + "\n\n" + note
 
 
 def frameworks():
@@ -501,9 +481,18 @@ def pgd():
 
 
 def dead_pixels():
-    wrong = EXAMPLES["dead_pixels"]["wrong"]
-    rows = [[code(how), f"{value:.0%}"] for how, value in wrong.items()]
-    return table(["`gradient=`", "wrong pixels"], *rows, right=[1])
+    """What becomes of the image where the loss is a mean over its values, and where it is a sum."""
+    fit = DEMO["image_fit"]
+    rows = [["`gradient=`", "wrong pixels, mean of squares", "sum of squares"]]
+    for how in ("min_norm", "with_grad", "restoring", "straight_through"):
+        rows.append([code(how), *(f"{fit['wrong'][how][loss]:.0%}" for loss in ("mean", "sum"))])
+    note = (
+        f"An image of {fit['size']} x {fit['size']} pixels fitted through `clamp(0, 1)` in "
+        f"{fit['steps']} steps of Adam, learning rate {fit['learning_rate']:g}; "
+        f"{fit['wrong']['start']:.0%} of the pixels are wrong (off by more than "
+        f"{fit['tolerance']:g}) at the start. Measured with torch {DEMO['torch']}."
+    )
+    return table(*rows, right=(1, 2)) + "\n\n" + note
 
 
 def nan_guard():
@@ -946,8 +935,7 @@ TABLES = {
     "programs": programs,
     "program_libraries": program_libraries,
     "names": names,
-    "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
-    "all_choices": lambda: choices("docs/howto", CHOICES, False),
+    "choices": choices,
     "memory": memory,
     "speed": speed,
     "speed_bars": speed_bars,
@@ -960,7 +948,6 @@ TABLES = {
     "cuda_simulated": cuda_simulated,
     "audit_example": audit_example,
     "audit_cost": audit_cost,
-    "scale_of_the_loss": scale_of_the_loss,
     "frameworks": frameworks,
     "pgd": pgd,
     "dead_pixels": dead_pixels,
