@@ -182,8 +182,11 @@ def made_on(record):
     if not isinstance(m, dict):
         m = {**record, "system": m or record["system"]}
     parts = [f"torch {record['torch']}", m.get("cpu") or f"{UNNAMED} ({m['system']})"]
-    parts += [f"{m['cores']} cores"] * ("cores" in m)
-    return ", ".join([*parts, *filter(None, [m.get("instruction_set")])])
+    if "cores" in m:
+        parts.append(f"{m['cores']} cores")
+    if "instruction_set" in m:
+        parts.append(m["instruction_set"])
+    return ", ".join(parts)
 
 
 def machine(results):
