@@ -7,8 +7,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def out_of(part: int, count: int, noun: str) -> str:
-    """How many of all: the only call, or 1 of the 2 calls."""
-    return f"the only {noun}" if count == 1 else f"{part:,} of the {count:,} {noun}s"
+    """How many of all: the only call, all 2 calls, or 1 of the 2 calls."""
+    if part == count:
+        return f"all {count:,} {noun}s" if count > 1 else f"the only {noun}"
+    return f"{part:,} of the {counted(count, noun)}"
 
 
 def any_of(count: int, noun: str) -> str:
