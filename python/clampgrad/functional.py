@@ -90,7 +90,7 @@ def clamp(
 ) -> Tensor:
     """Clamps all elements into [min, max], like :func:`torch.clamp`, with a named gradient.
 
-    The conventions, and what each does where an element is at a bound or outside:
+    The conventions, and what each does where an element x is at a bound or outside (g is the incoming gradient):
 
     {conventions}
 
@@ -116,7 +116,7 @@ def clamp(
 
     Returns:
         A Tensor of the broadcast shape of `input` and the bounds, and of the dtype to which they
-        promote. Bounds are compared after conversion to that dtype.
+        promote. Bounds are compared after conversion to that dtype. A NaN stays a NaN.
 
     Raises:
         ValueError: `gradient` is unknown, or `maximize` is set with an exact convention.
