@@ -706,8 +706,8 @@ def save_result():
         rows.append([code(case), *(f"{s[k][case]:g}" for k in keys for s in (stock, proposal))])
     price = "clamp(x, 0, 1).mul_(2), backward"
     note = (
-        f"{stock['n']} elements of {stock['dtype']}, one thread, torch {PROPOSAL['torch']}. "
-        f"{PROPOSAL['note']} The price, `{price}`: stock {stock[price]}, the proposal {proposal[price]}."
+        f"{stock['n']} elements of {stock['dtype']}, one thread, torch {PROPOSAL['torch']}."
+        f"{PROPOSAL['note'] and ' ' + PROPOSAL['note']} The price, `{price}`: stock {stock[price]}, the proposal {proposal[price]}."
     )
     return table(*rows, right=range(1, 5)) + "\n\n" + note
 
