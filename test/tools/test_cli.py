@@ -72,9 +72,6 @@ def test_what_is_wrong_in_the_environment_is_one_sentence(name, tmp_path):
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     assert ended.stderr.startswith("clampgrad: error: ")
     assert all(part in ended.stderr for part in parts)
-    # A program is told by the exception.
-    program = run(sys.executable, "-c", "import clampgrad", env={**os.environ, **variables})
-    assert program.returncode == 1 and "Traceback" in program.stderr
 
 
 @pytest.mark.parametrize("words, module", [
