@@ -247,7 +247,7 @@ def sites(file="a.json"):
 def test_the_program_keeps_its_output_and_its_exit_code(script, command):
     code, out, err = command("audit", script("sys.exit(3)"), "--lr", "1")
     assert (code, out) == (3, "arguments ['--lr', '1']\n")
-    assert "The release of PyTorch decides the gradient at 1 of the 1 call" in err
+    assert "The release of PyTorch decides the gradient at the only call site" in err
     assert "sub/train.py:4" in err and str(os.getcwd()) not in err
 
 
