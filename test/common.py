@@ -25,19 +25,19 @@ BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {
 CLAMP_IGNORES_NAN = not torch.clamp(torch.zeros(1), min=torch.nan).isnan()
 
 
+def run(*command, **keywords):
+    """A process that has ended: its exit code, what it printed, what it complained of."""
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, **keywords)
+
+
 def python(*command, cwd=None, **variables):
     """What Python prints in a process of its own, which finds the package where this one did."""
     package = str(Path(clampgrad.__file__).parents[1])
     path = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    run = subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path, **variables},
-    )
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    return run.stdout
+    env = {**os.environ, "PYTHONPATH": path, **variables}
+    ended = run(sys.executable, *command, cwd=cwd, env=env)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    return ended.stdout
 
 
 FORKS = """
@@ -93,14 +93,14 @@ def scripts(folder, *modules):
     """Runs texts as scripts, each in a process of its own where `modules` are imported already.
 
     Yields run(text, *arguments, cwd=..., **variables) -> what it printed, what it complained of. One
-    that fails is an error.
+    that fails is an error, unless `check` is False.
     """
     file = folder / "script.py"
 
-    def run(text, *arguments, cwd=folder, **variables):
+    def run(text, *arguments, cwd=folder, check=True, **variables):
         file.write_text(text)
         code, out, err = fork(file, *arguments, cwd=cwd, **variables)
-        assert code == 0, out[-1000:] + err[-3000:]
+        assert code == 0 or not check, out[-1000:] + err[-3000:]
         return out, err
 
     with forks(*modules) as fork:
@@ -129,22 +129,22 @@ def leaves_out(door, bounds):
     return getattr(door, "ignores_nan", False) and any(b != b for b in bounds)
 
 
+def _spellings(label, namespace, operator, suffix):
+    """An operator in a namespace; one with a single bound is a clamp with that bound alone, too."""
+    yield f"{label}.{operator}{suffix}", _door(namespace, operator + suffix)
+    if operator != "clamp":
+        bound = operator.removeprefix("clamp_")
+        yield f"{label}.clamp{suffix}({bound}=)", _door(namespace, "clamp" + suffix, [bound])
+
+
 def front_doors(operator):
     """Every public spelling of an operator that takes gradient= and maximize=, by name."""
     doors = {}
     for suffix in ("", "_"):
-        doors[f"clampgrad.{operator}{suffix}"] = _door(clampgrad, operator + suffix)
-        doors[f"ops.{operator}{suffix}"] = _door(torch.ops.clampgrad, operator + suffix)
+        doors.update(_spellings("clampgrad", clampgrad, operator, suffix))
+        doors.update(_spellings("ops", torch.ops.clampgrad, operator, suffix))
         if operator == "clamp":
             doors[f"clampgrad.clip{suffix}"] = _door(clampgrad, "clip" + suffix)
-        else:
-            bound = operator[-3:]
-            doors[f"clampgrad.clamp{suffix}({bound}=)"] = _door(
-                clampgrad, "clamp" + suffix, [bound]
-            )
-            doors[f"ops.clamp{suffix}({bound}=)"] = _door(
-                torch.ops.clampgrad, "clamp" + suffix, [bound]
-            )
     return doors
 
 
@@ -152,12 +152,7 @@ def mingrad_doors(operator):
     """The operators without keywords: minimum norm, always."""
     doors = {}
     for suffix in ("_mingrad", "_mingrad_"):
-        doors[f"ops.{operator}{suffix}"] = _door(torch.ops.clampgrad, operator + suffix)
-        if operator != "clamp":
-            bound = operator[-3:]
-            doors[f"ops.clamp{suffix}({bound}=)"] = _door(
-                torch.ops.clampgrad, "clamp" + suffix, [bound]
-            )
+        doors.update(_spellings("ops", torch.ops.clampgrad, operator, suffix))
     return doors
 
 
@@ -194,56 +189,45 @@ def vmap_of_vjp(f, args, g):
     return list(torch.func.vmap(lambda g, *args: torch.func.vjp(f, *args)[1](g))(g, *args))
 
 
-def vjp_of_vmap(f, args, g):
-    return vjp(torch.func.vmap(f), args, g)
+def tangents(args, g):
+    """For each argument, those of all: g for itself, 0 for the others."""
+    for i in range(len(args)):
+        yield [g if i == j else torch.zeros_like(g) for j in range(len(args))]
 
 
 def dual(f, args, g):
     gradients = []
-    for i in range(len(args)):
+    for of_all in tangents(args, g):
         with fwad.dual_level():
-            tangents = [g if i == j else torch.zeros_like(g) for j in range(len(args))]
-            result = f(*(fwad.make_dual(a.clone(), t.clone()) for a, t in zip(args, tangents)))
+            result = f(*(fwad.make_dual(a.clone(), t.clone()) for a, t in zip(args, of_all)))
             tangent = fwad.unpack_dual(result).tangent
             gradients.append(torch.zeros_like(g) if tangent is None else tangent)
     return gradients
 
 
 def jvp(f, args, g):
-    gradients = []
-    for i in range(len(args)):
-        tangents = [g if i == j else torch.zeros_like(g) for j in range(len(args))]
-        gradients.append(torch.func.jvp(f, tuple(args), tuple(tangents))[1])
-    return gradients
+    return [torch.func.jvp(f, tuple(args), tuple(t))[1] for t in tangents(args, g)]
 
 
 def vmap_of_jvp(f, args, g):
     return list(torch.func.vmap(lambda g, *args: tuple(jvp(f, args, g)))(g, *args))
 
 
-def jvp_of_vmap(f, args, g):
-    return jvp(torch.func.vmap(f), args, g)
-
-
-def dual_around_vmap(f, args, g):
-    return dual(torch.func.vmap(f), args, g)
-
-
-def eager_around_vmap(f, args, g):
-    return eager(torch.func.vmap(f), args, g)
+def around_vmap(mode):
+    return lambda f, args, g: mode(torch.func.vmap(f), args, g)
 
 
 REVERSE = {
-    "eager around vmap": eager_around_vmap,
+    "eager around vmap": around_vmap(eager),
     "vjp": vjp,
     "vmap of vjp": vmap_of_vjp,
-    "vjp of vmap": vjp_of_vmap,
+    "vjp of vmap": around_vmap(vjp),
 }
 FORWARD = {
     "dual": dual,
-    "dual around vmap": dual_around_vmap,
+    "dual around vmap": around_vmap(dual),
     "jvp": jvp,
-    "jvp of vmap": jvp_of_vmap,
+    "jvp of vmap": around_vmap(jvp),
     "vmap of jvp": vmap_of_jvp,
 }
 
