@@ -125,6 +125,17 @@ def slope():
 
 OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
 
+# What scripts about it begin with.
+SLOPE = """
+import sys
+import torch
+def slope(f):
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+def clamp(x): return torch.clamp(x, 0, 1) * 1
+HALF, ALL = [0.5, 0.0], [1.0, 0.0]
+"""
+
 
 # ---- Comparing -----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import faulthandler
 import os
 import traceback
 from functools import partial
+from itertools import product
 
 import torch
 import torch.distributed as dist
@@ -56,11 +57,13 @@ def tensors(count, *shape):
 
 
 def numbers_for_bounds(mesh):
+    operators = (("clamp", (0, 1)), ("clamp_min", (0,)), ("clamp_max", (1,)))
     for convention in CONVENTIONS:
-        for name, bounds in (("clamp", (0, 1)), ("clamp_min", (0,)), ("clamp_max", (1,))):
+        for (name, bounds), suffix in product(operators, ("", "_")):
 
             def f(x):
-                return getattr(clampgrad, name)(x, *bounds, gradient=convention)
+                x = x.clone() if suffix else x
+                return getattr(clampgrad, name + suffix)(x, *bounds, gradient=convention)
 
             for placement in PLACEMENTS:
                 check(f, mesh, [tied(8, 6)], [placement])
