@@ -200,24 +200,6 @@ def test_more_than_2_to_the_31_elements():
         assert torch.equal(gradient[piece], torch.where(inside, g[piece], 0)), begin
 
 
-@enough_memory(40)
-def test_two_tensors_of_more_than_2_to_the_31_elements():
-    n = 2**31 + 12_345
-    x, z = (torch.empty(n, dtype=torch.float16, device="cuda").uniform_(-1, 1) for _ in range(2))
-    x[::7] = z[::7]
-    leaves = [x.requires_grad_(), z.requires_grad_()]
-    y = clampgrad.maximum(*leaves)
-    gradients = torch.autograd.grad(y, leaves, torch.ones_like(y))
-    x, z = x.detach(), z.detach()
-    for begin in range(0, n, 2**28):
-        piece = slice(begin, begin + 2**28)
-        assert torch.equal(y[piece], torch.maximum(x[piece], z[piece])), begin
-        for gradient, a, b in zip(gradients, (x, z), (z, x)):
-            wins, ties = a[piece] > b[piece], a[piece] == b[piece]
-            expected = torch.where(wins, 1, torch.where(ties, 0.5, 0)).half()
-            assert torch.equal(gradient[piece], expected), begin
-
-
 # ---- Saved bits ----------------------------------------------------------------------------------
 
 
@@ -244,19 +226,13 @@ def test_bits_may_come_back_at_any_address():
 # ---- Compilers ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "mode, conventions",
-    [("default", ["min_norm", "half", "with_grad"]), ("reduce-overhead", ["min_norm"])],
-)
-def test_compiled(mode, conventions):
-    """All of them: test_compile.py, with --device cuda."""
+def test_reduce_overhead():
+    """Other modes: test_compile.py, with --device cuda."""
     x, g = on_gpu(random(4096), random(4096, seed=1))
-    for convention in conventions:
-        torch._dynamo.reset()
-        f = torch.compile(clamp(convention), mode=mode, fullgraph=True)
-        for _ in range(3):  # graphs are captured in the second call
-            (gradient,) = eager(f, [x], g)
-        assert_same(gradient, eager(clamp(convention), [x], g)[0], convention)
+    f = torch.compile(clamp("min_norm"), mode="reduce-overhead", fullgraph=True)
+    for _ in range(3):  # graphs are captured in the second call
+        (gradient,) = eager(f, [x], g)
+    assert_same(gradient, eager(clamp("min_norm"), [x], g)[0])
 
 
 # ---- Memory errors -------------------------------------------------------------------------------

@@ -83,29 +83,6 @@ assert [x.grad.tolist() for x in xs] == [own, own]
     python("-c", SLOPE + script, cwd=tmp_path)
 
 
-def test_another_implementation_can_remember():
-    class Again(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, function):
-            ctx.function = function
-            ctx.save_for_backward(x)
-            with torch.no_grad():
-                return function(x)
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            with torch.enable_grad():
-                x = x.detach().requires_grad_()
-                return torch.autograd.grad(ctx.function(x), x, g)[0], None
-
-    x = points()
-    with clampgrad.pin("half"):
-        y = Again.apply(x, clampgrad.pin.remember(segment))
-    y.sum().backward()
-    assert_same(x.grad, own("half"))
-
-
 def test_compiled_around_a_segment():
     @torch.compile(backend="aot_eager", fullgraph=True)
     def f(x):

@@ -84,21 +84,6 @@ def test_a_torch_function_mode():
     assert "clamp" in seen
 
 
-def test_symbolic_tracing():
-    """torch.fx puts the public function into its graph, keywords and all."""
-
-    class Module(torch.nn.Module):
-        def forward(self, x):
-            return clampgrad.clamp_min(clampgrad.clamp(x, 0, 1, gradient="half"), 0.5)
-
-    traced = torch.fx.symbolic_trace(Module())
-    calls = [n for n in traced.graph.nodes if n.op == "call_function"]
-    assert [n.target for n in calls] == [clampgrad.clamp, clampgrad.clamp_min]
-    assert [n.kwargs["gradient"] for n in calls] == ["half", "min_norm"]
-    x = tied(40)
-    assert_same(traced(x), x.clamp(0.5, 1))
-
-
 # ---- __torch_dispatch__ --------------------------------------------------------------------------
 
 
