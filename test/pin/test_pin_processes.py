@@ -186,5 +186,5 @@ def test_every_process_says_what_it_pinned_and_reached(run):
             f"pinned to half{', partial' * bool(PARTIAL)} ({implementation} implementation, torch 2."
             in line
         )
-    assert "the pin reached 1 calls: clamp 1" in third  # the subprocess, which ends first
+    assert "the pin reached 1 call: clamp 1" in third  # the subprocess, which ends first
     assert "warning: the pin reached no call" in fourth

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 import cases
+import fill_tables
 import memory
 import report
+from hardware import machine
 from timing import DIRECTIONS, interleaved, step, summary
 from tools import check_cuda
+from tools.source_build.machine import processor
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,6 +84,30 @@ def test_the_peak_is_seen_in_a_heap_that_has_room():
     if peak is None:
         pytest.skip("the system does not tell what was resident at most")
     assert peak == pytest.approx(2 * 4 * x.numel(), rel=0.1)  # the result and the gradient
+
+
+def test_a_record_names_the_processor_and_a_caption_says_so():
+    found = machine()
+    said = fill_tables.made_on({"torch": "2.13.0", "machine": found})
+    assert found["cpu"] == processor() and said.startswith(f"torch 2.13.0, {found['cpu']}, ")
+    assert said.endswith(f" cores, {found['instruction_set']}")
+
+
+@pytest.mark.parametrize("record, said", [
+    ({"machine": "x86_64"}, "torch 2, a processor that the record does not name (x86_64)"),
+    (
+        {"system": "Linux x86_64", "cores": 2, "instruction_set": "AVX2"},
+        "torch 2, a processor that the record does not name (Linux x86_64), 2 cores, AVX2",
+    ),
+])  # fmt: skip
+def test_what_an_older_record_does_not_say_is_said(record, said):
+    assert fill_tables.made_on({"torch": "2", **record}) == said
+
+
+def test_no_script_names_its_machine_otherwise():
+    scripts = (ROOT / "benchmarks").glob("*.py")
+    own = {path.name for path in scripts if "platform.machine()" in path.read_text()}
+    assert own == {"hardware.py", "gpu.py"}  # a GPU's record names the GPU
 
 
 def sass(name="cuda-sass"):

@@ -135,6 +135,15 @@ def test_every_field_is_in_the_reference(name):
     assert listed == [field.name for field in dataclasses.fields(documented)]
 
 
+@pytest.mark.parametrize(
+    "name", [n for n in clampgrad.__all__ if n.islower() and callable(getattr(clampgrad, n))]
+)
+def test_every_function_says_what_it_raises(name):
+    """Or whose errors and arguments it has."""
+    text = getattr(clampgrad, name).__doc__
+    assert re.search(r"^ *Raises:$|\berrors\b", text, flags=re.M)
+
+
 def test_docstrings_refer_to_what_is_in_the_reference():
     entries = set(
         re.findall(r"^::: ([\w.]+)$", "".join(p.read_text() for p in REFERENCE), flags=re.M)
