@@ -1,4 +1,4 @@
-"""What several test files share: the ways to call an operator, and the ways to differentiate it."""
+"""What several test files share: processes, ways to differentiate, and comparing."""
 
 import json
 import os
@@ -6,11 +6,9 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import torch
-import torch.autograd.forward_ad as fwad
 
 import clampgrad
 
@@ -19,10 +17,6 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 OPERATORS = ("clamp", "clamp_min", "clamp_max")
 BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
-
-
-# In some releases clamp with one bound ignores that bound if it is NaN; clamp_min never did.
-CLAMP_IGNORES_NAN = not torch.clamp(torch.zeros(1), min=torch.nan).isnan()
 
 
 def run(*command, **keywords):
@@ -107,72 +101,7 @@ def scripts(folder, *modules):
         yield run
 
 
-# ---- Ways to call: door(x, *bounds, **keywords), never changing x --------------------------------
-
-
-def _door(namespace, name, bounds=None):
-    function = getattr(namespace, name)
-    positional = bounds is None
-
-    def door(x, *values, **keywords):
-        if not positional:
-            keywords.update(zip(bounds, values))
-            values = ()
-        return function(x.clone() if name.endswith("_") else x, *values, **keywords)
-
-    door.ignores_nan = CLAMP_IGNORES_NAN and not positional
-    return door
-
-
-def leaves_out(door, bounds):
-    """Whether a bound is NaN and this door ignores it: then the result is no NaN."""
-    return getattr(door, "ignores_nan", False) and any(b != b for b in bounds)
-
-
-def _spellings(label, namespace, operator, suffix):
-    """An operator in a namespace; one with a single bound is a clamp with that bound alone, too."""
-    yield f"{label}.{operator}{suffix}", _door(namespace, operator + suffix)
-    if operator != "clamp":
-        bound = operator.removeprefix("clamp_")
-        yield f"{label}.clamp{suffix}({bound}=)", _door(namespace, "clamp" + suffix, [bound])
-
-
-def front_doors(operator):
-    """Every public spelling of an operator that takes gradient= and maximize=, by name."""
-    doors = {}
-    for suffix in ("", "_"):
-        doors.update(_spellings("clampgrad", clampgrad, operator, suffix))
-        doors.update(_spellings("ops", torch.ops.clampgrad, operator, suffix))
-        if operator == "clamp":
-            doors[f"clampgrad.clip{suffix}"] = _door(clampgrad, "clip" + suffix)
-    return doors
-
-
-def mingrad_doors(operator):
-    """The operators without keywords: minimum norm, always."""
-    doors = {}
-    for suffix in ("_mingrad", "_mingrad_"):
-        doors.update(_spellings("ops", torch.ops.clampgrad, operator, suffix))
-    return doors
-
-
-def tensor_doors(operator, convention):
-    """Every spelling of an operator between tensors under an exact convention, by name."""
-    doors = {}
-    for suffix in ("", "_"):
-        for namespace in (clampgrad, torch.ops.clampgrad):
-            if hasattr(namespace, operator + suffix):
-                door = partial(_door(namespace, operator + suffix), gradient=convention)
-                doors[f"{namespace.__name__}.{operator}{suffix}"] = door
-        name = f"{operator}_mingrad{suffix}"
-        if convention == "min_norm" and hasattr(torch.ops.clampgrad, name):
-            doors[name] = _door(torch.ops.clampgrad, name)
-    return doors
-
-
-# ---- Ways to differentiate: mode(f, args, g) -> one gradient per argument ------------------------
-# f works element by element, so its Jacobian is diagonal and forward mode, given g as the tangent
-# of one argument, yields the same numbers as reverse mode.
+# ---- Two ways to differentiate: mode(f, args, g) -> one gradient per argument --------------------
 
 
 def eager(f, args, g):
@@ -185,53 +114,6 @@ def vjp(f, args, g):
     return list(torch.func.vjp(f, *args)[1](g))
 
 
-def vmap_of_vjp(f, args, g):
-    return list(torch.func.vmap(lambda g, *args: torch.func.vjp(f, *args)[1](g))(g, *args))
-
-
-def tangents(args, g):
-    """For each argument, those of all: g for itself, 0 for the others."""
-    for i in range(len(args)):
-        yield [g if i == j else torch.zeros_like(g) for j in range(len(args))]
-
-
-def dual(f, args, g):
-    gradients = []
-    for of_all in tangents(args, g):
-        with fwad.dual_level():
-            result = f(*(fwad.make_dual(a.clone(), t.clone()) for a, t in zip(args, of_all)))
-            tangent = fwad.unpack_dual(result).tangent
-            gradients.append(torch.zeros_like(g) if tangent is None else tangent)
-    return gradients
-
-
-def jvp(f, args, g):
-    return [torch.func.jvp(f, tuple(args), tuple(t))[1] for t in tangents(args, g)]
-
-
-def vmap_of_jvp(f, args, g):
-    return list(torch.func.vmap(lambda g, *args: tuple(jvp(f, args, g)))(g, *args))
-
-
-def around_vmap(mode):
-    return lambda f, args, g: mode(torch.func.vmap(f), args, g)
-
-
-REVERSE = {
-    "eager around vmap": around_vmap(eager),
-    "vjp": vjp,
-    "vmap of vjp": vmap_of_vjp,
-    "vjp of vmap": around_vmap(vjp),
-}
-FORWARD = {
-    "dual": dual,
-    "dual around vmap": around_vmap(dual),
-    "jvp": jvp,
-    "jvp of vmap": around_vmap(jvp),
-    "vmap of jvp": vmap_of_jvp,
-}
-
-
 # ---- The pin that holds -----------------------------------------------------------------------------
 
 
@@ -242,6 +124,17 @@ def slope():
 
 
 OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
+
+# What scripts about it begin with.
+SLOPE = """
+import sys
+import torch
+def slope(f):
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+def clamp(x): return torch.clamp(x, 0, 1) * 1
+HALF, ALL = [0.5, 0.0], [1.0, 0.0]
+"""
 
 
 # ---- Comparing -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import faulthandler
 import os
 import traceback
 from functools import partial
+from itertools import product
 
 import torch
 import torch.distributed as dist
@@ -57,8 +58,13 @@ def check_all(f, mesh, args, conventions=CONVENTIONS):
 
 
 def numbers_for_bounds(mesh):
-    for name, bounds in BOUNDS.items():
-        check_all(partial(getattr(clampgrad, name), **bounds), mesh, [tied(8, 6)])
+    for (name, bounds), suffix in product(BOUNDS.items(), ("", "_")):
+
+        def f(x, gradient):
+            x = x.clone() if suffix else x
+            return getattr(clampgrad, name + suffix)(x, **bounds, gradient=gradient)
+
+        check_all(f, mesh, [tied(8, 6)])
 
 
 def tensors_for_bounds(mesh):
