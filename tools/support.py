@@ -64,6 +64,7 @@ leaves out compilers and export.
 |---|---|---|---|
 | GCC 12 | Linux, x86-64 | everything | the tests above |
 | Clang 14 | Linux, x86-64 | the library, for torch 2.13 | its tests |
+| Clang 19 | Linux, x86-64 | the library, for torch 2.13 | what the table says |
 | GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: what the table says |
 | nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
 | MSVC | Windows, x86-64 | no | no |
