@@ -81,7 +81,7 @@ def test_a_cell_of_the_support_page_says_what_ran():
     files = ["test_a", "test_b"]
     assert cell({"test_a": ran, "test_b": ran}, files) == "tested"
     assert cell({"test_a": ran}, files) == "partly"
-    assert cell({"test_a": ran, "test_b": failed}, files) == "1 of 7 fail"
+    assert cell({"test_a": ran, "test_b": failed}, files) == "1 of 7 failed"
     assert cell({"test_a": {"passed": 0, "failed": 0}}, files) == cell(None, files) == "untried"
     assert cell({}, files, "compiled") == "built" and cell(None, files, "compiled") == "untried"
 
