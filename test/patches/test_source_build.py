@@ -434,6 +434,7 @@ def run(result):
     return {{"files": {{"f.py": {{"results": results, "crashes": {{}}}}}}}}
 runs = {{"stock": run("ok"), "mine": run({after!r}), "undone": run("ok")}}
 verdict.named = lambda name: Of(fails=("f.py:{pattern}",))
+verdict.new_tests = lambda *_: []
 verdict.is_of = lambda *_: False
 record = Of(found=lambda state, step: runs.get(state) if step == "tests" else None)
 print(*verdict.tests(record, "mine"), sep="\\n")
@@ -594,6 +595,7 @@ def run(**more):
     results, causes = more.get("results", {}), more.get("causes", {})
     return {"files": {"f.py": {"results": results, "causes": causes, "crashes": {}}}}
 verdict.named = lambda name: Of(fails=())
+verdict.new_tests = lambda *_: []
 verdict.is_of = lambda *_: True
 """
 
