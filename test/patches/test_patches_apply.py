@@ -284,18 +284,19 @@ def test_a_series_that_was_committed_is_undone_whole(tree):
     assert content(tree) == before
 
 
-def test_a_file_that_cannot_be_written_leaves_the_tree_as_it_was(tree, monkeypatch):
+@pytest.mark.parametrize("failure", [OSError, KeyboardInterrupt])
+def test_a_file_that_cannot_be_written_leaves_the_tree_as_it_was(tree, monkeypatch, failure):
     before, write_bytes, failed = content(tree), Path.write_bytes, []
 
     def once(path, data):
         if tree in path.parents and not failed:
             failed.append(path)
             write_bytes(path, data[: len(data) // 2])
-            raise OSError("no space left")
+            raise failure("in the middle")
         return write_bytes(path, data)
 
     monkeypatch.setattr(Path, "write_bytes", once)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(failure, match="in the middle"):
         apply(tree, SERIES.name)
     assert failed and content(tree) == before
 

@@ -6,7 +6,8 @@ import re
 import pytest
 import torch
 
-from tools.verify import SCRIPT, Claim, Refusal, files_of, named, torchscript
+from tools.series import SCRIPT, Claim, Refusal, files_of, named
+from tools.verify import torchscript
 from tools.verify.__main__ import main
 from tools.verify.held import against_table, changes
 from tools.verify.run import CODE, GRADIENTS, Question, verify

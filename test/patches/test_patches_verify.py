@@ -14,7 +14,8 @@ import torchgen
 
 import common
 from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
-from tools.verify import Claim, Refusal, all_series, named, run
+from tools.series import Claim, Refusal, all_series, named
+from tools.verify import run
 from tools.verify.__main__ import TAKES, main
 from tools.verify.compile import compiler
 from tools.verify.held import against_table, changes, held
