@@ -229,6 +229,7 @@ check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source
 	fi
 
 check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove what changed
+	$(if $(word 2,$(CHECKOUT)),echo "A space in the path of the checkout: move it to a path without one."; exit 1)
 	if [ ! -f "$(CHECKOUT)/requirements.txt" ]; then \
 		echo "Name a checkout of PyTorch: make check-build CHECKOUT=../pytorch"; exit 1; \
 	fi

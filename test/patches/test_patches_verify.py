@@ -149,6 +149,14 @@ def test_one_convention_for_all_operators(gradients):
     assert strangers and all(f.startswith("outside of the scope, clamp_min") for f in strangers)
 
 
+def test_where_nothing_is_to_change_forward_mode_stays_that_of_stock(gradients):
+    """It is no transpose of reverse mode at a NaN, and a patch that computes the same elsewhere may not mend it."""
+    touched = {", ".join(key.split(", ")[:2]) for key in gradients}
+    mended = held(gradients, gradients, Claim(STOCK), touched)
+    assert mended and all(", forward: " in line or ", jvp: " in line for line in mended)
+    assert held(gradients, gradients, Claim(STOCK, unchanged=True), touched) == []
+
+
 def test_gradients_at_no_points_hold_nothing(gradients):
     none = {**gradients, "maximum, tensors, eager": []}
     for compare, *args in (

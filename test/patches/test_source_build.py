@@ -1155,6 +1155,15 @@ def test_a_checkout_with_a_space_is_refused(stub, tmp_path):
     assert "move the checkout" in done.stderr
 
 
+def test_make_refuses_a_checkout_with_a_space_too(tmp_path):
+    """Before it makes an environment, whose name would be two words."""
+    (tmp_path / "my checkout").mkdir()
+    (tmp_path / "my checkout" / "requirements.txt").touch()
+    command = ["make", "check-build", f"CHECKOUT={tmp_path}/my checkout"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode and "A space in the path of the checkout" in done.stdout
+
+
 def test_a_second_run_is_refused_before_it_reads_anything(stub, whole):
     """What it read of the tree would be a state of the first run, and its advice would break that."""
     holder = """

@@ -83,6 +83,10 @@ def held(found: Gradients, stock: Gradients, claim: Claim, changed: set[str]) ->
         operator, kind, _ = key.split(", ")
         return claim.covers(operator, kind)
 
+    if claim.unchanged:
+        changed = (
+            set()
+        )  # a formula of forward mode that is written anew has stock's tangents all the same
     inside = {key: rows for key, rows in found.items() if covered(key)}
     names = [claim.convention] if claim.convention else table().EXACT
     failures: list[str] = min((against_table(inside, n, changed) for n in names), key=len)
