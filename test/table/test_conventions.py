@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from common import DTYPES, RELEASE, eager, tied
-from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, scaled, signature
+from oracle import CONVENTIONS, EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled, signature
 
 OPERATORS = TABLE["operators"]
 ROWS = [
@@ -137,6 +137,30 @@ def test_half_is_a_composition_that_shares_every_tie(operator, row):
             assert [v.item() for v in eager(compositions[operator], args, None)] == expected
         if "numbers" in row:
             assert Fraction(row["numbers"]["half"]) == expected[0]
+
+
+def test_with_grad_is_what_the_community_computes():
+    """grad * (grad * (x - clamp(x)) >= 0), where that product neither overflows nor vanishes."""
+    x, g = tied(5000, seed=1, nan=False).clamp(-9, 9), torch.randint(-3, 4, (5000,)).float()
+    expected = g * (g * (x - x.clamp(0, 1)) >= 0)
+    torch.testing.assert_close(gradient_of_x("with_grad", x, g, 0, 1), expected)
+
+
+def test_restoring_is_what_the_notebook_computes():
+    x, g = tied(5000, seed=1, nan=False), torch.randint(-3, 4, (5000,)).float()
+    delta = torch.where(x == x.clamp(0, 1), 0, x - x.clamp(0, 1))
+    expected = torch.where(delta == 0, g, delta.sign())
+    torch.testing.assert_close(gradient_of_x("restoring", x, g, 0, 1), expected)
+
+
+@pytest.mark.parametrize("example", TABLE["examples"], ids=lambda e: e["call"])
+def test_examples_name_every_convention_that_applies(example):
+    named = {key.split(",")[0] for key in example}
+    assert named >= set(EXACT) or named >= set(PSEUDO)
+
+
+def test_conventions_are_all_explained():
+    assert all(TABLE["conventions"][name] for name in CONVENTIONS)
 
 
 def test_the_compiled_names_are_those_of_the_contract():
