@@ -23,7 +23,7 @@ SIDES = ("stock", "patched")
 def libraries(name: str, directory: Path) -> dict[str, Path]:
     """Compiled under `directory`, unless those of the same patches and torch are there."""
     sys.path.append(str(Path(__file__).resolve().parents[1]))
-    from tools.verify import named
+    from tools.series import named
     from tools.verify.compile import compiled
     from tools.verify.generate import affected, generated
     from tools.verify.native import Added, added

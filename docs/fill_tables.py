@@ -705,11 +705,12 @@ def save_result():
     for case in stock["ms"]:
         rows.append([code(case), *(f"{s[k][case]:g}" for k in keys for s in (stock, proposal))])
     price = "clamp(x, 0, 1).mul_(2), backward"
-    note = (
-        f"{stock['n']:,} elements of {stock['dtype']}, one thread, {made_on(PROPOSAL)}."
-        f"{PROPOSAL['note'] and ' ' + PROPOSAL['note']} The price, `{price}`: stock {stock[price]}, the proposal {proposal[price]}."
-    )
-    return table(*rows, right=range(1, 5)) + "\n\n" + note
+    sentences = [
+        f"{stock['n']:,} elements of {stock['dtype']}, one thread, {made_on(PROPOSAL)}.",
+        PROPOSAL["note"],
+        f"The price, `{price}`: stock {stock[price]}, the proposal {proposal[price]}.",
+    ]
+    return table(*rows, right=range(1, 5)) + "\n\n" + " ".join(filter(None, sentences))
 
 
 def patched_backward(file):

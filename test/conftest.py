@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import clampgrad
+from clampgrad.cli import main
 from common import RELEASE
 
 TIMES_GUARDS = "profile_guard_manager"
@@ -62,6 +63,20 @@ def folder_of_programs(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, name, list(getattr(sys, name)))
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     return tmp_path
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs `clampgrad` in this process -> its exit code, what it printed, what it complained of."""
+
+    def command(*words):
+        try:
+            code = main([*map(str, words)])
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return command
 
 
 @pytest.fixture(scope="session")

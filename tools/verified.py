@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from tools.verify import all_series
+from tools.series import all_series
 from tools.verify.run import CODE, GRADIENTS, of_series, verify
 
 RECORD = Path(__file__).parent.parent / "docs/verified.json"

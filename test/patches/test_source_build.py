@@ -42,7 +42,7 @@ if "editable_wheel" in sys.argv:  # pip calls this file for other things too
     folder = os.path.join(site, "torch")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(purelib, "stub.pth"), "w") as file:
-        print(site, file=file)
+        print(site, os.getcwd(), sep="\\n", file=file)  # as scikit-build-core does: `tools` is PyTorch's then
     links = {{os.path.join(purelib, os.path.basename(path)): path for path in {paths!r}}}
     links |= {{os.path.join(folder, name): os.path.join({torch!r}, name) for name in os.listdir({torch!r})}}
     for link, path in links.items():
@@ -92,6 +92,7 @@ def stub(tmp_path_factory):
     torchs.remove(own)
     write(tree, "setup.py", SETUP.format(paths=torchs, torch=own))
     write(tree, "requirements.txt", "numpy # for torch\n\npyyaml>=5\n")
+    write(tree, "tools/__init__.py", "")
     names = ("test_autograd", "test_jit", "test_ops_gradients", "test_ops_fwd_gradients")
     for name in (*names, "test_binary_ufuncs"):
         write(tree, f"test/{name}.py", TEST.format(passes=True))
@@ -433,6 +434,7 @@ def run(result):
     return {{"files": {{"f.py": {{"results": results, "crashes": {{}}}}}}}}
 runs = {{"stock": run("ok"), "mine": run({after!r}), "undone": run("ok")}}
 verdict.named = lambda name: Of(fails=("f.py:{pattern}",))
+verdict.new_tests = lambda *_: []
 verdict.is_of = lambda *_: False
 record = Of(found=lambda state, step: runs.get(state) if step == "tests" else None)
 print(*verdict.tests(record, "mine"), sep="\\n")
@@ -593,6 +595,7 @@ def run(**more):
     results, causes = more.get("results", {}), more.get("causes", {})
     return {"files": {"f.py": {"results": results, "causes": causes, "crashes": {}}}}
 verdict.named = lambda name: Of(fails=())
+verdict.new_tests = lambda *_: []
 verdict.is_of = lambda *_: True
 """
 
@@ -794,6 +797,7 @@ processes.interrupt_on_signals()
 upstream.child = lambda place, name, *_, **__: processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1], name))
 tree = types.SimpleNamespace(path=pathlib.Path())
 record = types.SimpleNamespace(found=lambda *_: None, part=lambda state, step, file, work: work())
+record.data = {{"torch": {{"libraries": {{}}}}}}
 place = types.SimpleNamespace(environment={{"MAX_JOBS": "2"}}, series=None, state="stock", tree=tree, record=record)
 place.step = lambda name, work: work()
 upstream.tests(place, [])
@@ -983,7 +987,7 @@ ready.cmake.__globals__["shutil"] = types.SimpleNamespace(
     which=lambda name: os.path.exists(p := {str(tmp_path)!r} + "/" + name) and p,
     disk_usage=lambda path: types.SimpleNamespace(free=1 << 60))
 tree = types.SimpleNamespace(path=series.ROOT, changed=list, applied=lambda: None)
-found = ready.in_the_way(tree, {{"MAX_JOBS": "1", "CMAKE_PROJECT_TOP_LEVEL_INCLUDES": "x"}}, False)
+found = ready.in_the_way(tree, {{"MAX_JOBS": "1"}} | ready.OF_MINIMAL, False)
 print([line for line in found if "pip install -U cmake" in line])
 """
     said = answer(code)
@@ -1010,13 +1014,13 @@ print(building.Place(Of(path=Path(sys.argv[1])), None, {}, "stock", None).is_min
 def test_a_build_that_ignores_minimal_is_refused(tmp_path, minimal):
     (tmp_path / "version.txt").write_text("2.13.0a0\n")
     code = f"""
-import building, pathlib, sys
+import building, flags, pathlib, sys
 from series import Refusal
 from types import SimpleNamespace as Of
 folder = pathlib.Path(sys.argv[1])
 building.watched = lambda command, log, see, **how: log.write_text("[1/1] Linking") and 0
 record = Of(log=lambda *_: folder / "log", data={{}}, set=lambda **_: None)
-environment = {{building.INCLUDES: "x"}} if {minimal} else {{}}
+environment = flags.OF_MINIMAL if {minimal} else {{"CMAKE_PROJECT_TOP_LEVEL_INCLUDES": "conan.cmake"}}
 try:
     print(building.Place(Of(path=folder), record, environment, "stock", None).build("build")["steps"])
 except Refusal as refusal:
@@ -1130,3 +1134,230 @@ def test_the_committed_record_is_of_one_run_and_holds():
         assert all(isinstance(proof, str) for proof in proofs.values())  # what fails is a list
     steps = {"build", "gradients", "package", "tests"}
     assert all(steps <= state.keys() for state in found["states"].values())
+
+
+def test_the_series_are_one_module_for_all_tools():
+    """So what one of them raises, another catches."""
+    code = """
+import series, sys, tools.series
+from tools.verify.text import Refusal
+print(Refusal is series.Refusal is tools.series.Refusal, [m for m in sys.modules if m.endswith("patches.series")])
+"""
+    assert answer(code) == "True ['clampgrad_patches.series']"
+
+
+def test_a_checkout_with_a_space_is_refused(stub, tmp_path):
+    """Parts of PyTorch's build split its path there, and so does what reads /proc/self/maps."""
+    spaced = tmp_path / "my checkout"
+    shutil.copytree(stub[0], spaced, symlinks=True)
+    done = build((spaced, stub[1]), "--check")
+    assert done.returncode == 2 and f"a space in {spaced}" in done.stderr
+    assert "move the checkout" in done.stderr
+
+
+def test_a_second_run_is_refused_before_it_reads_anything(stub, whole):
+    """What it read of the tree would be a state of the first run, and its advice would break that."""
+    holder = """
+import pathlib, runpy, sys, time
+main = runpy.run_path("__main__.py", run_name="main")
+main["lock"](main["Tree"](pathlib.Path(sys.argv[1])))
+print("held", flush=True)
+time.sleep(60)
+"""
+    process = inside(holder, stub[0])
+    assert process.stdout.readline() == "held\n"
+    apply(stub[0], SERIES, check=False, reverse=False)
+    for other in ((), ("--check",)):
+        done = build(stub, *other, BUILD_TEST="1")
+        assert done.returncode == 2 and "another run is at work" in done.stderr
+        assert "undo it" not in done.stderr
+    process.kill()
+    process.communicate()
+    apply(stub[0], SERIES, check=False, reverse=True)
+
+
+def test_a_folder_that_cannot_be_locked_is_no_other_run(tmp_path):
+    tree_of(tmp_path)
+    (tmp_path / "build").write_text("a file in place of a folder")
+    process = subprocess.run(
+        [SCRIPT, tmp_path, SERIES, "--check"],
+        env=os.environ | {"PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 2 and "cannot be written and locked" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "at_once"),
+    [("libtorch_cpu.so", 3), ("libtorch_cuda.so", 1), ("libtorch_hip.so", 1)],
+)
+def test_upstreams_tests_on_a_gpu_run_one_after_another(library, at_once):
+    code = f"""
+import pathlib, threading, types, upstream
+from collections import Counter
+count, lock, most = Counter(), threading.Lock(), Counter()
+met = threading.Barrier({at_once}, timeout=20)
+def of_file(place, file, names):
+    with lock:
+        count["now"] += 1
+        most["at once"] = max(most["at once"], count["now"])
+    if len(done) < {at_once}:
+        done.append(file)
+        met.wait()
+    with lock:
+        count["now"] -= 1
+done = []
+upstream.of_file = of_file
+record = types.SimpleNamespace(found=lambda *_: None, part=lambda state, step, file, work: work())
+record.data = {{"torch": {{"libraries": {{"/torch/lib/libtorch.so": [], "/torch/lib/{library}": []}}}}}}
+place = types.SimpleNamespace(environment={{"MAX_JOBS": "3"}}, series=None, state="stock", record=record)
+place.tree = types.SimpleNamespace(path=pathlib.Path())
+place.step = lambda name, work: work()
+upstream.tests(place, [])
+print(most["at once"])
+"""
+    assert answer(code) == str(at_once)
+
+
+def test_the_estimate_is_not_of_a_cache(tmp_path):
+    """ccache would say how fast a disk is."""
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\n[ -n "$CCACHE_DISABLE" ] && [ -n "$SCCACHE_RECACHE" ]\n')
+    compiler.chmod(0o755)
+    code = "import os, outlook, sys; os.environ.pop('CCACHE_DISABLE', 0); print(outlook.probe(sys.argv[1]) >= 0)"
+    assert answer(code, compiler) == "True"
+
+
+def test_a_compiler_that_compiles_nothing_is_quoted(tmp_path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\necho no such sysroot >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    code = """
+import outlook, sys
+from series import Refusal
+try: outlook.probe(sys.argv[1])
+except Refusal as refusal: print(refusal)
+"""
+    assert "no such sysroot" in answer(code, compiler)
+
+
+@pytest.mark.parametrize(("begun", "said"), [(False, True), (True, False)])
+def test_that_an_earlier_build_is_built_anew_is_said(tmp_path, begun, said):
+    """With --minimal, a developer's own build would become one without features."""
+    write(tmp_path, "build/CMakeCache.txt", "")
+    code = f"""
+import outlook, pathlib, sys
+from types import SimpleNamespace as Of
+data = {{"tree": {{"release": "2.13.0", "commit": None}}}}
+record = Of(folder=pathlib.Path(sys.argv[1], "build", "clampgrad"), data=data, has_begun={begun})
+outlook.probe = lambda compiler: 1.0
+print("built anew" in outlook.outlook(record, {{"MAX_JOBS": "1"}}, False))
+"""
+    assert answer(code, tmp_path) == str(said)
+
+
+@pytest.mark.parametrize(
+    "name", ["CI", "CLAMPGRAD_GRADIENT", "PYTHONSAFEPATH", "PYTORCH_JIT", "TORCHDYNAMO_DISABLE"]
+)
+def test_variables_that_change_what_is_asked_are_not_passed_on(tmp_path, name):
+    code = f"""
+import os, pathlib, proofs, sys
+from types import SimpleNamespace as Of
+os.environ[{name!r}] = "1"
+def run(command, log, env, cwd):
+    print(env.get({name!r}), "PATH" in env)
+    pathlib.Path(command[2]).write_text("{{}}")
+proofs.processes.run = run
+record = Of(log=lambda *_: pathlib.Path(sys.argv[1], "log.log"), data={{"torch": {{}}}}, folder=None)
+proofs.child(Of(record=record, state="stock"), "name", "program.py")
+"""
+    assert answer(code, tmp_path) == "None True"
+
+
+def test_what_lies_in_our_checkout_is_neither_asked_nor_packed():
+    """PyTorch may be cloned there, with an environment beside it: docs/upstream/build.md does so."""
+    code = """
+import checkout, record
+print(all(p.relative_to(checkout.ROOT).parts[0] in (*checkout.PACKAGE, "benchmarks", "test", "docs")
+          for p in record.proofs()), len(record.proofs()) > 100)
+print(*(name for name in checkout.PACKAGE if not (checkout.ROOT / name).exists()))
+"""
+    assert answer(code).splitlines() == ["True True"]
+    tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+    assert "pytorch" not in {name.partition("/")[0] for name in tracked}
+
+
+def test_programs_that_conda_installs_are_there(tmp_path):
+    """It tells pip nothing of cmake and ninja."""
+    (tmp_path / "requirements.txt").write_text("cmake>=3.27\nninja\n")
+    for name in ("cmake", "ninja"):
+        (tmp_path / name).touch(0o755)
+    code = """
+import importlib.metadata, needed, os, pathlib, sys
+def none(name): raise importlib.metadata.PackageNotFoundError(name)
+importlib.metadata.version = none
+for path in ("/nowhere", sys.argv[1]):
+    os.environ["PATH"] = path
+    print("cmake" in needed.missing(pathlib.Path(sys.argv[1])), "expecttest" in needed.missing(pathlib.Path(sys.argv[1])))
+"""
+    assert answer(code, tmp_path).splitlines() == ["True True", "False True"]
+
+
+def test_other_cores_are_the_same_machine(stub, whole):
+    """A container or taskset may leave fewer of them when the run goes on."""
+    found = record(stub)
+    found["machine"]["cores"] += 1
+    record_file(stub).write_text(json.dumps(found))
+    again = build(stub, "--rounds", "0")
+    assert again.stdout.count("done before") == 10
+
+
+def test_a_number_of_jobs_is_no_flag():
+    code = """
+import flags
+print(flags.flags({"CMAKE_BUILD_PARALLEL_LEVEL": "8", "CMAKE_BUILD_TYPE": "Release", "HOME": "x"}))
+"""
+    assert answer(code) == "{'CMAKE_BUILD_TYPE': 'Release'}"
+
+
+def test_a_file_of_somebody_elses_for_cmake_is_in_the_way_of_minimal():
+    code = """
+import flags, os, ready, types
+from pathlib import Path
+tree = types.SimpleNamespace(path=Path(), changed=list, applied=lambda: None)
+for value in (None, "conan.cmake"):
+    if value:
+        os.environ["CMAKE_PROJECT_TOP_LEVEL_INCLUDES"] = value
+    for minimal in (True, False):
+        environment = flags.environment(minimal)
+        found = ready.in_the_way(tree, environment, True)
+        print(flags.is_minimal(environment), any("unset it" in line for line in found))
+"""
+    assert answer(code).splitlines() == ["True False", "False False", "True True", "False False"]
+
+
+def test_what_a_thread_starts_after_an_interrupt_is_ended(tmp_path):
+    code = f"""
+import pathlib, sys, processes
+processes.end_all()
+print(processes.run([sys.executable, "-c", {ENDLESS!r}], pathlib.Path(sys.argv[1])))
+"""
+    assert inside(code, tmp_path / "log").communicate(timeout=30)[0] == "-9\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "compiled"),
+    [
+        ("Building CXX object caffe2/CMakeFiles/a.dir/A.cpp.o", ["A.cpp.o"]),
+        ("/usr/bin/c++ -DX -o caffe2/CMakeFiles/a.dir/A.cpp.o -c /tree/A.cpp", ["A.cpp.o"]),
+        ("/usr/bin/nvcc -x cu -c /tree/B.cu -o caffe2/a.dir/B.cu.o", ["B.cu.o"]),
+        ("Building C object a.c.o", []),
+        ("Linking CXX shared library lib/libtorch_cpu.so", []),
+        ("/usr/bin/c++ -shared -o lib/libtorch_cpu.so caffe2/a.dir/A.cpp.o", []),
+    ],
+)
+def test_what_was_compiled_is_counted_with_verbose_too(step, compiled):
+    """Then ninja prints commands."""
+    said = answer(f"import progress; print(progress.steps(['[1/2] ' + {step!r}]))")
+    assert said == str((1, compiled))

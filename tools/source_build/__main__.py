@@ -22,7 +22,7 @@ import upstream
 import verdict
 from building import Place
 from outlook import outlook
-from record import Record
+from record import Record, folder_of
 from series import Refusal, Tree
 
 STOCK, UNDONE = "stock", "undone"
@@ -64,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
     if sys.platform != "linux":
         raise Refusal(f"this is {sys.platform}, and the script is for Linux")
     tree = Tree(options.checkout.resolve(), tuple(options.series), options.any_release)
+    lock(tree)  # before anything is read that another run may be writing
     environment = flags.environment(options.minimal)
     record = Record.of(tree, options.series, flags.flags(environment), options.quick)
     ready.check(tree, options.series, environment, begun=record.has_begun)
@@ -71,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         return 0
 
-    lock(record.folder)
     for state in (STOCK, *options.series, UNDONE):
         series = None if state in (STOCK, UNDONE) else state
         place = Place(tree, record, environment, state, series)
@@ -96,15 +96,18 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def lock(folder: Path) -> None:
+def lock(tree: Tree) -> None:
     """Until this process ends: two runs would change one tree."""
     global locked
-    folder.mkdir(parents=True, exist_ok=True)
-    locked = (folder / "lock").open("w")
+    folder = folder_of(tree)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        locked = (folder / "lock").open("w")
         fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         raise Refusal(f"another run is at work in {folder}") from None
+    except OSError as error:
+        raise Refusal(f"{folder} cannot be written and locked: {error}") from None
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import progress
-from flags import INCLUDES, MINIMAL, flags
+from flags import MINIMAL, flags, is_minimal
 from processes import watched
 from record import Record
 from series import Refusal, Tree, files_added, named
@@ -103,7 +103,7 @@ class Place:
             raise Refusal(
                 "\n".join(["the build failed:", *errors[:20], f"The log is {log}.{left}"])
             )
-        if INCLUDES in self.environment and not self.is_minimal():
+        if is_minimal(self.environment) and not self.is_minimal():
             raise Refusal(
                 f"CMake did not include {MINIMAL}: leave --minimal out. The log is {log}."
             )

@@ -13,6 +13,8 @@ import machine
 
 MINIMAL = Path(__file__).with_name("minimal.cmake")
 INCLUDES = "CMAKE_PROJECT_TOP_LEVEL_INCLUDES"  # the variable that names it, of CMake 3.24 and later
+# setup.py passes that on; scikit-build-core, which builds 2.15, passes on what the second variable says.
+OF_MINIMAL = {INCLUDES: str(MINIMAL), "SKBUILD_CMAKE_DEFINE": f"{INCLUDES}={MINIMAL}"}
 # What PyTorch takes from the environment into its configuration.
 PASSED_ON = ("BUILD_", "USE_", "CMAKE_")
 OTHERS = (
@@ -20,6 +22,7 @@ OTHERS = (
     *("BLAS", "TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "CUDACXX", "CUDAHOSTCXX"),
     "GLIBCXX_USE_CXX11_ABI",
 )
+SPEED = ("CMAKE_BUILD_PARALLEL_LEVEL",)  # decides how fast it is built, not what
 FEATURES = (
     *("CUDA", "ROCM", "XPU", "NCCL", "DISTRIBUTED", "MKLDNN", "FBGEMM", "XNNPACK", "NNPACK"),
     *("QNNPACK", "PYTORCH_QNNPACK", "KINETO", "ITT", "MIMALLOC"),
@@ -34,20 +37,22 @@ def environment(minimal: bool) -> dict[str, str]:
     if minimal:
         defaults |= {f"USE_{feature}": "0" for feature in FEATURES}
         defaults["USE_PRECOMPILED_HEADERS"] = "1"
-        # The first is passed on by setup.py, the second by scikit-build-core, which builds 2.14 and later.
-        defaults[INCLUDES] = str(MINIMAL)
-        defaults["SKBUILD_CMAKE_DEFINE"] = f"{INCLUDES}={MINIMAL}"
         # nvcc takes few versions of Clang.
         if not ({"CC", "CXX"} & os.environ.keys() or nvcc(defaults | os.environ)):
             defaults |= clang()
         defaults |= lld(os.environ.get("CXX") or defaults.get("CXX") or "c++")
     defaults["MAX_JOBS"] = str(jobs(defaults | os.environ))
-    return defaults | {k: v for k, v in os.environ.items() if v or k not in defaults}
+    own = OF_MINIMAL if minimal else {}
+    return defaults | {k: v for k, v in os.environ.items() if v or k not in defaults} | own
+
+
+def is_minimal(environment: dict[str, str]) -> bool:
+    return OF_MINIMAL.items() <= environment.items()
 
 
 def flags(environment: dict[str, str]) -> dict[str, str]:
     """The variables of an environment that decide what is built."""
-    chosen = (k for k in environment if k in OTHERS or k.startswith(PASSED_ON))
+    chosen = (k for k in environment if k in OTHERS or k.startswith(PASSED_ON) and k not in SPEED)
     return {k: environment[k].replace(str(MINIMAL), MINIMAL.name) for k in sorted(chosen)}
 
 

@@ -9,14 +9,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))
+import torch
+from torch._dynamo import compiled_autograd
+from torch._dynamo.utils import counters
 
-import torch  # noqa: E402
-from torch._dynamo import compiled_autograd  # noqa: E402
-from torch._dynamo.utils import counters  # noqa: E402
-
-import answering  # noqa: E402
-from tools.verify import checks, torchscript  # noqa: E402
+import answering
+import checkout  # noqa: F401
+from tools.verify import checks, torchscript
 
 # The name changed in 2.6.
 enable = getattr(compiled_autograd, "_enable", None) or compiled_autograd.enable

@@ -8,10 +8,9 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))
-
-from tools.verify import SCRIPT, files_of, named  # noqa: E402
-from tools.verify.held import against_table, changes, held, table  # noqa: E402
+import checkout  # noqa: F401
+from tools.series import SCRIPT, files_of, named
+from tools.verify.held import against_table, changes, held, table
 
 # What `verify` does not count: compiled autograd, which it cannot see in a wheel, and Inductor, of which it
 # asks only the patched side.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 # What upstream's tests import and requirements.txt may not name, and what our package is built with.
 FOR_TESTS = ("expecttest", "hypothesis", "setuptools>=77")
+PROGRAMS = ("cmake", "ninja")  # conda and Debian install them without what pip knows of a package
 FOR_STYLE = ("lintrunner", "types-")  # in requirements.txt, and neither built nor tested with
 
 
@@ -34,7 +36,7 @@ def requirements(file: Path) -> Iterator[str]:
 
 
 def is_installed(package: str, at_least: str) -> bool:
-    if package.startswith(FOR_STYLE):
+    if package.startswith(FOR_STYLE) or (package in PROGRAMS and shutil.which(package)):
         return True
     try:
         major = importlib.metadata.version(package).split(".")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -19,15 +20,20 @@ RECORDED = ROOT / "docs" / "source_build.json"
 PROBE = '#include <map>\n#include <regex>\n#include <random>\nstd::regex r("a*"); int main() {}\n'
 
 
-def probe(compiler: str) -> float | None:
+NO_CACHE = {"CCACHE_DISABLE": "1", "SCCACHE_RECACHE": "1"}  # which would tell how fast a disk is
+
+
+def probe(compiler: str) -> float:
     """The seconds that a small file takes here."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "probe.cpp")
         file.write_text(PROBE)
         start = time.monotonic()
         command = [*compiler.split(), "-c", str(file), "-o", f"{scratch}/probe.o"]
-        if subprocess.run(command, capture_output=True).returncode:
-            return None
+        environment = os.environ | NO_CACHE
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if done.returncode:
+            raise Refusal(f"{compiler} compiles no small program:\n{done.stderr.strip()}")
         return round(time.monotonic() - start, 2)
 
 
@@ -43,12 +49,15 @@ def outlook(record: Record, environment: dict[str, str], minimal: bool) -> str:
     ]
     seconds = probe(compiler)
     record.data.setdefault("probe", {"seconds": seconds, "jobs": jobs})
-    if seconds is None:
-        raise Refusal(f"{compiler} compiles no small program")
     if not minimal:
         lines.append("How long: nobody has recorded it; expect hours, and see the progress below.")
     elif RECORDED.exists():
         lines.append(how_long(json.loads(RECORDED.read_text()), seconds, jobs))
+    build = record.folder.parent
+    if not record.has_begun and (build / "CMakeCache.txt").exists():
+        lines.append(
+            f"What was built in {build} before will be built anew, with the flags of this run."
+        )
     lines.append(
         f"Logs, and all that is found: {record.folder}. Interrupted, it goes on from there."
     )

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 LONGEST = 2 * 3600  # seconds: a test file takes minutes, and one that hangs takes for ever
 
 running: set[int] = set()  # process groups
+stopped = threading.Event()  # nothing is to be started any more
 
 
 def run(command: list[str], log: Path, **how: Any) -> int | str:
@@ -45,6 +47,8 @@ def watched(command: list[str], log: Path, see: Callable[[str], None], **how: An
 def started(command: list[str], **how: Any) -> subprocess.Popen[Any]:
     process = subprocess.Popen(command, stderr=subprocess.STDOUT, start_new_session=True, **how)
     running.add(process.pid)
+    if stopped.is_set():
+        end(process)
     return process
 
 
@@ -56,7 +60,8 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 def end_all() -> None:
-    """Ends what any thread started: only the main thread sees an interrupt."""
+    """Ends what any thread started, or is about to start: only the main thread sees an interrupt."""
+    stopped.set()
     for group in list(running):
         end_group(group)
 

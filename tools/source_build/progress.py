@@ -5,6 +5,10 @@ import time
 from dataclasses import dataclass
 
 STEP = re.compile(r"^\s*\[(\d+)/(\d+)\] (.*)")
+# What ninja calls a step, or with VERBOSE=1 its command.
+COMPILES = re.compile(
+    r"Building (?:CXX|CUDA) object (\S+)|(?=.* -c ).* -o (\S+\.(?:cpp|cc|cu)\.o)\b"
+)
 MINUTE = 60.0
 
 
@@ -32,5 +36,5 @@ class Progress:
 def steps(lines: list[str]) -> tuple[int, list[str]]:
     """How many steps a build has done, and the files that it compiled."""
     done = [found[3] for found in map(STEP.match, lines) if found]
-    compiled = [s.split("/")[-1] for s in done if re.match(r"Building (CXX|CUDA) object", s)]
-    return len(done), sorted(compiled)
+    objects = [found[1] or found[2] for found in map(COMPILES.match, done) if found]
+    return len(done), sorted(name.split("/")[-1] for name in objects)

@@ -8,15 +8,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import answering
 import processes
 from building import Place
-from series import ROOT, Refusal
+from checkout import PACKAGE, ROOT
+from series import Refusal
 
 HERE = Path(__file__).parent
+# Variables that change what is asked: how upstream's runner reports and which of its tests it takes, what is
+# compiled, which gradients are pinned, and how Python finds and runs our own files.
+NOT_PASSED_ON = ("CI", "CLAMPGRAD_GRADIENT", "PYTHONOPTIMIZE", "PYTHONSAFEPATH")
+NOR_THOSE_OF = ("PYTORCH_JIT", "PYTORCH_TEST", "TORCHDYNAMO", "TORCHINDUCTOR", "TORCH_COMPILE")
 
 
 def child(
@@ -32,8 +38,11 @@ def child(
     torch = torch or place.record.data["torch"]
     out = log.with_suffix(".json")
     out.unlink(missing_ok=True)
-    # With CI set, upstream's runner reports in a form of its own; other variables choose among its tests.
-    own = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTORCH_TEST")}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in NOT_PASSED_ON and not name.startswith(NOR_THOSE_OF)
+    }
     with tempfile.TemporaryDirectory() as cache:
         # Compiled code of another state would have the gradients of that.
         mine = {"TORCHINDUCTOR_CACHE_DIR": cache, answering.BUILT: json.dumps(torch)}
@@ -93,12 +102,16 @@ def install(place: Place, folder: Path) -> None:
     # From a copy, because setuptools leaves files beside the sources.
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch, "source")
-        ignored = shutil.ignore_patterns(".*", "build", "out", "dist", "*.egg-info")
-        shutil.copytree(ROOT, source, ignore=ignored)
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "_lib")
+        for name in PACKAGE:
+            part = ROOT / name
+            copy = partial(shutil.copytree, ignore=ignored) if part.is_dir() else shutil.copy
+            source.mkdir(exist_ok=True)
+            copy(part, source / name)
         command = "-m pip install -q --no-build-isolation --no-deps --target"
         done = subprocess.run(
             [sys.executable, *command.split(), str(folder), str(source)],
-            env=os.environ | portable,
+            env=os.environ | portable | {"MAX_JOBS": place.environment["MAX_JOBS"]},
             capture_output=True,
             text=True,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import needed
-from flags import INCLUDES, OFF, nvcc
+from flags import OF_MINIMAL, OFF, is_minimal, nvcc
 from series import Refusal, Tree
 from upstream import TESTS
 
@@ -29,6 +30,8 @@ def check(tree: Tree, series: list[str], environment: dict[str, str], begun: boo
 
 
 def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator[str]:
+    if any(map(str.isspace, str(tree.path))):
+        yield f"a space in {tree.path}, at which parts of PyTorch's build split it: move the checkout"
     if missing := needed.missing(tree.path):
         yield missing
     if not re.fullmatch(r"[1-9]\d*", environment["MAX_JOBS"]):
@@ -40,14 +43,20 @@ def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator
     if files := [name for name in changed if name not in modules]:
         yield f"changes to commit or stash first: {', '.join(files)}"
     if not begun and (series := tree.applied()):
-        yield f"{series} is in the tree, which is to be built without it first: undo it"
+        yield (
+            f"{series} is in the tree, which is to be built without it first: undo it "
+            f"(git checkout . in {tree.path}, unless it was committed)"
+        )
     if not importlib.util.find_spec("pip"):
         yield "no pip in this environment: python -m ensurepip"
     if not shutil.which("ninja"):
         yield "no ninja on PATH: pip install ninja"
-    if (version := cmake()) < (wanted := (3, 24) if INCLUDES in environment else (1, 0)):
+    if (version := cmake()) < (wanted := (3, 24) if is_minimal(environment) else (1, 0)):
         there = f"CMake {'.'.join(map(str, version))}" if any(version) else "no cmake"
         yield f"{there} on PATH, and {'.'.join(map(str, wanted))} is needed: pip install -U cmake"
+    for name, own in OF_MINIMAL.items() if is_minimal(environment) else ():
+        if os.environ.get(name, own) != own:
+            yield f"{name} is set, which --minimal needs for its own file: unset it"
     compiler = (environment.get("CXX") or "c++").split()[0]
     if not shutil.which(compiler):
         yield f"no {compiler} on PATH: install a C++ compiler (Debian, Ubuntu: apt install g++ or clang)"
@@ -57,7 +66,8 @@ def in_the_way(tree: Tree, environment: dict[str, str], begun: bool) -> Iterator
         if names:
             yield (
                 f"submodules {what}: {', '.join(names)}. In {tree.path}: "
-                "git submodule sync && git submodule update --init --recursive"
+                "git submodule sync && git submodule update --init --recursive; "
+                "what was changed inside of one, commit or stash there"
             )
     if not begun:
         free = shutil.disk_usage(tree.path).free >> 30
@@ -71,7 +81,7 @@ def gigabytes(environment: dict[str, str]) -> int:
     """The disk that objects, libraries and the copies of them take: guesses, on the safe side."""
     if nvcc(environment):
         return 40
-    return 6 if INCLUDES in environment else 12
+    return 6 if is_minimal(environment) else 12
 
 
 def cmake() -> tuple[int, ...]:

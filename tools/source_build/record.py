@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import machine
+from checkout import PACKAGE
 from flags import MINIMAL
 from series import ROOT, Refusal, Tree, named
 
 SOURCES = (".py", ".h", ".cpp", ".cu", ".cuh", ".yaml", ".json", ".toml", ".txt")
-# Folders whose files do not decide what is asked of a build. Of test/, the oracle alone does.
-NOT_ASKING = ("docs", "examples", "study", "test", "patches", "build", "out", "dist")
+# What decides what is asked of a build. The patches have digests of their own.
+ASKING = (*(set(PACKAGE) - {"patches"}), "benchmarks", "test/oracle.py", "docs/verified.json")
 BUILT = ("build", "build again", "copy")  # steps that do not depend on what is asked
 
 
@@ -29,10 +30,15 @@ def digest(series: str) -> str:
 
 def proofs() -> list[Path]:
     """All that may decide what is asked of a build, and how answers are judged."""
-    asking = [f for f in ROOT.iterdir() if f.name[0] != "." and f.name not in NOT_ASKING]
+    asking = [ROOT / name for name in ASKING]
     files = [f for top in asking for f in (top.rglob("*") if top.is_dir() else [top])]
-    files += [ROOT / "test" / "oracle.py", ROOT / "docs" / "verified.json"]
     return sorted(f for f in files if f.suffix in SOURCES)
+
+
+def folder_of(tree: Tree) -> Path:
+    """Where the record and the logs of a tree are; of nothing else than PyTorch's trees."""
+    assert tree.release
+    return tree.path / "build" / "clampgrad"
 
 
 def of_the_proofs() -> str:
@@ -63,7 +69,7 @@ class Record:
         Otherwise the earlier record becomes record.old.json, once this run has done something. Of the record that
         goes on, what depends on patches or on the list of series is asked again where these changed.
         """
-        folder = tree.path / "build" / "clampgrad"
+        folder = folder_of(tree)
         file = folder / "record.json"
         same = {
             "tree": {"release": tree.release, "commit": tree.commit},
@@ -82,7 +88,7 @@ class Record:
         if not file.exists():
             return cls(folder, data)
         old = cls.read(file)
-        if any(old.get(key) != value for key, value in same.items()):
+        if any(cls.compared(old.get(key)) != cls.compared(same[key]) for key in same):
             return cls(folder, data, replaces=True)
         states = old["states"]
         if old.get("proofs") != asked["proofs"]:
@@ -104,6 +110,11 @@ class Record:
             for steps in states.values():
                 steps.pop("gradients", None)
         return cls(folder, old | asked | {"quick": quick and old["quick"]})
+
+    @staticmethod
+    def compared(fact: Any) -> Any:
+        """Without the number of cores: a process may have other ones tomorrow, and what was built is the same."""
+        return {k: v for k, v in fact.items() if k != "cores"} if isinstance(fact, dict) else fact
 
     @staticmethod
     def read(file: Path) -> dict[str, Any]:

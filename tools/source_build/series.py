@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "python" / "clampgrad"))
-
-from patches.apply import (  # noqa: E402
+from checkout import ROOT
+from tools.series import (
+    Refusal,
+    Series,
+    all_series,
     apply,
     attempt,
+    changed_files,
     committed,
     content,
     files_added,
     files_of,
+    git,
+    is_repository,
+    named,
+    release_of,
     state_of,
 )
-from patches.series import Refusal, Series, all_series, named  # noqa: E402
-from patches.tree import changed_files, git, is_repository, release_of  # noqa: E402
 
 __all__ = [
     "ROOT",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,8 @@ TESTS: dict[str, tuple[str, ...]] = {
 
 
 def tests(place: Place, series: Sequence[str]) -> None:
-    """Runs every file in a process of its own, as many at a time as there are jobs, unless it is done."""
+    """Runs every file in a process of its own, unless it is done: as many at a time as there are jobs, but one
+    where the tests share the memory of a GPU."""
     new = [test for name in series for test in new_tests(name)]
     chosen = {f: (*names, *new) if names else () for f, names in TESTS.items()}
     chosen |= others(place, series)
@@ -42,7 +44,8 @@ def tests(place: Place, series: Sequence[str]) -> None:
         return found
 
     def ask() -> dict[str, Any]:
-        with ThreadPoolExecutor(int(place.environment["MAX_JOBS"])) as pool:
+        jobs = 1 if for_gpu(place.record.data["torch"]) else int(place.environment["MAX_JOBS"])
+        with ThreadPoolExecutor(jobs) as pool:
             try:
                 files = dict(zip(chosen, pool.map(run, chosen)))
                 return {"files": files, "not in the tree": absent(place, series)}
@@ -52,6 +55,11 @@ def tests(place: Place, series: Sequence[str]) -> None:
                 raise
 
     place.step("tests", ask)
+
+
+def for_gpu(torch: dict[str, Any]) -> bool:
+    """Whether a torch was built for GPUs, by the names of its libraries."""
+    return any(re.search("libtorch_(cuda|hip|xpu)", library) for library in torch["libraries"])
 
 
 def touched(place: Place, series: Sequence[str]) -> tuple[list[str], set[str]]:

@@ -68,8 +68,19 @@ def tests(record: Record, state: str) -> Iterator[str]:
             yield f"{test} was {before} and is {after}"
     for test, before, after in other_causes(record, state):
         yield f"{test} has another cause: was {before}, and is {after}"
+    yield from unrun_tests(record, state) if state != "undone" else ()
     for pattern in sorted({*fails} - failed):
         yield f"none of the tests fails that must, as its series says: {pattern}"
+
+
+def unrun_tests(record: Record, state: str) -> Iterator[str]:
+    """Those that the series brings and of which nothing is known: a runner that does not choose them says nothing."""
+    left_out = (record.found("stock", "controls") or {"skipped": {}})["skipped"].get(state, [])
+    runs = record.found(state, "tests")["files"].values()
+    there = [test.rpartition(".")[2] for run in runs for test in run["results"]]
+    for name in new_tests(state, left_out):
+        if not any(is_generated_from(name, test) for test in there):
+            yield f"{name}, which it brings, was not run"
 
 
 def cause(record: Record, state: str, test: str) -> str:

@@ -18,8 +18,7 @@ except ModuleNotFoundError as error:
         f"refused: verify asks the installed torch, and there is no {error.name}: pip install {error.name}."
     )
     sys.exit(2)
-from clampgrad_patches.series import Refusal
-
+from ..series import Refusal
 from .held import table
 from .run import Question, check_what_is_needed, of_series, verify
 from .told import told

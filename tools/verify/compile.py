@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from clampgrad_patches.series import Refusal
 
+from ..series import Refusal
 from .generate import FAMILY, Code, recorders
 from .native import DEFINES, Added
 from .restated import CALLS, HELPERS

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
 
-from clampgrad_patches.series import Refusal
-from clampgrad_patches.tree import output_of
-
+from ..series import Refusal, output_of
 from .text import PACKAGED, Text
 
 FAMILY = re.compile(r"(_foreach_)?(clamp|maximum|minimum|fmax|fmin)(_|$)")

@@ -5,7 +5,8 @@ from importlib import import_module
 from types import ModuleType
 
 import torch
-from clampgrad_patches.series import Claim
+
+from ..series import Claim
 
 # In the form of checks.gradients: {operator, kind, mode}: [for each point: args, g, gradients].
 Gradients = dict[str, list[list[float]]]

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copytree
 
-from clampgrad_patches.series import Refusal
-from clampgrad_patches.tree import output_of
-
+from ..series import Refusal, output_of
 from .text import PACKAGED, Text
 
 ATEN = "aten/src/"

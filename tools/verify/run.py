@@ -11,10 +11,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from clampgrad_patches.apply import files_of
-from clampgrad_patches.series import Claim, Refusal, default, named
-from clampgrad_patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, output_of
 
+from ..series import (
+    FUNCTIONS,
+    NATIVE,
+    SCRIPT,
+    YAML,
+    Claim,
+    Refusal,
+    default,
+    files_of,
+    named,
+    output_of,
+)
 from . import torchscript
 from .compile import compiled
 from .generate import (

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torchgen
-from clampgrad_patches.apply import files_added, files_of
-from clampgrad_patches.series import Refusal, named
-from clampgrad_patches.tree import FUNCTIONS, NATIVE, SCRIPT, YAML, git
 
+from ..series import FUNCTIONS, NATIVE, SCRIPT, YAML, Refusal, files_added, files_of, git, named
 from .restated import CLAMP_JVP, SCALAR_SIGNATURE
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"

@@ -8,9 +8,8 @@ import re
 from textwrap import dedent, indent
 
 import torch
-from clampgrad_patches.series import Refusal
-from clampgrad_patches.tree import SCRIPT
 
+from ..series import SCRIPT, Refusal
 from .checks import cases, stacked
 from .restated import SCRIPT_HELPER
 from .text import Functions

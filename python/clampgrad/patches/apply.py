@@ -134,12 +134,12 @@ def attempt(source: Path, series: Series, reverse: bool, to: Path) -> tuple[list
 
 
 def install(copy: Path, source: Path, names: list[str]) -> None:
-    """The patched files in place of the old ones; if one cannot be written, the old ones again."""
+    """The patched files in place of the old ones; if one cannot be written, or in an interrupt, the old ones again."""
     before = {name: content(source / name) for name in names}
     try:
         for name in names:
             write(source / name, content(copy / name))
-    except OSError:
+    except BaseException:
         for name, old in before.items():
             if content(source / name) != old:
                 write(source / name, old)
