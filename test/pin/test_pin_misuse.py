@@ -193,7 +193,7 @@ def test_a_pickled_pin_goes_by_its_name(words):
 
 def test_the_warning_is_shown_by_default(program, tmp_path):
     (tmp_path / "script.py").write_text('import clampgrad\n\nclampgrad.pin("half")\n')
-    done = program("script.py")
+    done = program("script.py", PYTHONWARNINGS="")
     assert done.returncode == 0
     assert "script.py:3: UserWarning: <clampgrad.pin: half> was made and not used" in done.stderr
 
