@@ -137,7 +137,7 @@ def test_slices_in_place(name):
     assert_same(torch.autograd.grad(y, leaf, g)[0], expected)
 
 
-@pytest.mark.parametrize("size, order", [([6, 4], 0), ([6, 4], 0x01), ([2, 3, 1, 5], 0x0231)])
+@pytest.mark.parametrize("size, order", [([6, 4], []), ([6, 4], [1, 0]), ([2, 3, 1, 5], [0, 2, 3, 1])])
 def test_masks_have_the_same_strides_on_meta(size, order):
     bits = torch.zeros(8, dtype=torch.uint8)
     mask, on_meta = (OPS._mask(b, size, 2, 1, order) for b in (bits, bits.to("meta")))
@@ -342,12 +342,13 @@ def test_mixed_bounds_everywhere():
 # ---- Private operators ----------------------------------------------------------------------------
 
 WRONG = {
-    "bits per element": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4], 2, 99, 0)",
-    "bits on meta": "ops._mask(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 2, 99, 0)",
-    "bits": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4096], 2, 1, 0)",
-    "dtype of bits": "ops._mask(torch.zeros(8), [4], 2, 1, 0)",
-    "order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x11)",
-    "long order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x201)",
+    "bits per element": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4], 2, 99, [])",
+    "bits on meta": "ops._mask(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 2, 99, [])",
+    "bits": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4096], 2, 1, [])",
+    "dtype of bits": "ops._mask(torch.zeros(8), [4], 2, 1, [])",
+    "order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, [1, 1])",
+    "long order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, [0, 1, 2])",
+    "order below 0": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, [-1, 0])",
     "extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'clamp_min', 'half')",
     "unknown extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'max', 'half')",
     "gradient of an extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'fmax', 'ste')",
