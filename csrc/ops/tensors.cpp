@@ -1,6 +1,4 @@
-// Clamps and extrema of Tensors: the front doors, and how a gradient is recorded. The fused kernels
-// take plain tensors; elsewhere operators with a node at every level of a transform do. What is
-// being differentiated is for that node to see, not for us.
+// Clamps and extrema of Tensors: the front doors, and how a gradient is recorded.
 
 #include "Kernels.h"
 #include "Operators.h"

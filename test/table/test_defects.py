@@ -43,11 +43,26 @@ def test_a_composed_operator_reads_its_names_in_backward():
         y.sum().backward()
 
 
-@pytest.mark.parametrize("size, order", [([6, 4], []), ([6, 4], [1, 0]), ([2, 3, 1, 5], [0, 2, 3, 1])])
+@pytest.mark.parametrize(
+    "size, order", [([6, 4], []), ([6, 4], [1, 0]), ([2, 3, 1, 5], [0, 2, 3, 1])]
+)
 def test_masks_have_the_same_strides_on_meta(size, order):
     bits = torch.zeros(8, dtype=torch.uint8)
     mask, on_meta = (OPS._mask(b, size, 2, 1, order) for b in (bits, bits.to("meta")))
     assert mask.stride() == on_meta.stride() and mask.dtype == on_meta.dtype == torch.bool
+
+
+@pytest.mark.compiled("the portable implementation saves no bits")
+@pytest.mark.parametrize("per_element", [1, 2, 3])
+def test_masks_are_what_the_bits_say(per_element):
+    for n in (0, 1, 63, 64, 65, 700):
+        bits = torch.randint(256, (per_element, (n + 63) // 64 * 8), dtype=torch.uint8)
+        planes = [int.from_bytes(bytes(plane.tolist()), "little") for plane in bits]
+        numbers = [sum((plane >> i & 1) << b for b, plane in enumerate(planes)) for i in range(n)]
+        expected = torch.tensor([0b01101010 >> number & 1 for number in numbers], dtype=torch.bool)
+        for size, order in (([n], []), ([n, 1], [1, 0])):
+            mask = OPS._mask(bits.flatten(), size, 0b01101010, per_element, order)
+            assert torch.equal(mask, expected.view(size))
 
 
 @pytest.mark.compiled("the portable implementation saves no bits")
