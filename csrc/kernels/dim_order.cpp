@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 namespace clampgrad {
 
@@ -32,11 +31,11 @@ at::Tensor empty_result(at::TensorList args) {
   return config.build().output();
 }
 
-c10::DimVector dim_order_of(const at::Tensor& dense) {
+std::vector<int64_t> dim_order_of(const at::Tensor& dense) {
   if (dense.is_contiguous()) {
     return {};
   }
-  c10::DimVector dims(dense.dim());
+  std::vector<int64_t> dims(dense.dim());
   std::iota(dims.begin(), dims.end(), 0);
   const auto sizes = dense.sizes(), strides = dense.strides();
   // Of two dimensions with the same stride, at most one has more than one element. The other, of
@@ -54,7 +53,7 @@ at::Tensor empty_in_dim_order(
         ? at::detail::empty_cpu(C10_AS_INTARRAYREF_SLOW(sizes), options)
         : at::empty_symint(sizes, options);
   }
-  c10::DimVector dims(sizes.size());
+  std::vector<int64_t> dims(sizes.size());
   std::iota(dims.begin(), dims.end(), 0);
   TORCH_CHECK_VALUE(
       std::is_permutation(dims.begin(), dims.end(), dim_order.begin(), dim_order.end()),

@@ -6,9 +6,9 @@
 // forward and backward run over flat memory; the node of the call saves it.
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/DimVector.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace clampgrad {
 
@@ -18,7 +18,7 @@ at::Tensor empty_result(at::TensorList args);
 
 // A tensor that is made in this order has the strides of `dense`, those of dimensions of size 1 too
 // where torch has made it.
-c10::DimVector dim_order_of(const at::Tensor& dense);
+std::vector<int64_t> dim_order_of(const at::Tensor& dense);
 
 // For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
 // memory. Raises where `dim_order` is no permutation, because it is an argument of operators.

@@ -320,7 +320,7 @@ namespace native {
 
 Tensor clamp_mingrad_backward(
     const Tensor& grad, const Tensor& self, const Number& min, const Number& max) {
-  check_has_bound(min, max);
+  TORCH_CHECK(min || max, "At least one of 'min' or 'max' must not be None"); // as torch.clamp
   const Convention least_norm = {Gradient::min_norm, false};
   const NumberShares of = {{self}, in_dtype(min, self), in_dtype(max, self), least_norm};
   return shares(of)(grad)[0].get(grad);

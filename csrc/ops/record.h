@@ -29,11 +29,10 @@ auto below_autograd(const Kernel& kernel) {
 // What the node needs for backward, where y is the result.
 template <typename Node>
 void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor& bits) {
-  const auto dim_order = dim_order_of(y);
   node->bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
   node->gradient = name_of(c.gradient);
   node->maximize = c.maximize;
-  node->dim_order.assign(dim_order.begin(), dim_order.end());
+  node->dim_order = dim_order_of(y);
 }
 
 template <typename Node>
