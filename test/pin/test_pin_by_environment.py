@@ -24,10 +24,10 @@ print(x.grad.item())
 
 @pytest.fixture
 def python(installed, tmp_path):
-    def run(script, **variables):
+    def run(script, *options, **variables):
         rest = {k: v for k, v in os.environ.items() if k != "CLAMPGRAD_GRADIENT"}
         return subprocess.run(
-            [sys.executable, "-c", script],
+            [sys.executable, *options, "-c", script],
             env={**rest, "PYTHONPATH": installed, **variables},
             capture_output=True,
             text=True,
@@ -41,6 +41,11 @@ def python(installed, tmp_path):
 def test_a_program_that_imports_torch_alone(python, name, gradient):
     run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT=name)
     assert (run.stdout.strip(), run.stderr) == (str(float(gradient)), "")
+
+
+def test_python_without_assertions_and_docstrings(python):
+    run = python("import clampgrad" + AT_A_BOUND, "-OO", CLAMPGRAD_GRADIENT="half")
+    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
 
 
 def test_what_it_spawns(python):
@@ -86,6 +91,20 @@ def test_a_wrong_name_ends_the_program_with_a_sentence_that_lists_the_names(
     assert "AUTOLOAD" not in run.stderr
     for name in clampgrad.CONVENTIONS:
         assert name in last
+
+
+def test_a_wrong_switch_ends_the_program_too(python):
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", CLAMPGRAD_VERBOSE="yes")
+    assert run.returncode and not run.stdout
+    assert "CannotPin: CLAMPGRAD_GRADIENT='half': CLAMPGRAD_VERBOSE='yes'" in run.stderr
+
+
+def test_another_module_of_the_name_is_one_warning(python):
+    """It is not taken for a package that is being imported, which would pin when it is complete."""
+    another = "import sys, types; sys.modules['clampgrad'] = types.ModuleType('clampgrad')"
+    run = python(another + AT_A_BOUND, CLAMPGRAD_GRADIENT="half")
+    assert run.returncode == 0 and run.stdout.strip() != "0.5"
+    assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
 
 
 def test_nothing_runs_unpinned_where_the_compiled_implementation_is_required(python):

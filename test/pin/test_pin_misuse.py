@@ -272,3 +272,13 @@ def test_a_wrong_name_changes_nothing():
     with pytest.raises(ValueError, match="maximize"):
         set_pin(None, maximize=True)
     assert slope() == HALF
+
+
+def test_a_wrong_switch_changes_nothing(monkeypatch):
+    """The line that it asks for would come after the pin."""
+    monkeypatch.setenv("CLAMPGRAD_VERBOSE", "yes")
+    half = pin("half", partial=True)
+    for act in (lambda: set_pin("half", partial=True), half.enable):
+        with pytest.raises(ValueError, match="CLAMPGRAD_VERBOSE='yes': it is 1 or"):
+            act()
+        assert pin.current() is None

@@ -145,6 +145,7 @@ class pin:
     def _check_reach(self) -> None:
         """A pin of a process reaches all of it, or says that it is partial."""
         self._is_used = True
+        report.is_wanted()
         if _implementation.PIN_MISSES and not self._is_partial and pin_has_name(self._code):
             raise RuntimeError(
                 f"{self!r} cannot pin a whole process: {_implementation.PIN_MISSES}. To accept that, "
