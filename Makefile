@@ -32,11 +32,11 @@ JAX ?= 0.10.2
 
 # What `make sanitize` runs: everything with kernels under it, but compilers, processes and pictures.
 SANITIZED ?= test/kernels/test_kernels.py test/kernels/test_gate.py test/table/test_table.py test/table/test_tensors.py \
-             test/transforms/test_forward.py test/table/test_inplace_after.py test/kernels/test_threads.py test/matrix
+             test/transforms/test_forward.py test/table/test_in_place.py test/kernels/test_threads.py test/matrix
 
 # What `make test-portable` runs: what every implementation must do.
 PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_table.py test/table/test_tensors.py test/transforms/test_func.py \
-                   test/transforms/test_func_tensors.py test/table/test_inplace_after.py test/table/test_errors.py \
+                   test/transforms/test_func_tensors.py test/table/test_in_place.py test/table/test_errors.py \
                    test/table/test_gradcheck.py test/table/test_nan.py test/table/test_seeds.py test/table/test_nn.py \
                    test/kernels/test_layouts.py test/compile/test_compile.py test/compile/test_compile_training.py \
                    test/compile/test_export.py test/pin/test_pin_calls.py test/matrix/test_refused.py
@@ -46,7 +46,7 @@ PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_table.py test/t
 ARM64_TESTED ?= test/table/test_seeds.py test/table/test_table.py test/table/test_tensors.py test/kernels/test_kernels.py \
                 test/kernels/test_gate.py test/transforms/test_forward.py test/table/test_nan.py test/table/test_rounding.py test/kernels/test_threads.py
 ARM64_PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_seeds.py test/table/test_table.py test/table/test_tensors.py \
-                         test/table/test_nan.py test/table/test_inplace_after.py test/table/test_errors.py
+                         test/table/test_nan.py test/table/test_in_place.py test/table/test_errors.py
 
 # What the documentation site is built with.
 SITE = mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3 $(filter ruff%,$(LINTERS))

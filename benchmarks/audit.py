@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import time
@@ -21,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 import clampgrad
+from hardware import machine
 from model import stack
 
 EVERY = (1, 10, 50)
@@ -80,9 +79,7 @@ def main():
     options = parser.parse_args()
     result = {
         "torch": torch.__version__,
-        "cores": os.cpu_count(),
-        "instruction_set": torch.backends.cpu.get_cpu_capability(),
-        "system": f"{platform.system()} {platform.machine()}",
+        "machine": machine(),
         **measure(options.rounds, max(EVERY), EVERY, batch=8, size=64),
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,8 @@ import statistics
 import subprocess
 import sys
 
+from hardware import machine
+
 RUNS = 15
 SCRIPT = """
 import time
@@ -40,6 +42,7 @@ def main() -> None:
     result = {
         "torch": module.__version__,
         "python": platform.python_version(),
+        "machine": machine(),
         "runs": RUNS,
         "seconds of CPU": {
             "import torch": {"median": statistics.median(torch), "max": max(torch)},

@@ -25,7 +25,8 @@ import torch
 
 import cases
 import clampgrad
-from run import ALLOCATORS, machine
+from hardware import machine
+from run import ALLOCATORS
 from timing import DIRECTIONS, step
 
 SIZES = (1, 2**12, 2**16, 2**20)

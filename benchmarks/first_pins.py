@@ -28,6 +28,7 @@ import torch._functorch.aot_autograd
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._pin import first_pin
+from hardware import machine
 
 RECORD = Path(__file__).parent / "results" / "first-pins.json"
 BACKENDS = "eager", "aot_eager"
@@ -140,9 +141,8 @@ def main():
     record = {
         "torch": torch.__version__,
         "implementation": clampgrad.implementation,
-        "machine": platform.machine(),
+        "machine": machine(),
         "python": platform.python_version(),
-        "cores": os.cpu_count(),
         "rows": [],
     }
 

@@ -25,6 +25,7 @@ from torch.compiler import is_dynamo_compiling
 
 from clampgrad import _implementation
 from clampgrad.functional import traced
+from hardware import machine
 
 RECORD = Path(__file__).parent / "results" / "function-calls.json"
 ROUNDS, CALLS, COUNTED = 300, 200, 2000
@@ -114,7 +115,7 @@ def main():
         return
     record = {
         "torch": torch.__version__,
-        "machine": platform.machine(),
+        "machine": machine(),
         "python": platform.python_version(),
         "rounds": ROUNDS,
         "rows": timed(1) + timed(2**12),

@@ -13,6 +13,8 @@ import statistics
 import subprocess
 import sys
 
+from hardware import machine
+
 RUNS = 7
 VARIABLES = {"compiled": "CLAMPGRAD_REQUIRE_COMPILED", "portable": "CLAMPGRAD_PORTABLE"}
 SCRIPT = """
@@ -48,6 +50,7 @@ def main() -> None:
     result = {
         "torch": torch.__version__,
         "python": platform.python_version(),
+        "machine": machine(),
         "runs": RUNS,
         "seconds of CPU": {
             name: {"median": statistics.median(found), "min": min(found), "max": max(found)}

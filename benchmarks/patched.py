@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import platform
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+
+from hardware import machine
 
 SIDES = ("stock", "patched")
 
@@ -77,7 +78,7 @@ def main(
         help="a folder for the libraries; those of the same patches are taken from it",
     )
     options = parser.parse_args()
-    result = {"series": options.series, "torch": torch.__version__, "machine": platform.machine()}
+    result = {"series": options.series, "torch": torch.__version__, "machine": machine()}
     result |= {"rounds": options.rounds, "note": options.note}
     with tempfile.TemporaryDirectory() as scratch:
         built = libraries(options.series, options.built or Path(scratch))

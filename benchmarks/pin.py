@@ -9,7 +9,6 @@ rounds run in a process without any.
 """
 
 import json
-import platform
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 import torch
 
 import clampgrad
+from hardware import machine
 
 ROUNDS, CALLS, TURNS = 200, 500, 5
 x, constant = torch.zeros(1, requires_grad=True), torch.zeros(1)
@@ -92,7 +92,7 @@ def main():
         best[case][way] = min(s, best[case].get(way, s))
     found = {
         "torch": torch.__version__,
-        "machine": platform.machine(),
+        "machine": machine(),
         "nanoseconds": {
             c: {w: round(1e9 * s) for w, s in ways.items()} for c, ways in best.items()
         },

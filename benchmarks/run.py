@@ -26,6 +26,7 @@ import cases
 import clampgrad
 import memory
 import model
+from hardware import machine
 from timing import DIRECTIONS, interleaved, step, summary
 
 ROOT = Path(__file__).parent.parent
@@ -126,17 +127,6 @@ def pooled(parts):
     """The same rows in every part: summaries of the samples of all."""
     for rows in zip(*parts, strict=True):
         yield {**rows[0], "seconds": summary([t for row in rows for t in row["seconds"]])}
-
-
-def machine():
-    info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-    return {
-        "cpu": names[0].partition(": ")[2] if names else platform.processor(),
-        "cores": os.cpu_count(),
-        "instruction_set": torch.backends.cpu.get_cpu_capability(),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
 
 
 def git(*args):

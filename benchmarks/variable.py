@@ -11,6 +11,7 @@ import json
 import platform
 import statistics
 
+from hardware import machine
 from importing import printed
 
 PAIRS, STEPS, ROUNDS = 15, 200, 20
@@ -60,7 +61,7 @@ def main() -> None:
     result = {
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "machine": platform.machine(),
+        "machine": machine(),
         "pairs": PAIRS,
         "seconds of CPU": {
             what: {

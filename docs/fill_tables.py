@@ -7,7 +7,6 @@ examples), benchmarks/results/, study/results/, docs/frameworks.yaml (measured e
 """
 
 import json
-import os
 import re
 import statistics
 import sys
@@ -27,8 +26,6 @@ PAGES = (
     "docs/audit.md",
     "docs/conventions.md",
     "docs/history.md",
-    "docs/howto/choose.md",
-    "docs/howto/images.md",
     "docs/examples.md",
     "docs/howto/nan_guards.md",
     "docs/howto/qat.md",
@@ -53,9 +50,8 @@ FIRST_PINS = json.loads((ROOT / "benchmarks/results/first-pins.json").read_text(
 PROGRAMS = json.loads((ROOT / "docs/programs.json").read_text())
 VARIABLE = json.loads((ROOT / "benchmarks/results/variable.json").read_text())
 AUTOLOAD = json.loads((ROOT / "benchmarks/results/autoload.json").read_text())
-FROM_NOTHING = (
-    ROOT / "benchmarks/results/from-nothing.json"
-)  # of tools/from_nothing.py, once it has run
+# Written by tools/from_nothing.py; not there until it has run.
+FROM_NOTHING = ROOT / "benchmarks/results/from-nothing.json"
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(ROOT.glob("docs/examples/*.json"))}
 FRAMEWORKS = yaml.safe_load((ROOT / "docs/frameworks.yaml").read_text())
 SPEED = {
@@ -97,15 +93,13 @@ def several(values):
 # ---- Advice --------------------------------------------------------------------------------------
 
 
-def choices(folder, rows, reasons):
-    """One row per task; `folder` is where the page is, from which its links start."""
-    columns = ["You want to", "Use", *["Because"] * reasons, "See"]
-    cells = []
-    for row in rows:
-        links = (f"[{k}]({os.path.relpath(v, folder)})" for k, v in row["see"].items())
-        reason = [row["because"]] if reasons else []
-        cells.append([row["task"], row["use"], *reason, ", ".join(links)])
-    return table(columns, *cells)
+def choices():
+    """One row per task."""
+    rows = [["You want to", "Use", "Because", "See"]]
+    for row in CHOICES:
+        links = ", ".join(f"[{text}]({path})" for text, path in row["see"].items())
+        rows.append([row["task"], row["use"], row["because"], links])
+    return table(*rows)
 
 
 # ---- Measured ------------------------------------------------------------------------------------
@@ -131,16 +125,16 @@ def speed():
     clamp, hardtanh, relu, maximum = (
         f"{min(found):.2g} to {max(found):.3g} times" for found in ranges.values()
     )
-    machines = {
-        f"{r['machine']['cpu']} ({r['machine']['instruction_set']})"
-        for name, r in SPEED.items()
-        if name in {key[0] for key in used()}
-    }
+    machines = {}
+    for name in sorted({key[0] for key in used()}):
+        m = SPEED[name]["machine"]
+        machines.setdefault(m["cpu"], []).append(m["instruction_set"])
+    where = " and ".join(f"{cpu} ({' and '.join(sets)})" for cpu, sets in machines.items())
     return (
         f"Forward and backward together, `clampgrad.clamp` is **{clamp}** as fast as `torch.clamp`, {hardtanh} "
         f"as fast as `F.hardtanh` and {relu} as fast as `F.relu`; `clampgrad.maximum` is {maximum} as fast as "
         f"`torch.maximum`. These are the worst and the best of the sizes from 1 to 2^24 elements, in float32 and "
-        f"bfloat16, on one thread of {' and '.join(sorted(machines))} with the default malloc."
+        f"bfloat16, on one thread of {where} with the default malloc."
     )
 
 
@@ -150,28 +144,14 @@ def memory():
         (r["group"], r["function"]): r for r in SPEED["2.13.0"]["kept"] if r["dtype"] == "float32"
     }
     ours, theirs = (kept["clamp", f]["saved_bits"] for f in ("clampgrad.clamp", "torch.clamp"))
-    model = SPEED["2.13.0"]["model"]["saved_bytes"]
-    mine, relu6 = (model[k] / 2**20 for k in ("clampgrad.clamp", "F.relu6"))
+    model = SPEED["2.13.0"]["model"]
+    mine, relu6 = (model["saved_bytes"][k] / 2**20 for k in ("clampgrad.clamp", "F.relu6"))
+    images = f"{model['batch']} images of {model['size']} x {model['size']}"
     return (
         f"For backward it saves **{ours:g} bit per element**; `torch.clamp`, `F.hardtanh` and `F.relu6` "
-        f"save {theirs:g} in float32. A stack of MobileNetV2 blocks saves {mine:.0f} MiB instead of "
-        f"{relu6:.0f} MiB."
+        f"save {theirs:g} in float32. A stack of MobileNetV2 blocks with such a clamp saves {mine:.0f} MiB for {images} "
+        f"instead of the {relu6:.0f} MiB with `F.relu6`."
     )
-
-
-def scale_of_the_loss():
-    """What becomes of the image where the loss is a mean over its values, and where it is a sum."""
-    fit = DEMO["image_fit"]
-    rows = [["`gradient=`", "wrong pixels, mean of squares", "sum of squares"]]
-    for how in ("with_grad", "restoring", "straight_through"):
-        rows.append([code(how), *(f"{fit['wrong'][how][loss]:.0%}" for loss in ("mean", "sum"))])
-    note = (
-        f"An image of {fit['size']} x {fit['size']} pixels fitted through `clamp(0, 1)` in "
-        f"{fit['steps']} steps of Adam, learning rate {fit['learning_rate']:g}; "
-        f"{fit['wrong']['start']:.0%} of the pixels are wrong (off by more than "
-        f"{fit['tolerance']:g}) at the start. Measured with torch {DEMO['torch']}."
-    )
-    return table(*rows, right=(1, 2)) + "\n\n" + note
 
 
 def frameworks():
@@ -193,12 +173,24 @@ def frameworks():
     return table(["", *columns.values()], *rows) + f"\n\nAs measured: {FRAMEWORKS['measured']}."
 
 
+UNNAMED = "a processor that the record does not name"
+
+
+def made_on(record):
+    """The torch and the machine of a record. Older records do not name the processor, and so this says that."""
+    m = record.get("machine")
+    if not isinstance(m, dict):
+        m = {**record, "system": m or record["system"]}
+    parts = [f"torch {record['torch']}", m.get("cpu") or f"{UNNAMED} ({m['system']})"]
+    if "cores" in m:
+        parts.append(f"{m['cores']} cores")
+    if "instruction_set" in m:
+        parts.append(m["instruction_set"])
+    return ", ".join(parts)
+
+
 def machine(results):
-    m = results["machine"]
-    return (
-        f"torch {results['torch']}, {m['cpu']}, {m['cores']} cores, {m['instruction_set']}; "
-        f"`{results['command']}` at commit {results['commit']}."
-    )
+    return f"{made_on(results)}; `{results['command']}` at commit {results['commit']}."
 
 
 def used():
@@ -448,11 +440,13 @@ def real_models():
                 row.append(cell + ("" if here["gradients"] == stock["gradients"] else " *"))
             rows.append(row)
     first = found[0]
+    cpu = first["machine"] if isinstance(first["machine"], str) else first["machine"]["cpu"]
+    data = first.get("data", "random data, whose sizes are in the script")
     note = (
-        f"Forward and backward, one thread of {first['machine']}, the default malloc; the fastest of a few steps "
-        f"in a process, the median of {first['rounds']} interleaved rounds of processes. Random weights and "
-        f"data. transformers {first['versions']['transformers']}, timm {first['versions']['timm']}; "
-        "`benchmarks/real_models.py`."
+        f"Forward and backward, one thread of {cpu}, the default malloc; the fastest of a few steps in a process, the "
+        f"median of {first['rounds']} interleaved rounds of processes. Random weights, {data}. "
+        f"transformers {first['versions']['transformers']}, timm {first['versions']['timm']}; "
+        "[the script](benchmarks/real_models.py)."
         + (
             " *: some gradient differs from stock's in a bit; all others are equal."
             if any("*" in cell for row in rows for cell in row)
@@ -474,8 +468,8 @@ def audit_cost():
     note = (
         f"A stack of MobileNetV2 blocks with {AUDIT_COST['call_sites']} call sites of `relu6`, a batch of "
         f"{AUDIT_COST['batch']} images of {size} x {size}, one thread, {1000 * plain:.0f} ms of processor time "
-        f"per step without an audit, on a machine with other load. torch {AUDIT_COST['torch']}, "
-        f"{AUDIT_COST['cores']} cores, {AUDIT_COST['instruction_set']}; `python benchmarks/audit.py`."
+        f"per step without an audit, on a machine with other load. {made_on(AUDIT_COST)}; "
+        "`python benchmarks/audit.py`."
     )
     return table(*rows, right=(0, 1)) + "\n\n" + note
 
@@ -490,9 +484,18 @@ def pgd():
 
 
 def dead_pixels():
-    wrong = EXAMPLES["dead_pixels"]["wrong"]
-    rows = [[code(how), f"{value:.0%}"] for how, value in wrong.items()]
-    return table(["`gradient=`", "wrong pixels"], *rows, right=[1])
+    """What becomes of the image where the loss is a mean over its values, and where it is a sum."""
+    fit = DEMO["image_fit"]
+    rows = [["`gradient=`", "wrong pixels, mean of squares", "sum of squares"]]
+    for how in ("min_norm", "with_grad", "restoring", "straight_through"):
+        rows.append([code(how), *(f"{fit['wrong'][how][loss]:.0%}" for loss in ("mean", "sum"))])
+    note = (
+        f"An image of {fit['size']} x {fit['size']} pixels fitted through `clamp(0, 1)` in "
+        f"{fit['steps']} steps of Adam, learning rate {fit['learning_rate']:g}; "
+        f"{fit['wrong']['start']:.0%} of the pixels are wrong (off by more than "
+        f"{fit['tolerance']:g}) at the start. Measured with torch {DEMO['torch']}."
+    )
+    return table(*rows, right=(1, 2)) + "\n\n" + note
 
 
 def nan_guard():
@@ -578,10 +581,7 @@ def pin():
     rows = [["ns per call", *cases]]
     for way in next(iter(cases.values())):
         rows.append([way, *(ways[way] for ways in cases.values())])
-    note = (
-        f"Tensors of one element, float32, one thread, torch {PIN['torch']}, {PIN['machine']}; the fastest of "
-        f"many rounds. Entering and leaving a block takes {PIN['a block, microseconds']} µs."
-    )
+    note = f"Tensors of one element, float32, one thread, {made_on(PIN)}; the fastest of many rounds. Entering and leaving a block takes {PIN['a block, microseconds']} µs."
     return table(*rows, right=range(1, len(cases) + 1)) + "\n\n" + note
 
 
@@ -592,9 +592,9 @@ def first_pins():
         rows.append([row["threads"], f"{row['trials']:,}", row["failed"]])
     control = FIRST_PINS["without the lock"]
     note = (
-        f"Each in a process of its own, at a switch interval of 1e-7, and then `torch.compile`: torch "
-        f"{FIRST_PINS['torch']}, {FIRST_PINS['machine']}, {FIRST_PINS['cores']} cores. Without the lock, "
-        f"{control['failed']} of {control['trials']} fail with {control['threads']} threads."
+        f"Each first pin is in a process of its own, at a switch interval of 1e-7, and `torch.compile` follows it. "
+        f"Without the lock, {control['failed']} of {control['trials']} fail with {control['threads']} threads. "
+        f"{made_on(FIRST_PINS)}."
     )
     return table(*rows, right=range(3)) + "\n\n" + note
 
@@ -610,10 +610,10 @@ def variable():
         rows.append([what, *times, f"{median:+.2g} {unit} ({low:+.2g} to {high:+.2g})"])
     own = 1000 * AUTOLOAD["seconds of CPU"]["the entry point"]["median"]
     note = (
-        f"Processor time, medians of {VARIABLE['pairs']} pairs of processes that take turns, torch "
-        f"{VARIABLE['torch']}, {VARIABLE['machine']}; a step is forward, backward and update of two layers of "
-        f"64 x 64 with a clamp between them (`benchmarks/variable.py`). Where the variable is not set, "
-        f"`import torch` takes {own:.1f} ms more than without clampgrad (`benchmarks/autoload.py`)."
+        f"Processor time, medians of {VARIABLE['pairs']} pairs of processes that take turns, one thread, "
+        f"{made_on(VARIABLE)}. A step is forward, backward and update of two layers of 64 x 64 with a clamp between "
+        f"them, on 64 samples in float32 (`benchmarks/variable.py`). Where the variable is not set, `import torch` "
+        f"takes {own:.1f} ms more than without clampgrad (`benchmarks/autoload.py`)."
     )
     return table(*rows, right=(1, 2, 3)) + "\n\n" + note
 
@@ -628,9 +628,9 @@ def from_nothing():
     r = json.loads(FROM_NOTHING.read_text())
     took = {name: minutes(value) for name, value in r["seconds"].items()}
     return (
-        f"In a fresh clone, installing torch {r['torch']} took {took['installing torch']}, `make demo` then "
-        f"{took['demo']} and `make test` after it {took['test']}, on {r['machine']['cores']} cores of "
-        f"{r['machine']['cpu']}."
+        f"In a fresh clone, on {r['machine']['cores']} cores of {r['machine']['cpu']}, it took "
+        f"{took['installing torch']} to install torch {r['torch']}, which depends on the network, then "
+        f"{took['demo']} for `make demo`, which compiles the extension, and then {took['test']} for `make test`."
     )
 
 
@@ -705,11 +705,12 @@ def save_result():
     for case in stock["ms"]:
         rows.append([code(case), *(f"{s[k][case]:g}" for k in keys for s in (stock, proposal))])
     price = "clamp(x, 0, 1).mul_(2), backward"
-    note = (
-        f"{stock['n']} elements of {stock['dtype']}, one thread, torch {PROPOSAL['torch']}. "
-        f"{PROPOSAL['note']} The price, `{price}`: stock {stock[price]}, the proposal {proposal[price]}."
-    )
-    return table(*rows, right=range(1, 5)) + "\n\n" + note
+    sentences = [
+        f"{stock['n']:,} elements of {stock['dtype']}, one thread, {made_on(PROPOSAL)}.",
+        PROPOSAL["note"],
+        f"The price, `{price}`: stock {stock[price]}, the proposal {proposal[price]}.",
+    ]
+    return table(*rows, right=range(1, 5)) + "\n\n" + " ".join(filter(None, sentences))
 
 
 def patched_backward(file):
@@ -730,9 +731,9 @@ def patched_backward(file):
         )
     note = (
         f"Stock → `{found['series']}`, and in brackets the latter divided by `{yardstick}`, which has an "
-        f"operator of its own in both. Backward alone; forward mode with its forward. One thread of "
-        f"{found['machine']}, torch {found['torch']}; the fastest call in a process, the median of "
-        f"{found['rounds']} interleaved rounds of processes. {found['note']}"
+        f"operator of its own in both. Backward alone; forward mode with its forward. One thread, "
+        f"{made_on(found)}; the fastest call in a process, the median of {found['rounds']} interleaved rounds of "
+        f"processes. {found['note']}"
     )
     return table(*rows, right=range(1, len(columns) + 1)) + "\n\n" + note.strip()
 
@@ -783,10 +784,7 @@ def function_calls():
         quartiles = " to ".join(f"{q:.0%}" for q in r["quartiles"])
         times = r["compiled, ns"], r["Python, ns"]
         rows.append([r["case"], r["elements"], *times, f"{r['saved']:.0%}", quartiles])
-    note = (
-        f"Medians of {record['rounds']} rounds that take turns, one thread, torch {record['torch']}, "
-        f"{record['machine']}."
-    )
+    note = f"Medians of {record['rounds']} rounds that take turns, float32, one thread, {made_on(record)}."
     return table(*rows, right=range(1, 6)) + "\n\n" + note
 
 
@@ -941,8 +939,7 @@ TABLES = {
     "programs": programs,
     "program_libraries": program_libraries,
     "names": names,
-    "choices": lambda: choices(".", [row for row in CHOICES if "because" in row], True),
-    "all_choices": lambda: choices("docs/howto", CHOICES, False),
+    "choices": choices,
     "memory": memory,
     "speed": speed,
     "speed_bars": speed_bars,
@@ -955,7 +952,6 @@ TABLES = {
     "cuda_simulated": cuda_simulated,
     "audit_example": audit_example,
     "audit_cost": audit_cost,
-    "scale_of_the_loss": scale_of_the_loss,
     "frameworks": frameworks,
     "pgd": pgd,
     "dead_pixels": dead_pixels,

@@ -22,7 +22,20 @@ def executed(path):
     )
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = joined(cell.outputs)
     return notebook
+
+
+def joined(outputs):
+    """What a cell prints in one piece: a slow kernel sends it in several."""
+    whole = []
+    for output in outputs:
+        if whole and "text" in output and whole[-1].get("name") == output.get("name"):
+            whole[-1].text += output.text
+        else:
+            whole.append(output)
+    return whole
 
 
 if __name__ == "__main__":

@@ -46,7 +46,9 @@ def measure():
 
 
 def draw(figure, data):
-    bars(figure.subplots(), data["robust_accuracy"], "accuracy under attack", "{:.1%}")
+    panel = figure.subplots()
+    bars(panel, data["robust_accuracy"], "accuracy under attack", "{:.1%}")
+    panel.xaxis.set_major_formatter("{x:.0%}")
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ def study_ties():
         rows.append([model, site, f"{outside.mean:.2%}", *cells])
     heading = ["model", "site", "outside, float32", *PRECISIONS]
     note = (
-        "The share of all elements of a training that stand exactly at the bound (two bounds: at "
-        "either), under `inclusive`. (< ...): none was met, and 95% confidence leaves no more."
+        "The share of all elements of a training that are exactly at the bound, or at either of two, under "
+        "`inclusive`. Where none was met, the brackets have the most that 95% confidence leaves."
     )
     return f"{markdown(heading, *rows, left=2)}\n\n{note} {of(TIES)}"
 
@@ -87,7 +87,7 @@ def study_gradient():
         rows.append([model, *cells])
     note = (
         "The norm of the difference between the parameters' gradients under `inclusive` and `joint`, "
-        "in percent of the former's norm: mean over the training ± its interval (the largest)."
+        "in percent of the former's norm: the mean over the training ± its interval, and in brackets the largest."
     )
     return f"{markdown(['model', *PRECISIONS], *rows)}\n\n{note} {of(TIES)}"
 
@@ -109,10 +109,10 @@ def study_outcome():
         *("loss, `joint`", "loss, control", "accuracy, `joint`", "accuracy, control"),
     ]
     note = (
-        "Accuracy: under `inclusive`. The rest: differences from `inclusive` at the end of the "
-        "training, seed by seed. The control is `inclusive` from weights whose first layer is moved by "
-        "one unit in the last place of float32. Same: the weights at the end are equal bit for bit, in "
-        "all seeds. Bold: the interval excludes 0."
+        "The accuracy is that under `inclusive`; the other columns are differences from `inclusive` at the end of "
+        "the training, seed by seed. The control is `inclusive` from weights whose first layer is moved by "
+        "one unit in the last place of float32. `same` means that the weights at the end are equal bit for bit, in "
+        "all seeds. Where a difference is bold, its interval excludes 0."
     )
     return f"{markdown(heading, *rows, left=2)}\n\n{note} {of(TIES)}"
 
@@ -151,8 +151,8 @@ def study_relu0():
         *("corrected, alpha * g", "as published, alpha"),
     ]
     note = (
-        "The last two columns: percentage points of accuracy relative to alpha = 0, seed by seed. Same "
-        "weights: bit for bit as with alpha = 0, in all seeds. Bold: the interval excludes 0."
+        "The last two columns are percentage points of accuracy relative to alpha = 0, seed by seed. `same weights` "
+        "means bit for bit those of alpha = 0, in all seeds. Where a number is bold, its interval excludes 0."
     )
     return f"{markdown(heading, *rows)}\n\n{note} {of(RELU0)}"
 
@@ -189,10 +189,10 @@ def qat_outcome():
     ]
     plain = intervals.of(r["after"]["excess_loss"] for r in select(QAT, weights="float32"))
     note = (
-        "Loss: nats per symbol above the best possible. Before: quantised, before training continues. "
-        f"The same steps in float32 end at {plus_minus(plain, 4)}. Vs.: difference, seed by seed; bold where the "
-        "interval excludes 0. The control is `inclusive` from weights moved by one unit in the last "
-        f"place. {QAT[0]['steps']} steps."
+        "The loss is in nats per symbol above the best possible; `loss before` is that of the quantised model before "
+        f"training continues, for {QAT[0]['steps']} steps. The same steps in float32 end at {plus_minus(plain, 4)}. "
+        "Differences are taken seed by seed, and bold where the interval excludes 0. The control is `inclusive` "
+        "from weights moved by one unit in the last place."
     )
     return f"{markdown(heading, *rows, left=2)}\n\n{note} {of(QAT)}"
 
@@ -208,7 +208,7 @@ def qat_bounds():
             cells.append(plus_minus(intervals.of(found), 2))
         rows.append([weights, *cells])
     heading = ["weights", "start, %", "end, `inclusive`, %", "end, `joint`, %"]
-    note = "Weights exactly at a bound. The end: counted after nine tenths of the steps."
+    note = "The weights that are exactly at a bound. Those at the end are counted after nine tenths of the steps."
     return f"{markdown(heading, *rows)}\n\n{note} {of(QAT)}"
 
 
@@ -222,8 +222,8 @@ def swiglu():
         cells = [f"{found['saved_bytes'] / SWIGLU['elements']:.3g}", kernels or ""]
         rows.append([name, *cells])
     note = (
-        f"Bytes that the graph keeps per pair of a gate and an up, {SWIGLU['dtype']}, and kernels that "
-        f"Inductor makes, forward and backward together. torch {SWIGLU['torch']}, CPU."
+        f"The bytes that the graph keeps for a pair of a gate and an up in {SWIGLU['dtype']}, and the kernels that "
+        f"Inductor makes for forward and backward together. torch {SWIGLU['torch']}, CPU."
     )
     return f"{markdown(['', 'saved bytes', 'kernels'], *rows)}\n\n{note}"
 

@@ -1,4 +1,4 @@
-"""What several test files share: the ways to call an operator, and the ways to differentiate it."""
+"""What several test files share: processes, ways to differentiate, and comparing."""
 
 import json
 import os
@@ -6,11 +6,9 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import torch
-import torch.autograd.forward_ad as fwad
 
 import clampgrad
 
@@ -21,23 +19,19 @@ OPERATORS = ("clamp", "clamp_min", "clamp_max")
 BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
 
-# In some releases clamp with one bound ignores that bound if it is NaN; clamp_min never did.
-CLAMP_IGNORES_NAN = not torch.clamp(torch.zeros(1), min=torch.nan).isnan()
+def run(*command, **keywords):
+    """A process that has ended: its exit code, what it printed, what it complained of."""
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, **keywords)
 
 
 def python(*command, cwd=None, **variables):
     """What Python prints in a process of its own, which finds the package where this one did."""
     package = str(Path(clampgrad.__file__).parents[1])
     path = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    run = subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path, **variables},
-    )
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    return run.stdout
+    env = {**os.environ, "PYTHONPATH": path, **variables}
+    ended = run(sys.executable, *command, cwd=cwd, env=env)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    return ended.stdout
 
 
 FORKS = """
@@ -93,91 +87,21 @@ def scripts(folder, *modules):
     """Runs texts as scripts, each in a process of its own where `modules` are imported already.
 
     Yields run(text, *arguments, cwd=..., **variables) -> what it printed, what it complained of. One
-    that fails is an error.
+    that fails is an error, unless `check` is False.
     """
     file = folder / "script.py"
 
-    def run(text, *arguments, cwd=folder, **variables):
+    def run(text, *arguments, cwd=folder, check=True, **variables):
         file.write_text(text)
         code, out, err = fork(file, *arguments, cwd=cwd, **variables)
-        assert code == 0, out[-1000:] + err[-3000:]
+        assert code == 0 or not check, out[-1000:] + err[-3000:]
         return out, err
 
     with forks(*modules) as fork:
         yield run
 
 
-# ---- Ways to call: door(x, *bounds, **keywords), never changing x --------------------------------
-
-
-def _door(namespace, name, bounds=None):
-    function = getattr(namespace, name)
-    positional = bounds is None
-
-    def door(x, *values, **keywords):
-        if not positional:
-            keywords.update(zip(bounds, values))
-            values = ()
-        return function(x.clone() if name.endswith("_") else x, *values, **keywords)
-
-    door.ignores_nan = CLAMP_IGNORES_NAN and not positional
-    return door
-
-
-def leaves_out(door, bounds):
-    """Whether a bound is NaN and this door ignores it: then the result is no NaN."""
-    return getattr(door, "ignores_nan", False) and any(b != b for b in bounds)
-
-
-def front_doors(operator):
-    """Every public spelling of an operator that takes gradient= and maximize=, by name."""
-    doors = {}
-    for suffix in ("", "_"):
-        doors[f"clampgrad.{operator}{suffix}"] = _door(clampgrad, operator + suffix)
-        doors[f"ops.{operator}{suffix}"] = _door(torch.ops.clampgrad, operator + suffix)
-        if operator == "clamp":
-            doors[f"clampgrad.clip{suffix}"] = _door(clampgrad, "clip" + suffix)
-        else:
-            bound = operator[-3:]
-            doors[f"clampgrad.clamp{suffix}({bound}=)"] = _door(
-                clampgrad, "clamp" + suffix, [bound]
-            )
-            doors[f"ops.clamp{suffix}({bound}=)"] = _door(
-                torch.ops.clampgrad, "clamp" + suffix, [bound]
-            )
-    return doors
-
-
-def mingrad_doors(operator):
-    """The operators without keywords: minimum norm, always."""
-    doors = {}
-    for suffix in ("_mingrad", "_mingrad_"):
-        doors[f"ops.{operator}{suffix}"] = _door(torch.ops.clampgrad, operator + suffix)
-        if operator != "clamp":
-            bound = operator[-3:]
-            doors[f"ops.clamp{suffix}({bound}=)"] = _door(
-                torch.ops.clampgrad, "clamp" + suffix, [bound]
-            )
-    return doors
-
-
-def tensor_doors(operator, convention):
-    """Every spelling of an operator between tensors under an exact convention, by name."""
-    doors = {}
-    for suffix in ("", "_"):
-        for namespace in (clampgrad, torch.ops.clampgrad):
-            if hasattr(namespace, operator + suffix):
-                door = partial(_door(namespace, operator + suffix), gradient=convention)
-                doors[f"{namespace.__name__}.{operator}{suffix}"] = door
-        name = f"{operator}_mingrad{suffix}"
-        if convention == "min_norm" and hasattr(torch.ops.clampgrad, name):
-            doors[name] = _door(torch.ops.clampgrad, name)
-    return doors
-
-
-# ---- Ways to differentiate: mode(f, args, g) -> one gradient per argument ------------------------
-# f works element by element, so its Jacobian is diagonal and forward mode, given g as the tangent
-# of one argument, yields the same numbers as reverse mode.
+# ---- Two ways to differentiate: mode(f, args, g) -> one gradient per argument --------------------
 
 
 def eager(f, args, g):
@@ -190,64 +114,6 @@ def vjp(f, args, g):
     return list(torch.func.vjp(f, *args)[1](g))
 
 
-def vmap_of_vjp(f, args, g):
-    return list(torch.func.vmap(lambda g, *args: torch.func.vjp(f, *args)[1](g))(g, *args))
-
-
-def vjp_of_vmap(f, args, g):
-    return vjp(torch.func.vmap(f), args, g)
-
-
-def dual(f, args, g):
-    gradients = []
-    for i in range(len(args)):
-        with fwad.dual_level():
-            tangents = [g if i == j else torch.zeros_like(g) for j in range(len(args))]
-            result = f(*(fwad.make_dual(a.clone(), t.clone()) for a, t in zip(args, tangents)))
-            tangent = fwad.unpack_dual(result).tangent
-            gradients.append(torch.zeros_like(g) if tangent is None else tangent)
-    return gradients
-
-
-def jvp(f, args, g):
-    gradients = []
-    for i in range(len(args)):
-        tangents = [g if i == j else torch.zeros_like(g) for j in range(len(args))]
-        gradients.append(torch.func.jvp(f, tuple(args), tuple(tangents))[1])
-    return gradients
-
-
-def vmap_of_jvp(f, args, g):
-    return list(torch.func.vmap(lambda g, *args: tuple(jvp(f, args, g)))(g, *args))
-
-
-def jvp_of_vmap(f, args, g):
-    return jvp(torch.func.vmap(f), args, g)
-
-
-def dual_around_vmap(f, args, g):
-    return dual(torch.func.vmap(f), args, g)
-
-
-def eager_around_vmap(f, args, g):
-    return eager(torch.func.vmap(f), args, g)
-
-
-REVERSE = {
-    "eager around vmap": eager_around_vmap,
-    "vjp": vjp,
-    "vmap of vjp": vmap_of_vjp,
-    "vjp of vmap": vjp_of_vmap,
-}
-FORWARD = {
-    "dual": dual,
-    "dual around vmap": dual_around_vmap,
-    "jvp": jvp,
-    "jvp of vmap": jvp_of_vmap,
-    "vmap of jvp": vmap_of_jvp,
-}
-
-
 # ---- The pin that holds -----------------------------------------------------------------------------
 
 
@@ -258,6 +124,17 @@ def slope():
 
 
 OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
+
+# What scripts about it begin with.
+SLOPE = """
+import sys
+import torch
+def slope(f):
+    x = torch.tensor([0.0, 2.0], requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+def clamp(x): return torch.clamp(x, 0, 1) * 1
+HALF, ALL = [0.5, 0.0], [1.0, 0.0]
+"""
 
 
 # ---- Comparing -----------------------------------------------------------------------------------

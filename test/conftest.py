@@ -2,6 +2,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import clampgrad
+from clampgrad.cli import main
 from common import RELEASE
 
 TIMES_GUARDS = "profile_guard_manager"
@@ -63,6 +65,20 @@ def folder_of_programs(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def command(capsys):
+    """Runs `clampgrad` in this process -> its exit code, what it printed, what it complained of."""
+
+    def command(*words):
+        try:
+            code = main([*map(str, words)])
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return command
+
+
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """Where Python finds the package and its entry point, installed or not: a PYTHONPATH."""
@@ -77,6 +93,24 @@ def installed(tmp_path_factory):
         "[torch.backends]\nclampgrad = _clampgrad_by_environment:pin\n"
     )
     return f"{home}{os.pathsep}{folder}"
+
+
+@pytest.fixture
+def program(installed, tmp_path):
+    """Runs Python in an empty folder, in an environment that says nothing of a pin; it may fail."""
+    ours = ("CLAMPGRAD_GRADIENT", "CLAMPGRAD_VERBOSE", "TORCH_DEVICE_BACKEND_AUTOLOAD")
+    rest = {k: v for k, v in os.environ.items() if k not in ours}
+
+    def run(*command, **variables):
+        return subprocess.run(
+            [sys.executable, *command],
+            env={**rest, "PYTHONPATH": installed, "OMP_NUM_THREADS": "1", **variables},
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+
+    return run
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -5,25 +5,20 @@ import faulthandler
 import os
 import traceback
 from functools import partial
+from itertools import product
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
-from torch.distributed.tensor import (
-    DTensor,
-    Partial,
-    Replicate,
-    Shard,
-    distribute_tensor,
-)
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 import clampgrad.nn
-from common import assert_same, eager, tied
+from common import BOUNDS, assert_same, eager, tied
 from oracle import CONVENTIONS, EXACT
 
 PLACEMENTS = (Shard(0), Shard(1), Replicate())
@@ -55,56 +50,42 @@ def tensors(count, *shape):
     return [tied(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
 
 
+def check_all(f, mesh, args, conventions=CONVENTIONS):
+    """Under each convention, with the arguments in shards of rows, of columns, and whole everywhere."""
+    for convention in conventions:
+        for placement in PLACEMENTS:
+            check(partial(f, gradient=convention), mesh, args, [placement] * len(args))
+
+
 def numbers_for_bounds(mesh):
-    for convention in CONVENTIONS:
-        for name, bounds in (("clamp", (0, 1)), ("clamp_min", (0,)), ("clamp_max", (1,))):
+    for (name, bounds), suffix in product(BOUNDS.items(), ("", "_")):
 
-            def f(x):
-                return getattr(clampgrad, name)(x, *bounds, gradient=convention)
+        def f(x, gradient):
+            x = x.clone() if suffix else x
+            return getattr(clampgrad, name + suffix)(x, **bounds, gradient=gradient)
 
-            for placement in PLACEMENTS:
-                check(f, mesh, [tied(8, 6)], [placement])
+        check_all(f, mesh, [tied(8, 6)])
 
 
 def tensors_for_bounds(mesh):
-    for convention in CONVENTIONS:
-        for placement in PLACEMENTS:
+    check_all(clampgrad.clamp, mesh, tensors(3, 8, 6))
 
-            def f(x, lo, hi):
-                return clampgrad.clamp(x, lo, hi, gradient=convention)
 
-            check(f, mesh, tensors(3, 8, 6), [placement] * 3)
+def a_number_and_a_tensor(mesh):
+    check_all(partial(clampgrad.clamp, max=1), mesh, tensors(2, 8, 6))
 
 
 def pairs(mesh):
-    for convention in EXACT:
-        for name in ("maximum", "minimum", "fmax", "fmin"):
-
-            def f(x, y):
-                return getattr(clampgrad, name)(x, y, gradient=convention)
-
-            for placement in PLACEMENTS:
-                check(f, mesh, tensors(2, 8, 6), [placement] * 2)
+    for f in (clampgrad.maximum, clampgrad.minimum, clampgrad.fmax, clampgrad.fmin):
+        check_all(f, mesh, tensors(2, 8, 6), EXACT)
 
 
 def a_replicated_bound_for_all_rows(mesh):
     """Its gradient is a sum over rows that live in several places: Partial, until it is read."""
+    args = [*tensors(1, 8, 6), *tensors(1, 6)]
     for convention in CONVENTIONS:
-
-        def f(x, lo):
-            return clampgrad.clamp_min(x, lo, gradient=convention)
-
-        check(f, mesh, [*tensors(1, 8, 6), *tensors(1, 6)], [Shard(0), Replicate()])
-
-
-def a_number_and_a_tensor(mesh):
-    for convention in CONVENTIONS:
-        for placement in PLACEMENTS:
-
-            def f(x, lo):
-                return clampgrad.clamp(x, lo, 1, gradient=convention)
-
-            check(f, mesh, tensors(2, 8, 6), [placement] * 2)
+        f = partial(clampgrad.clamp_min, gradient=convention)
+        check(f, mesh, args, [Shard(0), Replicate()])
 
 
 def operators_without_keywords(mesh):

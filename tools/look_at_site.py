@@ -147,7 +147,9 @@ def main() -> int:
     if not search(options.site, "hardtanh"):
         lines.append("index.html: the search finds nothing when the page is read from the disk")
     print(
-        "\n".join([*lines, f"==> {len(found)} pages and widths looked at, {len(lines)} complaints"])
+        "\n".join(
+            [*lines, f"==> pages and widths looked at: {len(found)}; complaints: {len(lines)}"]
+        )
     )
     return bool(lines)
 

@@ -59,7 +59,7 @@ class Run:
     def reached(self) -> dict[str, int]:
         """How many calls of each operator the pin reached."""
         found: dict[str, int] = {}
-        for calls in re.findall(r"clampgrad: .* the pin reached \d+ calls: (.*)", self.stderr):
+        for calls in re.findall(r"clampgrad: .* the pin reached [\d,]+ calls?: (.*)", self.stderr):
             for name, n in re.findall(r"(\w+) (\d+)", calls):
                 found[name] = found.get(name, 0) + int(n)
         return found

@@ -174,7 +174,7 @@ def main() -> int:
                 and (options.only or name not in done or done[name].code)
             ]
             if names:
-                print(f"==> {setting.name}: {len(names)} programs", flush=True)
+                print(f"==> {setting.name}: programs to run: {len(names)}", flush=True)
             for name, run in runs(setting, pythons[setting.release], names, Path(folder)):
                 print(f"    {name}: {run.error if run.code else f'{run.seconds} s'}", flush=True)
                 done[name] = run
@@ -196,7 +196,7 @@ def main() -> int:
     }
     options.out.write_text(json.dumps(record, indent=1) + "\n")
     bad = failures(record)
-    print("\n".join(bad), f"==> {len(record['programs'])} programs, {len(bad)} failures", sep="\n")
+    print(*bad, f"==> programs: {len(record['programs'])}; failures: {len(bad)}", sep="\n")
     return bool(bad)
 
 

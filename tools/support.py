@@ -36,24 +36,24 @@ FEATURES = {
 PORTABLE_PIN = ["test_portable", "test_pin_calls"]  # it promises less
 HEAD = """# Support
 
-What the tests have run on. A cell says `tested` where every test file of the feature ran and passed,
-`partly` where some of them ran, how many tests failed where some did, `built` where the library was
-compiled and the tests were not run, and `untried` otherwise. The page is generated: `pytest --record`
-adds a run to a file, and `tools/support.py` puts it into this table. These runs are on x86-64 under Linux, by
-GCC 12 and Python 3.11.
+This page lists what the tests have run on. A cell says `tested` where every test file of the feature ran and
+passed, `partly` where some of them ran, how many tests failed where some did, `built` where the library was
+compiled and the tests were not run, and `untried` otherwise. These runs are on x86-64 under Linux, with GCC 12
+and Python 3.11. The page is generated: `pytest --record` adds a run to a file, and `tools/support.py` puts it into
+this table.
 
 """
 TAIL = """
 
 The portable implementation needs no build. On releases outside {range} it is the one that runs.
 
-Not run where there is no GPU: the CUDA kernels; they are compiled, linked and read (`make check-cuda`).
-Untried: MPS, XPU and ROCm. Written and never run: the workflows in `.github/workflows`, hence the wheels for
-macOS.
+The CUDA kernels have never run, because no GPU was at hand. They are compiled and linked, and their machine code is
+read (`make check-cuda`). MPS, XPU and ROCm have not been tried. The workflows in `.github/workflows` have never run,
+and so neither have the wheels for macOS.
 
 ## Other compilers, Pythons and machines
 
-Parts of the tests. {missing}
+Only parts of the tests have run here. {missing}
 
 {unlike}
 
@@ -64,6 +64,7 @@ leaves out compilers and export.
 |---|---|---|---|
 | GCC 12 | Linux, x86-64 | everything | the tests above |
 | Clang 14 | Linux, x86-64 | the library, for torch 2.13 | its tests |
+| Clang 19 | Linux, x86-64 | the library, for torch 2.13 | what the table says |
 | GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: what the table says |
 | nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
 | MSVC | Windows, x86-64 | no | no |
@@ -81,8 +82,8 @@ as in a developer prompt; without it, or with `CLAMPGRAD_PORTABLE=1`, it gives t
 
 <!-- generated from benchmarks/results/importing.json -->
 `import clampgrad` after `import torch` takes {compiled:.0f} ms of CPU with the compiled implementation and
-{portable:.0f} ms with the portable one (medians of {runs} processes, torch {torch}, Python {python};
-`benchmarks/importing.py`).
+{portable:.0f} ms with the portable one (medians of {runs} processes, torch {torch}, Python {python},
+{cpu}; `benchmarks/importing.py`).
 <!-- end -->
 """
 Run = dict[str, dict[str, int]]  # file -> {"passed": ..., "failed": ...}
@@ -92,7 +93,7 @@ def cell(run: Run | None, files: list[str], implementation: str = "portable") ->
     found = [run[f] for f in files if f in run] if run else []
     failed, passed = (sum(f[outcome] for f in found) for outcome in ("failed", "passed"))
     if failed:
-        return f"{failed} of {failed + passed} fail"
+        return f"{failed} of {failed + passed} failed"
     if passed:
         return "tested" if sum(f["passed"] > 0 for f in found) == len(files) else "partly"
     return "untried" if run is None or implementation == "portable" else "built"
@@ -153,7 +154,13 @@ def pythons_missing(runs: dict[str, Run]) -> str:
 def page(runs: dict[str, Run], importing: dict) -> str:
     seconds = importing["seconds of CPU"]
     medians = {how: 1000 * seconds[how]["median"] for how in seconds}
-    facts = {"range": RANGE, "unlike": of_another_kind(runs), "missing": pythons_missing(runs)}
+    cpu = importing.get("machine", {}).get("cpu", "a processor that the record does not name")
+    facts = {
+        "cpu": cpu,
+        "range": RANGE,
+        "unlike": of_another_kind(runs),
+        "missing": pythons_missing(runs),
+    }
     return HEAD + table(runs) + TAIL.format(**facts, **importing, **medians)
 
 

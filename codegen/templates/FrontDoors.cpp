@@ -21,9 +21,11 @@ class Profiled {
  public:
   template <typename... Args>
   explicit Profiled(const char* name, const Args&... args) {
-    if (record_.isActive() && any_may_need_gradient(args...)) {
+    auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+    if (C10_UNLIKELY(callbacks && any_may_need_gradient(args...))) {
       const std::vector<c10::IValue> inputs = {value(args)...};
-      record_.before(name, &inputs, static_cast<int64_t>(at::sequence_number::peek()));
+      record_.emplace(std::move(*callbacks));
+      record_->before(name, &inputs, static_cast<int64_t>(at::sequence_number::peek()));
     }
   }
 
@@ -36,7 +38,7 @@ class Profiled {
     return std::string(arg);
   }
 
-  at::RecordFunction record_{at::RecordScope::FUNCTION};
+  std::optional<at::RecordFunction> record_; // none where nobody profiles, as in the dispatcher
 };
 
 } // namespace

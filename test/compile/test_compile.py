@@ -1,17 +1,21 @@
 """torch.compile: whole graphs of aten operators, forward and backward, with the eager gradient."""
 
 import operator
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
-from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from common import BOUNDS, OPERATORS, assert_same, eager, front_doors, tied
-from oracle import CONVENTIONS, gradient_of_x
+from common import BOUNDS, OPERATORS, assert_same, eager, tied
+from matrix.inputs import inputs
+from matrix.reference import ARGUMENTS
+from matrix.run import Cell, check_all
+from oracle import CONVENTIONS, EXACT, gradient_of_x
 
 
 @pytest.fixture(autouse=True)
@@ -37,34 +41,46 @@ def foreign(graph):
     ]
 
 
-def check_forward_and_backward(door, name, convention):
+SPELLINGS = [
+    (namespace, name + suffix)
+    for name, namespace, suffix in product(OPERATORS, (clampgrad, torch.ops.clampgrad), ("", "_"))
+]
+
+
+def check_forward_and_backward(namespace, name, convention):
     """The gradient of eager mode, out of graphs of aten operators."""
     x, g = tied(64), tied(64, seed=1)
-    graphs = []
+    graphs, bounds = [], BOUNDS[name.rstrip("_")]
 
     def f(x):
-        return door(x, *BOUNDS[name].values(), gradient=convention)
+        x = x.clone() if name.endswith("_") else x
+        return getattr(namespace, name)(x, *bounds.values(), gradient=convention)
 
     compiled = torch.compile(f, backend=recording(graphs), fullgraph=True)
     (gradient,) = eager(compiled, [x], g)
-    assert_same(gradient, gradient_of_x(convention, x, g, **BOUNDS[name]))
+    assert_same(gradient, gradient_of_x(convention, x, g, **bounds))
     assert_same(compiled(x), f(x))
     assert len(graphs) == 3  # forward, backward, and the one without a gradient
     assert [foreign(graph) for graph in graphs] == [[], [], []]
 
 
-@pytest.mark.parametrize("suffix", ["", "_"])
+@pytest.mark.parametrize("name", ["clamp", "clamp_"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_every_convention(convention, suffix):
-    door = front_doors("clamp")[f"clampgrad.clamp{suffix}"]
-    check_forward_and_backward(door, "clamp", convention)
+def test_every_convention(convention, name):
+    check_forward_and_backward(clampgrad, name, convention)
 
 
-@pytest.mark.parametrize(
-    "name, spelling", [(name, spelling) for name in OPERATORS for spelling in front_doors(name)]
-)
-def test_every_spelling(name, spelling):
-    check_forward_and_backward(front_doors(name)[spelling], name, "half")
+@pytest.mark.parametrize("namespace, name", SPELLINGS)
+def test_every_spelling(namespace, name):
+    check_forward_and_backward(namespace, name, "half")
+
+
+@pytest.mark.parametrize("operator", ARGUMENTS)
+def test_every_row_of_tensors(operator):
+    kinds = inputs(operator)
+    cells = [Cell(operator, kinds["Tensors"], convention) for convention in EXACT]
+    cells += [Cell(operator, kinds[f"Tensors: {name} alone"]) for name in ARGUMENTS[operator]]
+    check_all(replace(cell, context="compile, aot_eager") for cell in cells)
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
@@ -110,21 +126,6 @@ def test_a_graph_input_changed_in_place(convention):
     assert_same(changed.detach(), x.clamp(0, 1))
     (gradient,) = torch.autograd.grad(y, leaf, g)
     assert_same(gradient, gradient_of_x(convention, x, 2 * g, 0, 1))
-
-
-@pytest.mark.parametrize("tracing_mode", ["real", "fake", "symbolic"])
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_make_fx(convention, tracing_mode):
-    def slope(x):
-        y = clampgrad.clamp(x.requires_grad_(), 0, 1, gradient=convention)
-        return torch.autograd.grad(y, x, torch.ones_like(y))[0]
-
-    x = tied(64)
-    graph = make_fx(slope, tracing_mode=tracing_mode)(x.clone())
-    calls = [n.target for n in graph.graph.nodes if n.op == "call_function"]
-    assert not [t for t in calls if getattr(t, "namespace", "aten") != "aten"]
-    y = tied(64, seed=2)
-    assert_same(graph(y.clone()), gradient_of_x(convention, y, torch.ones(64), 0, 1))
 
 
 def test_wrong_names_are_still_errors():

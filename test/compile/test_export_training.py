@@ -71,42 +71,33 @@ def test_forward_and_backward_in_one_graph(convention):
 
 # ---- TorchScript -----------------------------------------------------------------------------------
 
-OPERATORS = {
-    "clamp": lambda x, y: clampgrad.clamp(x, 0, 1, gradient="half"),
-    "clamp_": lambda x, y: clampgrad.clamp_(x * 1, min=0, gradient="inclusive"),
-    "Tensors": lambda x, y: clampgrad.clamp(x, y, y + 1),
-    "clamp_max": lambda x, y: clampgrad.clamp_max(x, 1),
-    "maximum": lambda x, y: clampgrad.maximum(x, y, gradient="joint"),
+
+def several(x: torch.Tensor, y: torch.Tensor, bound: float = 1.0):
+    z = clampgrad.clamp(x, 0, bound, gradient="half") + clampgrad.clamp_min_(x * 1, 0.0)
+    z = z + clampgrad.clamp_with_grad(x, 0, y) + clampgrad.clamp_with_grad(x, max=1, maximize=True)
+    z = z + clampgrad.clamp(x, y, bound, gradient="joint") + clampgrad.clamp_max(x, 1)
+    z = z + clampgrad.clamp_(x * 1, min=0, gradient="inclusive")
+    return z + clampgrad.clamp(x, y, y + 1) + clampgrad.maximum(x, y, gradient="joint")
+
+
+MADE = {
+    "traced": lambda args: torch.jit.trace(several, args),
+    "scripted": lambda args: torch.jit.script(several),
 }
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", OPERATORS)
-def test_traced(name, tmp_path):
-    f = OPERATORS[name]
-    args, g = [example(), example().flip(0)], torch.ones(5, 8)
-    traced = torch.jit.trace(f, tuple(args))
-    traced.save(str(tmp_path / "traced.pt"))
-    for function in (traced, torch.jit.load(str(tmp_path / "traced.pt"))):
-        assert_same(function(*args), f(*args))
-        for found, wanted in zip(eager(function, args, g), eager(f, args, g)):
-            assert_same(found, wanted)
-
-
-def several(x: torch.Tensor, y: torch.Tensor, bound: float):
-    z = clampgrad.clamp(x, 0, bound, gradient="half") + clampgrad.clamp_min_(x * 1, 0.0)
-    z = z + clampgrad.clamp_with_grad(x, 0, y) + clampgrad.clamp_with_grad(x, max=1, maximize=True)
-    return z + clampgrad.clamp(x, y, y + 1) + clampgrad.maximum(x, y, gradient="joint")
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_scripted(tmp_path):
-    args, g = [example(), example().flip(0)], torch.ones(5, 8)
-    scripted = torch.jit.script(several)
-    scripted.save(str(tmp_path / "scripted.pt"))
-    expected = eager(lambda x, y: several(x, y, 1.0), args, g)
-    for function in (scripted, torch.jit.load(str(tmp_path / "scripted.pt"))):
-        for _ in range(3):  # the executor looks twice before it specialises
-            found = eager(lambda x, y: function(x, y, 1.0), args, g)
-            for actual, wanted in zip(found, expected):
-                assert_same(actual, wanted)
+@pytest.mark.parametrize("how", MADE)
+def test_torchscript(how, tmp_path):
+    """Of Tensors without dimensions too, which are no numbers."""
+    args = example(), example().flip(0)
+    script = MADE[how](args)
+    script.save(str(tmp_path / "script.pt"))
+    for function in (script, torch.jit.load(str(tmp_path / "script.pt"))):
+        for given in (args, (torch.zeros(()), torch.zeros(()))):
+            expected = eager(several, given, torch.ones_like(given[0]))
+            for _ in range(3):  # the executor looks twice before it specialises
+                assert_same(function(*given), several(*given))
+                found = eager(function, given, torch.ones_like(given[0]))
+                for actual, wanted in zip(found, expected):
+                    assert_same(actual, wanted)

@@ -59,6 +59,17 @@ def test_devices_mix_as_in_torch(operator):
                     assert (gradient.device, gradient.shape) == (leaf.device, leaf.shape)
 
 
+@pytest.mark.parametrize("name", ["clamp_min", "clamp_max"])
+def test_a_cpu_scalar_in_place_and_beside_a_number(name):
+    for other in (torch.tensor(0.0), torch.tensor(0.0, dtype=torch.float64)):
+        x = torch.randn(3, device=OTHER, requires_grad=True)
+        z = x * 1
+        assert getattr(clampgrad, name + "_")(z, other) is z
+        bounds = (other, 1.0) if name == "clamp_min" else (0.0, other)
+        y = clampgrad.clamp(x, *bounds)
+        assert y.device == torch.autograd.grad(y.sum(), x)[0].device == x.device
+
+
 @pytest.mark.skipif(OTHER == "meta", reason="needs values on a GPU")
 @pytest.mark.parametrize("convention", EXACT)
 @pytest.mark.parametrize("operator", ARGUMENTS)

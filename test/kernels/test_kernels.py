@@ -149,28 +149,6 @@ def test_nothing_that_is_broadcast_is_copied():
     assert copied(lambda: clampgrad.maximum(x, x.detach()[:, :1])) >= n
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name, count, convention", CALLS)
-def test_nan_at_every_position(name, count, convention, dtype):
-    """Each in turn, in each argument, beside Tensors and numbers, over two words and a tail."""
-    n = 130
-    g = torch.ones(n, n, dtype=dtype)
-    points = (1.0, 1.0, 2.0)[:count]
-    for which in [*range(count), *["x, numbers"] * (name in CLAMPS)]:
-        args = [torch.full((n, n), v, dtype=dtype) for v in points]
-        numbers = points[1:] if which == "x, numbers" else ()
-        args[0 if numbers else which].fill_diagonal_(torch.nan)
-        args = args[: count - len(numbers)]
-
-        def f(*args, numbers=numbers):
-            return getattr(clampgrad, name)(*args, *numbers, gradient=convention)
-
-        gradients = eager(f, args, g)
-        for gradient in gradients:
-            assert len(gradient.diagonal().unique()) == 1
-            assert len((gradient - torch.diag(gradient.diagonal())).unique()) <= 2
-
-
 MACHINE = platform.machine()
 OBJDUMP = shutil.which(f"{MACHINE}-linux-gnu-objdump") or shutil.which("objdump")
 
@@ -210,18 +188,20 @@ def test_avx512_takes_no_maximum_of_floats(instructions):
 
 
 def test_loops_leave_no_upper_halves(instructions):
-    """Each ends in vzeroupper, so that the code of others does not wait for registers of ours."""
+    """What wrote them ends in vzeroupper, so that the code of others does not wait for registers of ours."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
     loops = [f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)4loopI", f)]
-    ends = [f for f in loops if "\tret" in f]
-    assert ends
-    assert all("\tvzeroupper" in f for f in ends)
+    wrote = [f for f in loops if "\tret" in f and re.search(r"%[yz]mm", f)]
+    assert wrote
+    assert all("\tvzeroupper" in f for f in wrote)
 
 
 def test_what_is_compiled_for_a_set_stays_there(instructions):
-    """The linker keeps one copy of an inline function: were it one of these, older machines would run it."""
+    """The linker keeps one copy of an inline function: were it one of these, older machines would run it. A
+    template whose arguments are of a file's own (_GLOBAL__N_1) has no other copy."""
     functions = re.findall(r"^[0-9a-f]+ <(\S+)>:\n((?:.+\n)*)", instructions, re.MULTILINE)
-    elsewhere = [f for f in functions if not re.search("9clampgrad(4avx2|6avx512)", f[0])]
+    of_a_set = re.compile("9clampgrad(4avx2|6avx512)|NS_(4avx2|6avx512)12_GLOBAL__N_1")
+    elsewhere = [f for f in functions if not of_a_set.search(f[0])]
     assert 500 < len(elsewhere) < len(functions) - 100
     needs = re.compile(r"%[yz]mm|%k[0-7]\b|\tv[a-z]")
     assert not [name for name, code in elsewhere if needs.search(code)]

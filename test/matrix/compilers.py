@@ -8,7 +8,7 @@ from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from matrix.cells import Arg, expected
-from matrix.contexts import compare, grad, leaves_of, reverse, same, whole
+from matrix.contexts import Wrong, compare, grad, leaves_of, reverse, same, whole
 
 
 def plain_memory(cell):
@@ -30,23 +30,33 @@ def functionalized(f, leaves, args, g):
     return y, grad(y, leaves, g)
 
 
-@whole("make_fx, forward and backward", accepts=plain_memory)
-def traced(f, cell):
+def traced(name, mode, costly):
     """The graph of ATen operators gives the same numbers, and nothing of ours is left in it."""
-    should = expected(cell)
-    leaves = leaves_of(cell)
 
-    def step(*tensors):
-        again = [t.detach().requires_grad_(w) for t, w in zip(tensors[: len(leaves)], cell.want)]
-        y = f(*again)
-        return [y.detach()] if should.g is None else [y.detach(), *grad(y, again, tensors[-1])]
+    @whole(name, accepts=plain_memory, costly=costly)
+    def run(f, cell):
+        should = expected(cell)
+        leaves = leaves_of(cell)
 
-    given = [leaf.detach() for leaf in leaves] + ([] if should.g is None else [should.g.clone()])
-    graph = make_fx(step)(*given)
-    y, *found = graph(*given)
-    if should.g is not None:
-        compare(cell, leaves, y, found)
-    same("value", y, should.value)
+        def step(*tensors):
+            again = [t.detach().requires_grad_(w) for t, w in zip(tensors, cell.want)]
+            y = f(*again)
+            return [y.detach()] if should.g is None else [y.detach(), *grad(y, again, tensors[-1])]
+
+        given = [leaf.detach() for leaf in leaves] + (
+            [] if should.g is None else [should.g.clone()]
+        )
+        graph = make_fx(step, tracing_mode=mode)(*given)
+        if "clampgrad" in graph.code:
+            raise Wrong(graph.code)
+        y, *found = graph(*given)
+        if should.g is not None:
+            compare(cell, leaves, y, found)
+        same("value", y, should.value)
+
+
+traced("make_fx, forward and backward", "real", costly=False)
+traced("make_fx, symbolic", "symbolic", costly=True)
 
 
 def run_compiled(f, args, **more):

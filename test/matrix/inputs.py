@@ -15,6 +15,7 @@ PAIRS = {
     "a fraction": (0.1, 0.5),
     "NaN below": (nan, 1),
     "NaN above": (0, nan),
+    "NaN both": (nan, nan),
     "infinite": (-inf, inf),
 }
 

@@ -13,9 +13,11 @@ import torch
 from torch.func import jvp, vjp, vmap
 
 from matrix import reference
-from matrix.cells import FINITE, Arg, gradients, numbers
+from matrix.cells import FINITE, Arg, expected, gradients, numbers
 from matrix.contexts import (
+    check_gradients,
     grad,
+    leaves_of,
     linear,
     pushed,
     raises_not_implemented,
@@ -185,6 +187,90 @@ WORDS = [
 ]
 for _word in WORDS:
     add(_word)
+
+
+# ---- The gradient as a function of the incoming one, differentiated in its turn ----------------------------
+
+
+def pulled(f, cell):
+    """That function, and how the tangents of its results come back to g."""
+    wanted = [i for i, w in enumerate(cell.want) if w]
+
+    def pull(g):
+        def of_wanted(*some):
+            given = dict(zip(wanted, some))
+            return f(*(given.get(i, t) for i, t in enumerate(cell.tensors)))
+
+        return vjp(of_wanted, *(cell.tensors[i] for i in wanted))[1](g)
+
+    def pushed_to(g, *tangents):
+        given = dict(zip(wanted, tangents))
+        return pushed(cell, [given.get(i) for i in range(len(cell.want))], cell.want, g)
+
+    return pull, pushed_to
+
+
+def tangents_of(found):
+    return tuple(numbers(i, v.shape, v.dtype, FINITE) for i, v in enumerate(found))
+
+
+def again(name):
+    """Adds a context from (f, cell, g) -> None, for what is differentiated."""
+
+    def add(context):
+        @whole(name, accepts=lambda cell: of_one_dtype(cell) and cell.differentiable)
+        def run(f, cell):
+            context(f, cell, expected(cell).g.clone())
+
+    return add
+
+
+@again("vjp of vjp")
+def reverse_over_reverse(f, cell, g):
+    pull, pushed_to = pulled(f, cell)
+    found, back = vjp(pull, g)
+    tangents = tangents_of(found)
+    check_gradients(cell, leaves_of(cell), found, expected(cell).full)
+    same("gradient of g", back(tangents)[0], pushed_to(g, *tangents), exact=False)
+
+
+@again("jvp of vjp")
+def forward_over_reverse(f, cell, g):
+    """Of a pseudo-gradient only what a bound gets has a tangent."""
+    tangent = numbers(cell.seed + 1, g.shape, g.dtype, FINITE)
+    if not linear(cell) and cell.want[0]:
+        return raises_not_implemented(lambda: jvp(pulled(f, cell)[0], (g,), (tangent,)))
+    found, tangents = jvp(pulled(f, cell)[0], (g,), (tangent,))
+    leaves, args, want = leaves_of(cell), cell.fill(cell.tensors), cell.spread(cell.want)
+    check_gradients(cell, leaves, found, expected(cell).full)
+    check_gradients(cell, leaves, tangents, gradients(cell, args, want, tangent), "tangent")
+
+
+def two_rows(g):
+    return torch.stack((g, g.flip(0) if g.dim() else -g))
+
+
+def check_rows(gs, of_gs, tangents, pushed_to):
+    for k, (g, of_g) in enumerate(zip(gs, of_gs)):
+        same(f"gradient of g, row {k}", of_g, pushed_to(g, *(t[k] for t in tangents)), exact=False)
+
+
+@again("vjp of vmap of vjp")
+def batched_and_reversed(f, cell, g):
+    pull, pushed_to = pulled(f, cell)
+    gs = two_rows(g)
+    found, back = vjp(vmap(pull), gs)
+    tangents = tangents_of(found)
+    check_rows(gs, back(tangents)[0], tangents, pushed_to)
+
+
+@again("is_grads_batched, differentiated")
+def batched_twice(f, cell, g):
+    leaves, gs = leaves_of(cell), two_rows(g).requires_grad_()
+    found = grad(f(*leaves), leaves, gs, is_grads_batched=True, create_graph=True)
+    tangents = tangents_of(found)
+    of_gs = torch.autograd.grad(found, gs, tangents)[0]
+    check_rows(gs.detach(), of_gs, tangents, pulled(f, cell)[1])
 
 
 @whole(

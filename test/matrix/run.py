@@ -46,6 +46,20 @@ def check(cell):
     return None
 
 
+def failure(cell, error):
+    return AssertionError(f'\n  python -m matrix "{cell}"\n{type(error).__name__}: {error}')
+
+
+def check_all(cells):
+    """Of those that there are; the first that fails is named by the line that runs it again."""
+    for cell in cells:
+        if applies(cell) and not waived(cell):
+            try:
+                check(cell)
+            except Exception as e:
+                raise failure(cell, e) from e
+
+
 @cache
 def calls():
     """Everything that is enumerated, form and context left out."""
@@ -66,6 +80,8 @@ __all__ = [
     "applies",
     "calls",
     "check",
+    "check_all",
+    "failure",
     "inf",
     "nan",
     "waived",

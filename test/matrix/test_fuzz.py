@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from matrix.draw import draw, shrunk
-from matrix.inputs import inputs, layouts
-from matrix.reference import GRADIENTS
-from matrix.run import Arg, Cell, check
+from matrix.inputs import X, inputs, layouts, vector
+from matrix.reference import CONVENTIONS, GRADIENTS
+from matrix.run import Arg, Cell, check, failure, nan
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
 SEED = int(os.environ.get("SEED_OF_FUZZ", time.time_ns() % 2**32))
@@ -47,6 +47,42 @@ FOUND = [
         for kind in ("numbers", "Tensors")
         for form in ("function", "in place", "mingrad")
     ),
+    # Whoever saves what is written saves it afterwards.
+    *(
+        Cell("clamp", args, gradient, form="in place", context=context)
+        for args in (
+            *(inputs("clamp")[kind] for kind in KINDS),
+            *(layouts("clamp")[f"{kind}: gaps"] for kind in ("numbers", "Tensors")),
+        )
+        for context in (
+            "anomaly mode",
+            "checkpoint, not reentrant",
+            "save_on_cpu",
+            "saved tensors copied",
+        )
+        for gradient in CONVENTIONS
+    ),
+    # A gradient that no kernel records is fixed before input or output change, too.
+    *(
+        Cell("clamp", args, gradient, form=form, context="input and output changed in place")
+        for args in (
+            (vector(X), nan, 1),
+            (vector(X), 0, nan),
+            layouts("clamp")["Tensors: 16 dimensions, reversed"],
+        )
+        for form in ("function", "in place")
+        for gradient in CONVENTIONS
+    ),
+    # Beside a NaN, a bound that the dtype cannot hold is no error.
+    *(
+        Cell("clamp", (vector(X, dtype), *bounds), gradient, form=form)
+        for dtype in ("float16", "bfloat16", "float32", "float64")
+        for bounds in ((nan, 1e300), (-1e300, nan))
+        for form in ("function", "in place")
+        for gradient in CONVENTIONS
+    ),
+    # On some releases a number below the range of an unsigned dtype bounds nothing.
+    Cell("clamp", (vector((1, 2), "uint8"), -1, vector((100.0, 300.0)))),
     # In place where the fused kernels decline.
     *(
         Cell("clamp", args, *gradient, form="in place", context=context)
@@ -75,10 +111,6 @@ FOUND = [
 @pytest.mark.parametrize("cell", FOUND, ids=repr)
 def test_found_once(cell):
     check(cell)
-
-
-def failure(cell, error):
-    return AssertionError(f'\n  python -m matrix "{cell}"\n{type(error).__name__}: {error}')
 
 
 def by_hypothesis(examples):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from matrix.cells import Arg, Cell, expected
-from matrix.run import CONTEXTS, FORMS, applies, calls, check, waived
+from matrix.run import CONTEXTS, FORMS, applies, calls, check_all, waived
 
 PAIRS = [
     (context, form)
@@ -43,14 +43,6 @@ def of_any_form(context):
     return (cell for form in forms for cell in some(context, form, 1))
 
 
-def run(cells):
-    for cell in cells:
-        try:
-            check(cell)  # or it is refused
-        except Exception as e:
-            raise AssertionError(f'\n  python -m matrix "{cell}"\n{type(e).__name__}: {e}') from e
-
-
 def test_what_is_expected_depends_on_the_kind_of_a_number():
     x = Arg((3,), (), dtype="int32")
     kinds = [expected(Cell("clamp_max", (x, number))).value.dtype for number in (0, 0.0)]
@@ -59,13 +51,13 @@ def test_what_is_expected_depends_on_the_kind_of_a_number():
 
 @pytest.mark.parametrize("context", dict(PAIRS))
 def test_few(context):
-    run(cell for c, form in PAIRS if c == context for cell in some(context, form, 1))
+    check_all(cell for c, form in PAIRS if c == context for cell in some(context, form, 1))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("context, form", PAIRS)
 def test_many(context, form):
-    run(some(context, form, 30))
+    check_all(some(context, form, 30))
 
 
 COSTLY = [context for context in CONTEXTS if CONTEXTS[context].costly]
@@ -73,12 +65,12 @@ COSTLY = [context for context in CONTEXTS if CONTEXTS[context].costly]
 
 @pytest.mark.parametrize("context", [c for c in COSTLY if "Inductor" not in c])
 def test_one_compiled(context):
-    run([next(of_any_form(context))])  # StopIteration where there is none
+    check_all([next(of_any_form(context))])  # StopIteration where there is none
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if not FORMS[form].writes])
 def test_every_form_compiled(form):
-    run(some("compile, aot_eager", form, 1))
+    check_all(some("compile, aot_eager", form, 1))
 
 
 def test_every_release_draws_a_cell_for_every_compiler(monkeypatch):
@@ -91,4 +83,4 @@ def test_every_release_draws_a_cell_for_every_compiler(monkeypatch):
 @pytest.mark.parametrize("context", COSTLY)
 def test_some_compiled(context):
     """Beside those of the test above."""
-    run(islice(of_any_form(context), *((0, 4) if "Inductor" in context else (1, None))))
+    check_all(islice(of_any_form(context), *((0, 4) if "Inductor" in context else (1, None))))

@@ -8,12 +8,14 @@ is constant, and hi gets it. So its rules for numbers and for three Tensors are 
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+import common
+from tools.quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = [
@@ -25,45 +27,42 @@ TESTS = [
 
 # Its column, where it is not that of `inclusive`: what x gets beside numbers, and all beside Tensors.
 COLUMN = {
-    "clamp": {
-        "x < lo = hi": (0, "[0, 0, 1]"),
-        "x = lo = hi": (0, "[0, 0, 1]"),
-        "x is NaN, lo > hi": (0, "[0, 0, 0]"),
-        "lo is NaN, hi < x": (0, "[0, 0, 0]"),
-    },
-    **{
-        name: {"x = y": (None, "[1, 0]"), "x or y is NaN": (None, "[0, 0]")}
-        for name in ("maximum", "minimum")
-    },
-    **{name: {"x and y are NaN": (None, "[0, 0]")} for name in ("fmax", "fmin")},
+    ("clamp", "x < lo = hi"): (0, [0, 0, 1]),
+    ("clamp", "x = lo = hi"): (0, [0, 0, 1]),
+    ("clamp", "x is NaN, lo > hi"): (0, [0, 0, 0]),
+    ("clamp", "lo is NaN, hi < x"): (0, [0, 0, 0]),
+    ("maximum", "x = y"): (None, [1, 0]),
+    ("maximum", "x or y is NaN"): (None, [0, 0]),
+    ("minimum", "x = y"): (None, [1, 0]),
+    ("minimum", "x or y is NaN"): (None, [0, 0]),
+    ("fmax", "x and y are NaN"): (None, [0, 0]),
+    ("fmin", "x and y are NaN"): (None, [0, 0]),
 }
 EXAMPLES = {
-    "clamp(x, 1, 1)": "[[0]]",
-    "maximum(x, tensor(0.))": "[[1]]",
-    "maximum(x, y)": "[[1], [0]]",
-    "maximum(x, x.detach())": "[[1]]",
-    "clamp(x, lo, hi)": "[[0], [0], [1]]",
+    "clamp(x, 1, 1)": [[0]],
+    "maximum(x, tensor(0.))": [[1]],
+    "maximum(x, y)": [[1], [0]],
+    "maximum(x, x.detach())": [[1]],
+    "clamp(x, lo, hi)": [[0], [0], [1]],
 }
 
 
 def contract(text):
     """conventions.yaml with one more column."""
-    operator = position = call = None
-    lines = []
-    for line in text.splitlines():
-        operator = (re.match(r"  (\w+):", line) or [None, operator])[1]
-        position = (re.match(r"    - position: (.*)", line) or [None, position])[1]
-        call = (re.match(r"- call: (.*)", line) or [None, call])[1]
-        numbers, tensors = COLUMN.get(operator, {}).get(position, (None, None))
-        if kind := re.match(r"      (numbers|tensors): .* inclusive: (\[.*?\]|[\d/]+),", line):
-            value = kind[2] if tensors is None else numbers if kind[1] == "numbers" else tensors
-            line = f"{line[:-1]}, interval: {value}}}"
-        lines.append(line)
-        if as_inclusive := re.match(r"  inclusive: (\[.*)", line):
-            lines.append(f"  interval: {EXAMPLES.get(call, as_inclusive[1])}")
-        if line.startswith("  half: as jax"):
-            lines.append("  interval: the derivative from inside; 0 where the bounds are equal")
-    return "\n".join(lines) + "\n"
+    table = yaml.safe_load(text)
+    names = list(table["conventions"].items())
+    names.insert(4, ("interval", "the derivative from inside; 0 where the bounds are equal"))
+    table["conventions"] = dict(names)
+    for operator, rows in ((name, found["rows"]) for name, found in table["operators"].items()):
+        for row in rows:
+            numbers, tensors = COLUMN.get((operator, row["position"]), (None, None))
+            for kind, factors in (("numbers", numbers), ("tensors", tensors)):
+                if kind in row:
+                    row[kind]["interval"] = row[kind]["inclusive"] if factors is None else factors
+    for example in table["examples"]:
+        if "inclusive" in example:
+            example["interval"] = EXAMPLES.get(example["call"], example["inclusive"])
+    return yaml.safe_dump(table, sort_keys=False)
 
 
 def before(place, addition):
@@ -76,57 +75,46 @@ def before(place, addition):
     return edit
 
 
-RULES = {
-    "conventions.h": [
-        before(
-            "    default: // a pseudo-gradient: what is at the bound",
-            "    case Gradient::interval:\n      return {kSelf, 0};\n",
-        ),
-    ],
-    "numbers.h": [
-        before(
-            "  if constexpr (rule == Gradient::half) {\n    const M equal",
-            "  if constexpr (rule == Gradient::interval) {\n"
-            "    return {M(open & negate<M>(at_lo & at_hi)), M(), M()};\n"
-            "  }\n",
-        ),
-    ],
-    "triples.h": [
-        before(
-            "  } else {\n    static_assert(rule == Gradient::min_norm);",
-            "  } else if constexpr (rule == Gradient::interval) {\n"
-            "    const M wide = lt(lo, hi), number = x.number & lo.number & hi.number;\n"
-            "    return {\n"
-            "        M(wide & le(lo, x) & le(x, hi)),\n"
-            "        M(wide & lt(x, lo)),\n"
-            "        M(number & (le(hi, lo) | lt(hi, x))),\n"
-            "        M(),\n"
-            "        M(),\n"
-            "        M()};\n",
-        ),
-    ],
-}
 EDITS = {
-    "conventions.yaml": [contract],
-    "csrc/clampgrad/gradient.h": [
-        lambda text: text.replace("_(half, 3)", "_(half, 3) _(interval, 7)")
-    ],
-    **{f"csrc/kernels/rules/{name}": edits for name, edits in RULES.items()},
-    "docs/conventions.md": [
-        before(
-            "## `inclusive`, `joint` and `half`", "## `interval`\n\nThe derivative from inside.\n\n"
-        )
-    ],
+    "conventions.yaml": contract,
+    "csrc/clampgrad/gradient.h": lambda text: text.replace(
+        "_(half, 3)", "_(half, 3) _(interval, 7)"
+    ),
+    "csrc/kernels/rules/conventions.h": before(
+        "    default: // a pseudo-gradient: what is at the bound",
+        "    case Gradient::interval:\n      return {kSelf, 0};\n",
+    ),
+    "csrc/kernels/rules/numbers.h": before(
+        "  if constexpr (rule == Gradient::half) {\n    const M equal",
+        """  if constexpr (rule == Gradient::interval) {
+    return {M(open & negate<M>(at_lo & at_hi)), M(), M()};
+  }
+""",
+    ),
+    "csrc/kernels/rules/triples.h": before(
+        "  } else {\n    static_assert(rule == Gradient::min_norm);",
+        """  } else if constexpr (rule == Gradient::interval) {
+    const M wide = lt(lo, hi), number = x.number & lo.number & hi.number;
+    return {
+        M(wide & le(lo, x) & le(x, hi)),
+        M(wide & lt(x, lo)),
+        M(number & (le(hi, lo) | lt(hi, x))),
+        M(),
+        M(),
+        M()};
+""",
+    ),
+    "docs/conventions.md": before(
+        "## `inclusive`, `joint` and `half`", "## `interval`\n\nThe derivative from inside.\n\n"
+    ),
 }
 
 
 def edited(file):
     text = (ROOT / file).read_text()
-    for edit in EDITS[file]:
-        changed = edit(text)
-        assert changed != text
-        text = changed
-    return text
+    changed = EDITS[file](text)
+    assert changed != text
+    return changed
 
 
 def test_it_takes_few_files():
@@ -145,9 +133,6 @@ def test_it_takes_few_files():
 @pytest.mark.slow
 @pytest.mark.compiled("the portable implementation needs the contract alone")
 def test_it_holds(tmp_path):
-    sys.path.insert(0, str(ROOT / "tools"))
-    from quick_build import build_quickly, copy_to
-
     tree, library = tmp_path / "tree", tmp_path / "library"
     copy_to(tree)
     for file in EDITS:
@@ -157,15 +142,10 @@ def test_it_holds(tmp_path):
 
     def run(*command, **environment):
         paths = os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=tree,
-            env=os.environ | {"PYTHONPATH": paths} | environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
-        return done.stdout
+        env = os.environ | {"PYTHONPATH": paths} | environment
+        ended = common.run(sys.executable, *command, cwd=tree, env=env)
+        assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
+        return ended.stdout
 
     program = "import clampgrad; print(clampgrad.implementation, *clampgrad.EXACT)"
     assert run("-c", program).split()[0] == "compiled"

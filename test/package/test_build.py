@@ -5,7 +5,6 @@ Every test compiles, which takes minutes; `make check-package` runs them, on one
 
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+import common
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = torch.__version__.split("+")[0]
@@ -22,9 +23,9 @@ pytestmark = pytest.mark.build
 
 
 def run(*command, **keywords):
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **keywords)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
+    ended = common.run(*command, **keywords)
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
+    return ended.stdout
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from common import run
 from tools import stamp
 from tools.quick_build import copy_to
 
@@ -21,14 +21,10 @@ WRITTEN = (
 )  # into the package
 
 
-def setup(tree, *command, **environment):
-    return subprocess.run(
-        [sys.executable, "setup.py", "-q", *map(str, command)],
-        cwd=tree,
-        env={**os.environ, "CLAMPGRAD_PORTABLE": "1", **environment},
-        capture_output=True,
-        text=True,
-    )
+def setup(tree, *command):
+    env = {**os.environ, "CLAMPGRAD_PORTABLE": "1"}
+    ended = run(sys.executable, "setup.py", "-q", *command, cwd=tree, env=env)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture
@@ -50,16 +46,14 @@ def tree(tmp_path):
 
 
 def test_nothing_of_an_earlier_build_is_packed(tree, tmp_path):
-    run = setup(tree, "bdist_wheel", "-d", tmp_path)
-    assert run.returncode == 0, run.stderr
+    setup(tree, "bdist_wheel", "-d", tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name.removeprefix("clampgrad/") for name in archive.namelist()}
         assert not packed & set(STALE) and packed >= set(WRITTEN)
         for name in WRITTEN:
             assert archive.read(f"clampgrad/{name}") != b"stale"
-    run = setup(tree, "sdist", "-d", tmp_path)
-    assert run.returncode == 0, run.stderr
+    setup(tree, "sdist", "-d", tmp_path)
     (sources,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sources) as archive:
         names = [name.partition("/python/clampgrad/")[2] for name in archive.getnames()]
@@ -81,12 +75,7 @@ def test_the_hash_is_of_all_that_a_library_is_made_from(tree):
 
 def test_an_old_setuptools_is_one_sentence(tmp_path):
     (tmp_path / "setuptools.py").write_text("__version__ = '65.5.0'\n")
-    run = subprocess.run(
-        [sys.executable, "-c", "import backend"],
-        cwd=ROOT / "tools",
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 1 and run.stderr.count("\n") == 1, run.stderr
-    assert "setuptools 77" in run.stderr and "65.5.0" in run.stderr and "pip install" in run.stderr
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = run(sys.executable, "-c", "import backend", cwd=ROOT / "tools", env=env)
+    assert ended.returncode == 1 and ended.stderr.count("\n") == 1, ended.stderr
+    assert all(part in ended.stderr for part in ("setuptools 77", "65.5.0", "pip install"))

@@ -33,59 +33,33 @@ def test_generating_twice_touches_nothing(tmp_path):
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
 
 
+NAME = "clamp_mingrad(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"
 FORMULA = "  self: clamp_mingrad_backward(grad, self, min, max)\n"
-MISTAKES = {
-    "an unknown operator": (
-        "clamp_mingrad(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor\n  self",
-        "clamp_maxgrad(Tensor self) -> Tensor\n  self",
-        "unknown operator 'clamp_maxgrad(Tensor self) -> Tensor'; native_functions.yaml has no such operator",
-    ),
-    "another schema": (
-        "clamp_min_mingrad(Tensor self, Scalar min)",
-        "clamp_min_mingrad(Tensor self, Scalar? min)",
-        "its schema is clamp_min_mingrad(Tensor self, Scalar min) -> Tensor",
-    ),
-    "a misspelt input": (
-        FORMULA,
-        FORMULA.replace("self:", "slef:"),
-        "'slef' of clamp_mingrad, which is neither",
-    ),
-    "a misspelt name": (
-        FORMULA,
-        FORMULA.replace("grad, self", "grad, slef"),
-        "unknown name 'slef'",
-    ),
-    "a formula for a number": (
-        FORMULA,
-        FORMULA + "  min: grad\n",
-        "'min' of clamp_mingrad, which is no Tensor",
-    ),
-    "a missing formula": (FORMULA, "", "clamp_mingrad has no formula for self"),
-    "a superfluous formula": (
-        "  output_differentiability: [False]\n",
-        "  output_differentiability: [False]\n  bits: grad\n",
-        "superfluous formula: no output of _mask is differentiable",
-    ),
-    "a formula twice": (
-        "# ---- Any convention, composed",
-        "- name: clamp_mingrad(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor\n"
-        + FORMULA
-        + "# -",
-        "a second formula for clamp_mingrad",
-    ),
-    "a formula for a front door": (
-        "# ---- Any convention, composed",
-        '- name: clamp_min(Tensor self, Scalar min, *, str gradient="min_norm", bool maximize=False) -> Tensor\n'
-        "  self: grad\n# -",
-        "superfluous formula: clamp_min takes none",
-    ),
-    "no YAML": ("derivatives.yaml.", "x\n- : [", "not valid YAML"),
-}
+UNDIFFERENTIATED = "  output_differentiability: [False]\n"
+FRONT_DOOR = (
+    'clamp_min(Tensor self, Scalar min, *, str gradient="min_norm", bool maximize=False) -> Tensor'
+)
+# What stands in derivatives.yaml, what it becomes, and what is said of that.
+MISTAKES = [
+    (f"{NAME}\n", "clamp_maxgrad(Tensor self) -> Tensor\n",
+     "unknown operator 'clamp_maxgrad(Tensor self) -> Tensor'; native_functions.yaml has no such operator"),
+    ("clamp_min_mingrad(Tensor self, Scalar min)", "clamp_min_mingrad(Tensor self, Scalar? min)",
+     "its schema is clamp_min_mingrad(Tensor self, Scalar min) -> Tensor"),
+    (FORMULA, FORMULA.replace("self:", "slef:"), "'slef' of clamp_mingrad, which is neither"),
+    (FORMULA, FORMULA.replace("grad, self", "grad, slef"), "unknown name 'slef'"),
+    (FORMULA, FORMULA + "  min: grad\n", "'min' of clamp_mingrad, which is no Tensor"),
+    (FORMULA, "", "clamp_mingrad has no formula for self"),
+    (UNDIFFERENTIATED, UNDIFFERENTIATED + "  bits: grad\n",
+     "superfluous formula: no output of _mask is differentiable"),
+    (f"- name: {NAME}\n", f"- name: {NAME}\n{FORMULA}- name: {NAME}\n", "a second formula for clamp_mingrad"),
+    ("- name: clamp_mingrad(", f"- name: {FRONT_DOOR}\n  self: grad\n- name: clamp_mingrad(",
+     "superfluous formula: clamp_min takes none"),
+    ("derivatives.yaml.", "x\n- : [", "not valid YAML"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_names_line_operator_and_release(mistake, tmp_path):
-    old, new, complaint = MISTAKES[mistake]
+@pytest.mark.parametrize("old, new, complaint", MISTAKES)
+def test_a_mistake_names_line_operator_and_release(old, new, complaint, tmp_path):
     text = DERIVATIVES.read_text()
     assert text.count(old) >= 1, "the mistake no longer fits the file"
     broken = tmp_path / "derivatives.yaml"
@@ -93,12 +67,10 @@ def test_a_mistake_names_line_operator_and_release(mistake, tmp_path):
     with pytest.raises(check.CodegenError) as error:
         generate.render(NATIVE, broken)
     message = str(error.value)
-    assert complaint in message
-    assert f"(torch {torch.__version__})" in message
-    line = int(message.split(":")[1])
-    assert message.startswith("derivatives.yaml:") and 1 <= line <= len(
-        broken.read_text().splitlines()
-    )
+    assert complaint in message and f"(torch {torch.__version__})" in message
+    file, line, _ = message.split(":", 2)
+    assert file == "derivatives.yaml"
+    assert 1 <= int(line) <= len(broken.read_text().splitlines())
 
 
 def test_an_operator_without_any_entry(tmp_path):

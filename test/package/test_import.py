@@ -3,14 +3,17 @@
 import importlib
 import json
 import statistics
-import subprocess
 import sys
 import threading
 from typing import get_args, get_origin
 
 import pytest
 
-from common import scripts
+import clampgrad
+from clampgrad._contract.table import ALIASES
+from clampgrad._torch.after_import import imported
+from clampgrad.functional import ExactGradient
+from common import python, run, scripts
 
 pytestmark = pytest.mark.thorough
 
@@ -31,18 +34,13 @@ print(json.dumps({
 def imports(tmp_path_factory):
     """Three fresh interpreters; torch is imported before the clock starts."""
     folder = tmp_path_factory.mktemp("elsewhere")  # so that the installed package is found
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, cwd=folder
-        )
-        for _ in range(3)
-    ]
-    return [json.loads(run.stdout) for run in runs]
+    runs = [run(sys.executable, "-c", SCRIPT, cwd=folder) for _ in range(3)]
+    return [json.loads(ended.stdout) for ended in runs]
 
 
 def test_time(imports):
     """The median of three. CPU time: the wall clock also counts what else the machine does."""
-    assert statistics.median(run["cpu"] for run in imports) <= 0.15, imports
+    assert statistics.median(found["cpu"] for found in imports) <= 0.15, imports
 
 
 # Small, and what torch imports to turn modes off.
@@ -50,21 +48,14 @@ LIGHT = {"torch._subclasses.schema_check_mode"}
 
 
 def test_nothing_heavy(imports):
-    for run in imports:
-        modules = {*run["modules"]} - LIGHT
+    for found in imports:
+        modules = {*found["modules"]} - LIGHT
         heavy = [m for m in modules if m.split(".")[0] in ("torch", "sympy", "numpy")]
         assert not heavy
-        assert "clampgrad" in run["modules"]
+        assert "clampgrad" in found["modules"]
 
 
-def test_the_public_names():
-    import clampgrad
-
-    for name in clampgrad.__all__:
-        assert hasattr(clampgrad, name)
-    functions = {"clamp", "clip", "clamp_min", "clamp_max"}
-    expected = {f + s for f in functions for s in ("", "_")} | {"clamp_with_grad", "CONVENTIONS"}
-    assert set(clampgrad.__all__) >= expected
+def test_every_public_name_is_documented():
     for name in clampgrad.__all__:
         value = getattr(clampgrad, name)
         if callable(value) and get_origin(value) is None:  # a type alias has no docstring
@@ -72,10 +63,6 @@ def test_the_public_names():
 
 
 def test_the_type_of_the_keyword_has_every_name_and_alias():
-    import clampgrad
-    from clampgrad._contract.table import ALIASES
-    from clampgrad.functional import ExactGradient
-
     assert {*get_args(clampgrad.Gradient)} == {*clampgrad.CONVENTIONS, *ALIASES}
     exact = {name for name, of in ALIASES.items() if of in clampgrad.EXACT}
     assert {*get_args(ExactGradient)} == {*clampgrad.EXACT} | exact
@@ -83,26 +70,24 @@ def test_the_type_of_the_keyword_has_every_name_and_alias():
 
 def test_to_look_for_a_module_is_not_to_import_it():
     """Dynamo and others ask for the spec first; what is done after the import is still done."""
-    code = """if True:
-        import copy, importlib.util, sys, torch, clampgrad
-        from clampgrad._torch.after_import import when_imported
-        name, seen = "torch.distributed.tensor", []
-        when_imported(name, seen.append)
-        for _ in range(2):
-            spec = importlib.util.find_spec(name)
-            assert spec.origin.endswith("__init__.py")
-            assert copy.copy(spec.loader).is_package(name)
-        import torch.distributed.tensor as module
-        assert seen == [module]
-        assert type(module.__spec__.loader).__name__ == "SourceFileLoader"
-        assert type(module.__loader__).__name__ == "SourceFileLoader"
-    """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    code = """
+import copy, importlib.util, sys, torch, clampgrad
+from clampgrad._torch.after_import import when_imported
+name, seen = "torch.distributed.tensor", []
+when_imported(name, seen.append)
+for _ in range(2):
+    spec = importlib.util.find_spec(name)
+    assert spec.origin.endswith("__init__.py")
+    assert copy.copy(spec.loader).is_package(name)
+import torch.distributed.tensor as module
+assert seen == [module]
+for loader in (module.__spec__.loader, module.__loader__):
+    assert type(loader).__name__ == "SourceFileLoader"
+"""
+    python("-c", code)
 
 
 def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path, monkeypatch):
-    from clampgrad._torch.after_import import imported
-
     name = "clampgrad_imports_this_slowly"
     (tmp_path / f"{name}.py").write_text("import time; time.sleep(0.5); is_complete = True")
     monkeypatch.syspath_prepend(tmp_path)
@@ -138,29 +123,25 @@ def clamp(x): return torch.clamp(x, 0, 1) * 1
 """
 
 
+CHANGES = {
+    "trace_rules": "del module.manual_torch_name_rule_map",
+    "variables.torch_function": "module.can_dispatch_torch_function = lambda tx: 1",
+    "symbolic_convert": "del module.InstructionTranslatorBase.inline_user_function_return",
+}
+
+
 @pytest.mark.compiled("the portable functions are traced as they are")
-@pytest.mark.parametrize(
-    "module, change",
-    [
-        ("torch._dynamo.trace_rules", "del module.manual_torch_name_rule_map"),
-        (
-            "torch._dynamo.variables.torch_function",
-            "module.can_dispatch_torch_function = lambda tx: 1",
-        ),
-        (
-            "torch._dynamo.symbolic_convert",
-            "del module.InstructionTranslatorBase.inline_user_function_return",
-        ),
-    ],
-)
-def test_the_compiler_is_imported_where_it_is_different(script, module, change):
+@pytest.mark.parametrize("module", CHANGES)
+def test_the_compiler_is_imported_where_it_is_different(script, module):
     """One warning, and what torch compiles of its own is compiled."""
-    if module == "torch._dynamo.trace_rules":
-        used = "assert slope(torch.compile(clamp, backend='eager')) == slope(clamp)"
-    else:
-        used = ""  # torch uses that itself
-    code = f"def change(module): {change}\non_import({module!r}, change)\nimport torch._dynamo\n"
-    _, error = script(DIFFERENT + code + used)
+    code = f"""
+def change(module): {CHANGES[module]}
+on_import("torch._dynamo.{module}", change)
+import torch._dynamo
+"""
+    if module == "trace_rules":  # torch uses the others itself
+        code += "assert slope(torch.compile(clamp, backend='eager')) == slope(clamp)"
+    _, error = script(DIFFERENT + code)
     assert error.count("Warning: clampgrad could not adapt torch._dynamo: ") == 1, error
 
 
@@ -174,10 +155,7 @@ on_import("torch._dynamo.guards", change)
 
 
 def test_guards_that_are_different_are_a_warning_and_then_an_error_of_the_next_pin(script):
-    _, error = script(
-        DIFFERENT
-        + ANOTHER_GUARD
-        + """
+    text = """
 with clampgrad.pin("half"):
     pass
 import torch._dynamo
@@ -193,15 +171,12 @@ guards.GuardBuilder.GLOBAL_STATE = guards.torchs
 with clampgrad.pin("half"):
     assert slope(torch.compile(clamp, backend="eager")) == slope(clamp) == [0.5, 0]
 """
-    )
+    _, error = script(DIFFERENT + ANOTHER_GUARD + text)
     assert error.count("Warning: clampgrad could not adapt torch._dynamo.guards: ") == 1, error
 
 
 def test_guards_that_are_different_end_the_import_under_a_pin(script):
-    script(
-        DIFFERENT
-        + ANOTHER_GUARD
-        + """
+    text = """
 with clampgrad.pin("half"):
     try:
         import torch._dynamo
@@ -209,34 +184,4 @@ with clampgrad.pin("half"):
     except ImportError as error:
         assert "something_new" in str(error) and "'half' cannot hold" in str(error)
 """
-    )
-
-
-AGAIN = """
-import sys, torch
-import torch._dynamo, torch._functorch.aot_autograd
-def slope(f):
-    x = torch.tensor([0.0, 2.0], requires_grad=True)
-    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
-own = slope(lambda x: torch.clamp(x, 0, 1))
-def checked():
-    import clampgrad
-    for name, expected in ("half", [0.5, 0]), ("inclusive", [1, 0]):
-        def ours(x): return clampgrad.clamp(x, 0, 1, gradient=name) * 1
-        def operator(x): return torch.ops.clampgrad.clamp(x, 0, 1, gradient=name) * 1
-        def theirs(x): return torch.clamp(x, 0, 1) * 1
-        for f in ours, operator, theirs:
-            with clampgrad.pin(name):
-                assert slope(f) == expected
-                assert slope(torch.compile(f, backend="aot_eager", fullgraph=True)) == expected
-        assert slope(theirs) == slope(torch.compile(theirs, backend="eager")) == own
-for _ in range(3):
-    checked()
-    for name in [*sys.modules]:
-        if name.partition(".")[0] in ("clampgrad", "_clampgrad_by_environment"):
-            del sys.modules[name]
-"""
-
-
-def test_imported_again_where_modules_were_forgotten(script):
-    script(AGAIN)
+    script(DIFFERENT + ANOTHER_GUARD + text)

@@ -3,23 +3,20 @@
 import ast
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import clampgrad
+from common import run
 
 SAMPLE = Path(__file__).with_name("typed_sample.py")
 
 
 def test_the_sample_uses_every_public_name():
-    used = {
-        node.attr
-        for node in ast.walk(ast.parse(SAMPLE.read_text()))
-        if isinstance(node, ast.Attribute)
-    }
+    nodes = ast.walk(ast.parse(SAMPLE.read_text()))
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     public = {*clampgrad.__all__, *clampgrad.nn.__all__, "__version__"}
     public |= {n for n in vars(clampgrad.pin) if not n.startswith("_")}
     assert public - used == set()
@@ -30,10 +27,8 @@ def test_dir_shows_what_is_public():
     assert set(dir(clampgrad.nn)) == set(clampgrad.nn.__all__)
     with pytest.raises(AttributeError) as caught:
         clampgrad.clmap  # noqa: B018
-    assert (caught.value.name, caught.value.obj) == (
-        "clmap",
-        clampgrad,
-    )  # Python suggests from these
+    # Python suggests from these.
+    assert (caught.value.name, caught.value.obj) == ("clmap", clampgrad)
 
 
 # Every line marked as wrong, and no other, is an error.
@@ -63,14 +58,14 @@ step(1).bit_length()  # wrong: the result
 
 def mypy(folder):
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=cache", "user.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
+    return run(*command, cwd=folder).stdout
 
 
 def pyright(folder):
     """basedpyright is pyright with a node of its own, so that none is downloaded when it runs."""
     (folder / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "standard"}))
     command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "user.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
+    return run(*command, cwd=folder).stdout
 
 
 @pytest.mark.thorough

@@ -8,7 +8,6 @@ import torch
 import clampgrad
 from clampgrad._pin import installed as _installed
 from clampgrad._pin.installed import of_the_release, patched
-from clampgrad.cli import main
 
 
 def test_a_stock_torch_is_not_patched():
@@ -18,16 +17,13 @@ def test_a_stock_torch_is_not_patched():
             assert patched() is None
 
 
-@pytest.mark.parametrize(
-    ("release", "convention"),
-    [
-        ("2.7.0a0+git1", "inclusive"),
-        ("2.13.1+cpu", "inclusive"),
-        ("2.14.0", "joint"),
-        ("2.15.0+cu132", "joint"),
-        ("2.16.0", "joint"),
-    ],
-)
+@pytest.mark.parametrize("release, convention", [
+    ("2.7.0a0+git1", "inclusive"),
+    ("2.13.1+cpu", "inclusive"),
+    ("2.14.0", "joint"),
+    ("2.15.0+cu132", "joint"),
+    ("2.16.0", "joint"),
+])  # fmt: skip
 def test_what_a_release_has(monkeypatch, release, convention):
     monkeypatch.setattr(torch, "__version__", release)
     assert of_the_release() == convention
@@ -41,15 +37,12 @@ def other(monkeypatch):
     return name
 
 
-def test_a_patched_torch_is_named(other, capsys):
+def test_a_patched_torch_is_named(other, command):
     sentence = patched()
     assert sentence and f"is patched: its gradients are those of {other}" in sentence
-    main(["info"])
-    assert sentence in capsys.readouterr().out
-    main(["info", "--json"])
-    assert json.loads(capsys.readouterr().out)["patched"] == sentence
-    main(["survey"])
-    assert "is patched" in capsys.readouterr().out
+    assert sentence in command("info")[1]
+    assert json.loads(command("info", "--json")[1])["patched"] == sentence
+    assert "is patched" in command("survey")[1]
 
 
 def test_the_audit_of_a_patched_torch_says_so(other):

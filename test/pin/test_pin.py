@@ -1,8 +1,12 @@
-"""A pin gives aten's own clamp and its family a named gradient, whoever calls it, and undoes itself."""
+"""A pin gives aten's own clamp and its family a named gradient, whoever calls it, and undoes itself.
+
+That it is the gradient of the table, element for element: the forms of test/matrix that are pinned.
+"""
 
 import subprocess
 import sys
 import threading
+from itertools import product
 
 import pytest
 import torch
@@ -10,19 +14,10 @@ import torch.nn.functional as F
 
 import clampgrad
 from clampgrad import _implementation
-from common import (
-    HALF,
-    OWN,
-    REVERSE,
-    THROUGH,
-    assert_same,
-    eager,
-    slope,
-    tied,
-    vjp,
-)
+from common import HALF, OWN, THROUGH, assert_same, eager, slope, tied
+from matrix.inputs import inputs
+from matrix.run import Cell, check_all
 from oracle import CONVENTIONS, EXACT, PSEUDO, gradient_of_x
-from table.test_conventions import RELEASED, compare_with_torch
 
 pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
 
@@ -49,9 +44,12 @@ def test_kernels_are_registered_once():
 
 
 def test_nothing_is_registered_before_the_first_pin():
-    code = (
-        "import torch, clampgrad; assert 'clampgrad' not in torch._C._dispatch_dump('aten::clamp')"
-    )
+    code = """
+import torch
+before = torch._C._dispatch_dump("aten::clamp")
+import clampgrad
+assert torch._C._dispatch_dump("aten::clamp") == before
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -106,32 +104,7 @@ def test_an_autograd_kernel_that_is_registered_later_replaces_the_pins():
     assert "Overriding a previously registered kernel" in run.stderr
 
 
-def spellings(operator):
-    """torch's own ways to call an operator, none of which changes its first argument."""
-    functions = {f"torch.{operator}": getattr(torch, operator)}
-    functions[f"Tensor.{operator}"] = getattr(torch.Tensor, operator)
-    if hasattr(torch, operator + "_"):
-        functions[f"{operator}_"] = lambda x, *rest: getattr(x.clone(), operator + "_")(*rest)
-    if operator == "clamp":
-        functions["clip"] = torch.clip
-        functions["clip_"] = lambda x, *rest: x.clone().clip_(*rest)
-    if operator == "clamp_min":
-        functions["clamp(min=)"] = lambda x, lo: torch.clamp(x, min=lo)
-    if operator in ("maximum", "minimum"):
-        functions["torch.max"] = getattr(torch, operator[:3])
-    return functions
-
-
 # ---- Which gradient ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("convention", EXACT)
-@pytest.mark.parametrize("operator, kind", RELEASED)
-def test_the_table_of_conventions(operator, kind, convention):
-    """Element for element, NaN included: so `inclusive` is 2.13's own also on 2.15, and so on."""
-    for function in spellings(operator).values():
-        with clampgrad.pin(convention):
-            compare_with_torch(function, operator, convention, kind)
 
 
 @pytest.mark.parametrize("maximize", [False, True])
@@ -143,8 +116,7 @@ def test_a_pseudo_gradient_pins_the_clamps_alone(convention, maximize):
     own = {op: eager(getattr(torch, op), [x, y], g) for op in PAIRS}
     expected = gradient_of_x(convention, x, g, 0, 1, maximize=maximize)
     with clampgrad.pin(convention, maximize=maximize):
-        for function in spellings("clamp").values():
-            assert_same(eager(lambda x: function(x, 0, 1), [x], g)[0], expected)
+        assert_same(eager(lambda x: torch.clamp(x, 0, 1), [x], g)[0], expected)
         for op in PAIRS:
             for found, wanted in zip(eager(getattr(torch, op), [x, y], g), own[op]):
                 assert_same(found, wanted)
@@ -227,22 +199,12 @@ def test_what_is_made_of_a_clamp_is_pinned_and_what_is_not_is_not():
 
 @pytest.mark.parametrize("pin", CONVENTIONS)
 def test_our_own_operators_are_immune(pin):
-    x, g = tied(200), tied(200, seed=1)
-    y = tied(200, seed=2)
-    for convention in CONVENTIONS:
-        doors = {
-            "eager": lambda x: clampgrad.clamp(x, 0, 1, gradient=convention),
-            "in place": lambda x: clampgrad.clamp_(x.clone(), 0, 1, gradient=convention),
-            "tensors": lambda x: clampgrad.clamp(x, y, y + 1, gradient=convention),
-            "mixed": lambda x: clampgrad.clamp(x, 0, y, gradient=convention),
-        }
-        for mode in (eager, vjp, REVERSE["vmap of vjp"]):
-            for name, door in doors.items():
-                if mode is not eager and name in ("tensors", "mixed"):
-                    continue
-                (expected,) = mode(door, [x], g)
-                with clampgrad.pin(pin):
-                    assert_same(mode(door, [x], g)[0], expected, f"{convention} {name}")
+    kinds = [
+        inputs("clamp")[kind] for kind in ("number: number", "Tensors", "mixed: number, Tensor")
+    ]
+    with clampgrad.pin(pin):
+        for args, context, form in product(kinds, ("plain", "vmap vjp"), ("function", "in place")):
+            check_all(Cell("clamp", args, c, form=form, context=context) for c in CONVENTIONS)
 
 
 # ---- What holds where ----------------------------------------------------------------------------------
@@ -262,7 +224,7 @@ def test_it_nests():
 
 def test_of_a_process():
     half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
-    half.enable()
+    clampgrad.pin("half").enable()  # another object of the same name disables it
     assert (slope(), clampgrad.pin.current()) == (HALF, "half")
     through.enable()
     assert slope() == THROUGH
@@ -274,19 +236,9 @@ def test_of_a_process():
     assert slope() == OWN
 
 
-def test_another_object_of_the_same_name_disables():
-    clampgrad.pin("half").enable()
-    clampgrad.pin("half").disable()
-    assert slope() == OWN
-
-
 def test_maximize_is_part_of_the_name():
     with clampgrad.pin("with_grad", maximize=True):
         assert clampgrad.pin.current() == "with_grad, maximize"
-
-
-def test_as_a_decorator():
-    assert clampgrad.pin("half")(slope)() == HALF
 
 
 def test_an_error_inside_undoes_it():

@@ -63,21 +63,6 @@ def test_cpp(library):
         assert slope(function) == own
 
 
-class FunctionMode(torch.overrides.TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is torch.clamp:
-            return clampgrad.clamp(*args, **(kwargs or {}), gradient="half")
-        return function(*args, **(kwargs or {}))
-
-
-def test_cpp_is_not_reached_by_a_function_mode(library):
-    """Why a pin is made of kernels."""
-    own = slope(library.saturate)
-    with FunctionMode():
-        assert slope(lambda x: torch.clamp(x, 0, 1)) == HALF
-        assert slope(library.saturate) == own != HALF
-
-
 def clamps():
     class Clamps(torch.nn.Module):
         def forward(self, x):
@@ -103,36 +88,16 @@ def test_a_saved_model_has_the_pin_under_which_it_runs(tmp_path):
 # ---- clampgrad run ---------------------------------------------------------------------------
 
 
-PROGRAM = """
-import sys
-import torch
-import neighbour
-if __name__ == "__main__":
-    x = torch.tensor([0.0, 2.0], requires_grad=True)
-    print(torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist(), sys.argv[1:], __file__)
-    sys.exit(3)
-"""
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__init__.py").touch()
-    (tmp_path / "package" / "train.py").write_text(PROGRAM)
-    (tmp_path / "package" / "neighbour.py").touch()
-    (tmp_path / "neighbour.py").touch()
-    return tmp_path
-
-
 @pytest.mark.parametrize("arguments, message", [
-    (["run", "--gradient", "nope", "package/train.py"], "unknown gradient 'nope'; expected one of"),
-    (["run", "--gradient", "half", "--maximize", "package/train.py"], "maximize=True does not apply"),
-    (["run", "package/train.py"], "required: --gradient"),
-    (["run", "package/train.py", "--gradient", "half"], "write the options of clampgrad run before the program"),
-    (["run", "package/train.py", "--gradient=half"], "write the options of clampgrad run before the program"),
+    (["run", "--gradient", "nope", "train.py"], "unknown gradient 'nope'; expected one of"),
+    (["run", "--gradient", "half", "--maximize", "train.py"], "maximize=True does not apply"),
+    (["run", "train.py"], "required: --gradient"),
+    (["run", "train.py", "--gradient", "half"], "write the options of clampgrad run before the program"),
+    (["run", "train.py", "--gradient=half"], "write the options of clampgrad run before the program"),
 ])  # fmt: skip
-def test_wrong_arguments(folder, arguments, message, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
+def test_wrong_arguments(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
     try:
         code = main(arguments)
     except SystemExit as end:

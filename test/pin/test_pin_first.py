@@ -5,40 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from common import forks, python
+from common import SLOPE, python, scripts
 
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
-    """Runs the text of a script where the compiler is imported, and this package is not yet."""
+    """Where the compiler is imported, and this package is not yet."""
     folder = tmp_path_factory.mktemp("script")
-
-    def run(text, *arguments):
-        (folder / "script.py").write_text(text)
-        code, out, err = fork(folder / "script.py", *arguments, cwd=folder)
-        assert code == 0, out[-1000:] + err[-3000:]
-        return out
-
-    with forks("torch", "torch._dynamo", "torch._functorch.aot_autograd") as fork:
-        yield run
+    with scripts(folder, "torch", "torch._dynamo", "torch._functorch.aot_autograd") as run:
+        yield lambda text, *arguments: run(START + text, *arguments)[0]
 
 
-SLOPE = """
-import sys, threading
-import torch
-def slope(f):
-    x = torch.tensor([0.0, 2.0], requires_grad=True)
-    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
-def clamp(x): return torch.clamp(x, 0, 1) * 1
-HALF, ALL = [0.5, 0.0], [1.0, 0.0]
+START = f"""{SLOPE}
+import threading
 own = slope(clamp)
 import clampgrad
 """
 
 # The first pin that is there ends the many switches, in which 64 compilations would take minutes.
-THREADS = (
-    SLOPE
-    + """
+THREADS = """
 torch._dynamo.config.recompile_limit = 1000
 from clampgrad import _implementation
 register, registered = _implementation.pin_register, []
@@ -68,7 +53,6 @@ for pin, expected in ("half", HALF), (None, own), ("inclusive", ALL):
     with clampgrad.pin(pin):
         assert slope(torch.compile(clamp, backend=sys.argv[1])) == expected
 """
-)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +70,7 @@ def test_threads_whose_first_act_is_a_pin(script, backend, processes):
 
 
 # A failure is provoked at every line of ours that calls something, one line per attempt.
-FAILURES = (
-    SLOPE
-    + """
+FAILURES = """
 import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
 import torch._functorch.aot_autograd
 import torch.utils.checkpoint as segments
@@ -140,16 +122,13 @@ assert slope(clamp) == slope(torch.compile(clamp, backend="eager")) == HALF
 assert slope(lambda x: segments.checkpoint(clamp, x, use_reentrant=False)) == HALF
 print(attempts)
 """
-)
 
 
 def test_a_first_pin_that_fails_anywhere_changes_nothing_and_can_be_tried_again(script):
     assert int(script(FAILURES)) > 40
 
 
-TWICE = (
-    SLOPE
-    + """
+TWICE = """
 import torch._dynamo.guards as guards
 from clampgrad._pin import first_pin
 for _ in range(3):
@@ -159,44 +138,13 @@ for _ in range(3):
 wrapper = guards.GuardBuilder.GLOBAL_STATE
 assert not hasattr(wrapper.__wrapped__, "__wrapped__")
 """
-)
 
 
 def test_what_is_changed_already_is_not_wrapped_again(script):
     script(TWICE)
 
 
-FORKING = (
-    SLOPE
-    + """
-import os, signal, time
-from clampgrad import _implementation
-register, begun = _implementation.pin_register, threading.Event()
-def slowly():
-    begun.set()
-    time.sleep(0.5)
-    return register()
-_implementation.pin_register = slowly
-thread = threading.Thread(target=clampgrad.pin("half").__enter__)
-thread.start()
-begun.wait()
-if (child := os.fork()) == 0:
-    signal.alarm(20)
-    with clampgrad.pin("inclusive"):
-        os._exit(slope(clamp) != ALL)
-thread.join()
-assert os.waitpid(child, 0)[1] == 0
-"""
-)
-
-
-def test_a_fork_while_another_thread_makes_the_first_pin(script):
-    script(FORKING)
-
-
-LOCKED = (
-    SLOPE
-    + """
+LOCKED = """
 import os, signal, time
 from clampgrad._pin import first_pin, state
 def lock():
@@ -224,7 +172,6 @@ if sys.argv[1] == "compiler":
 thread.join()
 assert os.waitpid(child, 0)[1] == 0
 """
-)
 
 
 @pytest.mark.parametrize("lock", ["state", "first", "changing"])
@@ -236,9 +183,7 @@ def test_a_fork_does_not_wait_for_a_compilation(script):
     script(LOCKED, "compiler")
 
 
-WAITING = (
-    SLOPE
-    + """
+WAITING = """
 import time
 from torch._dynamo.convert_frame import compile_lock
 from clampgrad._pin import first_pin
@@ -264,7 +209,6 @@ first_pin._first.release()
 for thread in threads: thread.join(20)
 assert not any(thread.is_alive() for thread in threads)
 """
-)
 
 
 @pytest.mark.parametrize("what", ["pins", "goes on"])
@@ -272,9 +216,7 @@ def test_a_first_pin_while_another_thread_compiles(script, what):
     script(WAITING, what)
 
 
-INSIDE = (
-    SLOPE
-    + """
+INSIDE = """
 import gc
 kind, backend = sys.argv[1:]
 @clampgrad.pin("half")
@@ -305,7 +247,6 @@ with clampgrad.pin("inclusive"):
     assert slope(torch.compile(clamp, backend=backend)) == ALL
     assert slope(compiled) == (ALL if kind == "set_pin" else expected)  # a block takes precedence
 """
-)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -314,9 +255,7 @@ def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
     script(INSIDE, kind, backend)
 
 
-FULLGRAPH = (
-    SLOPE
-    + """
+FULLGRAPH = """
 @torch.compile(backend="eager", fullgraph=True)
 def f(x):
     with clampgrad.pin("half"):
@@ -330,7 +269,6 @@ assert clampgrad.pin.current() is None
 with clampgrad.pin("half"):
     assert slope(torch.compile(clamp, backend="eager")) == HALF
 """
-)
 
 
 def test_a_first_pin_inside_a_compiled_function_that_must_be_one_graph(script):
@@ -350,8 +288,8 @@ def test_the_measurement_of_first_pins_in_threads(tmp_path):
 
 
 IMPORTING = """
-import sys, threading
-import torch, clampgrad
+import threading
+import clampgrad
 sys.setswitchinterval(1e-5)
 thread = threading.Thread(target=lambda: __import__("torch._dynamo"))
 thread.start()
@@ -359,15 +297,11 @@ while "torch._dynamo.guards" not in sys.modules:
     pass
 with clampgrad.pin("half"):
     thread.join()
-    x = torch.zeros(1, requires_grad=True)
-    y = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1, backend="eager")(x)
-assert torch.autograd.grad(y.sum(), x)[0].item() == 0.5
+    assert slope(torch.compile(clamp, backend="eager")) == HALF
 assert hasattr(torch._dynamo.guards.GuardBuilder.GLOBAL_STATE, "__wrapped__")
 """
 
 
 def test_a_first_pin_while_another_thread_imports_the_compiler(tmp_path):
-    (tmp_path / "script.py").write_text(IMPORTING)
-    with forks("torch") as fork:
-        code, _, error = fork(tmp_path / "script.py", cwd=tmp_path)
-    assert code == 0, error[-3000:]
+    with scripts(tmp_path, "torch") as run:
+        run(SLOPE + IMPORTING)

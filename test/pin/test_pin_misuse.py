@@ -3,11 +3,8 @@
 import copy
 import functools
 import gc
-import os
 import pickle
 import re
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -15,7 +12,7 @@ import torch
 
 import clampgrad
 from clampgrad import pin, set_pin
-from common import python
+from common import HALF, OWN, THROUGH, python, slope
 
 PARTIAL = clampgrad.implementation != "compiled"
 
@@ -25,12 +22,7 @@ def named(name):
     return f"{name}, partial" if PARTIAL else name
 
 
-def slope():
-    x = torch.tensor([0.0, 2.0], requires_grad=True)
-    return torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist()
-
-
-OWN, HALF, INCLUSIVE, THROUGH = slope(), [0.5, 0], [1, 0], [1, 1]
+INCLUSIVE = [1, 0]
 
 
 @pytest.fixture(autouse=True)
@@ -199,16 +191,9 @@ def test_a_pickled_pin_goes_by_its_name(words):
         assert said.strip().removesuffix(", partial") == ", ".join(words)
 
 
-def test_the_warning_is_shown_by_default(tmp_path):
+def test_the_warning_is_shown_by_default(program, tmp_path):
     (tmp_path / "script.py").write_text('import clampgrad\n\nclampgrad.pin("half")\n')
-    home = os.path.dirname(os.path.dirname(clampgrad.__file__))
-    rest = {k: v for k, v in os.environ.items() if k != "PYTHONWARNINGS"}
-    done = subprocess.run(
-        [sys.executable, tmp_path / "script.py"],
-        capture_output=True,
-        text=True,
-        env={**rest, "PYTHONPATH": home},
-    )
+    done = program("script.py")
     assert done.returncode == 0
     assert "script.py:3: UserWarning: <clampgrad.pin: half> was made and not used" in done.stderr
 

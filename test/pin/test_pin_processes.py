@@ -1,9 +1,6 @@
 """`clampgrad run` pins the processes that a program starts, whoever starts them."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -67,18 +64,10 @@ BODIES = {
 
 
 @pytest.fixture
-def run(installed, tmp_path):
+def run(program, tmp_path):
     def run(*command, body="say()", **variables):
         (tmp_path / "work.py").write_text(WORK.replace("{}", body, 1))
-        ours = ("CLAMPGRAD_GRADIENT", "CLAMPGRAD_VERBOSE", "TORCH_DEVICE_BACKEND_AUTOLOAD")
-        rest = {k: v for k, v in os.environ.items() if k not in ours}
-        return subprocess.run(
-            [sys.executable, *command],
-            env={**rest, "PYTHONPATH": installed, "OMP_NUM_THREADS": "1", **variables},
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-        )
+        return program(*command, **variables)
 
     return run
 
@@ -202,5 +191,5 @@ def test_every_process_says_what_it_pinned_and_reached(run):
             f"pinned to half{', partial' * bool(PARTIAL)} ({implementation} implementation, torch 2."
             in line
         )
-    assert "the pin reached 1 calls: clamp 1" in third  # the subprocess, which ends first
+    assert "the pin reached 1 call: clamp 1" in third  # the subprocess, which ends first
     assert "warning: the pin reached no call" in fourth

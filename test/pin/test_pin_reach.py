@@ -1,7 +1,5 @@
 """Where torch clamps by itself: a compiled pin reaches it, a portable one refuses it or is partial."""
 
-import subprocess
-import sys
 from contextlib import nullcontext
 
 import pytest
@@ -136,25 +134,21 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("way", [*WHOLE, "run", "the variable"])
-def test_a_process(way, installed, tmp_path, monkeypatch):
+def test_a_process(way, program, tmp_path):
     """Whole where everything is reached; otherwise an error, unless it is asked for in part."""
     show = "import torch, clampgrad; {}; print(clampgrad.pin.current())"
-    monkeypatch.setenv("PYTHONPATH", installed)
-    monkeypatch.delenv("CLAMPGRAD_GRADIENT", raising=False)
     for partial in (False, True):
         (tmp_path / "show.py").write_text(show.format("pass"))
-        command = ["show.py"]
+        command, variables = ["show.py"], {}
         if way == "run":
             partly = ["--partial"] * partial
             command = ["-m", "clampgrad", "run", "--gradient", "half", *partly, "show.py"]
         elif way == "the variable":
-            monkeypatch.setenv("CLAMPGRAD_GRADIENT", "half, partial" if partial else "half")
+            variables = {"CLAMPGRAD_GRADIENT": "half, partial" if partial else "half"}
         else:
             pin = WHOLE[way].format(", partial=True" * partial)
             (tmp_path / "show.py").write_text(show.format(pin))
-        done = subprocess.run(
-            [sys.executable, *command], capture_output=True, text=True, cwd=tmp_path
-        )
+        done = program(*command, **variables)
         if COMPILED:
             assert (done.stdout, done.stderr) == ("half\n", "")
         elif partial:

@@ -87,19 +87,6 @@ def test_blocks_inside_a_decorated_generator_stay_inside():
     assert next(run) == HALF and slope() == OWN
 
 
-def test_blocks_of_two_generators_that_overlap_leave_nothing():
-    def body(pin):
-        with pin:
-            yield
-
-    first, second = body(half), body(through)
-    next(first), next(second)
-    with pytest.raises(RuntimeError, match="left before a block"):
-        next(first)
-    second.close()
-    assert slope() == OWN
-
-
 # ---- Tasks -----------------------------------------------------------------------------------------------
 
 
@@ -281,7 +268,7 @@ def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
 
 
 @pytest.mark.parametrize("another_is_in_a_block", [False, True])
-@pytest.mark.parametrize("start", ["coroutine", "generator", "remembered"])
+@pytest.mark.parametrize("start", ["block", "coroutine", "generator", "remembered"])
 def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_a_block):
     async def child(seen, left):
         seen.append(slope())
@@ -300,6 +287,11 @@ def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_
         yield await asyncio.sleep(0)
 
     async def started(*args):
+        if start == "block":
+            with half:
+                running = asyncio.create_task(child(*args))
+                await asyncio.sleep(0)
+            return running
         if start == "coroutine":
             return await coroutine(*args)
         if start == "generator":
@@ -317,45 +309,13 @@ def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_
         beside = [asyncio.create_task(another(left))] if another_is_in_a_block else []
         await asyncio.sleep(0)
         running = await started(seen, left)
+        if not beside:  # also while the child remembers it
+            assert not state._thread.blocks_of_tasks
         await asyncio.sleep(0)
         left.set()
         await asyncio.gather(running, *beside)
         # What is remembered has ended before a task that it started begins.
         assert seen == [OWN if start == "remembered" else HALF, OWN]
-
-    asyncio.run(main())
-
-
-def test_a_task_that_is_cancelled_in_a_block():
-    async def task():
-        with half:
-            await asyncio.sleep(9)
-
-    async def main():
-        running = asyncio.create_task(task())
-        await asyncio.sleep(0)
-        assert slope() == OWN
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(main())
-
-
-def test_tasks_started_in_a_block_are_in_it_until_it_ends():
-    async def child(seen, left):
-        seen.append(slope())
-        await left.wait()
-        seen.append(slope())
-
-    async def main():
-        seen, left = [], asyncio.Event()
-        with half:
-            running = asyncio.create_task(child(seen, left))
-            await asyncio.sleep(0)
-        assert not state._thread.blocks_of_tasks  # also while the child remembers it
-        left.set()
-        await running
-        assert seen == [HALF, OWN]
 
     asyncio.run(main())
 

@@ -40,46 +40,50 @@ def defined(tree):
 
 
 def used(tree):
-    """(line, module or None, name) of what is private and may be torch's."""
+    """(line, module or None, name, whether a string names it) of what is private and may be torch's."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             if ast.unparse(node) != "torch._C":
-                yield node.lineno, None, node.attr
+                yield node.lineno, None, node.attr, False
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
             for alias in node.names:
                 if any(map(is_private, [*node.module.split("."), alias.name])):
-                    yield node.lineno, node.module, alias.name
+                    yield node.lineno, node.module, alias.name, False
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if MODULE.fullmatch(alias.name):
-                    yield node.lineno, alias.name, ""
+                    yield node.lineno, alias.name, "", False
         elif isinstance(node, ast.Constant) and MODULE.fullmatch(str(node.value)):
-            yield node.lineno, node.value, ""  # as when_imported takes it
+            yield node.lineno, node.value, "", True  # as when_imported takes it
         elif isinstance(node, ast.Call) and getattr(node.func, "id", None) in LOOK_UP:
             name = node.args[1]
             if isinstance(name, ast.Constant) and is_private(name.value):
-                yield node.lineno, None, name.value
+                yield node.lineno, None, name.value, True
         elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "expected":
             module, _, name = getattr(node.args[0], "value", ":").partition(":")
-            yield node.lineno, module, name
+            yield node.lineno, module, name, True
 
 
 def outside_the_table(tree, ours=frozenset()):
     wrong = []
-    for line, module, name in used(tree):
+    for line, module, name, _ in used(tree):
         if not module and not name:
             listed = True  # a variable
-        elif module and not name:
-            listed = any(n.startswith((f"{module}:", f"{module}.")) for n in NAMES)
         elif module:
-            listed = any(
-                n == f"{module}:{name}" or n.startswith(f"{module}:{name}.") for n in NAMES
-            )
+            full = f"{module}:{name}" if name else module
+            listed = any(re.match(rf"{re.escape(full)}([.:]|$)", n) for n in NAMES)
         else:
             listed = name in PARTS or name in ours or name in PYTHONS
         if not listed:
             wrong.append((line, name))
     return wrong
+
+
+def reached(tree):
+    """Private names of torch that no string asks for."""
+    for line, module, name, is_asked_for in used(tree):
+        if not is_asked_for and (module or name in PARTS):
+            yield line, name
 
 
 def test_every_private_name_is_in_the_table():
@@ -105,20 +109,6 @@ def test_every_private_name_is_in_the_table():
 )
 def test_a_name_outside_the_table_is_seen(text):
     assert outside_the_table(ast.parse(text))
-
-
-def reached(tree):
-    """(line, name) of private names of torch that are not asked for in a string."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr in PARTS:
-            if ast.unparse(node) != "torch._C":
-                yield node.lineno, node.attr
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
-            words = [*node.module.split("."), *(alias.name for alias in node.names)]
-            if any(map(is_private, words)):
-                yield node.lineno, node.module
-        elif isinstance(node, ast.Import):
-            yield from ((node.lineno, a.name) for a in node.names if MODULE.fullmatch(a.name))
 
 
 def test_one_package_reaches_for_private_names():

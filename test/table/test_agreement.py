@@ -1,6 +1,7 @@
-"""The portable implementation and the compiled one agree to the bit, however they are called."""
+"""The portable implementation and the compiled one agree to the bit, however they are called.
 
-from itertools import combinations
+Both are right at every point of the table: test_table.py.
+"""
 
 import pytest
 import torch
@@ -13,16 +14,8 @@ from clampgrad._implementation import portable as portable_implementation
 from common import assert_same
 from matrix.draw import draw
 from matrix.forms import FORMS, keywords
-from matrix.reference import ARGUMENTS, CLAMPS, GRADIENTS
-from oracle import PSEUDO, TABLE
 
 pytestmark = pytest.mark.compiled("it compares the two")
-CALLS = [
-    (operator, {"gradient": gradient} | ({"maximize": True} if maximize else {}))
-    for operator in ARGUMENTS
-    for gradient, maximize in GRADIENTS
-    if operator in CLAMPS or gradient not in PSEUDO
-]
 
 
 def strides(x):
@@ -101,18 +94,3 @@ def test_any_call(r):
     g, tangents = VALUES[torch.randint(len(VALUES), (2, 5**4), generator=generator)]
     name = cell.operator + "_" * FORMS[cell.form].in_place
     assert_agreement(name, keywords(cell), args, g, tangents)
-
-
-@pytest.mark.parametrize(
-    "dtype",
-    [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.thorough)],
-    ids=str,
-)
-@pytest.mark.parametrize("operator, keywords", CALLS, ids=str)
-def test_every_point_of_the_table(operator, keywords, dtype):
-    names = ARGUMENTS[operator]
-    points = [p for row in TABLE["operators"][operator]["rows"] for p in row["points"]]
-    *args, g = torch.tensor([(*p, v) for p in points for v in VALUES.tolist()]).to(dtype).unbind(1)
-    for differentiated in [c for n in range(1, len(names) + 1) for c in combinations(names, n)]:
-        given = [a.clone().requires_grad_(name in differentiated) for name, a in zip(names, args)]
-        assert_agreement(operator, keywords, given, g, g.flip(0))

@@ -1,41 +1,16 @@
 """Derivatives of the first and second order are right, forward mode and batches included."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import clampgrad
-from common import OPERATORS, eager, vjp
-from oracle import EXACT, PSEUDO, gradient_of_x, selection
+from common import OPERATORS
+from oracle import EXACT, TABLE
 
 BOUNDS = {"clamp": (-1, 1), "clamp_min": (-1,), "clamp_max": (1,)}
-FUNCTIONS = {
-    f"{operator}, {convention}": lambda x, operator=operator, convention=convention: getattr(
-        clampgrad, operator
-    )(x, *BOUNDS[operator], gradient=convention)
-    for operator in OPERATORS
-    for convention in EXACT
-}
-FUNCTIONS |= {
-    f"{operator}_mingrad": lambda x, operator=operator: getattr(
-        torch.ops.clampgrad, operator + "_mingrad"
-    )(x, *BOUNDS[operator])
-    for operator in OPERATORS
-}
-FUNCTIONS |= {
-    f"{name}_": lambda x, f=f, name=name: in_place(name)(x.clone())
-    for name, f in list(FUNCTIONS.items())
-}
-
-
-def in_place(name):
-    operator, _, convention = name.partition(", ")
-    if convention:
-        return lambda x: getattr(clampgrad, operator + "_")(
-            x, *BOUNDS[operator], gradient=convention
-        )
-    bounds = BOUNDS[operator.removesuffix("_mingrad")]
-    return lambda x: getattr(torch.ops.clampgrad, operator + "_")(x, *bounds)
 
 
 def away_from_ties(*shape):
@@ -43,26 +18,64 @@ def away_from_ties(*shape):
     return torch.linspace(-2.3, 2.1, 12, dtype=torch.float64).reshape(shape)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradcheck(name):
-    for x in (away_from_ties(12), away_from_ties(3, 4).t(), away_from_ties(3, 4)[:, ::2]):
-        x = x.detach().requires_grad_()
-        assert gradcheck(
-            FUNCTIONS[name],
-            x,
-            check_forward_ad=True,
-            check_batched_grad=True,
-            check_batched_forward_grad=True,
-        )
+# Broadcast, none closer to another than 0.05.
+LOW = torch.tensor([-1.05, -0.65, -1.55, 0.25], dtype=torch.float64)
+HIGH = torch.tensor([[0.75], [1.15], [-0.15]], dtype=torch.float64)
+
+
+def with_numbers(name, operator, x, **keywords):
+    namespace = torch.ops.clampgrad if "mingrad" in name else clampgrad
+    return getattr(namespace, name)(x.clone(), *BOUNDS[operator], **keywords)
+
+
+FUNCTIONS = {  # and the arguments to differentiate
+    f"{operator}{ending}, {convention}": (
+        partial(with_numbers, operator + ending, operator, gradient=convention),
+        [away_from_ties(3, 4)],
+    )
+    for operator in OPERATORS
+    for ending in ("", "_")
+    for convention in EXACT
+}
+FUNCTIONS |= {
+    operator + ending: (
+        partial(with_numbers, operator + ending, operator),
+        [away_from_ties(3, 4).t()],
+    )
+    for operator in OPERATORS
+    for ending in ("_mingrad", "_mingrad_")
+}
+FUNCTIONS |= {
+    f"{operator} of Tensors, {convention}": (
+        partial(getattr(clampgrad, operator), gradient=convention),
+        [away_from_ties(3, 4), LOW, HIGH][: len(TABLE["operators"][operator]["arguments"])],
+    )
+    for operator in TABLE["operators"]
+    for convention in EXACT
+}
+
+
+def leaves_of(name):
+    return [a.clone().requires_grad_() for a in FUNCTIONS[name][1]]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradgradcheck(name):
+def test_first_order(name):
+    assert gradcheck(
+        FUNCTIONS[name][0],
+        leaves_of(name),
+        check_forward_ad=True,
+        check_batched_grad=True,
+        check_batched_forward_grad=True,
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_order(name):
     # Curved on both sides, or the second derivative is 0 and the check is empty.
-    x = away_from_ties(12).requires_grad_()
     assert gradgradcheck(
-        lambda x: FUNCTIONS[name](x).sin(),
-        x,
+        lambda *args: FUNCTIONS[name][0](*args).sin(),
+        leaves_of(name),
         check_fwd_over_rev=True,
         check_rev_over_rev=True,
         check_batched_grad=True,
@@ -80,39 +93,3 @@ def test_the_backward_operator():
 
         assert gradcheck(f, (g, x), check_forward_ad=True, check_batched_grad=True)
         assert gradgradcheck(f, (g, x), check_fwd_over_rev=True)
-
-
-# ---- No derivatives: gradcheck does not apply, so what double backward yields is said here -------
-
-
-@pytest.mark.parametrize("reverse", [eager, vjp])
-@pytest.mark.parametrize(
-    "convention, maximize",
-    [(c, m) for c in PSEUDO for m in (False, True) if (c, m) != ("straight_through", True)],
-)
-def test_double_backward_differentiates_the_selection(convention, maximize, reverse):
-    """With respect to g: 1 where g passed, 0 elsewhere. With respect to x: 0."""
-    x = torch.tensor([-2.0, -1, 0, 1, 2, torch.nan]).repeat(3)
-    g = torch.tensor([-3.0, 0.0, 3.0]).repeat_interleave(6)
-
-    def gradient(x, g):
-        f = torch.func.vjp(
-            lambda x: clampgrad.clamp(x, -1, 1, gradient=convention, maximize=maximize), x
-        )[1]
-        return f(g)[0]
-
-    def recorded_gradient(x, g):
-        y = clampgrad.clamp(x, -1, 1, gradient=convention, maximize=maximize)
-        return torch.autograd.grad(y, x, g, create_graph=True)[0]
-
-    f = gradient if reverse is vjp else recorded_gradient
-    torch.testing.assert_close(
-        f(x.clone().requires_grad_(), g),
-        gradient_of_x(convention, x, g, -1, 1, maximize),
-        equal_nan=True,
-    )
-    h = torch.linspace(1, 2, 18)
-    with_respect_to_x, with_respect_to_g = reverse(f, [x, g], h)
-    passed = [c == "g" for c in selection(convention, maximize, x, x.clamp(-1, 1), g)]
-    assert torch.equal(with_respect_to_g, h * torch.tensor(passed))
-    assert not with_respect_to_x.any()

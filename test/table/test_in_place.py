@@ -1,7 +1,7 @@
 """In place, all that can be seen: programs are drawn, and run with torch.clamp_ and its kind, with ours under the
 convention of the installed release, and with torch's under that pin. They have views of views, hooks before and
 after, retain_grad, no_grad, and tensors that torch refuses to write. Values, gradients, version counters,
-errors and the calls of hooks must be the same."""
+errors and the calls of hooks must be the same. That input and output may change after a call: the matrix."""
 
 import random
 from contextlib import nullcontext, suppress
@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
-from common import RELEASE, assert_same
+from common import RELEASE, assert_same, eager, tied
+from oracle import CONVENTIONS, gradient_of_x
 
 RELEASED = "inclusive" if RELEASE < (2, 14) else "joint"
 
@@ -333,3 +334,52 @@ def test_memory_that_is_copied_when_it_is_written():
         assert_same(y.detach(), x.clamp(-1, 1))
         assert_same(x, torch.linspace(-2, 2, 9))
         assert_same(lazy.detach(), x)
+
+
+@pytest.mark.parametrize("change", ["input", "output"])
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_change_in_a_graph(convention, change):
+    """After the call: it works or it raises. In eager mode the matrix changes both."""
+    x, g = tied(64), torch.ones(64)
+
+    def f(x):
+        z = x.clone()
+        y = clampgrad.clamp(z, 0, 1, gradient=convention)
+        (z if change == "input" else y).mul_(2)
+        return y
+
+    torch._dynamo.reset()
+    try:
+        (found,) = eager(torch.compile(f, backend="aot_eager", fullgraph=True), [x], g)
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        incoming = g if change == "input" else 2 * g
+        assert_same(found, gradient_of_x(convention, x, incoming, 0, 1))
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("root", [lambda y: y, lambda y: y[:]], ids=["tensor", "view"])
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_in_place_where_a_hook_raises(convention, root, nth):
+    """Nothing is written that has no gradient, whichever of the tensors that are saved it raises for."""
+    zeros, ones = torch.zeros(3), torch.ones(3)
+    for bounds in ((0, 1), (zeros, ones), (zeros, 1), (None, 1)):
+        saved = []
+
+        def full(t):
+            saved.append(t)
+            if len(saved) == nth:
+                raise OSError("disk full")
+            return t
+
+        x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+        y = root(x * 1)
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(full, lambda t: t):
+                clampgrad.clamp_(y, *bounds, gradient=convention)
+        except OSError:
+            assert (y.tolist(), y._version) == ([-1, 0.5, 2], 0)
+        else:
+            assert len(saved) < nth
+            assert y.tolist() == [0 if bounds[0] is not None else -1, 0.5, 1]

@@ -134,3 +134,12 @@ def test_the_fast_path_saves_bits_alone(convention):
     assert all(t.dtype == torch.uint8 for t in tensors)
     with torch.no_grad():
         assert clampgrad.clamp(x, 0, 1, gradient=convention).grad_fn is None
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_saved_is_freed_by_backward(name):
+    y = CALLS[name](torch.full((3,), 0.5, requires_grad=True)).sum()
+    y.backward()
+    if "straight_through" not in name:
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            y.backward()

@@ -1,4 +1,4 @@
-"""What NaN is used for, and one that signals. Its gradients: test_table.py; wherever it stands: test_kernels.py."""
+"""What NaN is used for, and one that signals. Its gradients: test_table.py and test_kernels.py."""
 
 import pytest
 import torch

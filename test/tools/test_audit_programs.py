@@ -2,18 +2,23 @@
 
 import json
 import os
-import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
-from clampgrad.cli import main
+from clampgrad._tools.audit import mode
+from common import run
+from matrix.contexts import CONTEXTS
+from matrix.run import applies, calls, check
+from matrix.waivers import waived
 
 pytestmark = pytest.mark.thorough
 
@@ -24,143 +29,16 @@ def leaf():
     return X.clone().requires_grad_()
 
 
+def clamp(x):
+    return torch.clamp(x, 0, 1)
+
+
 # ---- Whatever runs without an audit runs under one -----------------------------------------------
-
-
-def batched(vectorize):
-    return torch.autograd.functional.jacobian(
-        lambda x: torch.clamp(x, 0, 1), X, vectorize=vectorize
-    )
 
 
 def is_grads_batched():
     x = leaf()
-    return torch.autograd.grad(x.clamp(0, 1), x, torch.eye(4), is_grads_batched=True)[0]
-
-
-def default_device():
-    torch.set_default_device("meta")
-    try:
-        return torch.clamp(torch.ones(3, device="cpu", requires_grad=True), 0, 1).sum().backward()
-    finally:
-        torch.set_default_device(None)
-
-
-def under_device():
-    x = leaf()
-    with torch.device("meta"):
-        x.clamp(0, 1).sum().backward()
-    return x.grad
-
-
-def meta():
-    return torch.clamp(torch.empty(3, device="meta", requires_grad=True), 0, 1).shape
-
-
-def traced():
-    return torch.jit.trace(lambda x: torch.clamp(x, 0, 1), X)(X)
-
-
-def traced_module():
-    return torch.jit.trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), X)(X).shape
-
-
-def nested_functions():
-    f = torch.func.vmap(torch.func.grad(lambda x: torch.func.jvp(F.relu, (x,), (x,))[1].sum()))
-    return f(X.view(2, 2))
-
-
-def closed_over():
-    """The gradient of a call outside of the transform, taken inside."""
-    x = leaf()
-    y = x.clamp(0, 1)
-    return torch.vmap(lambda g: torch.autograd.grad(y, x, g, retain_graph=True)[0])(torch.eye(4))
-
-
-def fake():
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode():
-        return torch.ones(3, requires_grad=True).clamp(0, 1).shape
-
-
-def made_a_graph():
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    graph = make_fx(lambda x: torch.clamp(x, 0, 1) * 2)(X)
-    return [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
-
-
-def exported():
-    program = torch.export.export(nn.ReLU(), (X,))
-    return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-
-
-def symbolic():
-    return str(torch.fx.symbolic_trace(nn.Sequential(nn.ReLU6())).graph)
-
-
-class Counts(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.seen.append(str(function))
-        return function(*args, **(kwargs or {}))
-
-
-def seen_by_a_dispatch_mode():
-    mode, x = Counts(), leaf()
-    mode.seen = []
-    with mode:
-        x.clamp(0, 1).sum().backward()
-    return mode.seen
-
-
-def packed_by_hooks():
-    packed, x = [], leaf()
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t.shape) or t, id):
-        x.clamp(0, 1)
-    return packed
-
-
-def twice():
-    x = leaf()
-    (g,) = torch.autograd.grad((x.clamp(0, 1) ** 2).sum(), x, create_graph=True)
-    return torch.autograd.grad(g.sum(), x)[0]
-
-
-def dual():
-    import torch.autograd.forward_ad as fwad
-
-    with fwad.dual_level():
-        y = fwad.make_dual(leaf(), torch.ones(4)).clamp(0, 1)
-        y.sum().backward()
-        return fwad.unpack_dual(y).tangent
-
-
-def wrong_arguments():
-    errors = []
-    for call in (
-        lambda: torch.clamp(),
-        lambda: torch.clamp(X),
-        lambda: torch.clamp(X, 0, 1, 2),
-        lambda: torch.clamp("x", 0),
-        lambda: torch.clamp(X, "0"),
-        lambda: torch.clamp(X, 0, torch.zeros(3)),
-        lambda: torch.maximum(X, 0),
-        lambda: X.half().clamp(max=1e9),
-    ):
-        try:
-            call()
-        except Exception as error:
-            errors.append((type(error), str(error).splitlines()[0]))
-    return errors
-
-
-def a_view_in_place():
-    x = leaf()
-    y = x * 1
-    y[1:].clamp_(0, 1)
-    y.sum().backward()
-    return x.grad
+    return torch.autograd.grad(clamp(x), x, torch.eye(4), is_grads_batched=True)[0]
 
 
 def deterministic():
@@ -171,16 +49,26 @@ def deterministic():
         torch.use_deterministic_algorithms(False)
 
 
-def autocast():
+def default_device():
+    torch.set_default_device("meta")
+    try:
+        return clamp(torch.ones(3, device="cpu", requires_grad=True)).sum().backward()
+    finally:
+        torch.set_default_device(None)
+
+
+def under_device():
     x = leaf()
-    with torch.autocast("cpu", torch.bfloat16):
-        F.relu(x.clamp(0, 1) @ torch.ones(4, 4)).sum().backward()
+    with torch.device("meta"):
+        clamp(x).sum().backward()
     return x.grad
 
 
-def hooks():
-    y = leaf().clamp(0, 1)
-    return y._backward_hooks
+def closed_over():
+    """The gradient of a call outside of the transform, taken inside."""
+    x = leaf()
+    y = clamp(x)
+    return torch.vmap(lambda g: torch.autograd.grad(y, x, g, retain_graph=True)[0])(torch.eye(4))
 
 
 def differentiated_around_it():
@@ -189,52 +77,94 @@ def differentiated_around_it():
     return torch.func.grad(lambda v: (y.log1p() * v).sum())(X)
 
 
+def fake():
+    with FakeTensorMode():
+        return clamp(torch.ones(3, requires_grad=True)).shape
+
+
+def targets(graph):
+    return [str(node.target) for node in graph.nodes]
+
+
+class Counts(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+def seen_by_a_dispatch_mode():
+    counts, x = Counts(), leaf()
+    counts.seen = []
+    with counts:
+        clamp(x).sum().backward()
+    return counts.seen
+
+
+def a_view_in_place():
+    x = leaf()
+    y = x * 1
+    y[1:].clamp_(0, 1)
+    y.sum().backward()
+    return x.grad
+
+
 def indexed():
     x = leaf()
     F.relu(x)[torch.tensor([0, 2])].log1p().sum().backward()
     return x.grad
 
 
+def nested(layout):
+    return torch.nested.nested_tensor([torch.ones(2), -torch.ones(3)], layout=layout)
+
+
 PROGRAMS = {
-    "vectorised jacobian": lambda: batched(True),
-    "jacobian": lambda: batched(False),
-    "hessian": lambda: torch.autograd.functional.hessian(
-        lambda x: (x.clamp(0, 1) ** 2).sum(), X, vectorize=True
-    ),
+    "meta": lambda: clamp(torch.empty(3, device="meta", requires_grad=True)).shape,
+    "traced": lambda: torch.jit.trace(clamp, X)(X),
+    "traced module": lambda: torch.jit.trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), X)(X).shape,
+    "exported": lambda: targets(torch.export.export(nn.ReLU(), (X,)).graph),
+    "symbolic": lambda: targets(torch.fx.symbolic_trace(nn.Sequential(nn.ReLU6())).graph),
+    "hooks": lambda: clamp(leaf())._backward_hooks,
     "sparse": lambda: torch.relu(torch.eye(3).to_sparse()).to_dense(),
     "sparse CSR": lambda: torch.relu(torch.eye(3).to_sparse_csr()).to_dense(),
     "mkldnn": lambda: torch.relu(torch.eye(3).to_mkldnn()).to_dense(),
-    "nested": lambda: torch.relu(
-        torch.nested.nested_tensor([torch.ones(2), -torch.ones(3)])
-    ).to_padded_tensor(0),
-    "jagged": lambda: torch.relu(
-        torch.nested.nested_tensor([torch.ones(2), -torch.ones(3)], layout=torch.jagged)
-    ).values(),
-    "quantized": lambda: torch.quantize_per_tensor(X, 0.1, 0, torch.quint8).clamp(0, 1).dequantize(),
+    "nested": lambda: torch.relu(nested(torch.strided)).to_padded_tensor(0),
+    "jagged": lambda: torch.relu(nested(torch.jagged)).values(),
+    "quantized": lambda: clamp(torch.quantize_per_tensor(X, 0.1, 0, torch.quint8)).dequantize(),
     "complex": lambda: F.relu(torch.ones(3, dtype=torch.cfloat).real),
-    "size 0": lambda: torch.ones(0, 3, requires_grad=True).clamp(0, 1).sum().backward(),
-    "float8": lambda: torch.ones(3).to(torch.float8_e4m3fn).float().clamp(0, 1),
+    "size 0": lambda: clamp(torch.ones(0, 3, requires_grad=True)).sum().backward(),
+    "float8": lambda: clamp(torch.ones(3).to(torch.float8_e4m3fn).float()),
     "numpy scalars": lambda: X.clamp(*torch.tensor([0.0, 1.0]).numpy()),
-    "16 dimensions": lambda: torch.ones([1] * 16, requires_grad=True).clamp(0, 1).sum().backward(),
+    "16 dimensions": lambda: clamp(torch.ones([1] * 16, requires_grad=True)).sum().backward(),
+    # Errors.
+    "no input": lambda: torch.clamp(),
+    "no bound": lambda: torch.clamp(X),
+    "one too many": lambda: torch.clamp(X, 0, 1, 2),
+    "a text": lambda: torch.clamp("x", 0),
+    "a text for a bound": lambda: torch.clamp(X, "0"),
+    "a number and a Tensor": lambda: torch.clamp(X, 0, torch.zeros(3)),
+    "a number for a Tensor": lambda: torch.maximum(X, 0),
+    "overflow": lambda: X.half().clamp(max=1e9),
 } | {
     f.__name__: f
     for f in (
-        is_grads_batched, default_device, under_device, meta, traced, traced_module,
-        nested_functions, closed_over, fake, made_a_graph, exported, symbolic,
-        seen_by_a_dispatch_mode, packed_by_hooks, twice, dual, wrong_arguments, a_view_in_place,
-        deterministic, autocast, hooks, indexed, differentiated_around_it,
+        is_grads_batched, deterministic, default_device, under_device, closed_over,
+        differentiated_around_it, fake, seen_by_a_dispatch_mode, a_view_in_place, indexed,
     )
 }  # fmt: skip
+
+
+def ours(report):
+    """What went wrong in the audit itself: nothing may rely on the net under it."""
+    return [reason for reason in report.skipped if reason.endswith("in the audit")]
 
 
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_runs_as_without(name, every):
-    program = PROGRAMS[name]
-
     def outcome():
         try:
-            return program()
+            return PROGRAMS[name]()
         except Exception as error:
             return type(error), str(error)
 
@@ -245,9 +175,28 @@ def test_it_runs_as_without(name, every):
         torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
     else:
         assert actual == expected
-    assert str(report)
-    ours = [reason for reason in report.skipped if reason.endswith("in the audit")]
-    assert not ours, "nothing may rely on the net under us"
+    assert str(report) and not ours(report)
+
+
+CALL = next(cell for cell in calls() if cell.operator == "clamp" and cell.gradient == "inclusive")
+CELLS = [
+    replace(CALL, form=form, context=context)
+    for form in ("function", "pinned method")
+    for context in CONTEXTS
+    if not CONTEXTS[context].costly
+]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [c for c in CELLS if applies(c) and not waived(c)],
+    ids=lambda c: f"{c.form}, {c.context}",
+)
+def test_gradients_hold_in_every_context(cell):
+    """The matrix's, which compares with the table."""
+    with clampgrad.audit() as report:
+        check(cell)
+    assert str(report) and not ours(report)
 
 
 def test_what_cannot_be_counted_is_said():
@@ -261,12 +210,10 @@ def test_what_cannot_be_counted_is_said():
 
 
 def test_a_failure_of_ours_is_no_failure_of_theirs(monkeypatch):
-    from clampgrad._tools.audit import mode
-
     monkeypatch.setattr(mode, "positions", lambda *_: 1 / 0)
     x = leaf()
     with clampgrad.audit() as report:
-        x.clamp(0, 1).sum().backward()
+        clamp(x).sum().backward()
     assert x.grad.sum() > 0 and report.skipped == {"ZeroDivisionError in the audit": 1}
 
 
@@ -293,22 +240,25 @@ def script(folder_of_programs):
     return write
 
 
-def test_the_program_keeps_its_output_and_its_exit_code(script, capsys):
-    assert main(["audit", script("sys.exit(3)"), "--lr", "1"]) == 3
-    out, err = capsys.readouterr()
-    assert out == "arguments ['--lr', '1']\n"
-    assert "The release of PyTorch decides the gradient at 1 of the 1 call" in err
+def sites(file="a.json"):
+    return json.loads(Path(file).read_text())["sites"]
+
+
+def test_the_program_keeps_its_output_and_its_exit_code(script, command):
+    code, out, err = command("audit", script("sys.exit(3)"), "--lr", "1")
+    assert (code, out) == (3, "arguments ['--lr', '1']\n")
+    assert "The release of PyTorch decides the gradient at the only call site" in err
     assert "sub/train.py:4" in err and str(os.getcwd()) not in err
 
 
-def test_files_are_written_also_of_a_program_that_fails(script, capsys):
+def test_files_are_written_also_of_a_program_that_fails(script, command):
     files = ["--json", "a.json", "--picture", "a.png"]
-    assert main(["audit", *files, script("raise ValueError('of mine')")]) == 1
-    (site,) = json.loads(Path("a.json").read_text())["sites"]
+    code, _, err = command("audit", *files, script("raise ValueError('of mine')"))
+    assert code == 1 and "ValueError: of mine" in err
+    (site,) = sites()
     assert (site["line"], site["elements"], site["at_bound"]) == (4, 2, 1)
     assert site["warnings"][0]["name"] == "conventions-differ"
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
-    assert "ValueError: of mine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -318,11 +268,9 @@ def test_files_are_written_also_of_a_program_that_fails(script, capsys):
     (["--every", "0"], "--every must be at least 1"),
     (["--fail-on", "everything"], "invalid choice: 'everything'"),
 ])  # fmt: skip
-def test_wrong_options_are_refused_before_the_program_runs(script, arguments, message, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["audit", *arguments, script()])
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (2, "") and message in err
+def test_wrong_options_are_refused_before_the_program_runs(script, arguments, message, command):
+    code, out, err = command("audit", *arguments, script())
+    assert (code, out) == (2, "") and message in err
 
 
 @pytest.mark.parametrize("fail_on, end, code", [
@@ -332,40 +280,38 @@ def test_wrong_options_are_refused_before_the_program_runs(script, arguments, me
     (["any"], "sys.exit(0)", 3),
     (["any"], "sys.exit(7)", 7),
     (["any"], "sys.exit('word')", "word"),
-    ([], "", 0),
 ])  # fmt: skip
-def test_fail_on(script, fail_on, end, code):
+def test_fail_on(script, fail_on, end, code, command):
     options = [word for name in fail_on for word in ("--fail-on", name)]
-    assert (main(["audit", *options, script(end)]) or 0) == code
+    assert (command("audit", *options, script(end))[0] or 0) == code
 
 
-def test_a_report_that_fails_keeps_the_exit_code(script, capsys, monkeypatch):
+def test_a_report_that_fails_keeps_the_exit_code(script, command, monkeypatch):
     """Working it out asks the device, which may be of no use after what the program did."""
     monkeypatch.setattr(clampgrad.Report, "__iter__", lambda _: 1 / 0)
-    assert main(["audit", "--json", "a.json", script("sys.exit(7)")]) == 7
-    err = capsys.readouterr().err
+    code, _, err = command("audit", "--json", "a.json", script("sys.exit(7)"))
+    assert code == 7
     assert "cannot be reported: division by zero" in err and "cannot write" in err
 
 
-def test_the_program_may_go_elsewhere(script):
-    main(["audit", "--json", "a.json", script("import os; os.chdir('sub')")])
+def test_the_program_may_go_elsewhere(script, command):
+    command("audit", "--json", "a.json", script("import os; os.chdir('sub')"))
     os.chdir("..")
-    assert json.loads(Path("a.json").read_text())["sites"] and not os.path.exists("sub/a.json")
+    assert sites() and not os.path.exists("sub/a.json")
 
 
-def test_one_file_per_rank(script, monkeypatch, capsys):
+def test_one_file_per_rank(script, monkeypatch, command):
     monkeypatch.setenv("WORLD_SIZE", "2")
+    printed = ""
     for rank in "01":
         monkeypatch.setenv("RANK", rank)
-        main(["audit", "--json", "a.json", script()])
-    assert all(json.loads(Path(f"a.rank{rank}.json").read_text())["sites"] for rank in "01")
+        printed += command("audit", "--json", "a.json", script())[2]
+        assert sites(f"a.rank{rank}.json")
     assert not os.path.exists("a.json")
-    err = capsys.readouterr().err
-    assert err.count("min_norm  inclusive") == 1 and "rank 1: The release" in err
+    assert printed.count("min_norm  inclusive") == 1 and "rank 1: The release" in printed
 
 
 def test_the_terminal_may_be_gone(script):
     """Both streams closed: the file is written all the same, and the exit code kept."""
     command = f"{sys.executable} -m clampgrad audit --json a.json {script('sys.exit(3)')}"
-    done = subprocess.run([*("bash", "-c"), f"{command} >&- 2>&-"])
-    assert done.returncode == 3 and json.loads(Path("a.json").read_text())["sites"]
+    assert run("bash", "-c", f"{command} >&- 2>&-").returncode == 3 and sites()

@@ -1,16 +1,20 @@
 """The benchmarks run what they say, and what is saved for backward is what they claim."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
 import cases
+import fill_tables
 import memory
 import report
+from hardware import machine
 from timing import DIRECTIONS, interleaved, step, summary
 from tools import check_cuda
+from tools.source_build.machine import processor
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,14 +23,13 @@ PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
 
 @pytest.mark.parametrize("group", PLAIN, ids=lambda group: group.name)
 def test_rivals_have_one_forward(group):
-    if group.name == "maximum":  # its limit is another operator
-        names = [name for name in group.functions if "maximum" in name]
-    else:
-        names = [name for name in group.functions if name != "torch.neg" and name != "F.relu"]
+    limits = {"torch.neg", "F.relu"}
+    if group.name == "maximum":
+        limits = {name for name in group.functions if "maximum" not in name}
     inputs = cases.inputs(group, 1000, torch.float32)
-    results = [group.functions[name](*inputs) for name in names]
-    for result in results[1:]:
-        torch.testing.assert_close(result, results[0], rtol=0, atol=1e-6)
+    first, *others = (f(*inputs) for name, f in group.functions.items() if name not in limits)
+    for result in others:
+        torch.testing.assert_close(result, first, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -43,33 +46,11 @@ def test_every_case_is_timed(group, direction):
 
 @pytest.mark.compiled("the portable implementation keeps a byte per element")
 @pytest.mark.parametrize("dtype", cases.DTYPES)
-@pytest.mark.parametrize(
-    "bar", report.BARS["saved"], ids=lambda b: f"{b['group']}, {b['function']}"
-)
+@pytest.mark.parametrize("bar", report.BARS["saved"], ids=lambda bar: bar["function"])
 def test_bits_that_are_saved(bar, dtype):
     (group,) = (group for group in cases.GROUPS if group.name == bar["group"])
-    n = 2**12
-    inputs = cases.inputs(group, n, cases.DTYPES[dtype])
-    assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * n
-
-
-def bytes_moved(name, n=2**12):
-    """By a forward and its backward, of an element: what is read, written and saved."""
-    (group,) = (group for group in cases.GROUPS if name in group.functions)
-    inputs = cases.inputs(group, n, torch.float32)
-    y = group.functions[name](*inputs)
-    g = torch.ones_like(y)
-    gradients = torch.autograd.grad(y, inputs, g)
-    written = [t for t in gradients if t.data_ptr() != g.data_ptr()]
-    saved = memory.saved_bytes(group.functions[name], *inputs)
-    return 4 * len([*inputs, y, g, *written]) + 2 * saved / n
-
-
-@pytest.mark.compiled("the portable implementation keeps a byte per element")
-def test_the_limit_of_maximum_is_that_of_its_traffic():
-    ours, sub = map(bytes_moved, ("clampgrad.maximum", "torch.sub"))
-    assert report.LIMITS["maximum"]({"torch.sub": sub}, 4) == pytest.approx(ours)
-    assert bytes_moved("torch.lerp") > sub
+    inputs = cases.inputs(group, 2**12, cases.DTYPES[dtype])
+    assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * 2**12
 
 
 def test_the_peak_is_seen_in_a_heap_that_has_room():
@@ -81,6 +62,30 @@ def test_the_peak_is_seen_in_a_heap_that_has_room():
     if peak is None:
         pytest.skip("the system does not tell what was resident at most")
     assert peak == pytest.approx(2 * 4 * x.numel(), rel=0.1)  # the result and the gradient
+
+
+def test_a_record_names_the_processor_and_a_caption_says_so():
+    found = machine()
+    said = fill_tables.made_on({"torch": "2.13.0", "machine": found})
+    assert found["cpu"] == processor() and said.startswith(f"torch 2.13.0, {found['cpu']}, ")
+    assert said.endswith(f" cores, {found['instruction_set']}")
+
+
+@pytest.mark.parametrize("record, said", [
+    ({"machine": "x86_64"}, "torch 2, a processor that the record does not name (x86_64)"),
+    (
+        {"system": "Linux x86_64", "cores": 2, "instruction_set": "AVX2"},
+        "torch 2, a processor that the record does not name (Linux x86_64), 2 cores, AVX2",
+    ),
+])  # fmt: skip
+def test_what_an_older_record_does_not_say_is_said(record, said):
+    assert fill_tables.made_on({"torch": "2", **record}) == said
+
+
+def test_no_script_names_its_machine_otherwise():
+    scripts = (ROOT / "benchmarks").glob("*.py")
+    own = {path.name for path in scripts if "platform.machine()" in path.read_text()}
+    assert own == {"hardware.py", "gpu.py"}  # a GPU's record names the GPU
 
 
 def sass(name="cuda-sass"):
@@ -96,9 +101,6 @@ def test_instructions_of_the_cuda_kernels():
 
 
 def test_every_cuda_kernel_was_read():
-    counts = {}
-    for name in sass()["kernels"]:
-        operation = name.split()[0]
-        counts[operation] = counts.get(operation, 0) + 1
+    counts = Counter(name.split()[0] for name in sass()["kernels"])
     expected = check_cuda.OPERATIONS.items()
     assert counts == {o: n * check_cuda.DTYPES for o, (_, _, n) in expected}

@@ -13,9 +13,10 @@ import pytest
 
 import clampgrad
 from clampgrad._implementation.environment import module_of
-from clampgrad.cli import COMMANDS, main
+from clampgrad._tools.survey import measured
+from clampgrad.cli import COMMANDS
 from clampgrad.cli.program import parse
-from common import forks
+from common import forks, run
 
 HOME = str(Path(clampgrad.__file__).parents[1])
 CLAMPGRAD = [sys.executable, "-m", "clampgrad"]
@@ -23,43 +24,27 @@ CLAMPGRAD = [sys.executable, "-m", "clampgrad"]
 PARTIAL = "" if clampgrad.implementation == "compiled" else ", partial"
 
 
-def run(command, **keywords):
-    return subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, **keywords
-    )
-
-
 # ---- The commands --------------------------------------------------------------------------------
 
 
-def test_one_help(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["--help"])
-    assert end.value.code == 0
-    out = capsys.readouterr().out
-    assert all(f"    {name} " in out for name in COMMANDS)
+def test_one_help(command):
+    code, out, _ = command("--help")
+    assert code == 0 and all(f"    {name} " in out for name in COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_help(name, capsys):
-    with pytest.raises(SystemExit) as end:
-        main([name, "--help"])
-    assert end.value.code == 0
-    assert f"usage: clampgrad {name}" in capsys.readouterr().out
+def test_every_command_has_a_help(name, command):
+    code, out, _ = command(name, "--help")
+    assert code == 0 and f"usage: clampgrad {name}" in out
 
 
-def test_the_version(capsys):
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out.strip() == clampgrad.__version__
+def test_the_version(command):
+    assert command("--version") == (0, f"{clampgrad.__version__}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["--fly"]])
-def test_no_such_command(arguments, capsys):
-    try:
-        code = main(arguments)
-    except SystemExit as end:
-        code = end.code
-    out, err = capsys.readouterr()
+def test_no_such_command(arguments, command):
+    code, out, err = command(*arguments)
     assert (code, out) == (2, "") and "usage: clampgrad" in err
 
 
@@ -82,35 +67,22 @@ def test_what_is_wrong_in_the_environment_is_one_sentence(name, tmp_path):
     script = tmp_path / "clampgrad"  # as pip writes it
     script.write_text("import sys\nfrom clampgrad.cli import main\nsys.exit(main())\n")
     # That every command imports the package first is seen by two, one here and there.
-    command = [sys.executable, script, "survey"] if name == "both" else [*CLAMPGRAD, "info"]
-    ended = run(command, env={**os.environ, "PYTHONPATH": HOME, **variables})
+    words = [sys.executable, script, "survey"] if name == "both" else [*CLAMPGRAD, "info"]
+    ended = run(*words, env={**os.environ, "PYTHONPATH": HOME, **variables})
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     assert ended.stderr.startswith("clampgrad: error: ")
     assert all(part in ended.stderr for part in parts)
-    # A program is told by the exception.
-    program = run([sys.executable, "-c", "import clampgrad"], env={**os.environ, **variables})
-    assert program.returncode == 1 and "Traceback" in program.stderr
 
 
-@pytest.mark.parametrize("options", ["-Bm clampgrad", "-W ignore -Bsmclampgrad"])
-def test_the_command_is_known_however_m_is_spelt(options):
-    command = [sys.executable, *options.split(), "info"]
-    ended = run(command, env={**os.environ, "PYTHONPATH": HOME, "CLAMPGRAD_PORTABLE": "2"})
-    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
-
-
-@pytest.mark.parametrize(
-    "command, module",
-    [
-        ("python -m a.b -m c", "a.b"),
-        ("python -Esma", "a"),
-        ("python -Wm -m a", "a"),
-        ("python -W m -X m -Bm a", "a"),
-        ("python -I", ""),
-    ],
-)
-def test_what_python_takes_for_the_module(command, module):
-    assert module_of(command.split()) == module
+@pytest.mark.parametrize("words, module", [
+    ("python -m a.b -m c", "a.b"),
+    ("python -Esma", "a"),
+    ("python -Wm -m a", "a"),
+    ("python -W m -X m -Bm a", "a"),
+    ("python -I", ""),
+])  # fmt: skip
+def test_what_python_takes_for_the_module(words, module):
+    assert module_of(words.split()) == module
 
 
 @pytest.mark.parametrize("name, shown", [
@@ -121,69 +93,65 @@ def test_what_python_takes_for_the_module(command, module):
 ])  # fmt: skip
 def test_info_says_what_the_environment_pins(name, shown):
     variable = name and name + PARTIAL
-    ended = run([*CLAMPGRAD, "info", "--json"], env={**os.environ, "CLAMPGRAD_GRADIENT": variable})
+    ended = run(*CLAMPGRAD, "info", "--json", env={**os.environ, "CLAMPGRAD_GRADIENT": variable})
     assert json.loads(ended.stdout)["pinned"] == (shown and shown + PARTIAL)
 
 
-@pytest.mark.parametrize("command", [["info"], ["patches", "list"], ["survey"]])
-def test_json(command, capsys):
-    assert main([*command, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)
-
-
-def test_info_for_programs_and_for_people(capsys):
-    assert main(["info", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_info_for_programs_and_for_people(command):
+    found = json.loads(command("info", "--json")[1])
     assert found["cuda_kernels"] in (True, False)
     assert all(name.isidentifier() for name in found)
-    assert main(["info"]) == 0
-    shown = capsys.readouterr().out
-    assert re.search(r"^cuda kernels +(yes|no)$", shown, re.MULTILINE)
+    assert re.search(r"^cuda kernels +(yes|no)$", command("info")[1], re.MULTILINE)
 
 
-def test_gallery_as_json(tmp_path, capsys):
-    assert main(["gallery", str(tmp_path), "--json"]) == 0
-    paths = json.loads(capsys.readouterr().out)["pictures"]
-    assert paths and all(os.path.exists(path) for path in paths)
+@pytest.mark.parametrize("words", [["audit"], ["survey"], ["patches", "list"]], ids=" ".join)
+def test_how_wide_a_table_is(words, folder_of_programs, monkeypatch, command):
+    """As COLUMNS says, or as wide as it is: to a file, and by --wide where a command has it."""
+    (folder_of_programs / "script.py").write_text("import torch\ntorch.zeros(1).clamp(0, 1)\n")
+    program = ["script.py"] if words == ["audit"] else []
+    monkeypatch.setattr(measured, "CASES", measured.CASES[:2])
+
+    def width(*options):
+        code, *printed = command(*words, *options, *program)
+        assert code == 0
+        return max(map(len, "".join(printed).splitlines()))
+
+    assert width() > 60
+    monkeypatch.setenv("COLUMNS", "60")
+    assert width() <= 60
+    if words != ["patches", "list"]:
+        assert width("--wide") > 60
 
 
 @pytest.mark.parametrize("words, message", [
     (["survey", "--device", "nowhere"], "device"),
     (["survey", "--device", "meta"], "meta"),
+    (["survey", "--json", "--markdown"], "not allowed with"),
     (["gallery", "a file"], "a file"),
 ])  # fmt: skip
-def test_what_a_user_can_correct_is_a_message(words, message, tmp_path, monkeypatch, capsys):
+def test_what_a_user_can_correct_is_a_message(words, message, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a file").touch()
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    out, err = capsys.readouterr()
-    assert (end.value.code, out) == (2, "")
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
     assert f"clampgrad {words[0]}: error: " in err and message in err.splitlines()[-1]
+    code, out, _ = command("patches", "export", "a file")
+    assert code == 2 and out.startswith("refused: cannot write a file")
 
 
-@pytest.mark.parametrize("words, package", [
-    (["gallery", "pictures"], "matplotlib"),
-    (["audit", "--picture", "a.png", "script.py"], "matplotlib"),
+@pytest.mark.parametrize("words", [
+    ["gallery", "pictures"],
+    ["audit", "--picture", "a.png", "script.py"],
 ])  # fmt: skip
-def test_a_missing_package_is_a_message(words, package, tmp_path, monkeypatch, capsys):
+def test_a_missing_package_is_a_message(words, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "script.py").touch()
-    for name in [m for m in sys.modules if m.partition(".")[0] == package]:
+    for name in [m for m in sys.modules if m.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [])  # nothing else is found either
     monkeypatch.setattr("clampgrad.cli.audit.find_spec", lambda name: None)
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    assert end.value.code == 2
-    assert f"{package} is missing: pip install {package}" in capsys.readouterr().err
-
-
-def test_patches_refuses_with_a_reason(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a file").touch()
-    assert main(["patches", "export", "a file"]) == 2
-    assert capsys.readouterr().out.startswith("refused: cannot write a file")
+    code, _, err = command(*words)
+    assert code == 2 and "matplotlib is missing: pip install matplotlib" in err
 
 
 def test_a_closed_pipe_ends_quietly():
@@ -238,13 +206,13 @@ def under_a_pin(tmp_path_factory):
     """`clampgrad run` of several programs."""
     script = tmp_path_factory.mktemp("runs") / "clampgrad"
     script.write_text("import sys\nfrom clampgrad.cli import main\nsys.exit(main(sys.argv[1:]))\n")
-    with forks("clampgrad.cli") as run:
+    with forks("clampgrad.cli") as fork:
         pinned = ["run", "--gradient", "half", *["--partial"] * bool(PARTIAL)]
-        yield lambda program, cwd: run(script, *pinned, *program, cwd=cwd)
+        yield lambda program, cwd: fork(script, *pinned, *program, cwd=cwd)
 
 
 def under_python(program, cwd):
-    done = run([sys.executable, *program], cwd=cwd)
+    done = run(sys.executable, *program, cwd=cwd)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -282,7 +250,6 @@ def test_a_program_ends_as_under_python(tmp_path, name, under_a_pin):
     assert any(expected)
 
 
-@pytest.mark.parametrize("command", ["run", "audit"])
 @pytest.mark.parametrize("program, message", [
     (["nowhere.py"], "no such file: nowhere.py"),
     (["-m", "no.such.module"], "no module named no.such.module"),
@@ -290,42 +257,28 @@ def test_a_program_ends_as_under_python(tmp_path, name, under_a_pin):
     (["."], "no __main__.py in ."),
     (["nb.ipynb"], "nb.ipynb is a notebook"),
     ([], "nothing to run"),
+    (["--lr", "1", "a.py"], "there is no option --lr; arguments of the program come after"),
 ])  # fmt: skip
-def test_nothing_to_run(command, program, message, folder_of_programs, capsys):
+def test_nothing_to_run(program, message, folder_of_programs, command):
     (folder_of_programs / "nb.ipynb").write_text('{"execution_count": null}')
-    with pytest.raises(SystemExit) as error:
-        main([command, *(["--gradient", "half"] if command == "run" else []), *program])
-    assert error.value.code == 2
-    assert message in capsys.readouterr().err
-
-
-TAKES_NOTHING = "import argparse\nargparse.ArgumentParser().parse_args()"
+    for words in (["run", "--gradient", "half"], ["audit"]):
+        code, _, err = command(*words, *program)
+        assert code == 2 and message in err
 
 
 @pytest.mark.parametrize("option", ["-v", "--partial"])
 def test_an_option_of_ours_that_the_program_gets(option, folder_of_programs, caplog):
     """Only the program knows whether it takes it; where it does not, what helps is said."""
-    (folder_of_programs / "script.py").write_text(TAKES_NOTHING)
+    script = folder_of_programs / "script.py"
+    script.write_text("import argparse\nargparse.ArgumentParser().parse_args()")
     caplog.set_level("INFO", "clampgrad")
     parser = argparse.ArgumentParser("clampgrad run")
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.add_argument("--partial", action="store_true")
-    _, program = parse(parser, ["script.py", option])
-    with pytest.raises(SystemExit) as end:
-        program.run()
-    assert end.value.code == 2
-    (message,) = caplog.messages
+    for words in (["script.py", option], [option, "script.py", "--other"]):
+        _, program = parse(parser, words)
+        with pytest.raises(SystemExit) as end:
+            program.run()
+        assert end.value.code == 2
+    (message,) = caplog.messages  # of the first
     assert message.startswith(f"{option} stands after the program")
-    caplog.clear()
-    _, program = parse(parser, [option, "script.py", "--other"])
-    with pytest.raises(SystemExit):
-        program.run()
-    assert caplog.messages == []
-
-
-@pytest.mark.parametrize("command", ["run", "audit"])
-def test_an_option_that_is_not_ours_comes_after_the_program(command, capsys):
-    with pytest.raises(SystemExit) as end:
-        main([command, *(["--gradient", "half"] if command == "run" else []), "--lr", "1", "a.py"])
-    assert end.value.code == 2
-    assert "there is no option --lr; arguments of the program come after" in capsys.readouterr().err

@@ -11,15 +11,21 @@ def printed(notebook):
     """What every cell prints; of a picture, that there is one."""
     cells = []
     for cell in (c for c in notebook.cells if c.cell_type == "code"):
-        outputs = []
-        for output in cell.outputs:
-            text = output.get("text")
-            if text and outputs and isinstance(outputs[-1], str):
-                outputs[-1] += text  # a slow kernel sends what a cell prints in several pieces
-            else:
-                outputs.append(text or sorted(output["data"]))
-        cells.append(outputs)
+        cells.append([output.get("text") or sorted(output["data"]) for output in cell.outputs])
     return cells
+
+
+def test_what_a_slow_kernel_sends_in_pieces_is_joined():
+    nbformat = pytest.importorskip("nbformat", reason="needs nbformat, nbclient and ipykernel")
+    import run_notebooks
+
+    def stream(text, name="stdout"):
+        return nbformat.v4.new_output("stream", name=name, text=text)
+
+    picture = nbformat.v4.new_output("display_data", data={"image/png": ""})
+    sent = [stream("a\n"), stream("b\n"), picture, picture, stream("c\n"), stream("d\n", "stderr")]
+    found = run_notebooks.joined(sent)
+    assert [output.get("text") for output in found] == ["a\nb\n", None, None, "c\n", "d\n"]
 
 
 @pytest.mark.thorough

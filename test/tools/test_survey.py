@@ -1,16 +1,13 @@
 """The survey finds out by itself what is documented, and measures what the installed torch does."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import clampgrad
-from clampgrad.__main__ import main
 from clampgrad._tools.survey import measured
-from clampgrad._tools.survey.rows import COLUMNS, as_data, cells
+from clampgrad._tools.survey.rows import as_data
 from clampgrad._tools.survey.subdifferential import verdict
 from common import RELEASE
 
@@ -20,21 +17,14 @@ def rows():
     return {(row.function, row.at): row for row in clampgrad.survey()}
 
 
+EACH_OF_THREE = [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
 # The limits of the gradient, the rule, what it asks for: mathematics, the same on every release.
 KNOWN = {
     ("torch.clamp(x, 0, 6)", "x = 0"): ([(0,), (1,)], 2, (0,)),
     ("torch.clamp(x, 0, 6)", "x = 6"): ([(0,), (1,)], 3, (0,)),
     ("torch.clamp(x, 1, 1)", "x = 1"): ([(0,)], 1, (0,)),
-    ("torch.clamp(x, lo, hi)", "x = 1, lo = 1, hi = 1"): (
-        [(0, 0, 1), (0, 1, 0), (1, 0, 0)],
-        4,
-        None,
-    ),
-    ("torch.clamp(x, lo, hi)", "x = 6, lo = 0, hi = 6"): (
-        [(0, 0, 1), (1, 0, 0)],
-        3,
-        (0.5, 0, 0.5),
-    ),
+    ("torch.clamp(x, lo, hi)", "x = 1, lo = 1, hi = 1"): ([*EACH_OF_THREE], 4, None),
+    ("torch.clamp(x, lo, hi)", "x = 6, lo = 0, hi = 6"): (EACH_OF_THREE[::2], 3, (0.5, 0, 0.5)),
     ("torch.maximum(x, c)", "x = 0, c = 0"): ([(0,), (1,)], 2, (0,)),
     ("torch.minimum(x, y)", "x = 1, y = 1"): ([(0, 1), (1, 0)], 3, (0.5, 0.5)),
     ("torch.amax(x, 0)", "x = (1, 1)"): ([(0, 1), (1, 0)], 2, (0.5, 0.5)),
@@ -94,7 +84,9 @@ def test_nan(rows):
 def test_a_pin_changes_nothing(monkeypatch):
     """It would give a gradient of ours; and a scripted clamp raises under one."""
     monkeypatch.setattr(measured, "CASES", measured.CASES[:2])
-    expected = as_data(clampgrad.survey())
+    found = clampgrad.survey()
+    assert isinstance(found, list)
+    expected = as_data(found)
     with clampgrad.pin("half"):
         assert as_data(clampgrad.survey()) == expected
 
@@ -109,39 +101,15 @@ def test_the_verdict_can_be_bad():
     assert verdict([(0.0, 0.0)], (0.5, 0.5), [(1.0, 0.0), (0.0, 1.0)]) == "no subgradient"
 
 
-def test_the_command(capsys):
+def test_the_command(command):
     """What it prints: a table, Markdown, JSON, each with every row."""
-    assert main(["survey"]) == 0
-    table = capsys.readouterr().out
-    assert main(["survey", "--markdown"]) == 0
-    markdown = capsys.readouterr().out
-    assert main(["survey", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+    table, markdown, data = (command("survey", *o)[1] for o in ([], ["--markdown"], ["--json"]))
+    data = json.loads(data)
     assert data["torch"] == torch.__version__
     assert len(data["rows"]) == markdown.count("\n| `") >= 35
     for row in data["rows"]:
         assert row["function"] in table and f"| `{row['function']}` |" in markdown
         assert row["verdict"] in table
-
-
-@pytest.fixture
-def few(monkeypatch):
-    monkeypatch.setattr(measured, "CASES", measured.CASES[:2] + measured.CASES[7:8])
-
-
-@pytest.mark.parametrize("width", [40, 80])
-def test_a_narrow_terminal_shows_records(few, width, monkeypatch, capsys):
-    """Every line fits, and nothing of the table is lost."""
-    monkeypatch.setenv("COLUMNS", str(width))
-    assert main(["survey"]) == 0
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= width
-    text = " ".join(shown.split())
-    for row in clampgrad.survey():
-        for name, cell in zip(COLUMNS[2:], cells(row)[2:]):
-            assert not cell or f"{name}: {cell}" in text
-    assert main(["survey", "--wide"]) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) > 80
 
 
 def test_what_is_not_documented_is_marked(rows):
@@ -151,16 +119,8 @@ def test_what_is_not_documented_is_marked(rows):
     assert "*: not what PyTorch documents." in table.text()
 
 
-def test_how_a_survey_is_shown(few):
-    found = clampgrad.survey()
-    assert isinstance(found, list)
+def test_how_a_survey_is_shown(rows):
+    found = clampgrad.Survey([*rows.values()][:7])
     assert repr(found).startswith(f"<clampgrad.Survey: torch {torch.__version__}, 7 points: ")
     html = found._repr_html_()
     assert html.count("<tr>") == 8 and "torch.clamp(x, 0, 6)</td>" in html
-
-
-def test_wrong_arguments():
-    """As a program, so that the exit code is seen."""
-    command = [sys.executable, "-m", "clampgrad", "survey", "--json", "--markdown"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    assert run.returncode == 2 and "not allowed with" in run.stderr

@@ -84,21 +84,6 @@ def test_a_torch_function_mode():
     assert "clamp" in seen
 
 
-def test_symbolic_tracing():
-    """torch.fx puts the public function into its graph, keywords and all."""
-
-    class Module(torch.nn.Module):
-        def forward(self, x):
-            return clampgrad.clamp_min(clampgrad.clamp(x, 0, 1, gradient="half"), 0.5)
-
-    traced = torch.fx.symbolic_trace(Module())
-    calls = [n for n in traced.graph.nodes if n.op == "call_function"]
-    assert [n.target for n in calls] == [clampgrad.clamp, clampgrad.clamp_min]
-    assert [n.kwargs["gradient"] for n in calls] == ["half", "min_norm"]
-    x = tied(40)
-    assert_same(traced(x), x.clamp(0.5, 1))
-
-
 # ---- __torch_dispatch__ --------------------------------------------------------------------------
 
 
@@ -153,19 +138,6 @@ def test_a_wrapper_sees_aten_alone(operator, convention, suffix):
     assert {f.namespace for f in Logged.operators} == {"aten"}
 
 
-@pytest.mark.parametrize("suffix", ["", "_"])
-@pytest.mark.parametrize("convention", CONVENTIONS)
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_two_tensors_in_one(operator, convention, suffix):
-    a, b, g, h = (tied(40, seed=i) for i in range(4))
-    leaf = TwoTensor(a.clone(), b.clone()).requires_grad_()
-    function = getattr(clampgrad, operator + suffix)
-    y = function(leaf.clone(), **BOUNDS[operator], gradient=convention)
-    (gradient,) = torch.autograd.grad(y, leaf, TwoTensor(g, h))
-    assert_same(gradient.a, gradient_of_x(convention, a, g, **BOUNDS[operator]))
-    assert_same(gradient.b, gradient_of_x(convention, b, h, **BOUNDS[operator]))
-
-
 def test_two_tensors_compiled():
     torch._dynamo.reset()
     a, b = tied(40), tied(40, seed=1)
@@ -189,33 +161,6 @@ def test_fake_tensors(convention):
         (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
     for fake in (y, gradient):
         assert (fake.shape, fake.stride(), fake.dtype) == (x.shape, x.stride(), x.dtype)
-
-
-@pytest.fixture
-def mesh():
-    """Two ranks of which one is here; nothing is sent."""
-    distributed = pytest.importorskip("torch.distributed")
-    if not distributed.is_available():
-        pytest.skip("this torch is built without torch.distributed")
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-    yield torch.distributed.device_mesh.init_device_mesh("cpu", (2,))
-    distributed.destroy_process_group()
-
-
-@pytest.mark.parametrize("suffix", ["", "_"])
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_a_sharded_tensor_stays_sharded(mesh, convention, suffix):
-    from torch.distributed.tensor import DTensor, Shard
-
-    x, g = tied(6, 5), tied(6, 5, seed=1)
-    leaf = DTensor.from_local(x.clone(), mesh, [Shard(0)]).requires_grad_()
-    function = getattr(clampgrad, "clamp" + suffix)
-    y = function(leaf.clone(), 0, 1, gradient=convention)
-    (gradient,) = torch.autograd.grad(y, leaf, DTensor.from_local(g, mesh, [Shard(0)]))
-    assert gradient.placements == y.placements == leaf.placements
-    assert_same(gradient.to_local(), gradient_of_x(convention, x, g, 0, 1))
 
 
 def test_parameters_and_buffers():

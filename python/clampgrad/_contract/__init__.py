@@ -1,1 +1,1 @@
-"""The contract: the table of conventions, and the names in it."""
+"""The contract: the table of conventions, the names in it, and words for what is said about it."""

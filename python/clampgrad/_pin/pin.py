@@ -220,6 +220,7 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = 
         partial: as in :class:`pin`.
 
     Raises:
+        TypeError, ValueError: as in :class:`pin`.
         RuntimeError: another pin is enabled, which would hide this one; or the portable implementation runs,
             which does not reach the whole process, and `partial` is not set.
     """

@@ -12,6 +12,7 @@ from contextlib import suppress
 import torch
 
 from clampgrad import _implementation
+from clampgrad._contract.words import counted
 from clampgrad._implementation.build import VERSION
 from clampgrad._implementation.environment import is_set
 
@@ -65,7 +66,7 @@ def reached() -> Counter[str]:
 def report() -> None:
     found = reached() - counted_before
     calls = ", ".join(f"{name} {n}" for name, n in sorted(found.items()))
-    say(f"the pin reached {found.total()} calls: {calls}" if found else NOTHING)
+    say(f"the pin reached {counted(found.total(), 'call')}: {calls}" if found else NOTHING)
 
 
 def say(text: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from clampgrad._contract.words import counted, out_of
 from clampgrad._tools.audit.callers import packages
 from clampgrad._tools.audit.consumers import Singular
 from clampgrad._tools.audit.positions import AT_HI, AT_LO, rounded
@@ -161,7 +162,7 @@ def _of_singularity(site: Site, which: str, hazard: Singular) -> Diagnostic:
     at_bound = f"{hazard.function} of {hazard.argument:g}"
     message = (
         f"where the input is at or beyond {which}, {hazard.caller.file}:{hazard.caller.line} takes "
-        f"{at_bound}, whose {what} is not finite; {at:,} elements stood at or beyond a bound"
+        f"{at_bound}, whose {what} is not finite; {counted(at, 'element')} stood at or beyond a bound"
     )
     remedy = "Move the bound off that point, by more than the dtype rounds away."
     if _is_installed(site):
@@ -191,7 +192,8 @@ def _not_finite(site: Site) -> list[Diagnostic]:
     if not arrived:
         return []
     of = sum(int(v.sums[COUNT].sum()) for v in heard)
-    message = f"{arrived:,} of {of:,} incoming gradients not finite, {left:,} of them passed on"
+    received = counted(arrived, "infinite or NaN gradient")
+    message = f"the call received {received} among {of:,}, and passed {left:,} on"
     remedy = "torch.autograd.detect_anomaly() names the operator that makes them."
     evidence = {"arrived": arrived, "left": left, "gradients": of}
     return [Diagnostic("gradient-not-finite", message, remedy, evidence)]
@@ -206,7 +208,7 @@ def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
         return []
     message = (
         f"torch up to 2.13 (inclusive) and torch from 2.14 on (joint) differ: the norm of the "
-        f"difference is {norm:.2g} times the norm, {signs:,} of {of:,} gradients change sign"
+        f"difference is {norm:.2g} times the norm, and the sign changes in {out_of(signs, of, 'gradient')}"
     )
     if _is_installed(site):
         remedy = (

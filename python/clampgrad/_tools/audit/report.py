@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from clampgrad._contract.words import counted
 from clampgrad._pin.installed import patched
 from clampgrad._tools.audit import picture, text
 from clampgrad._tools.audit.callers import short
@@ -49,7 +50,8 @@ class Report:
 
     def __repr__(self) -> str:
         warned = sum(len(finding.warnings) for finding in self)
-        return f"<clampgrad.Report: {len(self)} call sites, {warned} warnings; print it>"
+        sites, warnings = counted(len(self), "call site"), counted(warned, "warning")
+        return f"<clampgrad.Report: {sites}, {warnings}; print it>"
 
     def __str__(self) -> str:
         return self.text(width_of(sys.stdout))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from clampgrad._contract.table import EXACT
+from clampgrad._contract.words import any_of, counted, out_of
 from clampgrad._tools.audit.finding import RELEASES, Finding
 from clampgrad._tools.audit.lint import Diagnostic
 from clampgrad._tools.audit.sites import MOST_BOUNDS
@@ -19,6 +20,7 @@ LEFT = ("call", "where", "module", "gradient", "dtype", "bounds")
 COUNTS = ("elements", "at bound", "beyond", "NaN", "dead")
 COLUMNS = (*LEFT, *COUNTS, *EXACT)
 
+SITE = "call site"
 DECIDED = "The release of PyTorch decides the gradient here:"
 NOT_DECIDED = "No release of PyTorch changed the gradient here, as far as gradients arrived:"
 
@@ -53,7 +55,7 @@ def summary(findings: list[Finding], place: Place) -> str:
     heard = [f for f in findings if f.moved]
     if not heard:
         return (
-            f"No gradient reached {_any(len(findings))}: positions were counted, but what "
+            f"No gradient reached {any_of(len(findings), SITE)}: positions were counted, but what "
             "a convention would change is unknown."
         )
     decided = [f for f in heard if f.by_release[0]]
@@ -63,23 +65,21 @@ def summary(findings: list[Finding], place: Place) -> str:
         first = max(decided, key=lambda f: f.by_release[0])
         far, name = first.by_release
         parts.append(
-            f"The release of PyTorch decides the gradient at {len(decided)} of the {len(heard)} call sites "
+            f"The release of PyTorch decides the gradient at {out_of(len(decided), len(heard), SITE)} "
             f"that a gradient reached, most at {_site(first, place)}: {name}, the gradient "
             f"{RELEASES[name]}, would {_instead(first, name) or f'move it {_much(far)}'}"
         )
     if others:
         first = max(others, key=lambda f: f.farthest[0])
         far, name = first.farthest
-        where = (
-            f"{len(others)} more" if decided else f"{len(others)} of the {len(heard)} call sites"
-        )
+        where = f"{len(others)} more" if decided else out_of(len(others), len(heard), SITE)
         parts.append(
             f"No release of PyTorch changed the gradient at {where}, where another exact convention would, "
             f"most at {_site(first, place)}: {name} would move it {_much(far)}"
         )
     if not parts:
         parts.append(
-            f"No other exact convention would change the gradient at {_any(len(heard))} that a gradient reached"
+            f"No other exact convention would change the gradient at {any_of(len(heard), SITE)} that a gradient reached"
         )
     return "".join(f"{part.rstrip('. ')}. " for part in parts) + f"{_warned(findings, place)}."
 
@@ -91,8 +91,8 @@ def _much(far: float) -> str:
 def _instead(f: Finding, name: str) -> str:
     """What a convention would do with infinite and NaN gradients that the current one does not."""
     count = f.not_finite[name]
-    verb, plural = "pass on" if name == "inclusive" else "block", "s" * (count != 1)
-    return f"{verb} {count:,} infinite or NaN gradient{plural}" if count else ""
+    verb = "pass on" if name == "inclusive" else "block"
+    return f"{verb} {counted(count, 'infinite or NaN gradient')}" if count else ""
 
 
 def _site(f: Finding, place: Place) -> str:
@@ -107,10 +107,6 @@ def _warned(findings: list[Finding], place: Place) -> str:
     return (
         f"Warnings: {len(groups)}, at {', '.join(places[:3])}{' and elsewhere' * (len(places) > 3)}"
     )
-
-
-def _any(count: int) -> str:
-    return "the only call site" if count == 1 else f"any of the {count} call sites"
 
 
 def _name(f: Finding, modules: list[str], place: Place) -> str:
