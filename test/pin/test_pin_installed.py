@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 
 import clampgrad
 from clampgrad._pin.installed import installed
@@ -35,11 +36,17 @@ def test_in_a_transform():
     assert slope(torch.zeros(())).item() == (1 if RELEASE < (2, 14) else 0)
 
 
+class NothingIsClamped(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return args[0] * 1 if func is torch.clamp else func(*args, **(kwargs or {}))
+
+
 CONTEXTS = {
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
     "tensors without values": FakeTensorMode,
     "another device": lambda: torch.device("meta"),
+    "a mode that changes calls": NothingIsClamped,
     "another pin": lambda: clampgrad.pin("half"),
     "nothing": nullcontext,
 }
@@ -49,6 +56,13 @@ CONTEXTS = {
 def test_what_surrounds_the_first_call_does_not_matter(context):
     with CONTEXTS[context]():
         assert current() == ("inclusive" if RELEASE < (2, 14) else "joint")
+
+
+def test_an_audit_does_not_count_its_calls():
+    x = torch.zeros(1, requires_grad=True)
+    with clampgrad.audit() as report, clampgrad.pin("installed"):
+        torch.clamp(x, 0, 1).backward()
+    assert len(report) == 1
 
 
 def patch(monkeypatch, gradients):

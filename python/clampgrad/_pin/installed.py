@@ -11,7 +11,7 @@ import torch
 from clampgrad._contract.table import ALIASES, EXACT, TABLE
 from clampgrad._pin.functions import Remembered
 from clampgrad._pin.state import TORCHS_OWN
-from clampgrad._torch.surroundings import without_dispatch_modes
+from clampgrad._torch.surroundings import without_modes
 
 Row = dict[str, Any]
 
@@ -21,7 +21,7 @@ def installed() -> str:
     """Measured, because the number of a release says nothing of a torch that was patched."""
     # The answer is kept, so nothing around the first call may change it: a pin, no_grad, a mode.
     torchs_own = Remembered(measured, TORCHS_OWN)
-    with without_dispatch_modes(), torch.inference_mode(False), torch.enable_grad():
+    with without_modes(), torch.inference_mode(False), torch.enable_grad():
         found = torchs_own()
     names = [c for c in EXACT if all(g == share(row, c, kind) for row, kind, g in found)]
     if not names:

@@ -20,7 +20,10 @@ PRIVATE = {
     "package": Use(
         "`import clampgrad` raises an ImportError that names it",
         {
-            "torch.utils._python_dispatch:_disable_current_modes": "work of our own that modes must not see"
+            "torch.utils._python_dispatch:_disable_current_modes": (
+                "work of our own that modes must not see"
+            ),
+            "torch._C:DisableTorchFunction": "the same, of function modes",
         },
     ),
     "portable": Use(

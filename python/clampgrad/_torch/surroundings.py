@@ -1,7 +1,7 @@
 """Where a call runs: inside torch.func, in forward mode, in backward, under modes."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -42,6 +42,13 @@ def dispatch_modes_are_on() -> bool:
 def without_dispatch_modes() -> AbstractContextManager[Any]:
     """A block in which they are off. Under some of them tensors have no values."""
     return dispatch._disable_current_modes()
+
+
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """A block in which no mode sees a call, of functions or of operators."""
+    with without_dispatch_modes(), torch._C.DisableTorchFunction():
+        yield
 
 
 def replace_backward(runs: Callable[..., Any]) -> None:
