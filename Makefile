@@ -39,7 +39,7 @@ PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_table.py test/t
                    test/transforms/test_func_tensors.py test/table/test_in_place.py test/table/test_errors.py \
                    test/table/test_gradcheck.py test/table/test_nan.py test/table/test_seeds.py test/table/test_nn.py \
                    test/kernels/test_layouts.py test/compile/test_compile.py test/compile/test_compile_training.py \
-                   test/compile/test_export.py test/pin/test_pin_calls.py test/matrix/test_refused.py
+                   test/compile/test_export.py test/pin/test_pin_calls.py test/matrix/test_refused.py test/matrix/test_fuzz.py
 
 # What `make check-arm64` runs, where an instruction takes ten: the kernels and what every implementation
 # must do, but no compilers and few processes.

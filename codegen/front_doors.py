@@ -142,7 +142,8 @@ def python_signature(overloads: list[NativeFunction]) -> str:
     parameters += [None if f.func.kind() is SchemaKind.inplace else "out"]
     names = ", ".join(f'"{p}"' if p else "nullptr" for p in parameters)
     signatures = ",\n  ".join(f'R"({signature(f)})"' for f in overloads)
-    return f'{{"{cpp.name(f.func)}",\n {{{names}}},\n {{{signatures}}}}},'
+    name = cpp.name(f.func)
+    return f'constexpr Signature {name} = {{"{name}",\n {{{names}}},\n {{{signatures}}}}};'
 
 
 def signature(f: NativeFunction) -> str:

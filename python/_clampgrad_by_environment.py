@@ -37,7 +37,8 @@ def by_environment() -> None:
     name = os.environ.get("CLAMPGRAD_GRADIENT")
     if not name or _done:
         return
-    if "clampgrad" in sys.modules and not hasattr(sys.modules["clampgrad"], "pin"):
+    package = sys.modules.get("clampgrad")
+    if hasattr(package, "_pin_by_environment") and not hasattr(package, "pin"):
         return  # it is being imported, and has just imported torch: it will call again
     _done = True
     try:

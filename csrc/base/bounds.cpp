@@ -4,7 +4,6 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
-#include <c10/util/Exception.h>
 #include <c10/util/overflows.h>
 
 #include <cmath>
@@ -35,10 +34,6 @@ bool overflows(const Number& bound, const at::Tensor& self) {
       AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
            return c10::overflows<scalar_t>(bound->toDouble());
          });
-}
-
-void check_has_bound(const Number& min, const Number& max) {
-  TORCH_CHECK(min || max, "At least one of 'min' or 'max' must not be None");
 }
 
 Number in_dtype(const Number& bound, const at::Tensor& self) {

@@ -20,9 +20,6 @@ bool is_nan(const Number& bound);
 // where there are no elements, it is none. False for a number that a compiler traces.
 bool overflows(const Number& bound, const at::Tensor& self);
 
-// Raises as torch.clamp does, for an operator that does not call torch.clamp.
-void check_has_bound(const Number& min, const Number& max);
-
 // The bound as the forward of `self` sees it: rounded to its dtype, because an element can be equal
 // only to a number of its dtype. A number that overflows is returned as it is.
 Number in_dtype(const Number& bound, const at::Tensor& self);

@@ -1,8 +1,7 @@
 #pragma once
 // vmap. The operators without kernels of their own are elementwise: a rule moves the batch
 // dimension to the front and calls the same operator one level down. The front doors decompose
-// instead. Both are registered in the generated Register.cpp. Nothing is decided here about what is
-// being differentiated: on a batched tensor that is invisible.
+// instead. Both are registered in the generated Register.cpp.
 
 #include "base/path.h"
 

@@ -107,9 +107,5 @@ namespace cuda {
 template <typename Call>
 void run(c10::Device, at::ScalarType, const BuffersOf<Call>&, const Call&);
 
-// Sets `mask` where bit v of `values` is set for the number v that the bits of an element make.
-void unpack(
-    c10::Device, int64_t n, const uint64_t* bits, int per_element, int64_t values, bool* mask);
-
 } // namespace cuda
 } // namespace clampgrad

@@ -1,33 +1,32 @@
 #pragma once
 // Note [Dim order]
 // ~~~~~~~~~~~~~~~~
-// The order in which the dimensions of a result lie in memory: Tensor.dim_order(), as one integer.
-// Bits are packed in this order, so that forward and backward run over flat memory; the node of the
-// call saves it. 0 is the order of a contiguous tensor. Any other dense layout is the permutation
-// of its dimensions from the outermost to the innermost, four bits per dimension, the innermost
-// lowest. No permutation makes 0, because only one dimension has the number 0.
+// The order in which the dimensions of a result lie in memory, from the outermost to the innermost:
+// Tensor.dim_order(), but empty for a contiguous tensor. Bits are packed in this order, so that
+// forward and backward run over flat memory; the node of the call saves it.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
+#include <vector>
 
 namespace clampgrad {
 
-constexpr int64_t kContiguous = 0;
+// Memory for the result of an elementwise operator, laid out as torch's own. The sizes are those to
+// which the arguments broadcast.
+at::Tensor empty_result(at::TensorList args);
 
-// Nothing for a tensor that is not dense: it is handled through a copy.
-std::optional<int64_t> dim_order_of(const at::Tensor& tensor);
+// A tensor that is made in this order has the strides of `dense`, those of dimensions of size 1 too
+// where torch has made it.
+std::vector<int64_t> dim_order_of(const at::Tensor& dense);
 
-// The order that a copy of `tensor` has, and an elementwise result: its own where it is dense.
-int64_t dim_order_of_copy(const at::Tensor& tensor);
-
-// Of a compact tensor. One that is made in this order has the same strides, those of dimensions of
-// size 1 too, of which dim_order_of() promises nothing.
-std::optional<int64_t> dim_order_of_strides(const at::Tensor& tensor);
+// For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
+// memory. Raises where `dim_order` is no permutation, because it is an argument of operators.
+at::Tensor empty_in_dim_order(
+    c10::SymIntArrayRef sizes, at::IntArrayRef dim_order, const at::TensorOptions& options);
 
 // A view whose dimensions are in this order: contiguous where `tensor` lies so.
-at::Tensor permuted(const at::Tensor& tensor, int64_t dim_order);
+at::Tensor permuted(const at::Tensor& tensor, at::IntArrayRef dim_order);
 
 // Note [Repeated inputs]
 // ~~~~~~~~~~~~~~~~~~~~~~
@@ -40,15 +39,6 @@ struct Repeated {
   at::Tensor tensor;
   int64_t period; // in elements
 };
-Repeated repeated_in_dim_order(const at::Tensor& tensor, int64_t dim_order);
-
-// For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
-// memory. The strides of dimensions of size 1 are those of a compact tensor.
-at::Tensor empty_in_dim_order(
-    c10::SymIntArrayRef sizes, int64_t dim_order, const at::TensorOptions& options);
-
-// As empty_in_dim_order(). But if `like` lies in this order and is not channels last, the strides
-// of dimensions of size 1 are those that it has.
-at::Tensor empty_like_in_dim_order(const at::Tensor& like, int64_t dim_order);
+Repeated repeated_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order);
 
 } // namespace clampgrad

@@ -7,10 +7,9 @@
 #include "kernels/rules/conventions.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/Version.h>
-
-#include <algorithm>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bitwise_right_shift.h>
 
 namespace clampgrad {
 
@@ -66,21 +65,6 @@ int bits_of(const Call&) {
   return Call::kIn * Call::kOut;
 }
 
-// Writes y and returns the bits.
-template <typename Call, typename... In>
-Tensor run_forward(const Call& call, const Tensor& y, const In&... in) {
-  const auto n = y.numel();
-  const c10::SymInt bytes = bytes_of_bits(bits_of(call), n);
-  auto bits = empty_in_dim_order(bytes, kContiguous, y.options().dtype(at::kByte));
-  // Asked for before the inputs: in place they share memory with y, and copy-on-write may move it.
-  auto* out = y.mutable_data_ptr();
-  auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
-  const BuffersOf<Call> memory = {
-      {in.tensor.const_data_ptr()...}, {words(in.period)...}, {out}, to, n};
-  run(y.device(), y.scalar_type(), memory, call);
-  return bits;
-}
-
 template <typename T>
 Lane<T> lane(T value) {
   if constexpr (sizeof(T) == 2) {
@@ -90,11 +74,14 @@ Lane<T> lane(T value) {
   }
 }
 
-NumberForward number_forward(const Tensor& x, const Number& min, const Number& max, Convention c) {
+} // namespace
+
+NumberForward number_forward(
+    const Tensor& self, const Number& min, const Number& max, Convention c) {
   NumberForward call = {0, 0, min.has_value(), max.has_value(), c};
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "clamp", [&] {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "clamp", [&] {
     const auto in_lane = [&](const Number& bound) {
-      return bound ? lane(in_dtype(bound, x)->to<scalar_t>()) : Lane<scalar_t>();
+      return bound ? lane(in_dtype(bound, self)->to<scalar_t>()) : Lane<scalar_t>();
     };
     call.lo = in_lane(min);
     call.hi = in_lane(max);
@@ -102,45 +89,29 @@ NumberForward number_forward(const Tensor& x, const Number& min, const Number& m
   return call;
 }
 
-} // namespace
-
-template <typename Call, typename... Others>
-std::tuple<Tensor, Tensor> fused_forward(
-    const Call& call, int64_t dim_order, const Tensor& self, const Others&... others) {
-  // As TensorIterator does: the strides of the arguments where they agree.
-  const bool alike = dim_order != kContiguous && (... && (others.strides() == self.strides()));
-  auto y = alike ? empty_like_in_dim_order(self, dim_order)
-                 : empty_in_dim_order(self.sym_sizes(), dim_order, self.options());
-  auto bits = run_forward(
-      call, y, repeated_in_dim_order(self, dim_order), repeated_in_dim_order(others, dim_order)...);
-  return {std::move(y), std::move(bits)};
-}
-
-std::tuple<Tensor, Tensor> clamp_forward(
-    const Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order) {
-  if (dim_order_of(self) != dim_order) { // it is not dense
-    const auto y = self.clone();
-    return {y, clamp_forward_(y, min, max, c, dim_order)};
+template <typename Call>
+Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
+  const auto n = y.numel();
+  const c10::SymInt bytes = bytes_of_bits(bits_of(call), n);
+  auto bits = empty_in_dim_order(bytes, {}, y.options().dtype(at::kByte));
+  // Asked for before the inputs: in place they share memory with y, and copy-on-write may move it.
+  auto* out = y.mutable_data_ptr();
+  auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
+  BuffersOf<Call> memory = {{}, {}, {out}, to, n};
+  const auto dim_order = dim_order_of(y);
+  std::array<Repeated, Call::kIn> from;
+  for (int k = 0; k < Call::kIn; ++k) {
+    from[k] = repeated_in_dim_order(in[k], dim_order);
+    memory.in[k] = from[k].tensor.const_data_ptr();
+    memory.period[k] = words(from[k].period);
   }
-  return fused_forward(number_forward(self, min, max, c), dim_order, self);
-}
-
-Tensor clamp_forward_(
-    const Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order) {
-  at::assert_no_internal_overlap(self);
-  const auto view = permuted(self, dim_order);
-  const auto x = view.contiguous();
-  const auto bits = run_forward(number_forward(x, min, max, c), x, Repeated{x, x.numel()});
-  if (!x.is_alias_of(self)) {
-    view.copy_(x);
-  }
+  run(y.device(), y.scalar_type(), memory, call);
   return bits;
 }
 
-template std::tuple<Tensor, Tensor> fused_forward(
-    const PairForward&, int64_t, const Tensor&, const Tensor&);
-template std::tuple<Tensor, Tensor> fused_forward(
-    const TripleForward&, int64_t, const Tensor&, const Tensor&, const Tensor&);
+template Tensor fused_forward(const NumberForward&, at::TensorList, const Tensor&);
+template Tensor fused_forward(const PairForward&, at::TensorList, const Tensor&);
+template Tensor fused_forward(const TripleForward&, at::TensorList, const Tensor&);
 
 // ---- Backward -----------------------------------------------------------------------------------
 
@@ -153,19 +124,16 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
   TORCH_CHECK(
       bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
           bits.device() == of.device(),
-      "clampgrad: what was saved for ",
-      of.numel(),
-      " elements on ",
+      "clampgrad: a saved-tensor hook must return what it was given, ",
+      bytes,
+      " bytes on ",
       of.device(),
-      " came back as ",
+      ", and not ",
       bits.toString(),
       " of ",
-      bits.numel(),
-      " elements on ",
-      bits.device(),
-      " instead of ",
-      bytes,
-      " bytes; a saved-tensor hook must return what it was given");
+      bits.sizes(),
+      " on ",
+      bits.device());
   // Kernels read whole words, and what a hook returns may begin at any byte.
   const bool aligned = reinterpret_cast<uintptr_t>(bits.const_data_ptr()) % alignof(uint64_t) == 0;
   return aligned ? c10::MaybeOwned<Tensor>::borrowed(bits)
@@ -203,39 +171,15 @@ template std::array<Tensor, 2> fused_backward(
 template std::array<Tensor, 3> fused_backward(
     const Saved<TripleBackward>&, const Tensor&, const std::array<bool, 3>&);
 
-// ---- As operators -------------------------------------------------------------------------------
+// ---- As an operator -----------------------------------------------------------------------------
 
-namespace native {
-
-namespace {
-
-void unpack(int64_t n, const uint64_t* bits, int per_element, int64_t values, bool* mask) {
-  cpu::in_threads(words(n), [&](int64_t begin, int64_t end) {
-    for (int64_t w = begin; w < end; ++w) {
-      uint64_t chosen = 0;
-      for (int v = 0; v < 1 << per_element; ++v) {
-        uint64_t here = -(values >> v & 1); // everywhere, if v is one of them
-        for (int b = 0; b < per_element; ++b) {
-          here &= bits[b * words(n) + w] ^ ((v >> b & 1) - uint64_t{1});
-        }
-        chosen |= here;
-      }
-      const auto count = std::min(n - w * kWord, kWord);
-      for (int64_t i = 0; i < count; ++i) {
-        mask[w * kWord + i] = chosen >> i & 1;
-      }
-    }
-  });
-}
-
-} // namespace
-
-Tensor mask(
+// By operators of ATen on every device: only what is differentiated twice, or traced, comes here.
+Tensor native::mask(
     const Tensor& bits,
     c10::SymIntArrayRef size,
     int64_t values,
     int64_t bits_per_element,
-    int64_t dim_order) {
+    at::IntArrayRef dim_order) {
   TORCH_CHECK_VALUE(
       bits_per_element >= 1 && bits_per_element <= 3,
       "clampgrad: nothing has ",
@@ -245,18 +189,16 @@ Tensor mask(
   if (mask.is_meta()) {
     return mask;
   }
-  const auto count = static_cast<int>(bits_per_element);
-  const auto saved = checked_bits(bits, mask, count);
-  auto* to = mask.mutable_data_ptr<bool>();
-#if defined(CLAMPGRAD_WITH_CUDA)
-  if (mask.is_cuda()) {
-    cuda::unpack(mask.device(), mask.numel(), words_of(saved), count, values, to);
-    return mask;
-  }
-#endif
-  unpack(mask.numel(), words_of(saved), count, values, to);
+  const auto n = mask.numel();
+  const auto saved = checked_bits(bits, mask, static_cast<int>(bits_per_element));
+  // The bits by their place in a byte, and the number that those of an element make.
+  const auto bytes = saved->view({bits_per_element, 8 * words(n), 1});
+  const auto each = bytes.bitwise_right_shift(at::arange(8, bits.options())).bitwise_and_(1);
+  const auto weights = at::arange(bits_per_element, bits.options()).view({-1, 1, 1});
+  const auto numbers = each.bitwise_left_shift_(weights).sum(0, /*keepdim=*/false, at::kByte);
+  const auto chosen = at::bitwise_right_shift(values, numbers).bitwise_and_(1);
+  permuted(mask, dim_order).view(n).copy_(chosen.view(-1).narrow(0, 0, n));
   return mask;
 }
 
-} // namespace native
 } // namespace clampgrad

@@ -8,29 +8,24 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <tuple>
 
 namespace clampgrad {
 
-// The result of clamp and the bits. The bounds are not NaN.
-std::tuple<at::Tensor, at::Tensor> clamp_forward(
-    const at::Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order);
+// The bounds are not NaN.
+NumberForward number_forward(
+    const at::Tensor& self, const Number& min, const Number& max, Convention c);
 
-// clamp_; returns the bits.
-at::Tensor clamp_forward_(
-    const at::Tensor& self, const Number& min, const Number& max, Convention c, int64_t dim_order);
-
-// The same of two Tensors or three, of one shape, dtype and device.
-template <typename Call, typename... Others>
-std::tuple<at::Tensor, at::Tensor> fused_forward(
-    const Call& call, int64_t dim_order, const at::Tensor& self, const Others&... others);
+// Writes the result to `y`, which may be an input, and returns the bits. All are of one shape,
+// dtype and device, and y is dense.
+template <typename Call>
+at::Tensor fused_forward(const Call& call, at::TensorList in, const at::Tensor& y);
 
 // What the node of a forward has saved, and the call that reads it.
 template <typename Call>
 struct Saved {
   at::Tensor bits;
   Call call;
-  int64_t dim_order;
+  at::IntArrayRef dim_order;
 };
 
 // A gradient for each argument that one is wanted for. All have the shape of grad.

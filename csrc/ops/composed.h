@@ -209,7 +209,7 @@ constexpr TruthTable kFirstBit = 0b10101010, kSecondBit = 0b11001100, kThirdBit 
 struct SavedBits {
   at::Tensor bits;
   int per_element;
-  int64_t dim_order;
+  at::IntArrayRef dim_order;
 
   TensorMask operator()(TruthTable mask) const {
     if (mask.none()) {

@@ -10,22 +10,49 @@
 
 namespace clampgrad {
 
-// ---- Numbers for bounds -------------------------------------------------------------------------
+// ---- What the arguments get of a gradient -------------------------------------------------------
+// From what the operator was called with, or from the bits that a fused forward has saved.
 
-// From the bits: by a fused kernel where the gradient is a plain tensor that nobody differentiates
-// again, else composed of ATen operators.
-at::Tensor clamp_backward(
-    const at::Tensor& grad, const at::Tensor& bits, Convention c, int64_t dim_order);
-at::Tensor composed_backward(const at::Tensor& grad, const Saved<NumberBackward>& of);
+// clamp between numbers, in the dtype of args[0].
+struct NumberShares {
+  std::array<at::Tensor, 1> args;
+  Number min, max;
+  Convention convention;
+};
 
-// From the input, composed of ATen operators, so that it can be differentiated again, traced,
-// batched and sharded. The bounds are in the dtype of self already.
-at::Tensor clamp_backward(
-    const at::Tensor& grad,
-    const at::Tensor& self,
-    const Number& min,
-    const Number& max,
-    Convention c);
+// maximum and its kind.
+struct ExtremumShares {
+  std::array<at::Tensor, 2> args;
+  Extremum op;
+  Convention convention;
+  int64_t differentiated;
+};
+
+// clamp between Tensors; an undefined bound is absent.
+struct ClampShares {
+  std::array<at::Tensor, 3> args;
+  Convention convention;
+  int64_t differentiated;
+};
+
+using SavedNumber = Saved<NumberBackward>;
+using SavedPair = Saved<PairBackward>;
+using SavedTriple = Saved<TripleBackward>;
+
+// What the arguments get, in their shapes; undefined where it is not wanted. `of` is one of the
+// structs above. Bits are read by a fused kernel where the gradient is a plain tensor that nobody
+// differentiates again. All else is composed of ATen operators, so that it can be differentiated,
+// traced, batched and sharded.
+template <typename Of, size_t n>
+std::array<at::Tensor, n> gradients(
+    const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
+
+// The same of a clamp between numbers, which is called most.
+at::Tensor clamp_backward(const at::Tensor& grad, const SavedNumber& of);
+
+// The tangent of the result, from the arguments. Raises as if_linear().
+template <typename Of, size_t n>
+at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
 
 // Of _pseudo_gradient.
 at::Tensor pseudo_gradient_backward(
@@ -39,8 +66,6 @@ at::Tensor pseudo_gradient_backward(
 // A formula that is linear in the gradient serves forward mode too. Raises NotImplementedError for
 // a pseudo-gradient that is not linear.
 at::Tensor if_linear(const at::Tensor& tangent, Convention c);
-
-// ---- Arguments that are Tensors: who gets which share of the gradient ---------------------------
 
 // Note [What is being differentiated]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -56,34 +81,5 @@ int64_t differentiated_inputs(const Args&... args) {
   ((bits |= int64_t{any_tensor(is_differentiated, args)} << i++), ...);
   return bits;
 }
-
-// maximum and its kind.
-struct ExtremumShares {
-  std::array<at::Tensor, 2> args;
-  Extremum op;
-  Gradient gradient;
-  int64_t differentiated;
-};
-
-// clamp; an undefined bound is absent.
-struct ClampShares {
-  std::array<at::Tensor, 3> args;
-  Convention convention;
-  int64_t differentiated;
-};
-
-// The same from bits.
-using SavedPair = Saved<PairBackward>;
-using SavedTriple = Saved<TripleBackward>;
-
-// What the arguments get of a gradient, in their shapes; undefined where it is not wanted. `of` is
-// one of those four.
-template <typename Of, size_t n>
-std::array<at::Tensor, n> gradients(
-    const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
-
-// The tangent of the result, from the arguments. Raises as if_linear().
-template <typename Of, size_t n>
-at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
 
 } // namespace clampgrad

@@ -1,10 +1,7 @@
 // clamp between numbers: the front door, how a gradient is recorded, and how it is read again.
 
-#include "Kernels.h"
 #include "Operators.h"
 #include "base/bounds.h"
-#include "kernels/dim_order.h"
-#include "kernels/fused.h"
 #include "ops/formulas.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
@@ -68,7 +65,7 @@ Number other_bound(const Scalar& bound) {
 //
 // A saved-tensor hook may raise, and `self` would have been written with nothing recorded. So where
 // there are hooks, the functional form is recorded first, and `self` gets its value and its node
-// afterwards (hand_over). So it is with Tensors, whose kernels have no form in place.
+// afterwards (hand_over). So it is where `self` has gaps, and with Tensors for bounds.
 //
 // `self` does not get its value by copy_ with autograd on. A view would keep the node that it had
 // and call hooks on it, where torch replaces that node. Where no kernel of ours takes a call,
@@ -90,9 +87,11 @@ Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Co
         name_of(c.gradient),
         c.maximize);
   }
-  const auto dim_order = dim_order_of_copy(self);
   const auto node = autograd::make_node<ClampNode>(self);
-  return recorded(node, c, dim_order, [&] { return clamp_forward(self, min, max, c, dim_order); });
+  const auto call = number_forward(self, min, max, c);
+  auto y = empty_result(self);
+  const auto bits = below_autograd([&] { return fused_forward(call, self, y); });
+  return recorded(node, c, std::move(y), bits);
 }
 
 Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
@@ -107,24 +106,23 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
         self, in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);
   }
   torch::autograd::check_inplace(self, /*requires_grad=*/true);
-  if (at::SavedTensorDefaultHooks::get_hooks()) {
+  if (at::SavedTensorDefaultHooks::get_hooks() || !self.is_non_overlapping_and_dense()) {
     return hand_over(self, record_clamp(self, min, max, c));
   }
-  const auto dim_order = dim_order_of_copy(self);
   const auto node = autograd::make_node<ClampNode>(self);
-  const auto bits = below_autograd([&] { return clamp_forward_(self, min, max, c, dim_order); });
+  const auto call = number_forward(self, min, max, c);
+  save(node, c, self, below_autograd([&] { return fused_forward(call, self, self); }));
   torch::autograd::increment_version(self);
-  save(node, bits, c, dim_order);
   torch::autograd::rebase_history(self, node);
   return self;
 }
 
 // ---- Backward -----------------------------------------------------------------------------------
 
-Tensor clamp_backward(const Tensor& grad, const Tensor& bits, Convention c, int64_t dim_order) {
-  const Saved<NumberBackward> of = {bits, {c}, dim_order};
-  return is_fusable_backward(grad, bits) ? fused_backward(of, grad, {true})[0]
-                                         : composed_backward(grad, of);
+Tensor clamp_backward(const Tensor& grad, const SavedNumber& of) {
+  return std::get<0>(
+      is_fusable_backward(grad, of.bits) ? fused_backward(of, grad, {true})
+                                         : gradients(of, grad, std::array{true}));
 }
 
 } // namespace clampgrad

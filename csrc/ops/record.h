@@ -12,12 +12,11 @@
 
 #include "Functions.h"
 #include "base/convention.h"
+#include "kernels/dim_order.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/functions/utils.h>
-
-#include <utility>
 
 namespace clampgrad {
 
@@ -27,21 +26,20 @@ auto below_autograd(const Kernel& kernel) {
   return kernel();
 }
 
+// What the node needs for backward, where y is the result.
 template <typename Node>
-void save(const Node& node, const at::Tensor& bits, Convention c, int64_t dim_order) {
+void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor& bits) {
   node->bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);
   node->gradient = name_of(c.gradient);
   node->maximize = c.maximize;
-  node->dim_order = dim_order;
+  node->dim_order = dim_order_of(y);
 }
 
-// `forward` returns the result and the bits.
-template <typename Node, typename Forward>
-at::Tensor recorded(const Node& node, Convention c, int64_t dim_order, const Forward& forward) {
-  auto [output, bits] = below_autograd(forward);
-  save(node, bits, c, dim_order);
-  torch::autograd::set_history(output, node);
-  return std::move(output); // of a structured binding, it would be a copy
+template <typename Node>
+at::Tensor recorded(const Node& node, Convention c, at::Tensor y, const at::Tensor& bits) {
+  save(node, c, y, bits);
+  torch::autograd::set_history(y, node);
+  return y;
 }
 
 } // namespace clampgrad

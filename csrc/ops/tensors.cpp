@@ -1,18 +1,12 @@
-// Clamps and extrema of Tensors: the front doors, and how a gradient is recorded. The fused kernels
-// take plain tensors; elsewhere operators with a node at every level of a transform do. What is
-// being differentiated is for that node to see, not for us.
+// Clamps and extrema of Tensors: the front doors, and how a gradient is recorded.
 
 #include "Kernels.h"
 #include "Operators.h"
-#include "kernels/dim_order.h"
-#include "kernels/rules/conventions.h"
 #include "ops/formulas.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
 
-#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/fmax.h>
@@ -26,9 +20,88 @@ namespace clampgrad {
 
 using at::Tensor;
 
-// ---- The front doors ----------------------------------------------------------------------------
-
 namespace {
+
+// ---- By the fused kernels -----------------------------------------------------------------------
+
+// What the fused kernels take: plain tensors of one dtype and one shape, and memory for the result.
+// Promotion and broadcasting are operators of their own, whose backward casts and sums.
+template <size_t n>
+struct Operands {
+  std::array<Tensor, n> tensors;
+  Tensor result;
+};
+
+// `in_place`: the result goes into the first one, which must take its dtype.
+template <size_t n>
+std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
+  const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
+  const bool fits = !in_place || at::canCast(dtype, args[0].scalar_type());
+  if (!is_fusable_dtype(dtype) || !fits) {
+    return std::nullopt;
+  }
+  for (const auto& t : args) {
+    // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
+    if (!is_fusable(t) || t.device() != args[0].device()) {
+      return std::nullopt;
+    }
+  }
+  if (in_place) {
+    torch::autograd::check_inplace(args[0], /*requires_grad=*/true);
+    for (const auto& t : args) {
+      check_no_overlap(args[0], t);
+    }
+  }
+  for (auto& t : args) {
+    t = t.scalar_type() == dtype ? t : t.to(dtype);
+  }
+  auto result = empty_result(args);
+  for (auto& t : args) {
+    t = t.sizes() == result.sizes() ? t : t.expand(result.sizes());
+  }
+  return Operands<n>{std::move(args), std::move(result)};
+}
+
+// These are undefined where no kernel takes the arguments.
+Tensor fused_extremum(
+    const Tensor& self, const Tensor& other, Extremum op, Convention c, bool in_place) {
+  const auto in = operands_of<2>({self, other}, in_place);
+  if (!in) {
+    return {};
+  }
+  const auto& [x, y] = in->tensors;
+  const PairForward call = {op, c.gradient, static_cast<int>(differentiated_inputs(x, y))};
+  const auto node = autograd::make_node<autograd::ExtremumRecordedBackward0>(x, y);
+  node->extremum = name_of(op);
+  const auto bits = below_autograd([&] { return fused_forward(call, in->tensors, in->result); });
+  return recorded(node, c, in->result, bits);
+}
+
+Tensor fused_clamp(
+    const Tensor& self, const Tensor& min, const Tensor& max, Convention c, bool in_place) {
+  const auto in = operands_of<3>({self, min, max}, in_place);
+  if (!in) {
+    return {};
+  }
+  const auto& [x, lo, hi] = in->tensors;
+  const TripleForward call = {c.gradient, static_cast<int>(differentiated_inputs(x, lo, hi))};
+  const auto node = autograd::make_node<autograd::ClampRecordedBackward1>(x, lo, hi);
+  const auto bits = below_autograd([&] { return fused_forward(call, in->tensors, in->result); });
+  return recorded(node, c, in->result, bits);
+}
+
+Tensor fused_clamp(
+    const Tensor& self,
+    const OptionalTensor& min,
+    const OptionalTensor& max,
+    Convention c,
+    bool in_place) {
+  return !is_given(max) ? fused_extremum(self, *min, Extremum::clamp_min, c, in_place)
+      : !is_given(min)  ? fused_extremum(self, *max, Extremum::clamp_max, c, in_place)
+                        : fused_clamp(self, *min, *max, c, in_place);
+}
+
+// ---- By the operators of ATen -------------------------------------------------------------------
 
 struct Aten {
   Tensor (*functional)(const Tensor&, const Tensor&);
@@ -50,9 +123,21 @@ Aten aten_of(Extremum op) {
   }
 }
 
-Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient);
+Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
+  if (auto y = fused_extremum(self, other, op, {gradient, false}, /*in_place=*/false);
+      y.defined()) {
+    return y;
+  }
+  return clampgrad::_extremum_composed(
+      is_plain(self) ? self.clone() : self,
+      is_plain(other) ? other.clone() : other,
+      name_of(op),
+      name_of(gradient));
+}
 
 } // namespace
+
+// ---- The front doors ----------------------------------------------------------------------------
 
 Tensor front_door::clamp(
     const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
@@ -85,126 +170,6 @@ Tensor on_device_of(const Tensor& other, const Tensor& t) {
                                                                              : t;
 }
 
-// ---- By the fused kernels -----------------------------------------------------------------------
-
-namespace {
-
-// The dim order of an elementwise result: torch decides it where the arguments differ. It looks at
-// them before it broadcasts them: an expanded tensor has strides that the argument did not have.
-template <size_t n>
-std::optional<int64_t> dim_order_of_result(
-    const std::array<Tensor, n>& args, at::IntArrayRef sizes) {
-  const bool alike = std::all_of(args.begin(), args.end(), [&](const Tensor& t) {
-    return t.sizes() == args[0].sizes() && t.is_contiguous();
-  });
-  // The first argument decides where it has strides in every dimension: those of size 1 have none.
-  const bool decided = args[0].sizes() == sizes && args[0].is_contiguous() &&
-      std::find(sizes.begin(), sizes.end(), 1) == sizes.end();
-  if (alike || decided) {
-    return kContiguous;
-  }
-  // On meta, so that the result has no memory.
-  at::TensorIteratorConfig config;
-  config.check_all_same_dtype(false)
-      .check_all_same_device(false)
-      .declare_static_dtype_and_device(args[0].scalar_type(), at::kMeta)
-      .add_owned_output(Tensor());
-  for (const auto& t : args) {
-    config.add_const_input(t);
-  }
-  return dim_order_of_strides(config.build().output());
-}
-
-// What the fused kernels take: plain tensors of one dtype and one shape, and the order of the
-// result. Promotion and broadcasting are operators of their own, whose backward casts and sums.
-template <size_t n>
-struct Operands {
-  std::array<Tensor, n> tensors;
-  int64_t dim_order;
-};
-
-// `in_place`: the result goes into the first one, which must take its dtype.
-template <size_t n>
-std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
-  const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
-  const bool fits = !in_place || at::canCast(dtype, args[0].scalar_type());
-  if (!is_fusable_dtype(dtype) || !fits) {
-    return std::nullopt;
-  }
-  for (const auto& t : args) {
-    // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
-    if (!is_fusable(t) || t.device() != args[0].device()) {
-      return std::nullopt;
-    }
-  }
-  if (in_place) {
-    torch::autograd::check_inplace(args[0], /*requires_grad=*/true);
-    for (const auto& t : args) {
-      check_no_overlap(args[0], t);
-    }
-  }
-  // Sizes are asked for now and not before: where a compiler traces they are symbols, which asking
-  // makes constants of the graph.
-  auto sizes = args[0].sizes().vec();
-  for (const auto& t : args) {
-    sizes = at::infer_size(sizes, t.sizes());
-  }
-  for (auto& t : args) {
-    t = t.scalar_type() == dtype ? t : t.to(dtype);
-  }
-  const auto order = dim_order_of_result(args, sizes);
-  if (!order) {
-    return std::nullopt;
-  }
-  for (auto& t : args) {
-    t = t.sizes() == at::IntArrayRef(sizes) ? t : t.expand(sizes);
-  }
-  return Operands<n>{std::move(args), *order};
-}
-
-// These are undefined where no kernel takes the arguments.
-Tensor fused_extremum(
-    const Tensor& self, const Tensor& other, Extremum op, Convention c, bool in_place) {
-  const auto in = operands_of<2>({self, other}, in_place);
-  if (!in) {
-    return {};
-  }
-  const auto& [x, y] = in->tensors;
-  const PairForward call = {op, c.gradient, static_cast<int>(differentiated_inputs(x, y))};
-  const auto node = autograd::make_node<autograd::ExtremumRecordedBackward0>(x, y);
-  node->extremum = name_of(op);
-  return recorded(node, c, in->dim_order, [&, &x = x, &y = y] {
-    return fused_forward(call, in->dim_order, x, y);
-  });
-}
-
-Tensor fused_clamp(
-    const Tensor& self, const Tensor& min, const Tensor& max, Convention c, bool in_place) {
-  const auto in = operands_of<3>({self, min, max}, in_place);
-  if (!in) {
-    return {};
-  }
-  const auto& [x, lo, hi] = in->tensors;
-  const TripleForward call = {c.gradient, static_cast<int>(differentiated_inputs(x, lo, hi))};
-  const auto node = autograd::make_node<autograd::ClampRecordedBackward1>(x, lo, hi);
-  return recorded(node, c, in->dim_order, [&, &x = x, &lo = lo, &hi = hi] {
-    return fused_forward(call, in->dim_order, x, lo, hi);
-  });
-}
-
-Tensor fused_clamp(
-    const Tensor& self,
-    const OptionalTensor& min,
-    const OptionalTensor& max,
-    Convention c,
-    bool in_place) {
-  return !is_given(max) ? fused_extremum(self, *min, Extremum::clamp_min, c, in_place)
-      : !is_given(min)  ? fused_extremum(self, *max, Extremum::clamp_max, c, in_place)
-                        : fused_clamp(self, *min, *max, c, in_place);
-}
-
-} // namespace
-
 // ---- How it is recorded -------------------------------------------------------------------------
 
 Tensor record_clamp(
@@ -230,22 +195,6 @@ Tensor& record_clamp_(
   }
   return clampgrad::_clamp_composed_(self, min, max, name_of(c.gradient), c.maximize);
 }
-
-namespace {
-
-Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
-  if (auto y = fused_extremum(self, other, op, {gradient, false}, /*in_place=*/false);
-      y.defined()) {
-    return y;
-  }
-  return clampgrad::_extremum_composed(
-      is_plain(self) ? self.clone() : self,
-      is_plain(other) ? other.clone() : other,
-      name_of(op),
-      name_of(gradient));
-}
-
-} // namespace
 
 Tensor& record_extremum_(Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
   if (in_transform()) {

@@ -122,29 +122,66 @@ at::ArrayRef<T> as_list(at::ArrayRef<T> list, size_t) {
   return list;
 }
 
-// One by one, by the operator for one Tensor, which is pinned. Other lengths: torch words the
-// error.
+// Whether torch refuses a list: it has no clamp of complex numbers, and one node for all results,
+// none of which may then be an integer. In place, each has a node of its own.
+template <typename Others>
+bool is_refused(TensorList self, const Others& others, bool has_one_node) {
+  for (size_t i = 0; i < self.size(); ++i) {
+    const auto dtype = at::result_type(self[i], others[i]);
+    if (c10::isComplexType(dtype) || (has_one_node && !c10::isFloatingType(dtype))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+template <typename... Lists>
+bool any_requires_grad(const Lists&... lists) {
+  const auto requires_grad = [](const Tensor& t) { return t.requires_grad(); };
+  return c10::GradMode::is_enabled() && (any_tensor(requires_grad, lists) || ...);
+}
+
+// One by one, by the operator for one Tensor, which is pinned. What torch refuses, it words the
+// error of.
 template <typename Aten, typename One, Kind kind, typename = decltype(&Aten::call)>
 struct KernelForEach;
 
 template <typename Aten, typename One, Kind kind, typename Result, typename Other>
 struct KernelForEach<Aten, One, kind, Result (*)(TensorList, Other)> {
+  static constexpr bool in_place = std::is_void_v<Result>;
+
   static Result call(DispatchKeySet keys, TensorList self, Other other) {
     const bool is_pinned = applies(pinned_for(self, other), kind);
     const auto others = as_list(other, is_pinned ? self.size() : 0);
-    if (!is_pinned || others.size() != self.size()) {
+    if (!is_pinned || others.size() != self.size() ||
+        is_refused(self, others, !in_place && any_requires_grad(self, other))) {
       return Aten::redispatch(to_torchs_own(keys), self, other);
     }
     std::vector<Tensor> results(self.begin(), self.end());
-    if constexpr (std::is_void_v<Result>) { // in place: torch looks at all before it writes one
+    if constexpr (in_place) { // torch looks at all before it writes one
       for (size_t i = 0; i < self.size(); ++i) {
         torch::autograd::check_inplace(self[i], any_may_need_gradient(self[i], others[i]));
       }
     }
     for (size_t i = 0; i < self.size(); ++i) {
+      if constexpr (std::is_same_v<Other, at::ArrayRef<at::Scalar>>) {
+        // Inductor takes a number that overflows, but not in a list, which it leaves to the
+        // operator.
+        if (overflows(others[i], self[i])) {
+          const auto alone = [&] {
+            return Aten::redispatch(to_torchs_own(keys), self.slice(i, 1), other.slice(i, 1));
+          };
+          if constexpr (in_place) {
+            alone();
+          } else {
+            results[i] = alone()[0];
+          }
+          continue;
+        }
+      }
       results[i] = One::call(results[i], others[i]);
     }
-    if constexpr (!std::is_void_v<Result>) {
+    if constexpr (!in_place) {
       return results;
     }
   }

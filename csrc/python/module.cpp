@@ -63,33 +63,22 @@ Tensor run(Arguments& a) {
 }
 
 struct Function {
-  const char* name;
+  const Signature& signature;
   Tensor (*run)(Arguments&);
 };
 
 constexpr Function kFunctions[] = {
-    {"clamp", run<clamp, clamp_out>},
-    {"clamp_", run<clamp_>},
-    {"clamp_min", run<clamp_min, clamp_min_out>},
-    {"clamp_min_", run<clamp_min_>},
-    {"clamp_max", run<clamp_max, clamp_max_out>},
-    {"clamp_max_", run<clamp_max_>},
-    {"maximum", run<maximum, maximum_out>},
-    {"minimum", run<minimum, minimum_out>},
-    {"fmax", run<fmax, fmax_out>},
-    {"fmin", run<fmin, fmin_out>},
+    {signatures::clamp, run<clamp, clamp_out>},
+    {signatures::clamp_, run<clamp_>},
+    {signatures::clamp_min, run<clamp_min, clamp_min_out>},
+    {signatures::clamp_min_, run<clamp_min_>},
+    {signatures::clamp_max, run<clamp_max, clamp_max_out>},
+    {signatures::clamp_max_, run<clamp_max_>},
+    {signatures::maximum, run<maximum, maximum_out>},
+    {signatures::minimum, run<minimum, minimum_out>},
+    {signatures::fmax, run<fmax, fmax_out>},
+    {signatures::fmin, run<fmin, fmin_out>},
 };
-constexpr size_t kCount = std::size(kFunctions);
-static_assert(kCount == std::size(kSignatures));
-
-// A name that is not in the table is an error of the compiler, which evaluates this.
-constexpr const Signature& signature_of(std::string_view name) {
-  size_t i = 0;
-  while (name != kSignatures[i].name) {
-    ++i;
-  }
-  return kSignatures[i];
-}
 
 size_t bounds_of(const Signature& s) {
   return s.parameters[kSecond] ? 2 : 1;
@@ -212,10 +201,10 @@ PyObject* finish(const Function& function, Arguments& arguments) {
 
 PyObject* run_parsed(
     const Function& function,
-    const Signature& s,
     const Given& given,
     PyObject* module,
     torch::PythonArgParser& parser) {
+  const auto& s = function.signature;
   py::tuple positional(given.positional);
   py::dict keywords; // with the gradient, which a graph of torch.fx then names
   keywords["gradient"] = name_of(given.gradient);
@@ -254,7 +243,7 @@ template <size_t i>
 PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   HANDLE_TH_ERRORS
   constexpr const Function& function = kFunctions[i];
-  constexpr const Signature& s = signature_of(function.name);
+  constexpr const Signature& s = function.signature;
   const Given given(s, args, count, keywords);
   if (Arguments arguments; read_plain(s, given, arguments)) {
     return finish(function, arguments);
@@ -262,7 +251,7 @@ PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObj
   static torch::PythonArgParser numbers(overloads(s, /*tensors=*/false), /*traceable=*/false);
   static torch::PythonArgParser tensors(overloads(s, /*tensors=*/true), /*traceable=*/false);
   const bool of_tensors = given.has_tensor(kFirst) || given.has_tensor(kSecond);
-  return run_parsed(function, s, given, module, of_tensors ? tensors : numbers);
+  return run_parsed(function, given, module, of_tensors ? tensors : numbers);
   END_HANDLE_TH_ERRORS
 }
 
@@ -270,8 +259,8 @@ PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObj
 // a METH_FASTCALL function it is cast.
 template <size_t... i>
 PyMethodDef* methods(std::index_sequence<i...>) {
-  static PyMethodDef table[kCount + 1] = {
-      {kFunctions[i].name,
+  static PyMethodDef table[sizeof...(i) + 1] = {
+      {kFunctions[i].signature.name,
        reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&entry<i>)),
        METH_FASTCALL | METH_KEYWORDS,
        nullptr}...};
@@ -314,7 +303,8 @@ void add_pin(PyObject* module_) {
 } // namespace clampgrad
 
 PyMODINIT_FUNC PyInit__C() {
-  auto* const methods = clampgrad::methods(std::make_index_sequence<clampgrad::kCount>());
+  auto* const methods =
+      clampgrad::methods(std::make_index_sequence<std::size(clampgrad::kFunctions)>());
   static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "clampgrad._C", nullptr, -1, methods};
   PyObject* module = PyModule_Create(&definition);
   if (module) {

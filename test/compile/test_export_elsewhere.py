@@ -48,6 +48,14 @@ class Model(torch.nn.Module):
         return clampgrad.maximum(self.outer(x), self.bound) + clampgrad.clamp(x, self.bound, 1)
 
 
+class Theirs(Model):
+    """With PyTorch's own operators, to be pinned."""
+
+    def forward(self, x):
+        x = torch.clamp(self.inner(x), -1.0, 1.5)
+        return torch.maximum(x.clone().clamp_(min=0), self.bound) + x.clamp(self.bound)
+
+
 @pytest.fixture
 def model():
     return Model().eval(), tied(5, 8, nan=False).clamp(-9, 9)
@@ -77,14 +85,33 @@ def test_export(model, tmp_path):
     check_alone("export", *model, tmp_path)
 
 
+@pytest.mark.compiled("a graph that is captured under the portable pin keeps it")
+def test_export_under_a_pin(model, tmp_path):
+    model = Theirs().eval(), model[1]
+    with clampgrad.pin("half"):
+        torch.export.save(exported(*model), str(tmp_path / "model"))
+    check_alone("export", *model, tmp_path)
+
+
+def check_aot_inductor(model, folder):
+    package = torch._inductor.aoti_compile_and_package(
+        exported(*model), package_path=str(folder / "model.pt2")
+    )
+    (folder / "model.pt2").rename(folder / "model")
+    assert package
+    check_alone("aoti", *model, folder)
+
+
 @pytest.mark.slow
 def test_aot_inductor(model, tmp_path):
-    package = torch._inductor.aoti_compile_and_package(
-        exported(*model), package_path=str(tmp_path / "model.pt2")
-    )
-    (tmp_path / "model.pt2").rename(tmp_path / "model")
-    assert package
-    check_alone("aoti", *model, tmp_path)
+    check_aot_inductor(model, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.compiled("a graph that is captured under the portable pin keeps it")
+def test_aot_inductor_under_a_pin(model, tmp_path):
+    with clampgrad.pin("half"):
+        check_aot_inductor((Theirs().eval(), model[1]), tmp_path)
 
 
 @pytest.mark.slow

@@ -131,10 +131,4 @@ void triple_backward(
   const auto c = parse_convention(gradient, maximize != 0);
   run(dtype, n, {g}, {of_x, of_lo, of_hi}, bits, TripleBackward{c});
 }
-
-#if !defined(CLAMPGRAD_SCALAR_LOOPS)
-void unpack(int64_t n, uint64_t* bits, int per_element, int values, bool* mask) {
-  cuda::unpack(c10::kCPU, n, bits, per_element, values, mask);
-}
-#endif
 }

@@ -26,7 +26,6 @@ from common import DTYPES, assert_same, tied
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).resolve().parents[2]
-OPS = torch.ops.clampgrad
 
 
 # Each by its name, and whether the loss is maximised.
@@ -236,18 +235,6 @@ def test_three_tensors(kernels, call, dtype):
         check_forward(kernels, "triple_forward", dtype, args, y, bits, offset, call[0], which)
         expected = gradients(y, leaves, g)
         check_backward(kernels, "triple_backward", dtype, g, bits, expected, offset, *call)
-
-
-@pytest.mark.parametrize("per_element", [1, 2, 3])
-def test_unpacked(kernels, per_element, request):
-    if "cuda" not in request.node.callspec.params["kernels"]:
-        pytest.skip("the CPU unpacks in one way, which is the operator's")
-    for n in (1, 63, 64, 65, 700):
-        bits = torch.randint(256, (per_element * ((n + 63) // 64) * 8,), dtype=torch.uint8)
-        result = Guarded(n, torch.bool)
-        kernels("unpack", n, bits, per_element, 0b01101010, result.tensor)
-        assert torch.equal(result.tensor, OPS._mask(bits, [n], 0b01101010, per_element, 0))
-        result.check()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -7,19 +7,11 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, tied
+from common import assert_same, outcome, tied
 from oracle import EXACT, TABLE
 
 ARGUMENTS = {name: operator["arguments"] for name, operator in TABLE["operators"].items()}
 OTHER = "cuda" if torch.cuda.is_available() else "meta"
-
-
-def outcome(f, *args):
-    """The result, or the type of the error."""
-    try:
-        return f(*args)
-    except Exception as error:
-        return type(error)
 
 
 def arguments(operator, where):
@@ -45,8 +37,8 @@ def test_devices_mix_as_in_torch(operator):
         for chosen in product((False, True), repeat=count):
             leaves = [a.clone().requires_grad_(c) for a, c in zip(args, chosen)]
             y = outcome(getattr(clampgrad, operator), *leaves)
-            if isinstance(expected, type):
-                assert y is expected, (where, chosen)
+            if isinstance(expected, tuple):
+                assert y[0] is expected[0], (where, chosen)
                 continue
             assert y.requires_grad == any(chosen)
             assert (y.shape, y.device) == (expected.shape, expected.device)

@@ -12,10 +12,6 @@ pytestmark = pytest.mark.compiled(
 )
 
 
-def clamp(convention):
-    return lambda x: clampgrad.clamp(x, 0, 1, gradient=convention)
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_large_enough_for_several_threads(operator, dtype):

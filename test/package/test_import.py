@@ -13,7 +13,7 @@ import clampgrad
 from clampgrad._contract.table import ALIASES
 from clampgrad._torch.after_import import imported
 from clampgrad.functional import ExactGradient
-from common import python, run, scripts
+from common import SLOPE, python, run, scripts
 
 pytestmark = pytest.mark.thorough
 
@@ -113,16 +113,10 @@ def script(tmp_path_factory):
         yield run
 
 
-DIFFERENT = """
-import sys, torch, clampgrad
+DIFFERENT = f"""{SLOPE}
+import clampgrad
 from clampgrad._torch.after_import import on_import
-def slope(f):
-    x = torch.tensor([0.0, 2.0], requires_grad=True)
-    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
-def clamp(x): return torch.clamp(x, 0, 1) * 1
 """
-
-
 CHANGES = {
     "trace_rules": "del module.manual_torch_name_rule_map",
     "variables.torch_function": "module.can_dispatch_torch_function = lambda tx: 1",

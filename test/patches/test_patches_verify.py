@@ -354,3 +354,28 @@ def test_a_kernel_with_a_wrong_nan(tmp_path):
     assert any(a.read_text() != b.read_text() for a, b in zip(patches, series.patches))
     result = verify(Question(patches, series.claim, quick=True), lambda line: None)
     assert any("maximum, tensors, eager" in line for line in result["failures"])
+
+
+class OfItsOwnDtype(torch.autograd.Function):
+    """maximum, whose tangents are in float64 whatever its result is in."""
+
+    @staticmethod
+    def forward(x, other):
+        return torch.maximum(x, other)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.shape = output.shape
+
+    @staticmethod
+    def jvp(ctx, x_t, other_t):
+        return torch.zeros(ctx.shape, dtype=torch.double)
+
+
+def test_a_tangent_of_another_dtype_is_refused():
+    from tools.verify.checks import of_several_dtypes
+
+    points = [torch.tensor([0.0, 1.0], dtype=torch.double)] * 3
+    assert len(of_several_dtypes(torch.maximum, points[:2], points[2])) == 2
+    with pytest.raises(AssertionError, match="a tangent"):
+        of_several_dtypes(OfItsOwnDtype.apply, points[:2], points[2])

@@ -85,6 +85,25 @@ def test_an_operator_that_has_an_autograd_kernel_of_its_own_is_refused():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.compiled("the portable pin registers no kernels")
+def test_an_autograd_kernel_that_is_registered_later_replaces_the_pins():
+    """docs/limits.md. torch says so, once in a process."""
+    code = """if True:
+        import torch, clampgrad
+        def slope():
+            x = torch.zeros(1, requires_grad=True)
+            return torch.autograd.grad(torch.clamp(x, 0, 1), x)[0].item()
+        clampgrad.set_pin("half")
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("clamp", lambda x, lo, hi: x * 7, "AutogradCPU")
+        assert slope() == 7 and clampgrad.pin.current() == "half"
+        library._destroy()
+        assert slope() == 0.5
+    """
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "Overriding a previously registered kernel" in run.stderr
+
+
 # ---- Which gradient ----------------------------------------------------------------------------------
 
 

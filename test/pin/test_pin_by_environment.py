@@ -22,13 +22,18 @@ print(x.grad.item())
 
 @pytest.fixture
 def python(program):
-    return lambda text, **variables: program("-c", text, **variables)
+    return lambda text, *options, **variables: program(*options, "-c", text, **variables)
 
 
 @pytest.mark.parametrize("name, gradient", [("half", 0.5), ("inclusive", 1), ("min_norm", 0)])
 def test_a_program_that_imports_torch_alone(python, name, gradient):
     run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT=name)
     assert (run.stdout.strip(), run.stderr) == (str(float(gradient)), "")
+
+
+def test_python_without_assertions_and_docstrings(python):
+    run = python("import clampgrad" + AT_A_BOUND, "-OO", CLAMPGRAD_GRADIENT="half")
+    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
 
 
 @pytest.mark.parametrize("autoload", ["0", "1"])
@@ -66,6 +71,20 @@ def test_a_wrong_name_ends_the_program_with_a_sentence_that_lists_the_names(
     assert "AUTOLOAD" not in run.stderr
     for name in clampgrad.CONVENTIONS:
         assert name in last
+
+
+def test_a_wrong_switch_ends_the_program_too(python):
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", CLAMPGRAD_VERBOSE="yes")
+    assert run.returncode and not run.stdout
+    assert "CannotPin: CLAMPGRAD_GRADIENT='half': CLAMPGRAD_VERBOSE='yes'" in run.stderr
+
+
+def test_another_module_of_the_name_is_one_warning(python):
+    """It is not taken for a package that is being imported, which would pin when it is complete."""
+    another = "import sys, types; sys.modules['clampgrad'] = types.ModuleType('clampgrad')"
+    run = python(another + AT_A_BOUND, CLAMPGRAD_GRADIENT="half")
+    assert run.returncode == 0 and run.stdout.strip() != "0.5"
+    assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
 
 
 def test_nothing_runs_unpinned_where_the_compiled_implementation_is_required(python):

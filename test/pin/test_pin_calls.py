@@ -297,14 +297,44 @@ def test_a_number_that_the_dtype_cannot_hold(number, backend):
         (torch.compile(call, backend=backend) if backend else call)(x)
 
 
-def test_integers_beside_a_tensor_that_requires_grad_in_a_list(x):
-    """torch itself takes integers in a list only where no gradient is recorded."""
-    with torch.no_grad():
-        expected = torch._foreach_maximum([torch.tensor([1, 3]), x], 2)
+def test_inductor_refuses_such_a_number_in_a_list_as_without_a_pin():
+    """Alone, or as the number of all, it takes one that it can only represent as infinite."""
+    call = torch.compile(lambda x: torch._foreach_clamp_min([x], [2**40]))
+    for pin in (None, "half"):
+        with clampgrad.pin(pin), pytest.raises(RuntimeError, match="without overflow"):
+            call(torch.ones(2, dtype=torch.half, requires_grad=True))
+
+
+IN_A_LIST = {
+    "integers, and a number": lambda x: ([torch.tensor([1, 3]), x * 1], 2),
+    "integers, and numbers": lambda x: ([torch.tensor([1, 3]), x * 1], [2, 2]),
+    "integers, and Tensors": lambda x: ([torch.tensor([1, 3]), x * 1], [torch.tensor(2), x * 0]),
+    "integers that become floats": lambda x: ([torch.tensor([1, 3]), x * 1], 0.5),
+    "integers, a bound requires grad": lambda x: ([torch.tensor([1, 3])], [x[:2]]),
+    "integers alone": lambda x: ([torch.tensor([1, 3])], 2),
+    "complex": lambda x: ([x + 0j, x * 1], 0.0),
+}
+
+
+@pytest.mark.parametrize("operator", ["clamp_min", "clamp_min_", "maximum", "maximum_"])
+@pytest.mark.parametrize("name", IN_A_LIST)
+def test_what_a_list_may_hold(x, name, operator):
+    """Integers in a list have no gradient of their own, and torch refuses some lists of them."""
+
+    def found():
+        tensors, others = IN_A_LIST[name](x)
+        try:
+            results = getattr(torch, f"_foreach_{operator}")(tensors, others) or tensors
+        except RuntimeError as error:
+            return str(error).partition("output type")[0]  # of which torch has two names
+        return [(y.dtype, y.tolist(), y.requires_grad) for y in results]
+
+    expected = found()
     with clampgrad.pin("half"):
-        found = torch._foreach_maximum([torch.tensor([1, 3]), x], 2)
-    for one, other in zip(found, expected):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
+        pinned = found()
+    if expected == [(torch.float32, [1, 3], True), (torch.float32, [0.5, 0.5, 1, 2], True)]:
+        expected[0] = (torch.float32, [1, 3], False)  # torch has one node for all
+    assert pinned == expected
 
 
 REFUSED = {

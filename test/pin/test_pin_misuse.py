@@ -5,6 +5,7 @@ import functools
 import gc
 import pickle
 import re
+import threading
 import warnings
 
 import pytest
@@ -193,7 +194,7 @@ def test_a_pickled_pin_goes_by_its_name(words):
 
 def test_the_warning_is_shown_by_default(program, tmp_path):
     (tmp_path / "script.py").write_text('import clampgrad\n\nclampgrad.pin("half")\n')
-    done = program("script.py")
+    done = program("script.py", PYTHONWARNINGS="")
     assert done.returncode == 0
     assert "script.py:3: UserWarning: <clampgrad.pin: half> was made and not used" in done.stderr
 
@@ -257,3 +258,35 @@ def test_a_wrong_name_changes_nothing():
     with pytest.raises(ValueError, match="maximize"):
         set_pin(None, maximize=True)
     assert slope() == HALF
+
+
+def test_a_wrong_switch_changes_nothing(monkeypatch):
+    """The line that it asks for would come after the pin."""
+    monkeypatch.setenv("CLAMPGRAD_VERBOSE", "yes")
+    half = pin("half", partial=True)
+    for act in (lambda: set_pin("half", partial=True), half.enable):
+        with pytest.raises(ValueError, match="CLAMPGRAD_VERBOSE='yes': it is 1 or"):
+            act()
+        assert pin.current() is None
+
+
+@pytest.mark.skipif(
+    not PARTIAL, reason="the compiled implementation reaches threads that run already"
+)
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_changes_nothing():
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    half = pin("half", partial=True)
+    try:
+        for act in (lambda: set_pin("half", partial=True), half.enable):
+            for _ in range(2):
+                with pytest.raises(UserWarning, match="other threads of this process"):
+                    act()
+                assert pin.current() is None
+    finally:
+        end.set()
+        thread.join()
+    half.enable()
+    half.disable()

@@ -5,6 +5,7 @@ Most of them call the function again in backward, and differentiate it only ther
 
 import pytest
 import torch
+import torch.nn.attention.flex_attention as attention
 from torch._higher_order_ops import associative_scan, cond, map, scan, while_loop
 
 import clampgrad
@@ -87,14 +88,20 @@ def test_what_the_portable_pin_does_not_reach():
         OPERATORS["scan"](pinned, x)
 
 
-def test_a_running_maximum():
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+def test_a_running_maximum(backend):
     """At a tie with the maximum so far, both are being differentiated."""
+
+    def running(x):
+        return associative_scan(torch.maximum, x, 0, combine_mode="generic")
+
+    run = torch.compile(running, backend=backend, fullgraph=True) if backend else running
     values = torch.tensor([[1.0], [1.0], [0.0], [2.0], [2.0]])
     g = torch.tensor([[3.0], [-6.0], [2.0], [4.0], [12.0]])
     for pin in ("half", "inclusive"):
         x, wanted = (values.clone().requires_grad_() for _ in range(2))
         with clampgrad.pin(pin):
-            y = associative_scan(torch.maximum, x, 0, combine_mode="generic")
+            y = run(x)
             one_by_one = [wanted[0]]
             for e in wanted[1:]:
                 one_by_one.append(torch.maximum(one_by_one[-1], e))
@@ -102,6 +109,29 @@ def test_a_running_maximum():
             torch.autograd.grad(y, x, g)[0],
             torch.autograd.grad(torch.stack(one_by_one), wanted, g)[0],
         )
+
+
+@pytest.mark.parametrize("pin", [None, *PINS])
+def test_a_score_of_flex_attention(pin, monkeypatch):
+    # torch has no backward of it on a CPU, but the operator has one, which a GPU takes too.
+    monkeypatch.setattr(attention, "_validate_device", lambda *_: None)
+    given = [torch.randint(-2, 3, (1, 1, 8, 4)).float().requires_grad_() for _ in range(4)]
+
+    def attended(query, key, value, score_mod, scale):
+        return torch.softmax(score_mod(query @ key.mT * scale), -1) @ value
+
+    def gradients(attend):
+        with clampgrad.pin(pin):
+            y = attend(*given[:3], score_mod=lambda s, *_: torch.clamp(s, -1, 1), scale=1.0)
+        with clampgrad.pin("inclusive"):
+            return torch.autograd.grad(y, given[:3], given[3].detach())
+
+    if PORTABLE and pin:
+        with pytest.raises(Exception, match="flex_attention and their like"):
+            gradients(attention.flex_attention)
+        return
+    for found, expected in zip(gradients(attention.flex_attention), gradients(attended)):
+        torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("name", OPERATORS)

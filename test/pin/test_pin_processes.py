@@ -12,7 +12,7 @@ pytestmark = pytest.mark.thorough
 PARTIAL = [] if implementation == "compiled" else ["--partial"]
 
 WORK = """
-import multiprocessing, subprocess, sys
+import multiprocessing, os, subprocess, sys
 import torch
 
 def slope():
@@ -43,6 +43,10 @@ def by_subprocess(**keywords):
     code = "import torch; x = torch.zeros(1, requires_grad=True); torch.clamp(x, 0, 1).backward(); print(x.grad.item())"
     subprocess.run([sys.executable, "-c", code], **keywords)
 
+def by_exec():
+    sys.argv[:] = [sys.executable, "-c", "import work; work.say()"]
+    os.execv(sys.executable, sys.argv)
+
 if __name__ == "__main__":
     {}
 """
@@ -55,6 +59,7 @@ BODIES = {
     "DataLoader, fork": "by_loader('fork')",
     "DataLoader, spawn": "by_loader('spawn')",
     "subprocess": "by_subprocess()",
+    "exec": "by_exec()",
 }
 
 

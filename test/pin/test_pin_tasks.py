@@ -90,14 +90,6 @@ def test_blocks_inside_a_decorated_generator_stay_inside():
 # ---- Tasks -----------------------------------------------------------------------------------------------
 
 
-@half
-async def work(log, times=3):
-    for _ in range(times):
-        log.append(slope())
-        await asyncio.sleep(0)
-    return "done"
-
-
 @through
 async def numbers(log):
     try:
@@ -106,23 +98,6 @@ async def numbers(log):
             log.append((yield slope()))
     finally:
         log.append(slope())
-
-
-def test_coroutines():
-    assert inspect.iscoroutinefunction(work)
-
-    async def main():
-        log, others = [], []
-
-        async def watch():
-            for _ in range(5):
-                others.append(slope())
-                await asyncio.sleep(0)
-
-        assert await asyncio.gather(work(log), watch()) == ["done", None]
-        assert log == [HALF] * 3 and others == [OWN] * 5
-
-    asyncio.run(main())
 
 
 def test_asynchronous_generators():

@@ -13,12 +13,13 @@ OPS = torch.ops.clampgrad
 # ---- Private operators ----------------------------------------------------------------------------
 
 WRONG = {
-    "bits per element": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4], 2, 99, 0)",
-    "bits on meta": "ops._mask(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 2, 99, 0)",
-    "bits": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4096], 2, 1, 0)",
-    "dtype of bits": "ops._mask(torch.zeros(8), [4], 2, 1, 0)",
-    "order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x11)",
-    "long order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, 0x201)",
+    "bits per element": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4], 2, 99, [])",
+    "bits on meta": "ops._mask(torch.zeros(8, dtype=torch.uint8, device='meta'), [4], 2, 99, [])",
+    "bits": "ops._mask(torch.zeros(8, dtype=torch.uint8), [4096], 2, 1, [])",
+    "dtype of bits": "ops._mask(torch.zeros(8), [4], 2, 1, [])",
+    "order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, [1, 1])",
+    "long order of a mask": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, [0, 1, 2])",
+    "order below 0": "ops._mask(torch.zeros(8, dtype=torch.uint8), [2, 2], 2, 1, [-1, 0])",
     "extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'clamp_min', 'half')",
     "unknown extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'max', 'half')",
     "gradient of an extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'fmax', 'ste')",
@@ -42,11 +43,26 @@ def test_a_composed_operator_reads_its_names_in_backward():
         y.sum().backward()
 
 
-@pytest.mark.parametrize("size, order", [([6, 4], 0), ([6, 4], 0x01), ([2, 3, 1, 5], 0x0231)])
+@pytest.mark.parametrize(
+    "size, order", [([6, 4], []), ([6, 4], [1, 0]), ([2, 3, 1, 5], [0, 2, 3, 1])]
+)
 def test_masks_have_the_same_strides_on_meta(size, order):
     bits = torch.zeros(8, dtype=torch.uint8)
     mask, on_meta = (OPS._mask(b, size, 2, 1, order) for b in (bits, bits.to("meta")))
     assert mask.stride() == on_meta.stride() and mask.dtype == on_meta.dtype == torch.bool
+
+
+@pytest.mark.compiled("the portable implementation saves no bits")
+@pytest.mark.parametrize("per_element", [1, 2, 3])
+def test_masks_are_what_the_bits_say(per_element):
+    for n in (0, 1, 63, 64, 65, 700):
+        bits = torch.randint(256, (per_element, (n + 63) // 64 * 8), dtype=torch.uint8)
+        planes = [int.from_bytes(bytes(plane.tolist()), "little") for plane in bits]
+        numbers = [sum((plane >> i & 1) << b for b, plane in enumerate(planes)) for i in range(n)]
+        expected = torch.tensor([0b01101010 >> number & 1 for number in numbers], dtype=torch.bool)
+        for size, order in (([n], []), ([n, 1], [1, 0])):
+            mask = OPS._mask(bits.flatten(), size, 0b01101010, per_element, order)
+            assert torch.equal(mask, expected.view(size))
 
 
 @pytest.mark.compiled("the portable implementation saves no bits")

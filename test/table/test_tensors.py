@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, eager
+from common import assert_same, eager, outcome
 from oracle import CONVENTIONS, EXACT
 
 EXTREMA = ("maximum", "minimum", "fmax", "fmin")
@@ -41,13 +41,6 @@ def test_the_first_ppo_update(convention):
 DTYPES = [torch.uint8, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float32]
 DTYPES += [torch.float64]
 NUMBERS = [0.1, -1, 1000, float("nan")]
-
-
-def outcome(f, *args):
-    try:
-        return f(*args)
-    except (RuntimeError, ValueError) as error:
-        return type(error), str(error).split("\n")[0]
 
 
 def leaf(tensor, recorded):

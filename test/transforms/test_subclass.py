@@ -1,9 +1,8 @@
-"""Tensor subclasses, modes and fake tensors go through the front doors like any other tensor."""
+"""Tensor subclasses and fake tensors go through the front doors like any other tensor. Modes: test_functions.py."""
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.overrides import TorchFunctionMode
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
@@ -67,21 +66,6 @@ def test_a_duck(name):
     given = [*args, *(v for k, v in kwargs.items() if k in ("min", "max"))]
     assert [v for v in given if v is not None] == list(bounds)
     assert kwargs["gradient"] == "half"
-
-
-def test_a_torch_function_mode():
-    seen = []
-
-    class Mode(TorchFunctionMode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            seen.append(function.__name__)
-            return function(*args, **(kwargs or {}))
-
-    x = tied(40)
-    with Mode():
-        y = clampgrad.clamp(x, 0, 1)
-    assert_same(y, x.clamp(0, 1))
-    assert "clamp" in seen
 
 
 # ---- __torch_dispatch__ --------------------------------------------------------------------------

@@ -89,6 +89,32 @@ def forward(f, args, g):
     return found
 
 
+def of_several_dtypes(f, args, g):
+    """Forward mode at one point at a time, where one argument is a vector in float32 and the others are scalars
+    in float64: the result is in float32, and its tangents have its dtype and shape, whichever the vector is."""
+
+    def tangents(vector, point, one):
+        given = [a.float()[None] if i == vector else a for i, a in enumerate(point)]
+        for i, moved in enumerate(given):
+
+            def alone(value, i=i):
+                return f(*given[:i], value, *given[i + 1 :])
+
+            along = one.to(moved.dtype).expand_as(moved)
+            result, tangent = torch.func.jvp(alone, (moved,), (along,))
+            if (result.dtype, result.shape) != (tangent.dtype, tangent.shape):
+                raise AssertionError(f"a tangent {tangent} of a result {result}")
+            yield tangent.double()
+
+    first, *others = [
+        torch.stack([torch.cat(list(tangents(v, point, one))) for *point, one in zip(*args, g)])
+        for v in range(len(args))
+    ]
+    for other in others:
+        torch.testing.assert_close(other, first, rtol=0, atol=0, equal_nan=True)
+    return list(first.unbind(1))
+
+
 def jvp(f, args, g):
     zero = torch.zeros_like(g)
     return [
@@ -111,6 +137,7 @@ REVERSE = {
 }
 TENSORS_ONLY = {"promoted": promoted, "bounds of no dimension": without_dimensions}
 FORWARD = {"forward": forward, "jvp": jvp}
+FORWARD_TENSORS = {"jvp of several dtypes": of_several_dtypes}
 
 
 # ---- Ways to call: form(operator) -> a function of the arguments, or None where there is none -------
@@ -203,7 +230,9 @@ def gradients():
             ways = {mode: (forms[""], way) for mode, way in (REVERSE | FORWARD).items()}
             ways |= {form: (f, reverse) for form, f in forms.items() if form}
             if kind == "tensors":
-                ways |= {mode: (forms[""], way) for mode, way in TENSORS_ONLY.items()}
+                ways |= {
+                    mode: (forms[""], way) for mode, way in (TENSORS_ONLY | FORWARD_TENSORS).items()
+                }
             if i > 2:  # seconds each
                 del ways["aot_eager"]
             if any(n != n for n in numbers):  # up to 2.12 clamp with one bound ignores a NaN there

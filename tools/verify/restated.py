@@ -47,12 +47,16 @@ CLAMP_JVP = """Tensor clamp_jvp(
     return both ? (self_p == bound).logical_and(min_p < max_p) : self_p == bound;
   };
   if (max_p.defined()) {
-    result = where(tied(max_p), (self_t + max_t) / 2, result);
     result = where(self_p > max_p, max_t, result);
   }
   if (min_p.defined()) {
-    result = where(tied(min_p), (self_t + min_t) / 2, result);
     result = where(self_p < min_p, min_t, result);
+  }
+  if (max_p.defined()) {
+    result = where(tied(max_p), (self_t + max_t) / 2, result);
+  }
+  if (min_p.defined()) {
+    result = where(tied(min_p), (self_t + min_t) / 2, result);
   }
   return both ? where(min_p > max_p, max_t, result) : result;
 }

@@ -15,8 +15,8 @@ struct Signature {
   const char* overloads[4];
 };
 
-constexpr Signature kSignatures[] = {
-    ${python_signatures}
-};
+namespace signatures {
+${python_signatures}
+} // namespace signatures
 
 } // namespace clampgrad

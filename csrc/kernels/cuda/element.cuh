@@ -1,5 +1,5 @@
 // Elements on a GPU. It converts 16 bits to float in one instruction, so there these are compared
-// and divided as floats, and travel as their bits. Comes after the rules.
+// and divided as floats, and travel as their bits.
 
 namespace clampgrad::device {
 namespace {

@@ -3,7 +3,7 @@
 //
 // A rule says what holds at x, as masks, and what that makes of the gradient. The composed path
 // does one after the other. The kernels do the first in forward and the second in backward; in
-// between they keep the masks as one or two bits. Comes after element.h.
+// between they keep the masks as one or two bits.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {

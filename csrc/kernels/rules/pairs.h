@@ -1,6 +1,5 @@
-// What two Tensors get of a gradient: maximum and its kind, and clamps by one Tensor. As in
-// numbers.h, a rule says who gets a share, as masks, and what each gets; the kernels keep a bit per
-// argument in between, set where it gets a share. Comes after numbers.h.
+// What two Tensors get of a gradient: maximum and its kind, and clamps by one Tensor. The kernels
+// keep a bit per argument, set where it gets a share.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {

@@ -1,5 +1,4 @@
-// What x and two bounds get of a gradient where all three are Tensors. As in pairs.h, a rule says
-// who gets a share, and what each gets. Comes after pairs.h.
+// What x and two bounds get of a gradient where all three are Tensors.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {

@@ -138,13 +138,13 @@ class pin:
         with state.lock:
             if self._code in state.enabled:
                 raise RuntimeError(f"{self!r} is enabled already")
-            state.enabled.append(self._code)
-            state.set_enabled()
+            state.pin_process([*state.enabled, self._code], state.set_to)
         report.pinned(pin.current())
 
     def _check_reach(self) -> None:
         """A pin of a process reaches all of it, or says that it is partial."""
         self._is_used = True
+        report.is_wanted()
         if _implementation.PIN_MISSES and not self._is_partial and pin_has_name(self._code):
             raise RuntimeError(
                 f"{self!r} cannot pin a whole process: {_implementation.PIN_MISSES}. To accept that, "
@@ -155,8 +155,8 @@ class pin:
     def disable(self) -> None:
         """Removes the pin from the process; the one that was enabled before it becomes active again."""
         self._is_used = True
-        enabled = state.enabled
         with state.lock:
+            enabled = state.enabled
             if self._code not in enabled:
                 set_by = "; clampgrad.set_pin(None) ends what is set for the process"
                 is_set = self._code == state.set_to
@@ -165,8 +165,7 @@ class pin:
                 raise RuntimeError(
                     f"{_implementation.pin_name(enabled[-1])!r} was enabled after {self!r}: disable that first"
                 )
-            enabled.pop()
-            state.set_enabled()
+            state.pin_process(enabled[:-1], state.set_to)
 
     @staticmethod
     def current() -> str | None:
@@ -232,8 +231,7 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = 
         if state.enabled and code != state.set_to:
             above = _implementation.pin_name(state.enabled[-1])
             raise RuntimeError(f"the pin {above!r} is enabled: disable it first")
-        state.set_to = code
-        state.set_enabled()
+        state.pin_process(state.enabled, code)
     if gradient is not None:
         report.pinned(pin.current())
 

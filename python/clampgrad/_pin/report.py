@@ -22,9 +22,17 @@ NOTHING = (
 )
 
 
+def is_wanted() -> bool:
+    """Asked before a process is pinned too, because it raises where the variable is neither 0 nor 1."""
+    try:
+        return is_set("CLAMPGRAD_VERBOSE")
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+
+
 def pinned(name: str | None) -> None:
     """One line for each pin of a process, and one when the process ends."""
-    if not is_set("CLAMPGRAD_VERBOSE"):
+    if not is_wanted():
         return
     say(
         f"pinned to {name} ({_implementation.name} implementation, torch {torch.__version__}, "

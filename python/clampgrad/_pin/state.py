@@ -131,8 +131,11 @@ set_to = UNSET  # by set_pin; holds where nothing is enabled
 lock = held_over_forks(threading.RLock())
 
 
-def set_enabled() -> None:
-    _implementation.pin_process(enabled[-1] if enabled else set_to)
+def pin_process(now_enabled: list[int], now_set_to: int) -> None:
+    """What is pinned from now on. If the implementation raises (a warning that is an error), all stays."""
+    global enabled, set_to
+    _implementation.pin_process(now_enabled[-1] if now_enabled else now_set_to)
+    enabled, set_to = now_enabled, now_set_to
 
 
 _implementation.pin_ask(_answer)

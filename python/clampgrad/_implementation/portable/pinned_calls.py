@@ -128,6 +128,11 @@ def overflows(bound: Any, dtype: torch.dtype) -> bool:
     return bool(abs(bound) > torch.finfo(dtype).max)
 
 
+def any_requires_grad(*args: Any) -> bool:
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
 def for_each(name: str) -> Callable[..., Any]:
     """What stands for a _foreach_ operator: calls for the tensors of a list, one by one."""
     in_place, name = name.endswith("_"), name.rstrip("_")
@@ -144,8 +149,11 @@ def for_each(name: str) -> Callable[..., Any]:
             or (gradient in PSEUDO and "clamp" not in name)
         ):
             return torchs_own(func, *args, **kwargs)  # or its error
+        dtypes = [torch.result_type(x, o) for x, o in zip(tensors, others)]
+        one_node = not in_place and any_requires_grad(*tensors, *others)
+        if any(d.is_complex or (one_node and not d.is_floating_point) for d in dtypes):
+            return torchs_own(func, *args, **kwargs)  # which raises
         if "clamp" not in name:
-            dtypes = [torch.result_type(x, o) for x, o in zip(tensors, others)]
             if any(map(overflows, others, dtypes)):
                 return torchs_own(func, *args, **kwargs)  # which raises
             others = [
