@@ -614,7 +614,9 @@ def test_a_brought_test_that_is_skipped_has_not_run(control, says):
 skipped = {{"results": {{"T.test_new": "skipped"}}}}
 found = {{
     ("stock", "tests"): run(), ("mine", "tests"): run(**skipped, causes={{"T.test_new": "no CUDA"}}),
-    ("stock", "controls"): {{"files": {{"mine: test/f.py": skipped | {{"causes": {{"T.test_new": {control!r}}}}}}}}},
+    ("stock", "controls"): {{
+        "files": {{"mine: test/f.py": skipped | {{"causes": {{"T.test_new": {control!r}}}}}}}, "skipped": {{}}
+    }},
 }}
 record = Of(found=lambda *step: found.get(step))
 print(verdict.not_run(record, "mine")[0][:2])
