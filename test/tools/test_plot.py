@@ -50,8 +50,10 @@ def test_plot(tmp_path, suffix, start):
         clampgrad.plot("typo")
 
 
-def test_gallery(tmp_path, command):
+def test_gallery(tmp_path, command, monkeypatch):
     code, out, _ = command("gallery", tmp_path / "new", "--json")
     written = json.loads(out)["pictures"]
     assert code == 0 and len(written) == 2 * len(GALLERY)  # for light and for dark pages
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in written)
+    monkeypatch.setattr("clampgrad._tools.gallery.gallery", lambda folder: written)
+    assert command("gallery", tmp_path)[1].splitlines() == [f"wrote {path}" for path in written]
