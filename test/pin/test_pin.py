@@ -87,7 +87,7 @@ def test_an_operator_that_has_an_autograd_kernel_of_its_own_is_refused():
 
 @pytest.mark.compiled("the portable pin registers no kernels")
 def test_an_autograd_kernel_that_is_registered_later_replaces_the_pins():
-    """docs/limits.md. torch says so, once in a process."""
+    """docs/limits.md. Some builds of torch warn of it, others say nothing."""
     code = """if True:
         import torch, clampgrad
         def slope():
@@ -100,8 +100,7 @@ def test_an_autograd_kernel_that_is_registered_later_replaces_the_pins():
         library._destroy()
         assert slope() == 0.5
     """
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert "Overriding a previously registered kernel" in run.stderr
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # ---- Which gradient ----------------------------------------------------------------------------------
