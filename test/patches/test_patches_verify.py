@@ -153,7 +153,9 @@ def test_where_nothing_is_to_change_forward_mode_stays_that_of_stock(gradients):
     """It is no transpose of reverse mode at a NaN, and a patch that computes the same elsewhere may not mend it."""
     touched = {", ".join(key.split(", ")[:2]) for key in gradients}
     mended = held(gradients, gradients, Claim(STOCK), touched)
-    assert mended and all(re.search(", (forward|jvp|jvp of several dtypes): ", line) for line in mended)
+    assert mended and all(
+        re.search(", (forward|jvp|jvp of several dtypes): ", line) for line in mended
+    )
     assert held(gradients, gradients, Claim(STOCK, unchanged=True), touched) == []
 
 
