@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import torch  # noqa: E402
 
 import answering  # noqa: E402
-from patched_backward import DTYPES, cases  # noqa: E402
+from backward_cases import DTYPES, cases  # noqa: E402
 
 SIZES = (2**16, 2**20)
 CALLS = 20
