@@ -225,7 +225,7 @@ def convert(
     if not chosen:
         warnings.warn(
             f"clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp in {type(model).__name__}: where "
-            "its code calls functions, use clampgrad.pin, or call clampgrad's",
+            "its code calls functions, call clampgrad's (clampgrad.relu6), or use clampgrad.pin for torch.clamp",
             stacklevel=2,
         )
     left_alone = [name or "(model)" for name, module in chosen if "forward" in vars(module)]

@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int | str | None:
         metavar="X",
         type=float,
         default=normal.signs,
-        help="threshold of conventions-differ: share of gradients whose sign changes (default: %(default)s)",
+        help="threshold of conventions-differ: share of gradients whose sign differs, 0 being a sign of its own (default: %(default)s)",
     )
     options, theirs = program.parse(parser, arguments)
     if options.every < 1:

@@ -46,7 +46,7 @@ class Thresholds:
 
     Attributes:
         norm: norm of the difference over the norm.
-        signs: share of the gradients whose sign changes.
+        signs: share of the gradients whose sign differs; 0 is a sign of its own.
     """
 
     norm: float = 0.01
@@ -208,7 +208,7 @@ def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
         return []
     message = (
         f"torch up to 2.13 (inclusive) and torch from 2.14 on (joint) differ: the norm of the "
-        f"difference is {norm:.2g} times the norm, and the sign changes in {out_of(signs, of, 'gradient')}"
+        f"difference is {norm:.2g} times the norm, and the sign differs (from 0, too) in {out_of(signs, of, 'gradient')}"
     )
     if _is_installed(site):
         remedy = (
