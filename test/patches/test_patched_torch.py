@@ -7,7 +7,7 @@ import torch
 
 import clampgrad
 from clampgrad._pin import installed as _installed
-from clampgrad._pin.installed import of_the_release, patched
+from clampgrad._pin.installed import NoConvention, of_the_release, patched
 
 
 def test_a_stock_torch_is_not_patched():
@@ -53,7 +53,13 @@ def test_the_audit_of_a_patched_torch_says_so(other):
 
 def test_gradients_of_no_convention(monkeypatch):
     def none():
-        raise RuntimeError("the gradients are those of no convention")
+        raise NoConvention
+
+    def broken():
+        raise RuntimeError("out of memory")
 
     monkeypatch.setattr(_installed, "installed", none)
     assert "those of no convention" in patched()
+    monkeypatch.setattr(_installed, "installed", broken)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        patched()

@@ -41,12 +41,17 @@ class NothingIsClamped(TorchFunctionMode):
         return args[0] * 1 if func is torch.clamp else func(*args, **(kwargs or {}))
 
 
+def refused(_):
+    raise RuntimeError("this hook takes nothing")
+
+
 CONTEXTS = {
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
     "tensors without values": FakeTensorMode,
     "another device": lambda: torch.device("meta"),
     "a mode that changes calls": NothingIsClamped,
+    "hooks of saved tensors": lambda: torch.autograd.graph.saved_tensors_hooks(refused, refused),
     "another pin": lambda: clampgrad.pin("half"),
     "nothing": nullcontext,
 }

@@ -268,6 +268,11 @@ def test_a_wrong_switch_changes_nothing(monkeypatch):
         with pytest.raises(ValueError, match="CLAMPGRAD_VERBOSE='yes': it is 1 or"):
             act()
         assert pin.current() is None
+    monkeypatch.delenv("CLAMPGRAD_VERBOSE")
+    set_pin("half", partial=True)
+    monkeypatch.setenv("CLAMPGRAD_VERBOSE", "yes")
+    set_pin(None)  # tells nobody anything
+    assert pin.current() is None
 
 
 @pytest.mark.skipif(

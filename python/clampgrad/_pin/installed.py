@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
@@ -16,16 +17,26 @@ from clampgrad._torch.surroundings import without_modes
 Row = dict[str, Any]
 
 
+class NoConvention(RuntimeError):
+    """Somebody gave this torch gradients that the table does not have."""
+
+
 @functools.cache
 def installed() -> str:
     """Measured, because the number of a release says nothing of a torch that was patched."""
-    # The answer is kept, so nothing around the first call may change it: a pin, no_grad, a mode.
+    # The answer is kept, so nothing around the first call may change it: a pin, no_grad, a mode, a hook.
     torchs_own = Remembered(measured, TORCHS_OWN)
-    with without_modes(), torch.inference_mode(False), torch.enable_grad():
+    with without_modes(), torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
+        try:
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(unchanged, unchanged))
+        except (
+            RuntimeError
+        ):  # They are disabled, as torch.func does: then none can change anything.
+            pass
         found = torchs_own()
     names = [c for c in EXACT if all(g == share(row, c, kind) for row, kind, g in found)]
     if not names:
-        raise RuntimeError(
+        raise NoConvention(
             f"the gradients of this torch ({torch.__version__}) are those of no convention: name one "
             "instead of 'installed'. `clampgrad survey` shows what this torch does"
         )
@@ -46,11 +57,15 @@ def patched() -> str | None:
     own = of_the_release()
     try:
         found = f"those of {installed()}"
-    except RuntimeError:
+    except NoConvention:
         found = "those of no convention"
     if found == f"those of {own}":
         return None
     return f"torch {torch.__version__} is patched: its gradients are {found}; the release has those of {own}."
+
+
+def unchanged(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def measured() -> list[tuple[Row, str, float]]:

@@ -144,8 +144,10 @@ class pin:
     def _check_reach(self) -> None:
         """A pin of a process reaches all of it, or says that it is partial."""
         self._is_used = True
-        report.is_wanted()
-        if _implementation.PIN_MISSES and not self._is_partial and pin_has_name(self._code):
+        if not pin_has_name(self._code):
+            return
+        report.is_wanted()  # raises for a wrong value, before anything is pinned
+        if _implementation.PIN_MISSES and not self._is_partial:
             raise RuntimeError(
                 f"{self!r} cannot pin a whole process: {_implementation.PIN_MISSES}. To accept that, "
                 f"ask for partial reach: {PARTIAL}. To pin everything, use the compiled implementation "
@@ -218,7 +220,7 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = 
         partial: as in :class:`pin`.
 
     Raises:
-        TypeError, ValueError: as in :class:`pin`.
+        TypeError, ValueError: as in :class:`pin`; or CLAMPGRAD_VERBOSE has a value that it cannot have.
         RuntimeError: another pin is enabled, which would hide this one; or the portable implementation runs,
             which does not reach the whole process, and `partial` is not set.
     """
