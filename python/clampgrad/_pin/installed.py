@@ -27,12 +27,9 @@ def installed() -> str:
     # The answer is kept, so nothing around the first call may change it: a pin, no_grad, a mode, a hook.
     torchs_own = Remembered(measured, TORCHS_OWN)
     with without_modes(), torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
-        try:
+        # Where they are disabled, as in torch.func, there are none.
+        with suppress(RuntimeError):
             stack.enter_context(torch.autograd.graph.saved_tensors_hooks(unchanged, unchanged))
-        except (
-            RuntimeError
-        ):  # They are disabled, as torch.func does: then none can change anything.
-            pass
         found = torchs_own()
     names = [c for c in EXACT if all(g == share(row, c, kind) for row, kind, g in found)]
     if not names:
