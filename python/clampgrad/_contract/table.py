@@ -1,6 +1,7 @@
 """The contract, conventions.yaml, as the build put it beside this file; and the names in it."""
 
 import json
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,33 @@ _TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(ro
 STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
 ALIASES: dict[str, str] = TABLE["aliases"]
 CANONICAL: dict[str, str] = {name: name for name in CONVENTIONS} | ALIASES
+
+
+def factors(
+    row: dict[str, Any], convention: str, numbers: bool, differentiated: Set[str]
+) -> list[Any]:
+    """What g is multiplied by for each argument, at the position of a row, under an exact convention."""
+    nothing = [0] * len(row["points"][0])
+    if numbers:
+        return [row["numbers"][convention], *nothing[1:]]
+    shared = convention == "min_norm" and len(row["active"]) > 1
+    return (
+        nothing if shared and not differentiated >= {*row["active"]} else row["tensors"][convention]
+    )
+
+
+def _beside_constants(convention: str) -> str | None:
+    def alike(other: str) -> bool:
+        return all(
+            factors(row, convention, True, {"x"})[0] == factors(row, other, False, {"x"})[0]
+            for row in TABLE["operators"]["clamp"]["rows"]
+        )
+
+    return next(filter(alike, EXACT), None) if convention in EXACT else convention
+
+
+# By which convention, if any, x gets beside constant Tensors what it gets by this one beside numbers.
+BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for name in CONVENTIONS}
 
 
 def unknown(name: str, *also: str) -> str:

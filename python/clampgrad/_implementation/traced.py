@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clampgrad._contract.table import CANONICAL
+from clampgrad._contract.table import BESIDE_CONSTANTS, CANONICAL
 
 _ops = torch.ops.clampgrad
 
@@ -37,12 +37,14 @@ def _without_numpy(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A scalar of NumPy is a number, and Dynamo takes it for a Tensor whose value it does not know.
 
-    So it becomes a Tensor of the dtype that it would be rounded to. A constant Tensor gets the gradient of a
-    number under every convention but joint; there min_norm is called, which treats constant Tensors as joint
-    treats numbers. Beside a Tensor it becomes a number that is read while the graph runs.
+    So it becomes a constant Tensor of the dtype that it would be rounded to, under a convention that treats
+    constant Tensors as the one that was asked for treats numbers: min_norm for joint, which would share a tie.
+    Where there is none, and beside a Tensor, it becomes a number that is read while the graph runs.
     """
     scalars = all(b.ndim == 0 for b in bounds if _is_of_numpy(b))
-    if not scalars or any(isinstance(b, Tensor) for b in bounds):
+    name = CANONICAL.get(keywords["gradient"], keywords["gradient"])
+    gradient = BESIDE_CONSTANTS.get(name, name)
+    if not scalars or gradient is None or any(isinstance(b, Tensor) for b in bounds):
         return tuple(b.item() if _is_of_numpy(b) else b for b in bounds), keywords
 
     def rounded(bound: Any) -> Tensor:
@@ -50,7 +52,5 @@ def _without_numpy(
         promotes = tensor.is_floating_point() and not input.is_floating_point()
         return tensor.to(input.device, torch.get_default_dtype() if promotes else input.dtype)
 
-    gradient = keywords["gradient"]
-    gradient = "min_norm" if CANONICAL.get(gradient) == "joint" else gradient
     tensors = tuple(None if b is None else rounded(b) for b in bounds)
     return tensors, keywords | {"gradient": gradient}

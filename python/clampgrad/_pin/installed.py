@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from clampgrad._contract.table import ALIASES, EXACT, TABLE
+from clampgrad._contract.table import ALIASES, EXACT, TABLE, factors
 from clampgrad._pin.functions import Remembered
 from clampgrad._pin.state import TORCHS_OWN
 from clampgrad._torch.surroundings import without_modes
@@ -104,8 +104,5 @@ def share(row: Row, convention: str, kind: str) -> float:
     """What the table says of the first argument."""
     from fractions import Fraction  # here: it takes a tenth of the package's own import
 
-    if kind == "numbers":
-        return float(Fraction(row["numbers"][convention]))
-    if kind == "alone" and convention == "min_norm" and len(row["active"]) > 1:
-        return 0.0  # a constant is active too
-    return float(Fraction(row["tensors"][convention][0]))
+    differentiated = {"x"} if kind == "alone" else {*row["active"]}
+    return float(Fraction(factors(row, convention, kind == "numbers", differentiated)[0]))

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from clampgrad._contract.table import EXACT, TABLE
+from clampgrad._contract.table import EXACT, TABLE, factors
 
 # {("g", 2) for half of g, or (-1, 1) for a number: where, for each relation of g to 0}
 Share: TypeAlias = dict[tuple[Any, int], tuple[str, ...]]
@@ -73,8 +73,8 @@ def shares(
         name: defaultdict(lambda: tuple([] for _ in COLUMNS)) for name in names
     }
     for position, (row, versus) in rows(operator).items():
-        factors = exact(row, gradient if gradient in EXACT else "min_norm", numbers, differentiated)
-        for name, factor in zip(names, map(Fraction, factors)):
+        rule = gradient if gradient in EXACT else "min_norm"
+        for name, factor in zip(names, map(Fraction, factors(row, rule, numbers, differentiated))):
             assert factor.numerator in (0, 1), "the select divides g, and does not multiply it"
             gets = [("g", factor.denominator) if factor else (0, 1)] * len(COLUMNS)
             if gradient not in EXACT and name == "x":
@@ -88,14 +88,3 @@ def shares(
         name: {what: tuple(map(bits, where)) for what, where in share.items()}
         for name, share in found.items()
     }
-
-
-def exact(row: dict, gradient: str, numbers: bool, differentiated: frozenset[str]) -> list[Any]:
-    """The factors of a row."""
-    nothing = [0] * len(row["points"][0])
-    if numbers:
-        return [row["numbers"][gradient], *nothing[1:]]
-    tied = len(row["active"]) > 1
-    if gradient == "min_norm" and tied and not differentiated.issuperset(row["active"]):
-        return nothing
-    return row["tensors"][gradient]
