@@ -44,7 +44,8 @@ class Profiled {
 } // namespace
 
 // ---- The functions for C++, which Python calls too ----------------------------------------------
-// Of plain Tensors a front door is called without the dispatcher, for nothing else is to see it.
+// With plain Tensors, autograd alone would see a call in the dispatcher. The front door records it by
+// hand, so it is called directly.
 
 ${api_definitions}
 

@@ -17,7 +17,7 @@ using at::Tensor;
 
 namespace {
 
-// ---- On every device ----------------------------------------------------------------------------
+// ---- Which loop runs ---------------------------------------------------------------------------
 
 // The loop for the instruction set that ATen uses here; the environment variable
 // ATEN_CPU_CAPABILITY can lower it.
@@ -35,7 +35,7 @@ Loop<T, Call> best_loop() {
   return baseline::loop<T, Call>();
 }
 
-// Calls the kernel of a device. base/path.cpp lets no others through.
+// Calls the kernel of a device: base/path.cpp takes tensors of other devices elsewhere.
 template <typename Call>
 void run(
     c10::Device device, at::ScalarType dtype, const BuffersOf<Call>& memory, const Call& call) {
@@ -94,7 +94,8 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   const auto n = y.numel();
   const c10::SymInt bytes = bytes_of_bits(bits_of(call), n);
   auto bits = empty_in_dim_order(bytes, {}, y.options().dtype(at::kByte));
-  // Asked for before the inputs: in place they share memory with y, and copy-on-write may move it.
+  // Before the pointers of the inputs, which in place are y: asking for this one moves y where it
+  // is copy-on-write.
   auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   BuffersOf<Call> memory = {{}, {}, {out}, to, n};

@@ -49,8 +49,8 @@ bool is_recorded(const Tensor& self, const Scalar& bound) {
   return is_recorded(self, bound, std::nullopt);
 }
 
-// torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is not before 2.13, but with
-// NaN for both bounds it is, in every release.
+// torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is so from 2.13 on only, but
+// torch.clamp(x, nan, nan) in every release.
 Number other_bound(const Scalar& bound) {
   return is_nan(bound) ? Number(bound) : std::nullopt;
 }

@@ -60,7 +60,7 @@ def _implemented(function: _F) -> _F:
     name = function.__name__
     if _implementation.name != "compiled":
         function.__doc__ = _with_rules(function.__doc__)
-        _implementation.PUBLIC[name] = function
+        _implementation.PUBLIC[name] = function  # what its pin and Tensor subclasses see
         return function
     compiled = getattr(_implementation, name)
     if compiled.__text_signature__ is None:

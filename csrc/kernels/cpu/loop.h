@@ -1,5 +1,5 @@
-// The loop over flat memory, a word of 64 elements after the other. Comes after the rules and
-// masks.h.
+// The loop over flat memory, a word of 64 elements after the other. Included by every_loop.h, after
+// the rules and masks.h.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
@@ -123,7 +123,7 @@ Loop<T, Call> loop() {
     with_op<ElementHere<T>>(
         call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
 #if defined(__AVX__)
-    // GCC forgets this where a loop takes its bounds in registers. Without it, what runs next on
+    // GCC omits this where a loop takes its bounds in registers. Without it, what runs next on
     // Intel's processors depends on the upper halves of its registers, until somebody clears them.
     __builtin_ia32_vzeroupper();
 #endif

@@ -11,7 +11,10 @@ namespace {
 // ---- Which part of g passes ---------------------------------------------------------------------
 
 // All of g where open, but half of it at a tie, or a quarter at a tie with both bounds. Where not
-// open, `tie` means nothing.
+// open, `tie` means nothing; where x is at no tie, neither does `quarter`. x = lo = hi is open.
+//
+// K is a key, what is compared in place of a number. Comparisons count where `comparable`: of a
+// float everywhere, of a 16-bit number where it is no NaN (Real and Short in element.h).
 template <typename M>
 struct NumberMasks {
   M open, tie, quarter;
@@ -39,8 +42,8 @@ CLAMPGRAD_HOST_DEVICE NumberMasks<Mask<K>> number_masks(
   if constexpr (is_open && has_lo && has_hi) {
     return {between(x, b), M(), M()};
   }
-  // With two bounds, a NaN fails one of the comparisons, because its key is false or lies beyond
-  // all numbers. With one bound it has to be masked.
+  // With two bounds, a NaN fails one of the comparisons: compared as a float it fails both, and as
+  // a 16-bit key it lies beyond all numbers. With one bound it has to be masked.
   M open = has_lo && has_hi ? everywhere<M>() : comparable, at_lo = M(), at_hi = M();
   if constexpr (has_lo) {
     open = open & (is_open ? lt(b.lo, x) : le(b.lo, x));
@@ -180,7 +183,8 @@ void with_op(const NumberForward& call, const F& run) {
   using V = decltype(splat(L()));
   Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
   const Bounds<KeyOf<E, V>> keys = {E::key(bounds.lo), E::key(bounds.hi)};
-  if (call.has_hi) { // what is below lo becomes hi where that is less
+  // clamp gives hi where lo is greater. The keys stay: a tie with lo is one all the same.
+  if (call.has_hi) {
     bounds.lo = select(lt(keys.hi, keys.lo), bounds.hi, bounds.lo);
   }
   with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
