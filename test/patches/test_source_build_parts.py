@@ -440,8 +440,9 @@ def test_a_cause_is_told_without_what_varies(tool, one, other, same):
     assert (plain(one) == plain(other)) == same
 
 
-def test_a_series_that_brings_no_tests_says_so(tool, monkeypatch):
+def test_a_series_whose_tests_are_not_asked_says_so(tool, monkeypatch):
     verdict = tool("verdict")
+    assert verdict.controls(None, "proposals/save-result").startswith("not asked")
     monkeypatch.setattr(verdict, "new_tests", lambda name: [])
     assert verdict.controls(None, SERIES) == "brings no tests"
 
