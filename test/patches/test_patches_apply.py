@@ -244,26 +244,20 @@ def test_a_series_that_does_not_apply_changes_nothing(tree):
 
 
 @needs_joint
-def test_an_optional_patch_may_be_missing(tree):
-    series = named(JOINT)
-    last = series.patches[-1]
-    (tree / files_of(last)[0]).unlink()
-    commit(tree)
-    done, skipped = apply(tree, series.name)
-    assert skipped == [last.name] and len(done) == len(series.patches) - 1
-    assert status(tree).series[series.name] == "applied"
-
-
-@needs_joint
-def test_what_the_tree_had_before_is_not_undone(tree):
-    series = named(JOINT)
-    theirs = series.patches[-1]
-    git(tree, "apply", str(theirs))
+@pytest.mark.parametrize("there", [False, True])
+def test_an_optional_patch_may_be_missing_or_there_before(tree, there):
+    """What the tree had before is not undone."""
+    *others, last = named(JOINT).patches
+    if there:
+        git(tree, "apply", str(last))
+    else:
+        (tree / files_of(last)[0]).unlink()
     commit(tree)
     before = content(tree)
     for reverse in (False, True):
-        done, skipped = apply(tree, series.name, reverse=reverse)
-        assert skipped == [theirs.name] and len(done) == len(series.patches) - 1
+        done, skipped = apply(tree, JOINT, reverse=reverse)
+        assert skipped == [last.name] and {*done} == {patch.name for patch in others}
+        assert there or status(tree).series[JOINT] == ("not applied" if reverse else "applied")
     assert content(tree) == before
 
 

@@ -395,9 +395,15 @@ def test_the_files_that_are_done_are_not_run_again(stub, whole):
         of_stock["test_autograd.py"]["results"]["mark"] = "ok"
 
     change(stub, mark)
+    first = record(stub)["states"]["stock"]["build"]
     assert "==> stock: tests\n" in build(stub, "--rounds", "0").stdout
-    files = record(stub)["states"]["stock"]["tests"]["files"]
+    found = record(stub)
+    stock = found["states"]["stock"]
+    files = stock["tests"]["files"]
     assert files["test_autograd.py"]["results"]["mark"] == "ok" and len(files) == 5
+    # Attempts are counted, and the first build of a state stays on record.
+    assert found["starts"] == 3 and stock["tests"]["attempts"] == 2
+    assert stock["build"] == first and "attempts" not in first and "build again" in stock
 
 
 # ---- One of upstream's files ---------------------------------------------------------------------

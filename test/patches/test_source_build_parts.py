@@ -275,24 +275,6 @@ def test_a_later_run_keeps_what_still_holds(tool, tmp_path):
     assert kept["stock"] == ["build", "gradients"] and kept["undone"] == ["build"]
 
 
-def test_a_process_that_dies_is_counted(tool, tmp_path):
-    """And the first build of a state stays on record when the state is built again."""
-    Record = tool("record").Record
-    first = Record(tmp_path, {"states": {}})
-    with pytest.raises(ZeroDivisionError):
-        first.step("stock", "tests", lambda: 1 / 0)
-    again = Record(tmp_path, first.data | {"built": None})
-    again.step("stock", "tests", dict)
-    again.step("stock", "build", lambda: {"steps": 9})
-    place = tool("building").Place(Of(applied=lambda: None), again, {}, "stock", None)
-    place.build, place.built = lambda name: {"steps": 1}, dict
-    place.arrive()
-    steps = again.states["stock"]
-    assert again.data["starts"] == 2 and again.data["start"] <= again.data["end"]
-    assert steps["tests"]["attempts"] == 2 and "attempts" not in steps["build"]
-    assert (steps["build"]["steps"], steps["build again"]["steps"]) == (9, 1)
-
-
 def test_all_that_asks_is_in_the_digest():
     """Every file of ours that the programs import, and no document."""
     code = """
