@@ -4,9 +4,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import OPERATORS, assert_same, tied
-
-BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
+from common import BOUNDS, assert_same, tied
 
 
 class Module(torch.nn.Module):
@@ -17,34 +15,27 @@ class Module(torch.nn.Module):
 
     def forward(self, x):
         x = x + 0  # a value of the graph, so that it may be changed in place
-        return self.function(x, *self.bounds, gradient=self.convention)
+        return self.function(x, **self.bounds, gradient=self.convention)
 
 
 def namespaces(program):
     return {node.target.namespace for node in program.graph.nodes if node.op == "call_function"}
 
 
-def check(name, convention, strict):
+CASES = [(name, "min_norm", False) for name in BOUNDS] + [("clamp", "half", True)]
+
+
+@pytest.mark.parametrize("suffix", ["", "_"])
+@pytest.mark.parametrize("operator, convention, strict", CASES)
+def test_operators(operator, suffix, convention, strict):
     x = tied(5, 8)
-    program = torch.export.export(Module(name, convention), (x,), strict=strict)
+    program = torch.export.export(Module(operator + suffix, convention), (x,), strict=strict)
     assert "clampgrad" in namespaces(program)
     decomposed = program.run_decompositions()
     assert namespaces(decomposed) == {"aten"}
-    operator = name.rstrip("_")
-    expected = getattr(torch, operator)(x, *BOUNDS[operator])
+    expected = getattr(torch, operator)(x, **BOUNDS[operator])
     assert_same(program.module()(x), expected)
     assert_same(decomposed.module()(x), expected)
-
-
-@pytest.mark.parametrize("suffix", ["", "_"])
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_operators(operator, suffix):
-    check(operator + suffix, "min_norm", strict=False)
-
-
-@pytest.mark.parametrize("suffix", ["", "_"])
-def test_strict(suffix):
-    check("clamp" + suffix, "half", strict=True)
 
 
 def test_dynamic_shapes():

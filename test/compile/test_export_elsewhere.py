@@ -1,14 +1,14 @@
 """A decomposed graph runs where this package is not: torch.export, ONNX, AOTInductor."""
 
-import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import clampgrad
 import clampgrad.nn
-from common import tied
+from common import run, tied
 
 pytestmark = pytest.mark.thorough
 
@@ -20,16 +20,16 @@ import torch
 x, expected = torch.load(sys.argv[1] + "/data.pt")
 {load}
 assert not torch._C._dispatch_has_kernel("clampgrad::clamp")
-torch.testing.assert_close(run(x), expected, rtol=0, atol=0)
+torch.testing.assert_close(f(x), expected, rtol=0, atol=0)
 """
 LOAD = {
-    "export": "run = torch.export.load(sys.argv[1] + '/model').module()",
-    "aoti": "run = torch._inductor.aoti_load_package(sys.argv[1] + '/model')",
+    "export": "f = torch.export.load(sys.argv[1] + '/model').module()",
+    "aoti": "f = torch._inductor.aoti_load_package(sys.argv[1] + '/model')",
     "onnx": """
 import onnxruntime
 session = onnxruntime.InferenceSession(sys.argv[1] + "/model")
 name, = (v.name for v in session.get_inputs())
-run = lambda x: torch.from_numpy(session.run(None, {name: x.numpy()})[0])
+f = lambda x: torch.from_numpy(session.run(None, {name: x.numpy()})[0])
 """,
 }
 
@@ -56,18 +56,11 @@ class Theirs(Model):
         return torch.maximum(x.clone().clamp_(min=0), self.bound) + x.clamp(self.bound)
 
 
-@pytest.fixture
-def model():
-    return Model().eval(), tied(5, 8, nan=False).clamp(-9, 9)
-
-
 def check_alone(kind, model, x, folder):
     torch.save((x, model(x).detach()), folder / "data.pt")
     script = ALONE.format(load=LOAD[kind])
-    run = subprocess.run(
-        [sys.executable, "-c", script, str(folder)], cwd=folder, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
+    ended = run(sys.executable, "-c", script, folder, cwd=folder)
+    assert ended.returncode == 0, ended.stderr
 
 
 def exported(model, x):
@@ -80,49 +73,38 @@ def exported(model, x):
     return program
 
 
-def test_export(model, tmp_path):
-    torch.export.save(exported(*model), str(tmp_path / "model"))
-    check_alone("export", *model, tmp_path)
+def write(kind, program, folder):
+    if kind == "export":
+        torch.export.save(program, str(folder / "model"))
+    else:
+        path = torch._inductor.aoti_compile_and_package(
+            program, package_path=str(folder / "model.pt2")
+        )
+        Path(path).rename(folder / "model")
 
 
-@pytest.mark.compiled("a graph that is captured under the portable pin keeps it")
-def test_export_under_a_pin(model, tmp_path):
-    model = Theirs().eval(), model[1]
-    with clampgrad.pin("half"):
-        torch.export.save(exported(*model), str(tmp_path / "model"))
-    check_alone("export", *model, tmp_path)
+X = tied(5, 8, nan=False).clamp(-9, 9)
+captured = pytest.mark.compiled("a graph that is captured under the portable pin keeps it")
 
 
-def check_aot_inductor(model, folder):
-    package = torch._inductor.aoti_compile_and_package(
-        exported(*model), package_path=str(folder / "model.pt2")
-    )
-    (folder / "model.pt2").rename(folder / "model")
-    assert package
-    check_alone("aoti", *model, folder)
-
-
-@pytest.mark.slow
-def test_aot_inductor(model, tmp_path):
-    check_aot_inductor(model, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.compiled("a graph that is captured under the portable pin keeps it")
-def test_aot_inductor_under_a_pin(model, tmp_path):
-    with clampgrad.pin("half"):
-        check_aot_inductor((Theirs().eval(), model[1]), tmp_path)
+@pytest.mark.parametrize("kind", ["export", pytest.param("aoti", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pin", [None, pytest.param("half", marks=captured)])
+def test_it_runs_alone(kind, pin, tmp_path):
+    model = (Theirs if pin else Model)().eval()
+    with clampgrad.pin(pin):
+        write(kind, exported(model, X), tmp_path)
+    check_alone(kind, model, X, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_onnx(model, tmp_path):
+def test_onnx(tmp_path):
     for module in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(module, reason=f"{module} writes or runs ONNX: install it")
-    module, x = model
-    program = torch.onnx.export(module, (x,), dynamo=True, verbose=False)
+    model = Model().eval()
+    program = torch.onnx.export(model, (X,), dynamo=True, verbose=False)
     nodes = list(program.model.graph)
     assert "Clip" in {node.op_type for node in nodes}
     assert {node.domain for node in nodes} == {""}  # ONNX's own operators alone
     program.save(tmp_path / "model")
-    check_alone("onnx", module, x, tmp_path)
+    check_alone("onnx", model, X, tmp_path)

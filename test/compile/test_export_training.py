@@ -6,12 +6,11 @@ from torch.export.experimental import _export_forward_backward
 
 import clampgrad
 from common import assert_same, eager, tied
+from compile.test_compile_training import several as every_kind
 from oracle import CONVENTIONS, EXACT
 
 
 class Module(torch.nn.Module):
-    """A clamp with numbers, one with Tensors, one with one of each, and a maximum, if it has one."""
-
     def __init__(self, convention):
         super().__init__()
         self.convention = convention
@@ -19,12 +18,7 @@ class Module(torch.nn.Module):
         self.hi = torch.nn.Parameter(torch.ones(8))
 
     def forward(self, x):
-        keywords = {"gradient": self.convention}
-        y = clampgrad.clamp(x * 1, 0, 1, **keywords) + clampgrad.clamp(
-            x, self.lo, self.hi, **keywords
-        )
-        y = y + clampgrad.clamp(x, self.lo, 1, **keywords)
-        return y + clampgrad.maximum(x, self.hi, **keywords) if self.convention in EXACT else y
+        return every_kind(x, self.lo, self.hi, self.convention)
 
 
 def slopes(module, x):

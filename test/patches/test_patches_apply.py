@@ -153,17 +153,21 @@ def refused(tree, match, name=SERIES.name, reverse=False):
     assert content(tree) == before
 
 
-def test_an_unknown_tree_is_refused(tmp_path):
-    write(tmp_path, "setup.py", "")
+def test_an_unknown_tree_is_refused(tree, tmp_path):
     refused(tmp_path, "no PyTorch source tree")
-    refused(tree_of(tmp_path / "old", "2.6.1"), "none for 2.6.1, only for 2.7, 2.8", name=None)
-    write(tmp_path / "old", "version.txt", "main\n")
-    refused(tmp_path / "old", "does not begin with a release")
-
-
-def test_a_dirty_tree_is_refused(tree):
+    old = tree_of(tmp_path / "old", "2.6.1")
+    refused(old, "none for 2.6.1, only for 2.7, 2.8", name=None)
+    refused(old, f"is 2.6.1 and {SERIES.name} is for")
+    patches = [patch.name for patch in SERIES.patches]
+    assert apply(old, SERIES.name, True, False, any_release=True) == (patches, [])
+    write(old, "version.txt", "main\n")
+    refused(old, "does not begin with a release")
     write(tree, "version.txt", f"{RELEASE}a1\n")
     refused(tree, "Commit or stash the changes to")
+    (
+        tree / ".git" / "HEAD"
+    ).unlink()  # as that of another user: whether it has changes, nobody knows
+    refused(tree, "git does not read")
 
 
 @pytest.mark.parametrize("within", [False, True])
@@ -179,12 +183,6 @@ def test_a_release_without_git_is_patched(tmp_path, within):
     assert status(tree).series[SERIES.name] == "applied" and content(tree) != before
     apply(tree, SERIES.name, reverse=True)
     assert content(tree) == before
-
-
-def test_a_repository_that_git_does_not_read_is_refused(tree):
-    """That of another user, for one: whether it has changes, nobody knows."""
-    (tree / ".git" / "HEAD").unlink()
-    refused(tree, "git does not read")
 
 
 def test_without_git_it_is_refused(tree, monkeypatch):
@@ -207,13 +205,6 @@ def test_a_wrong_release_is_refused_with_the_right_series(tree):
     refused(tree, f"for {RELEASE} there is {SERIES.name}", name=other)
     if len(MINE) > 1:
         refused(tree, "Name a series", name=None)
-
-
-def test_another_release_is_tried_on_request(tmp_path):
-    tree = tree_of(tmp_path, "2.6.1")
-    refused(tree, f"is 2.6.1 and {SERIES.name} is for")
-    patches = [patch.name for patch in SERIES.patches]
-    assert apply(tree, SERIES.name, True, False, any_release=True) == (patches, [])
 
 
 def test_a_patch_may_add_a_file(tmp_path, monkeypatch):
@@ -253,26 +244,20 @@ def test_a_series_that_does_not_apply_changes_nothing(tree):
 
 
 @needs_joint
-def test_an_optional_patch_may_be_missing(tree):
-    series = named(JOINT)
-    last = series.patches[-1]
-    (tree / files_of(last)[0]).unlink()
-    commit(tree)
-    done, skipped = apply(tree, series.name)
-    assert skipped == [last.name] and len(done) == len(series.patches) - 1
-    assert status(tree).series[series.name] == "applied"
-
-
-@needs_joint
-def test_what_the_tree_had_before_is_not_undone(tree):
-    series = named(JOINT)
-    theirs = series.patches[-1]
-    git(tree, "apply", str(theirs))
+@pytest.mark.parametrize("there", [False, True])
+def test_an_optional_patch_may_be_missing_or_there_before(tree, there):
+    """What the tree had before is not undone."""
+    *others, last = named(JOINT).patches
+    if there:
+        git(tree, "apply", str(last))
+    else:
+        (tree / files_of(last)[0]).unlink()
     commit(tree)
     before = content(tree)
     for reverse in (False, True):
-        done, skipped = apply(tree, series.name, reverse=reverse)
-        assert skipped == [theirs.name] and len(done) == len(series.patches) - 1
+        done, skipped = apply(tree, JOINT, reverse=reverse)
+        assert skipped == [last.name] and {*done} == {patch.name for patch in others}
+        assert there or status(tree).series[JOINT] == ("not applied" if reverse else "applied")
     assert content(tree) == before
 
 

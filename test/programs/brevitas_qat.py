@@ -2,7 +2,7 @@
 
 import brevitas.nn as qnn
 import torch
-from digests import step
+from digests import train
 
 model = torch.nn.Sequential(
     qnn.QuantIdentity(bit_width=4),
@@ -10,11 +10,9 @@ model = torch.nn.Sequential(
     qnn.QuantReLU(bit_width=4),
     qnn.QuantLinear(32, 8, bias=True, weight_bit_width=3),
 )
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x, y = torch.randn(16, 32), torch.randint(0, 8, (16,))
-for _ in range(3):
-    optimizer.zero_grad()
-    loss = torch.nn.functional.cross_entropy(model(x), y)
-    loss.backward()
-    step(loss, model.parameters())
-    optimizer.step()
+train(
+    torch.optim.SGD(model.parameters(), lr=0.1),
+    lambda: torch.nn.functional.cross_entropy(model(x), y),
+    3,
+)

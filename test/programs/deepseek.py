@@ -1,7 +1,7 @@
 """transformers: DeepSeek-V4, whose experts clamp at swiglu_limit. In bfloat16 many values are at it."""
 
 import torch
-from digests import compiled, step
+from digests import compiled, train
 from transformers import DeepseekV4Config, DeepseekV4ForCausalLM
 
 config = DeepseekV4Config(
@@ -29,11 +29,9 @@ config = DeepseekV4Config(
 model = DeepseekV4ForCausalLM(config).bfloat16()
 model.config.use_cache = False
 forward = compiled(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 tokens = torch.randint(0, 128, (2, 16))
-for _ in range(2):
-    optimizer.zero_grad()
-    loss = forward(input_ids=tokens, labels=tokens).loss
-    loss.backward()
-    step(loss, model.parameters())
-    optimizer.step()
+train(
+    torch.optim.SGD(model.parameters(), lr=1e-2),
+    lambda: forward(input_ids=tokens, labels=tokens).loss,
+    2,
+)

@@ -35,6 +35,17 @@ def step(loss, tensors):
     steps += 1
 
 
+def train(optimizer, objective, count):
+    """So many steps of an optimiser, and their lines."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for _ in range(count):
+        optimizer.zero_grad()
+        loss = objective()
+        loss.backward()
+        step(loss, parameters)
+        optimizer.step()
+
+
 def compiled(function):
     """torch.compile where the setting asks for it."""
     return torch.compile(function) if os.environ.get("PROGRAM_COMPILED") else function

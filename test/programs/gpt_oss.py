@@ -1,7 +1,7 @@
 """transformers: gpt-oss, whose experts clamp gate and up at a limit. In bfloat16 many values are at it."""
 
 import torch
-from digests import compiled, step
+from digests import compiled, train
 from transformers import GptOssConfig, GptOssForCausalLM
 
 config = GptOssConfig(
@@ -21,11 +21,9 @@ config = GptOssConfig(
 model = GptOssForCausalLM(config).bfloat16()
 model.config.use_cache = False
 forward = compiled(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
 tokens = torch.randint(0, 128, (2, 16))
-for _ in range(2):
-    optimizer.zero_grad()
-    loss = forward(input_ids=tokens, labels=tokens).loss
-    loss.backward()
-    step(loss, model.parameters())
-    optimizer.step()
+train(
+    torch.optim.SGD(model.parameters(), lr=1e-2),
+    lambda: forward(input_ids=tokens, labels=tokens).loss,
+    2,
+)

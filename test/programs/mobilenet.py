@@ -2,15 +2,13 @@
 
 import torch
 import torchvision
-from digests import compiled, step
+from digests import compiled, train
 
 model = torchvision.models.mobilenet_v2(num_classes=4, width_mult=0.25, dropout=0.0)
 forward = compiled(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x, y = torch.rand(4, 3, 32, 32), torch.tensor([0, 1, 2, 3])
-for _ in range(2):
-    optimizer.zero_grad()
-    loss = torch.nn.functional.cross_entropy(forward(x), y)
-    loss.backward()
-    step(loss, model.parameters())
-    optimizer.step()
+train(
+    torch.optim.SGD(model.parameters(), lr=0.1),
+    lambda: torch.nn.functional.cross_entropy(forward(x), y),
+    2,
+)

@@ -1,7 +1,7 @@
 """PyG: signed graph convolutions. Their margins and power means clamp values that do not tie."""
 
 import torch
-from digests import step
+from digests import train
 from torch_geometric import seed_everything
 from torch_geometric.nn import SignedGCN
 from torch_geometric.nn.aggr import PowerMeanAggregation
@@ -11,13 +11,12 @@ edges = torch.randint(0, 10, (2, 60))
 positive, negative = edges[:, :30], edges[:, 30:]
 model = SignedGCN(8, 8, num_layers=2, lamb=5)
 mean = PowerMeanAggregation(learn=True)
-parameters = [*model.parameters(), *mean.parameters()]
-optimizer = torch.optim.SGD(parameters, lr=0.1)
 x = torch.randn(10, 8)
-for _ in range(3):
-    optimizer.zero_grad()
+
+
+def loss():
     z = model(x, positive, negative)
-    loss = model.loss(z, positive, negative) + mean(z, torch.arange(10) // 5).mean()
-    loss.backward()
-    step(loss, parameters)
-    optimizer.step()
+    return model.loss(z, positive, negative) + mean(z, torch.arange(10) // 5).mean()
+
+
+train(torch.optim.SGD([*model.parameters(), *mean.parameters()], lr=0.1), loss, 3)

@@ -2,19 +2,13 @@
 
 import timm
 import torch
-from digests import compiled, step
+from digests import compiled, train
 from timm.loss import AsymmetricLossMultiLabel
 
 model = timm.create_model("mobilenetv3_small_050", num_classes=4)
 for parameter in model.get_classifier().parameters():
     parameter.data.zero_()
 forward = compiled(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 objective = AsymmetricLossMultiLabel(gamma_neg=0, gamma_pos=0, clip=0.5)
 x, y = torch.rand(6, 3, 32, 32), torch.randint(0, 2, (6, 4))
-for _ in range(2):
-    optimizer.zero_grad()
-    loss = objective(forward(x), y)
-    loss.backward()
-    step(loss, model.parameters())
-    optimizer.step()
+train(torch.optim.SGD(model.parameters(), lr=0.01), lambda: objective(forward(x), y), 2)

@@ -1,7 +1,7 @@
 """x-transformers: a small decoder with normalised queries and keys."""
 
 import torch
-from digests import compiled, step
+from digests import compiled, train
 from x_transformers import AutoregressiveWrapper, Decoder, TransformerWrapper
 
 model = AutoregressiveWrapper(
@@ -12,11 +12,5 @@ model = AutoregressiveWrapper(
     )
 )
 forward = compiled(model)
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 tokens = torch.randint(0, 64, (2, 16))
-for _ in range(2):
-    optimizer.zero_grad()
-    loss = forward(tokens)
-    loss.backward()
-    step(loss, model.parameters())
-    optimizer.step()
+train(torch.optim.Adam(model.parameters(), lr=1e-2), lambda: forward(tokens), 2)

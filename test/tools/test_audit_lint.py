@@ -219,6 +219,7 @@ SAME = {
     "no ties": (clamp, (0.25, 0.5, 2.0)),
     "a formula of its own": (F.relu6, TRIPLE),
     "named": (lambda x: clampgrad.clamp(x, 0, 1), TRIPLE),
+    "pinned": (clampgrad.pin("inclusive")(clamp), TRIPLE),
     "both sides differentiated": (lambda x: torch.minimum(x, x * 1), TRIPLE),
 }
 
@@ -227,11 +228,6 @@ SAME = {
 def test_conventions_do_not_differ(name):
     f, numbers = SAME[name]
     assert not of("conventions-differ", f, values(*numbers))
-
-
-def test_a_pin_is_a_choice():
-    with clampgrad.pin("inclusive"):
-        assert not of("conventions-differ", clamp, values(*TRIPLE))
 
 
 def test_thresholds():

@@ -201,6 +201,11 @@ def test_gradients_hold_in_every_context(cell):
 
 def test_what_cannot_be_counted_is_said():
     with clampgrad.audit() as report:
+        torch.func.grad(lambda x: clamp(x).sum())(X)
+        X.long().clamp(0, 1)  # which has no gradient, as the indices of what follows
+        X.max(0)
+    assert not len(report) and "not examined: 1 (torch.func)" in str(report)
+    with clampgrad.audit() as report:
         for name in ("is_grads_batched", "meta", "sparse", "mkldnn", "nested", "traced"):
             PROGRAMS[name]()
     assert set(report.skipped) == {
