@@ -118,10 +118,7 @@ def method(suffix=""):
 
 
 def foreach(cell):
-    name = {"maximum": "_foreach_maximum", "minimum": "_foreach_minimum"}.get(
-        cell.operator, f"_foreach_{cell.operator}"
-    )
-    function = getattr(torch, name)
+    function = getattr(torch, f"_foreach_{cell.operator}")
     return lambda x, b: function([x], b if not isinstance(b, torch.Tensor) else [b])[0]
 
 
