@@ -117,26 +117,6 @@ def test_arguments_that_do_not_fit(name):
     assert torch.equal(positional[0], before)
 
 
-UNREADABLE = {"text": "0", "a list": [0], "beyond any integer": 10**25, "an object": object()}
-
-
-@pytest.mark.parametrize("bound", UNREADABLE)
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_a_wrong_name_is_said_before_a_wrong_bound(name, bound):
-    function, bound = getattr(clampgrad, name), UNREADABLE[bound]
-    for x in (torch.ones(2), torch.ones(2, requires_grad=True) * 1, object()):
-        with pytest.raises(ValueError, match="unknown gradient 'nothing'"):
-            function(x, bound, gradient="nothing")
-        with pytest.raises(TypeError, match="gradient must be a str, not int"):
-            function(x, bound, gradient=1)
-        if name.startswith("clamp"):
-            with pytest.raises(ValueError, match="maximize=True does not apply to gradient='half'"):
-                function(x, bound, gradient="half", maximize=True)
-        else:
-            with pytest.raises(ValueError, match="gradient='ste' is defined for clamps only"):
-                function(x, bound, gradient="ste")
-
-
 def test_dynamo_may_come_first():
     """torch.compile learns what to trace when both are there, in whichever order they are imported."""
     code = """
