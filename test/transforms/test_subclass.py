@@ -145,12 +145,3 @@ def test_fake_tensors(convention):
         (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
     for fake in (y, gradient):
         assert (fake.shape, fake.stride(), fake.dtype) == (x.shape, x.stride(), x.dtype)
-
-
-def test_parameters_and_buffers():
-    x = tied(40)
-    parameter = torch.nn.Parameter(x.clone())
-    y = clampgrad.clamp(parameter, 0, 1)
-    assert type(y) is torch.Tensor
-    y.backward(torch.ones_like(y))
-    assert_same(parameter.grad, gradient_of_x("min_norm", x, torch.ones_like(x), 0, 1))
