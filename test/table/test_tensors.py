@@ -24,18 +24,6 @@ def test_of_one_tensor_with_itself(operator, convention):
         assert gradient.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("convention", EXACT)
-def test_the_first_ppo_update(convention):
-    """The ratio is 1 everywhere and both surrogates are equal: the plain policy gradient."""
-    logits = torch.randn(20, dtype=torch.float64, requires_grad=True)
-    advantage = torch.randn(20, dtype=torch.float64)
-    ratio = (logits - logits.detach()).exp()
-    clipped = clampgrad.clamp(ratio, 0.8, 1.2, gradient=convention)
-    surrogate = clampgrad.minimum(ratio * advantage, clipped * advantage, gradient=convention)
-    (gradient,) = torch.autograd.grad(-surrogate.mean(), logits)
-    torch.testing.assert_close(gradient, -advantage / 20)
-
-
 # ---- Beside a number -------------------------------------------------------------------------------
 
 DTYPES = [torch.uint8, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float32]
