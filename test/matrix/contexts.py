@@ -31,6 +31,10 @@ def always(cell):
     return True
 
 
+def has_gradient(cell):
+    return expected(cell).g is not None
+
+
 @dataclass(frozen=True)
 class Context:
     run: Callable  # (f, cell) -> None, or raises
@@ -307,11 +311,9 @@ def batched_gradients(f, leaves, args, g):
     return y, [None if v is None else v[0] for v in found]
 
 
-@whole("vectorized jacobian")
+@whole("vectorized jacobian", accepts=has_gradient)
 def vectorized(f, cell):
     leaves = leaves_of(cell)
-    if expected(cell).g is None:
-        return
     wanted = [i for i, leaf in enumerate(leaves) if leaf.requires_grad]
 
     def of_wanted(*some):
@@ -332,13 +334,11 @@ def vectorized(f, cell):
             same(f"row {k} of the jacobian by Tensor {i}", total[k], reduced_to(share, leaves[i]))
 
 
-@whole("double backward")
+@whole("double backward", accepts=has_gradient)
 def double_backward(f, cell):
     """The gradient is linear in g, or selects of it; it is constant in everything else."""
     leaves = leaves_of(cell)
     should = expected(cell)
-    if should.g is None:
-        return
     g = should.g.clone().requires_grad_()
     y = f(*cell.laid_out(leaves))
     found = grad(y, leaves, g, create_graph=True)
@@ -399,11 +399,9 @@ def raises_not_implemented(run):
     raise Wrong("a tangent instead of NotImplementedError")
 
 
-@whole("dual tensors")
+@whole("dual tensors", accepts=has_gradient)
 def dual(f, cell):
     should = expected(cell)
-    if should.g is None:
-        return
     tensors = cell.tensors
     tangents = [
         numbers(cell.seed + i, t.shape, t.dtype, FINITE) if w else None
@@ -427,12 +425,10 @@ def dual(f, cell):
     same("tangent", tangent, pushed(cell, tangents, cell.want, should.g), exact=False)
 
 
-@whole("dual tensors that require grad")
+@whole("dual tensors that require grad", accepts=has_gradient)
 def dual_recorded(f, cell):
     """Both at once: the gradient of the primal is what it is without a tangent."""
     should = expected(cell)
-    if should.g is None:
-        return
     leaves = leaves_of(cell)
 
     def run():
