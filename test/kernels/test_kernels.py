@@ -169,22 +169,21 @@ def instructions():
     return code
 
 
-def test_masks_of_avx512_stay_in_k_registers(instructions):
-    """No mask becomes a vector of lanes and a mask again."""
+NOT_IN_AVX512 = {
     # vpmovw2m is what Clang makes of the signs of 16-bit numbers.
-    assert not re.findall(r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s", instructions)
+    "a mask that becomes a vector of lanes and a mask again": r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s",
+    # Where the bits of a gradient are not in the cache, its elements are fetched all the same. What lies
+    # on the stack, or is a constant, is always there.
+    "a load that waits for a mask": (
+        r"\tv\w+\s[^\n]*\((?!%rip|%rsp)[^)]*\),[^\n]*%(?:[xyz]mm\d+|k\d)\{%k\d\}"
+    ),
+    "a maximum of floats": r"\tv(?:max|min)p[sd]\s[^\n]*%zmm",
+}
 
 
-def test_loads_of_avx512_wait_for_no_mask(instructions):
-    """No instruction under a mask reads elements: where the bits of a gradient are not in the cache, its
-    elements are fetched all the same. What lies on the stack, or is a constant, is always there."""
-    memory = r"\((?!%rip|%rsp)[^)]*\)"
-    under_a_mask = r"%(?:[xyz]mm\d+|k\d)\{%k\d\}"
-    assert not re.findall(rf"\tv\w+\s[^\n]*{memory},[^\n]*{under_a_mask}", instructions)
-
-
-def test_avx512_takes_no_maximum_of_floats(instructions):
-    assert not re.findall(r"\tv(?:max|min)p[sd]\s[^\n]*%zmm", instructions)
+@pytest.mark.parametrize("what", NOT_IN_AVX512)
+def test_instructions_that_are_not_there(instructions, what):
+    assert not re.findall(NOT_IN_AVX512[what], instructions)
 
 
 def test_loops_leave_no_upper_halves(instructions):

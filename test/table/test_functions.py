@@ -202,17 +202,6 @@ def test_a_function_across_a_graph_break():
     assert torch.equal(torch.compile(after_a_break, backend="eager")(X), X.clamp(0, 1))
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_torch_fx_normalizes_to_a_graph_that_runs(name):
-    from torch.fx.experimental.normalize import NormalizeArgs
-
-    function, (positional, _) = getattr(clampgrad, name), arguments(name)
-    x, *rest = positional
-    graph = torch.fx.symbolic_trace(lambda x: function(x, *rest))
-    expected = function(x.clone(), *rest)
-    assert torch.equal(NormalizeArgs(graph).transform()(x.clone()), expected)
-
-
 @pytest.mark.parametrize("flags", [[], ["-OO"]], ids=["", "without docstrings"])
 def test_the_module_can_be_executed_again(flags):
     code = """
