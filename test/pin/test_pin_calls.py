@@ -1,6 +1,7 @@
 """What both pins see: the kernels of the compiled implementation and the mode of the portable one."""
 
 import threading
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -42,8 +43,16 @@ def clamp(x):
 
 
 def torchs_own():
-    x = torch.tensor([0.0, 0.5, 1.0, 2.0], requires_grad=True)
-    return slope(clamp, x)
+    return slope(clamp, torch.tensor([0.0, 0.5, 1.0, 2.0], requires_grad=True))
+
+
+@contextmanager
+def of_the_process(pin):
+    pin.enable()
+    try:
+        yield
+    finally:
+        pin.disable()
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -110,48 +119,38 @@ def test_what_a_pinned_clamp_calls_sees_the_pin(x):
 @pytest.mark.parametrize("context", [lambda: torch.device("cpu"), BaseTorchFunctionMode])
 def test_a_pin_enabled_inside_of_another_mode_outlives_it(x, context):
     p = clampgrad.pin("half", partial=True)
-    with context():
-        p.enable()
-    try:
+    with ExitStack() as until_the_end:
+        with context():
+            until_the_end.enter_context(of_the_process(p))
         assert slope(clamp, x) == HALF
-    finally:
-        p.disable()
     assert slope(clamp, x) == torchs_own()
     with clampgrad.pin("half"):
         assert slope(clamp, x) == HALF
 
 
 def test_beside_a_default_device(x):
-    p = clampgrad.pin("half", partial=True)
     torch.set_default_device("cpu")
-    p.enable()
-    try:
+    with of_the_process(clampgrad.pin("half", partial=True)):
         torch.set_default_device("meta")
         torch.set_default_device(None)
         assert slope(clamp, x) == HALF
-    finally:
-        torch.set_default_device(None)
-        p.disable()
     assert slope(clamp, x) == torchs_own()
 
 
 def test_threads_that_start_under_the_pin_of_the_process(x):
-    found = []
-    p = clampgrad.pin("half", partial=True)
-    run = lambda: found.append((clampgrad.pin.current(), slope(clamp, x)))  # noqa: E731
-    p.enable()
-    try:
-        thread = threading.Thread(target=run)
+    def in_a_thread():
+        thread = threading.Thread(
+            target=lambda: found.append((clampgrad.pin.current(), slope(clamp, x)))
+        )
         thread.start()
         thread.join()
-    finally:
-        p.disable()
-    assert found.pop() == (WHOLE, HALF)
+        return found.pop()
+
+    found = []
+    with of_the_process(clampgrad.pin("half", partial=True)):
+        assert in_a_thread() == (WHOLE, HALF)
     assert threading.getprofile() is None
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert found.pop() == (None, torchs_own())
+    assert in_a_thread() == (None, torchs_own())
 
 
 ATEN = torch.ops.aten
@@ -199,11 +198,8 @@ def test_code_compiled_under_one_pin_is_not_run_under_another(x, backend):
         for pin, expected in ((None, own), ("half", HALF), ("inclusive", [1, 1, 1, 0])):
             with clampgrad.pin(pin):
                 assert slope(compiled, x) == expected, pin
-    clampgrad.pin("half", partial=True).enable()
-    try:
+    with of_the_process(clampgrad.pin("half", partial=True)):
         assert slope(compiled, x) == HALF
-    finally:
-        clampgrad.pin("half", partial=True).disable()
     assert slope(compiled, x) == own
 
 
@@ -260,6 +256,15 @@ def test_setting_a_pin_returns_the_one_before(name):
     assert [setting(codes[1]), setting(before)] == codes
 
 
+def found(operator, tensors, others):
+    """Dtypes and values of a list, or the error."""
+    try:
+        results = getattr(torch, f"_foreach_{operator}")(tensors, others) or tensors
+    except RuntimeError as error:
+        return str(error).partition("output type")[0]  # of which torch has two names
+    return [(y.dtype, y.tolist(), y.requires_grad) for y in results]
+
+
 @pytest.mark.parametrize(
     "dtype, number",
     [
@@ -274,17 +279,9 @@ def test_setting_a_pin_returns_the_one_before(name):
 )
 def test_a_pin_leaves_values_and_dtypes_of_lists_alone(dtype, number):
     """A number beside a list is of the dtype that it promotes to with each tensor."""
-
-    def found():
-        try:
-            (y,) = torch._foreach_maximum([torch.zeros(2, dtype=dtype)], number)
-        except RuntimeError as error:
-            return str(error)
-        return y.dtype, y.tolist()
-
-    expected = found()
+    expected = found("maximum", [torch.zeros(2, dtype=dtype)], number)
     with clampgrad.pin("joint", partial=True):
-        assert found() == expected
+        assert found("maximum", [torch.zeros(2, dtype=dtype)], number) == expected
 
 
 @pytest.mark.parametrize("backend", [None, "aot_eager"])
@@ -321,17 +318,9 @@ IN_A_LIST = {
 def test_what_a_list_may_hold(x, name, operator):
     """Integers in a list have no gradient of their own, and torch refuses some lists of them."""
 
-    def found():
-        tensors, others = IN_A_LIST[name](x)
-        try:
-            results = getattr(torch, f"_foreach_{operator}")(tensors, others) or tensors
-        except RuntimeError as error:
-            return str(error).partition("output type")[0]  # of which torch has two names
-        return [(y.dtype, y.tolist(), y.requires_grad) for y in results]
-
-    expected = found()
+    expected = found(operator, *IN_A_LIST[name](x))
     with clampgrad.pin("half"):
-        pinned = found()
+        pinned = found(operator, *IN_A_LIST[name](x))
     if expected == [(torch.float32, [1, 3], True), (torch.float32, [0.5, 0.5, 1, 2], True)]:
         expected[0] = (torch.float32, [1, 3], False)  # torch has one node for all
     assert pinned == expected
