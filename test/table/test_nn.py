@@ -187,33 +187,6 @@ def test_a_compiled_model_notices():
 # ---- What torch.nn's own modules do ----------------------------------------------------------------------
 
 
-LAYOUTS = {
-    "sparse": lambda: torch.eye(3).to_sparse(),
-    "sparse rows": lambda: torch.eye(3).to_sparse_csr(),
-    "mkldnn": lambda: torch.eye(3).to_mkldnn(),
-    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)]),
-    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged),
-}
-
-
-def outcome(function):
-    try:
-        result = function()
-    except (RuntimeError, NotImplementedError) as error:
-        return type(error)
-    if result.is_nested:
-        return result.layout, [part.tolist() for part in result.unbind()]
-    return result.layout, result.to_dense().tolist()
-
-
-@twins
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.filterwarnings("ignore:.*[Ss]parse.*beta", "ignore:.*nested")
-def test_layouts(theirs, ours, arguments, bounds, layout):
-    make = LAYOUTS[layout]
-    assert outcome(lambda: ours(*arguments)(make())) == outcome(lambda: theirs(*arguments)(make()))
-
-
 def test_a_layout_without_the_gradient_that_is_asked_for():
     """Never torch's own in place of the one that is named."""
     x = torch.eye(3).to_sparse().requires_grad_()
