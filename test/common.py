@@ -19,6 +19,18 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 OPERATORS = ("clamp", "clamp_min", "clamp_max")
 BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
 
+# Every kind of call, of three Tensors of one shape.
+CALLS = {
+    f"clamp, {convention}": lambda x, lo, hi, c=convention: clampgrad.clamp(x, 0, 1, gradient=c)
+    for convention in clampgrad.CONVENTIONS
+} | {
+    "clamp_": lambda x, lo, hi: clampgrad.clamp_(x + 0, 0, 1),
+    "clamp with Tensors": lambda x, lo, hi: clampgrad.clamp(x, lo, hi),
+    "clamp beside a number": lambda x, lo, hi: clampgrad.clamp(x, lo, 1, gradient="half"),
+    "clamp_mingrad": lambda x, lo, hi: torch.ops.clampgrad.clamp_mingrad(x, 0, 1),
+    "maximum": lambda x, lo, hi: clampgrad.maximum(x, lo),
+}
+
 
 def run(*command, **keywords):
     """A process that has ended: its exit code, what it printed, what it complained of."""
