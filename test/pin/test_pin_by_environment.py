@@ -25,22 +25,20 @@ def python(program):
     return lambda text, *options, **variables: program(*options, "-c", text, **variables)
 
 
-@pytest.mark.parametrize("name, gradient", [("half", 0.5), ("inclusive", 1), ("min_norm", 0)])
-def test_a_program_that_imports_torch_alone(python, name, gradient):
-    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT=name)
+@pytest.mark.parametrize(
+    "name, gradient, before, options, variables",
+    [
+        ("half", 0.5, "", [], {}),
+        ("inclusive", 1, "", [], {}),
+        ("min_norm", 0, "", [], {}),
+        ("half", 0.5, "import clampgrad", [], {}),
+        ("half", 0.5, "import clampgrad", [], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
+        ("half", 0.5, "import clampgrad", ["-OO"], {}),  # no assertions, no docstrings
+    ],
+)
+def test_a_program(python, name, gradient, before, options, variables):
+    run = python(before + AT_A_BOUND, *options, CLAMPGRAD_GRADIENT=name, **variables)
     assert (run.stdout.strip(), run.stderr) == (str(float(gradient)), "")
-
-
-def test_python_without_assertions_and_docstrings(python):
-    run = python("import clampgrad" + AT_A_BOUND, "-OO", CLAMPGRAD_GRADIENT="half")
-    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
-
-
-@pytest.mark.parametrize("autoload", ["0", "1"])
-def test_a_program_that_imports_clampgrad_first(python, autoload):
-    pinned = {"CLAMPGRAD_GRADIENT": "half", "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
-    run = python("import clampgrad" + AT_A_BOUND, **pinned)
-    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
 
 
 def test_without_the_variable_one_small_module_is_imported(python):
