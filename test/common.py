@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
 
@@ -148,6 +149,21 @@ def slope(f):
 def clamp(x): return torch.clamp(x, 0, 1) * 1
 HALF, ALL = [0.5, 0.0], [1.0, 0.0]
 """
+
+
+# ---- What is called ------------------------------------------------------------------------------
+
+
+class Dispatched(TorchDispatchMode):
+    """Calls `see` with each operator below autograd."""
+
+    def __init__(self, see):
+        super().__init__()
+        self.see = see
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.see(function)
+        return function(*args, **(kwargs or {}))
 
 
 # ---- Comparing -----------------------------------------------------------------------------------

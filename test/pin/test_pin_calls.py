@@ -8,14 +8,13 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._pin import compiled_code
 from clampgrad._torch.changes import made
-from common import python
+from common import Dispatched, python
 
 HALF = [0.5, 1, 0.5, 0]
 # What a pin of a process is called that was asked for in part.
@@ -100,14 +99,9 @@ def test_what_a_pinned_clamp_calls_sees_the_pin(x):
         seen.append((clampgrad.pin.current(), clampgrad.pin.remember(slope)))
         return t
 
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            see()
-            return function(*args, **(kwargs or {}))
-
     zeros, ones = torch.zeros(4), torch.ones(4)
     hooks = torch.autograd.graph.saved_tensors_hooks(see, lambda t: t)
-    for context in (hooks, Mode()):
+    for context in (hooks, Dispatched(see)):
         for f in (clamp, lambda x: torch.clamp(x, zeros, ones), torch.relu):
             seen.clear()
             with clampgrad.pin("half"), context:
