@@ -1,4 +1,4 @@
-"""Tensors for bounds: the input itself, one beside a number, one of a wider dtype, one without memory."""
+"""Tensors for bounds: one beside a number, one of a wider dtype, one without memory."""
 
 from functools import partial
 from itertools import product
@@ -7,26 +7,9 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, outcome
+from common import DTYPES, assert_same, outcome
 from matrix.reference import forward
-from oracle import CONVENTIONS, EXACT
-
-EXTREMA = ("maximum", "minimum", "fmax", "fmin")
-
-
-@pytest.mark.parametrize("convention", EXACT)
-@pytest.mark.parametrize("operator", EXTREMA)
-def test_of_one_tensor_with_itself(operator, convention):
-    """max(x, x) is x: a derivative of 1, however the tie is shared."""
-    x, f = torch.tensor([-2.0, 0.0, 3.0]), getattr(clampgrad, operator)
-    (gradient,) = eager(lambda x: f(x, x, gradient=convention), [x], torch.ones(3))
-    assert gradient.tolist() == [1, 1, 1]
-    if convention == "min_norm":
-        (gradient,) = eager(lambda x: f(x, x.detach()), [x], torch.ones(3))
-        assert gradient.tolist() == [0, 0, 0]
-
-
-# ---- Beside a number -------------------------------------------------------------------------------
+from oracle import CONVENTIONS
 
 OF_BOTH = (*DTYPES, torch.uint8, torch.int8, torch.int64)
 NUMBERS = (0.1, -1, 1000, torch.nan)
