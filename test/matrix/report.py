@@ -29,29 +29,19 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 JSON, PAGE = DOCS / "with_pytorch.json", DOCS / "with_pytorch.md"
 FUZZ, MUTANTS = DOCS / "fuzz.json", DOCS.parent / "tools" / "mutants.json"
 
-BLOCK = ("pinned function", "pinned method", "pinned method in place", "pinned foreach")
-PROCESS = (
-    "process, function",
-    "process, method",
-    "process, method in place",
-    "process, foreach",
-)
+BLOCK = [name for name, form in FORMS.items() if form.pin and not form.process]
+PROCESS = [name for name, form in FORMS.items() if form.process]
 COLUMNS = {
-    "function": ("function", "clamp_with_grad"),
-    "in place": ("in place",),
-    "`out=`": ("out",),
-    "`torch.ops`": ("torch.ops", "torch.ops in place"),
-    "`_mingrad`": ("mingrad", "mingrad in place"),
+    "function": ["function", "clamp_with_grad"],
+    "in place": ["in place"],
+    "`out=`": ["out"],
+    "`torch.ops`": ["torch.ops", "torch.ops in place"],
+    "`_mingrad`": ["mingrad", "mingrad in place"],
     "pin, a block": BLOCK,
     "of the process": PROCESS,
     "portable pin, a block": BLOCK,
     "of the process, partial": PROCESS,
-    "module": (
-        "module",
-        "module in place",
-        "nn.ReLU and kin",
-        "nn.ReLU and kin in place",
-    ),
+    "module": [name for name, form in FORMS.items() if form.module],
 }
 
 OF_PORTABLE = ("portable pin, a block", "of the process, partial")

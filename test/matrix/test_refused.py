@@ -192,16 +192,15 @@ def test_hooks_that_lose_bits_are_refused():
         "pair": lambda x: clampgrad.maximum(x, torch.zeros(65)),
         "triple": lambda x: clampgrad.clamp(x, torch.zeros(65), torch.ones(65)),
     }
-    for name, unpack in spoil.items():
-        for call in calls.values():
-            x = torch.linspace(-1, 2, 65, requires_grad=True)
-            unpack_bytes = lambda t: unpack(t) if t.dtype == torch.uint8 else t  # noqa: E731, B023
-            with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack_bytes):
-                y = call(x)
-            if name == "with gaps" and clampgrad.implementation == "portable":
-                # It does not look at memory, but at elements, which these are.
-                (wanted,) = torch.autograd.grad(call(x).sum(), x)
-                assert torch.equal(torch.autograd.grad(y.sum(), x)[0], wanted)
-                continue
-            with pytest.raises(RuntimeError, match="saved-tensor hook|saved"):
-                torch.autograd.grad(y.sum(), x)
+    for (name, unpack), call in product(spoil.items(), calls.values()):
+        x = torch.linspace(-1, 2, 65, requires_grad=True)
+        unpack_bytes = lambda t: unpack(t) if t.dtype == torch.uint8 else t  # noqa: E731, B023
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack_bytes):
+            y = call(x)
+        if name == "with gaps" and clampgrad.implementation == "portable":
+            # It does not look at memory, but at elements, which these are.
+            (wanted,) = torch.autograd.grad(call(x).sum(), x)
+            assert torch.equal(torch.autograd.grad(y.sum(), x)[0], wanted)
+            continue
+        with pytest.raises(RuntimeError, match="saved-tensor hook|saved"):
+            torch.autograd.grad(y.sum(), x)
