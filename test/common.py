@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
 
@@ -18,6 +19,18 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 OPERATORS = ("clamp", "clamp_min", "clamp_max")
 BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}
+
+# Every kind of call, of three Tensors of one shape.
+CALLS = {
+    f"clamp, {convention}": lambda x, lo, hi, c=convention: clampgrad.clamp(x, 0, 1, gradient=c)
+    for convention in clampgrad.CONVENTIONS
+} | {
+    "clamp_": lambda x, lo, hi: clampgrad.clamp_(x + 0, 0, 1),
+    "clamp with Tensors": lambda x, lo, hi: clampgrad.clamp(x, lo, hi),
+    "clamp beside a number": lambda x, lo, hi: clampgrad.clamp(x, lo, 1, gradient="half"),
+    "clamp_mingrad": lambda x, lo, hi: torch.ops.clampgrad.clamp_mingrad(x, 0, 1),
+    "maximum": lambda x, lo, hi: clampgrad.maximum(x, lo),
+}
 
 
 def run(*command, **keywords):
@@ -136,6 +149,21 @@ def slope(f):
 def clamp(x): return torch.clamp(x, 0, 1) * 1
 HALF, ALL = [0.5, 0.0], [1.0, 0.0]
 """
+
+
+# ---- What is called ------------------------------------------------------------------------------
+
+
+class Dispatched(TorchDispatchMode):
+    """Calls `see` with each operator below autograd."""
+
+    def __init__(self, see):
+        super().__init__()
+        self.see = see
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.see(function)
+        return function(*args, **(kwargs or {}))
 
 
 # ---- Comparing -----------------------------------------------------------------------------------

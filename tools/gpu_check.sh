@@ -96,8 +96,7 @@ else
 fi
 step benchmark 120 "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
 if has pytest; then
-  files=(test/*/test_{gate,tensors,table,nan,forward,rounding,precision,in_place,gradcheck}.py)
-  has hypothesis && files+=(test/matrix/test_fuzz.py)
+  files=(test/*/test_{gate,tensors,table,nan,forward,rounding,precision,in_place,gradcheck,fuzz}.py)
   workers=()
   has xdist && workers=(-n "$((MAX_JOBS < 8 ? MAX_JOBS : 8))")
   step "tests of the CPU, on the GPU" $LIMIT "$PYTHON" -m pytest -q -p no:cacheprovider \

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ VALUES = torch.tensor(
     [0, -0.0, 1, 1, 2, -3, 0.1, 6, 6e-8, 1e30, torch.inf, -torch.inf, torch.nan],
     dtype=torch.float64,
 )
-CLAMPS = {"clamp": 3, "clamp_min": 2, "clamp_max": 2}
+CLAMPS = ("clamp", "clamp_min", "clamp_max")
 CALLS = [
     (name, len(operator["arguments"]), convention)
     for name, operator in TABLE["operators"].items()
@@ -62,9 +63,7 @@ def agree(f, args, g):
 def test_tensors(name, count, convention, dtype):
     generator = torch.Generator().manual_seed(0)
 
-    def f(*args):
-        return getattr(clampgrad, name)(*args, gradient=convention)
-
+    f = partial(getattr(clampgrad, name), gradient=convention)
     for shape in [(0,), (1,), (63,), (64,), (65,), (200,), (3, 5, 7), (2, 3, 4, 5)]:
         args = [laid_out(shape, generator, dtype) for _ in range(count)]
         agree(f, args, laid_out(shape, generator, dtype))
@@ -85,22 +84,16 @@ def test_numbers(bounds, convention, dtype):
         agree(f, [laid_out(shape, generator, dtype)], laid_out(shape, generator, dtype))
 
 
-BROADCAST = [  # what repeats is less than a word, some words, no whole number of words; or is not outside
-    *(
-        ((40, 100), ()),
-        ((40, 100), (100,)),
-        ((40, 100), (1, 100)),
-        ((2500,), (1,)),
-        ((3000, 3), (3,)),
-    ),
-    *(
-        ((7, 33, 64), (64,)),
-        ((7, 33, 64), (33, 64)),
-        ((5, 1, 3000), (3000,)),
-        ((4, 8, 16, 16), (8, 1, 1)),
-    ),
-    *(((100, 100), (100, 1)), ((3, 50, 40), (50, 1))),
-]
+BROADCAST = {  # what repeats is less than a word, some words, no whole number of words; or is not outside
+    (40, 100): [(), (100,), (1, 100)],
+    (2500,): [(1,)],
+    (3000, 3): [(3,)],
+    (7, 33, 64): [(64,), (33, 64)],
+    (5, 1, 3000): [(3000,)],
+    (4, 8, 16, 16): [(8, 1, 1)],
+    (100, 100): [(100, 1)],
+    (3, 50, 40): [(50, 1)],
+}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -108,11 +101,9 @@ BROADCAST = [  # what repeats is less than a word, some words, no whole number o
 def test_what_is_broadcast(name, count, convention, dtype):
     """A bound, and the gradient of a sum. Few ones, so that sums are exact in 16 bits too."""
     generator = torch.Generator().manual_seed(0)
-    for shape, bound in BROADCAST:
-        x = torch.randint(-2, 3, shape, generator=generator).to(dtype)
-        others = [
-            torch.randint(-2, 3, bound, generator=generator).to(dtype) for _ in range(count - 1)
-        ]
+    few = partial(torch.randint, -2, 3, generator=generator)
+    for shape, bound in ((shape, bound) for shape, bounds in BROADCAST.items() for bound in bounds):
+        x, *others = few(shape).to(dtype), *(few(bound).to(dtype) for _ in range(count - 1))
         mask = torch.rand(shape, generator=generator) < 16 / x.numel()
         for g in (6 * mask.to(dtype), torch.tensor(0.75, dtype=dtype).expand(shape)):
             wanted = [x, *others] if g.is_contiguous() else [x]
@@ -169,22 +160,21 @@ def instructions():
     return code
 
 
-def test_masks_of_avx512_stay_in_k_registers(instructions):
-    """No mask becomes a vector of lanes and a mask again."""
+NOT_IN_AVX512 = {
     # vpmovw2m is what Clang makes of the signs of 16-bit numbers.
-    assert not re.findall(r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s", instructions)
+    "a mask that becomes a vector of lanes and a mask again": r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s",
+    # Where the bits of a gradient are not in the cache, its elements are fetched all the same. What lies
+    # on the stack, or is a constant, is always there.
+    "a load that waits for a mask": (
+        r"\tv\w+\s[^\n]*\((?!%rip|%rsp)[^)]*\),[^\n]*%(?:[xyz]mm\d+|k\d)\{%k\d\}"
+    ),
+    "a maximum of floats": r"\tv(?:max|min)p[sd]\s[^\n]*%zmm",
+}
 
 
-def test_loads_of_avx512_wait_for_no_mask(instructions):
-    """No instruction under a mask reads elements: where the bits of a gradient are not in the cache, its
-    elements are fetched all the same. What lies on the stack, or is a constant, is always there."""
-    memory = r"\((?!%rip|%rsp)[^)]*\)"
-    under_a_mask = r"%(?:[xyz]mm\d+|k\d)\{%k\d\}"
-    assert not re.findall(rf"\tv\w+\s[^\n]*{memory},[^\n]*{under_a_mask}", instructions)
-
-
-def test_avx512_takes_no_maximum_of_floats(instructions):
-    assert not re.findall(r"\tv(?:max|min)p[sd]\s[^\n]*%zmm", instructions)
+@pytest.mark.parametrize("what", NOT_IN_AVX512)
+def test_instructions_that_are_not_there(instructions, what):
+    assert not re.findall(NOT_IN_AVX512[what], instructions)
 
 
 def test_loops_leave_no_upper_halves(instructions):

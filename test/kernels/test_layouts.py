@@ -31,18 +31,31 @@ def test_sequences_of_several_lengths(operator, convention, suffix):
 
 LAYOUTS = {
     "nested": lambda x: torch.nested.nested_tensor(list(x)),
+    "jagged": lambda x: torch.nested.nested_tensor(list(x), layout=torch.jagged),
     "quantised": lambda x: torch.quantize_per_tensor(x, 0.5, 4, torch.quint8),
     "sparse": torch.Tensor.to_sparse,
     "sparse rows": torch.Tensor.to_sparse_csr,
     "mkldnn": torch.Tensor.to_mkldnn,
 }
-CALLS = {
-    "clamp": lambda namespace, x: namespace.clamp(x, 0, 1),
-    "clamp_": lambda namespace, x: namespace.clamp_(x, 0, 1),
-    "clamp_min": lambda namespace, x: namespace.clamp_min(x, 0),
-    "clamp with Tensors": lambda namespace, x: namespace.clamp(x, x, x),
-    "maximum": lambda namespace, x: namespace.maximum(x, x),
+CALLS = {  # torch's functions of activations are in nn.functional
+    "clamp": lambda of, nn, x: of.clamp(x, 0, 1),
+    "clamp_": lambda of, nn, x: of.clamp_(x, 0, 1),
+    "clamp_min": lambda of, nn, x: of.clamp_min(x, 0),
+    "clamp with Tensors": lambda of, nn, x: of.clamp(x, x, x),
+    "maximum": lambda of, nn, x: of.maximum(x, x),
+    "relu": lambda of, nn, x: nn.relu(x),
+    "relu6": lambda of, nn, x: nn.relu6(x),
+    "hardtanh": lambda of, nn, x: nn.hardtanh(x, -1.0, 0.5),
 }
+
+
+def shown(found):
+    """Layout and values of a result; an error as it is."""
+    if not isinstance(found, torch.Tensor):
+        return found
+    if found.is_nested:
+        return found.layout, [part.tolist() for part in found.unbind()]
+    return found.layout, (found.dequantize() if found.is_quantized else found.to_dense()).tolist()
 
 
 @pytest.mark.filterwarnings("ignore:.*[Ss]parse.*beta", "ignore:.*quantiz", "ignore:.*nested")
@@ -57,13 +70,9 @@ def test_as_torch_does(layout, call, recorded):
         made = LAYOUTS[layout](torch.tensor([[-1.0, 0.5], [0.0, 2.0]]))
         return made.requires_grad_().clone() if recorded else made
 
-    expected, actual = (outcome(CALLS[call], namespace, x()) for namespace in (torch, clampgrad))
-    if layout != "quantised":  # of these alone torch clamps some
-        assert not isinstance(expected, torch.Tensor)
-    if isinstance(expected, torch.Tensor):
-        assert_same(actual.dequantize(), expected.dequantize())
-    else:
-        assert actual == expected
+    spaces = (torch, torch.nn.functional), (clampgrad, clampgrad)
+    expected, actual = (shown(outcome(CALLS[call], *space, x())) for space in spaces)
+    assert actual == expected
 
 
 @pytest.mark.parametrize("convention", EXACT)

@@ -7,19 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import clampgrad
-from oracle import CONVENTIONS
-
-CALLS = {
-    f"clamp, {convention}": lambda x, lo, hi, c=convention: clampgrad.clamp(x, 0, 1, gradient=c)
-    for convention in CONVENTIONS
-} | {
-    "clamp_": lambda x, lo, hi: clampgrad.clamp_(x + 0, 0, 1),
-    "Tensors": lambda x, lo, hi: clampgrad.clamp(x, lo, hi),
-    "mixed": lambda x, lo, hi: clampgrad.clamp(x, lo, 1, gradient="half"),
-    "mingrad": lambda x, lo, hi: torch.ops.clampgrad.clamp_mingrad(x, 0, 1),
-    "maximum": lambda x, lo, hi: clampgrad.maximum(x, hi),
-}
+from common import CALLS
 
 
 def arguments():

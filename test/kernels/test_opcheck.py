@@ -37,19 +37,22 @@ def samples():
     """Bounds for every public overload: name -> list of them."""
     lo, hi = torch.full((1,), -1.0), torch.full((1,), 1.0)
     found = {"clamp_mingrad_backward": [(-1, 1)]}
+
+    def add(name, bounds, kind=""):
+        """The function, in place and out=, as schemas name them."""
+        dot = f".{kind}" * bool(kind)
+        for ending in (dot, f"_{dot}", f".{kind}_out" if kind else ".out"):
+            found[name + ending] = [bounds]
+
     for operator, bounds in BOUNDS.items():
-        tensors = [torch.full((1,), 1.0 * b) for b in bounds]
         for name in (operator, operator + "_mingrad"):
-            found |= {name + ending: [bounds] for ending in ("", "_", ".out")}
-            found |= {name + ending: [tensors] for ending in (".Tensor", "_.Tensor", ".Tensor_out")}
-    found["clamp"] = [(-1, 1), (-1, None), (None, 1)]
-    found["clamp.Tensor"] = [(lo, hi), (None, hi)]
+            add(name, bounds)
+            add(name, [torch.full((1,), 1.0 * b) for b in bounds], "Tensor")
     for kind, bounds in (("Tensor_Scalar", (lo, 1)), ("Scalar_Tensor", (-1, hi))):
-        found |= {
-            f"clamp{ending}": [bounds] for ending in (f".{kind}", f"_.{kind}", f".{kind}_out")
-        }
+        add("clamp", bounds, kind)
         found[f"clamp_with_grad.{kind}"] = [bounds]
     found |= {"clamp_with_grad": [(-1, 1)], "clamp_with_grad.Tensor": [(lo, hi)]}
+    found |= {"clamp": [(-1, 1), (-1, None), (None, 1)], "clamp.Tensor": [(lo, hi), (None, hi)]}
     for name in ("maximum", "minimum", "fmax", "fmin", "maximum_mingrad", "minimum_mingrad"):
         found |= {name: [[torch.ones(3, 1)]], name + ".out": [[torch.ones(3, 1)]]}
     return {f"clampgrad::{name}": bounds for name, bounds in found.items()}

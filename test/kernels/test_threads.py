@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -47,22 +46,6 @@ def test_no_second_openmp_runtime():
     )
     needed = re.findall(r"NEEDED.*\[(.*)\]", listed)
     assert needed and not [n for n in needed if re.match("lib(gomp|omp|iomp)", n)]
-
-
-def test_threads_share_a_parameter():
-    """As the replicas of DataParallel do: all of them add to the gradient of one bound."""
-    x, bound = tied(5000, nan=False), torch.nn.Parameter(torch.ones(5000))
-
-    def work(_):
-        y = clampgrad.maximum(clampgrad.clamp(x, -1, bound), bound)
-        y.backward(torch.ones_like(y))
-
-    work(0)
-    once = bound.grad.clone()
-    assert once.any()
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(63)))
-    assert_same(bound.grad, 64 * once)  # exact: halves and wholes
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -49,6 +49,16 @@ LAYOUTS = {
 }
 
 
+def shown(thing, first):
+    """The call that makes it: its first fields by position, of the others what is no default."""
+    values = {f.name: getattr(thing, f.name) for f in fields(thing)}
+    words = [repr(v) for v in values.values()][:first]
+    words += [
+        f"{f.name}={values[f.name]!r}" for f in fields(thing)[first:] if values[f.name] != f.default
+    ]
+    return f"{type(thing).__name__}({', '.join(words)})"
+
+
 @dataclass(frozen=True)
 class Arg:
     """A Tensor: its values in order, its shape, and what it looks like."""
@@ -60,12 +70,7 @@ class Arg:
     want: bool = True
 
     def __repr__(self):
-        shown = [repr(self.values), repr(self.shape)]
-        for f in fields(self)[2:]:
-            value = getattr(self, f.name)
-            if value != f.default:
-                shown.append(f"{f.name}={value!r}")
-        return f"Arg({', '.join(shown)})"
+        return shown(self, 2)
 
     def make(self):
         dtype = getattr(torch, self.dtype)
@@ -89,12 +94,7 @@ class Cell:
     seed: int = 0  # of the incoming gradient
 
     def __repr__(self):
-        shown = [repr(self.operator), repr(self.args)]
-        for f in fields(self)[2:]:
-            value = getattr(self, f.name)
-            if value != f.default:
-                shown.append(f"{f.name}={value!r}")
-        return f"Cell({', '.join(shown)})"
+        return shown(self, 2)
 
     @cached_property
     def text(self):

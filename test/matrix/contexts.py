@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import torch
@@ -28,6 +29,10 @@ from matrix.forms import FORMS
 
 def always(cell):
     return True
+
+
+def has_gradient(cell):
+    return expected(cell).g is not None
 
 
 @dataclass(frozen=True)
@@ -203,11 +208,17 @@ def anomaly(f, leaves, args, g):
         return plain(f, leaves, args, g)
 
 
-@reverse("autocast")
-def autocast(f, leaves, args, g):
-    with torch.autocast("cpu", torch.bfloat16):
-        y = f(*args)
-    return y, grad(y, leaves, g)
+def around(name, manager):
+    """Adds a context in which the forward runs."""
+
+    @reverse(name)
+    def context(f, leaves, args, g):
+        with manager():
+            y = f(*args)
+        return y, grad(y, leaves, g)
+
+
+around("autocast", lambda: torch.autocast("cpu", torch.bfloat16))
 
 
 @whole("input and output changed in place")
@@ -239,14 +250,6 @@ def public(cell):
 # ---- Saved tensors -------------------------------------------------------------------------------
 
 
-def hooked(name, pack, unpack):
-    @reverse(f"saved tensors {name}")
-    def context(f, leaves, args, g):
-        with saved_tensors_hooks(pack, unpack):
-            y = f(*args)
-        return y, grad(y, leaves, g)
-
-
 def at_an_odd_address(t):
     """Bytes may be anywhere; other dtypes have an alignment of their own."""
     if t.dtype != torch.uint8:
@@ -254,65 +257,43 @@ def at_an_odd_address(t):
     return torch.cat((t.new_zeros(1), t.flatten()))[1:].view(t.shape)
 
 
-hooked("copied", lambda t: t.clone(), lambda t: t)
-hooked("copied when unpacked", lambda t: t, lambda t: t.clone())
-hooked("pickled", pickle.dumps, pickle.loads)
-hooked("at an odd address", at_an_odd_address, lambda t: t)
-hooked("cast", lambda t: (t.dtype, t.to(torch.float64)), lambda packed: packed[1].to(packed[0]))
-hooked(
-    "as numpy",
-    lambda t: (t.dtype, t.detach().double().resolve_neg().numpy().copy()),
-    lambda packed: torch.from_numpy(packed[1]).to(packed[0]),
-)
-
-
-@reverse("save_on_cpu")
-def on_cpu(f, leaves, args, g):
-    with save_on_cpu():
-        y = f(*args)
-    return y, grad(y, leaves, g)
+HOOKS = {  # pack, unpack
+    "copied": (lambda t: t.clone(), lambda t: t),
+    "copied when unpacked": (lambda t: t, lambda t: t.clone()),
+    "pickled": (pickle.dumps, pickle.loads),
+    "at an odd address": (at_an_odd_address, lambda t: t),
+    "cast": (lambda t: (t.dtype, t.to(torch.float64)), lambda packed: packed[1].to(packed[0])),
+    "as numpy": (
+        lambda t: (t.dtype, t.detach().double().resolve_neg().numpy().copy()),
+        lambda packed: torch.from_numpy(packed[1]).to(packed[0]),
+    ),
+}
+for _name, _hooks in HOOKS.items():
+    around(f"saved tensors {_name}", partial(saved_tensors_hooks, *_hooks))
+around("save_on_cpu", save_on_cpu)
 
 
 # ---- Checkpoints ---------------------------------------------------------------------------------
 
 
-@reverse("checkpoint, reentrant")
-def reentrant(f, leaves, args, g):
-    y = checkpoint(f, *args, use_reentrant=True)
-    y.backward(g)  # autograd.grad does not work with this kind
-    return y, [leaf.grad for leaf in leaves if leaf.requires_grad]
+def checkpointed(name, **more):
+    @reverse(f"checkpoint, {name}")
+    def context(f, leaves, args, g):
+        y = checkpoint(f, *args, **more)
+        y.backward(g)  # autograd.grad does not work with the reentrant kind
+        return y, [leaf.grad for leaf in leaves if leaf.requires_grad]
 
 
-@reverse("checkpoint, not reentrant")
-def not_reentrant(f, leaves, args, g):
-    y = checkpoint(f, *args, use_reentrant=False)
-    return y, grad(y, leaves, g)
+def clamps_alone(ctx, op, *args, **keywords):
+    clamps = "clamp" in str(op)
+    return CheckpointPolicy.MUST_SAVE if clamps else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-@reverse("checkpoint, selective")
-def selective(f, leaves, args, g):
-    def policy(ctx, op, *args, **keywords):
-        clamps = "clamp" in str(op)
-        return CheckpointPolicy.MUST_SAVE if clamps else CheckpointPolicy.PREFER_RECOMPUTE
-
-    y = checkpoint(
-        f,
-        *args,
-        use_reentrant=False,
-        context_fn=lambda: create_selective_checkpoint_contexts(policy),
-    )
-    return y, grad(y, leaves, g)
-
-
-@reverse("checkpoint, selective, nothing saved")
-def selective_nothing(f, leaves, args, g):
-    y = checkpoint(
-        f,
-        *args,
-        use_reentrant=False,
-        context_fn=lambda: create_selective_checkpoint_contexts([]),
-    )
-    return y, grad(y, leaves, g)
+checkpointed("reentrant", use_reentrant=True)
+checkpointed("not reentrant", use_reentrant=False)
+for _name, _saved in {"selective": clamps_alone, "selective, nothing saved": []}.items():
+    _contexts = partial(create_selective_checkpoint_contexts, _saved)
+    checkpointed(_name, use_reentrant=False, context_fn=_contexts)
 
 
 # ---- Many gradients at once, and gradients of gradients ------------------------------------------
@@ -330,11 +311,9 @@ def batched_gradients(f, leaves, args, g):
     return y, [None if v is None else v[0] for v in found]
 
 
-@whole("vectorized jacobian")
+@whole("vectorized jacobian", accepts=has_gradient)
 def vectorized(f, cell):
     leaves = leaves_of(cell)
-    if expected(cell).g is None:
-        return
     wanted = [i for i, leaf in enumerate(leaves) if leaf.requires_grad]
 
     def of_wanted(*some):
@@ -355,13 +334,11 @@ def vectorized(f, cell):
             same(f"row {k} of the jacobian by Tensor {i}", total[k], reduced_to(share, leaves[i]))
 
 
-@whole("double backward")
+@whole("double backward", accepts=has_gradient)
 def double_backward(f, cell):
     """The gradient is linear in g, or selects of it; it is constant in everything else."""
     leaves = leaves_of(cell)
     should = expected(cell)
-    if should.g is None:
-        return
     g = should.g.clone().requires_grad_()
     y = f(*cell.laid_out(leaves))
     found = grad(y, leaves, g, create_graph=True)
@@ -422,11 +399,9 @@ def raises_not_implemented(run):
     raise Wrong("a tangent instead of NotImplementedError")
 
 
-@whole("dual tensors")
+@whole("dual tensors", accepts=has_gradient)
 def dual(f, cell):
     should = expected(cell)
-    if should.g is None:
-        return
     tensors = cell.tensors
     tangents = [
         numbers(cell.seed + i, t.shape, t.dtype, FINITE) if w else None
@@ -450,12 +425,10 @@ def dual(f, cell):
     same("tangent", tangent, pushed(cell, tangents, cell.want, should.g), exact=False)
 
 
-@whole("dual tensors that require grad")
+@whole("dual tensors that require grad", accepts=has_gradient)
 def dual_recorded(f, cell):
     """Both at once: the gradient of the primal is what it is without a tangent."""
     should = expected(cell)
-    if should.g is None:
-        return
     leaves = leaves_of(cell)
 
     def run():

@@ -1,6 +1,6 @@
 """A cell drawn from anything that chooses as random.Random does; and a failing one made small."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 
@@ -82,13 +82,11 @@ def smaller(cell):
             )
     for i, a in enumerate(cell.args):
         if isinstance(a, Arg):
-            for simpler in (
-                replace(a, layout="plain"),
-                replace(a, dtype="float32"),
-                replace(a, want=True),
-                replace(a, values=(0.0,), shape=()),
-            ):
-                yield replace(cell, args=(*cell.args[:i], simpler, *cell.args[i + 1 :]))
+            plainer = [{f.name: f.default} for f in fields(Arg)[2:]]
+            for change in (*plainer, {"values": (0.0,), "shape": ()}):
+                yield replace(
+                    cell, args=(*cell.args[:i], replace(a, **change), *cell.args[i + 1 :])
+                )
 
 
 def shrunk(cell, fails):

@@ -41,9 +41,7 @@ class Form:
     in_place: bool = False
     writes: bool = False  # has out=: values alone
     pin: bool = False
-    process: bool = (
-        False  # torch's own call: the pin is one of the process, around all of the context
-    )
+    process: bool = False  # a pin of the process, around all of the context
     module: bool = False
 
 
@@ -90,7 +88,7 @@ def packet(suffix=""):
     return make
 
 
-def pinned(call, in_place=False):
+def pinned(call, in_place):
     def make(cell):
         pin = clampgrad.pin(cell.gradient, maximize=cell.maximize)
         f = called(call(cell), cell, in_place)
@@ -105,7 +103,7 @@ def pinned(call, in_place=False):
     return make
 
 
-def torchs(call, in_place=False):
+def torchs(call, in_place):
     return lambda cell: called(call(cell), cell, in_place)
 
 
@@ -118,16 +116,12 @@ def method(suffix=""):
 
 
 def foreach(cell):
-    name = {"maximum": "_foreach_maximum", "minimum": "_foreach_minimum"}.get(
-        cell.operator, f"_foreach_{cell.operator}"
-    )
-    function = getattr(torch, name)
+    function = getattr(torch, f"_foreach_{cell.operator}")
     return lambda x, b: function([x], b if not isinstance(b, torch.Tensor) else [b])[0]
 
 
 def with_grad_name(cell):
-    more = {"maximize": True} if cell.maximize else {}
-    return called(clampgrad.clamp_with_grad, cell, **more)
+    return called(clampgrad.clamp_with_grad, cell, maximize=cell.maximize)
 
 
 def out(cell):
@@ -166,40 +160,33 @@ def module(in_place):
 
 
 TWINS = {
-    ("clamp_min", (0,)): lambda **k: clampgrad.nn.ReLU(**k),
-    ("clamp", (0, 6)): lambda **k: clampgrad.nn.ReLU6(**k),
-    ("clamp", (-1, 1)): lambda **k: clampgrad.nn.Hardtanh(**k),
+    ("clamp_min", (0,)): clampgrad.nn.ReLU,
+    ("clamp", (0, 6)): clampgrad.nn.ReLU6,
+    ("clamp", (-1, 1)): clampgrad.nn.Hardtanh,
 }
 
 
 def twin(in_place):
     def make(cell):
-        made = TWINS[cell.operator, cell.args[1:]](
-            inplace=in_place, gradient=cell.gradient, maximize=cell.maximize
-        )
-
         def f(x):
             return f.module(x.clone() if in_place else x)
 
-        f.module = made
+        make = TWINS[cell.operator, cell.args[1:]]
+        f.module = make(inplace=in_place, **keywords(cell))
         return f
 
     return make
 
 
 def has_twin(cell):
-    return (
-        cell.numbers
-        and TWINS.get((cell.operator, cell.args[1:])) is not None
-        and cell.args[0].floating
-    )
+    return cell.numbers and (cell.operator, cell.args[1:]) in TWINS and cell.args[0].floating
 
 
 def both(*conditions):
     return lambda cell: all(c(cell) for c in conditions)
 
 
-has_in_place = both(lambda cell: is_clamp(cell), keeps_x)
+has_in_place = both(is_clamp, keeps_x)
 pins = lambda cell: (exact(cell) or is_clamp(cell)) and one_kind(cell)  # noqa: E731
 has_foreach = both(
     pins,
@@ -207,6 +194,12 @@ has_foreach = both(
     lambda cell: isinstance(cell.args[1], Arg),
 )
 
+TORCHS = {  # torch's own calls: which, whether in place, and what they accept
+    "function": (function, False, pins),
+    "method": (method(), False, pins),
+    "method in place": (method("_"), True, both(pins, has_in_place)),
+    "foreach": (foreach, False, has_foreach),
+}
 FORMS = {
     "function": Form(public()),
     "in place": Form(public("_"), has_in_place, in_place=True),
@@ -225,18 +218,13 @@ FORMS = {
         both(least_norm, one_kind, has_in_place, has(torch.ops.clampgrad, "_mingrad_")),
         in_place=True,
     ),
-    "pinned function": Form(pinned(function), pins, pin=True),
-    "pinned method": Form(pinned(method()), pins, pin=True),
-    "pinned method in place": Form(
-        pinned(method("_"), True), both(pins, has_in_place), in_place=True, pin=True
-    ),
-    "pinned foreach": Form(pinned(foreach), has_foreach, pin=True),
-    "process, function": Form(torchs(function), pins, pin=True, process=True),
-    "process, method": Form(torchs(method()), pins, pin=True, process=True),
-    "process, method in place": Form(
-        torchs(method("_"), True), both(pins, has_in_place), in_place=True, pin=True, process=True
-    ),
-    "process, foreach": Form(torchs(foreach), has_foreach, pin=True, process=True),
+    **{
+        f"{how}{name}": Form(
+            made(call, in_place), accepts, in_place=in_place, pin=True, process=how == "process, "
+        )
+        for how, made in {"pinned ": pinned, "process, ": torchs}.items()
+        for name, (call, in_place, accepts) in TORCHS.items()
+    },
     "module": Form(module(False), is_clamp, module=True),
     "module in place": Form(module(True), has_in_place, in_place=True, module=True),
     "nn.ReLU and kin": Form(twin(False), has_twin, module=True),

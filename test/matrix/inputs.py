@@ -44,81 +44,78 @@ def tensors(operator, dtype="float32", **more):
     return tuple(vector(v, dtype, **more) for v in points(operator))
 
 
+def with_numbers(operator):
+    x = vector(X)
+    for name, pair in PAIRS.items():
+        yield f"number: {name}", (x, *one_or_two(operator, *pair))
+    yield "number: 0", (x, *one_or_two(operator, 0, 0))
+    yield "integer x, numbers", (vector((-3, 0, 2, 9), "int64"), *one_or_two(operator, 0, 6))
+    yield "uint8 x, numbers", (vector((0, 2, 9), "uint8"), *one_or_two(operator, 1, 6))
+    for dtype in ("float16", "bfloat16", "float64"):
+        bounds = one_or_two(operator, 0.1, 0.5)
+        yield f"number: {dtype}", (vector((*X, 0.1, 0.5), dtype), *bounds)
+
+
+def of_clamp_alone():
+    x, half, low = vector(X), vector(X, "float16"), vector((0.0, 1.0, -1.0) * 4)
+    return {
+        "min alone, number": (x, 0, None),
+        "max alone, number": (x, None, 6),
+        "min alone, Tensor": (x, low, None),
+        "max alone, Tensor": (x, None, low),
+        "mixed: number, Tensor": (x, 0, vector((0.0, 6.0, 1.0, -1.0) * 3)),
+        "mixed: Tensor, number": (x, low, 1),
+        "mixed: number, 0-dim": (x, 0, Arg((6.0,), ())),
+        "mixed: 0-dim, number": (x, Arg((0.0,), ()), 6),
+        "mixed: number, frozen Tensor": (x, 0.5, replace(low, want=False)),
+        "mixed: other dtype": (half, vector((0.0, 0.1, 1.0) * 4), 0.1),
+        "mixed: other dtype above": (half, 0.1, vector((0.1, 1.0) * 6)),
+        "mixed: uint8": (vector((1, 2), "uint8"), vector((-5, -5), "int64"), -1),
+        "mixed: int8": (vector((1, 2), "int8"), vector((0, 500), "int64"), 1000),
+        "mixed: int x, bfloat16": (vector((1,), "int64"), 0.0, vector((1.0,) * 5, "bfloat16")),
+    }
+
+
+def with_tensors(operator):
+    values = points(operator)
+    every = tensors(operator)
+    yield "Tensors", every
+    for i, name in enumerate(ARGUMENTS[operator]):
+        for how, wanted in (("frozen", False), ("alone", True)):
+            some = (replace(a, want=(i == j) == wanted) for j, a in enumerate(every))
+            yield f"Tensors: {name} {how}", tuple(some)
+    for dtype in ("float16", "bfloat16", "float64"):
+        yield f"Tensors: {dtype}", tensors(operator, dtype)
+
+    def beside(x, *bounds):
+        return (x, *bounds[: len(every) - 1])
+
+    def all_beside(x, bound):
+        return beside(x, bound, bound)
+
+    scalars = [Arg((v,), ()) for v in one_or_two(operator, 0.0, 6.0)]
+    yield "0-dim bounds", beside(vector(X), *(scalars if operator in CLAMPS else [Arg((1.0,), ())]))
+    yield "all 0-dim", all_beside(Arg((1.0,), ()), Arg((1.0,), ()))
+    yield "0-dim x", all_beside(Arg((1.0,), ()), vector((0.0, 1.0, 2.0)))
+    column, row = Arg((0.0, 1.0, nan), (3, 1)), Arg((1.0, 0.0, 6.0, 1.0), (1, 4))
+    yield "broadcast bounds", beside(Arg(X, (3, 4)), column, row)
+    yield "broadcast x", beside(column, row, Arg((1.0,), (1,)))
+    for way, of_x, of_bounds in (("up", "float16", "float32"), ("down", "float32", "bfloat16")):
+        dtypes = of_x, of_bounds, of_bounds
+        yield f"bounds of another dtype, {way}", tuple(map(vector, values, dtypes))
+    yield "integer bounds", all_beside(vector(X), vector((0, 1, 6, 2) * 3, "int64"))
+    integers = vector((0, 1, 2, 7), "int32")
+    yield "integer x, Tensors", all_beside(integers, vector((0.0, 1.0, 6.0, 2.0)))
+    yield "integers alone", all_beside(*[vector((0, 1, 2, 7), "int64")] * 2)
+
+
 def inputs(operator):
     """(name, args) pairs; the names are what waivers and reports speak of."""
-    found = {}
-    if operator in CLAMPS:
-        x = vector(X)
-        for name, pair in PAIRS.items():
-            found[f"number: {name}"] = (x, *one_or_two(operator, *pair))
-        found["number: 0"] = (x, *one_or_two(operator, 0, 0))
-        found["integer x, numbers"] = (vector((-3, 0, 2, 9), "int64"), *one_or_two(operator, 0, 6))
-        found["uint8 x, numbers"] = (vector((0, 2, 9), "uint8"), *one_or_two(operator, 1, 6))
-        for dtype in ("float16", "bfloat16", "float64"):
-            found[f"number: {dtype}"] = (
-                vector((*X, 0.1, 0.5), dtype),
-                *one_or_two(operator, 0.1, 0.5),
-            )
-    if operator == "clamp":
-        x = vector(X)
-        low = vector((0.0, 1.0, -1.0) * 4)
-        found["min alone, number"] = (x, 0, None)
-        found["max alone, number"] = (x, None, 6)
-        found["min alone, Tensor"] = (x, low, None)
-        found["max alone, Tensor"] = (x, None, low)
-        found["mixed: number, Tensor"] = (x, 0, vector((0.0, 6.0, 1.0, -1.0) * 3))
-        found["mixed: Tensor, number"] = (x, low, 1)
-        found["mixed: number, 0-dim"] = (x, 0, Arg((6.0,), ()))
-        found["mixed: 0-dim, number"] = (x, Arg((0.0,), ()), 6)
-        found["mixed: number, frozen Tensor"] = (x, 0.5, replace(low, want=False))
-        found["mixed: other dtype"] = (vector(X, "float16"), vector((0.0, 0.1, 1.0) * 4), 0.1)
-        found["mixed: other dtype above"] = (vector(X, "float16"), 0.1, vector((0.1, 1.0) * 6))
-        found["mixed: uint8"] = (vector((1, 2), "uint8"), vector((-5, -5), "int64"), -1)
-        found["mixed: int8"] = (vector((1, 2), "int8"), vector((0, 500), "int64"), 1000)
-        found["mixed: int x, bfloat16"] = (
-            vector((1,), "int64"),
-            0.0,
-            vector((1.0,) * 5, "bfloat16"),
-        )
-    every = tensors(operator)
-    found["Tensors"] = every
-    for i, name in enumerate(ARGUMENTS[operator]):
-        found[f"Tensors: {name} frozen"] = tuple(
-            replace(a, want=False) if i == j else a for j, a in enumerate(every)
-        )
-        found[f"Tensors: {name} alone"] = tuple(
-            a if i == j else replace(a, want=False) for j, a in enumerate(every)
-        )
-    for dtype in ("float16", "bfloat16", "float64"):
-        found[f"Tensors: {dtype}"] = tensors(operator, dtype)
-    x, *rest = every
-    found["0-dim bounds"] = (
-        vector(X),
-        *(Arg((v,), ()) for v in one_or_two(operator, 0.0, 6.0)[: len(rest)]),
-    )
-    if operator not in CLAMPS:
-        found["0-dim bounds"] = (vector(X), Arg((1.0,), ()))
-    found["all 0-dim"] = tuple(Arg((1.0,), ()) for _ in every)
-    found["0-dim x"] = (Arg((1.0,), ()), *(vector((0.0, 1.0, 2.0)) for _ in rest))
-    column = Arg((0.0, 1.0, nan), (3, 1))
-    row = Arg((1.0, 0.0, 6.0, 1.0), (1, 4))
-    found["broadcast bounds"] = (Arg(X, (3, 4)), *(column, row)[: len(rest)])
-    found["broadcast x"] = (column, *(row, Arg((1.0,), (1,)))[: len(rest)])
-    found["bounds of another dtype, up"] = (
-        vector(points(operator)[0], "float16"),
-        *(vector(v, "float32") for v in points(operator)[1:]),
-    )
-    found["bounds of another dtype, down"] = (
-        vector(points(operator)[0], "float32"),
-        *(vector(v, "bfloat16") for v in points(operator)[1:]),
-    )
-    found["integer bounds"] = (vector(X), *(vector((0, 1, 6, 2) * 3, "int64") for _ in rest))
-    found["integer x, Tensors"] = (
-        vector((0, 1, 2, 7), "int32"),
-        *(vector((0.0, 1.0, 6.0, 2.0)) for _ in rest),
-    )
-    found["integers alone"] = tuple(vector((0, 1, 2, 7), "int64") for _ in every)
-    return found
+    return {
+        **dict(with_numbers(operator) if operator in CLAMPS else ()),
+        **(of_clamp_alone() if operator == "clamp" else {}),
+        **dict(with_tensors(operator)),
+    }
 
 
 def shaped(operator, kind, shape, layout="plain"):
@@ -139,33 +136,30 @@ SHAPES = {
     "size 1": (2, 3, 1, 5),
     "16 dimensions": (2, 1) * 3 + (1,) * 9 + (2,),
 }
+LAID_OUT = {
+    "16 dimensions, reversed": (SHAPES["16 dimensions"], "reversed"),
+    "transposed": ((3, 5), "transposed"),
+    "reversed": ((2, 3, 4), "reversed"),
+    "reversed with size 1": ((4, 1, 6), "reversed"),
+    "channels_last": ((2, 3, 2, 2), "channels_last"),
+    "channels_last, size 1": ((2, 3, 1, 5), "channels_last"),
+    "gaps": ((3, 4), "gaps"),
+    "offset": ((13,), "offset"),
+    "neg view": ((12,), "neg"),
+    "conj view": ((12,), "conj"),
+}
 
 
 def layouts(operator):
     """(name, args): shapes and memory."""
     found = {}
     for kind in ("numbers", "Tensors") if operator in CLAMPS else ("Tensors",):
-        for name, shape in SHAPES.items():
-            found[f"{kind}: {name}"] = shaped(operator, kind, shape)
-        found[f"{kind}: 16 dimensions, reversed"] = shaped(
-            operator, kind, SHAPES["16 dimensions"], "reversed"
-        )
-        found[f"{kind}: transposed"] = shaped(operator, kind, (3, 5), "transposed")
-        found[f"{kind}: reversed"] = shaped(operator, kind, (2, 3, 4), "reversed")
-        found[f"{kind}: reversed with size 1"] = shaped(operator, kind, (4, 1, 6), "reversed")
-        found[f"{kind}: channels_last"] = shaped(operator, kind, (2, 3, 2, 2), "channels_last")
-        found[f"{kind}: channels_last, size 1"] = shaped(
-            operator, kind, (2, 3, 1, 5), "channels_last"
-        )
-        found[f"{kind}: gaps"] = shaped(operator, kind, (3, 4), "gaps")
-        found[f"{kind}: offset"] = shaped(operator, kind, (13,), "offset")
-        found[f"{kind}: neg view"] = shaped(operator, kind, (12,), "neg")
-        found[f"{kind}: conj view"] = shaped(operator, kind, (12,), "conj")
+        more = {f"{kind}: {name}": (shape, "plain") for name, shape in SHAPES.items()}
+        more |= {f"{kind}: {name}": laid_out for name, laid_out in LAID_OUT.items()}
+        found |= {name: shaped(operator, kind, *how) for name, how in more.items()}
         if kind == "Tensors":
             x, *rest = shaped(operator, kind, (3, 4))
-            found["Tensors: neg bound"] = (x, *(replace(b, layout="neg") for b in rest))
-            found["Tensors: transposed bound"] = (
-                x,
-                *(replace(b, layout="transposed") for b in rest),
-            )
+            for layout in ("neg", "transposed"):
+                bounds = (replace(b, layout=layout) for b in rest)
+                found[f"Tensors: {layout} bound"] = (x, *bounds)
     return found

@@ -111,52 +111,37 @@ class Nest:
         levels = [k for k in range(len(self.word)) if self.word[k] != "vmap"]
         for k, results in zip(reversed(levels), found):
             self.check_level(k, results, every, value)
-        if any(leaf.requires_grad for leaf in leaves):
+        if any(cell.want):
             g = numbers(cell.seed, value.shape, value.dtype)
-            should = gradients(cell, cell.fill(every), cell.spread(cell.want), g)
-            should = [
-                s.sum_to_size(a.shape).reshape(leaf.shape)
-                if s.shape != a.shape
-                else s.reshape(leaf.shape)
-                for s, a, leaf in zip(should, every, leaves)
-            ]
-            summed = any(a.shape != value.shape for a in every)
-            for leaf, v, s in zip(
-                [v for v in leaves if v.requires_grad],
-                grad(y, leaves, g.reshape(shape)),
-                [s for s, leaf in zip(should, leaves) if leaf.requires_grad],
-            ):
-                v = torch.zeros_like(leaf) if v is None else v
-                same("gradient outside of all levels", v, s.to(leaf.dtype), exact=not summed)
+            found = grad(y, leaves, g.reshape(shape))
+            self.check_shares("outside of all levels", cell.want, g, found, every)
 
     def check_level(self, k, results, every, value):
-        """Dimensions of the vmaps outside of this level stay; those inside are summed, or stay."""
         cell, chosen = self.cell, self.chosen[k]
         outside = self.word[:k].count("vmap")
-        inside = value.shape[outside:]
         want = [i in chosen for i in range(len(every))]
         where = f"{self.word[k]} at level {k + 1} of {' '.join(self.word)}"
-        if self.word[k] == "jvp":
-            tangents = []
-            for i, e in enumerate(every):
-                if not want[i]:
-                    tangents.append(None)
-                    continue
-                here = e.shape[outside:]
-                batched = [i in c for n, c in zip(self.word[k:], self.chosen[k:]) if n == "vmap"]
-                logical = [BATCH] * sum(batched) + list(self.tensors[i].shape)
-                tangents.append(self.tangent(k, i, logical).reshape(here))
-            total = pushed(cell, tangents, want, None, cell.fill(every))
-            same(where, results, total.reshape(results.shape), exact=False)
-            return
-        g = self.cotangent(k, inside, value.dtype).expand(value.shape)
-        should = gradients(cell, cell.fill(every), cell.spread(want), g)
-        for result, i in zip(results, chosen):
-            share, kept = should[i], list(value.shape[:outside]) + list(every[i].shape[outside:])
+        if self.word[k] == "vjp":
+            g = self.cotangent(k, value.shape[outside:], value.dtype).expand(value.shape)
+            return self.check_shares(where, want, g, results, every, outside)
+        tangents = []
+        for i, e in enumerate(every):
+            batched = [i in c for n, c in zip(self.word[k:], self.chosen[k:]) if n == "vmap"]
+            logical = [BATCH] * sum(batched) + list(self.tensors[i].shape)
+            here = e.shape[outside:]
+            tangents.append(self.tangent(k, i, logical).reshape(here) if want[i] else None)
+        total = pushed(cell, tangents, want, None, cell.fill(every))
+        same(where, results, total.reshape(results.shape), exact=False)
+
+    def check_shares(self, where, want, g, found, every, outside=0):
+        """Dimensions of the vmaps outside of this level stay; those inside are summed, or stay."""
+        should = gradients(self.cell, self.cell.fill(every), self.cell.spread(want), g)
+        for i, result in zip([i for i, w in enumerate(want) if w], found):
+            share, kept = should[i], [*g.shape[:outside], *every[i].shape[outside:]]
             summed = list(share.shape) != kept
-            share = share.sum_to_size(kept) if summed else share
-            share = share.to(self.tensors[i].dtype).reshape(result.shape)
-            same(f"{where}, Tensor {i}", result, share, exact=not summed)
+            share = (share.sum_to_size(kept) if summed else share).to(self.tensors[i].dtype)
+            result = torch.zeros(share.numel(), dtype=share.dtype) if result is None else result
+            same(f"{where}, Tensor {i}", result, share.reshape(result.shape), exact=not summed)
 
 
 def reference_value(cell, args):

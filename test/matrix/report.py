@@ -2,18 +2,20 @@
 
 PYTHONPATH=test python -m matrix.report run      runs cells, writes docs/with_pytorch.json; with
                                                  CLAMPGRAD_PORTABLE=1 those of pins
-PYTHONPATH=test python -m matrix.report write    writes the page from it, and from the records of
-                                                 make fuzz, make mutants and make sanitize
+PYTHONPATH=test python -m matrix.report write    fills the page from it, and from the records of
+                                                 make fuzz and make mutants
 """
 
 import argparse
 import json
 import random
+import re
 import sys
 import time
 import warnings
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -27,103 +29,38 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 JSON, PAGE = DOCS / "with_pytorch.json", DOCS / "with_pytorch.md"
 FUZZ, MUTANTS = DOCS / "fuzz.json", DOCS.parent / "tools" / "mutants.json"
 
-BLOCK = ("pinned function", "pinned method", "pinned method in place", "pinned foreach")
-PROCESS = (
-    "process, function",
-    "process, method",
-    "process, method in place",
-    "process, foreach",
-)
+BLOCK = [name for name, form in FORMS.items() if form.pin and not form.process]
+PROCESS = [name for name, form in FORMS.items() if form.process]
 COLUMNS = {
-    "function": ("function", "clamp_with_grad"),
-    "in place": ("in place",),
-    "`out=`": ("out",),
-    "`torch.ops`": ("torch.ops", "torch.ops in place"),
-    "`_mingrad`": ("mingrad", "mingrad in place"),
+    "function": ["function", "clamp_with_grad"],
+    "in place": ["in place"],
+    "`out=`": ["out"],
+    "`torch.ops`": ["torch.ops", "torch.ops in place"],
+    "`_mingrad`": ["mingrad", "mingrad in place"],
     "pin, a block": BLOCK,
     "of the process": PROCESS,
     "portable pin, a block": BLOCK,
     "of the process, partial": PROCESS,
-    "module": (
-        "module",
-        "module in place",
-        "nn.ReLU and kin",
-        "nn.ReLU and kin in place",
-    ),
+    "module": [name for name, form in FORMS.items() if form.module],
 }
 
 OF_PORTABLE = ("portable pin, a block", "of the process, partial")
 LEVELS = "torch.func: vjp, jvp and vmap, to three levels"
-
-BY_HAND = """\
-## Does it work with ...?
-
-| with | what holds | test |
-| --- | --- | --- |
-| `torch.compile` | Yes: one graph serves all sizes, integer bounds may be symbolic, and a clamp is one kernel in forward and one in backward. | `test_compile.py`, `test_compile_training.py` |
-| `torch.export`, to train on | Yes: the graph holds our operator and keeps its convention, saved and loaded as well. | `test_export_training.py` |
-| `torch.export`, ONNX, AOTInductor, to run elsewhere | Yes: after `run_decompositions()` the graph has ATen operators alone (in ONNX, `Clip`) and needs no clampgrad. Trained on, it has PyTorch's own gradient. | `test_export.py`, `test_export_elsewhere.py` |
-| TorchScript | Yes, traced or scripted, training too. The file needs the operators, from the package or from [libclampgrad](cpp.md). | `test_export_training.py` |
-| DDP, FSDP2, DTensor | Yes: groups of 2 and 4 processes give what one process gives. clampgrad communicates nothing itself; `Partial` is reduced first, as by `torch.clamp`. | `test_distributed.py` |
-| mixed precision | Yes: GradScaler, autocast, subnormal numbers, deterministic mode. | `test_precision.py` |
-| `torch.func`, forward mode, double backward, hooks, checkpoints | Yes: [every form in every context](#every-form-in-every-context). | `matrix/test_matrix.py` |
-| Tensor subclasses | Yes: wrappers (which see ATen operators), fake and meta tensors, parameters. | `test_subclass.py` |
-| nested (jagged) tensors | Yes, also two of the same lengths, which PyTorch's own `maximum` cannot differentiate. | `test_layouts.py` |
-| sparse, quantised, MKLDNN tensors | As PyTorch: the same result, or its error. | `test_layouts.py` |
-| the profiler, anomaly mode | Yes: they name the operator; nodes have `_saved_` attributes. | `test_names.py` |
-| several processes | Yes, forked or spawned; one interpreter per process (two are not supported). | `test_threads.py` |
-| the older ONNX exporter (`dynamo=False`) | No: it knows no operators but PyTorch's own. | |
-| `torch.jit.script` of `clampgrad.nn` | No: it cannot read the modules. Trace them, or script `clampgrad.clamp` and its relatives. | |
-
-Where PyTorch raises an error, every form of clampgrad raises one of the same kind and leaves its input as it was
-(`matrix/test_refused.py`). 10^5 calls keep no reference and leak no memory (`test_memory.py`). The kernels' tests run
-under ASan and UBSan (`make sanitize`), those of the pin's state under TSan (`make races`). The matrix has not run under
-sanitizers.
-"""
 
 
 def run(count, costly, seed):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     start, order, rows = time.process_time(), random.Random(seed), []
-    for context in CONTEXTS:
-        for form in FORMS:
-            if PORTABLE and not FORMS[form].pin:
-                continue
-            if FORMS[form].writes and not CONTEXTS[context].records_nothing:
-                continue
-            wanted = count if not CONTEXTS[context].costly else costly
-            wanted = min(wanted, 1) if "Inductor" in context else wanted
-            if not wanted:
-                continue
-            held, refusals, reasons = 0, 0, Counter()
-            for call in order.sample(calls(), min(len(calls()), 20 * wanted)):
-                cell = replace(call, form=form, context=context)
-                if held + refusals == wanted:
-                    break
-                if not applies(cell):
-                    continue
-                if reason := waived(cell):
-                    reasons[reason] += 1
-                else:
-                    try:
-                        refusal = check(cell)
-                    except Exception as e:
-                        sys.exit(f'python -m matrix "{cell}"\n{type(e).__name__}: {e}')
-                    held += not refusal
-                    if refusal:
-                        refusals += 1
-                        reasons[refusal] += 1
-            rows.append(
-                {
-                    "context": context,
-                    "form": form,
-                    "held": held,
-                    "refused": refusals,
-                    "waived": dict(reasons),
-                }
-            )
-        print(f"{time.process_time() - start:6.0f} s  {context}", flush=True)
+    for context, form in product(CONTEXTS, FORMS):
+        if PORTABLE and not FORMS[form].pin:
+            continue
+        if FORMS[form].writes and not CONTEXTS[context].records_nothing:
+            continue
+        wanted = costly if CONTEXTS[context].costly else count
+        wanted = min(wanted, 1) if "Inductor" in context else wanted
+        if wanted:
+            rows.append({"context": context, "form": form, **ran(context, form, wanted, order)})
     found = {
         "torch": torch.__version__.split("+")[0],
         "seconds": round(time.process_time() - start),
@@ -139,14 +76,32 @@ def run(count, costly, seed):
     write(json.loads(JSON.read_text()) | {clampgrad.implementation: found})
 
 
+def ran(context, form, wanted, order):
+    """How many cells held and how many were refused, `wanted` together; and why which were left out."""
+    held, refusals, reasons = 0, 0, Counter()
+    for call in order.sample(calls(), min(len(calls()), 20 * wanted)):
+        cell = replace(call, form=form, context=context)
+        if held + refusals == wanted:
+            break
+        if not applies(cell):
+            continue
+        reason = waived(cell)
+        if not reason:
+            try:
+                reason = check(cell)
+            except Exception as e:
+                sys.exit(f'python -m matrix "{cell}"\n{type(e).__name__}: {e}')
+            held += not reason
+            refusals += bool(reason)
+        reasons.update([reason] if reason else [])
+    return {"held": held, "refused": refusals, "waived": dict(reasons)}
+
+
 def write(records):
     """One row per line."""
-    parts = []
-    for implementation, found in records.items():
-        rows = ",\n".join(json.dumps(row) for row in found["rows"])
-        head = json.dumps({k: v for k, v in found.items() if k != "rows"}, indent=1)
-        parts.append(f'"{implementation}": {head[:-2]},\n "rows": [\n{rows}\n]}}')
-    JSON.write_text("{" + ",\n".join(parts) + "}\n")
+    text = json.dumps(records, indent=1)
+    row = re.compile(r"^   \{\n.*?^   \}", flags=re.DOTALL | re.MULTILINE)
+    JSON.write_text(row.sub(lambda m: json.dumps(json.loads(m[0])), text) + "\n")
 
 
 def other_records():
@@ -163,42 +118,9 @@ def other_records():
     )
 
 
-def page(records):
+def summary(records):
     found, portable = records["compiled"], records["portable"]
-    every = [*found["rows"], *portable["rows"]]
-    reasons = sorted({reason for r in every for reason in r["waived"]})
-    contexts = list(
-        dict.fromkeys(LEVELS if r["context"] in WORDS else r["context"] for r in found["rows"])
-    )
-
-    def shown(context, column):
-        forms = COLUMNS[column]
-        rows = [
-            r
-            for r in (portable if column in OF_PORTABLE else found)["rows"]
-            if (r["context"] in WORDS if context == LEVELS else r["context"] == context)
-            and r["form"] in forms
-        ]
-        held = sum(r["held"] for r in rows)
-        notes = sorted({reasons.index(w) + 1 for r in rows for w in r["waived"]})
-        marks = f"[{', '.join(map(str, notes))}]" if notes else ""  # [3][5] would be a link
-        refusals = sum(r["refused"] for r in rows)
-        counts = [str(held)] * bool(held) + [f"{refusals} refused"] * bool(refusals)
-        return f"{', '.join(counts) or '·'} {marks}".strip()
-
-    lines = [
-        "# With the rest of PyTorch",
-        "",
-        "<!-- Written by test/matrix/report.py from with_pytorch.json; edit those. -->",
-        "",
-        BY_HAND,
-        "## Every form in every context",
-        "",
-        "The tests draw from every combination of a form (a way to call an operator), a context of autograd, a kind of"
-        " bounds and a convention. The result is compared with torch's own operator, and the gradient with a"
-        " reference in plain torch that looks it up in [the table](../conventions.yaml), element by element.",
-        "",
-        f"<!-- generated from {JSON.name}, {FUZZ.name} and {MUTANTS.name} -->",
+    return [
         f"On torch {found['torch']}, {found['held']:,} cells ran in {found['seconds']} s of one core, and all hold:"
         f" {found['held'] / (found['calls'] * found['forms'] * found['contexts']):.2%} of {found['calls']:,} calls x"
         f" {found['forms']} forms x {found['contexts']} contexts. {found['refused']} more, of pins, were refused. Each run"
@@ -210,22 +132,39 @@ def page(records):
         " the rest hold.",
         "",
         other_records(),
-        "<!-- end -->",
-        "",
-        "The table says how many cells held, for each context and form. A dot means that there is no such call. A"
-        " number in brackets means that some cells are left out, or refused where the table says so, for the reason"
-        " below. A pin of the process holds around the whole context; under the portable implementation it has"
-        " [partial reach](pin.md#partial-reach).",
-        "",
-        "| context | " + " | ".join(COLUMNS) + " |",
-        "| --- |" + " --- |" * len(COLUMNS),
     ]
-    for context in contexts:
-        row = [shown(context, column) for column in COLUMNS]
-        lines.append(f"| {context} | " + " | ".join(row) + " |")
-    lines += ["", "Left out or refused:", ""]
-    lines += [f"{n}. {reason}" for n, reason in enumerate(reasons, 1)]
-    return "\n".join(lines) + "\n"
+
+
+def table(records):
+    rows = {name: found["rows"] for name, found in records.items()}
+    reasons = sorted({reason for r in sum(rows.values(), []) for reason in r["waived"]})
+
+    def context_of(row):
+        return LEVELS if row["context"] in WORDS else row["context"]
+
+    def shown(context, column):
+        of = rows["portable" if column in OF_PORTABLE else "compiled"]
+        some = [r for r in of if context_of(r) == context and r["form"] in COLUMNS[column]]
+        held, refusals = (sum(r[kind] for r in some) for kind in ("held", "refused"))
+        notes = sorted({reasons.index(w) + 1 for r in some for w in r["waived"]})
+        marks = f"[{', '.join(map(str, notes))}]" if notes else ""  # [3][5] would be a link
+        counts = [str(held)] * bool(held) + [f"{refusals} refused"] * bool(refusals)
+        return f"{', '.join(counts) or '·'} {marks}".strip()
+
+    lines = [["context", *COLUMNS], ["---"] * (1 + len(COLUMNS))]
+    for context in dict.fromkeys(map(context_of, rows["compiled"])):
+        lines.append([context, *(shown(context, column) for column in COLUMNS)])
+    found = [f"| {' | '.join(line)} |" for line in lines]
+    return [*found, "", "Left out or refused:", ""] + [
+        f"{n}. {reason}" for n, reason in enumerate(reasons, 1)
+    ]
+
+
+def page(records):
+    """The page, with what is generated anew."""
+    blocks = iter([summary(records), table(records)])
+    block = re.compile("(<!-- generated .*? -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+    return block.sub(lambda m: m[1] + "\n".join(next(blocks)) + "\n" + m[2], PAGE.read_text())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
-A failure is shrunk and printed as the line that runs it again. Hypothesis draws for the tests;
-`make fuzz SECONDS=...` draws faster, prints its seed, shrinks by itself, and writes out/fuzz.json
-where it finds nothing.
+A failure is shrunk and printed as the line that runs it again. `make fuzz SECONDS=...` draws for that
+long, prints its seed, and writes out/fuzz.json where it finds nothing.
 """
 
 import json
@@ -13,8 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 from matrix.draw import draw, shrunk
 from matrix.inputs import X, inputs, layouts, vector
@@ -113,59 +110,38 @@ def test_found_once(cell):
     check(cell)
 
 
-def by_hypothesis(examples):
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,  # a change is judged by its own faults; `make fuzz` looks for new ones
-        print_blob=True,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.randoms(use_true_random=False))
-    def run(r):
-        cell = draw(r)
-        assume(cell)
-        try:
-            check(cell)
-        except Exception as e:
-            raise failure(cell, e) from e
-
-    run()
-
-
-def test_briefly():
-    by_hypothesis(100)
-
-
-@pytest.mark.thorough
-def test_for_longer():
-    by_hypothesis(500)
-
-
-def fails(cell):
+def error_of(cell):
     try:
         check(cell)
-    except Exception:
-        return True
-    return False
+    except Exception as e:
+        return e
 
 
-@pytest.mark.skipif(not SECONDS, reason="make fuzz SECONDS=... asks for it")
-def test_for_as_long_as_asked():
-    ends, ran, r = time.monotonic() + SECONDS, 0, random.Random(SEED)
-    print(f"\nfuzz: seed {SEED}", flush=True)
-    while time.monotonic() < ends:
+def draw_and_check(r, goes_on):
+    """As long as goes_on(how many there were)."""
+    ran = 0
+    while goes_on(ran):
         cell = draw(r)
         if cell is None:
             continue
         ran += 1
-        if fails(cell):
-            cell = shrunk(cell, fails)
-            try:
-                check(cell)
-            except Exception as e:
-                raise failure(cell, e) from e
-            raise AssertionError(f'\n  python -m matrix "{cell}"\nfailed once, then not')
+        if error_of(cell):
+            cell = shrunk(cell, error_of)
+            raise failure(cell, error_of(cell) or AssertionError("it failed once, then not"))
+    return ran
+
+
+# A change is judged by its own faults; `make fuzz` looks for new ones.
+@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.thorough)])
+def test_briefly(count):
+    draw_and_check(random.Random(count), lambda ran: ran < count)
+
+
+@pytest.mark.skipif(not SECONDS, reason="make fuzz SECONDS=... asks for it")
+def test_for_as_long_as_asked():
+    ends = time.monotonic() + SECONDS
+    print(f"\nfuzz: seed {SEED}", flush=True)
+    ran = draw_and_check(random.Random(SEED), lambda _: time.monotonic() < ends)
     print(f"fuzz: {ran} cells in {SECONDS:.0f} s, nothing found")
     release = torch.__version__.split("+")[0]
     found = {"torch": release, "seconds": round(SECONDS), "seed": SEED, "cells": ran}

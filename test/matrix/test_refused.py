@@ -135,27 +135,36 @@ def test_refused_in_place_beside_a_number(bad, make):
 
 @pytest.mark.parametrize("operator", ["clamp", "clamp_"])
 def test_no_bound_is_the_error_of_torch(operator):
-    for recorded in (False, True):
+    for recorded, module in product((False, True), (torch, clampgrad, torch.ops.clampgrad)):
         x = torch.ones(3, requires_grad=recorded) * 1
         with pytest.raises(RuntimeError, match="At least one"):
-            getattr(torch, operator)(x)
-        with pytest.raises(RuntimeError, match="At least one"):
-            getattr(clampgrad, operator)(x)
-        with pytest.raises(RuntimeError, match="At least one"):
-            getattr(torch.ops.clampgrad, operator)(x)
+            getattr(module, operator)(x)
 
 
-@pytest.mark.parametrize("name, maximize", [("least_norm", False), ("half", True), ("", False)])
+READABLE = (0, torch.zeros(2), torch.zeros(2, dtype=torch.int64))
+WRONG = {  # the error, and what it says
+    ("least_norm", False): (ValueError, "unknown gradient 'least_norm'"),
+    ("", False): (ValueError, "unknown gradient ''"),
+    ("half", True): (ValueError, "maximize=True does not apply to gradient='half'"),
+    (1, False): (TypeError, "gradient must be a str, not int"),
+}
+
+
+@pytest.mark.parametrize("name, maximize", WRONG)
 def test_a_wrong_name_is_refused_whatever_the_arguments(name, maximize):
-    for x in (torch.ones(2), torch.ones(2, requires_grad=True), torch.arange(2)):
-        for bound in (0, torch.zeros(2), torch.zeros(2, dtype=torch.int64)):
-            for function in (
-                clampgrad.clamp_min,
-                clampgrad.clamp_max_,
-                torch.ops.clampgrad.clamp_min,
-            ):
-                with pytest.raises(ValueError):
-                    function(x.clone(), bound, gradient=name, maximize=maximize)
+    """And said before a wrong bound, or a wrong input."""
+    error, text = WRONG[name, maximize]
+    more = {"gradient": name} | ({"maximize": True} if maximize else {})
+    operators = [op + suffix for op in OPERATORS for suffix in ("", "_")]
+    for operator in operators if maximize else [*operators, "maximum", "minimum", "fmax", "fmin"]:
+        xs = torch.ones(2), torch.ones(2, requires_grad=True) * 1, torch.arange(2)
+        for x, bound in product((*xs, object()), (*READABLE, "0", [0], 10**25, object())):
+            with pytest.raises(error, match=text):
+                getattr(clampgrad, operator)(x, bound, **more)
+        of_the_packet = READABLE if operator.startswith("clamp") else READABLE[1:]
+        for x, bound in product(xs, of_the_packet if isinstance(name, str) else ()):
+            with pytest.raises(ValueError):
+                getattr(torch.ops.clampgrad, operator)(x, bound, **more)
 
 
 @pytest.mark.parametrize("name", ["with_grad", "restoring", "straight_through"])
@@ -183,16 +192,15 @@ def test_hooks_that_lose_bits_are_refused():
         "pair": lambda x: clampgrad.maximum(x, torch.zeros(65)),
         "triple": lambda x: clampgrad.clamp(x, torch.zeros(65), torch.ones(65)),
     }
-    for name, unpack in spoil.items():
-        for call in calls.values():
-            x = torch.linspace(-1, 2, 65, requires_grad=True)
-            unpack_bytes = lambda t: unpack(t) if t.dtype == torch.uint8 else t  # noqa: E731, B023
-            with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack_bytes):
-                y = call(x)
-            if name == "with gaps" and clampgrad.implementation == "portable":
-                # It does not look at memory, but at elements, which these are.
-                (wanted,) = torch.autograd.grad(call(x).sum(), x)
-                assert torch.equal(torch.autograd.grad(y.sum(), x)[0], wanted)
-                continue
-            with pytest.raises(RuntimeError, match="saved-tensor hook|saved"):
-                torch.autograd.grad(y.sum(), x)
+    for (name, unpack), call in product(spoil.items(), calls.values()):
+        x = torch.linspace(-1, 2, 65, requires_grad=True)
+        unpack_bytes = lambda t: unpack(t) if t.dtype == torch.uint8 else t  # noqa: E731, B023
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack_bytes):
+            y = call(x)
+        if name == "with gaps" and clampgrad.implementation == "portable":
+            # It does not look at memory, but at elements, which these are.
+            (wanted,) = torch.autograd.grad(call(x).sum(), x)
+            assert torch.equal(torch.autograd.grad(y.sum(), x)[0], wanted)
+            continue
+        with pytest.raises(RuntimeError, match="saved-tensor hook|saved"):
+            torch.autograd.grad(y.sum(), x)

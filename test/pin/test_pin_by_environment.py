@@ -25,22 +25,20 @@ def python(program):
     return lambda text, *options, **variables: program(*options, "-c", text, **variables)
 
 
-@pytest.mark.parametrize("name, gradient", [("half", 0.5), ("inclusive", 1), ("min_norm", 0)])
-def test_a_program_that_imports_torch_alone(python, name, gradient):
-    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT=name)
+@pytest.mark.parametrize(
+    "name, gradient, before, options, variables",
+    [
+        ("half", 0.5, "", [], {}),
+        ("inclusive", 1, "", [], {}),
+        ("min_norm", 0, "", [], {}),
+        ("half", 0.5, "import clampgrad", [], {}),
+        ("half", 0.5, "import clampgrad", [], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
+        ("half", 0.5, "import clampgrad", ["-OO"], {}),  # no assertions, no docstrings
+    ],
+)
+def test_a_program(python, name, gradient, before, options, variables):
+    run = python(before + AT_A_BOUND, *options, CLAMPGRAD_GRADIENT=name, **variables)
     assert (run.stdout.strip(), run.stderr) == (str(float(gradient)), "")
-
-
-def test_python_without_assertions_and_docstrings(python):
-    run = python("import clampgrad" + AT_A_BOUND, "-OO", CLAMPGRAD_GRADIENT="half")
-    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
-
-
-@pytest.mark.parametrize("autoload", ["0", "1"])
-def test_a_program_that_imports_clampgrad_first(python, autoload):
-    pinned = {"CLAMPGRAD_GRADIENT": "half", "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
-    run = python("import clampgrad" + AT_A_BOUND, **pinned)
-    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
 
 
 def test_without_the_variable_one_small_module_is_imported(python):
@@ -125,32 +123,23 @@ def broken(python, installed, tmp_path):
     return run
 
 
+ASKED = [{}, {"CLAMPGRAD_REQUIRE_COMPILED": "1"}, {"PYTHONWARNINGS": "error::UserWarning"}]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids="".join)
 @pytest.mark.parametrize("wrong", WRONG)
-def test_beside_a_broken_package(broken, wrong):
-    """torch is imported whatever is wrong with it, and one warning says that nothing is pinned."""
+def test_beside_a_broken_package(broken, wrong, asked):
+    """torch is imported, and one warning says that nothing is pinned; a pin that is refused, or what is
+    asked for, makes that an error, whatever the reason, and the sentence is still ours."""
     text, pin, refused = WRONG[wrong]
-    run = broken(text, pin)
-    if refused:
-        assert run.returncode and refused in run.stderr.splitlines()[-1]
+    run = broken(text, pin, **asked)
+    if asked or refused:
+        last = run.stderr.splitlines()[-1]
+        assert run.returncode and not run.stdout
+        assert last.startswith("_clampgrad_by_environment.CannotPin: ")
+        assert (refused or "") in last or asked
         assert "AUTOLOAD" not in run.stderr
     else:
         assert run.returncode == 0, run.stderr
         assert run.stdout.strip() != "0.5"
         assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize(
-    "asked",
-    [{"CLAMPGRAD_REQUIRE_COMPILED": "1"}, {"PYTHONWARNINGS": "error::UserWarning"}],
-    ids=lambda variables: "".join(variables),
-)
-def test_nothing_runs_unpinned_beside_a_broken_package_where_that_is_asked_for(
-    broken, wrong, asked
-):
-    """Whatever the reason; and where warnings are errors, the sentence is still ours."""
-    text, pin, _ = WRONG[wrong]
-    run = broken(text, pin, **asked)
-    assert run.returncode and not run.stdout
-    assert run.stderr.splitlines()[-1].startswith("_clampgrad_by_environment.CannotPin: ")
-    assert "AUTOLOAD" not in run.stderr

@@ -1,20 +1,19 @@
 """What both pins see: the kernels of the compiled implementation and the mode of the portable one."""
 
 import threading
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._pin import compiled_code
 from clampgrad._torch.changes import made
-from common import python
+from common import Dispatched, python
 
 HALF = [0.5, 1, 0.5, 0]
 # What a pin of a process is called that was asked for in part.
@@ -42,15 +41,16 @@ def clamp(x):
 
 
 def torchs_own():
-    x = torch.tensor([0.0, 0.5, 1.0, 2.0], requires_grad=True)
-    return slope(clamp, x)
+    return slope(clamp, torch.tensor([0.0, 0.5, 1.0, 2.0], requires_grad=True))
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_backward_inside_of_a_pin_runs_a_checkpoint_under_it(x, reentrant):
-    with clampgrad.pin("half"):
-        checkpoint(clamp, x, use_reentrant=reentrant).sum().backward()
-    assert x.grad.tolist() == HALF
+@contextmanager
+def of_the_process(pin):
+    pin.enable()
+    try:
+        yield
+    finally:
+        pin.disable()
 
 
 class Again(torch.autograd.Function):
@@ -91,14 +91,9 @@ def test_what_a_pinned_clamp_calls_sees_the_pin(x):
         seen.append((clampgrad.pin.current(), clampgrad.pin.remember(slope)))
         return t
 
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            see()
-            return function(*args, **(kwargs or {}))
-
     zeros, ones = torch.zeros(4), torch.ones(4)
     hooks = torch.autograd.graph.saved_tensors_hooks(see, lambda t: t)
-    for context in (hooks, Mode()):
+    for context in (hooks, Dispatched(see)):
         for f in (clamp, lambda x: torch.clamp(x, zeros, ones), torch.relu):
             seen.clear()
             with clampgrad.pin("half"), context:
@@ -110,48 +105,38 @@ def test_what_a_pinned_clamp_calls_sees_the_pin(x):
 @pytest.mark.parametrize("context", [lambda: torch.device("cpu"), BaseTorchFunctionMode])
 def test_a_pin_enabled_inside_of_another_mode_outlives_it(x, context):
     p = clampgrad.pin("half", partial=True)
-    with context():
-        p.enable()
-    try:
+    with ExitStack() as until_the_end:
+        with context():
+            until_the_end.enter_context(of_the_process(p))
         assert slope(clamp, x) == HALF
-    finally:
-        p.disable()
     assert slope(clamp, x) == torchs_own()
     with clampgrad.pin("half"):
         assert slope(clamp, x) == HALF
 
 
 def test_beside_a_default_device(x):
-    p = clampgrad.pin("half", partial=True)
     torch.set_default_device("cpu")
-    p.enable()
-    try:
+    with of_the_process(clampgrad.pin("half", partial=True)):
         torch.set_default_device("meta")
         torch.set_default_device(None)
         assert slope(clamp, x) == HALF
-    finally:
-        torch.set_default_device(None)
-        p.disable()
     assert slope(clamp, x) == torchs_own()
 
 
 def test_threads_that_start_under_the_pin_of_the_process(x):
-    found = []
-    p = clampgrad.pin("half", partial=True)
-    run = lambda: found.append((clampgrad.pin.current(), slope(clamp, x)))  # noqa: E731
-    p.enable()
-    try:
-        thread = threading.Thread(target=run)
+    def in_a_thread():
+        thread = threading.Thread(
+            target=lambda: found.append((clampgrad.pin.current(), slope(clamp, x)))
+        )
         thread.start()
         thread.join()
-    finally:
-        p.disable()
-    assert found.pop() == (WHOLE, HALF)
+        return found.pop()
+
+    found = []
+    with of_the_process(clampgrad.pin("half", partial=True)):
+        assert in_a_thread() == (WHOLE, HALF)
     assert threading.getprofile() is None
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert found.pop() == (None, torchs_own())
+    assert in_a_thread() == (None, torchs_own())
 
 
 ATEN = torch.ops.aten
@@ -199,11 +184,8 @@ def test_code_compiled_under_one_pin_is_not_run_under_another(x, backend):
         for pin, expected in ((None, own), ("half", HALF), ("inclusive", [1, 1, 1, 0])):
             with clampgrad.pin(pin):
                 assert slope(compiled, x) == expected, pin
-    clampgrad.pin("half", partial=True).enable()
-    try:
+    with of_the_process(clampgrad.pin("half", partial=True)):
         assert slope(compiled, x) == HALF
-    finally:
-        clampgrad.pin("half", partial=True).disable()
     assert slope(compiled, x) == own
 
 
@@ -260,6 +242,15 @@ def test_setting_a_pin_returns_the_one_before(name):
     assert [setting(codes[1]), setting(before)] == codes
 
 
+def found(operator, tensors, others):
+    """Dtypes and values of a list, or the error."""
+    try:
+        results = getattr(torch, f"_foreach_{operator}")(tensors, others) or tensors
+    except RuntimeError as error:
+        return str(error).partition("output type")[0]  # of which torch has two names
+    return [(y.dtype, y.tolist(), y.requires_grad) for y in results]
+
+
 @pytest.mark.parametrize(
     "dtype, number",
     [
@@ -274,17 +265,9 @@ def test_setting_a_pin_returns_the_one_before(name):
 )
 def test_a_pin_leaves_values_and_dtypes_of_lists_alone(dtype, number):
     """A number beside a list is of the dtype that it promotes to with each tensor."""
-
-    def found():
-        try:
-            (y,) = torch._foreach_maximum([torch.zeros(2, dtype=dtype)], number)
-        except RuntimeError as error:
-            return str(error)
-        return y.dtype, y.tolist()
-
-    expected = found()
+    expected = found("maximum", [torch.zeros(2, dtype=dtype)], number)
     with clampgrad.pin("joint", partial=True):
-        assert found() == expected
+        assert found("maximum", [torch.zeros(2, dtype=dtype)], number) == expected
 
 
 @pytest.mark.parametrize("backend", [None, "aot_eager"])
@@ -321,17 +304,9 @@ IN_A_LIST = {
 def test_what_a_list_may_hold(x, name, operator):
     """Integers in a list have no gradient of their own, and torch refuses some lists of them."""
 
-    def found():
-        tensors, others = IN_A_LIST[name](x)
-        try:
-            results = getattr(torch, f"_foreach_{operator}")(tensors, others) or tensors
-        except RuntimeError as error:
-            return str(error).partition("output type")[0]  # of which torch has two names
-        return [(y.dtype, y.tolist(), y.requires_grad) for y in results]
-
-    expected = found()
+    expected = found(operator, *IN_A_LIST[name](x))
     with clampgrad.pin("half"):
-        pinned = found()
+        pinned = found(operator, *IN_A_LIST[name](x))
     if expected == [(torch.float32, [1, 3], True), (torch.float32, [0.5, 0.5, 1, 2], True)]:
         expected[0] = (torch.float32, [1, 3], False)  # torch has one node for all
     assert pinned == expected

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import clampgrad
-from clampgrad.cli import main
 
 pytestmark = [
     pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py"),
@@ -63,23 +62,20 @@ def test_cpp(library):
         assert slope(function) == own
 
 
-def clamps():
-    class Clamps(torch.nn.Module):
-        def forward(self, x):
-            return torch.clamp(x, 0, 1)
-
-    return Clamps()
+class Clamps(torch.nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, 0, 1)
 
 
 def test_a_saved_model_has_the_pin_under_which_it_runs(tmp_path):
     model = torch.nn.Hardtanh(0, 1)  # has a formula of its own
-    exported = torch.export.export(clamps(), (torch.zeros(5, requires_grad=True),))
+    exported = torch.export.export(Clamps(), (torch.zeros(5, requires_grad=True),))
     with clampgrad.pin("half"):
         torch.export.save(exported, tmp_path / "model.pt2")
         torch.save(model, tmp_path / "model.pt")
     loaded = torch.export.load(tmp_path / "model.pt2").module()
     own = slope(loaded)
-    assert own == slope(clamps())
+    assert own == slope(Clamps())
     with clampgrad.pin("half"):
         assert slope(loaded) == HALF
         assert slope(torch.load(tmp_path / "model.pt", weights_only=False)) == [0, 0, 1, 0, 0]
@@ -95,13 +91,7 @@ def test_a_saved_model_has_the_pin_under_which_it_runs(tmp_path):
     (["run", "train.py", "--gradient", "half"], "write the options of clampgrad run before the program"),
     (["run", "train.py", "--gradient=half"], "write the options of clampgrad run before the program"),
 ])  # fmt: skip
-def test_wrong_arguments(arguments, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").touch()
-    try:
-        code = main(arguments)
-    except SystemExit as end:
-        code = end.code
-    assert (code, clampgrad.pin.current()) == (2, None)
-    out, err = capsys.readouterr()
-    assert message in err and out == ""
+def test_wrong_arguments(arguments, message, folder_of_programs, command):
+    (folder_of_programs / "train.py").touch()
+    code, out, err = command(*arguments)
+    assert (code, clampgrad.pin.current(), out) == (2, None, "") and message in err

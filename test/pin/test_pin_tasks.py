@@ -90,6 +90,14 @@ def test_blocks_inside_a_decorated_generator_stay_inside():
 # ---- Tasks -----------------------------------------------------------------------------------------------
 
 
+def in_a_loop(test):
+    @functools.wraps(test)
+    def run(**arguments):
+        asyncio.run(test(**arguments))
+
+    return run
+
+
 @through
 async def numbers(log):
     try:
@@ -100,21 +108,19 @@ async def numbers(log):
         log.append(slope())
 
 
-def test_asynchronous_generators():
+@in_a_loop
+async def test_asynchronous_generators():
     assert inspect.isasyncgenfunction(numbers)
 
-    async def main():
-        log = []
-        assert [x async for x in numbers(log)] == [THROUGH] * 3
-        assert log == [None, None, None, THROUGH]
-        log.clear()
-        body = numbers(log)
-        await body.asend(None)
-        assert await body.asend("sent") == THROUGH and slope() == OWN
-        await body.aclose()
-        assert log == ["sent", THROUGH]
-
-    asyncio.run(main())
+    log = []
+    assert [x async for x in numbers(log)] == [THROUGH] * 3
+    assert log == [None, None, None, THROUGH]
+    log.clear()
+    body = numbers(log)
+    await body.asend(None)
+    assert await body.asend("sent") == THROUGH and slope() == OWN
+    await body.aclose()
+    assert log == ["sent", THROUGH]
 
 
 def function():
@@ -173,7 +179,8 @@ def test_a_function_that_makes_a_coroutine_is_pinned_until_it_has_made_it():
     assert asyncio.run(result_of(half(lambda: coroutine())())) == OWN
 
 
-def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():
+@in_a_loop
+async def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():
     @half
     async def body():
         try:
@@ -181,13 +188,10 @@ def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():
         except ValueError:
             yield slope() + slope()
 
-    async def main():
-        steps = body()
-        assert await steps.asend(None) == HALF
-        assert await steps.athrow(ValueError()) == HALF + HALF
-        await steps.aclose()
-
-    asyncio.run(main())
+    steps = body()
+    assert await steps.asend(None) == HALF
+    assert await steps.athrow(ValueError()) == HALF + HALF
+    await steps.aclose()
 
 
 def test_blocks_of_one_owner_end_in_any_order():
@@ -224,7 +228,8 @@ def test_blocks_of_two_tasks_do_not_meet():
         assert slope() == HALF
 
 
-def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
+@in_a_loop
+async def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
     @half
     async def body():
         with through:
@@ -232,19 +237,17 @@ def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
             yield slope()
         yield slope()
 
-    async def main():
-        seen = []
-        async for inside in body():
-            seen.append(inside)
-            assert slope() == OWN
-        assert seen == [THROUGH, THROUGH, HALF]
-
-    asyncio.run(main())
+    seen = []
+    async for inside in body():
+        seen.append(inside)
+        assert slope() == OWN
+    assert seen == [THROUGH, THROUGH, HALF]
 
 
 @pytest.mark.parametrize("another_is_in_a_block", [False, True])
 @pytest.mark.parametrize("start", ["block", "coroutine", "generator", "remembered"])
-def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_a_block):
+@in_a_loop
+async def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_a_block):
     async def child(seen, left):
         seen.append(slope())
         await left.wait()
@@ -279,20 +282,17 @@ def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_
         with through:
             await left.wait()
 
-    async def main():
-        seen, left = [], asyncio.Event()
-        beside = [asyncio.create_task(another(left))] if another_is_in_a_block else []
-        await asyncio.sleep(0)
-        running = await started(seen, left)
-        if not beside:  # also while the child remembers it
-            assert not state._thread.blocks_of_tasks
-        await asyncio.sleep(0)
-        left.set()
-        await asyncio.gather(running, *beside)
-        # What is remembered has ended before a task that it started begins.
-        assert seen == [OWN if start == "remembered" else HALF, OWN]
-
-    asyncio.run(main())
+    seen, left = [], asyncio.Event()
+    beside = [asyncio.create_task(another(left))] if another_is_in_a_block else []
+    await asyncio.sleep(0)
+    running = await started(seen, left)
+    if not beside:  # also while the child remembers it
+        assert not state._thread.blocks_of_tasks
+    await asyncio.sleep(0)
+    left.set()
+    await asyncio.gather(running, *beside)
+    # What is remembered has ended before a task that it started begins.
+    assert seen == [OWN if start == "remembered" else HALF, OWN]
 
 
 def test_a_thread_need_not_ask_when_a_task_is_gone_that_never_left_its_block():
@@ -306,7 +306,8 @@ def test_a_thread_need_not_ask_when_a_task_is_gone_that_never_left_its_block():
     assert _implementation.pin_thread(state.UNSET) == state.UNSET
 
 
-def test_threads_started_from_a_task():
+@in_a_loop
+async def test_threads_started_from_a_task():
     """They get a copy of the context; a block is of its thread all the same."""
 
     def in_the_thread():
@@ -315,12 +316,9 @@ def test_threads_started_from_a_task():
             inside = slope()
         return before, inside, slope()
 
-    async def main():
-        with half:
-            assert await asyncio.to_thread(in_the_thread) == (OWN, THROUGH, OWN)
-            assert slope() == HALF
-
-    asyncio.run(main())
+    with half:
+        assert await asyncio.to_thread(in_the_thread) == (OWN, THROUGH, OWN)
+        assert slope() == HALF
 
 
 # ---- Reload ----------------------------------------------------------------------------------------------

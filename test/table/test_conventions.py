@@ -73,15 +73,26 @@ def test_freezing_one_side_of_a_tie_takes_the_gradient_of_the_other(operator):
         assert factors(operator, "tensors", "min_norm", ones, rest).sum() == 0
 
 
-def compare_with_torch(function, operator, convention, kind):
-    """factors(...) against torch's own gradient of a function, on random tensors full of ties."""
-    names = OPERATORS[operator]["arguments"]
+OPERATORS_AND_KINDS = [
+    (operator, kind)
+    for operator in OPERATORS
+    for kind in ("numbers", "tensors")
+    if kind in OPERATORS[operator]["rows"][0]
+]
+
+
+@pytest.mark.skipif(RELEASE == (2, 14), reason="its gradient is of no convention")
+@pytest.mark.parametrize("operator, kind", OPERATORS_AND_KINDS)
+def test_inclusive_is_torch_up_to_2_13_and_joint_from_2_15(operator, kind):
+    """On random tensors full of ties."""
+    convention = "inclusive" if RELEASE < (2, 14) else "joint"
+    function, names = getattr(torch, operator), OPERATORS[operator]["arguments"]
     for dtype in DTYPES:
         args = [tied(3000, dtype=dtype, seed=i) for i in range(len(names))]
         g = torch.randint(1, 9, (3000,)).to(dtype)
         if kind == "numbers":
             for bounds in product([-1.0, 0.0, 1.0, torch.inf, torch.nan], repeat=len(names) - 1):
-                (actual,) = eager(lambda x: function(x, *bounds), args[:1], g)
+                (actual,) = eager(lambda x: function(x, *bounds), args[:1], g)  # noqa: B023
                 constants = [torch.full_like(g, v) for v in bounds]
                 expected = factors(operator, kind, convention, (args[0], *constants))
                 torch.testing.assert_close(scaled(g, expected[0]), actual)
@@ -89,26 +100,6 @@ def compare_with_torch(function, operator, convention, kind):
             expected = factors(operator, kind, convention, args)
             for factor, actual in zip(expected, eager(function, args, g), strict=True):
                 torch.testing.assert_close(scaled(g, factor), actual)
-
-
-RELEASED = [
-    pytest.param(operator, kind, id=f"{operator}, {kind}")
-    for operator in OPERATORS
-    for kind in ("numbers", "tensors")
-    if kind in OPERATORS[operator]["rows"][0]
-]
-
-
-@pytest.mark.skipif(RELEASE > (2, 13), reason="the pin is of torch 2.13 and earlier")
-@pytest.mark.parametrize("operator, kind", RELEASED)
-def test_inclusive_is_torch_up_to_2_13(operator, kind):
-    compare_with_torch(getattr(torch, operator), operator, "inclusive", kind)
-
-
-@pytest.mark.skipif(RELEASE < (2, 15), reason="the pin is of torch 2.15 and later")
-@pytest.mark.parametrize("operator, kind", RELEASED)
-def test_joint_is_torch_from_2_15(operator, kind):
-    compare_with_torch(getattr(torch, operator), operator, "joint", kind)
 
 
 @pytest.mark.parametrize("operator, row", ROWS)

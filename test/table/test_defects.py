@@ -53,19 +53,6 @@ def test_masks_have_the_same_strides_on_meta(size, order):
 
 
 @pytest.mark.compiled("the portable implementation saves no bits")
-@pytest.mark.parametrize("per_element", [1, 2, 3])
-def test_masks_are_what_the_bits_say(per_element):
-    for n in (0, 1, 63, 64, 65, 700):
-        bits = torch.randint(256, (per_element, (n + 63) // 64 * 8), dtype=torch.uint8)
-        planes = [int.from_bytes(bytes(plane.tolist()), "little") for plane in bits]
-        numbers = [sum((plane >> i & 1) << b for b, plane in enumerate(planes)) for i in range(n)]
-        expected = torch.tensor([0b01101010 >> number & 1 for number in numbers], dtype=torch.bool)
-        for size, order in (([n], []), ([n, 1], [1, 0])):
-            mask = OPS._mask(bits.flatten(), size, 0b01101010, per_element, order)
-            assert torch.equal(mask, expected.view(size))
-
-
-@pytest.mark.compiled("the portable implementation saves no bits")
 @pytest.mark.parametrize(
     "bounds", [(0, 6), (torch.zeros(4), None), (torch.zeros(4), 6 * torch.ones(4))]
 )
@@ -99,11 +86,3 @@ def test_aliases(alias, name):
     if name == "straight_through":
         with pytest.raises(ValueError, match="for clamps only"):
             clampgrad.maximum(x, x, gradient=alias)
-
-
-def test_the_packet_tries_numbers_then_tensors():
-    """An overload that does not fit costs an exception, so that the order is a matter of speed."""
-    for name in ("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"):
-        for operator in (name, name.rstrip("_") + "_mingrad" + "_" * name.endswith("_")):
-            assert getattr(OPS, operator).overloads()[:2] == ["default", "Tensor"]
-    assert OPS.clamp.overloads()[2:4] == ["Tensor_Scalar", "Scalar_Tensor"]

@@ -1,6 +1,7 @@
 """Derivatives of the first and second order are right, forward mode and batches included."""
 
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -23,36 +24,31 @@ LOW = torch.tensor([-1.05, -0.65, -1.55, 0.25], dtype=torch.float64)
 HIGH = torch.tensor([[0.75], [1.15], [-0.15]], dtype=torch.float64)
 
 
-def with_numbers(name, operator, x, **keywords):
+def call(name, more, x, *bounds):
     namespace = torch.ops.clampgrad if "mingrad" in name else clampgrad
-    return getattr(namespace, name)(x.clone(), *BOUNDS[operator], **keywords)
+    return getattr(namespace, name)(x.clone(), *bounds, **more)
 
 
-FUNCTIONS = {  # and the arguments to differentiate
-    f"{operator}{ending}, {convention}": (
-        partial(with_numbers, operator + ending, operator, gradient=convention),
-        [away_from_ties(3, 4)],
-    )
-    for operator in OPERATORS
-    for ending in ("", "_")
-    for convention in EXACT
-}
-FUNCTIONS |= {
-    operator + ending: (
-        partial(with_numbers, operator + ending, operator),
-        [away_from_ties(3, 4).t()],
-    )
-    for operator in OPERATORS
-    for ending in ("_mingrad", "_mingrad_")
-}
-FUNCTIONS |= {
-    f"{operator} of Tensors, {convention}": (
-        partial(getattr(clampgrad, operator), gradient=convention),
-        [away_from_ties(3, 4), LOW, HIGH][: len(TABLE["operators"][operator]["arguments"])],
-    )
-    for operator in TABLE["operators"]
-    for convention in EXACT
-}
+def functions():
+    """(name, function, the arguments to differentiate)"""
+    for operator, table in TABLE["operators"].items():
+        tensors = [away_from_ties(3, 4), LOW, HIGH][: len(table["arguments"])]
+        for convention in EXACT:
+            more = {"gradient": convention}
+            yield f"{operator} of Tensors, {convention}", partial(call, operator, more), tensors
+            for name in (operator, operator + "_") if operator in BOUNDS else ():
+                f = with_numbers(name, operator, more)
+                yield f"{name}, {convention}", f, [away_from_ties(3, 4)]
+    for operator, ending in product(OPERATORS, ("_mingrad", "_mingrad_")):
+        name = operator + ending
+        yield name, with_numbers(name, operator, {}), [away_from_ties(3, 4).t()]
+
+
+def with_numbers(name, operator, more):
+    return lambda x: call(name, more, x, *BOUNDS[operator])
+
+
+FUNCTIONS = {name: (f, arguments) for name, f, arguments in functions()}
 
 
 def leaves_of(name):

@@ -4,17 +4,10 @@ import pytest
 import torch
 
 import clampgrad
+from common import CALLS
 from oracle import CONVENTIONS
 
-CALLS = {
-    f"clamp, {convention}": lambda x, c=convention: clampgrad.clamp(x, 0, 1, gradient=c)
-    for convention in CONVENTIONS
-} | {
-    "clamp_": lambda x: clampgrad.clamp_(x + 0, 0, 1),
-    "clamp with Tensors": lambda x: clampgrad.clamp(x, torch.zeros(3), torch.ones(3)),
-    "clamp_mingrad": lambda x: torch.ops.clampgrad.clamp_mingrad(x, 0, 1),
-    "maximum": lambda x: clampgrad.maximum(x, torch.zeros(3)),
-}
+BOUNDS = torch.zeros(3), torch.ones(3)
 
 
 def kind(name):
@@ -29,9 +22,9 @@ def test_anomaly_mode_names_the_operator_and_the_line(name):
         pytest.skip("in place it is a copy, and the copy is named")
     x = torch.full((3,), 0.5, requires_grad=True)
     with torch.autograd.set_detect_anomaly(True):
-        y = CALLS[name](x)
+        y = CALLS[name](x, *BOUNDS)
         with (
-            pytest.warns(UserWarning, match=rf"(?is)detected in {kind(name)}.*CALLS\[name\]\(x\)"),
+            pytest.warns(UserWarning, match=rf"(?is)detected in {kind(name)}.*CALLS\[name\]\(x"),
             pytest.raises(RuntimeError, match=rf"(?i)'{kind(name)}\w*Backward0*.*nan values"),
         ):
             y.backward(torch.full((3,), torch.nan))
@@ -42,7 +35,7 @@ def test_anomaly_mode_names_the_operator_and_the_line(name):
 def test_the_profiler_shows_forward_and_backward(name):
     x = torch.full((3,), 0.5, requires_grad=True)
     with torch.profiler.profile() as profile:
-        CALLS[name](x).sum().backward()
+        CALLS[name](x, *BOUNDS).sum().backward()
     names = {event.name.lower() for event in profile.events()}
     operator = name.partition(",")[0].split()[0]
     assert [n for n in names if n.startswith("clampgrad::") and operator in n]
@@ -138,7 +131,7 @@ def test_the_fast_path_saves_bits_alone(convention):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_what_is_saved_is_freed_by_backward(name):
-    y = CALLS[name](torch.full((3,), 0.5, requires_grad=True)).sum()
+    y = CALLS[name](torch.full((3,), 0.5, requires_grad=True), *BOUNDS).sum()
     y.backward()
     if "straight_through" not in name:
         with pytest.raises(RuntimeError, match="backward through the graph a second time"):

@@ -1,6 +1,8 @@
 """The forward is torch's own: values to the bit, dtype, strides, out= and in-place rules. Of gradients, the strides."""
 
 import platform
+from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -80,9 +82,9 @@ SHARED = {
 def make(dtype):
     def values(*shape):
         x = tied(*shape, dtype=dtype if dtype.is_floating_point else torch.float64)
-        return x.nan_to_num(3, 100, -0.0 if dtype.is_floating_point else 0).to(dtype)
+        return x if dtype.is_floating_point else x.nan_to_num(3, 100, 0).to(dtype)
 
-    return values if not dtype.is_floating_point else lambda *shape: tied(*shape, dtype=dtype)
+    return values
 
 
 def bits(x):
@@ -109,32 +111,36 @@ def assert_identical(actual, expected, message, of_a_copy=False):
     assert torch.equal(bits(actual), bits(expected)), message
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", [*DTYPES, *INTEGERS], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_floating_point(operator, layout, dtype):
-    """With a gradient to record, without one, and inside a transform."""
+def test_values_dtypes_and_strides(operator, layout, dtype):
+    """With a gradient to record, without one, inside a transform, and in place."""
     plain = LAYOUTS[layout](make(dtype)).detach()
+    wanted = [False, True] if dtype.is_floating_point else [False]
     for bounds in BOUNDS[operator]:
         expected = getattr(torch, operator)(plain, *bounds)
         # With a bound of NaN, x is copied first, so that it may change afterwards.
         copied = any(b is not None and b != b for b in bounds)
-        for convention in CONVENTIONS:
-
-            def f(x):
-                return getattr(clampgrad, operator)(x, *bounds, gradient=convention)
-
-            leaf = plain.detach().requires_grad_()
-            message = f"{operator}{bounds} {convention}"
-            assert_identical(f(plain), expected, message)
-            assert_identical(f(leaf).detach(), expected, message + ", recorded", of_a_copy=copied)
-            assert_identical(torch.func.vjp(f, plain)[0], expected, message + ", transformed")
+        calls = {c: partial(getattr(clampgrad, operator), gradient=c) for c in CONVENTIONS}
         if operator != "clamp" or None not in bounds:
-            f = getattr(torch.ops.clampgrad, operator + "_mingrad")
-            assert_identical(f(plain, *bounds), expected, "mingrad")
-            assert_identical(
-                f(leaf, *bounds).detach(), expected, "mingrad, recorded", of_a_copy=copied
-            )
+            calls["mingrad"] = getattr(torch.ops.clampgrad, operator + "_mingrad")
+        for (name, f), recorded in product(calls.items(), wanted):
+            y = f(plain.detach().requires_grad_(recorded), *bounds).detach()
+            message = f"{bounds} {name}, recorded: {recorded}"
+            assert_identical(y, expected, message, of_a_copy=recorded and copied)
+            if recorded and name != "mingrad":
+                y = torch.func.vjp(lambda x: f(x, *bounds), plain)[0]  # noqa: B023
+                assert_identical(y, expected, f"{message}, transformed")
+        if layout in SHARED or expected.dtype != dtype:
+            continue  # in place, an error
+        for recorded in wanted:
+            theirs = LAYOUTS[layout](make(dtype))
+            x = LAYOUTS[layout](lambda *s: make(dtype)(*s).requires_grad_(recorded).clone())  # noqa: B023
+            getattr(torch, operator + "_")(theirs, *bounds)
+            assert getattr(clampgrad, operator + "_")(x, *bounds) is x
+            assert x.requires_grad == recorded
+            assert_identical(x.detach(), theirs, f"{bounds}, in place")
 
 
 CALLS = {
@@ -163,64 +169,28 @@ def test_strides_of_results_and_gradients(layout, call):
     assert steps[0] == steps[1]
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_integers_carry_no_gradient_and_accept_the_keyword(layout, dtype):
-    x = LAYOUTS[layout](make(dtype))
-    for bounds in [(0, 1), (2, None), (None, 1), (3, 1), (0.5, 1.5), (-1, 1)]:
-        for convention in ("min_norm", "half", "with_grad"):
-            actual = clampgrad.clamp(x, *bounds, gradient=convention)
-            assert_identical(actual, torch.clamp(x, *bounds), f"clamp{bounds}")
-        assert_identical(
-            torch.ops.clampgrad.clamp_mingrad(x, *bounds), torch.clamp(x, *bounds), f"{bounds}"
-        )
-    assert_identical(clampgrad.clamp_min(x, 1), torch.clamp_min(x, 1), "clamp_min")
-    assert_identical(clampgrad.clamp_max(x, 1.5), torch.clamp_max(x, 1.5), "clamp_max")
+OUTS = {
+    "right": lambda x: torch.empty(6, 5),
+    "to be resized": lambda x: torch.empty(0),
+    "other strides": lambda x: torch.empty(5, 6).t(),
+    "a slice": lambda x: torch.empty(12, 10)[::2, ::2],
+    "the input": lambda x: x,
+}
 
 
-@pytest.mark.parametrize("layout", [n for n in LAYOUTS if n not in SHARED])
+@pytest.mark.parametrize("out", OUTS)
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_in_place(operator, layout):
-    for bounds in BOUNDS[operator]:
-        for recorded in (False, True):
-            expected = LAYOUTS[layout](make(torch.float32))
-            x = LAYOUTS[layout](
-                lambda *shape: make(torch.float32)(*shape).requires_grad_(recorded).clone()
-            )
-            getattr(torch, operator + "_")(expected, *bounds)
-            result = getattr(clampgrad, operator + "_")(x, *bounds)
-            assert result is x
-            assert result.requires_grad == recorded
-            assert_identical(x.detach(), expected, f"{operator}_{bounds}")
-
-
-def out_functions(operator):
-    yield lambda x, *bounds, out: getattr(clampgrad, operator)(x, *bounds, out=out)
-    yield lambda x, *bounds, out: getattr(torch.ops.clampgrad, operator).out(x, *bounds, out=out)
-    overload = getattr(torch.ops.clampgrad, operator + "_mingrad").out
-    yield lambda x, *bounds, out: overload(x, *bounds, out=out)
-
-
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_out(operator):
-    x, bounds = tied(6, 5), (0.5,)
-    expected = getattr(torch, operator)(x, *bounds)
-    outs = {
-        "right": lambda: torch.empty(6, 5),
-        "to be resized": lambda: torch.empty(0),
-        "other strides": lambda: torch.empty(5, 6).t(),
-        "a slice": lambda: torch.empty(12, 10)[::2, ::2],
-    }
-    for function in out_functions(operator):
-        for name, empty in outs.items():
-            theirs, ours = empty(), empty()
-            getattr(torch, operator)(x, *bounds, out=theirs)
-            result = function(x, *bounds, out=ours)
-            assert result is ours, name
-            assert_identical(ours, theirs, name)
-        itself = x.clone()
-        function(itself, *bounds, out=itself)
-        assert_identical(itself, expected, "out is the input")
+def test_out(operator, out):
+    ops = torch.ops.clampgrad
+    packets = getattr(ops, operator).out, getattr(ops, operator + "_mingrad").out
+    for function in (getattr(clampgrad, operator), *packets):
+        results = []
+        for call in (getattr(torch, operator), function):
+            x = tied(6, 5)
+            given = OUTS[out](x)
+            assert call(x, 0.5, out=given) is given
+            results.append(given)
+        assert_identical(*results[::-1], out)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

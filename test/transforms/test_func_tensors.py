@@ -1,11 +1,10 @@
-"""torch.func where the bounds are Tensors: batched alone or together, in chunks, stacked, promoted."""
+"""torch.func where the bounds are Tensors: batched alone or together, in chunks, promoted."""
 
 import pytest
 import torch
-from torch.func import functional_call, grad, jacrev, stack_module_state, vmap
+from torch.func import grad, jacrev, vmap
 
 import clampgrad
-import clampgrad.nn
 from common import assert_same
 from oracle import CONVENTIONS
 
@@ -76,33 +75,6 @@ def test_x_as_its_own_bound_in_place():
     else:  # it saved the bound, which is written
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             torch.autograd.grad(f(x), x, g)
-
-
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_an_ensemble(convention):
-    """Stacked modules under functional_call and vmap have the gradients of each one alone."""
-
-    class Model(torch.nn.Module):
-        def __init__(self, seed):
-            super().__init__()
-            self.weight = torch.nn.Parameter(values(4, seed=seed))
-            self.bound = torch.nn.Parameter(values(4, seed=seed + 9))
-            self.clamp = clampgrad.nn.Clamp(-1, 1, gradient=convention)
-
-        def forward(self, x):
-            return clampgrad.clamp_min(self.clamp(x * self.weight), self.bound, gradient=convention)
-
-    models, x = [Model(i) for i in range(3)], values(5, 4, seed=20) * 2
-    parameters, buffers = stack_module_state(models)
-
-    def loss(parameters, buffers):
-        return functional_call(models[0], (parameters, buffers), (x,)).sum()
-
-    found = vmap(grad(loss))(parameters, buffers)
-    for i, model in enumerate(models):
-        expected = torch.autograd.grad(model(x).sum(), list(model.parameters()))
-        for (name, _), value in zip(model.named_parameters(), expected):
-            assert_same(found[name][i], value, name)
 
 
 # ---- Promotion under vmap --------------------------------------------------------------------------

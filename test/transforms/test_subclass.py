@@ -1,13 +1,14 @@
 """Tensor subclasses and fake tensors go through the front doors like any other tensor. Modes: test_functions.py."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.two_tensor import TwoTensor
-from torch.utils._python_dispatch import return_and_correct_aliasing
 
 import clampgrad
-from common import BOUNDS, OPERATORS, assert_same, tied
+from common import BOUNDS, OPERATORS, Dispatched, assert_same, tied
 from oracle import CONVENTIONS, gradient_of_x
 
 PUBLIC = [
@@ -71,70 +72,36 @@ def test_a_duck(name):
 # ---- __torch_dispatch__ --------------------------------------------------------------------------
 
 
-class Logged(torch.Tensor):
-    """A wrapper that notes every operator below autograd."""
-
-    operators = []
-
-    @staticmethod
-    def __new__(cls, inner):
-        return torch.Tensor._make_wrapper_subclass(
-            cls,
-            inner.shape,
-            strides=inner.stride(),
-            dtype=inner.dtype,
-            device=inner.device,
-            requires_grad=inner.requires_grad,
-        )
-
-    def __init__(self, inner):
-        self.inner = inner.detach()
-
-    @classmethod
-    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        cls.operators.append(function)
-
-        def unwrap(x):
-            return x.inner if isinstance(x, cls) else x
-
-        def wrap(x):
-            return cls(x) if isinstance(x, torch.Tensor) else x
-
-        tree_map = torch.utils._pytree.tree_map
-        result = function(*tree_map(unwrap, args), **tree_map(unwrap, kwargs or {}))
-        return return_and_correct_aliasing(function, args, kwargs or {}, tree_map(wrap, result))
-
-
 @pytest.mark.parametrize("suffix", ["", "_"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_a_wrapper_sees_aten_alone(operator, convention, suffix):
-    x, g = tied(40), tied(40, seed=1)
-    leaf = Logged(x.clone().requires_grad_())
-    Logged.operators.clear()
-    function = getattr(clampgrad, operator + suffix)
-    y = function(leaf.clone(), **BOUNDS[operator], gradient=convention)
-    assert type(y) is Logged
-    (gradient,) = torch.autograd.grad(y, leaf, Logged(g))
-    assert type(gradient) is Logged
-    assert_same(y.detach().inner, getattr(torch, operator)(x, **BOUNDS[operator]))
-    assert_same(gradient.inner, gradient_of_x(convention, x, g, **BOUNDS[operator]))
-    assert {f.namespace for f in Logged.operators} == {"aten"}
+    a, b, g, seen = tied(40), tied(40, seed=2), tied(40, seed=1), []
+    f = partial(getattr(clampgrad, operator + suffix), **BOUNDS[operator], gradient=convention)
+
+    def run():
+        leaf = TwoTensor(a, b).requires_grad_()
+        y = f(leaf.clone())
+        return y, *torch.autograd.grad(y, leaf, TwoTensor(g, g))
+
+    with Dispatched(seen.append):
+        run()
+    y, gradient = run()
+    assert type(y) is type(gradient) is TwoTensor
+    for x, result, found in ((a, y.detach().a, gradient.a), (b, y.detach().b, gradient.b)):
+        assert_same(result, getattr(torch, operator)(x, **BOUNDS[operator]))
+        assert_same(found, gradient_of_x(convention, x, g, **BOUNDS[operator]))
+    assert seen and {f.namespace for f in seen} == {"aten"}
 
 
-def test_two_tensors_compiled():
+def test_a_wrapper_compiled():
     torch._dynamo.reset()
-    a, b = tied(40), tied(40, seed=1)
-
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def f(x):
-        return clampgrad.clamp(x, 0, 1, gradient="half")
-
-    leaf = TwoTensor(a, b).requires_grad_()
-    ones = torch.ones(40)
-    (gradient,) = torch.autograd.grad(f(leaf), leaf, TwoTensor(ones, ones))
-    assert_same(gradient.a, gradient_of_x("half", a, ones, 0, 1))
-    assert_same(gradient.b, gradient_of_x("half", b, ones, 0, 1))
+    f = partial(clampgrad.clamp, min=0, max=1, gradient="half")
+    leaf = TwoTensor(tied(40), tied(40, seed=1)).requires_grad_()
+    y = torch.compile(lambda x: f(x), backend="aot_eager", fullgraph=True)(leaf)
+    (gradient,) = torch.autograd.grad(y, leaf, TwoTensor(torch.ones(40), torch.ones(40)))
+    for x, found in ((leaf.a, gradient.a), (leaf.b, gradient.b)):
+        assert_same(found, gradient_of_x("half", x.detach(), torch.ones(40), 0, 1))
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
@@ -145,12 +112,3 @@ def test_fake_tensors(convention):
         (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
     for fake in (y, gradient):
         assert (fake.shape, fake.stride(), fake.dtype) == (x.shape, x.stride(), x.dtype)
-
-
-def test_parameters_and_buffers():
-    x = tied(40)
-    parameter = torch.nn.Parameter(x.clone())
-    y = clampgrad.clamp(parameter, 0, 1)
-    assert type(y) is torch.Tensor
-    y.backward(torch.ones_like(y))
-    assert_same(parameter.grad, gradient_of_x("min_norm", x, torch.ones_like(x), 0, 1))
