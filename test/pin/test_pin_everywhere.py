@@ -126,7 +126,9 @@ def test_a_pinned_clamp_is_ours(name, pin):
     )
     with clampgrad.pin(pin):
         if "region" in name and not COMPILED:
-            with pytest.raises(Exception, match="reach the clamp inside nested_compile_region"):
+            # Dynamo of 2.11 does not say what was raised.
+            says = "reach the clamp inside nested_compile_region|raised exception"
+            with pytest.raises(Exception, match=says):
                 found(lambda x: torch.clamp(x, 0, 1))
         else:
             assert_same(found(lambda x: torch.clamp(x, 0, 1)), expected)
