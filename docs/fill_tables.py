@@ -683,6 +683,19 @@ def programs():
     return table(*rows, right=(1, 2)) + f"\n\n{numbered}\n\n{note}"
 
 
+def library_tests():
+    """Their own tests, without a pin and under `inclusive`, of the libraries that the record has."""
+    rows = [["library", "tests", "calls", "without a pin", "otherwise under `inclusive`"]]
+    files = []
+    for name, found in PROGRAMS["tests"].items():
+        counts = ", ".join(f"{n:,} {outcome}" for outcome, n in found["stock"].items())
+        differ = "; ".join(f"{k}: {a}, {b}" for k, (a, b) in found["differ"].items()) or "none"
+        of = f"{name} {found['version']}, torch {found['torch']}"
+        rows.append([of, f"{found['tests']:,}", f"{found['calls']:,}", counts, differ])
+        files.append(f"{name}: {', '.join(map(code, found['files']))}")
+    return f"{table(*rows, right=(1, 2))}\n\n{'; '.join(files)}." if files else "None is recorded."
+
+
 def program_libraries():
     """The versions, per release."""
     releases = PROGRAMS["releases"]
@@ -934,6 +947,7 @@ TABLES = {
     "variable": variable,
     "programs": programs,
     "program_libraries": program_libraries,
+    "library_tests": library_tests,
     "names": names,
     "choices": choices,
     "memory": memory,

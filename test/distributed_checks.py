@@ -97,6 +97,19 @@ def operators_without_keywords(mesh):
         check(operators.maximum_mingrad, mesh, tensors(2, 8, 6), [placement] * 2)
 
 
+def torchs_own_under_a_pin(mesh):
+    for suffix in ("", "_"):
+        for pin, x in product(("half", "straight_through"), tensors(1, 8, 6)):
+            own = partial(getattr(torch, f"clamp{suffix}"), min=0, max=1)
+            ours = partial(clampgrad.clamp, min=0, max=1, gradient=pin)
+            for placement in PLACEMENTS:
+                leaf = distribute_tensor(x, mesh, [placement]).requires_grad_()
+                with clampgrad.pin(pin):
+                    y = own(leaf * 1)
+                (found,) = torch.autograd.grad(y, leaf, distribute_tensor(x, mesh, [placement]))
+                assert_same(found.full_tensor(), eager(ours, [x], x)[0])
+
+
 def partial_sums_are_reduced_first(mesh):
     """As torch.clamp does: the clamp of a sum is not the sum of clamps."""
     x = torch.linspace(-1, 1, 48).reshape(8, 6)
@@ -199,6 +212,7 @@ CHECKS = {
         a_replicated_bound_for_all_rows,
         a_number_and_a_tensor,
         operators_without_keywords,
+        torchs_own_under_a_pin,
         partial_sums_are_reduced_first,
         ddp_step,
         fsdp_step,

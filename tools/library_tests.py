@@ -13,6 +13,7 @@ import argparse
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -49,8 +50,8 @@ def unpacked(name: str, folder: Path) -> Path:
     return root
 
 
-def outcomes(root: Path, words: list[str], pin: str | None, report: Path) -> Outcomes:
-    """How every test ended, by name."""
+def outcomes(root: Path, words: list[str], pin: str | None, report: Path) -> tuple[Outcomes, int]:
+    """How every test ended, by name, and how many calls the pin reached."""
     rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
     ours = {"CLAMPGRAD_GRADIENT": pin, "CLAMPGRAD_VERBOSE": "1"} if pin else {}
     report.unlink(missing_ok=True)
@@ -70,12 +71,14 @@ def outcomes(root: Path, words: list[str], pin: str | None, report: Path) -> Out
         timeout=LIMIT,
     )
     assert report.exists(), done.stdout[-2000:] + done.stderr[-2000:]
-    assert not pin or f"pinned to {pin}" in done.stderr, done.stderr[-2000:]
+    # pytest keeps what is printed at `import torch`, but not what is printed at the end.
+    reached = re.findall(r"^clampgrad: .* the pin reached ([\d,]+) call", done.stderr, re.MULTILINE)
+    assert bool(pin) == bool(reached), done.stderr[-2000:]
     found = {}
     for case in ElementTree.parse(report).iter("testcase"):
         ended = {child.tag for child in case} & {"failure", "error", "skipped"}
         found[f"{case.get('classname')}::{case.get('name')}"] = min(ended, default="passed")
-    return found
+    return found, sum(int(calls.replace(",", "")) for calls in reached)
 
 
 def compare(name: str, what: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -88,13 +91,16 @@ def compare(name: str, what: dict[str, Any], folder: Path) -> dict[str, Any]:
         root = unpacked(name, folder)
     words = [*what["files"], *what.get("options", [])]
     report = folder.absolute() / f"{name}.xml"
-    stock, pinned = (outcomes(root, words, pin, report) for pin in (None, "inclusive"))
+    stock, _ = outcomes(root, words, None, report)
+    pinned, calls = outcomes(root, words, "inclusive", report)
     differ = sorted(k for k in stock.keys() | pinned.keys() if stock.get(k) != pinned.get(k))
     counts = {e: list(stock.values()).count(e) for e in sorted(set(stock.values()))}
     return {
         "version": version,
+        "torch": importlib.metadata.version("torch"),
         "files": what["files"],
         "tests": len(stock),
+        "calls": calls,
         "stock": counts,
         "differ": {k: [stock.get(k, "absent"), pinned.get(k, "absent")] for k in differ},
     }

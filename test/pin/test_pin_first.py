@@ -23,7 +23,10 @@ import clampgrad
 """
 
 # The first pin that is there ends the many switches, in which 64 compilations would take minutes.
+# Builds for CUDA change a table of devices when they first compile where there is no GPU: release 2.11 then
+# crashes if other threads run, without a pin too.
 THREADS = """
+torch._C._ensureCUDADeviceGuardSet()
 torch._dynamo.config.recompile_limit = 1000
 from clampgrad import _implementation
 register, registered = _implementation.pin_register, []

@@ -111,8 +111,9 @@ def test_a_running_maximum(backend):
         )
 
 
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
 @pytest.mark.parametrize("pin", [None, *PINS])
-def test_a_score_of_flex_attention(pin, monkeypatch):
+def test_a_score_of_flex_attention(pin, backend, monkeypatch):
     # torch has no backward of it on a CPU, but the operator has one, which a GPU takes too.
     monkeypatch.setattr(attention, "_validate_device", lambda *_: None)
     given = [torch.randint(-2, 3, (1, 1, 8, 4)).float().requires_grad_() for _ in range(4)]
@@ -126,11 +127,13 @@ def test_a_score_of_flex_attention(pin, monkeypatch):
         with clampgrad.pin("inclusive"):
             return torch.autograd.grad(y, given[:3], given[3].detach())
 
+    flex = attention.flex_attention
+    flex = torch.compile(flex, backend=backend, fullgraph=True) if backend else flex
     if PORTABLE and pin:
         with pytest.raises(Exception, match="flex_attention and their like"):
-            gradients(attention.flex_attention)
+            gradients(flex)
         return
-    for found, expected in zip(gradients(attention.flex_attention), gradients(attended)):
+    for found, expected in zip(gradients(flex), gradients(attended)):
         torch.testing.assert_close(found, expected)
 
 
@@ -140,6 +143,25 @@ def test_functions_of_ours(name):
         x = X.clone().requires_grad_()
         y = OPERATORS[name](lambda x: clampgrad.clamp(x, 0, 1, gradient=convention) * 1, x)
         assert_same(torch.autograd.grad(y, x, G)[0], gradient_of_x(convention, X, G, 0, 1))
+
+
+@pytest.mark.parametrize("name", [name for name in REACHED if name != "cond"])
+def test_a_second_derivative(name):
+    """By a pin, for functions of ours too: what torch differentiates twice has ATen operators alone."""
+
+    def ours(x):
+        return clampgrad.clamp(x * 1, 0, 1, gradient="straight_through") * x
+
+    def second(apply, f):
+        x = X.nan_to_num(3).requires_grad_()
+        (first,) = torch.autograd.grad(apply(f, x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad(first.sum(), x)[0]
+
+    expected = second(lambda f, x: f(x), ours)
+    assert not torch.equal(second(OPERATORS[name], ours), expected), "a limit is gone: limits.md"
+    with clampgrad.pin("straight_through"):
+        for f in (ours, lambda x: torch.clamp(x * 1, 0, 1) * x):
+            assert_same(second(OPERATORS[name], f), expected)
 
 
 BEFORE = """

@@ -12,6 +12,7 @@ import torch
 from clampgrad._contract.table import ALIASES, EXACT, TABLE, factors
 from clampgrad._pin.functions import Remembered
 from clampgrad._pin.state import TORCHS_OWN
+from clampgrad._torch.after_import import when_imported
 from clampgrad._torch.surroundings import without_modes
 
 Row = dict[str, Any]
@@ -81,6 +82,12 @@ def measured() -> list[tuple[Row, str, float]]:
     return found
 
 
+def leave_uncompiled(_: object) -> None:
+    """A first use inside a compiled function measures as any other does."""
+    global measured
+    measured = torch.compiler.disable(measured)
+
+
 def points(rows: list[Row]) -> Iterator[tuple[Row, list[float]]]:
     for row in rows:
         point = [float(value) for value in row["points"][0]]
@@ -106,3 +113,6 @@ def share(row: Row, convention: str, kind: str) -> float:
 
     differentiated = {"x"} if kind == "alone" else {*row["active"]}
     return float(Fraction(factors(row, convention, kind == "numbers", differentiated)[0]))
+
+
+when_imported("torch._dynamo", leave_uncompiled)

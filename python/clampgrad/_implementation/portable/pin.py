@@ -147,8 +147,12 @@ class Mode(TorchFunctionMode):
                 return func(*args, **kwargs or {})
             gradient, *words = name.split(", ")
             if pinned is None:
-                if func in BY_ITSELF and "partial" not in words:
-                    refuse(BY_ITSELF[func], args, kwargs or {})
+                if "partial" not in words:
+                    # Dynamo traces what nested_compile_region marks where the mode is off.
+                    region = getattr(func, "__name__", None) == "invoke_subgraph"
+                    if region or func in BY_ITSELF:
+                        name = "nested_compile_region" if region else BY_ITSELF[func]
+                        refuse(name, args, kwargs or {})
                 return func(*args, **kwargs or {})
             given = {name_of(k, func): v for k, v in (kwargs or {}).items()}
             return pinned(func, gradient, "maximize" in words, *args, **given)

@@ -1,0 +1,65 @@
+"""More than 2^31 elements, forward and backward, of the operators and under a pin: about 14 GB of memory."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import clampgrad
+from common import tied
+from oracle import gradient_of_x
+
+COLUMNS = 41
+ROWS = 2**31 // COLUMNS + 2**16
+MEMINFO = Path("/proc/meminfo")
+
+
+def available():
+    lines = MEMINFO.read_text().splitlines() if MEMINFO.exists() else []
+    return sum(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 2**20
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(available() < 18, reason="fewer than 18 GB of memory are available"),
+]
+
+
+def contiguous(rows, columns):
+    return torch.empty(rows, columns, dtype=torch.bfloat16)
+
+
+def transposed(rows, columns):
+    return contiguous(columns, rows).t()
+
+
+def with_gaps(rows, columns):
+    return contiguous(rows, columns + 1)[:, 1:]
+
+
+# How x lies in memory, and the call.
+CASES = {
+    "function": (contiguous, lambda x, lo: clampgrad.clamp(x, lo, 1, gradient="half")),
+    "pinned": (transposed, lambda x, lo: torch.clamp(x, lo, 1)),
+    "pinned, in place": (with_gaps, lambda x, lo: x.clone().clamp_(lo, 1)),
+    "pinned, a Tensor": (transposed, lambda x, lo: torch.clamp_min(x, torch.full_like(x[0], lo))),
+}
+
+
+def all_rows_are(x, row):
+    return all(((part == row) | (part.isnan() & row.isnan())).all() for part in x.split(2**22))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_element(case):
+    torch.set_num_threads(2)
+    row, g = tied(COLUMNS, dtype=torch.bfloat16), tied(COLUMNS, dtype=torch.bfloat16, seed=1)
+    laid_out, call = CASES[case]
+    x = laid_out(ROWS, COLUMNS).copy_(row).requires_grad_()
+    assert x.numel() > 2**31
+    with clampgrad.pin("half" if "pinned" in case else None):
+        y = call(x, 0)
+    high = None if "Tensor" in case else 1
+    assert all_rows_are(y.detach(), row.clamp(0, high))
+    (gradient,) = torch.autograd.grad(y, x, g.expand_as(y))
+    assert all_rows_are(gradient, gradient_of_x("half", row, g, 0, high))
