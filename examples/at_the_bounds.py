@@ -7,9 +7,6 @@ import torch.nn.functional as F
 
 import clampgrad
 
-# The other three conventions all give 1 at a bound of a clamp, and differ outside.
-EXACT = ("min_norm", "inclusive", "joint", "half")
-
 ZERO = torch.tensor(0.0)
 
 # A function, as torch has it, as clampgrad has it, and where its bounds are.
@@ -41,7 +38,7 @@ def your_torch():
             "function": name,
             "x": points,
             "torch": gradient_at(points, builtin),
-            **{how: gradient_at(points, ours, gradient=how) for how in EXACT},
+            **{how: gradient_at(points, ours, gradient=how) for how in clampgrad.EXACT},
         }
         for name, builtin, ours, points in FUNCTIONS
     ]

@@ -83,8 +83,10 @@ def fitted_images(images, path):
     shown.update({how: (how, "mean") for how in clampgrad.CONVENTIONS})
     shown["restoring, sum"] = ("restoring", "sum")
     figure = Figure(figsize=(11, 5.2), layout="constrained")
-    axes = figure.subplots(2, 5)
-    for panel, (title, key) in zip(axes.flat, shown.items(), strict=True):
+    axes = figure.subplots(2, (len(shown) + 1) // 2).flat
+    for panel in axes[len(shown) :]:
+        panel.remove()
+    for panel, (title, key) in zip(axes, shown.items()):
         panel.imshow(images[key].permute(1, 2, 0).numpy(), interpolation="nearest")
         share = image_fit.wrong(images[key], images["target"])
         panel.set_title(f"{title}\n{share:.1%} wrong")

@@ -154,5 +154,6 @@ def test_it_holds(tmp_path):
     assert run("-c", program).split()[0] == "compiled"
     for portable in ("0", "1"):
         assert "interval" in run("-c", program, CLAMPGRAD_PORTABLE=portable)
+    run("examples/demo.py", "--out", str(tmp_path / "out"))
     out = run("-m", "pytest", "-q", "-k", "interval", "-p", "no:cacheprovider", *TESTS)
     assert int(re.search(r"(\d+) passed", out)[1]) > 100

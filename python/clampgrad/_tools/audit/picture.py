@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 from clampgrad._contract.table import EXACT
@@ -25,7 +26,7 @@ def picture(findings: list[Finding], path: str | Path, place: Callable[[str, int
         start = [a + b for a, b in zip(start, shares)]
     left.set(xlabel="share of the elements", xlim=(0, 1), yticks=range(len(names)))
     left.set_yticklabels(names, fontsize=8)
-    for convention, marker in zip(EXACT, "os^D"):
+    for convention, marker in zip(EXACT, cycle("os^D")):
         far = [f.moved.get(convention) for f in findings]
         right.plot(
             *([math.nan if v is None else v for v in far], range(len(names))),
