@@ -124,11 +124,11 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
   TORCH_CHECK(
       bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
           bits.device() == of.device(),
-      "clampgrad: a saved-tensor hook must return what it was given, ",
+      "clampgrad: saved bits must be the ",
       bytes,
       " bytes on ",
       of.device(),
-      ", and not ",
+      " that were saved, not ",
       bits.toString(),
       " of ",
       bits.sizes(),

@@ -78,21 +78,19 @@ Shares<1> shares(const NumberShares& of) {
   const auto& self = of.args[0];
   const auto &min = of.min, &max = of.max;
   const auto c = of.convention;
-  return with_rule<number_rule>(c, [&](auto constant, auto) {
+  const TensorValue x = self;
+  const auto everywhere = E::comparable(x);
+  if (is_pseudo(c.gradient)) {
+    const TensorValue y = at::clamp(self.detach(), min, max); // only compared with
+    return shares_by(composed::position(x, everywhere, y), c);
+  }
+  return with_constant<kGradients>(number_rule(c.gradient), [&](auto constant) {
     constexpr Gradient rule = decltype(constant)::value;
-    const TensorValue x = self;
-    const auto everywhere = E::comparable(x);
-    if constexpr (is_pseudo(rule)) {
-      const TensorValue y = at::clamp(self.detach(), min, max); // only compared with
-      return shares_by(composed::position(x, everywhere, y), c);
-    } else {
-      const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
-      return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
-        return shares_by<rule>(
-            composed::number_masks<rule, decltype(lo)::value, decltype(hi)::value>(
-                x, everywhere, bounds));
-      });
-    }
+    const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
+    return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
+      return shares_by<rule>(composed::number_masks<rule, decltype(lo)::value, decltype(hi)::value>(
+          x, everywhere, bounds));
+    });
   });
 }
 
@@ -255,7 +253,9 @@ std::array<Tensor, n> gradients(
     if (wanted[i]) {
       result[i] = values[i].get(like);
       if constexpr (!reads_bits<Of>) {
-        result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
+        if (result[i].dim() != 0) { // sum_to would sum a scalar too, and make +0 of -0
+          result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
+        }
       }
     }
   }

@@ -79,13 +79,8 @@ Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Co
     return clampgrad::_clamp_straight_through(self, min, max);
   }
   if (!is_fusable_clamp(self, min, max)) {
-    // A plain tensor may be changed after the call, also where no kernel has taken it.
     return clampgrad::_clamp_composed(
-        is_plain(self) ? self.clone() : self,
-        in_dtype(min, self),
-        in_dtype(max, self),
-        name_of(c.gradient),
-        c.maximize);
+        kept(self), in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);
   }
   const auto node = autograd::make_node<ClampNode>(self);
   const auto call = number_forward(self, min, max, c);
@@ -120,9 +115,7 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
 // ---- Backward -----------------------------------------------------------------------------------
 
 Tensor clamp_backward(const Tensor& grad, const SavedNumber& of) {
-  return std::get<0>(
-      is_fusable_backward(grad, of.bits) ? fused_backward(of, grad, {true})
-                                         : gradients(of, grad, std::array{true}));
+  return std::get<0>(gradients(of, grad, std::array{true}));
 }
 
 } // namespace clampgrad

@@ -35,16 +35,18 @@ struct Operands {
 // `in_place`: the result goes into the first one, which must take its dtype.
 template <size_t n>
 std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
+  for (const auto& t : args) {
+    // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error;
+    // so it does of a dtype that promotes to no other.
+    if (!is_fusable(t) || t.device() != args[0].device() ||
+        (t.is_floating_point() && !is_fusable_dtype(t.scalar_type()))) {
+      return std::nullopt;
+    }
+  }
   const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
   const bool fits = !in_place || at::canCast(dtype, args[0].scalar_type());
   if (!is_fusable_dtype(dtype) || !fits) {
     return std::nullopt;
-  }
-  for (const auto& t : args) {
-    // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
-    if (!is_fusable(t) || t.device() != args[0].device()) {
-      return std::nullopt;
-    }
   }
   if (in_place) {
     torch::autograd::check_inplace(args[0], /*requires_grad=*/true);
@@ -128,14 +130,24 @@ Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gra
       y.defined()) {
     return y;
   }
-  return clampgrad::_extremum_composed(
-      is_plain(self) ? self.clone() : self,
-      is_plain(other) ? other.clone() : other,
-      name_of(op),
-      name_of(gradient));
+  return clampgrad::_extremum_composed(kept(self), kept(other), name_of(op), name_of(gradient));
 }
 
 } // namespace
+
+Tensor kept(const Tensor& t) {
+  if (!is_plain(t)) {
+    return t;
+  }
+  auto once = t;
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.stride(d) == 0 && t.size(d) > 1) {
+      once = once.narrow(d, 0, 1);
+    }
+  }
+  const auto copy = once.clone();
+  return once.is_same(t) ? copy : copy.expand(t.sizes());
+}
 
 // ---- The front doors ----------------------------------------------------------------------------
 
@@ -177,12 +189,11 @@ Tensor record_clamp(
   if (auto y = fused_clamp(self, min, max, c, /*in_place=*/false); y.defined()) {
     return y;
   }
-  // Plain tensors may be changed after the call, also where no kernel has taken them.
-  const auto kept = [](const OptionalTensor& bound) {
-    return bound && bound->defined() && is_plain(*bound) ? bound->clone() : bound;
+  const auto kept_if_given = [](const OptionalTensor& bound) {
+    return is_given(bound) ? kept(*bound) : bound;
   };
   return clampgrad::_clamp_composed(
-      is_plain(self) ? self.clone() : self, kept(min), kept(max), name_of(c.gradient), c.maximize);
+      kept(self), kept_if_given(min), kept_if_given(max), name_of(c.gradient), c.maximize);
 }
 
 Tensor& record_clamp_(
