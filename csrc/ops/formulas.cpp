@@ -13,8 +13,6 @@
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
 
-#include <type_traits>
-
 namespace clampgrad {
 
 namespace {
@@ -44,7 +42,10 @@ TensorValue pseudo_share_of(const Tensor& grad, const Position<TensorMask>& at, 
   if (c.gradient == Gradient::straight_through) {
     return grad;
   }
-  return LazyTensor::Compute([=](const Tensor& grad) { return pseudo_gradient_at(grad, at, c); });
+  return LazyTensor::Compute([=](const Tensor& g) { // an operator, whose tangent raises
+    const auto inside = at.inside.get(g), below = at.below.get(g), above = at.above.get(g);
+    return clampgrad::_pseudo_gradient(g, inside, below, above, name_of(c.gradient), c.maximize);
+  });
 }
 
 // f(Constant<rule>(), position), for a pseudo-gradient that is not linear.
@@ -277,21 +278,16 @@ Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
   return result;
 }
 
-template std::array<Tensor, 1> gradients(
-    const NumberShares&, const Tensor&, const std::array<bool, 1>&);
-template std::array<Tensor, 1> gradients(
-    const SavedNumber&, const Tensor&, const std::array<bool, 1>&);
-template Tensor tangent(const NumberShares&, std::array<Tensor, 1>);
-template std::array<Tensor, 2> gradients(
-    const ExtremumShares&, const Tensor&, const std::array<bool, 2>&);
-template std::array<Tensor, 3> gradients(
-    const ClampShares&, const Tensor&, const std::array<bool, 3>&);
-template std::array<Tensor, 2> gradients(
-    const SavedPair&, const Tensor&, const std::array<bool, 2>&);
-template std::array<Tensor, 3> gradients(
-    const SavedTriple&, const Tensor&, const std::array<bool, 3>&);
-template Tensor tangent(const ExtremumShares&, std::array<Tensor, 2>);
-template Tensor tangent(const ClampShares&, std::array<Tensor, 3>);
+// For n arguments, from what the operator was called with and from the bits.
+#define CLAMPGRAD_FORMULAS(n, Of, SavedOf)                                                        \
+  template Tensor tangent(const Of&, std::array<Tensor, n>);                                      \
+  template std::array<Tensor, n> gradients(const Of&, const Tensor&, const std::array<bool, n>&); \
+  template std::array<Tensor, n> gradients(                                                       \
+      const SavedOf&, const Tensor&, const std::array<bool, n>&);
+CLAMPGRAD_FORMULAS(1, NumberShares, SavedNumber)
+CLAMPGRAD_FORMULAS(2, ExtremumShares, SavedPair)
+CLAMPGRAD_FORMULAS(3, ClampShares, SavedTriple)
+#undef CLAMPGRAD_FORMULAS
 
 // ---- Pseudo-gradients ---------------------------------------------------------------------------
 

@@ -115,7 +115,9 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
 // ---- Backward -----------------------------------------------------------------------------------
 
 Tensor clamp_backward(const Tensor& grad, const SavedNumber& of) {
-  return std::get<0>(gradients(of, grad, std::array{true}));
+  return std::get<0>(
+      is_fusable_backward(grad, of.bits) ? fused_backward(of, grad, {true})
+                                         : gradients(of, grad, std::array{true}));
 }
 
 } // namespace clampgrad
