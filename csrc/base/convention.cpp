@@ -94,12 +94,10 @@ Convention checked_convention(Gradient gradient, bool maximize) {
 }
 
 Extremum parse_extremum(std::string_view name) {
-  for (size_t i = 0; i < std::size(kExtrema); ++i) {
-    if (const auto op = static_cast<Extremum>(i); name_of(op) == name) {
-      return op;
-    }
-  }
-  TORCH_CHECK_VALUE(false, "clampgrad: unknown operator of two Tensors '", name, "'");
+  const auto* const found = std::find(std::begin(kExtrema), std::end(kExtrema), name);
+  TORCH_CHECK_VALUE(
+      found != std::end(kExtrema), "clampgrad: unknown operator of two Tensors '", name, "'");
+  return static_cast<Extremum>(found - std::begin(kExtrema));
 }
 
 Gradient parse_exact(std::string_view gradient, std::string_view op) {

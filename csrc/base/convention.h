@@ -4,7 +4,6 @@
 #include "base/bits.h"
 #include "clampgrad/gradient.h"
 
-#include <array>
 #include <string_view>
 
 namespace clampgrad {
@@ -25,18 +24,13 @@ constexpr Named kNames[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED) CLAMPGRAD
 #undef CLAMPGRAD_NAMED
 constexpr int64_t kGradients = std::size(kConventions);
 
-// By the value of the Gradient. The values begin at 0 and have no gaps.
-constexpr auto kGradientNames = [] {
-  std::array<std::string_view, kGradients> names;
-  for (const auto& c : kConventions) {
-    names.at(static_cast<size_t>(c.gradient)) = c.name;
-  }
-  return names;
-}();
-
-// The canonical name of a convention.
+// The canonical name of a convention: the first of its names.
 constexpr std::string_view name_of(Gradient gradient) {
-  return kGradientNames.at(static_cast<size_t>(gradient));
+  const auto* one = kNames;
+  while (one->gradient != gradient) {
+    ++one;
+  }
+  return one->name;
 }
 
 #define CLAMPGRAD_OR_IS(name, value) || gradient == Gradient::name

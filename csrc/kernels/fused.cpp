@@ -10,6 +10,7 @@
 #include <ATen/Version.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_right_shift.h>
+#include <c10/util/bit_cast.h>
 
 namespace clampgrad {
 
@@ -54,23 +55,12 @@ void run(
 
 // ---- Forward ------------------------------------------------------------------------------------
 
-int bits_of(const NumberForward& call) {
-  return bits_per_element(number_rule(call.convention.gradient));
-}
-int bits_of(const NumberBackward& call) {
-  return bits_per_element(number_rule(call.convention.gradient));
-}
-template <typename Call> // of Tensors: one for each argument
-int bits_of(const Call&) {
-  return Call::kIn * Call::kOut;
-}
-
-template <typename T>
-Lane<T> lane(T value) {
-  if constexpr (sizeof(T) == 2) {
-    return value.x;
+template <typename Call>
+int bits_of(const Call& call) {
+  if constexpr (Call::kIn * Call::kOut == 1) { // of numbers
+    return bits_per_element(number_rule(call.convention.gradient));
   } else {
-    return value;
+    return Call::kIn * Call::kOut; // one for each Tensor
   }
 }
 
@@ -81,7 +71,8 @@ NumberForward number_forward(
   NumberForward call = {0, 0, min.has_value(), max.has_value(), c};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "clamp", [&] {
     const auto in_lane = [&](const Number& bound) {
-      return bound ? lane(in_dtype(bound, self)->to<scalar_t>()) : Lane<scalar_t>();
+      const auto number = bound ? in_dtype(bound, self)->to<scalar_t>() : scalar_t();
+      return c10::bit_cast<Lane<scalar_t>>(number);
     };
     call.lo = in_lane(min);
     call.hi = in_lane(max);
@@ -125,11 +116,11 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
   TORCH_CHECK(
       bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
           bits.device() == of.device(),
-      "clampgrad: a saved-tensor hook must return what it was given, ",
+      "clampgrad: saved bits must be the ",
       bytes,
       " bytes on ",
       of.device(),
-      ", and not ",
+      " that were saved, not ",
       bits.toString(),
       " of ",
       bits.sizes(),
@@ -141,10 +132,6 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
                  : c10::MaybeOwned<Tensor>::owned(bits.clone());
 }
 
-const uint64_t* words_of(const c10::MaybeOwned<Tensor>& bits) {
-  return static_cast<const uint64_t*>(bits->const_data_ptr());
-}
-
 } // namespace
 
 template <typename Call>
@@ -152,8 +139,8 @@ std::array<Tensor, Call::kOut> fused_backward(
     const Saved<Call>& of, const Tensor& grad, const std::array<bool, Call::kOut>& wanted) {
   const auto [g, period] = repeated_in_dim_order(grad, of.dim_order);
   const auto bits = checked_bits(of.bits, grad, bits_of(of.call));
-  BuffersOf<Call> memory = {
-      {g.const_data_ptr()}, {words(period)}, {}, words_of(bits), grad.numel()};
+  const auto* from = static_cast<const uint64_t*>(bits->const_data_ptr());
+  BuffersOf<Call> memory = {{g.const_data_ptr()}, {words(period)}, {}, from, grad.numel()};
   std::array<Tensor, Call::kOut> to;
   for (int i = 0; i < Call::kOut; ++i) {
     if (wanted[i]) {

@@ -221,16 +221,4 @@ struct SavedBits {
   }
 };
 
-// pseudo_share(), as an operator whose tangent raises.
-inline at::Tensor pseudo_gradient_at(
-    const at::Tensor& grad, const composed::Position<TensorMask>& at, Convention c) {
-  return clampgrad::_pseudo_gradient(
-      grad,
-      at.inside.get(grad),
-      at.below.get(grad),
-      at.above.get(grad),
-      name_of(c.gradient),
-      c.maximize);
-}
-
 } // namespace clampgrad

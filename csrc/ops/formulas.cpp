@@ -13,8 +13,6 @@
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
 
-#include <type_traits>
-
 namespace clampgrad {
 
 namespace {
@@ -44,7 +42,10 @@ TensorValue pseudo_share_of(const Tensor& grad, const Position<TensorMask>& at, 
   if (c.gradient == Gradient::straight_through) {
     return grad;
   }
-  return LazyTensor::Compute([=](const Tensor& grad) { return pseudo_gradient_at(grad, at, c); });
+  return LazyTensor::Compute([=](const Tensor& g) { // an operator, whose tangent raises
+    const auto inside = at.inside.get(g), below = at.below.get(g), above = at.above.get(g);
+    return clampgrad::_pseudo_gradient(g, inside, below, above, name_of(c.gradient), c.maximize);
+  });
 }
 
 // f(Constant<rule>(), position), for a pseudo-gradient that is not linear.
@@ -78,21 +79,19 @@ Shares<1> shares(const NumberShares& of) {
   const auto& self = of.args[0];
   const auto &min = of.min, &max = of.max;
   const auto c = of.convention;
-  return with_rule<number_rule>(c, [&](auto constant, auto) {
+  const TensorValue x = self;
+  const auto everywhere = E::comparable(x);
+  if (is_pseudo(c.gradient)) {
+    const TensorValue y = at::clamp(self.detach(), min, max); // only compared with
+    return shares_by(composed::position(x, everywhere, y), c);
+  }
+  return with_constant<kGradients>(number_rule(c.gradient), [&](auto constant) {
     constexpr Gradient rule = decltype(constant)::value;
-    const TensorValue x = self;
-    const auto everywhere = E::comparable(x);
-    if constexpr (is_pseudo(rule)) {
-      const TensorValue y = at::clamp(self.detach(), min, max); // only compared with
-      return shares_by(composed::position(x, everywhere, y), c);
-    } else {
-      const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
-      return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
-        return shares_by<rule>(
-            composed::number_masks<rule, decltype(lo)::value, decltype(hi)::value>(
-                x, everywhere, bounds));
-      });
-    }
+    const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
+    return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
+      return shares_by<rule>(composed::number_masks<rule, decltype(lo)::value, decltype(hi)::value>(
+          x, everywhere, bounds));
+    });
   });
 }
 
@@ -255,7 +254,9 @@ std::array<Tensor, n> gradients(
     if (wanted[i]) {
       result[i] = values[i].get(like);
       if constexpr (!reads_bits<Of>) {
-        result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
+        if (result[i].dim() != 0) { // sum_to would sum a scalar too, and make +0 of -0
+          result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
+        }
       }
     }
   }
@@ -277,21 +278,16 @@ Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
   return result;
 }
 
-template std::array<Tensor, 1> gradients(
-    const NumberShares&, const Tensor&, const std::array<bool, 1>&);
-template std::array<Tensor, 1> gradients(
-    const SavedNumber&, const Tensor&, const std::array<bool, 1>&);
-template Tensor tangent(const NumberShares&, std::array<Tensor, 1>);
-template std::array<Tensor, 2> gradients(
-    const ExtremumShares&, const Tensor&, const std::array<bool, 2>&);
-template std::array<Tensor, 3> gradients(
-    const ClampShares&, const Tensor&, const std::array<bool, 3>&);
-template std::array<Tensor, 2> gradients(
-    const SavedPair&, const Tensor&, const std::array<bool, 2>&);
-template std::array<Tensor, 3> gradients(
-    const SavedTriple&, const Tensor&, const std::array<bool, 3>&);
-template Tensor tangent(const ExtremumShares&, std::array<Tensor, 2>);
-template Tensor tangent(const ClampShares&, std::array<Tensor, 3>);
+// For n arguments, from what the operator was called with and from the bits.
+#define CLAMPGRAD_FORMULAS(n, Of, SavedOf)                                                        \
+  template Tensor tangent(const Of&, std::array<Tensor, n>);                                      \
+  template std::array<Tensor, n> gradients(const Of&, const Tensor&, const std::array<bool, n>&); \
+  template std::array<Tensor, n> gradients(                                                       \
+      const SavedOf&, const Tensor&, const std::array<bool, n>&);
+CLAMPGRAD_FORMULAS(1, NumberShares, SavedNumber)
+CLAMPGRAD_FORMULAS(2, ExtremumShares, SavedPair)
+CLAMPGRAD_FORMULAS(3, ClampShares, SavedTriple)
+#undef CLAMPGRAD_FORMULAS
 
 // ---- Pseudo-gradients ---------------------------------------------------------------------------
 

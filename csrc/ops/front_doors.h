@@ -37,6 +37,10 @@ at::Tensor& record_clamp_(
 at::Tensor& record_extremum_(
     at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
 
+// What the composed path saves: of a plain tensor a copy, because that may be changed after the
+// call. Laid out alike, repeated dimensions too, or the result would not lie as torch's own.
+at::Tensor kept(const at::Tensor& t);
+
 // Raises, as torch's in-place operators do, where writing to self would change `other`. Nothing is
 // looked at but tensors that have memory.
 void check_no_overlap(const at::Tensor& self, const at::Tensor& other);

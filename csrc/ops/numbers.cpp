@@ -79,13 +79,8 @@ Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Co
     return clampgrad::_clamp_straight_through(self, min, max);
   }
   if (!is_fusable_clamp(self, min, max)) {
-    // A plain tensor may be changed after the call, also where no kernel has taken it.
     return clampgrad::_clamp_composed(
-        is_plain(self) ? self.clone() : self,
-        in_dtype(min, self),
-        in_dtype(max, self),
-        name_of(c.gradient),
-        c.maximize);
+        kept(self), in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);
   }
   const auto node = autograd::make_node<ClampNode>(self);
   const auto call = number_forward(self, min, max, c);

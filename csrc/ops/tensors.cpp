@@ -14,7 +14,8 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 
-#include <algorithm>
+#include <tuple>
+#include <type_traits>
 
 namespace clampgrad {
 
@@ -24,27 +25,24 @@ namespace {
 
 // ---- By the fused kernels -----------------------------------------------------------------------
 
-// What the fused kernels take: plain tensors of one dtype and one shape, and memory for the result.
-// Promotion and broadcasting are operators of their own, whose backward casts and sums.
-template <size_t n>
-struct Operands {
-  std::array<Tensor, n> tensors;
-  Tensor result;
-};
-
-// `in_place`: the result goes into the first one, which must take its dtype.
-template <size_t n>
-std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place) {
-  const auto dtype = at::native::result_type(at::TensorList(args.data(), n));
+// Undefined where no kernel takes the arguments. Kernels take plain tensors of one dtype and one
+// shape: promotion and broadcasting are operators of their own, whose backward casts and sums.
+// `call` lacks what is being differentiated. `in_place`: the result goes into the first argument,
+// which must take its dtype.
+template <typename Node, typename Call>
+Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool in_place) {
+  for (const auto& t : args) {
+    // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error;
+    // so it does of a dtype that promotes to no other.
+    if (!is_fusable(t) || t.device() != args[0].device() ||
+        (t.is_floating_point() && !is_fusable_dtype(t.scalar_type()))) {
+      return {};
+    }
+  }
+  const auto dtype = at::native::result_type(args);
   const bool fits = !in_place || at::canCast(dtype, args[0].scalar_type());
   if (!is_fusable_dtype(dtype) || !fits) {
-    return std::nullopt;
-  }
-  for (const auto& t : args) {
-    // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error.
-    if (!is_fusable(t) || t.device() != args[0].device()) {
-      return std::nullopt;
-    }
+    return {};
   }
   if (in_place) {
     torch::autograd::check_inplace(args[0], /*requires_grad=*/true);
@@ -55,39 +53,26 @@ std::optional<Operands<n>> operands_of(std::array<Tensor, n> args, bool in_place
   for (auto& t : args) {
     t = t.scalar_type() == dtype ? t : t.to(dtype);
   }
-  auto result = empty_result(args);
+  const auto y = empty_result(args);
   for (auto& t : args) {
-    t = t.sizes() == result.sizes() ? t : t.expand(result.sizes());
+    t = t.sizes() == y.sizes() ? t : t.expand(y.sizes());
   }
-  return Operands<n>{std::move(args), std::move(result)};
+  const auto node = std::apply(
+      [&](const auto&... t) {
+        call.differentiated = static_cast<int>(differentiated_inputs(t...));
+        return autograd::make_node<Node>(t...);
+      },
+      args);
+  if constexpr (std::is_same_v<Call, PairForward>) {
+    node->extremum = name_of(call.op);
+  }
+  return recorded(node, c, y, below_autograd([&] { return fused_forward(call, args, y); }));
 }
 
-// These are undefined where no kernel takes the arguments.
 Tensor fused_extremum(
     const Tensor& self, const Tensor& other, Extremum op, Convention c, bool in_place) {
-  const auto in = operands_of<2>({self, other}, in_place);
-  if (!in) {
-    return {};
-  }
-  const auto& [x, y] = in->tensors;
-  const PairForward call = {op, c.gradient, static_cast<int>(differentiated_inputs(x, y))};
-  const auto node = autograd::make_node<autograd::ExtremumRecordedBackward0>(x, y);
-  node->extremum = name_of(op);
-  const auto bits = below_autograd([&] { return fused_forward(call, in->tensors, in->result); });
-  return recorded(node, c, in->result, bits);
-}
-
-Tensor fused_clamp(
-    const Tensor& self, const Tensor& min, const Tensor& max, Convention c, bool in_place) {
-  const auto in = operands_of<3>({self, min, max}, in_place);
-  if (!in) {
-    return {};
-  }
-  const auto& [x, lo, hi] = in->tensors;
-  const TripleForward call = {c.gradient, static_cast<int>(differentiated_inputs(x, lo, hi))};
-  const auto node = autograd::make_node<autograd::ClampRecordedBackward1>(x, lo, hi);
-  const auto bits = below_autograd([&] { return fused_forward(call, in->tensors, in->result); });
-  return recorded(node, c, in->result, bits);
+  const PairForward call = {op, c.gradient, 0};
+  return fused<autograd::ExtremumRecordedBackward0>({self, other}, call, c, in_place);
 }
 
 Tensor fused_clamp(
@@ -96,9 +81,14 @@ Tensor fused_clamp(
     const OptionalTensor& max,
     Convention c,
     bool in_place) {
-  return !is_given(max) ? fused_extremum(self, *min, Extremum::clamp_min, c, in_place)
-      : !is_given(min)  ? fused_extremum(self, *max, Extremum::clamp_max, c, in_place)
-                        : fused_clamp(self, *min, *max, c, in_place);
+  if (!is_given(max)) {
+    return fused_extremum(self, *min, Extremum::clamp_min, c, in_place);
+  }
+  if (!is_given(min)) {
+    return fused_extremum(self, *max, Extremum::clamp_max, c, in_place);
+  }
+  const TripleForward call = {c.gradient, 0};
+  return fused<autograd::ClampRecordedBackward1>({self, *min, *max}, call, c, in_place);
 }
 
 // ---- By the operators of ATen -------------------------------------------------------------------
@@ -108,19 +98,21 @@ struct Aten {
   Tensor& (*out)(Tensor&, const Tensor&, const Tensor&);
 };
 
-Aten aten_of(Extremum op) {
-  switch (op) {
-    case Extremum::maximum:
-      return {at::maximum, at::maximum_out};
-    case Extremum::minimum:
-      return {at::minimum, at::minimum_out};
-    case Extremum::fmax:
-      return {at::fmax, at::fmax_out};
-    case Extremum::fmin:
-      return {at::fmin, at::fmin_out};
-    default:
-      TORCH_CHECK_VALUE(false, "clampgrad: ", name_of(op), " is no extremum");
-  }
+// By the value of the Extremum.
+constexpr Aten kAten[] = {
+    {at::maximum, at::maximum_out},
+    {at::minimum, at::minimum_out},
+    {at::fmax, at::fmax_out},
+    {at::fmin, at::fmin_out}};
+
+const Aten& aten_of(Extremum op) {
+  TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", name_of(op), " is no extremum");
+  return kAten[static_cast<size_t>(op)];
+}
+const Aten& aten_of(std::string_view extremum, std::string_view gradient) {
+  const auto& aten = aten_of(parse_extremum(extremum));
+  parse_exact(gradient, extremum);
+  return aten;
 }
 
 Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
@@ -128,14 +120,24 @@ Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gra
       y.defined()) {
     return y;
   }
-  return clampgrad::_extremum_composed(
-      is_plain(self) ? self.clone() : self,
-      is_plain(other) ? other.clone() : other,
-      name_of(op),
-      name_of(gradient));
+  return clampgrad::_extremum_composed(kept(self), kept(other), name_of(op), name_of(gradient));
 }
 
 } // namespace
+
+Tensor kept(const Tensor& t) {
+  if (!is_plain(t)) {
+    return t;
+  }
+  auto once = t;
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.stride(d) == 0 && t.size(d) > 1) {
+      once = once.narrow(d, 0, 1);
+    }
+  }
+  const auto copy = once.clone();
+  return once.is_same(t) ? copy : copy.expand(t.sizes());
+}
 
 // ---- The front doors ----------------------------------------------------------------------------
 
@@ -177,12 +179,11 @@ Tensor record_clamp(
   if (auto y = fused_clamp(self, min, max, c, /*in_place=*/false); y.defined()) {
     return y;
   }
-  // Plain tensors may be changed after the call, also where no kernel has taken them.
-  const auto kept = [](const OptionalTensor& bound) {
-    return bound && bound->defined() && is_plain(*bound) ? bound->clone() : bound;
+  const auto kept_if_given = [](const OptionalTensor& bound) {
+    return is_given(bound) ? kept(*bound) : bound;
   };
   return clampgrad::_clamp_composed(
-      is_plain(self) ? self.clone() : self, kept(min), kept(max), name_of(c.gradient), c.maximize);
+      kept(self), kept_if_given(min), kept_if_given(max), name_of(c.gradient), c.maximize);
 }
 
 Tensor& record_clamp_(
@@ -246,15 +247,11 @@ namespace native {
 
 Tensor extremum_composed(
     const Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
-  const auto op = parse_extremum(extremum);
-  parse_exact(gradient, extremum);
-  return aten_of(op).functional(self, other);
+  return aten_of(extremum, gradient).functional(self, other);
 }
 Tensor& extremum_composed_(
     Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
-  const auto op = parse_extremum(extremum);
-  parse_exact(gradient, extremum);
-  return aten_of(op).out(self, self, other);
+  return aten_of(extremum, gradient).out(self, self, other);
 }
 
 } // namespace native

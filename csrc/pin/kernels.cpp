@@ -229,24 +229,21 @@ struct Registration {
       counts; // of those for one Tensor
 
   Registration() {
-    add_one<aten::clamp, front_door::clamp>();
-    add_one<aten::clamp_, front_door::clamp_>();
-    add_one<aten::clamp_Tensor, front_door::clamp>();
-    add_one<aten::clamp__Tensor, front_door::clamp_>();
-    add_one<aten::clamp_min, front_door::clamp_min<at::Scalar>>();
-    add_one<aten::clamp_min_, front_door::clamp_min_<at::Scalar>>();
-    add_one<aten::clamp_min_Tensor, front_door::clamp_min<Tensor>>();
-    add_one<aten::clamp_min__Tensor, front_door::clamp_min_<Tensor>>();
-    add_one<aten::clamp_max, front_door::clamp_max<at::Scalar>>();
-    add_one<aten::clamp_max_, front_door::clamp_max_<at::Scalar>>();
-    add_one<aten::clamp_max_Tensor, front_door::clamp_max<Tensor>>();
-    add_one<aten::clamp_max__Tensor, front_door::clamp_max_<Tensor>>();
+    // Macros, because they put the names together.
+#define CLAMPGRAD_CLAMP(name)                       \
+  add_one<aten::name, front_door::name>();          \
+  add_one<aten::name##_, front_door::name##_>();    \
+  add_one<aten::name##_Tensor, front_door::name>(); \
+  add_one<aten::name##__Tensor, front_door::name##_>();
+    CLAMPGRAD_CLAMP(clamp)
+    CLAMPGRAD_CLAMP(clamp_min)
+    CLAMPGRAD_CLAMP(clamp_max)
+#undef CLAMPGRAD_CLAMP
     add_one<aten::maximum, extremum<Extremum::maximum>, Kind::extremum>();
     add_one<aten::minimum, extremum<Extremum::minimum>, Kind::extremum>();
     add_one<aten::fmax, extremum<Extremum::fmax>, Kind::extremum>();
     add_one<aten::fmin, extremum<Extremum::fmin>, Kind::extremum>();
 
-    // A macro, because it puts the names together.
 #define CLAMPGRAD_FOREACH(kind, name, of_number, of_tensor)          \
   add_each<aten::_foreach_##name##_Scalar, of_number, Kind::kind>(); \
   add_each<aten::_foreach_##name##_List, of_tensor, Kind::kind>();   \

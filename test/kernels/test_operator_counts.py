@@ -58,14 +58,14 @@ class Count(TorchDispatchMode):
 def reverse(function, inputs, wanted):
     with Count() as count:
         y = function(*inputs)
-        torch.autograd.grad(y, wanted, torch.ones(3), materialize_grads=True)
+        torch.autograd.grad(y, wanted, torch.ones(inputs[0].shape), materialize_grads=True)
     return count.total
 
 
 def recorded(function, inputs, wanted):
     """The backward alone, differentiable again, from the bits that the fused forward recorded."""
     y = function(*inputs)
-    g = torch.ones(3, requires_grad=True)
+    g = torch.ones(inputs[0].shape, requires_grad=True)
     with Count() as count:
         torch.autograd.grad(y, wanted, g, create_graph=True, materialize_grads=True)
     return count.total
@@ -74,7 +74,7 @@ def recorded(function, inputs, wanted):
 def forward_mode(function, inputs, wanted):
     with fwad.dual_level():
         duals = [
-            fwad.make_dual(t.detach(), torch.ones(3)) if t.requires_grad else t for t in inputs
+            fwad.make_dual(t.detach(), torch.ones_like(t)) if t.requires_grad else t for t in inputs
         ]
         with Count() as count:
             fwad.unpack_dual(function(*duals))
@@ -115,10 +115,10 @@ def cases():
             yield convention, call, calls[call], keywords
 
 
-def count(function, n, of, keywords):
+def count(function, n, of, keywords, values=(0.0, 1.0, 2.0)):
     totals = {}
     for way, counted in WAYS.items():
-        inputs = [torch.tensor([0.0, 1.0, 2.0]) for _ in range(n)]
+        inputs = [torch.tensor(values) for _ in range(n)]
         wanted = [t.requires_grad_() for t, name in zip(inputs, "xyz") if name in of]
         try:
             totals[way] = counted(partial(function, **keywords), inputs, wanted)
@@ -136,13 +136,14 @@ def most_of(known):
     return most
 
 
+@pytest.mark.parametrize("values", [(0.0, 1.0, 2.0), 1.0], ids=["vector", "scalar"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_no_count_grows(convention):
+def test_no_count_grows(convention, values):
     known = json.loads(DATA.read_text())
     most = known.get(convention) or most_of(known)
     for name, call, case, keywords in cases():
         if name == convention:
-            totals = count(*case, keywords)
+            totals = count(*case, keywords, values)
             assert totals.keys() == most[call].keys()
             grown = {way: total for way, total in totals.items() if total > most[call][way]}
             assert not grown, f"{call}: more than {most[call]}"

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from common import assert_same
-from oracle import TABLE
+from common import assert_same, outcome
+from oracle import CONVENTIONS, EXACT, TABLE, gradient_of_x
 
 OPS = torch.ops.clampgrad
 
@@ -43,6 +44,15 @@ def test_a_composed_operator_reads_its_names_in_backward():
         y.sum().backward()
 
 
+@pytest.mark.compiled("the portable implementation has no such operator")
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_composed_operator_of_numbers_knows_every_convention(convention):
+    x = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0, torch.nan], requires_grad=True)
+    g = torch.linspace(-2, 2, 6)
+    (found,) = torch.autograd.grad(OPS._clamp_composed(x, 0.0, 1.0, convention, False), x, g)
+    assert_same(found, gradient_of_x(convention, x.detach(), g, min=0.0, max=1.0))
+
+
 @pytest.mark.parametrize(
     "size, order", [([6, 4], []), ([6, 4], [1, 0]), ([2, 3, 1, 5], [0, 2, 3, 1])]
 )
@@ -66,6 +76,44 @@ def test_bits_that_come_back_as_another_kind_of_tensor(bounds):
             y = clampgrad.clamp(x, *bounds)
             (found,) = torch.autograd.grad(y.sum(), x)
         assert_same(found.a if isinstance(found, two_tensor) else found, expected)
+
+
+# ---- Scalars, dtypes, inference -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("convention", EXACT)
+@pytest.mark.parametrize("bounds", [(0, 1), (torch.tensor(0.0), torch.tensor(1.0))], ids=str)
+def test_the_gradient_of_a_scalar_keeps_its_sign(bounds, convention):
+    """A sum of one -0 is +0."""
+    x, g = torch.tensor(0.5, requires_grad=True), torch.tensor(-0.0)
+
+    def f(x, g):
+        return torch.autograd.grad(clampgrad.clamp(x, *bounds, gradient=convention), x, g)[0]
+
+    for found in (f(x, g), make_fx(f)(x, g)(x, g)):
+        assert found.signbit()
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_sizes_are_looked_at_before_dtypes_that_do_not_promote(n):
+    x, y = torch.ones(3, requires_grad=True), torch.ones(n).to(torch.float8_e4m3fn)
+    for call in (
+        lambda m: m.maximum(x, y),
+        lambda m: m.clamp(x, y, y),
+        lambda m: m.clamp_(x * 1, y),
+    ):
+        assert outcome(call, clampgrad) == outcome(call, torch)
+
+
+@pytest.mark.compiled("the portable implementation saves its arguments, and raises as torch does")
+def test_a_tensor_of_inference_mode_may_be_a_bound():
+    """torch cannot save it, and raises; nothing of it is saved here."""
+    with torch.inference_mode():
+        lo, hi = torch.zeros(4), torch.ones(4)
+    x = torch.tensor([-1.0, 0.0, 0.5, 2.0], requires_grad=True)
+    for clamp in (clampgrad.clamp, lambda x, *bounds: clampgrad.clamp_(x * 1, *bounds)):
+        (found,) = torch.autograd.grad(clamp(x, lo, hi).sum(), x)
+        assert found.tolist() == [0, 0, 1, 0]
 
 
 # ---- Names ----------------------------------------------------------------------------------------

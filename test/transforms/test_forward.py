@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 import torch
+import torch.autograd.forward_ad as fwad
 
 import clampgrad
 from common import DTYPES, INTEGERS, OPERATORS, tied
@@ -167,6 +168,16 @@ def test_strides_of_results_and_gradients(layout, call):
     assert torch.equal(found, expected)
     steps = [[s for s, n in zip(g.stride(), g.shape) if n > 1] for g in (expected, found)]
     assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_strides_of_what_carries_a_tangent(layout, call):
+    x = LAYOUTS[layout](lambda *shape: torch.randn(shape))
+    with fwad.dual_level():
+        dual = fwad.make_dual(x, x.view_as(x))
+        theirs, ours = (fwad.unpack_dual(CALLS[call](m, dual)).primal for m in (torch, clampgrad))
+    assert_identical(ours, theirs, call, of_a_copy=True)
 
 
 OUTS = {

@@ -15,7 +15,7 @@ struct Triple {
 template <typename M>
 struct TripleMasks {
   M x, lo, hi;
-  M two, three, nested;
+  M two = {}, three = {}, nested = {};
   Triple<M> halved = {};
 };
 
@@ -41,13 +41,7 @@ CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
     const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
   using M = Mask<K>;
   if constexpr (rule == Gradient::inclusive) {
-    return {
-        M(le(lo, x) & le(x, hi)),
-        M(lt(x, lo) & lt(lo, hi)),
-        M(lt(hi, x) | lt(hi, lo)),
-        M(),
-        M(),
-        M()};
+    return {M(le(lo, x) & le(x, hi)), M(lt(x, lo) & lt(lo, hi)), M(lt(hi, x) | lt(hi, lo))};
   } else if constexpr (rule == Gradient::joint) {
     const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
     const M under = lt(x, lo), over = lt(hi, x);
@@ -95,8 +89,7 @@ CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
         M(at_lo & open),
         M(at_hi & open),
         two,
-        M(all & broadcast<M>(differentiated == kAll)),
-        M()};
+        M(all & broadcast<M>(differentiated == kAll))};
   }
 }
 
@@ -189,9 +182,9 @@ CLAMPGRAD_HOST_DEVICE TripleMasks<M> triple_masks_in(const Triple<M>& bits) {
   } else {
     const M all = x_lo & hi, several = M(x_lo | (x & hi) | (lo & hi));
     if constexpr (rule == Gradient::joint) { // all three: x and hi get all of g, where x is NaN
-      return {x, M(lo ^ all), hi, M(several ^ all), M(), M()};
+      return {x, M(lo ^ all), hi, M(several ^ all)};
     } else {
-      return {x, lo, hi, several, all, M()};
+      return {x, lo, hi, several, all};
     }
   }
 }
