@@ -78,7 +78,8 @@ bool device_has_kernels(const at::Tensor& self) {
 
 } // namespace
 
-// Looks at the included keys alone: while torch.func processes a level, it excludes this key too.
+// torch.func includes this key during a transform, and also excludes it while it processes a level.
+// So this looks at the included keys alone.
 bool in_transform() {
   return c10::impl::tls_local_dispatch_key_set().included_.has(
       DispatchKey::FuncTorchDynamicLayerFrontMode);

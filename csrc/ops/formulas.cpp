@@ -212,7 +212,7 @@ Shares<3> shares(const SavedTriple& of) {
         c);
   }
   return with_constant<kGradients>(share_rule(c.gradient), [&](auto gradient) {
-    const auto [x, lo, hi, two, three, nested, none] =
+    const auto [x, lo, hi, two, three, nested, unread] =
         composed::triple_masks_in<decltype(gradient)::value>(bits);
     return shares_by(
         TripleMasks<TensorMask>{in(x), in(lo), in(hi), in(two), in(three), in(nested)});

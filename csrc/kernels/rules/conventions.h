@@ -61,8 +61,8 @@ CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int dif
   }
 }
 
-// Whether a NaN gives both arguments all of g. The bits then say that neither has a share, which
-// under these rules is so of no other element.
+// Whether a NaN gives both arguments all of g. The bits then say that neither has a share, so at a
+// tie one must have a share under such a rule.
 CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
   return pair_rule(op, gradient, kBoth).nan == kBoth;
 }
@@ -76,7 +76,8 @@ constexpr Gradient triple_rule(Gradient gradient) {
   return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
 
-// What each gets. Under inclusive those that get a share get equal ones, as under least norm.
+// What each gets, by the bits. min_norm stands for equal shares of those whose bits are set, which
+// they are under inclusive too.
 constexpr Gradient share_rule(Gradient gradient) {
   return gradient == Gradient::inclusive ? Gradient::min_norm : gradient;
 }

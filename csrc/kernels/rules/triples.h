@@ -11,7 +11,7 @@ struct Triple {
 
 // Who gets a share. It is all of g, or half of it where `two` share it, or a third where `three`
 // do. Where `nested`, x and lo share what hi leaves. An argument that is `halved` gets half of g,
-// whatever the other masks say of it.
+// whatever the other masks say of it; in triple_masks only, for no rule reads it from bits.
 template <typename M>
 struct TripleMasks {
   M x, lo, hi;
@@ -181,7 +181,7 @@ CLAMPGRAD_HOST_DEVICE TripleMasks<M> triple_masks_in(const Triple<M>& bits) {
     return {x, lo, hi, M((x | lo) & hi), M(), x_lo};
   } else {
     const M all = x_lo & hi, several = M(x_lo | (x & hi) | (lo & hi));
-    if constexpr (rule == Gradient::joint) { // all three: x and hi get all of g, where x is NaN
+    if constexpr (rule == Gradient::joint) { // all three: x is NaN, lo > hi: g to x and hi
       return {x, M(lo ^ all), hi, M(several ^ all)};
     } else {
       return {x, lo, hi, several, all};
