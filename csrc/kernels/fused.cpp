@@ -161,7 +161,32 @@ template std::array<Tensor, 3> fused_backward(
 
 // ---- As an operator -----------------------------------------------------------------------------
 
-// By operators of ATen on every device: only what is differentiated twice, or traced, comes here.
+namespace {
+
+// Sets `mask` where bit v of `values` is set for the number v that the bits of an element make.
+void unpack(const uint64_t* bits, int64_t per_element, int64_t values, bool* mask, int64_t n) {
+  cpu::in_threads(words(n), [=](int64_t begin, int64_t end) {
+    for (int64_t w = begin; w < end; ++w) {
+      uint64_t chosen = 0;
+      for (int64_t v = 0; v < int64_t{1} << per_element; ++v) {
+        uint64_t here = -(values >> v & 1); // everywhere, if v is one of them
+        for (int64_t b = 0; b < per_element; ++b) {
+          here &= bits[b * words(n) + w] ^ ((v >> b & 1) - uint64_t{1});
+        }
+        chosen |= here;
+      }
+      const auto count = std::min(n - w * kWord, kWord);
+      for (int64_t i = 0; i < count; ++i) {
+        mask[w * kWord + i] = chosen >> i & 1;
+      }
+    }
+  });
+}
+
+} // namespace
+
+// Only what is differentiated twice, or traced, comes here. Operators of ATen do it on other
+// devices: on a CPU they take longer than all else that a second derivative does.
 Tensor native::mask(
     const Tensor& bits,
     c10::SymIntArrayRef size,
@@ -179,6 +204,11 @@ Tensor native::mask(
   }
   const auto n = mask.numel();
   const auto saved = checked_bits(bits, mask, static_cast<int>(bits_per_element));
+  if (mask.is_cpu()) {
+    const auto* words_of_bits = static_cast<const uint64_t*>(saved->const_data_ptr());
+    unpack(words_of_bits, bits_per_element, values, mask.mutable_data_ptr<bool>(), n);
+    return mask;
+  }
   // The bits by their place in a byte, and the number that those of an element make.
   const auto bytes = saved->view({bits_per_element, 8 * words(n), 1});
   const auto each = bytes.bitwise_right_shift(at::arange(8, bits.options())).bitwise_and_(1);
