@@ -236,8 +236,8 @@ def speed_used():
 
 
 def instruction_set(release):
-    results = SPEED[release]
-    return f"{results['machine']['instruction_set']}, torch {results['torch'].partition('+')[0]}"
+    m = SPEED[release]["machine"]
+    return f"{m['instruction_set']}, {m['cpu'].replace('(R)', '').removesuffix(' Processor')}"
 
 
 def speed_bars():
