@@ -219,8 +219,9 @@ void check_no_overlap(const Tensor& self, const Tensor& other) {
 }
 
 Tensor& hand_over(Tensor& self, const Tensor& result) {
-  // In place, too, arguments are compared in the dtype to which they promote. Of a view, autograd
-  // calls one node, and casts what goes in and comes out.
+  // In place, too, arguments are compared in the dtype to which they promote, so a result may need
+  // a cast. Not that of a view: what autograd puts around a view calls a single node, and the
+  // formulas take a gradient of another dtype.
   const auto rounded = self.is_view() ? result : result.to(self.scalar_type());
   below_autograd([&] { self.copy_(rounded); });
   torch::autograd::increment_version(self);

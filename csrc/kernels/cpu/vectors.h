@@ -80,7 +80,8 @@ CLAMPGRAD_K_REGISTERS(Vector<uint16_t>, __m512i, _mm512_cmp_epu16_mask, _mm512_m
 #undef CLAMPGRAD_K_REGISTERS
 
 // After vmaxps and vminps of 512 bits, Intel's processors run slower for some microseconds, which
-// shows in a call for few elements. A comparison and a blend take no longer for many elements.
+// shows in a call for few elements. There a comparison and a blend take no longer for many
+// elements; on a Zen 4 they do, as long as these are in a cache (benchmarks/README.md).
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V second_where_less(V a, V b, V less, V than) {
   auto mask = lt(less, than);
