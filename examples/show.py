@@ -4,7 +4,6 @@ from matplotlib.figure import Figure
 
 import clampgrad
 import image_fit
-from at_the_bounds import EXACT
 from clampgrad._tools.style import style
 from clampgrad._tools.tables import Table
 
@@ -23,7 +22,7 @@ def new_table(title, *columns, caption=""):
 def your_torch(rows, release):
     shown = new_table(
         "The gradient at a bound: your torch, and the same function by clampgrad",
-        *("function", "x", f"torch {release}  ", *EXACT),
+        *("function", "x", f"torch {release}  ", *clampgrad.EXACT),
         caption="*: not the gradient of least norm, which is what min_norm gives.",
     )
     for row in rows:
@@ -33,7 +32,7 @@ def your_torch(rows, release):
             row["function"],
             numbers(row["x"]),
             numbers(row["torch"]) + mark,
-            *(numbers(row[how]) for how in EXACT),
+            *(numbers(row[how]) for how in clampgrad.EXACT),
         )
     return shown
 
