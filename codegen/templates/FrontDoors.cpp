@@ -44,8 +44,8 @@ class Profiled {
 } // namespace
 
 // ---- The functions for C++, which Python calls too ----------------------------------------------
-// With plain Tensors, autograd alone would see a call in the dispatcher. The front door records it by
-// hand, so it is called directly.
+// With plain Tensors, the dispatcher would call autograd and nothing else. The front door records the
+// call by hand, so it is called directly.
 
 ${api_definitions}
 

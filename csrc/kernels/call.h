@@ -18,7 +18,7 @@ namespace clampgrad {
 struct NumberForward {
   static constexpr int kIn = 1, kOut = 1;
   using Word = uint64_t;
-  double lo, hi; // in the dtype, of 16 bits as their pattern: a double holds any of these exactly
+  double lo, hi; // in the dtype; of 16 bits, the pattern: a double holds all exactly
   bool has_lo, has_hi;
   Convention convention;
 };

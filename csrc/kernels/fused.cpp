@@ -12,6 +12,8 @@
 #include <ATen/ops/bitwise_right_shift.h>
 #include <c10/util/bit_cast.h>
 
+#include <algorithm>
+
 namespace clampgrad {
 
 using at::Tensor;

@@ -38,7 +38,8 @@ at::Tensor& record_extremum_(
     at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
 
 // What the composed path saves: of a plain tensor a copy, because that may be changed after the
-// call. Laid out alike, repeated dimensions too, or the result would not lie as torch's own.
+// call. Where it is not differentiated the copy repeats what the tensor repeats, because that
+// decides how torch lays out a result.
 at::Tensor kept(const at::Tensor& t);
 
 // Raises, as torch's in-place operators do, where writing to self would change `other`. Nothing is

@@ -129,6 +129,9 @@ Tensor kept(const Tensor& t) {
   if (!is_plain(t)) {
     return t;
   }
+  if (is_differentiated(t)) {
+    return t.clone(); // the backward of expand would sum the gradients of what is repeated
+  }
   auto once = t;
   for (int64_t d = 0; d < t.dim(); ++d) {
     if (t.stride(d) == 0 && t.size(d) > 1) {

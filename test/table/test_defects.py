@@ -105,6 +105,19 @@ def test_sizes_are_looked_at_before_dtypes_that_do_not_promote(n):
         assert outcome(call, clampgrad) == outcome(call, torch)
 
 
+@pytest.mark.compiled("the portable implementation saves no bits")
+@pytest.mark.parametrize("per_element", [1, 2, 3])
+def test_masks_are_what_the_bits_say(per_element):
+    for n in (0, 1, 63, 64, 65, 700):
+        bits = torch.randint(256, (per_element, (n + 63) // 64 * 8), dtype=torch.uint8)
+        planes = [int.from_bytes(bytes(plane.tolist()), "little") for plane in bits]
+        numbers = [sum((plane >> i & 1) << b for b, plane in enumerate(planes)) for i in range(n)]
+        expected = torch.tensor([0b01101010 >> number & 1 for number in numbers], dtype=torch.bool)
+        for size, order in (([n], []), ([n, 1], [1, 0])):
+            mask = OPS._mask(bits.flatten(), size, 0b01101010, per_element, order)
+            assert torch.equal(mask, expected.view(size))
+
+
 @pytest.mark.compiled("the portable implementation saves its arguments, and raises as torch does")
 def test_a_tensor_of_inference_mode_may_be_a_bound():
     """torch cannot save it, and raises; nothing of it is saved here."""

@@ -17,10 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.overrides import TorchFunctionMode
 
 from clampgrad._contract.table import CONVENTIONS
-from clampgrad._implementation.portable.functions import resolved
+from clampgrad._implementation.portable.functions import recorded, resolved
 from clampgrad._implementation.portable.pinned_calls import BY_ITSELF, PINNED, name_of, refuse
 from clampgrad._torch.after_import import when_imported
 from clampgrad._torch.function_modes import is_on, put_below, take_off
@@ -139,6 +140,13 @@ def pin_here() -> str | None:
 when_imported("torch._dynamo", lambda _: torch.compiler.assume_constant_result(pin_here))
 
 
+# Operators of Dynamo that call what it has traced where the mode is off: what a program wrote for them.
+TRACED_APART = {
+    "invoke_subgraph": "nested_compile_region",
+    "tag_activation_checkpoint": "a checkpoint that is compiled",
+}
+
+
 class Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -148,11 +156,11 @@ class Mode(TorchFunctionMode):
             gradient, *words = name.split(", ")
             if pinned is None:
                 if "partial" not in words:
-                    # Dynamo traces what nested_compile_region marks where the mode is off.
-                    region = getattr(func, "__name__", None) == "invoke_subgraph"
-                    if region or func in BY_ITSELF:
-                        name = "nested_compile_region" if region else BY_ITSELF[func]
-                        refuse(name, args, kwargs or {})
+                    apart = isinstance(func, HigherOrderOperator) and func.__name__ in TRACED_APART
+                    if apart and torch.is_grad_enabled():  # it may use what is no argument of it
+                        refuse(TRACED_APART[func.__name__])
+                    if func in BY_ITSELF and recorded((*args, *(kwargs or {}).values())):
+                        refuse(BY_ITSELF[func])
                 return func(*args, **kwargs or {})
             given = {name_of(k, func): v for k, v in (kwargs or {}).items()}
             return pinned(func, gradient, "maximize" in words, *args, **given)

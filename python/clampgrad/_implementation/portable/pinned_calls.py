@@ -40,14 +40,13 @@ PIN_MISSES = (
 )
 
 
-def refuse(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises where a gradient is recorded that the pin should decide and does not."""
-    if recorded((*args, *kwargs.values())):
-        raise RuntimeError(
-            f"clampgrad.pin: the portable implementation does not reach the clamp inside {name}. Take the "
-            "pin off around this call (`with clampgrad.pin(None)`), accept torch's own gradient there "
-            "(partial=True), or use the compiled implementation"
-        )
+def refuse(name: str) -> None:
+    """Raises, because a gradient is recorded that the pin should decide and does not."""
+    raise RuntimeError(
+        f"clampgrad.pin: the portable implementation does not reach the clamp inside {name}. Take the "
+        "pin off around this call (`with clampgrad.pin(None)`), accept torch's own gradient there "
+        "(partial=True), or use the compiled implementation"
+    )
 
 
 reached: Counter[str] = Counter()
