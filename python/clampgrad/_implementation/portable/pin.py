@@ -14,10 +14,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator
 from torch.overrides import TorchFunctionMode
 
 from clampgrad._contract.table import CONVENTIONS
@@ -156,9 +156,12 @@ class Mode(TorchFunctionMode):
             gradient, *words = name.split(", ")
             if pinned is None:
                 if "partial" not in words:
-                    apart = isinstance(func, HigherOrderOperator) and func.__name__ in TRACED_APART
-                    if apart and torch.is_grad_enabled():  # it may use what is no argument of it
-                        refuse(TRACED_APART[func.__name__])
+                    operator = (
+                        "" if isinstance(func, FunctionType) else getattr(func, "__name__", "")
+                    )
+                    # It may use what is no argument of it.
+                    if operator in TRACED_APART and torch.is_grad_enabled():
+                        refuse(TRACED_APART[operator])
                     if func in BY_ITSELF and recorded((*args, *(kwargs or {}).values())):
                         refuse(BY_ITSELF[func])
                 return func(*args, **kwargs or {})
