@@ -1,5 +1,7 @@
 #pragma once
-// From a value that is known at run time to a template argument.
+// From a value that is known at run time to a template argument; loops whose length is one.
+
+#include "base/bits.h"
 
 #include <cstdint>
 
@@ -27,6 +29,17 @@ auto with_bounds(bool has_lo, bool has_hi, const F& f) {
   return has_lo && has_hi ? f(Constant<true>(), Constant<true>())
       : has_lo            ? f(Constant<true>(), Constant<false>())
                           : f(Constant<false>(), Constant<true>());
+}
+
+// f(0) to f(n - 1), one after the other.
+template <int n, typename F>
+CLAMPGRAD_HOST_DEVICE void unrolled(const F& f) {
+#if defined(__CUDACC__)
+#pragma unroll
+#endif
+  for (int i = 0; i < n; ++i) {
+    f(i);
+  }
 }
 
 } // namespace clampgrad

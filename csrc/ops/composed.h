@@ -5,6 +5,8 @@
 // Nothing is computed before it is asked for, and nothing twice. A mask knows whether it holds
 // everywhere or nowhere. So a rule that is written for vectors composes no operators that it does
 // not need here: `everywhere & m` is m, and what only an unwanted gradient needs is not computed.
+// Of masks that only saved bits decide, the truth table is worked out, and each mask is one
+// operator.
 
 #include "Operators.h"
 #include "kernels/call.h"
@@ -53,50 +55,56 @@ class LazyTensor {
   std::shared_ptr<State> state_;
 };
 
+// The bits that one call has saved.
+struct SavedBits {
+  at::Tensor bits;
+  int per_element;
+  at::IntArrayRef dim_order;
+};
+
+// A mask as a function of the bits of one element; all or none of it is a constant.
+using TruthTable = std::bitset<8>;
+constexpr unsigned kBits[] = {0b10101010, 0b11001100, 0b11110000};
+
 class TensorMask : public LazyTensor {
  public:
   using LazyTensor::LazyTensor;
   TensorMask() : TensorMask(false) {}
-  explicit TensorMask(bool constant)
-      : LazyTensor([constant](const at::Tensor& like) {
+  explicit TensorMask(bool constant) : TensorMask({}, TruthTable(constant ? 0xff : 0)) {}
+  TensorMask(const SavedBits& saved, TruthTable table)
+      : LazyTensor([=](const at::Tensor& like) {
           const auto options = at::TensorOptions(at::kBool);
-          return constant ? at::ones_like(like, options) : at::zeros_like(like, options);
+          const auto& [bits, per_element, order] = saved;
+          const auto values = static_cast<int64_t>(table.to_ulong());
+          return table.none() ? at::zeros_like(like, options)
+              : table.all()
+              ? at::ones_like(like, options)
+              : clampgrad::_mask_symint(bits, like.sym_sizes(), values, per_element, order);
         }),
-        constant_(constant) {}
+        saved_(saved),
+        table_(table) {}
 
   friend TensorMask operator&(const TensorMask& a, const TensorMask& b) {
-    if (a.constant_ || b.constant_) {
-      return a.constant_ == false || b.constant_ == true ? a : b;
-    }
-    return TensorMask(
-        [a, b](const at::Tensor& like) { return a.get(like).logical_and(b.get(like)); });
+    return a.is(false) || b.is(true) ? a
+        : b.is(false) || a.is(true)  ? b
+                                     : combined(a, b, std::bit_and(), &at::Tensor::logical_and);
   }
   friend TensorMask operator|(const TensorMask& a, const TensorMask& b) {
-    if (a.constant_ || b.constant_) {
-      return a.constant_ == true || b.constant_ == false ? a : b;
-    }
-    return TensorMask(
-        [a, b](const at::Tensor& like) { return a.get(like).logical_or(b.get(like)); });
+    return a.is(true) || b.is(false) ? a
+        : b.is(true) || a.is(false)  ? b
+                                     : combined(a, b, std::bit_or(), &at::Tensor::logical_or);
   }
   friend TensorMask operator^(const TensorMask& a, const TensorMask& b) {
-    if (a.constant_ && b.constant_) {
-      return TensorMask(*a.constant_ != *b.constant_);
-    }
-    if (b.constant_) {
-      return b ^ a;
-    }
-    if (a.constant_) {
-      return *a.constant_
-          ? TensorMask([b](const at::Tensor& like) { return b.get(like).logical_not(); })
-          : b;
-    }
-    return TensorMask(
-        [a, b](const at::Tensor& like) { return a.get(like).logical_xor(b.get(like)); });
+    return b.is(false) ? a
+        : b.is(true)   ? a.negated()
+        : a.is(false)  ? b
+        : a.is(true)   ? b.negated()
+                       : combined(a, b, std::bit_xor(), &at::Tensor::logical_xor);
   }
 
   template <typename T> // a mask or a value
   friend T select(const TensorMask& mask, const T& a, const T& b) {
-    return mask.constant_ ? (*mask.constant_ ? a : b) : where(mask, a, b);
+    return mask.is(true) ? a : mask.is(false) ? b : where(mask, a, b);
   }
   friend TensorMask where(const TensorMask& mask, const TensorMask& a, const TensorMask& b) {
     return TensorMask([mask, a, b](const at::Tensor& like) {
@@ -105,7 +113,25 @@ class TensorMask : public LazyTensor {
   }
 
  private:
-  std::optional<bool> constant_;
+  bool is(bool constant) const {
+    return table_ && (constant ? table_->all() : table_->none());
+  }
+  TensorMask negated() const {
+    return table_ ? TensorMask(saved_, ~*table_)
+                  : TensorMask([self = *this](const at::Tensor& like) {
+                      return self.get(like).logical_not();
+                    });
+  }
+  template <typename Op, typename Method>
+  static TensorMask combined(const TensorMask& a, const TensorMask& b, Op op, Method method) {
+    if (a.table_ && b.table_) {
+      return TensorMask(a.saved_, op(*a.table_, *b.table_));
+    }
+    return TensorMask([=](const at::Tensor& like) { return (a.get(like).*method)(b.get(like)); });
+  }
+
+  SavedBits saved_;
+  std::optional<TruthTable> table_;
 };
 
 class TensorValue : public LazyTensor {
@@ -156,6 +182,8 @@ class TensorValue : public LazyTensor {
 
 // What a rule needs from a dtype, where torch does the arithmetic.
 struct TensorElement {
+  static constexpr bool composed = true;
+
   static TensorValue key(const TensorValue& x) {
     return x;
   }
@@ -167,14 +195,8 @@ struct TensorElement {
   }
   // The divisor is an integer, because a floating-point number promotes some ZeroTensors to
   // float64.
-  static TensorValue divided(const TensorValue& x, int64_t by) {
-    return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
-  }
   static TensorValue halved(const TensorValue& x) {
-    return divided(x, 2);
-  }
-  static TensorValue quartered(const TensorValue& x) {
-    return divided(x, 4);
+    return TensorValue([x](const at::Tensor& like) { return x.get(like) / 2; });
   }
   // The fused kernel divides. On CUDA torch multiplies by the reciprocal of a number instead, which
   // rounds differently, but divides by a Tensor on the device.
@@ -190,6 +212,19 @@ struct TensorElement {
       return plus.get(like).to(dtype) - minus.get(like).to(dtype);
     });
   }
+  // An operator, whose tangent raises.
+  template <Gradient rule, bool maximize, typename Position>
+  static TensorValue pseudo_share(const TensorValue& g, const Position& at) {
+    return TensorValue([=](const at::Tensor& like) {
+      return clampgrad::_pseudo_gradient(
+          g.get(like),
+          at.inside.get(like),
+          at.below.get(like),
+          at.above.get(like),
+          name_of(rule),
+          maximize);
+    });
+  }
 };
 
 } // namespace clampgrad
@@ -197,28 +232,3 @@ struct TensorElement {
 #define CLAMPGRAD_INSTANCE composed
 #include "kernels/rules/all.h"
 #undef CLAMPGRAD_INSTANCE
-
-namespace clampgrad {
-
-// A function of the bits of one element, as its truth table. What a rule reads in saved bits is
-// worked out on these, and each mask that comes out is then one operator.
-using TruthTable = std::bitset<8>;
-constexpr TruthTable kFirstBit = 0b10101010, kSecondBit = 0b11001100, kThirdBit = 0b11110000;
-
-// The bits that one call has saved.
-struct SavedBits {
-  at::Tensor bits;
-  int per_element;
-  at::IntArrayRef dim_order;
-
-  TensorMask operator()(TruthTable mask) const {
-    if (mask.none()) {
-      return TensorMask();
-    }
-    return TensorMask([*this, values = mask.to_ulong()](const at::Tensor& like) {
-      return clampgrad::_mask_symint(bits, like.sym_sizes(), values, per_element, dim_order);
-    });
-  }
-};
-
-} // namespace clampgrad

@@ -21,12 +21,7 @@ using E = TensorElement;
 using at::Tensor;
 using composed::compared;
 using composed::Compared;
-using composed::NumberMasks;
 using composed::PairMasks;
-using composed::Position;
-using composed::PseudoMasks;
-using composed::Triple;
-using composed::TripleMasks;
 
 // What each of n arguments gets of a gradient. Forward mode is the transpose: the tangent of the
 // result is the sum of what each argument gets, of its own tangent.
@@ -38,104 +33,72 @@ Compared<TensorValue> compared_in_dtype(const Tensor& t) {
   return compared<E>(TensorValue([t](const Tensor& like) { return t.to(like.scalar_type()); }));
 }
 
-TensorValue pseudo_share_of(const Tensor& grad, const Position<TensorMask>& at, Convention c) {
-  if (c.gradient == Gradient::straight_through) {
-    return grad;
-  }
-  return LazyTensor::Compute([=](const Tensor& g) { // an operator, whose tangent raises
-    const auto inside = at.inside.get(g), below = at.below.get(g), above = at.above.get(g);
-    return clampgrad::_pseudo_gradient(g, inside, below, above, name_of(c.gradient), c.maximize);
-  });
-}
-
-// f(Constant<rule>(), position), for a pseudo-gradient that is not linear.
-template <typename F>
-Tensor with_pseudo_gradient(
-    const Tensor& inside, const Tensor& below, const Tensor& above, Convention c, const F& f) {
-  const auto mask = [](const Tensor& t) { return TensorMask([t](const Tensor&) { return t; }); };
-  const Position<TensorMask> at = {mask(inside), mask(below), mask(above)};
-  const auto descent =
-      c.maximize ? composed::in_descent<true>(at) : composed::in_descent<false>(at);
-  return c.gradient == Gradient::with_grad ? f(Constant<Gradient::with_grad>(), descent)
-                                           : f(Constant<Gradient::restoring>(), descent);
-}
-
 // ---- One argument -------------------------------------------------------------------------------
 
-template <Gradient rule>
-Shares<1> shares_by(const NumberMasks<TensorMask>& masks) {
+template <Gradient rule, bool maximize, typename Masks>
+Shares<1> number_shares(const Masks& at) {
   return [=](const Tensor& grad) -> std::array<TensorValue, 1> {
-    return {composed::number_share<rule, E>(TensorValue(grad), masks)};
+    return {composed::number_share<rule, maximize, E>(TensorValue(grad), at)};
   };
 }
 
-Shares<1> shares_by(const Position<TensorMask>& at, Convention c) {
-  return [=](const Tensor& grad) -> std::array<TensorValue, 1> {
-    return {pseudo_share_of(grad, at, c)};
-  };
+// Called by its own name, the composed operator takes straight_through too.
+constexpr Gradient composed_rule(Gradient gradient) {
+  return gradient == Gradient::straight_through ? gradient : number_rule(gradient);
 }
 
 Shares<1> shares(const NumberShares& of) {
   const auto& self = of.args[0];
   const auto &min = of.min, &max = of.max;
-  const auto c = of.convention;
   const TensorValue x = self;
-  const auto everywhere = E::comparable(x);
-  if (is_pseudo(c.gradient)) {
-    const TensorValue y = at::clamp(self.detach(), min, max); // only compared with
-    return shares_by(composed::position(x, everywhere, y), c);
-  }
-  return with_constant<kGradients>(number_rule(c.gradient), [&](auto constant) {
+  const TensorValue y([=](const Tensor&) { // only compared with
+    return at::clamp(self.detach(), min, max);
+  });
+  const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
+  return with_rule<composed_rule>(of.convention, [&](auto constant, auto maximize) {
     constexpr Gradient rule = decltype(constant)::value;
-    const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
     return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
-      return shares_by<rule>(composed::number_masks<rule, decltype(lo)::value, decltype(hi)::value>(
-          x, everywhere, bounds));
+      return number_shares<rule, decltype(maximize)::value>(
+          composed::number_masks<rule, decltype(lo)::value, decltype(hi)::value>(
+              x, E::comparable(x), bounds, y));
     });
   });
 }
 
 Shares<1> shares(const SavedNumber& of) {
-  const auto c = of.call.convention;
-  return with_rule<number_rule>(c, [&](auto constant, auto) {
+  return with_rule<number_rule>(of.call.convention, [&](auto constant, auto maximize) {
     constexpr Gradient rule = decltype(constant)::value;
-    const SavedBits in = {of.bits, bits_per_element(rule), of.dim_order};
-    const composed::NumberBits<TruthTable> bits = {kFirstBit, kSecondBit};
-    if constexpr (is_pseudo(rule)) {
-      const auto at = composed::position_in(bits);
-      return shares_by(Position<TensorMask>{in(at.inside), in(at.below), in(at.above)}, c);
-    } else {
-      const auto at = composed::masks_in<rule>(bits);
-      return shares_by<rule>(NumberMasks<TensorMask>{in(at.open), in(at.tie), in(at.quarter)});
-    }
+    const SavedBits saved = {of.bits, bits_per_element(rule), of.dim_order};
+    const composed::NumberBits<TensorMask> bits = {{saved, kBits[0]}, {saved, kBits[1]}};
+    return number_shares<rule, decltype(maximize)::value>(composed::number_masks_in<rule>(bits));
   });
 }
 
 // ---- Two arguments ------------------------------------------------------------------------------
 
-Shares<2> shares_by(const PairMasks<TensorMask>& masks, Extremum op, Convention c) {
-  return [=](const Tensor& grad) -> std::array<TensorValue, 2> {
-    const auto of = composed::pair_share<E>(TensorValue(grad), masks);
-    if (is_pseudo(c.gradient)) {
-      const auto at = composed::pair_position(masks.self, masks.other, takes_larger(op));
-      return {pseudo_share_of(grad, at, c), of.other};
-    }
-    return {of.self, of.other};
-  };
+Shares<2> pair_shares(const PairMasks<TensorMask>& at, Extremum op, Convention c) {
+  return with_rule<pair_share_rule>(c, [&](auto constant, auto constant_maximize) -> Shares<2> {
+    constexpr Gradient rule = decltype(constant)::value;
+    constexpr bool maximize = decltype(constant_maximize)::value;
+    return [=](const Tensor& grad) -> std::array<TensorValue, 2> {
+      const TensorValue g = grad;
+      const auto of = composed::pair_share<rule, maximize, E>(g, at, takes_larger(op));
+      return {of.self, of.other};
+    };
+  });
 }
 
 Shares<2> pair_of(
     const Tensor& self_, const Tensor& other_, Extremum op, Convention c, int64_t differentiated) {
   const auto self = compared_in_dtype(self_), other = compared_in_dtype(other_);
   const auto rule = pair_rule(op, c.gradient, static_cast<int>(differentiated));
-  const auto masks = with_constant<2>(takes_larger(op), [&](auto larger) {
+  return with_constant<2>(takes_larger(op), [&](auto larger) {
     return with_constant<2>(skips_nan(op), [&](auto skips) {
-      return composed::pair_masks<decltype(larger)::value, decltype(skips)::value>(
-                 self, other, rule)
-          .shares;
+      const auto of =
+          composed::pair_masks<decltype(larger)::value, decltype(skips)::value>(self, other, rule);
+      return pair_shares(of.shares, op, c);
     });
   });
-  return shares_by(masks, op, c);
 }
 
 Shares<2> shares(const ExtremumShares& of) {
@@ -143,34 +106,29 @@ Shares<2> shares(const ExtremumShares& of) {
 }
 
 Shares<2> shares(const SavedPair& of) {
-  const SavedBits in = {of.bits, 2, of.dim_order};
-  const auto [op, c] = of.call;
-  const auto at = nan_to_both(op, c.gradient)
-      ? composed::pair_masks_in<true>(kFirstBit, kSecondBit)
-      : composed::pair_masks_in<false>(kFirstBit, kSecondBit);
-  const auto halved = is_pseudo(c.gradient) ? TruthTable() : at.halved; // it records no tie
-  return shares_by(PairMasks<TensorMask>{in(at.self), in(at.other), in(halved)}, op, c);
+  const SavedBits saved = {of.bits, 2, of.dim_order};
+  const TensorMask self(saved, kBits[0]), other(saved, kBits[1]);
+  const auto op = of.call.op;
+  const auto c = of.call.convention;
+  return composed::with_pair_rule(op, c, [&](auto rule, auto, auto nan) {
+    constexpr auto masks_in =
+        composed::pair_masks_in<decltype(rule)::value, decltype(nan)::value, TensorMask>;
+    return pair_shares(masks_in(self, other), op, c);
+  });
 }
 
 // ---- Three arguments ----------------------------------------------------------------------------
 
-Shares<3> shares_by(const TripleMasks<TensorMask>& masks) {
+template <Gradient rule, bool maximize, typename Masks>
+Shares<3> triple_shares(const Masks& at) {
   return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
-    const auto of = composed::triple_share<E>(TensorValue(grad), masks);
+    const auto of = composed::triple_share<rule, maximize, E>(TensorValue(grad), at);
     return {of.x, of.lo, of.hi};
-  };
-}
-
-Shares<3> shares_by(const PseudoMasks<TensorMask>& masks, Convention c) {
-  return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
-    const auto bounds = composed::bounds_share<E>(TensorValue(grad), masks);
-    return {pseudo_share_of(grad, masks.x, c), bounds.self, bounds.other};
   };
 }
 
 Shares<3> shares(const ClampShares& of) {
   const auto &self = of.args[0], &min = of.args[1], &max = of.args[2];
-  const auto c = of.convention;
   const auto differentiated = static_cast<int>(of.differentiated);
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();
@@ -178,7 +136,7 @@ Shares<3> shares(const ClampShares& of) {
     const auto bits =
         (differentiated & kX) | (is_min ? differentiated & kLo : (differentiated & kHi) >> 1);
     const auto op = is_min ? Extremum::clamp_min : Extremum::clamp_max;
-    const auto pair = pair_of(self, is_min ? min : max, op, c, bits);
+    const auto pair = pair_of(self, is_min ? min : max, op, of.convention, bits);
     return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
       const auto [of_self, of_bound] = pair(grad);
       return is_min ? std::array<TensorValue, 3>{of_self, of_bound, {}}
@@ -186,36 +144,24 @@ Shares<3> shares(const ClampShares& of) {
     };
   }
   const auto x = compared_in_dtype(self), lo = compared_in_dtype(min), hi = compared_in_dtype(max);
-  return with_constant<kGradients>(c.gradient, [&](auto gradient) {
-    constexpr Gradient rule = triple_rule(decltype(gradient)::value);
-    if constexpr (is_pseudo(rule)) {
-      const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
-        const auto dtype = like.scalar_type();
-        return at::clamp(self.detach().to(dtype), min.detach().to(dtype), max.detach().to(dtype));
-      }));
-      return shares_by(composed::pseudo_masks(x, lo, hi, y, differentiated), c);
-    } else {
-      return shares_by(composed::triple_masks<rule>(x, lo, hi, differentiated));
-    }
+  const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
+    const auto dtype = like.scalar_type();
+    return at::clamp(self.detach().to(dtype), min.detach().to(dtype), max.detach().to(dtype));
+  }));
+  return with_rule<any_rule>(of.convention, [&](auto constant, auto maximize) {
+    constexpr Gradient gradient = decltype(constant)::value;
+    return triple_shares<share_rule(gradient), decltype(maximize)::value>(
+        composed::triple_masks<triple_rule(gradient)>(x, lo, hi, y, differentiated));
   });
 }
 
 Shares<3> shares(const SavedTriple& of) {
-  const SavedBits in = {of.bits, 3, of.dim_order};
-  const Triple<TruthTable> bits = {kFirstBit, kSecondBit, kThirdBit};
-  const auto c = of.call.convention;
-  if (is_pseudo(c.gradient)) {
-    const auto [x, lo, hi, halved] = composed::pseudo_masks_in(bits);
-    return shares_by(
-        PseudoMasks<TensorMask>{
-            {in(x.inside), in(x.below), in(x.above)}, in(lo), in(hi), in(halved)},
-        c);
-  }
-  return with_constant<kGradients>(share_rule(c.gradient), [&](auto gradient) {
-    const auto [x, lo, hi, two, three, nested, unread] =
-        composed::triple_masks_in<decltype(gradient)::value>(bits);
-    return shares_by(
-        TripleMasks<TensorMask>{in(x), in(lo), in(hi), in(two), in(three), in(nested)});
+  const SavedBits saved = {of.bits, 3, of.dim_order};
+  const composed::Triple<TensorMask> bits = {
+      {saved, kBits[0]}, {saved, kBits[1]}, {saved, kBits[2]}};
+  return with_rule<share_rule>(of.call.convention, [&](auto constant, auto maximize) {
+    constexpr Gradient rule = decltype(constant)::value;
+    return triple_shares<rule, decltype(maximize)::value>(composed::triple_masks_in<rule>(bits));
   });
 }
 
@@ -291,6 +237,22 @@ CLAMPGRAD_FORMULAS(3, ClampShares, SavedTriple)
 
 // ---- Pseudo-gradients ---------------------------------------------------------------------------
 
+namespace {
+
+// f(Constant<rule>(), Constant<maximize>(), position), for those that are not linear.
+template <typename F>
+Tensor with_position(
+    const Tensor& inside, const Tensor& below, const Tensor& above, Convention c, const F& f) {
+  const auto mask = [](const Tensor& t) { return TensorMask([t](const Tensor&) { return t; }); };
+  const composed::Position<TensorMask> at = {mask(inside), mask(below), mask(above)};
+  return with_constant<2>(c.maximize, [&](auto maximize) {
+    return c.gradient == Gradient::with_grad ? f(Constant<Gradient::with_grad>(), maximize, at)
+                                             : f(Constant<Gradient::restoring>(), maximize, at);
+  });
+}
+
+} // namespace
+
 Tensor pseudo_gradient_backward(
     const Tensor& grad,
     const Tensor& grad_output,
@@ -298,8 +260,9 @@ Tensor pseudo_gradient_backward(
     const Tensor& below,
     const Tensor& above,
     Convention c) {
-  return with_pseudo_gradient(inside, below, above, c, [&](auto rule, const auto& at) {
-    const auto open = composed::passes<decltype(rule)::value, E>(TensorValue(grad_output), at);
+  return with_position(inside, below, above, c, [&](auto rule, auto maximize, const auto& at) {
+    const auto open = composed::passes<decltype(rule)::value, decltype(maximize)::value, E>(
+        TensorValue(grad_output), at);
     return select(open, TensorValue(grad), TensorValue()).get(grad);
   });
 }
@@ -331,8 +294,10 @@ Tensor pseudo_gradient(
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
   TORCH_CHECK_VALUE(!is_linear(c.gradient), "clampgrad: ", gradient, " is no pseudo-gradient");
-  return with_pseudo_gradient(inside, below, above, c, [&](auto rule, const auto& at) {
-    return composed::pseudo_share<decltype(rule)::value, E>(TensorValue(grad), at).get(grad);
+  return with_position(inside, below, above, c, [&](auto rule, auto maximize, const auto& at) {
+    return composed::pseudo_share<decltype(rule)::value, decltype(maximize)::value, E>(
+               TensorValue(grad), at)
+        .get(grad);
   });
 }
 

@@ -102,6 +102,13 @@ std::string_view text_of(PyObject* gradient) {
   return "(not UTF-8)";
 }
 
+// The same words as those of the portable implementation, also for a call of the operators.
+std::string unknown_name(std::string_view name) {
+  const py::gil_scoped_acquire gil;
+  return py::cast<std::string>(
+      py::module_::import("clampgrad._contract.table").attr("unknown")(name));
+}
+
 size_t parameter_of(const Signature& s, PyObject* keyword) {
   for (size_t p = 0; p < kParameters; ++p) {
     if (s.parameters[p] && PyUnicode_CompareWithASCIIString(keyword, s.parameters[p]) == 0) {
@@ -308,6 +315,7 @@ PyMODINIT_FUNC PyInit__C() {
   static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "clampgrad._C", nullptr, -1, methods};
   PyObject* module = PyModule_Create(&definition);
   if (module) {
+    clampgrad::unknown_gradient = &clampgrad::unknown_name;
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);
     // Read from the file too, by python/clampgrad/_implementation/stamp.py.

@@ -17,37 +17,27 @@ struct OpWord {
   CLAMPGRAD_HOST_DEVICE void operator()(const BuffersOf<Call, L>& s, int64_t stride) const {
     std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[Op::kBits];
     if constexpr (!is_forward<Call>) {
-      for (int b = 0; b < Op::kBits; ++b) {
-        recorded[b] = s.bits[b * stride];
-      }
+      unrolled<Op::kBits>([&](int b) { recorded[b] = s.bits[b * stride]; });
     }
     for (int i = 0; i < kWord; i += lanes<L>) {
       Vector<L> in[Call::kIn], out[Call::kOut];
       M bits[Op::kBits];
-      for (int k = 0; k < Call::kIn; ++k) {
-        in[k] = load(s.in[k] + i);
-      }
+      unrolled<Call::kIn>([&](int k) { in[k] = load(s.in[k] + i); });
       if constexpr (!is_forward<Call>) {
-        for (int b = 0; b < Op::kBits; ++b) {
-          bits[b] = from_bits<M>(recorded[b], i);
-        }
+        unrolled<Op::kBits>([&](int b) { bits[b] = from_bits<M>(recorded[b], i); });
       }
       op(in, bits, out);
-      for (int k = 0; k < Call::kOut; ++k) {
+      unrolled<Call::kOut>([&](int k) {
         if (Call::kOut == 1 || s.out[k]) {
           store(s.out[k] + i, out[k]);
         }
-      }
+      });
       if constexpr (is_forward<Call>) {
-        for (int b = 0; b < Op::kBits; ++b) {
-          recorded[b].set(i, bits[b]);
-        }
+        unrolled<Op::kBits>([&](int b) { recorded[b].set(i, bits[b]); });
       }
     }
     if constexpr (is_forward<Call>) {
-      for (int b = 0; b < Op::kBits; ++b) {
-        s.bits[b * stride] = recorded[b].bits();
-      }
+      unrolled<Op::kBits>([&](int b) { s.bits[b * stride] = recorded[b].bits(); });
     }
   }
 };
@@ -56,7 +46,8 @@ struct OpWord {
 // The code of a word is long. So this is a function, of which both calls below use one copy.
 // Buffers and word are passed by value: no store can change them, so the bounds stay in registers.
 template <typename F, typename Buffers>
-void foreach_whole_word(Buffers s, int64_t begin, int64_t end, int64_t stride, F word) {
+C10_NOINLINE void foreach_whole_word(
+    Buffers s, int64_t begin, int64_t end, int64_t stride, F word) {
   auto here = s;
   for (int64_t w = begin; w < end;) {
     int64_t count = end - w; // as far as no input starts again
@@ -67,12 +58,10 @@ void foreach_whole_word(Buffers s, int64_t begin, int64_t end, int64_t stride, F
       count = left < count ? left : count;
     }
     for (int64_t i = 0; i < count; ++i) {
-      for (int k = 0; k < Buffers::kIn; ++k) {
-        here.in[k] = from[k] + i * kWord;
-      }
-      for (int k = 0; k < Buffers::kOut; ++k) {
+      unrolled<Buffers::kIn>([&](int k) { here.in[k] = from[k] + i * kWord; });
+      unrolled<Buffers::kOut>([&](int k) {
         here.out[k] = Buffers::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
-      }
+      });
       here.bits = s.bits + w + i;
       word(here, stride);
     }

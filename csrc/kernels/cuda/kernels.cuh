@@ -3,6 +3,7 @@
 // bits in a forward. What it does to one element is an Op (kernels/rules/).
 
 #include "kernels/call.h"
+#include "kernels/constant.h"
 #include "kernels/cuda/tile.cuh"
 
 namespace clampgrad::cuda {
@@ -12,23 +13,28 @@ namespace clampgrad::cuda {
 template <typename Op>
 using Words = uint32_t[Op::kBits];
 
-// A word of 64 is two of 32: the machine is little endian.
+// The words of bit b. A word of 64 is two of 32: the machine is little endian.
+template <typename Op, typename T>
+__device__ __forceinline__ auto* words_of(const BuffersOf<typename Op::Call, T>& s, int b) {
+  using Word = std::conditional_t<is_forward<typename Op::Call>, uint32_t, const uint32_t>;
+  return reinterpret_cast<Word*>(s.bits + b * words(s.n));
+}
 template <typename Op, typename T>
 __device__ __forceinline__ void load_bits(
     const BuffersOf<typename Op::Call, T>& s, bool has_word, int64_t word, Words<Op>& to) {
-#pragma unroll
-  for (int b = 0; b < Op::kBits; ++b) {
-    to[b] = has_word ? reinterpret_cast<const uint32_t*>(s.bits + b * words(s.n))[word] : 0;
+  if constexpr (!is_forward<typename Op::Call>) {
+    unrolled<Op::kBits>([&](int b) { to[b] = has_word ? words_of<Op>(s, b)[word] : 0; });
   }
 }
 template <typename Op, typename T>
 __device__ __forceinline__ void store_bits(
     const BuffersOf<typename Op::Call, T>& s, bool has_word, int64_t word, const Words<Op>& from) {
-#pragma unroll
-  for (int b = 0; b < Op::kBits; ++b) {
-    if (has_word) {
-      reinterpret_cast<uint32_t*>(s.bits + b * words(s.n))[word] = from[b];
-    }
+  if constexpr (is_forward<typename Op::Call>) {
+    unrolled<Op::kBits>([&](int b) {
+      if (has_word) {
+        words_of<Op>(s, b)[word] = from[b];
+      }
+    });
   }
 }
 
@@ -48,46 +54,26 @@ __device__ __forceinline__ void run_row(
   Vector<T> out[Call::kOut];
   Words<Op> bits = {};
   if constexpr (!is_forward<Call>) {
-#pragma unroll
-    for (int b = 0; b < Op::kBits; ++b) {
-      bits[b] = tile.take_bits(kept[b], row);
-    }
+    unrolled<Op::kBits>([&](int b) { bits[b] = tile.take_bits(kept[b], row); });
   }
-#pragma unroll
-  for (int i = 0; i < Row<T>::kVector; ++i) {
+  unrolled<Row<T>::kVector>([&](int i) {
     T from[Call::kIn], to[Call::kOut];
     Bit<Op> recorded[Op::kBits];
-#pragma unroll
-    for (int k = 0; k < Call::kIn; ++k) {
-      from[k] = in[k].values[i];
-    }
-#pragma unroll
-    for (int b = 0; b < Op::kBits; ++b) {
-      recorded[b] = (bits[b] >> i & 1u) != 0;
-    }
+    unrolled<Call::kIn>([&](int k) { from[k] = in[k].values[i]; });
+    unrolled<Op::kBits>([&](int b) { recorded[b] = (bits[b] >> i & 1u) != 0; });
     op(from, recorded, to);
     if constexpr (is_forward<Call>) {
-#pragma unroll
-      for (int b = 0; b < Op::kBits; ++b) {
-        bits[b] |= static_cast<uint32_t>(recorded[b]) << i;
-      }
+      unrolled<Op::kBits>([&](int b) { bits[b] |= static_cast<uint32_t>(recorded[b]) << i; });
     }
-#pragma unroll
-    for (int k = 0; k < Call::kOut; ++k) {
-      out[k].values[i] = to[k];
-    }
-  }
-#pragma unroll
-  for (int k = 0; k < Call::kOut; ++k) {
+    unrolled<Call::kOut>([&](int k) { out[k].values[i] = to[k]; });
+  });
+  unrolled<Call::kOut>([&](int k) {
     if (Call::kOut == 1 || s.out[k]) {
       tile.store(s.out[k], row, out[k]);
     }
-  }
+  });
   if constexpr (is_forward<Call>) {
-#pragma unroll
-    for (int b = 0; b < Op::kBits; ++b) {
-      tile.gather_bits(bits[b], row, kept[b]);
-    }
+    unrolled<Op::kBits>([&](int b) { tile.gather_bits(bits[b], row, kept[b]); });
   }
 }
 
@@ -95,27 +81,15 @@ __device__ __forceinline__ void run_row(
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_rows(
     const Op& op, const BuffersOf<typename Op::Call, T>& s, int64_t first) {
-  using Call = typename Op::Call;
   const Tile<T, rows> tile = {first};
   Words<Op> kept = {};
-  if constexpr (!is_forward<Call>) {
-    load_bits<Op>(s, tile.has_word(), tile.word(), kept);
-  }
-  Vector<T> in[rows][Call::kIn];
-#pragma unroll
-  for (int row = 0; row < rows; ++row) {
-#pragma unroll
-    for (int k = 0; k < Call::kIn; ++k) {
-      tile.load(s.in[k], row, in[row][k]);
-    }
-  }
-#pragma unroll
-  for (int row = 0; row < rows; ++row) {
-    run_row(op, s, tile, row, in[row], kept);
-  }
-  if constexpr (is_forward<Call>) {
-    store_bits<Op>(s, tile.has_word(), tile.word(), kept);
-  }
+  load_bits<Op>(s, tile.has_word(), tile.word(), kept);
+  Vector<T> in[rows][Op::Call::kIn];
+  unrolled<rows>([&](int row) {
+    unrolled<Op::Call::kIn>([&](int k) { tile.load(s.in[k], row, in[row][k]); });
+  });
+  unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], kept); });
+  store_bits<Op>(s, tile.has_word(), tile.word(), kept);
 }
 
 // A tile that is not whole, or whose memory is not aligned. Neighbouring lanes take neighbouring
@@ -130,47 +104,36 @@ __device__ __forceinline__ void run_elements(
   const int64_t word = first / 32 + lane;
   const bool has_word = word < 2 * words(end);
   Words<Op> kept = {};
-  if constexpr (!is_forward<Call>) {
-    load_bits<Op>(s, has_word, word, kept);
-  }
+  load_bits<Op>(s, has_word, word, kept);
 #pragma unroll 1
   for (int w = 0; first + 32 * w < end; w += kBatch) {
     const int64_t begin = first + 32 * w + lane;
     T in[kBatch][Call::kIn], out[Call::kOut];
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-#pragma unroll
-      for (int k = 0; k < Call::kIn; ++k) {
-        in[j][k] = begin + 32 * j < end ? s.in[k][begin + 32 * j] : T(0);
-      }
-    }
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
+    unrolled<kBatch>([&](int j) {
+      const int64_t i = begin + 32 * j;
+      unrolled<Call::kIn>([&](int k) { in[j][k] = i < end ? s.in[k][i] : T(0); });
+    });
+    unrolled<kBatch>([&](int j) {
       const int64_t i = begin + 32 * j;
       Bit<Op> recorded[Op::kBits];
-#pragma unroll
-      for (int b = 0; b < Op::kBits; ++b) {
+      unrolled<Op::kBits>([&](int b) {
         recorded[b] = !is_forward<Call> && (__shfl_sync(~0u, kept[b], w + j) >> lane & 1u) != 0;
-      }
+      });
       op(in[j], recorded, out);
-#pragma unroll
-      for (int k = 0; k < Call::kOut; ++k) {
+      unrolled<Call::kOut>([&](int k) {
         if (i < end && (Call::kOut == 1 || s.out[k])) {
           s.out[k][i] = out[k];
         }
-      }
+      });
       if constexpr (is_forward<Call>) {
-#pragma unroll
-        for (int b = 0; b < Op::kBits; ++b) { // bits of no element are 0
+        unrolled<Op::kBits>([&](int b) { // bits of no element are 0
           const uint32_t all = __ballot_sync(~0u, i < end && recorded[b]);
           kept[b] = lane == w + j ? all : kept[b];
-        }
+        });
       }
-    }
+    });
   }
-  if constexpr (is_forward<Call>) {
-    store_bits<Op>(s, has_word, word, kept);
-  }
+  store_bits<Op>(s, has_word, word, kept);
 }
 
 // Note [Branches of a warp]

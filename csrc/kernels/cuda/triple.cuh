@@ -24,7 +24,7 @@ TripleTable table_of(int differentiated) {
     using E = Real<float>;
     const auto kx = compared<E>(x), klo = compared<E>(lo), khi = compared<E>(hi);
     const auto y = compared<E>(clamped(x, lo, hi, kx, klo, khi));
-    const auto bits = triple_bits<rule>(kx, klo, khi, y, differentiated);
+    const auto bits = triple_bits<rule>(triple_masks<rule>(kx, klo, khi, y, differentiated));
     const int at = comparisons(kx, klo, khi);
     table.bits[0] |= uint64_t{bits.x} << at;
     table.bits[1] |= uint64_t{bits.lo} << at;

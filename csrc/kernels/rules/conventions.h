@@ -61,6 +61,11 @@ CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int dif
   }
 }
 
+// What each gets, by the bits: min_norm stands for equal shares of those whose bits are set.
+constexpr Gradient pair_share_rule(Gradient gradient) {
+  return is_pseudo(gradient) ? gradient : Gradient::min_norm;
+}
+
 // Whether a NaN gives both arguments all of g. The bits then say that neither has a share, so at a
 // tie one must have a share under such a rule.
 CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
@@ -76,8 +81,7 @@ constexpr Gradient triple_rule(Gradient gradient) {
   return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
 
-// What each gets, by the bits. min_norm stands for equal shares of those whose bits are set, which
-// they are under inclusive too.
+// What each gets, by the bits. The shares are equal under inclusive too.
 constexpr Gradient share_rule(Gradient gradient) {
   return gradient == Gradient::inclusive ? Gradient::min_norm : gradient;
 }
@@ -93,6 +97,10 @@ inline bool mixed_at_once(Gradient gradient) {
 // Forward mode needs a gradient that is a linear function of the incoming one.
 constexpr bool is_linear(Gradient gradient) {
   return gradient != Gradient::with_grad && gradient != Gradient::restoring;
+}
+
+constexpr Gradient any_rule(Gradient gradient) {
+  return gradient;
 }
 
 // f(Constant<rule>(), Constant<maximize>()), where `rule_of` is one of the functions above. An

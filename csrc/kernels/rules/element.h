@@ -92,6 +92,8 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
 // What all elements have in common.
 template <typename E>
 struct Element {
+  static constexpr bool composed = false; // of ATen operators
+
   // The value of torch.clamp, and that of torch.fmax and fmin, whose `result` of the two `in` the
   // rule has found. A device where torch returns something else overrides them.
   template <bool has_lo, bool has_hi, typename V, typename K>
@@ -142,10 +144,6 @@ struct Real : Element<Real<T>> {
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V halved(V x) {
     return x * T(0.5);
-  }
-  template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V quartered(V x) {
-    return x * T(0.25);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V third(V x) {
@@ -199,12 +197,6 @@ struct Short : Element<Short<mantissa_bits>> {
   static CLAMPGRAD_HOST_DEVICE V halved(V x) {
     const V m = magnitude(x);
     return scaled(x, V(m - implicit_bit), V((m + (m >> 1 & Lane(1))) >> 1), 2);
-  }
-  template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V quartered(V x) {
-    const V m = magnitude(x), u = units(m);
-    const V rounded = V((u + Lane(1) + (u >> 2 & Lane(1))) >> 2);
-    return scaled(x, V(m - Lane(2 * implicit_bit)), rounded, 3);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V third(V x) {

@@ -1,5 +1,5 @@
-// What x gets of a gradient where the bounds are numbers, and where it lies seen from the result:
-// the latter decides a pseudo-gradient. The rules are those of docs/conventions.md.
+// What x gets of a gradient where the bounds are numbers. The rules are those of
+// docs/conventions.md.
 //
 // A rule says what holds at x, as masks, and what that makes of the gradient. The composed path
 // does one after the other. The kernels do the first in forward and the second in backward; in
@@ -8,16 +8,20 @@
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// ---- Which part of g passes ---------------------------------------------------------------------
+// ---- Where x lies -------------------------------------------------------------------------------
 
-// All of g where open, but half of it at a tie, or a quarter at a tie with both bounds. Where not
-// open, `tie` means nothing; where x is at no tie, neither does `quarter`. x = lo = hi is open.
-//
-// K is a key, what is compared in place of a number. Comparisons count where `comparable`: of a
-// float everywhere, of a 16-bit number where it is no NaN (Real and Short in element.h).
+// All of g passes where open, but half of it at a tie, or a quarter at a tie with both bounds.
+// Where not open, `tie` means nothing; where x is at no tie, neither does `quarter`. x = lo = hi is
+// open.
 template <typename M>
 struct NumberMasks {
   M open, tie, quarter;
+};
+
+// Seen from the result, which decides a pseudo-gradient; nowhere at NaN.
+template <typename M>
+struct Position {
+  M inside, below, above;
 };
 
 template <typename K>
@@ -34,86 +38,90 @@ CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
   return lt(b.lo, x) & lt(x, b.hi);
 }
 
+// The Position of x where `result` has the key of clamp's, for a pseudo-gradient; else the
+// NumberMasks. K is a key, what is compared in place of a number. Comparisons count where
+// `comparable`: of a float everywhere, of a 16-bit number where it is no NaN (Real and Short in
+// element.h).
 template <Gradient rule, bool has_lo, bool has_hi, typename K>
-CLAMPGRAD_HOST_DEVICE NumberMasks<Mask<K>> number_masks(
-    K x, Mask<K> comparable, const Bounds<K>& b) {
+CLAMPGRAD_HOST_DEVICE auto number_masks(
+    K x, Mask<K> comparable, const Bounds<K>& b, const K& result) {
   using M = Mask<K>;
   constexpr bool is_open = rule == Gradient::min_norm; // the interval in which g passes
-  if constexpr (is_open && has_lo && has_hi) {
-    return {between(x, b), M(), M()};
-  }
-  // With two bounds, a NaN fails one of the comparisons: compared as a float it fails both, and as
-  // a 16-bit key it lies beyond all numbers. With one bound it has to be masked.
-  M open = has_lo && has_hi ? everywhere<M>() : comparable, at_lo = M(), at_hi = M();
-  if constexpr (has_lo) {
-    open = open & (is_open ? lt(b.lo, x) : le(b.lo, x));
-    at_lo = eq(x, b.lo);
-  }
-  if constexpr (has_hi) {
-    open = open & (is_open ? lt(x, b.hi) : le(x, b.hi));
-    at_hi = eq(x, b.hi);
-  }
-  if constexpr (rule == Gradient::half) {
-    const M equal = eq(b.lo, b.hi);
-    return {open, M(at_lo | at_hi), has_lo && has_hi ? M(at_lo & equal) : M()};
+  if constexpr (is_pseudo(rule)) {
+    return Position<M>{
+        M(comparable & eq(x, result)),
+        M(comparable & lt(x, result)),
+        M(comparable & lt(result, x))};
+  } else if constexpr (is_open && has_lo && has_hi) {
+    return NumberMasks<M>{between(x, b), M(), M()};
   } else {
-    return {open, M(), M()};
+    // With two bounds, a NaN fails one of the comparisons: compared as a float it fails both, and
+    // as a 16-bit key it lies beyond all numbers. With one bound it has to be masked.
+    M open = has_lo && has_hi ? everywhere<M>() : comparable, at_lo = M(), at_hi = M();
+    if constexpr (has_lo) {
+      open = open & (is_open ? lt(b.lo, x) : le(b.lo, x));
+      at_lo = eq(x, b.lo);
+    }
+    if constexpr (has_hi) {
+      open = open & (is_open ? lt(x, b.hi) : le(x, b.hi));
+      at_hi = eq(x, b.hi);
+    }
+    if constexpr (rule == Gradient::half) {
+      const M quarter = has_lo && has_hi ? M(at_lo & eq(b.lo, b.hi)) : M();
+      return NumberMasks<M>{open, M(at_lo | at_hi), quarter};
+    } else {
+      return NumberMasks<M>{open, M(), M()};
+    }
   }
 }
 
+// ---- What it gets -------------------------------------------------------------------------------
+
 // Selects, and never multiplies by 0: a blocked element gets an exact 0 even where g is inf or NaN.
-template <Gradient rule, typename E, typename V>
+template <Gradient rule, bool maximize, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE V number_share(V g, const NumberMasks<Mask<V>>& at) {
   V share = g;
-  if constexpr (bits_per_element(rule) == 2) {
-    share = select(at.tie, select(at.quarter, E::quartered(g), E::halved(g)), g);
+  if constexpr (rule == Gradient::half) {
+    const V half = E::halved(g);
+    share = select(at.tie, select(at.quarter, E::halved(half), half), g);
   }
   return select(at.open, share, V());
 }
 
-// ---- Pseudo-gradients ---------------------------------------------------------------------------
-
-// Where x lies, seen from the result y; nowhere at NaN.
-template <typename M>
-struct Position {
-  M inside, below, above;
-};
-
-template <typename K>
-CLAMPGRAD_HOST_DEVICE Position<Mask<K>> position(K x, Mask<K> comparable, K y) {
-  using M = Mask<K>;
-  return {M(comparable & eq(x, y)), M(comparable & lt(x, y)), M(comparable & lt(y, x))};
-}
-
-// Ascent is descent in the other direction.
-template <bool maximize, typename M>
-CLAMPGRAD_HOST_DEVICE Position<M> in_descent(const Position<M>& at) {
-  return maximize ? Position<M>{at.inside, at.above, at.below} : at;
-}
-
 // Where a pseudo-gradient lets g pass. Descent moves x by -g: up where g < 0. A step of length 0
-// leaves x where it is.
-template <Gradient rule, typename E, typename V>
+// leaves x where it is. Ascent is descent in the other direction.
+template <Gradient rule, bool maximize, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE Mask<V> passes(V g, const Position<Mask<V>>& at) {
   if constexpr (rule == Gradient::with_grad) {
     const auto key = E::key(g);
     const auto none = KeyOf<E, V>();
     const Mask<V> falls = le(none, key), rises = le(key, none);
-    return at.inside | (E::comparable(g) & ((at.above & falls) | (at.below & rises)));
+    const auto &to_fall = maximize ? at.below : at.above, &to_rise = maximize ? at.above : at.below;
+    return at.inside | (E::comparable(g) & ((to_fall & falls) | (to_rise & rises)));
   } else {
     return at.inside;
   }
 }
 
 // What a pseudo-gradient makes of g.
-template <Gradient rule, typename E, typename V>
+template <Gradient rule, bool maximize, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE V pseudo_share(V g, const Position<Mask<V>>& at) {
+  V outside = V();
+  if constexpr (rule == Gradient::restoring) {
+    outside = maximize ? E::template sign<V>(at.below, at.above)
+                       : E::template sign<V>(at.above, at.below);
+  }
+  return select(passes<rule, maximize, E>(g, at), g, outside);
+}
+
+template <Gradient rule, bool maximize, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE V number_share(V g, const Position<Mask<V>>& at) {
   if constexpr (rule == Gradient::straight_through) {
     return g;
-  } else if constexpr (rule == Gradient::restoring) {
-    return select(passes<rule, E>(g, at), g, E::template sign<V>(at.above, at.below));
+  } else if constexpr (E::composed) {
+    return E::template pseudo_share<rule, maximize>(g, at);
   } else {
-    return select(passes<rule, E>(g, at), g, V());
+    return pseudo_share<rule, maximize, E>(g, at);
   }
 }
 
@@ -129,32 +137,27 @@ struct NumberBits {
   M first, second;
 };
 
-template <Gradient rule, bool has_lo, bool has_hi, typename K>
-CLAMPGRAD_HOST_DEVICE NumberBits<Mask<K>> number_bits(K x, Mask<K> comparable, const Bounds<K>& b) {
-  using M = Mask<K>;
-  if constexpr (is_pseudo(rule)) {
-    const auto at = position(x, comparable, clamp_value<has_lo, has_hi>(x, x, comparable, b, b));
-    return {M(at.inside | at.above), M(at.below | at.above)};
-  } else {
-    const auto at = number_masks<rule, has_lo, has_hi>(x, comparable, b);
-    const M shared = at.open & at.tie;
-    return {M((at.open ^ shared) | at.quarter), shared};
-  }
-}
-
-template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE NumberMasks<M> masks_in(const NumberBits<M>& bits) {
-  if constexpr (bits_per_element(rule) == 1) {
-    return {bits.first, M(), M()};
-  } else {
-    return {M(bits.first | bits.second), bits.second, bits.first};
-  }
-}
-
 template <typename M>
-CLAMPGRAD_HOST_DEVICE Position<M> position_in(const NumberBits<M>& bits) {
-  const M above = bits.first & bits.second;
-  return {M(bits.first ^ above), M(bits.second ^ above), above};
+CLAMPGRAD_HOST_DEVICE NumberBits<M> number_bits(const NumberMasks<M>& at) {
+  const M shared = at.open & at.tie;
+  return {M((at.open ^ shared) | at.quarter), shared};
+}
+template <typename M>
+CLAMPGRAD_HOST_DEVICE NumberBits<M> number_bits(const Position<M>& at) {
+  return {M(at.inside | at.above), M(at.below | at.above)};
+}
+
+// What number_masks() has returned.
+template <Gradient rule, typename M>
+CLAMPGRAD_HOST_DEVICE auto number_masks_in(const NumberBits<M>& bits) {
+  if constexpr (is_pseudo(rule)) {
+    const M above = bits.first & bits.second;
+    return Position<M>{M(bits.first ^ above), M(bits.second ^ above), above};
+  } else if constexpr (rule == Gradient::half) {
+    return NumberMasks<M>{M(bits.first | bits.second), bits.second, bits.first};
+  } else {
+    return NumberMasks<M>{bits.first, M(), M()};
+  }
 }
 
 // ---- In the kernels -----------------------------------------------------------------------------
@@ -169,7 +172,9 @@ struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule)> {
     const auto key = E::key(in[0]);
     const auto comparable = E::comparable(in[0]);
     out[0] = E::template clamp<has_lo, has_hi>(in[0], key, comparable, values, keys);
-    const auto recorded = number_bits<rule, has_lo, has_hi>(key, comparable, keys);
+    const auto result = clamp_value<has_lo, has_hi>(key, key, comparable, keys, keys);
+    const auto recorded =
+        number_bits(number_masks<rule, has_lo, has_hi>(key, comparable, keys, result));
     bits[0] = recorded.first;
     if constexpr (bits_per_element(rule) == 2) {
       bits[1] = recorded.second;
@@ -204,11 +209,7 @@ struct NumberBackwardOp : Op<NumberBackward, E, bits_per_element(rule)> {
     if constexpr (bits_per_element(rule) == 2) {
       recorded.second = bits[1];
     }
-    if constexpr (is_pseudo(rule)) {
-      out[0] = pseudo_share<rule, E>(in[0], in_descent<maximize>(position_in(recorded)));
-    } else {
-      out[0] = number_share<rule, E>(in[0], masks_in<rule>(recorded));
-    }
+    out[0] = number_share<rule, maximize, E>(in[0], number_masks_in<rule>(recorded));
   }
 };
 

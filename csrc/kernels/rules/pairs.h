@@ -49,28 +49,32 @@ CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_masks(
       takes_self};
 }
 
-template <typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Pair<V> pair_share(V g, const PairMasks<Mask<V>>& at) {
+// Under a pseudo-gradient, self is the result where it has a share, else beyond the bound.
+template <Gradient rule, bool maximize, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE Pair<V> pair_share(V g, const PairMasks<Mask<V>>& at, bool takes_larger) {
+  using M = Mask<V>;
   const V zero = V(), share = select(at.halved, E::halved(g), g);
-  return {select(at.self, share, zero), select(at.other, share, zero)};
+  Pair<V> of = {select(at.self, share, zero), select(at.other, share, zero)};
+  if constexpr (is_pseudo(rule)) {
+    const M larger = broadcast<M>(takes_larger);
+    const Position<M> self = {at.self, M(at.other & larger), M(at.other & negate<M>(larger))};
+    of.self = number_share<rule, maximize, E>(g, self);
+  }
+  return of;
 }
 
 // ---- As bits ------------------------------------------------------------------------------------
 
-template <bool nan_to_both, typename M>
+template <Gradient rule, bool nan_to_both, typename M>
 CLAMPGRAD_HOST_DEVICE PairMasks<M> pair_masks_in(M self, M other) {
-  if constexpr (nan_to_both) {
+  if constexpr (is_pseudo(rule)) { // which records no tie
+    return {self, other, M()};
+  } else if constexpr (nan_to_both) {
     const M nan = negate<M>(self | other);
     return {M(self | nan), M(other | nan), M(self & other)};
   } else {
     return {self, other, M(self & other)};
   }
-}
-
-// Under a pseudo-gradient: self is the result where it has a share, else beyond the bound.
-template <typename M>
-CLAMPGRAD_HOST_DEVICE Position<M> pair_position(M self, M other, bool takes_larger) {
-  return {self, M(other & broadcast<M>(takes_larger)), M(other & broadcast<M>(!takes_larger))};
 }
 
 // ---- In the kernels -----------------------------------------------------------------------------
@@ -105,42 +109,38 @@ void with_op(const PairForward& call, const F& run) {
   });
 }
 
-template <bool nan_to_both, typename E>
+template <Gradient rule, bool maximize, bool nan_to_both, typename E>
 struct PairBackwardOp : Op<PairBackward, E, 2> {
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
-    const auto of = pair_share<E>(in[0], pair_masks_in<nan_to_both>(bits[0], bits[1]));
-    out[0] = of.self;
-    out[1] = of.other;
-  }
-};
-
-// The other argument, a bound, gets what is beyond it.
-template <Gradient rule, bool maximize, typename E>
-struct PairPseudoOp : Op<PairBackward, E, 2> {
   bool takes_larger;
 
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
-    const auto at = pair_position(bits[0], bits[1], takes_larger);
-    out[0] = pseudo_share<rule, E>(in[0], in_descent<maximize>(at));
-    out[1] = select(bits[1], in[0], V());
+    const auto at = pair_masks_in<rule, nan_to_both>(bits[0], bits[1]);
+    const auto of = pair_share<rule, maximize, E>(in[0], at, takes_larger);
+    out[0] = of.self;
+    out[1] = of.other;
   }
 };
 
+// f(Constant<rule>(), Constant<maximize>(), Constant<nan_to_both>())
+template <typename F>
+auto with_pair_rule(Extremum op, Convention c, const F& f) {
+  return with_rule<pair_share_rule>(c, [&](auto rule, auto maximize) {
+    if constexpr (is_pseudo(decltype(rule)::value)) {
+      return f(rule, maximize, Constant<false>());
+    } else {
+      return with_constant<2>(
+          nan_to_both(op, c.gradient), [&](auto nan) { return f(rule, maximize, nan); });
+    }
+  });
+}
+
 template <typename E, typename F>
 void with_op(const PairBackward& call, const F& run) {
-  with_rule<share_rule>(call.convention, [&](auto rule, auto maximize) {
-    constexpr Gradient gradient = decltype(rule)::value;
-    if constexpr (is_pseudo(gradient)) {
-      run(PairPseudoOp<gradient, decltype(maximize)::value, E>{{}, takes_larger(call.op)});
-    } else {
-      with_constant<2>(nan_to_both(call.op, call.convention.gradient), [&](auto nan) {
-        run(PairBackwardOp<decltype(nan)::value, E>{});
-      });
-    }
+  with_pair_rule(call.op, call.convention, [&](auto rule, auto maximize, auto nan) {
+    run(PairBackwardOp<decltype(rule)::value, decltype(maximize)::value, decltype(nan)::value, E>{
+        {}, takes_larger(call.op)});
   });
 }
 

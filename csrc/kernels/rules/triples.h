@@ -35,18 +35,43 @@ clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Co
 
 // ---- Who gets a share ---------------------------------------------------------------------------
 
-// `differentiated` has the bits of the arguments that are being differentiated.
+// x gets a pseudo-gradient, by its position. Besides, where x is not the result, the bounds get
+// what least norm gives them. There x lies above hi, or below lo, or below a hi that is less than
+// lo.
+template <typename M>
+struct PseudoMasks {
+  Position<M> x;
+  M lo, hi;
+  M halved;
+};
+
+// PseudoMasks for a pseudo-gradient, else TripleMasks. `result` has the keys of clamped(),
+// `differentiated` the bits of the arguments that are being differentiated.
 template <Gradient rule, typename K>
-CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
-    const Compared<K>& x, const Compared<K>& lo, const Compared<K>& hi, int differentiated) {
+CLAMPGRAD_HOST_DEVICE auto triple_masks(
+    const Compared<K>& x,
+    const Compared<K>& lo,
+    const Compared<K>& hi,
+    const Compared<K>& result,
+    int differentiated) {
   using M = Mask<K>;
-  if constexpr (rule == Gradient::inclusive) {
-    return {M(le(lo, x) & le(x, hi)), M(lt(x, lo) & lt(lo, hi)), M(lt(hi, x) | lt(hi, lo))};
+  using Masks = TripleMasks<M>;
+  if constexpr (is_pseudo(rule)) {
+    const M below = lt(x, result), above = lt(result, x);
+    const M tie = eq(lo, hi) & broadcast<M>((differentiated & kLo) && (differentiated & kHi));
+    const M halved = M(below & tie);
+    return PseudoMasks<M>{
+        {eq(x, result), below, above},
+        M((below & lt(lo, hi)) | halved),
+        M(above | (below & lt(hi, lo)) | halved),
+        halved};
+  } else if constexpr (rule == Gradient::inclusive) {
+    return Masks{M(le(lo, x) & le(x, hi)), M(lt(x, lo) & lt(lo, hi)), M(lt(hi, x) | lt(hi, lo))};
   } else if constexpr (rule == Gradient::joint) {
     const M ordered = lt(lo, hi), crossed = lt(hi, lo), apart = le(lo, hi);
     const M under = lt(x, lo), over = lt(hi, x);
     const M at_lo = M(eq(x, lo) & ordered), at_hi = M(eq(x, hi) & ordered);
-    return {
+    return Masks{
         negate<M>(under | over),
         M(under & apart),
         M((over & apart) | crossed),
@@ -61,7 +86,7 @@ CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
         larger(x.key, lo.key), M(x.comparable & lo.comparable), M(x.number & lo.number)};
     const M shut = lt(hi, inner), tie = eq(inner, hi);
     const M open = number & negate<M>(shut);
-    return {
+    return Masks{
         M(open & negate<M>(raised)),
         M(open & le(x, lo)),
         M(number & (shut | tie)),
@@ -84,7 +109,7 @@ CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
     const M two = (x_lo & broadcast<M>(of_x && of_lo)) |
         (at_x & at_hi & broadcast<M>(of_x && of_hi)) |
         (at_lo & at_hi & broadcast<M>(of_lo && of_hi));
-    return {
+    return Masks{
         M(at_x & open),
         M(at_lo & open),
         M(at_hi & open),
@@ -93,41 +118,13 @@ CLAMPGRAD_HOST_DEVICE TripleMasks<Mask<K>> triple_masks(
   }
 }
 
-// x gets a pseudo-gradient, by its position. Besides, where x is not the result, the bounds get
-// what least norm gives them. There x lies above hi, or below lo, or below a hi that is less than
-// lo.
-template <typename M>
-struct PseudoMasks {
-  Position<M> x;
-  M lo, hi;
-  M halved;
-};
-
-template <typename K>
-CLAMPGRAD_HOST_DEVICE PseudoMasks<Mask<K>> pseudo_masks(
-    const Compared<K>& x,
-    const Compared<K>& lo,
-    const Compared<K>& hi,
-    const Compared<K>& result,
-    int differentiated) {
-  using M = Mask<K>;
-  const M below = lt(x, result), above = lt(result, x);
-  const M tie = eq(lo, hi) & broadcast<M>((differentiated & kLo) && (differentiated & kHi));
-  const M halved = M(below & tie);
-  return {
-      {eq(x, result), below, above},
-      M((below & lt(lo, hi)) | halved),
-      M(above | (below & lt(hi, lo)) | halved),
-      halved};
-}
-
 // ---- What each gets -----------------------------------------------------------------------------
 
-template <typename E, typename V>
+template <Gradient rule, bool maximize, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE Triple<V> triple_share(V g, const TripleMasks<Mask<V>>& at) {
   const V zero = V(), half = E::halved(g);
   const V share = select(at.three, E::third(g), select(at.two, half, g));
-  const V inner = select(at.nested, select(at.two, E::quartered(g), half), share);
+  const V inner = select(at.nested, select(at.two, E::halved(half), half), share);
   const auto& halved = at.halved;
   return {
       select(halved.x, half, select(at.x, inner, zero)),
@@ -135,9 +132,13 @@ CLAMPGRAD_HOST_DEVICE Triple<V> triple_share(V g, const TripleMasks<Mask<V>>& at
       select(halved.hi, half, select(at.hi, share, zero))};
 }
 
-template <typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Pair<V> bounds_share(V g, const PseudoMasks<Mask<V>>& at) {
-  return pair_share<E>(g, PairMasks<Mask<V>>{at.lo, at.hi, at.halved});
+template <Gradient rule, bool maximize, typename E, typename V>
+CLAMPGRAD_HOST_DEVICE Triple<V> triple_share(V g, const PseudoMasks<Mask<V>>& at) {
+  const V zero = V(), share = select(at.halved, E::halved(g), g);
+  return {
+      number_share<rule, maximize, E>(g, at.x),
+      select(at.lo, share, zero),
+      select(at.hi, share, zero)};
 }
 
 // ---- As bits ------------------------------------------------------------------------------------
@@ -146,55 +147,42 @@ CLAMPGRAD_HOST_DEVICE Pair<V> bounds_share(V g, const PseudoMasks<Mask<V>>& at) 
 // lowest, which says where x lies and which bounds get a share besides: 0 NaN; 1 inside; 2 below,
 // lo; 3 below, hi; 4 below, both; 5 below, none; 6 above, hi.
 
-// `result` has the keys of clamped().
-template <Gradient rule, typename K>
-CLAMPGRAD_HOST_DEVICE Triple<Mask<K>> triple_bits(
-    const Compared<K>& x,
-    const Compared<K>& lo,
-    const Compared<K>& hi,
-    const Compared<K>& result,
-    int differentiated) {
-  using M = Mask<K>;
-  if constexpr (is_pseudo(rule)) {
-    const auto at = pseudo_masks(x, lo, hi, result, differentiated);
-    const M to_one = M(at.x.below & (at.lo ^ at.hi));
-    return {
-        M(at.x.inside | (at.x.below & negate<M>(at.lo))),
-        M(to_one | at.x.above),
-        M((at.x.below ^ to_one) | at.x.above)};
-  } else {
-    const auto at = triple_masks<rule>(x, lo, hi, differentiated);
-    if constexpr (rule == Gradient::joint) { // two that get all of g are a case of their own
-      const M both = at.x & at.hi;
-      return {at.x, M(at.lo | at.halved.lo | both), M(at.hi | at.halved.hi)};
-    } else {
-      return {at.x, at.lo, at.hi};
-    }
-  }
-}
-
 template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE TripleMasks<M> triple_masks_in(const Triple<M>& bits) {
-  const auto& [x, lo, hi] = bits;
-  const M x_lo = x & lo;
-  if constexpr (rule == Gradient::half) { // all three: 1/4, 1/4, 1/2
-    return {x, lo, hi, M((x | lo) & hi), M(), x_lo};
+CLAMPGRAD_HOST_DEVICE Triple<M> triple_bits(const TripleMasks<M>& at) {
+  if constexpr (rule == Gradient::joint) { // two that get all of g are a case of their own
+    return {at.x, M(at.lo | at.halved.lo | (at.x & at.hi)), M(at.hi | at.halved.hi)};
   } else {
-    const M all = x_lo & hi, several = M(x_lo | (x & hi) | (lo & hi));
-    if constexpr (rule == Gradient::joint) { // all three: x is NaN, lo > hi: g to x and hi
-      return {x, M(lo ^ all), hi, M(several ^ all)};
-    } else {
-      return {x, lo, hi, several, all};
-    }
+    return {at.x, at.lo, at.hi};
   }
 }
+template <Gradient rule, typename M>
+CLAMPGRAD_HOST_DEVICE Triple<M> triple_bits(const PseudoMasks<M>& at) {
+  const M to_one = M(at.x.below & (at.lo ^ at.hi));
+  return {
+      M(at.x.inside | (at.x.below & negate<M>(at.lo))),
+      M(to_one | at.x.above),
+      M((at.x.below ^ to_one) | at.x.above)};
+}
 
-template <typename M>
-CLAMPGRAD_HOST_DEVICE PseudoMasks<M> pseudo_masks_in(const Triple<M>& bits) {
+// What triple_masks() has returned.
+template <Gradient rule, typename M>
+CLAMPGRAD_HOST_DEVICE auto triple_masks_in(const Triple<M>& bits) {
   const auto& [x, lo, hi] = bits;
-  const M above = lo & hi, below = lo ^ hi;
-  const M to_lo = M(below & negate<M>(x)), halved = M(to_lo & hi);
-  return {{M(x & negate<M>(lo | hi)), below, above}, to_lo, M(above | (x & lo) | halved), halved};
+  if constexpr (is_pseudo(rule)) {
+    const M above = lo & hi, below = lo ^ hi;
+    const M to_lo = M(below & negate<M>(x)), halved = M(to_lo & hi);
+    return PseudoMasks<M>{
+        {M(x & negate<M>(lo | hi)), below, above}, to_lo, M(above | (x & lo) | halved), halved};
+  } else if constexpr (rule == Gradient::half) { // all three: 1/4, 1/4, 1/2
+    return TripleMasks<M>{x, lo, hi, M((x | lo) & hi), M(), M(x & lo)};
+  } else {
+    const M all = x & lo & hi, several = M((x & lo) | (x & hi) | (lo & hi));
+    if constexpr (rule == Gradient::joint) { // all three: x is NaN, lo > hi: g to x and hi
+      return TripleMasks<M>{x, M(lo ^ all), hi, M(several ^ all)};
+    } else {
+      return TripleMasks<M>{x, lo, hi, several, all};
+    }
+  }
 }
 
 // ---- In the kernels -----------------------------------------------------------------------------
@@ -207,7 +195,8 @@ struct TripleForwardOp : Op<TripleForward, E, 3> {
   CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], Mask<V> (&bits)[3], V (&out)[1]) const {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
     out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
-    const auto recorded = triple_bits<rule>(x, lo, hi, compared<E>(out[0]), differentiated);
+    const auto result = compared<E>(out[0]);
+    const auto recorded = triple_bits<rule>(triple_masks<rule>(x, lo, hi, result, differentiated));
     bits[0] = recorded.x;
     bits[1] = recorded.lo;
     bits[2] = recorded.hi;
@@ -227,18 +216,11 @@ struct TripleBackwardOp : Op<TripleBackward, E, 3> {
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[3], V (&out)[3]) const {
     const Triple<Mask<V>> recorded = {bits[0], bits[1], bits[2]};
-    if constexpr (is_pseudo(rule)) {
-      const auto at = pseudo_masks_in(recorded);
-      const auto bounds = bounds_share<E>(in[0], at);
-      out[0] = pseudo_share<rule, E>(in[0], in_descent<maximize>(at.x));
-      out[1] = bounds.self;
-      out[2] = bounds.other;
-    } else {
-      const auto of = triple_share<E>(in[0], triple_masks_in<rule>(recorded));
-      out[0] = of.x;
-      out[1] = of.lo;
-      out[2] = of.hi;
-    }
+    const auto at = triple_masks_in<rule>(recorded);
+    const auto of = triple_share<rule, maximize, E>(in[0], at);
+    out[0] = of.x;
+    out[1] = of.lo;
+    out[2] = of.hi;
   }
 };
 

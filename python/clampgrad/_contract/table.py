@@ -47,7 +47,7 @@ BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for nam
 def unknown(name: str, *also: str) -> str:
     """The error for a name that is none: what is known, and what was perhaps meant.
 
-    csrc/base/convention.cpp says the same; `also` is what the caller accepts besides.
+    The compiled library asks for it too; `also` is what the caller accepts besides.
     """
     known = f"{', '.join(CONVENTIONS)}, or an alias: {', '.join([*ALIASES])}"
     known += "".join(f", or {word}" for word in also)
