@@ -69,7 +69,7 @@ Shares<1> shares(const SavedNumber& of) {
   return with_rule<number_rule>(of.call.convention, [&](auto constant, auto maximize) {
     constexpr Gradient rule = decltype(constant)::value;
     const SavedBits saved = {of.bits, bits_per_element(rule), of.dim_order};
-    const composed::NumberBits<TensorMask> bits = {{saved, kBits[0]}, {saved, kBits[1]}};
+    const TensorMask bits[] = {{saved, kBits[0]}, {saved, kBits[1]}};
     return number_shares<rule, decltype(maximize)::value>(composed::number_masks_in<rule>(bits));
   });
 }
@@ -81,9 +81,9 @@ Shares<2> pair_shares(const PairMasks<TensorMask>& at, Extremum op, Convention c
     constexpr Gradient rule = decltype(constant)::value;
     constexpr bool maximize = decltype(constant_maximize)::value;
     return [=](const Tensor& grad) -> std::array<TensorValue, 2> {
-      const TensorValue g = grad;
-      const auto of = composed::pair_share<rule, maximize, E>(g, at, takes_larger(op));
-      return {of.self, of.other};
+      TensorValue out[2];
+      composed::pair_share<rule, maximize, E>(TensorValue(grad), at, takes_larger(op), out);
+      return {out[0], out[1]};
     };
   });
 }
@@ -107,13 +107,12 @@ Shares<2> shares(const ExtremumShares& of) {
 
 Shares<2> shares(const SavedPair& of) {
   const SavedBits saved = {of.bits, 2, of.dim_order};
-  const TensorMask self(saved, kBits[0]), other(saved, kBits[1]);
+  const TensorMask bits[] = {{saved, kBits[0]}, {saved, kBits[1]}};
   const auto op = of.call.op;
   const auto c = of.call.convention;
   return composed::with_pair_rule(op, c, [&](auto rule, auto, auto nan) {
-    constexpr auto masks_in =
-        composed::pair_masks_in<decltype(rule)::value, decltype(nan)::value, TensorMask>;
-    return pair_shares(masks_in(self, other), op, c);
+    const auto at = composed::pair_masks_in<decltype(rule)::value, decltype(nan)::value>(bits);
+    return pair_shares(at, op, c);
   });
 }
 
@@ -122,8 +121,9 @@ Shares<2> shares(const SavedPair& of) {
 template <Gradient rule, bool maximize, typename Masks>
 Shares<3> triple_shares(const Masks& at) {
   return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
-    const auto of = composed::triple_share<rule, maximize, E>(TensorValue(grad), at);
-    return {of.x, of.lo, of.hi};
+    TensorValue out[3];
+    composed::triple_share<rule, maximize, E>(TensorValue(grad), at, out);
+    return {out[0], out[1], out[2]};
   };
 }
 
@@ -157,8 +157,7 @@ Shares<3> shares(const ClampShares& of) {
 
 Shares<3> shares(const SavedTriple& of) {
   const SavedBits saved = {of.bits, 3, of.dim_order};
-  const composed::Triple<TensorMask> bits = {
-      {saved, kBits[0]}, {saved, kBits[1]}, {saved, kBits[2]}};
+  const TensorMask bits[] = {{saved, kBits[0]}, {saved, kBits[1]}, {saved, kBits[2]}};
   return with_rule<share_rule>(of.call.convention, [&](auto constant, auto maximize) {
     constexpr Gradient rule = decltype(constant)::value;
     return triple_shares<rule, decltype(maximize)::value>(composed::triple_masks_in<rule>(bits));

@@ -24,11 +24,11 @@ TripleTable table_of(int differentiated) {
     using E = Real<float>;
     const auto kx = compared<E>(x), klo = compared<E>(lo), khi = compared<E>(hi);
     const auto y = compared<E>(clamped(x, lo, hi, kx, klo, khi));
-    const auto bits = triple_bits<rule>(triple_masks<rule>(kx, klo, khi, y, differentiated));
-    const int at = comparisons(kx, klo, khi);
-    table.bits[0] |= uint64_t{bits.x} << at;
-    table.bits[1] |= uint64_t{bits.lo} << at;
-    table.bits[2] |= uint64_t{bits.hi} << at;
+    bool bits[3];
+    triple_bits<rule>(triple_masks<rule>(kx, klo, khi, y, differentiated), bits);
+    for (int b = 0; b < 3; ++b) {
+      table.bits[b] |= uint64_t{bits[b]} << comparisons(kx, klo, khi);
+    }
   };
   const float values[] = {0, 1, 2, NAN};
   for (const float x : values) {

@@ -81,7 +81,7 @@ CLAMPGRAD_HOST_DEVICE auto number_masks(
 template <Gradient rule, bool maximize, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE V number_share(V g, const NumberMasks<Mask<V>>& at) {
   V share = g;
-  if constexpr (rule == Gradient::half) {
+  if constexpr (bits_per_element(rule) == 2) {
     const V half = E::halved(g);
     share = select(at.tie, select(at.quarter, E::halved(half), half), g);
   }
@@ -96,8 +96,8 @@ CLAMPGRAD_HOST_DEVICE Mask<V> passes(V g, const Position<Mask<V>>& at) {
     const auto key = E::key(g);
     const auto none = KeyOf<E, V>();
     const Mask<V> falls = le(none, key), rises = le(key, none);
-    const auto &to_fall = maximize ? at.below : at.above, &to_rise = maximize ? at.above : at.below;
-    return at.inside | (E::comparable(g) & ((to_fall & falls) | (to_rise & rises)));
+    const auto &above = maximize ? at.below : at.above, &below = maximize ? at.above : at.below;
+    return at.inside | (E::comparable(g) & ((above & falls) | (below & rises)));
   } else {
     return at.inside;
   }
@@ -132,31 +132,30 @@ CLAMPGRAD_HOST_DEVICE V number_share(V g, const Position<Mask<V>>& at) {
 //   half             0     1       1/2    1/4     what x gets of g
 //   pseudo-gradient  NaN   inside  below  above   where x lies
 
-template <typename M>
-struct NumberBits {
-  M first, second;
-};
-
-template <typename M>
-CLAMPGRAD_HOST_DEVICE NumberBits<M> number_bits(const NumberMasks<M>& at) {
+template <typename M, size_t n>
+CLAMPGRAD_HOST_DEVICE void number_bits(const NumberMasks<M>& at, M (&bits)[n]) {
   const M shared = at.open & at.tie;
-  return {M((at.open ^ shared) | at.quarter), shared};
+  bits[0] = M((at.open ^ shared) | at.quarter);
+  if constexpr (n == 2) {
+    bits[1] = shared;
+  }
 }
 template <typename M>
-CLAMPGRAD_HOST_DEVICE NumberBits<M> number_bits(const Position<M>& at) {
-  return {M(at.inside | at.above), M(at.below | at.above)};
+CLAMPGRAD_HOST_DEVICE void number_bits(const Position<M>& at, M (&bits)[2]) {
+  bits[0] = M(at.inside | at.above);
+  bits[1] = M(at.below | at.above);
 }
 
 // What number_masks() has returned.
 template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE auto number_masks_in(const NumberBits<M>& bits) {
+CLAMPGRAD_HOST_DEVICE auto number_masks_in(const M* bits) {
   if constexpr (is_pseudo(rule)) {
-    const M above = bits.first & bits.second;
-    return Position<M>{M(bits.first ^ above), M(bits.second ^ above), above};
-  } else if constexpr (rule == Gradient::half) {
-    return NumberMasks<M>{M(bits.first | bits.second), bits.second, bits.first};
+    const M above = bits[0] & bits[1];
+    return Position<M>{M(bits[0] ^ above), M(bits[1] ^ above), above};
+  } else if constexpr (bits_per_element(rule) == 2) {
+    return NumberMasks<M>{M(bits[0] | bits[1]), bits[1], bits[0]};
   } else {
-    return NumberMasks<M>{bits.first, M(), M()};
+    return NumberMasks<M>{bits[0], M(), M()};
   }
 }
 
@@ -173,12 +172,7 @@ struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule)> {
     const auto comparable = E::comparable(in[0]);
     out[0] = E::template clamp<has_lo, has_hi>(in[0], key, comparable, values, keys);
     const auto result = clamp_value<has_lo, has_hi>(key, key, comparable, keys, keys);
-    const auto recorded =
-        number_bits(number_masks<rule, has_lo, has_hi>(key, comparable, keys, result));
-    bits[0] = recorded.first;
-    if constexpr (bits_per_element(rule) == 2) {
-      bits[1] = recorded.second;
-    }
+    number_bits(number_masks<rule, has_lo, has_hi>(key, comparable, keys, result), bits);
   }
 };
 
@@ -205,11 +199,7 @@ struct NumberBackwardOp : Op<NumberBackward, E, bits_per_element(rule)> {
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[bits_per_element(rule)], V (&out)[1]) const {
-    NumberBits<Mask<V>> recorded = {bits[0], Mask<V>()};
-    if constexpr (bits_per_element(rule) == 2) {
-      recorded.second = bits[1];
-    }
-    out[0] = number_share<rule, maximize, E>(in[0], number_masks_in<rule>(recorded));
+    out[0] = number_share<rule, maximize, E>(in[0], number_masks_in<rule>(bits));
   }
 };
 

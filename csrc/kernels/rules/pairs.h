@@ -11,11 +11,6 @@ struct PairMasks {
   M halved;
 };
 
-template <typename V>
-struct Pair {
-  V self, other;
-};
-
 // Who gets a share, and whether the value of the result is self's.
 template <typename M>
 struct PairResult {
@@ -51,22 +46,24 @@ CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_masks(
 
 // Under a pseudo-gradient, self is the result where it has a share, else beyond the bound.
 template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Pair<V> pair_share(V g, const PairMasks<Mask<V>>& at, bool takes_larger) {
+CLAMPGRAD_HOST_DEVICE void pair_share(
+    V g, const PairMasks<Mask<V>>& at, bool takes_larger, V (&out)[2]) {
   using M = Mask<V>;
   const V zero = V(), share = select(at.halved, E::halved(g), g);
-  Pair<V> of = {select(at.self, share, zero), select(at.other, share, zero)};
+  out[0] = select(at.self, share, zero);
+  out[1] = select(at.other, share, zero);
   if constexpr (is_pseudo(rule)) {
     const M larger = broadcast<M>(takes_larger);
     const Position<M> self = {at.self, M(at.other & larger), M(at.other & negate<M>(larger))};
-    of.self = number_share<rule, maximize, E>(g, self);
+    out[0] = number_share<rule, maximize, E>(g, self);
   }
-  return of;
 }
 
 // ---- As bits ------------------------------------------------------------------------------------
 
 template <Gradient rule, bool nan_to_both, typename M>
-CLAMPGRAD_HOST_DEVICE PairMasks<M> pair_masks_in(M self, M other) {
+CLAMPGRAD_HOST_DEVICE PairMasks<M> pair_masks_in(const M (&bits)[2]) {
+  const M self = bits[0], other = bits[1];
   if constexpr (is_pseudo(rule)) { // which records no tie
     return {self, other, M()};
   } else if constexpr (nan_to_both) {
@@ -116,10 +113,8 @@ struct PairBackwardOp : Op<PairBackward, E, 2> {
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
-    const auto at = pair_masks_in<rule, nan_to_both>(bits[0], bits[1]);
-    const auto of = pair_share<rule, maximize, E>(in[0], at, takes_larger);
-    out[0] = of.self;
-    out[1] = of.other;
+    const auto at = pair_masks_in<rule, nan_to_both>(bits);
+    pair_share<rule, maximize, E>(in[0], at, takes_larger, out);
   }
 };
 

@@ -3,12 +3,6 @@
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// A mask or a gradient per argument.
-template <typename V>
-struct Triple {
-  V x, lo, hi;
-};
-
 // Who gets a share. It is all of g, or half of it where `two` share it, or a third where `three`
 // do. Where `nested`, x and lo share what hi leaves. An argument that is `halved` gets half of g,
 // whatever the other masks say of it; in triple_masks only, for no rule reads it from bits.
@@ -16,7 +10,7 @@ template <typename M>
 struct TripleMasks {
   M x, lo, hi;
   M two = {}, three = {}, nested = {};
-  Triple<M> halved = {};
+  M halved_x = {}, halved_lo = {}, halved_hi = {};
 };
 
 // torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi.
@@ -78,7 +72,9 @@ CLAMPGRAD_HOST_DEVICE auto triple_masks(
         M(),
         M(),
         M(),
-        {M(at_lo | at_hi), at_lo, at_hi}};
+        M(at_lo | at_hi),
+        at_lo,
+        at_hi};
   } else if constexpr (rule == Gradient::half) {
     const M number = x.number & lo.number & hi.number;
     const M raised = lt(x, lo);
@@ -121,24 +117,20 @@ CLAMPGRAD_HOST_DEVICE auto triple_masks(
 // ---- What each gets -----------------------------------------------------------------------------
 
 template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Triple<V> triple_share(V g, const TripleMasks<Mask<V>>& at) {
+CLAMPGRAD_HOST_DEVICE void triple_share(V g, const TripleMasks<Mask<V>>& at, V (&out)[3]) {
   const V zero = V(), half = E::halved(g);
   const V share = select(at.three, E::third(g), select(at.two, half, g));
   const V inner = select(at.nested, select(at.two, E::halved(half), half), share);
-  const auto& halved = at.halved;
-  return {
-      select(halved.x, half, select(at.x, inner, zero)),
-      select(halved.lo, half, select(at.lo, inner, zero)),
-      select(halved.hi, half, select(at.hi, share, zero))};
+  out[0] = select(at.halved_x, half, select(at.x, inner, zero));
+  out[1] = select(at.halved_lo, half, select(at.lo, inner, zero));
+  out[2] = select(at.halved_hi, half, select(at.hi, share, zero));
 }
-
 template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Triple<V> triple_share(V g, const PseudoMasks<Mask<V>>& at) {
+CLAMPGRAD_HOST_DEVICE void triple_share(V g, const PseudoMasks<Mask<V>>& at, V (&out)[3]) {
   const V zero = V(), share = select(at.halved, E::halved(g), g);
-  return {
-      number_share<rule, maximize, E>(g, at.x),
-      select(at.lo, share, zero),
-      select(at.hi, share, zero)};
+  out[0] = number_share<rule, maximize, E>(g, at.x);
+  out[1] = select(at.lo, share, zero);
+  out[2] = select(at.hi, share, zero);
 }
 
 // ---- As bits ------------------------------------------------------------------------------------
@@ -148,26 +140,27 @@ CLAMPGRAD_HOST_DEVICE Triple<V> triple_share(V g, const PseudoMasks<Mask<V>>& at
 // lo; 3 below, hi; 4 below, both; 5 below, none; 6 above, hi.
 
 template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE Triple<M> triple_bits(const TripleMasks<M>& at) {
+CLAMPGRAD_HOST_DEVICE void triple_bits(const TripleMasks<M>& at, M (&bits)[3]) {
+  bits[0] = at.x;
+  bits[1] = at.lo;
+  bits[2] = at.hi;
   if constexpr (rule == Gradient::joint) { // two that get all of g are a case of their own
-    return {at.x, M(at.lo | at.halved.lo | (at.x & at.hi)), M(at.hi | at.halved.hi)};
-  } else {
-    return {at.x, at.lo, at.hi};
+    bits[1] = M(at.lo | at.halved_lo | (at.x & at.hi));
+    bits[2] = M(at.hi | at.halved_hi);
   }
 }
 template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE Triple<M> triple_bits(const PseudoMasks<M>& at) {
+CLAMPGRAD_HOST_DEVICE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
   const M to_one = M(at.x.below & (at.lo ^ at.hi));
-  return {
-      M(at.x.inside | (at.x.below & negate<M>(at.lo))),
-      M(to_one | at.x.above),
-      M((at.x.below ^ to_one) | at.x.above)};
+  bits[0] = M(at.x.inside | (at.x.below & negate<M>(at.lo)));
+  bits[1] = M(to_one | at.x.above);
+  bits[2] = M((at.x.below ^ to_one) | at.x.above);
 }
 
 // What triple_masks() has returned.
 template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE auto triple_masks_in(const Triple<M>& bits) {
-  const auto& [x, lo, hi] = bits;
+CLAMPGRAD_HOST_DEVICE auto triple_masks_in(const M (&bits)[3]) {
+  const M x = bits[0], lo = bits[1], hi = bits[2];
   if constexpr (is_pseudo(rule)) {
     const M above = lo & hi, below = lo ^ hi;
     const M to_lo = M(below & negate<M>(x)), halved = M(to_lo & hi);
@@ -196,10 +189,7 @@ struct TripleForwardOp : Op<TripleForward, E, 3> {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
     out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
     const auto result = compared<E>(out[0]);
-    const auto recorded = triple_bits<rule>(triple_masks<rule>(x, lo, hi, result, differentiated));
-    bits[0] = recorded.x;
-    bits[1] = recorded.lo;
-    bits[2] = recorded.hi;
+    triple_bits<rule>(triple_masks<rule>(x, lo, hi, result, differentiated), bits);
   }
 };
 
@@ -215,12 +205,7 @@ struct TripleBackwardOp : Op<TripleBackward, E, 3> {
   template <typename V>
   CLAMPGRAD_HOST_DEVICE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[3], V (&out)[3]) const {
-    const Triple<Mask<V>> recorded = {bits[0], bits[1], bits[2]};
-    const auto at = triple_masks_in<rule>(recorded);
-    const auto of = triple_share<rule, maximize, E>(in[0], at);
-    out[0] = of.x;
-    out[1] = of.lo;
-    out[2] = of.hi;
+    triple_share<rule, maximize, E>(in[0], triple_masks_in<rule>(bits), out);
   }
 };
 
