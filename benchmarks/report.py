@@ -24,7 +24,7 @@ CUDA_GROUPS = {
     "clamp, `with_grad`, forward": ("EncodeGate 3 ", "NumberForwardOp 4 "),
     "clamp, `with_grad`, backward": ("DecodeGate 3 ", "NumberBackwardOp 4 0 "),
     "two Tensors, forward": ("EncodePair ", "PairForwardOp "),
-    "two Tensors, backward": ("DecodePair ", "PairBackwardOp ", "PairPseudoOp "),
+    "two Tensors, backward": ("DecodePair ", "PairBackwardOp "),
     "three Tensors, forward": ("EncodeTriple ", "LookUpTriple "),
     "three Tensors, backward": ("DecodeTriple ", "TripleBackwardOp "),
 }

@@ -41,7 +41,7 @@ H100 = {"processors": 132, "alu_per_clock": 64, "hertz": 1.755e9, "bytes_per_sec
 DTYPES = {"f": "float32", "d": "float64", "Half": "float16", "BFloat16": "bfloat16"}
 SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 INPUTS = {"PairForwardOp": 2, "LookUpTriple": 3}
-OUTPUTS = {"PairBackwardOp": 2, "PairPseudoOp": 2, "TripleBackwardOp": 3}
+OUTPUTS = {"PairBackwardOp": 2, "TripleBackwardOp": 3}
 # By how their names begin: memory, what lanes exchange, control flow, what a warp does once, and the other
 # units of arithmetic, which work beside the ALU.
 NOT_ALU = re.compile(
@@ -121,7 +121,7 @@ def count(sass: str, name: str) -> dict:
     operation, *_, dtype = name.split()
     size, reads = SIZES[dtype], INPUTS.get(operation, 1)
     per_lane = sum(map(is_wide_load, blocks[start])) // reads * 16 // size
-    traffic = size * (reads + OUTPUTS.get(operation, 1)) + planes(name) / 8
+    traffic = size * (reads + OUTPUTS.get(operation, 1)) + bits_per_element(name) / 8
     clocks = alu / per_lane / (H100["processors"] * H100["alu_per_clock"])
     return {
         "alu": round(alu / per_lane, 2),
@@ -135,11 +135,11 @@ def is_wide_load(instruction: tuple[str, str, str]) -> bool:
     return instruction[1].startswith("LDG.E.128")
 
 
-def planes(name: str) -> int:
-    operation, first, *_ = name.split()
-    if operation.endswith("Gate"):
-        return 1 if first in "01" else 2
-    return 2 if operation.endswith("Pair") else 3
+def bits_per_element(name: str) -> int:
+    operation, rule, *_ = name.split()
+    if operation.startswith("Number"):
+        return 1 if rule in ("0", "1") else 2  # min_norm and inclusive: csrc/clampgrad/gradient.h
+    return 2 if operation.startswith("Pair") else 3
 
 
 def main() -> None:

@@ -34,8 +34,7 @@ OPERATIONS = {
     "NumberForwardOp": (1, 1, (EXACT + 1) * 3),
     "NumberBackwardOp": (1, 1, EXACT + DIRECTED),
     "PairForwardOp": (2, 1, 4),  # the larger or the smaller, NaN skipped or not
-    "PairBackwardOp": (1, 2, 2),  # NaN to both or not
-    "PairPseudoOp": (1, 2, DIRECTED + 1),  # and straight_through
+    "PairBackwardOp": (1, 2, 2 + DIRECTED + 1),  # NaN to both or not; pseudo-gradients
     "LookUpTriple": (3, 1, 1),  # whatever the rule
     "TripleBackwardOp": (1, 3, EXACT + DIRECTED + 1),
 }
