@@ -4,13 +4,13 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from matrix.compilers import not_empty, plain_memory
+from matrix.compilers import compilable
 from matrix.contexts import grad, reverse
 from matrix.forms import FORMS
 
 
 def of_a_process(cell):
-    return FORMS[cell.form].process and plain_memory(cell) and not_empty(cell)
+    return FORMS[cell.form].process and compilable(cell)
 
 
 def traced(f, args):

@@ -7,20 +7,16 @@ from torch._dynamo import compiled_autograd
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from matrix.cells import Arg, expected
+from matrix.cells import expected
 from matrix.contexts import Wrong, compare, grad, leaves_of, reverse, same, whole
 
 
 def plain_memory(cell):
-    return all(
-        a.layout in ("plain", "transposed", "channels_last")
-        for a in cell.args
-        if isinstance(a, Arg)
-    )
+    return all(a.layout in ("plain", "transposed", "channels_last") for a in cell.tensor_args)
 
 
-def not_empty(cell):
-    return all(0 not in a.shape for a in cell.args if isinstance(a, Arg))
+def compilable(cell):
+    return plain_memory(cell) and not cell.empty
 
 
 @reverse("functionalize", accepts=plain_memory)
@@ -43,9 +39,8 @@ def traced(name, mode, costly):
             y = f(*again)
             return [y.detach()] if should.g is None else [y.detach(), *grad(y, again, tensors[-1])]
 
-        given = [leaf.detach() for leaf in leaves] + (
-            [] if should.g is None else [should.g.clone()]
-        )
+        given = [leaf.detach() for leaf in leaves]
+        given += [] if should.g is None else [should.g.clone()]
         graph = make_fx(step, tracing_mode=mode)(*given)
         if "clampgrad" in graph.code:
             raise Wrong(graph.code)
@@ -68,7 +63,7 @@ def run_compiled(f, args, **more):
 
 
 def compiled(name, backend, **more):
-    @reverse(name, accepts=lambda cell: plain_memory(cell) and not_empty(cell), costly=True)
+    @reverse(name, accepts=compilable, costly=True)
     def run(f, leaves, args, g):
         y = run_compiled(f, args, backend=backend, **more)
         return y, grad(y, leaves, g)
@@ -87,9 +82,7 @@ def compiled_backward(f, leaves, args, g):
         return y, grad(y, leaves, g)
 
 
-@reverse(
-    "checkpoint, compiled", accepts=lambda cell: plain_memory(cell) and not_empty(cell), costly=True
-)
+@reverse("checkpoint, compiled", accepts=compilable, costly=True)
 def compiled_checkpoint(f, leaves, args, g):
     bare = getattr(f, "bare", f)
 

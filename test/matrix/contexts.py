@@ -107,11 +107,7 @@ def reverse(name, accepts=always, costly=False):
             leaves = leaves_of(cell)
             args = cell.laid_out(leaves)
             g = expected(cell).g
-            if g is None:
-                y = f(*args)
-                found = []
-            else:
-                y, found = context(f, leaves, args, g.clone())
+            y, found = (f(*args), []) if g is None else context(f, leaves, args, g.clone())
             compare(cell, leaves, y, found)
 
         CONTEXTS[name] = Context(run, accepts, costly)
@@ -328,9 +324,8 @@ def vectorized(f, cell):
         for k in range(min(value.numel(), 4)):
             g = torch.zeros_like(value).flatten()
             g[k] = 1
-            share = gradients(
-                cell, cell.fill(cell.tensors), cell.spread(cell.want), g.view(value.shape)
-            )[i]
+            args, want = cell.fill(cell.tensors), cell.spread(cell.want)
+            share = gradients(cell, args, want, g.view(value.shape))[i]
             same(f"row {k} of the jacobian by Tensor {i}", total[k], reduced_to(share, leaves[i]))
 
 
@@ -345,9 +340,10 @@ def double_backward(f, cell):
     check_gradients(cell, leaves, found, should.full)
     wanted = [leaf for leaf in leaves if leaf.requires_grad]
     pairs = [
-        (v, numbers(i, v.shape, v.dtype, FINITE)) for i, v in enumerate(found) if v is not None
+        (v, numbers(i, v.shape, v.dtype, FINITE))
+        for i, v in enumerate(found)
+        if v is not None and v.requires_grad
     ]
-    pairs = [(v, t) for v, t in pairs if v.requires_grad]
     if not pairs:
         assert cell.gradient == "restoring" or y.numel() == 0, "no gradient with respect to g"
         return
@@ -365,8 +361,7 @@ def double_backward(f, cell):
 def pushed(cell, tangents, want, g, args=None):
     """The tangent of the result: the transpose of the gradient. Of a selection, what it let by."""
     args = cell.fill(cell.tensors) if args is None else args
-    operator, given = cell.reduced()
-    value = reference.forward(operator, [args[i] for i in given])
+    value = cell.forward(args)
     total = torch.zeros_like(value)
     positions = [i for i, a in enumerate(cell.args) if isinstance(a, Arg)]
     for n, t in enumerate(tangents):
@@ -466,23 +461,23 @@ def inference(f, cell):
     same("value", y, expected(cell).value)
 
 
+@torch.no_grad()
+def torchs_own(cell, tensors):
+    """What torch makes of these; of a call in place, x itself."""
+    args = cell.fill(tensors)
+    return args[0].clone() if FORMS[cell.form].in_place else cell.forward(args)
+
+
 @whole("meta tensors")
 def meta(f, cell):
     leaves = [t.to("meta").requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
     y = f(*leaves)
-    operator, given = cell.reduced()
-    with torch.no_grad():
-        filled = cell.fill(leaves)
-        value = filled[0].clone()
-        if not FORMS[cell.form].in_place:
-            value = reference.forward(operator, [filled[i] for i in given])
-    found, wanted = ((t.dtype, t.shape, t.stride()) for t in (y, value))
+    found, wanted = ((t.dtype, t.shape, t.stride()) for t in (y, torchs_own(cell, leaves)))
     if found != wanted:
         raise Wrong(f"{found} instead of {wanted}")
     if expected(cell).g is not None:
-        for leaf, v in zip(
-            [v for v in leaves if v.requires_grad], grad(y, leaves, torch.empty_like(y))
-        ):
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        for leaf, v in zip(wanted, grad(y, leaves, torch.empty_like(y))):
             assert v is None or v.shape == leaf.shape
 
 
@@ -491,15 +486,8 @@ def meta(f, cell):
 
 @whole("strides as torch's")
 def strides(f, cell):
-    leaves = leaves_of(cell)
-    args = cell.laid_out(leaves)
-    operator, given = cell.reduced()
-    filled = cell.fill(args)
-    with torch.no_grad():
-        theirs = filled[0].clone()  # in place
-        if not FORMS[cell.form].in_place:
-            theirs = reference.forward(operator, [filled[i] for i in given])
-    y = f(*args)
+    args = cell.laid_out(leaves_of(cell))
+    theirs, y = torchs_own(cell, args), f(*args)
     if y.stride() != theirs.stride():
         raise Wrong(f"strides of the result: {y.stride()} instead of {theirs.stride()}")
 

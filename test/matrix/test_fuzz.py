@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from matrix.cells import Arg, Cell, nan
 from matrix.draw import draw, shrunk
 from matrix.inputs import X, inputs, layouts, vector
 from matrix.reference import CONVENTIONS, GRADIENTS
-from matrix.run import Arg, Cell, check, failure, nan
+from matrix.run import check, failure
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
 SEED = int(os.environ.get("SEED_OF_FUZZ", time.time_ns() % 2**32))

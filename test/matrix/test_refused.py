@@ -16,10 +16,6 @@ def overlapping(t):
     return buffer[:3], buffer[1:]
 
 
-def twice(tensor):
-    return tensor, tensor
-
-
 def inference_tensor():
     with torch.inference_mode():
         return torch.ones(3)
@@ -43,20 +39,19 @@ BAD = {
     "a string": lambda t: (t(torch.zeros(3)), "0"),
     "x overlaps itself": lambda t: (t(torch.zeros(1)).expand(3), 1),
     "x overlaps itself, a Tensor": lambda t: (t(torch.zeros(1)).expand(3), torch.ones(3)),
-    "x overlaps the bound in part": lambda t: overlapping(t),
-    "x is the bound": lambda t: twice(t(torch.linspace(-1, 1, 3))),
+    "x overlaps the bound in part": overlapping,
+    "x is the bound": lambda t: (t(torch.linspace(-1, 1, 3)),) * 2,
     "a leaf": lambda t: (torch.zeros(3, requires_grad=True), 1),
     "a view of a leaf": lambda t: (torch.zeros(3, requires_grad=True)[:1], 1),
     "an inference tensor": lambda t: (inference_tensor(), 0),
 }
 # Refused in torch's own words.
-IN_WORDS = {"complex x", "float8", "sparse", "a leaf", "a view of a leaf", "x overlaps itself"}
-IN_WORDS |= {"an integer x, a float number"}
+IN_WORDS = ["complex x", "float8", "sparse", "a leaf", "a view of a leaf", "x overlaps itself"]
+IN_WORDS += ["an integer x, a float number"]
 
 
 def recorded(tensor):
-    floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    return tensor.requires_grad_().clone() if floating else tensor
+    return tensor.requires_grad_().clone()
 
 
 def plain(tensor):
