@@ -2,6 +2,7 @@
 
 import operator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -35,17 +36,12 @@ def recording(graphs):
 
 def foreign(graph):
     """What a graph calls that is not an aten operator."""
-    calls = [node.target for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
-    return [
-        t for t in calls if t is not operator.getitem and getattr(t, "namespace", "?") != "aten"
-    ]
+    calls = {node.target for node in graph.graph.nodes if node.op not in ("placeholder", "output")}
+    return [t for t in calls - {operator.getitem} if getattr(t, "namespace", "?") != "aten"]
 
 
-ONES = [("clamp", clampgrad, ""), ("clamp", clampgrad, "_")]
-CASES = [
-    (*case, "half") for case in product(OPERATORS, (clampgrad, torch.ops.clampgrad), ("", "_"))
-]
-CASES += [(*one, convention) for one in ONES for convention in CONVENTIONS if convention != "half"]
+CASES = [*product(OPERATORS, (clampgrad, torch.ops.clampgrad), ("", "_"), ["half"])]
+CASES += product(["clamp"], [clampgrad], ("", "_"), [c for c in CONVENTIONS if c != "half"])
 
 
 @pytest.mark.parametrize("operator, namespace, suffix, convention", CASES)
@@ -94,28 +90,20 @@ def test_in_the_middle_of_a_graph(convention):
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_a_transform_inside(convention):
     x = tied(64)
-
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def slope(x):
-        f = torch.func.grad(lambda x: clampgrad.clamp(x, 0, 1, gradient=convention))
-        return torch.func.vmap(f)(x)
-
+    f = torch.func.grad(partial(clampgrad.clamp, min=0, max=1, gradient=convention))
+    slope = torch.compile(torch.func.vmap(f), backend="aot_eager", fullgraph=True)
     assert_same(slope(x), gradient_of_x(convention, x, torch.ones_like(x), 0, 1))
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_a_graph_input_changed_in_place(convention):
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def f(x):
-        clampgrad.clamp_(x, 0, 1, gradient=convention)
-        return x * 2
-
+    f = partial(clampgrad.clamp_, min=0, max=1, gradient=convention)
+    compiled = torch.compile(lambda x: f(x) * 2, backend="aot_eager", fullgraph=True)
     x, g = tied(64), tied(64, seed=1)
     leaf = x.clone().requires_grad_()
     changed = leaf.clone()
-    y = f(changed)
+    (gradient,) = torch.autograd.grad(compiled(changed), leaf, g)
     assert_same(changed.detach(), x.clamp(0, 1))
-    (gradient,) = torch.autograd.grad(y, leaf, g)
     assert_same(gradient, gradient_of_x(convention, x, 2 * g, 0, 1))
 
 

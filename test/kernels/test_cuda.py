@@ -6,7 +6,6 @@ without a GPU is in test_cuda_on_host.py and tools/check_cuda.py.
 
 import os
 import shutil
-import subprocess
 import sys
 from functools import partial
 from itertools import product
@@ -15,7 +14,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import BOUNDS, DTYPES, assert_same, eager, tied
+from common import BOUNDS, DTYPES, assert_same, eager, run, tied
 from oracle import CONVENTIONS, EXACT, TABLE, gradient_of_x
 
 HAS_KERNELS = torch._C._dispatch_has_kernel("clampgrad::_mask") and (
@@ -142,19 +141,15 @@ def test_a_device_that_is_not_the_current_one():
     assert x.grad.device == x.device
 
 
-def step(convention):
+@pytest.mark.parametrize("convention", EXACT)
+def test_graphs(convention):
+    """Captured once, forward and backward, and replayed with other values."""
+
     def f(x, lo, hi):
         y = clampgrad.clamp(x, 0, 1, gradient=convention)
         z = clampgrad.maximum(y, lo, gradient=convention)
         return clampgrad.clamp(z, lo, hi, gradient=convention)
 
-    return f
-
-
-@pytest.mark.parametrize("convention", EXACT)
-def test_graphs(convention):
-    """Captured once, forward and backward, and replayed with other values."""
-    f = step(convention)
     values = [on_gpu(*(random(1000, seed=10 * i + k) for k in range(4))) for i in range(3)]
     leaves = [v.clone().requires_grad_() for v in values[0][:3]]
     g = values[0][3].clone()
@@ -177,15 +172,9 @@ def test_graphs(convention):
             assert_same(gradient, expected)
 
 
-def enough_memory(gigabytes):
-    free, _ = torch.cuda.mem_get_info() if torch.cuda.is_available() else (0, 0)
-    return pytest.mark.skipif(
-        free < gigabytes * 2**30, reason=f"needs {gigabytes} GiB of free memory on the GPU"
-    )
-
-
-@enough_memory(24)
 def test_more_than_2_to_the_31_elements():
+    if torch.cuda.mem_get_info()[0] < 24 * 2**30:
+        pytest.skip("needs 24 GiB of free memory on the GPU")
     n = 2**31 + 2**20 + 37
     x = torch.empty(n, dtype=torch.bfloat16, device="cuda").uniform_(-1, 2)
     x[::1001] = 1
@@ -248,17 +237,15 @@ print("done")
 
 
 def test_compute_sanitizer():
-    sanitizer = shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path="/usr/local/cuda/bin"
-    )
+    path = os.environ["PATH"] + os.pathsep + "/usr/local/cuda/bin"
+    sanitizer = shutil.which("compute-sanitizer", path=path)
     if sanitizer is None:
         pytest.skip("there is no compute-sanitizer")
     # Of our kernels alone, and with no allocator in between that would make room around a tensor.
     command = [sanitizer, "--error-exitcode", "9", "--kernel-name", "kernel_substring=clampgrad"]
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    run = subprocess.run(
-        [*command, sys.executable, "-c", SMALL], capture_output=True, text=True, env=environment
-    )
-    if "Device not supported" in run.stdout + run.stderr:
+    ended = run(*command, sys.executable, "-c", SMALL, env=environment)
+    said = ended.stdout[-3000:] + ended.stderr[-3000:]
+    if "Device not supported" in ended.stdout + ended.stderr:
         pytest.skip("compute-sanitizer does not support this device here")
-    assert run.returncode == 0 and "done" in run.stdout, run.stdout[-3000:] + run.stderr[-3000:]
+    assert ended.returncode == 0 and "done" in ended.stdout, said

@@ -72,20 +72,12 @@ def test_a_record_names_the_processor_and_a_caption_says_so():
 
 
 @pytest.mark.parametrize("record, said", [
-    ({"machine": "x86_64"}, "torch 2, a processor that the record does not name (x86_64)"),
-    (
-        {"system": "Linux x86_64", "cores": 2, "instruction_set": "AVX2"},
-        "torch 2, a processor that the record does not name (Linux x86_64), 2 cores, AVX2",
-    ),
+    ({"machine": "x86_64"}, "x86_64)"),
+    ({"system": "Linux", "cores": 2, "instruction_set": "AVX2"}, "Linux), 2 cores, AVX2"),
 ])  # fmt: skip
 def test_what_an_older_record_does_not_say_is_said(record, said):
-    assert fill_tables.made_on({"torch": "2", **record}) == said
-
-
-def test_no_script_names_its_machine_otherwise():
-    scripts = (ROOT / "benchmarks").glob("*.py")
-    own = {path.name for path in scripts if "platform.machine()" in path.read_text()}
-    assert own == {"hardware.py", "gpu.py"}  # a GPU's record names the GPU
+    expected = f"torch 2, a processor that the record does not name ({said}"
+    assert fill_tables.made_on({"torch": "2", **record}) == expected
 
 
 def sass(name="cuda-sass"):

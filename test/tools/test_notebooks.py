@@ -9,10 +9,8 @@ import torch
 
 def printed(notebook):
     """What every cell prints; of a picture, that there is one."""
-    cells = []
-    for cell in (c for c in notebook.cells if c.cell_type == "code"):
-        cells.append([output.get("text") or sorted(output["data"]) for output in cell.outputs])
-    return cells
+    outputs = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    return [[output.get("text") or sorted(output["data"]) for output in of] for of in outputs]
 
 
 def test_what_a_slow_kernel_sends_in_pieces_is_joined():
@@ -44,5 +42,5 @@ def test_the_outputs_are_those_of_the_installed_torch(name, monkeypatch):
         assert fresh == expected
     else:  # of another release: it runs, and draws the same pictures
         assert fresh[0] == [release]
-        kinds = [[type(output) for output in cell] for cell in fresh]
-        assert kinds == [[type(output) for output in cell] for cell in expected]
+        found, kinds = ([[*map(type, cell)] for cell in cells] for cells in (fresh, expected))
+        assert found == kinds

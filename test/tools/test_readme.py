@@ -1,10 +1,8 @@
 """What README.md and docs/ say is so: snippets run, tables are generated, and the data is measured."""
 
-import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,15 +10,11 @@ import torch
 
 import clampgrad
 import fill_tables
-from common import run
-from tools import from_nothing
+from common import leaves, python, run
 
 ROOT = Path(__file__).parents[2]
-GIT_IDENTITY = "-c user.name=nobody -c user.email=nobody"
-PAGES = [
-    *(p.name for p in sorted(ROOT.glob("*.md"))),
-    *(str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("docs/**/*.md"))),
-]
+FILES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [str(path.relative_to(ROOT)) for path in FILES]
 
 
 def read(page):
@@ -69,32 +63,6 @@ def test_the_two_commands_are_those_of_the_makefile_and_of_ci():
     assert re.search(r"^on \$usual test ", ci, flags=re.MULTILINE)
 
 
-MAKEFILE = r"""
-VENV := .venv
-MAX_JOBS := 2
-.venv/torch:
-	mkdir -p .venv/bin && touch $@
-	printf '#!/bin/sh\nexec {python} "$$@"' > .venv/bin/python && chmod +x .venv/bin/python
-demo test: .venv/torch
-	sleep 0.2
-print-%:
-	@echo $($*)
-"""
-
-
-def test_how_long_they_take_from_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(fill_tables, "FROM_NOTHING", tmp_path / "record.json")
-    assert fill_tables.from_nothing() == ""
-    (tmp_path / "Makefile").write_text(MAKEFILE.format(python=sys.executable))
-    for command in ("init -q", "add Makefile", f"{GIT_IDENTITY} commit -qm x"):
-        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
-    record = from_nothing.measure(tmp_path)
-    assert 0.2 <= record["seconds"]["demo"] < 60 and record["torch"] == torch.__version__
-    (tmp_path / "record.json").write_text(json.dumps(record))
-    said = fill_tables.from_nothing()
-    assert all(s in said for s in (record["torch"], record["machine"]["cpu"], "`make demo`"))
-
-
 def test_there_are_snippets_and_tables():
     assert snippets("README.md") and snippets("docs/conventions.md")
     pages = {*PAGES, *fill_tables.PAGES}
@@ -132,22 +100,12 @@ def test_the_rows_elsewhere_agree_with_the_contract():
         assert row["constant"] in (tie[0], {"maximum": tie[0], "clamp_min": bound})
 
 
-def leaves(data, path=()):
-    if isinstance(data, (dict, list)):
-        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
-            yield from leaves(value, (*path, key))
-    else:
-        yield path, data
-
-
 def test_the_data_is_what_the_demo_measures(tmp_path):
-    command = [sys.executable, ROOT / "examples/demo.py", "--out", tmp_path]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    python(ROOT / "examples/demo.py", "--out", tmp_path)
     for name in ("conventions.png", "image_fit.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
-    measured = dict(leaves(json.loads((tmp_path / "demo.json").read_text())))
-    committed = dict(leaves(json.loads((ROOT / "docs/demo.json").read_text())))
+    measured, committed = (leaves(folder / "demo.json") for folder in (tmp_path, ROOT / "docs"))
     assert measured.keys() == committed.keys()
     same_release = torch.__version__.split("+")[0] == committed["torch",].split("+")[0]
     for path, value in committed.items():
