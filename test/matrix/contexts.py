@@ -55,11 +55,9 @@ class Wrong(AssertionError):
 
 def same(what, actual, wanted, exact=True):
     """Equal values, NaN equal to NaN, same dtype and shape; to rounding after a sum."""
-    if actual.dtype != wanted.dtype or actual.shape != wanted.shape:
-        raise Wrong(
-            f"{what}: {actual.dtype} {tuple(actual.shape)} "
-            f"instead of {wanted.dtype} {tuple(wanted.shape)}"
-        )
+    found, should = ((t.dtype, tuple(t.shape)) for t in (actual, wanted))
+    if found != should:
+        raise Wrong(f"{what}: {found} instead of {should}")
     a, w = actual.detach(), wanted.detach()
     equal = (a == w) | (a.isnan() & w.isnan())
     if not exact and a.dtype.is_floating_point:
@@ -85,9 +83,12 @@ def leaves_of(cell):
     return [t.clone().requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
 
 
+def wanted_of(leaves):
+    return [leaf for leaf in leaves if leaf.requires_grad]
+
+
 def grad(y, leaves, g, **more):
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    return torch.autograd.grad(y, wanted, g, allow_unused=True, **more)
+    return torch.autograd.grad(y, wanted_of(leaves), g, allow_unused=True, **more)
 
 
 def compare(cell, leaves, y, found):
@@ -136,7 +137,7 @@ def plain(f, leaves, args, g):
 def backward(f, leaves, args, g):
     y = f(*args)
     y.backward(g)
-    return y, [leaf.grad for leaf in leaves if leaf.requires_grad]
+    return y, [leaf.grad for leaf in wanted_of(leaves)]
 
 
 @reverse("retain_graph, twice")
@@ -153,11 +154,7 @@ def retain_graph(f, leaves, args, g):
 def one_at_a_time(f, leaves, args, g):
     """What is asked for is not what was being differentiated."""
     y = f(*args)
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    found = [
-        torch.autograd.grad(y, leaf, g, retain_graph=True, allow_unused=True)[0] for leaf in wanted
-    ]
-    return y, found
+    return y, [grad(y, [leaf], g, retain_graph=True)[0] for leaf in wanted_of(leaves)]
 
 
 @reverse("expanded gradient of sum()")
@@ -277,7 +274,7 @@ def checkpointed(name, **more):
     def context(f, leaves, args, g):
         y = checkpoint(f, *args, **more)
         y.backward(g)  # autograd.grad does not work with the reentrant kind
-        return y, [leaf.grad for leaf in leaves if leaf.requires_grad]
+        return y, [leaf.grad for leaf in wanted_of(leaves)]
 
 
 def clamps_alone(ctx, op, *args, **keywords):
@@ -338,20 +335,14 @@ def double_backward(f, cell):
     y = f(*cell.laid_out(leaves))
     found = grad(y, leaves, g, create_graph=True)
     check_gradients(cell, leaves, found, should.full)
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    pairs = [
-        (v, numbers(i, v.shape, v.dtype, FINITE))
-        for i, v in enumerate(found)
-        if v is not None and v.requires_grad
-    ]
+    every = [numbers(i, leaf.shape, leaf.dtype, FINITE) for i, leaf in enumerate(leaves)]
+    tangents = [t for t, w in zip(every, cell.want) if w]
+    pairs = [(v, t) for v, t in zip(found, tangents) if v is not None and v.requires_grad]
     if not pairs:
         assert cell.gradient == "restoring" or y.numel() == 0, "no gradient with respect to g"
         return
-    of_g, *of_leaves = torch.autograd.grad(
-        [v for v, _ in pairs], [g, *wanted], [t for _, t in pairs], allow_unused=True
-    )
-    vs = iter([numbers(i, leaf.shape, leaf.dtype, FINITE) for i, leaf in enumerate(wanted)])
-    vs = [next(vs) if leaf.requires_grad else None for leaf in leaves]
+    of_g, *of_leaves = grad([v for v, _ in pairs], [g, *leaves], [t for _, t in pairs])
+    vs = [t if w else None for t, w in zip(every, cell.want)]
     same("gradient of g", of_g, pushed(cell, vs, cell.want, should.g), exact=False)
     for i, v in enumerate(of_leaves):
         if v is not None:
@@ -394,21 +385,20 @@ def raises_not_implemented(run):
     raise Wrong("a tangent instead of NotImplementedError")
 
 
+def with_tangents(tensors, tangents):
+    pairs = zip(tensors, tangents)
+    return [x if t is None else fwad.make_dual(x, t.clone()) for x, t in pairs]
+
+
 @whole("dual tensors", accepts=has_gradient)
 def dual(f, cell):
-    should = expected(cell)
-    tensors = cell.tensors
-    tangents = [
-        numbers(cell.seed + i, t.shape, t.dtype, FINITE) if w else None
-        for i, (t, w) in enumerate(zip(tensors, cell.want))
-    ]
+    should, tensors = expected(cell), cell.tensors
+    tangents = [numbers(cell.seed + i, t.shape, t.dtype, FINITE) for i, t in enumerate(tensors)]
+    tangents = [t if w else None for t, w in zip(tangents, cell.want)]
 
     def run():
         with fwad.dual_level():
-            args = [
-                t.clone() if v is None else fwad.make_dual(t.clone(), v.clone())
-                for t, v in zip(tensors, tangents)
-            ]
+            args = with_tangents([t.clone() for t in tensors], tangents)
             result = fwad.unpack_dual(f(*cell.laid_out(args)))
             tangent = result.tangent
             return result.primal, torch.zeros_like(result.primal) if tangent is None else tangent
@@ -423,15 +413,12 @@ def dual(f, cell):
 @whole("dual tensors that require grad", accepts=has_gradient)
 def dual_recorded(f, cell):
     """Both at once: the gradient of the primal is what it is without a tangent."""
-    should = expected(cell)
-    leaves = leaves_of(cell)
+    should, leaves = expected(cell), leaves_of(cell)
+    ones = [torch.ones_like(leaf) if w else None for leaf, w in zip(leaves, cell.want)]
 
     def run():
         with fwad.dual_level():
-            args = [
-                fwad.make_dual(leaf * 1, torch.ones_like(leaf)) if w else leaf
-                for leaf, w in zip(leaves, cell.want)
-            ]
+            args = with_tangents([leaf * 1 for leaf in leaves], ones)
             y = f(*cell.laid_out(args))
             return y, grad(y, leaves, should.g)
 
@@ -476,8 +463,7 @@ def meta(f, cell):
     if found != wanted:
         raise Wrong(f"{found} instead of {wanted}")
     if expected(cell).g is not None:
-        wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        for leaf, v in zip(wanted, grad(y, leaves, torch.empty_like(y))):
+        for leaf, v in zip(wanted_of(leaves), grad(y, leaves, torch.empty_like(y))):
             assert v is None or v.shape == leaf.shape
 
 

@@ -144,9 +144,8 @@ class Nest:
 
 
 def plain(cell):
-    return not cell.empty and all(
-        a.layout == "plain" and len(a.shape) < 9 for a in cell.tensor_args
-    )
+    args = cell.tensor_args
+    return not cell.empty and all(a.layout == "plain" and len(a.shape) < 9 for a in args)
 
 
 def of_one_dtype(cell):

@@ -4,7 +4,6 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 
 import clampgrad
-import matrix.captured
 import matrix.compilers
 import matrix.levels  # noqa: F401  (they add contexts)
 from matrix.cells import Cell, expected

@@ -182,15 +182,15 @@ def test_hooks_that_lose_bits_are_refused():
         "cast": lambda t: t.float(),
         "with gaps": lambda t: torch.stack((t, t), 1)[:, 0],
     }
-    calls = {
-        "numbers": lambda x: clampgrad.clamp(x, 0, 1),
-        "pair": lambda x: clampgrad.maximum(x, torch.zeros(65)),
-        "triple": lambda x: clampgrad.clamp(x, torch.zeros(65), torch.ones(65)),
-    }
-    for (name, unpack), call in product(spoil.items(), calls.values()):
+    calls = [
+        lambda x: clampgrad.clamp(x, 0, 1),
+        lambda x: clampgrad.maximum(x, torch.zeros(65)),
+        lambda x: clampgrad.clamp(x, torch.zeros(65), torch.ones(65)),
+    ]
+    for (name, unpack), call in product(spoil.items(), calls):
         x = torch.linspace(-1, 2, 65, requires_grad=True)
-        unpack_bytes = lambda t: unpack(t) if t.dtype == torch.uint8 else t  # noqa: E731, B023
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack_bytes):
+        hooks = lambda t: t, lambda t: unpack(t) if t.dtype == torch.uint8 else t  # noqa: B023
+        with torch.autograd.graph.saved_tensors_hooks(*hooks):
             y = call(x)
         if name == "with gaps" and clampgrad.implementation == "portable":
             # It does not look at memory, but at elements, which these are.

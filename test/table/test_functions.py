@@ -123,9 +123,7 @@ REGISTRY = {clampgrad.clamp: 2, clampgrad.clamp_min: 3}
 # As an argument, in a registry, mapped: what programs do with a function besides calling it.
 USES = {
     "compared": lambda x: chosen(x, clampgrad.clamp),
-    "another": lambda x: chosen(x, clampgrad.clamp_min),
     "in a set": lambda x: x + (clampgrad.clamp in {clampgrad.clamp, clampgrad.maximum}),
-    "a key": lambda x: {clampgrad.clamp: 2, clampgrad.clamp_min: 3}[clampgrad.clamp_min] * x,
     "in a registry": lambda x: REGISTRY[clampgrad.clamp_min] * x + (clampgrad.clamp in REGISTRY),
     "called from a registry": lambda x: sum(function(x, 0) * n for function, n in REGISTRY.items()),
     "its name": lambda x: x + hasattr(clampgrad.clamp, "__name__") + hasattr(clampgrad.clamp, "no"),

@@ -42,33 +42,17 @@ def functions():
 
 
 FUNCTIONS = functions()
-
-
-def leaves_of(name):
-    return [a.clone().requires_grad_() for a in FUNCTIONS[name][1]]
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_first_order(name):
-    assert gradcheck(
-        FUNCTIONS[name][0],
-        leaves_of(name),
-        check_forward_ad=True,
-        check_batched_grad=True,
-        check_batched_forward_grad=True,
-    )
+FORWARD = {"check_forward_ad": True, "check_batched_forward_grad": True}
+SECOND = {"check_fwd_over_rev": True, "check_rev_over_rev": True}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_second_order(name):
+def test_first_and_second_order(name):
+    f, arguments = FUNCTIONS[name]
+    leaves = [a.clone().requires_grad_() for a in arguments]
+    assert gradcheck(f, leaves, check_batched_grad=True, **FORWARD)
     # Curved on both sides, or the second derivative is 0 and the check is empty.
-    assert gradgradcheck(
-        lambda *args: FUNCTIONS[name][0](*args).sin(),
-        leaves_of(name),
-        check_fwd_over_rev=True,
-        check_rev_over_rev=True,
-        check_batched_grad=True,
-    )
+    assert gradgradcheck(lambda *args: f(*args).sin(), leaves, check_batched_grad=True, **SECOND)
 
 
 @pytest.mark.compiled("it is an operator of its own there alone")

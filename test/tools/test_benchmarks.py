@@ -71,15 +71,6 @@ def test_a_record_names_the_processor_and_a_caption_says_so():
     assert said.endswith(f" cores, {found['instruction_set']}")
 
 
-@pytest.mark.parametrize("record, said", [
-    ({"machine": "x86_64"}, "x86_64)"),
-    ({"system": "Linux", "cores": 2, "instruction_set": "AVX2"}, "Linux), 2 cores, AVX2"),
-])  # fmt: skip
-def test_what_an_older_record_does_not_say_is_said(record, said):
-    expected = f"torch 2, a processor that the record does not name ({said}"
-    assert fill_tables.made_on({"torch": "2", **record}) == expected
-
-
 def sass(name="cuda-sass"):
     return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
 

@@ -13,19 +13,6 @@ def printed(notebook):
     return [[output.get("text") or sorted(output["data"]) for output in of] for of in outputs]
 
 
-def test_what_a_slow_kernel_sends_in_pieces_is_joined():
-    nbformat = pytest.importorskip("nbformat", reason="needs nbformat, nbclient and ipykernel")
-    import run_notebooks
-
-    def stream(text, name="stdout"):
-        return nbformat.v4.new_output("stream", name=name, text=text)
-
-    picture = nbformat.v4.new_output("display_data", data={"image/png": ""})
-    sent = [stream("a\n"), stream("b\n"), picture, picture, stream("c\n"), stream("d\n", "stderr")]
-    found = run_notebooks.joined(sent)
-    assert [output.get("text") for output in found] == ["a\nb\n", None, None, "c\n", "d\n"]
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["tutorial", "replication"])
 def test_the_outputs_are_those_of_the_installed_torch(name, monkeypatch):

@@ -59,18 +59,6 @@ def test_the_innermost_vmap_batches_no_argument(name):
     assert_same(found, expected)
 
 
-def test_x_as_its_own_bound_in_place():
-    x, g = values(40, seed=0), values(40, seed=1)
-    f = vmap(lambda x: clampgrad.clamp_min_(y := x.clone(), y, gradient="half"))
-    assert_same(f(x), x)
-    x.requires_grad_()
-    if clampgrad.implementation == "portable":
-        assert_same(torch.autograd.grad(f(x), x, g)[0], g)
-    else:  # it saved the bound, which is written
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            torch.autograd.grad(f(x), x, g)
-
-
 # ---- Promotion under vmap --------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.two_tensor import TwoTensor
 
 import clampgrad
@@ -47,24 +46,6 @@ def test_a_torch_function_subclass(name, convention):
     assert_same(gradient.as_subclass(torch.Tensor), expected)
 
 
-class Duck:
-    """No tensor at all, but it knows what to do."""
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        return function, args[1:], kwargs
-
-
-@pytest.mark.parametrize("name", PUBLIC)
-def test_a_duck(name):
-    bounds = tuple(bounds_of(name).values())
-    function, args, kwargs = getattr(clampgrad, name)(Duck(), *bounds, gradient="half")
-    assert callable(function)
-    given = [*args, *(v for k, v in kwargs.items() if k in ("min", "max"))]
-    assert [v for v in given if v is not None] == list(bounds)
-    assert kwargs["gradient"] == "half"
-
-
 # ---- __torch_dispatch__ --------------------------------------------------------------------------
 
 
@@ -97,13 +78,3 @@ def test_a_wrapper_compiled():
     (gradient,) = torch.autograd.grad(y, leaf, TwoTensor(torch.ones(40), torch.ones(40)))
     for x, found in ((leaf.a, gradient.a), (leaf.b, gradient.b)):
         assert_same(found, gradient_of_x("half", x.detach(), torch.ones(40), 0, 1))
-
-
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_fake_tensors(convention):
-    with FakeTensorMode():
-        x = torch.empty(2, 3, 4, 5).to(memory_format=torch.channels_last).requires_grad_()
-        y = clampgrad.clamp(x, 0, 1, gradient=convention)
-        (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
-    for fake in (y, gradient):
-        assert (fake.shape, fake.stride(), fake.dtype) == (x.shape, x.stride(), x.dtype)
