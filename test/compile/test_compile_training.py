@@ -5,11 +5,8 @@ from functools import partial
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint
+from torch.utils.checkpoint import create_selective_checkpoint_contexts as selective_contexts
 
 import clampgrad
 from common import assert_same, tied
@@ -110,7 +107,7 @@ def policy_of(choice, context, operator, *args, **kwargs):
 
 def selective(choice):
     policy = partial(policy_of, choice)
-    return {"context_fn": partial(create_selective_checkpoint_contexts, policy)}
+    return {"context_fn": partial(selective_contexts, policy)}
 
 
 CHECKPOINTS = {

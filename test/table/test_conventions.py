@@ -97,13 +97,9 @@ def test_half_is_a_composition_that_shares_every_tie(operator, row):
         "maximum": torch.maximum,
         "minimum": torch.minimum,
         # A NaN that is passed over is as good as the weakest possible value.
-        "fmax": lambda x, y: torch.maximum(passed_over(x, -torch.inf), passed_over(y, -torch.inf)),
-        "fmin": lambda x, y: torch.minimum(passed_over(x, torch.inf), passed_over(y, torch.inf)),
+        "fmax": lambda *args: torch.maximum(*(torch.where(a.isnan(), -torch.inf, a) for a in args)),
+        "fmin": lambda *args: torch.minimum(*(torch.where(a.isnan(), torch.inf, a) for a in args)),
     }
-
-    def passed_over(x, weakest):
-        return torch.where(x.isnan(), weakest, x)
-
     for point in row["points"]:
         args = [torch.tensor([v], dtype=torch.float64) for v in point]
         expected = [Fraction(v) for v in row["tensors"]["half"]]

@@ -38,6 +38,10 @@ def functions():
     for operator, ending in product(BOUNDS, ("_mingrad", "_mingrad_")):
         name = operator + ending
         found[name] = of_copies(torch.ops.clampgrad, name, *BOUNDS[operator]), [x.t()]
+    if clampgrad.implementation == "compiled":  # the backward is an operator of its own
+        for bounds in ((-1, 1), (-1, None), (None, 1)):
+            backward = of_copies(torch.ops.clampgrad, "clamp_mingrad_backward", *bounds)
+            found[f"backward, {bounds}"] = backward, [x.flip(0), x]
     return found
 
 
@@ -53,16 +57,3 @@ def test_first_and_second_order(name):
     assert gradcheck(f, leaves, check_batched_grad=True, **FORWARD)
     # Curved on both sides, or the second derivative is 0 and the check is empty.
     assert gradgradcheck(lambda *args: f(*args).sin(), leaves, check_batched_grad=True, **SECOND)
-
-
-@pytest.mark.compiled("it is an operator of its own there alone")
-def test_the_backward_operator():
-    g = torch.randn(12, dtype=torch.float64, requires_grad=True)
-    x = away_from_ties(12).requires_grad_()
-    for bounds in ((-1, 1), (-1, None), (None, 1)):
-
-        def f(g, x):
-            return torch.ops.clampgrad.clamp_mingrad_backward(g, x, *bounds)
-
-        assert gradcheck(f, (g, x), check_forward_ad=True, check_batched_grad=True)
-        assert gradgradcheck(f, (g, x), check_fwd_over_rev=True)

@@ -2,7 +2,6 @@
 tangents. Where the bounds are Tensors: test_func_tensors.py."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -88,16 +87,6 @@ def test_samples_along_the_last_dimension(operator):
         assert_same(vmap(slopes, 1, 1)(x), expected)
 
 
-@pytest.mark.parametrize("convention", LINEAR)
-@pytest.mark.parametrize("operator", BOUNDS)
-def test_linearize(operator, convention):
-    x, t, bounds = tied(40), tied(40, seed=1), BOUNDS[operator]
-    f = partial(getattr(clampgrad, operator), **bounds, gradient=convention)
-    y, tangent = torch.func.linearize(f, x)
-    assert_same(y, x.clamp(**bounds))
-    assert_same(tangent(t), gradient_of_x(convention, x, t, **bounds))
-
-
 def test_what_carries_a_tangent_is_being_differentiated():
     """Beside what requires grad: the two share a tie, forward and backward."""
     x = torch.zeros(2, requires_grad=True)
@@ -120,11 +109,3 @@ def test_the_tangent_is_a_tensor_of_its_own(operator, gradient):
 
     assert jvp(f, (x,), (t,))[1].tolist() == [6, 6]
     assert t.tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("convention", ["with_grad", "restoring"])
-def test_an_incoming_gradient_with_a_tangent_is_refused_where_it_is_not_linear(convention):
-    x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
-    y = clampgrad.clamp(x, 0, 1, gradient=convention)
-    with fwad.dual_level(), pytest.raises(NotImplementedError, match="forward mode is not defined"):
-        torch.autograd.grad(y, x, fwad.make_dual(torch.ones(3), torch.ones(3)))
