@@ -198,6 +198,18 @@ def plainly_same(a, b):
     return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
+def leaves(file):
+    """Of what a JSON file holds, each number and text by the way to it."""
+
+    def walk(data, path=()):
+        if not isinstance(data, (dict, list)):
+            return {path: data}
+        items = data.items() if isinstance(data, dict) else enumerate(data)
+        return {p: leaf for key, value in items for p, leaf in walk(value, (*path, key)).items()}
+
+    return walk(json.loads(file.read_text()))
+
+
 def tied(*shape, dtype=torch.float32, seed=0, nan=True):
     """Random values with many ties at 0 and at 1, infinities, both zeros and, if wanted, NaN."""
     values = [-torch.inf, -1, -0.0, 0.0, 0.5, 1, 1, 2, torch.inf] + [torch.nan] * nan

@@ -2,7 +2,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 
 import clampgrad
 from clampgrad.cli import main
-from common import RELEASE
+from common import RELEASE, run
 
 TIMES_GUARDS = "profile_guard_manager"
 
@@ -99,18 +98,11 @@ def installed(tmp_path_factory):
 def program(installed, tmp_path):
     """Runs Python in an empty folder, in an environment that says nothing of a pin; it may fail."""
     ours = ("CLAMPGRAD_GRADIENT", "CLAMPGRAD_VERBOSE", "TORCH_DEVICE_BACKEND_AUTOLOAD")
-    rest = {k: v for k, v in os.environ.items() if k not in ours}
-
-    def run(*command, **variables):
-        return subprocess.run(
-            [sys.executable, *command],
-            env={**rest, "PYTHONPATH": installed, "OMP_NUM_THREADS": "1", **variables},
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-        )
-
-    return run
+    env = {k: v for k, v in os.environ.items() if k not in ours}
+    env |= {"PYTHONPATH": installed, "OMP_NUM_THREADS": "1"}
+    return lambda *command, **variables: run(
+        sys.executable, *command, env={**env, **variables}, cwd=tmp_path
+    )
 
 
 def pytest_terminal_summary(terminalreporter, config):

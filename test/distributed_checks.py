@@ -36,8 +36,8 @@ def sharded_gradients(f, mesh, args, placements, g, placement):
     return y.detach().full_tensor(), [v.full_tensor() for v in gradients]
 
 
-def check(f, mesh, args, placements, placement=None):
-    placement = placement or placements[0]
+def check(f, mesh, args, placements):
+    placement = placements[0]
     g = tied(8, 6, seed=9, nan=False).clamp(-9, 9)
     y, gradients = sharded_gradients(f, mesh, args, placements, g, placement)
     assert_same(y, f(*args))
@@ -58,24 +58,15 @@ def check_all(f, mesh, args, conventions=CONVENTIONS):
 
 
 def numbers_for_bounds(mesh):
-    for (name, bounds), suffix in product(BOUNDS.items(), ("", "_")):
-
-        def f(x, gradient):
-            x = x.clone() if suffix else x
-            return getattr(clampgrad, name + suffix)(x, **bounds, gradient=gradient)
-
-        check_all(f, mesh, [tied(8, 6)])
+    for name, bounds in BOUNDS.items():
+        in_place = getattr(clampgrad, f"{name}_")
+        check_all(partial(getattr(clampgrad, name), **bounds), mesh, [tied(8, 6)])
+        check_all(lambda x, **more: in_place(x.clone(), **bounds, **more), mesh, [tied(8, 6)])
 
 
 def tensors_for_bounds(mesh):
     check_all(clampgrad.clamp, mesh, tensors(3, 8, 6))
-
-
-def a_number_and_a_tensor(mesh):
-    check_all(partial(clampgrad.clamp, max=1), mesh, tensors(2, 8, 6))
-
-
-def pairs(mesh):
+    check_all(partial(clampgrad.clamp, max=1), mesh, tensors(2, 8, 6))  # and a number
     for f in (clampgrad.maximum, clampgrad.minimum, clampgrad.fmax, clampgrad.fmin):
         check_all(f, mesh, tensors(2, 8, 6), EXACT)
 
@@ -98,16 +89,15 @@ def operators_without_keywords(mesh):
 
 
 def torchs_own_under_a_pin(mesh):
-    for suffix in ("", "_"):
-        for pin, x in product(("half", "straight_through"), tensors(1, 8, 6)):
-            own = partial(getattr(torch, f"clamp{suffix}"), min=0, max=1)
-            ours = partial(clampgrad.clamp, min=0, max=1, gradient=pin)
-            for placement in PLACEMENTS:
-                leaf = distribute_tensor(x, mesh, [placement]).requires_grad_()
-                with clampgrad.pin(pin):
-                    y = own(leaf * 1)
-                (found,) = torch.autograd.grad(y, leaf, distribute_tensor(x, mesh, [placement]))
-                assert_same(found.full_tensor(), eager(ours, [x], x)[0])
+    (x,) = tensors(1, 8, 6)
+    pins, functions = ("half", "straight_through"), (torch.clamp, torch.clamp_)
+    for own, pin, placement in product(functions, pins, PLACEMENTS):
+        leaf = distribute_tensor(x, mesh, [placement]).requires_grad_()
+        with clampgrad.pin(pin):
+            y = own(leaf * 1, 0, 1)
+        (found,) = torch.autograd.grad(y, leaf, distribute_tensor(x, mesh, [placement]))
+        ours = partial(clampgrad.clamp, min=0, max=1, gradient=pin)
+        assert_same(found.full_tensor(), eager(ours, [x], x)[0])
 
 
 def partial_sums_are_reduced_first(mesh):
@@ -160,32 +150,24 @@ class Pinned(Model):
         return checkpoint(self.steps, x, use_reentrant=False)
 
 
-def batches(count, rows):
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(-2, 3, (count, rows, 8), generator=generator).float()
-
-
 def train(model, wrapped, data):
     optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-6)
     for batch in data:
         optimizer.zero_grad()
         wrapped(batch).mean().backward()
         optimizer.step()
-    return model
 
 
 def check_training(mesh, wrap, Model=Model):
-    world, rank = mesh.size(), mesh.get_rank()
-    data = batches(2, 8)
-    alone, model = train(alone := Model(), alone, data), Model()
-    train(model, wrap(model), data.chunk(world, dim=1)[rank])
-    start = Model()
-    for (name, p), expected, before in zip(
-        model.named_parameters(), alone.parameters(), start.parameters()
-    ):
+    generator = torch.Generator().manual_seed(1)
+    data = torch.randint(-2, 3, (2, 8, 8), generator=generator).float()
+    start, alone, model = Model(), Model(), Model()
+    train(alone, alone, data)
+    train(model, wrap(model), data.chunk(mesh.size(), dim=1)[mesh.get_rank()])
+    for p, expected, before in zip(*(m.parameters() for m in (model, alone, start))):
         full = p.full_tensor() if isinstance(p, DTensor) else p
-        assert_same(full.detach(), expected.detach(), name)
-        assert not torch.equal(full, before), name  # or nothing was trained
+        assert_same(full.detach(), expected.detach())
+        assert not torch.equal(full, before)  # or nothing was trained
 
 
 def ddp_step(mesh):
@@ -206,19 +188,11 @@ def fsdp_offloaded_in_place(mesh):
 CHECKS = {
     f.__name__: f
     for f in (
-        numbers_for_bounds,
-        tensors_for_bounds,
-        pairs,
-        a_replicated_bound_for_all_rows,
-        a_number_and_a_tensor,
-        operators_without_keywords,
-        torchs_own_under_a_pin,
-        partial_sums_are_reduced_first,
-        ddp_step,
-        fsdp_step,
-        fsdp_offloaded_in_place,
+        numbers_for_bounds, tensors_for_bounds, a_replicated_bound_for_all_rows,
+        operators_without_keywords, torchs_own_under_a_pin, partial_sums_are_reduced_first,
+        ddp_step, fsdp_step, fsdp_offloaded_in_place,
     )
-}
+}  # fmt: skip
 
 
 def run(rank, world, folder):

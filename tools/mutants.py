@@ -164,7 +164,7 @@ def break_this_process(k):
 
 def cells_among(killers):
     """As they are written: of another run, perhaps."""
-    from matrix.run import Arg, Cell, inf, nan
+    from matrix.cells import Arg, Cell, inf, nan
 
     names = {"Arg": Arg, "Cell": Cell, "inf": inf, "nan": nan}
     return [eval(k, names) for k in sorted(killers) if k.startswith("Cell(")]

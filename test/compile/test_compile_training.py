@@ -5,11 +5,8 @@ from functools import partial
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint
+from torch.utils.checkpoint import create_selective_checkpoint_contexts as selective_contexts
 
 import clampgrad
 from common import assert_same, tied
@@ -33,10 +30,9 @@ def data(*shape, count=3):
 
 def several(x, lo, hi, convention):
     """Every kind of bound, and a pair where the convention has one."""
-    y = clampgrad.clamp(x, 0, 1, gradient=convention) + clampgrad.clamp(
-        x, lo, hi, gradient=convention
-    )
-    y = y + clampgrad.clamp(x, lo, 1, gradient=convention)
+    y = x * 0
+    for bounds in ((0, 1), (lo, hi), (lo, 1)):
+        y = y + clampgrad.clamp(x, *bounds, gradient=convention)
     return y + clampgrad.maximum(x, hi, gradient=convention) if convention in EXACT else y
 
 
@@ -109,15 +105,16 @@ def policy_of(choice, context, operator, *args, **kwargs):
     return choice if "clamp" in str(operator) else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-SAVE = partial(create_selective_checkpoint_contexts, partial(policy_of, CheckpointPolicy.MUST_SAVE))
-RECOMPUTE = partial(
-    create_selective_checkpoint_contexts, partial(policy_of, CheckpointPolicy.MUST_RECOMPUTE)
-)
+def selective(choice):
+    policy = partial(policy_of, choice)
+    return {"context_fn": partial(selective_contexts, policy)}
+
+
 CHECKPOINTS = {
-    "not reentrant": {"use_reentrant": False},
+    "not reentrant": {},
     "reentrant": {"use_reentrant": True},
-    "clamps saved": {"use_reentrant": False, "context_fn": SAVE},
-    "clamps recomputed": {"use_reentrant": False, "context_fn": RECOMPUTE},
+    "clamps saved": selective(CheckpointPolicy.MUST_SAVE),
+    "clamps recomputed": selective(CheckpointPolicy.MUST_RECOMPUTE),
 }
 
 
@@ -128,7 +125,7 @@ def test_checkpoints(convention, kind):
         return several(x * 2, lo, hi, convention) * 3
 
     def f(x, lo, hi):
-        return checkpoint(segment, x, lo, hi, **CHECKPOINTS[kind])
+        return checkpoint(segment, x, lo, hi, **{"use_reentrant": False, **CHECKPOINTS[kind]})
 
     check(torch.compile(f, backend="aot_eager", fullgraph=True), segment, data(40))
 
@@ -137,28 +134,20 @@ def test_checkpoints(convention, kind):
 def test_backward_itself_compiled(convention):
     """The whole backward pass is one graph, without a break, and compiled once."""
     counter = CompileCounterWithBackend("aot_eager")
-
     f, args = partial(several, convention=convention), data(40)
     expected = gradients(f, args)
     for _ in range(2):
         compiler = torch.compile(backend=counter, fullgraph=True)
         with torch._dynamo.compiled_autograd._enable(compiler):
-            found = gradients(f, args)
-        for actual, wanted in zip(found, expected):
-            assert_same(actual, wanted)
+            for found, wanted in zip(gradients(f, args), expected):
+                assert_same(found, wanted)
     assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize("hooks", ["on the CPU", "as they are"])
-def test_saved_tensor_hooks_around_what_is_compiled(hooks):
-    contexts = {
-        "on the CPU": torch.autograd.graph.save_on_cpu,
-        "as they are": lambda: torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x),
-    }
+def test_saved_tensor_hooks_around_what_is_compiled():
     f = partial(several, convention="half")
-    compiled = torch.compile(f, backend="aot_eager")
-    with contexts[hooks]():
-        check(compiled, f, data(40))
+    with torch.autograd.graph.save_on_cpu():
+        check(torch.compile(f, backend="aot_eager"), f, data(40))
 
 
 @pytest.mark.slow

@@ -1,48 +1,121 @@
-"""An exported graph holds our operator, and after run_decompositions() aten operators alone."""
+"""An exported graph holds our operator, saved and loaded, and its convention, which training finds; after
+run_decompositions() it has aten operators alone. So does TorchScript, but for that."""
 
 import pytest
 import torch
+from torch.export.experimental import _export_forward_backward
 
 import clampgrad
-from common import BOUNDS, assert_same, tied
+from common import BOUNDS, assert_same, eager, tied
+from compile.test_compile_training import several as every_kind
+from oracle import CONVENTIONS, EXACT
 
 
 class Module(torch.nn.Module):
-    def __init__(self, name, convention):
+    """Of every kind of call; or of one, of a value of the graph, which may be changed in place."""
+
+    def __init__(self, convention, name=None):
         super().__init__()
-        self.function, self.convention = getattr(clampgrad, name), convention
-        self.bounds = BOUNDS[name.rstrip("_")]
+        self.convention, self.name = convention, name
+        self.lo = torch.nn.Parameter(torch.zeros(8))
+        self.hi = torch.nn.Parameter(torch.ones(8))
 
     def forward(self, x):
-        x = x + 0  # a value of the graph, so that it may be changed in place
-        return self.function(x, **self.bounds, gradient=self.convention)
+        if not self.name:
+            return every_kind(x, self.lo, self.hi, self.convention)
+        function, bounds = getattr(clampgrad, self.name), BOUNDS[self.name.rstrip("_")]
+        return function(x + 0, **bounds, gradient=self.convention)
+
+
+class Loss(Module):
+    def forward(self, x):
+        return super().forward(x).sum()
 
 
 def namespaces(program):
     return {node.target.namespace for node in program.graph.nodes if node.op == "call_function"}
 
 
-CASES = [(name, "min_norm", False) for name in BOUNDS] + [("clamp", "half", True)]
-
-
+@pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("suffix", ["", "_"])
-@pytest.mark.parametrize("operator, convention, strict", CASES)
-def test_operators(operator, suffix, convention, strict):
-    x = tied(5, 8)
-    program = torch.export.export(Module(operator + suffix, convention), (x,), strict=strict)
+@pytest.mark.parametrize("operator", BOUNDS)
+def test_operators(operator, suffix, strict):
+    module, shapes = Module("half", operator + suffix), {"x": {0: torch.export.Dim("rows")}}
+    program = torch.export.export(module, (tied(5, 8),), strict=strict, dynamic_shapes=shapes)
     assert "clampgrad" in namespaces(program)
     decomposed = program.run_decompositions()
     assert namespaces(decomposed) == {"aten"}
-    expected = getattr(torch, operator)(x, **BOUNDS[operator])
-    assert_same(program.module()(x), expected)
-    assert_same(decomposed.module()(x), expected)
+    for exported in (program, decomposed):
+        x = tied(9, 8)
+        assert_same(exported.module()(x), getattr(torch, operator)(x, **BOUNDS[operator]))
 
 
-def test_dynamic_shapes():
-    rows = torch.export.Dim("rows")
-    program = torch.export.export(
-        Module("clamp", "half"), (tied(5, 8),), dynamic_shapes={"x": {0: rows}}
-    ).run_decompositions()
-    assert namespaces(program) == {"aten"}
-    x = tied(9, 8)
-    assert_same(program.module()(x), x.clamp(0, 1))
+def slopes(module, x):
+    """Of the input and of both bounds; all sums of ties are exact here."""
+    leaf = x.clone().requires_grad_()
+    bounds = [dict(module.named_parameters())[name] for name in ("lo", "hi")]
+    return torch.autograd.grad(module(leaf), [leaf, *bounds], torch.ones_like(x))
+
+
+def example():
+    return tied(5, 8, nan=False).clamp(-9, 9)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_fine_tuning_an_exported_module(convention, tmp_path):
+    module, x = Module(convention), example()
+    program = torch.export.export(module, (x,))
+    assert namespaces(program) == {"clampgrad", "aten"}
+    torch.export.save(program, tmp_path / "module.pt2")
+    for exported in (program, torch.export.load(tmp_path / "module.pt2")):
+        for found, wanted in zip(slopes(exported.module(), x), slopes(module, x)):
+            assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("convention", EXACT)
+def test_forward_and_backward_in_one_graph(convention):
+    """Decomposed together, they are aten operators that compute our gradient."""
+    module, x = Loss(convention), example()
+    joint = _export_forward_backward(torch.export.export(module, (x,)))
+    assert namespaces(joint) == {"aten"}
+    _, *found = joint.graph_module(module.lo.detach(), module.hi.detach(), x)
+    for actual, wanted in zip(found, torch.autograd.grad(module(x), [module.lo, module.hi])):
+        assert_same(actual, wanted)
+
+
+# ---- TorchScript -----------------------------------------------------------------------------------
+
+
+def several(x: torch.Tensor, y: torch.Tensor, bound: float):
+    z = clampgrad.clamp(x, 0, bound, gradient="half") + clampgrad.clamp_min_(x * 1, 0.0)
+    z = z + clampgrad.clamp_with_grad(x, 0, y) + clampgrad.clamp_with_grad(x, max=1, maximize=True)
+    z = z + clampgrad.clamp(x, y, bound, gradient="joint") + clampgrad.clamp_max(x, 1)
+    z = z + clampgrad.clamp_(x * 1, min=0, gradient="inclusive")
+    return z + clampgrad.clamp(x, y, y + 1) + clampgrad.maximum(x, y, gradient="joint")
+
+
+def within_one(x: torch.Tensor, y: torch.Tensor):
+    return several(x, y, 1.0)
+
+
+MADE = {
+    "traced": lambda args: torch.jit.trace(within_one, args),
+    "scripted": lambda args: torch.jit.script(within_one),
+}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("how", MADE)
+def test_torchscript(how, tmp_path):
+    """Of Tensors without dimensions too, which are no numbers."""
+    args = example(), example().flip(0)
+    script = MADE[how](args)
+    script.save(str(tmp_path / "script.pt"))
+    for function in (script, torch.jit.load(str(tmp_path / "script.pt"))):
+        for given in (args, (torch.zeros(()), torch.zeros(()))):
+            expected = eager(within_one, given, torch.ones_like(given[0]))
+            for _ in range(3):  # the executor looks twice before it specialises
+                assert_same(function(*given), within_one(*given))
+                found = eager(function, given, torch.ones_like(given[0]))
+                for actual, wanted in zip(found, expected):
+                    assert_same(actual, wanted)

@@ -33,10 +33,7 @@ EXACT_CALLS = [(gradient, False) for gradient in EXACT]
 PSEUDO_CALLS = [(gradient, maximize) for gradient in PSEUDO for maximize in (False, True)]
 CALLS = [*EXACT_CALLS, *PSEUDO_CALLS]
 EXTREMA = ("maximum", "minimum", "fmax", "fmin")
-PAIRS = [
-    *product(EXTREMA, EXACT_CALLS),
-    *product(("clamp_min", "clamp_max"), CALLS),
-]
+PAIRS = [*product(EXTREMA, EXACT_CALLS), *product(("clamp_min", "clamp_max"), CALLS)]
 
 # A block has 8 warps, a warp a tile of 64 bytes a lane.
 TILE = {dtype: 32 * 64 // dtype.itemsize for dtype in DTYPES}
@@ -48,6 +45,16 @@ DEFINED = {
     "cuda, a row per tile": ["-DSMALL_TILES"],
     "scalar": ["-DCLAMPGRAD_SCALAR_LOOPS"],
     "avx512": ["-DCLAMPGRAD_SCALAR_LOOPS", "-DEMULATE_AVX512"],  # in the place of those
+}
+
+
+AS_C = {
+    torch.Tensor: lambda tensor: ctypes.c_void_p(tensor.data_ptr()),
+    type(None): ctypes.c_void_p,
+    float: ctypes.c_double,
+    str: lambda text: ctypes.c_char_p(text.encode()),
+    int: ctypes.c_int64,
+    bool: ctypes.c_int64,
 }
 
 
@@ -71,17 +78,7 @@ def kernels(request, tmp_path_factory):
     functions = ctypes.CDLL(str(library))
 
     def call(name, *args):
-        pointers = [
-            ctypes.c_void_p(a.data_ptr() if isinstance(a, torch.Tensor) else None)
-            if isinstance(a, torch.Tensor) or a is None
-            else ctypes.c_double(a)
-            if isinstance(a, float)
-            else ctypes.c_char_p(a.encode())
-            if isinstance(a, str)
-            else ctypes.c_int64(a)
-            for a in args
-        ]
-        getattr(functions, name)(*pointers)
+        getattr(functions, name)(*(AS_C[type(a)](a) for a in args))
 
     return call
 
@@ -135,9 +132,8 @@ def random(n, dtype, seed):
 
 def recorded(name, *args, call):
     """The result on the CPU, and its bits."""
-    gradient, maximize = call
-    keywords = {"maximize": True} if maximize else {}
-    y = getattr(clampgrad, name)(*args, gradient=gradient, **keywords)
+    keywords = {"gradient": call[0]} | ({"maximize": True} if call[1] else {})
+    y = getattr(clampgrad, name)(*args, **keywords)
     return y, y.grad_fn._saved_bits
 
 
@@ -212,8 +208,7 @@ def check_forward(kernels, name, dtype, args, y, bits, offset, *call):
 def test_two_tensors(kernels, extremum, call, dtype):
     for i, n in enumerate(lengths(dtype)):
         offset, differentiated = i % 3, [i % 4 != 3, i % 4 != 2]
-        args = [random(n, dtype, i), random(n, dtype, i + 50)]
-        g = random(n, dtype, i + 100)
+        *args, g = (random(n, dtype, i + 50 * k) for k in range(3))
         leaves = [a.clone().requires_grad_(d) for a, d in zip(args, differentiated)]
         y, bits = recorded(extremum, *leaves, call=call)
         how = extremum, call[0], set_of(differentiated)
@@ -226,10 +221,8 @@ def test_two_tensors(kernels, extremum, call, dtype):
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_three_tensors(kernels, call, dtype):
     for i, (n, which) in enumerate(zip(lengths(dtype), (7, 1, 2, 3, 4, 5, 6, 7, 7, 3))):
-        differentiated = [bool(which & 1 << k) for k in range(3)]
-        args = [random(n, dtype, i + 50 * k) for k in range(3)]
-        g = random(n, dtype, i + 1000)
-        offset = i % 3
+        offset, differentiated = i % 3, [bool(which & 1 << k) for k in range(3)]
+        *args, g = (random(n, dtype, i + 50 * k) for k in range(4))
         leaves = [a.clone().requires_grad_(d) for a, d in zip(args, differentiated)]
         y, bits = recorded("clamp", *leaves, call=call)
         check_forward(kernels, "triple_forward", dtype, args, y, bits, offset, call[0], which)

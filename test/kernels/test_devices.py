@@ -8,9 +8,9 @@ import torch
 
 import clampgrad
 from common import assert_same, outcome, tied
-from oracle import EXACT, TABLE
+from matrix.reference import ARGUMENTS
+from oracle import EXACT
 
-ARGUMENTS = {name: operator["arguments"] for name, operator in TABLE["operators"].items()}
 OTHER = "cuda" if torch.cuda.is_available() else "meta"
 
 

@@ -1,5 +1,7 @@
 """What backward needs is recorded in the forward, by several threads, and of every 16-bit number."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -19,10 +21,7 @@ def test_large_enough_for_several_threads(operator, dtype):
     torch.set_num_threads(4)
     x, g = tied(300_007, dtype=dtype), tied(300_007, dtype=dtype, seed=1)
     for convention in ("min_norm", "inclusive", "half"):
-
-        def f(x):
-            return getattr(clampgrad, operator)(x, **BOUNDS[operator], gradient=convention)
-
+        f = partial(getattr(clampgrad, operator), **BOUNDS[operator], gradient=convention)
         (gradient,) = eager(f, [x], g)
         assert_same(gradient, gradient_of_x(convention, x, g, **BOUNDS[operator]), convention)
 

@@ -4,7 +4,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from functools import partial
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, vjp
+from common import DTYPES, assert_same, eager, run, vjp
 from oracle import EXACT, PSEUDO, TABLE
 
 pytestmark = pytest.mark.compiled(
@@ -78,9 +77,7 @@ def test_numbers(bounds, convention, dtype):
     def f(x):
         return clampgrad.clamp(x, *bounds, gradient=convention)
 
-    for n in range(0, 200, 7):
-        agree(f, [laid_out((n,), generator, dtype)], laid_out((n,), generator, dtype))
-    for shape in [(3, 5, 7), (2, 3, 4, 5), (4, 1, 33)]:
+    for shape in [*((n,) for n in range(0, 200, 7)), (3, 5, 7), (2, 3, 4, 5), (4, 1, 33)]:
         agree(f, [laid_out(shape, generator, dtype)], laid_out(shape, generator, dtype))
 
 
@@ -101,7 +98,7 @@ BROADCAST = {  # what repeats is less than a word, some words, no whole number o
 def test_what_is_broadcast(name, count, convention, dtype):
     """A bound, and the gradient of a sum. Few ones, so that sums are exact in 16 bits too."""
     generator = torch.Generator().manual_seed(0)
-    few = partial(torch.randint, -2, 3, generator=generator)
+    few, function = partial(torch.randint, -2, 3, generator=generator), getattr(clampgrad, name)
     for shape, bound in ((shape, bound) for shape, bounds in BROADCAST.items() for bound in bounds):
         x, *others = few(shape).to(dtype), *(few(bound).to(dtype) for _ in range(count - 1))
         mask = torch.rand(shape, generator=generator) < 16 / x.numel()
@@ -109,9 +106,7 @@ def test_what_is_broadcast(name, count, convention, dtype):
             wanted = [x, *others] if g.is_contiguous() else [x]
 
             def f(*args):
-                return getattr(clampgrad, name)(
-                    *args, *others[len(args) - 1 :], gradient=convention
-                )
+                return function(*args, *others[len(args) - 1 :], gradient=convention)
 
             agree(f, wanted, g)
             if x.dim() == 4:
@@ -121,9 +116,8 @@ def test_what_is_broadcast(name, count, convention, dtype):
 
 def copied(f):
     """How many elements a call copies."""
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-    ) as profile:
+    cpu = torch.profiler.ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[cpu], record_shapes=True) as profile:
         f()
     copies = [e.input_shapes[0] for e in profile.events() if e.name == "aten::copy_"]
     return sum(torch.Size(shape).numel() for shape in copies)
@@ -145,9 +139,9 @@ OBJDUMP = shutil.which(f"{MACHINE}-linux-gnu-objdump") or shutil.which("objdump"
 
 
 def disassembled():
-    library = clampgrad.clamp.__self__.__file__
-    command = [OBJDUMP, "-d", "--no-show-raw-insn", library]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    done = run(OBJDUMP, "-d", "--no-show-raw-insn", clampgrad.clamp.__self__.__file__)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -211,10 +205,6 @@ CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"
 @pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="it runs this very file")
 @pytest.mark.parametrize("lower", CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), []))
 def test_lower_instruction_sets(lower):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
-        env={**os.environ, "ATEN_CPU_CAPABILITY": lower},
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = run(*command, env={**os.environ, "ATEN_CPU_CAPABILITY": lower})
     assert done.returncode == 0, done.stdout[-3000:]

@@ -1,5 +1,7 @@
 """Nested, quantised, sparse and mkldnn tensors: clamped where torch clamps them, or torch's own error."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -82,12 +84,11 @@ def test_two_sequences_of_the_same_lengths(name, convention):
     values, g = [tied(11, seed=i, nan=False) for i in (0, 1)], tied(11, seed=2)
     offsets = torch.tensor([0, 3, 4, 11])
 
-    def f(x, y):
-        x, y = (torch.nested.nested_tensor_from_jagged(v, offsets) for v in (x, y))
-        return getattr(clampgrad, name)(x, y, gradient=convention).values()
+    flat = partial(getattr(clampgrad, name), gradient=convention)
 
-    def flat(x, y):
-        return getattr(clampgrad, name)(x, y, gradient=convention)
+    def f(*values):
+        pair = (torch.nested.nested_tensor_from_jagged(v, offsets) for v in values)
+        return flat(*pair).values()
 
     assert_same(f(*values), flat(*values))
     for found, expected in zip(eager(f, values, g), eager(flat, values, g)):

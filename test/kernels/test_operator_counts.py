@@ -6,6 +6,9 @@ the most demanding of the others takes.
 """
 
 import json
+import re
+from collections import Counter, defaultdict
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +16,9 @@ import pytest
 import torch
 import torch.autograd.forward_ad as fwad
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
+from common import Dispatched
 
 DATA = Path(__file__).with_name("operator_counts.json")
 MAXIMIZED = [f"{name}, maximize" for name in ("with_grad", "restoring")]
@@ -45,30 +48,28 @@ EXTREMA = {
 DETACHES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 
 
-class Count(TorchDispatchMode):
-    """Counts operators; while it is on, no tensor is plain."""
-
-    total = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.total += function is not torch.ops.aten.detach.default
-        return function(*args, **(kwargs or {}))
+@contextmanager
+def counted():
+    """The operators that run; while it is on, no tensor is plain."""
+    seen = []
+    with Dispatched(lambda f: seen.append(f) if f != torch.ops.aten.detach.default else None):
+        yield seen
 
 
 def reverse(function, inputs, wanted):
-    with Count() as count:
+    with counted() as seen:
         y = function(*inputs)
         torch.autograd.grad(y, wanted, torch.ones(inputs[0].shape), materialize_grads=True)
-    return count.total
+    return len(seen)
 
 
 def recorded(function, inputs, wanted):
     """The backward alone, differentiable again, from the bits that the fused forward recorded."""
     y = function(*inputs)
     g = torch.ones(inputs[0].shape, requires_grad=True)
-    with Count() as count:
+    with counted() as seen:
         torch.autograd.grad(y, wanted, g, create_graph=True, materialize_grads=True)
-    return count.total
+    return len(seen)
 
 
 def forward_mode(function, inputs, wanted):
@@ -76,9 +77,9 @@ def forward_mode(function, inputs, wanted):
         duals = [
             fwad.make_dual(t.detach(), torch.ones_like(t)) if t.requires_grad else t for t in inputs
         ]
-        with Count() as count:
+        with counted() as seen:
             fwad.unpack_dual(function(*duals))
-    return count.total
+    return len(seen)
 
 
 def traced(function, inputs, wanted):
@@ -117,22 +118,21 @@ def cases():
 
 def count(function, n, of, keywords, values=(0.0, 1.0, 2.0)):
     totals = {}
-    for way, counted in WAYS.items():
+    for way, number in WAYS.items():
         inputs = [torch.tensor(values) for _ in range(n)]
         wanted = [t.requires_grad_() for t, name in zip(inputs, "xyz") if name in of]
         try:
-            totals[way] = counted(partial(function, **keywords), inputs, wanted)
+            totals[way] = number(partial(function, **keywords), inputs, wanted)
         except NotImplementedError:  # with_grad and restoring have no tangent
             assert way == "forward_mode"
     return totals
 
 
 def most_of(known):
-    most = {}
+    most = defaultdict(Counter)
     for calls in known.values():
         for call, totals in calls.items():
-            so_far = most.setdefault(call, {})
-            so_far |= {way: max(total, so_far.get(way, 0)) for way, total in totals.items()}
+            most[call] |= Counter(totals)
     return most
 
 
@@ -153,11 +153,6 @@ if __name__ == "__main__":
     table = {}
     for convention, call, case, keywords in cases():
         table.setdefault(convention, {})[call] = count(*case, keywords)
+    text = json.dumps(table, indent=2) + "\n"
     # A line per case.
-    rows = [
-        f'  "{convention}": {{\n'
-        + ",\n".join(f'    "{call}": {json.dumps(totals)}' for call, totals in calls.items())
-        + "\n  }"
-        for convention, calls in table.items()
-    ]
-    DATA.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    DATA.write_text(re.sub(r"{\s+([^{}]+?)\s+}", lambda m: f"{{{' '.join(m[1].split())}}}", text))

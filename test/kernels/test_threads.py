@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from functools import partial
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, tied
+from common import assert_same, python, run, tied
 from oracle import CONVENTIONS, gradient_of_x
 
 BUSY = """
@@ -37,14 +36,12 @@ print(sum(s - before.get(name, 0) > 0.05 for name, s in seconds().items()))
     reason="this torch says that its threads are not OpenMP's: Note [One OpenMP runtime]",
 )
 def test_kernels_run_in_the_threads_of_torch():
-    assert subprocess.check_output([sys.executable, "-c", BUSY], text=True) == "2\n"
+    assert python("-c", BUSY) == "2\n"
 
 
 @pytest.mark.skipif(not shutil.which("readelf"), reason="needs readelf")
 def test_no_second_openmp_runtime():
-    listed = subprocess.check_output(
-        ["readelf", "-d", clampgrad.clamp.__self__.__file__], text=True
-    )
+    listed = run("readelf", "-d", clampgrad.clamp.__self__.__file__).stdout
     needed = re.findall(r"NEEDED.*\[(.*)\]", listed)
     assert needed and not [n for n in needed if re.match("lib(gomp|omp|iomp)", n)]
 

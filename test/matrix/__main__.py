@@ -2,7 +2,8 @@
 
 import sys
 
-from matrix.run import Arg, Cell, check, inf, nan
+from matrix.cells import Arg, Cell, inf, nan
+from matrix.run import check
 
 for text in sys.argv[1:]:
     check(eval(text, {"Arg": Arg, "Cell": Cell, "inf": inf, "nan": nan}))

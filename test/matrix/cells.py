@@ -107,9 +107,17 @@ class Cell:
         return hash(self.text)
 
     @cached_property
+    def tensor_args(self):
+        return [a for a in self.args if isinstance(a, Arg)]
+
+    @cached_property
     def tensors(self):
-        """The Tensor arguments, fresh values each in plain memory."""
-        return [a.make() for a in self.args if isinstance(a, Arg)]
+        """Their values in plain memory."""
+        return [a.make() for a in self.tensor_args]
+
+    @cached_property
+    def empty(self):
+        return any(0 in a.shape for a in self.tensor_args)
 
     @cached_property
     def value(self):
@@ -122,7 +130,7 @@ class Cell:
 
     @cached_property
     def want(self):
-        return tuple(a.want and a.floating for a in self.args if isinstance(a, Arg))
+        return tuple(a.want and a.floating for a in self.tensor_args)
 
     @cached_property
     def numbers(self):
@@ -153,8 +161,12 @@ class Cell:
 
     def laid_out(self, tensors):
         """Each tensor in its layout; differentiable."""
-        layouts = [a.layout for a in self.args if isinstance(a, Arg)]
-        return [LAYOUTS[name](t) for name, t in zip(layouts, tensors)]
+        return [LAYOUTS[a.layout](t) for a, t in zip(self.tensor_args, tensors)]
+
+    def forward(self, args):
+        """torch's own operator, with an entry for every argument of the call."""
+        operator, given = self.reduced()
+        return reference.forward(operator, [args[i] for i in given])
 
     def reduced(self):
         """Operator and arguments without what is None: a clamp with one bound is clamp_min or _max."""
@@ -191,22 +203,15 @@ class Expected:
 def gradients(cell, args, want, g):
     """By Tensor argument; `args` and `want` have an entry each for every argument of the call."""
     operator, given = cell.reduced()
-    found = reference.gradients(
-        operator,
-        cell.gradient,
-        cell.maximize,
-        [args[i] for i in given],
-        [want[i] for i in given],
-        g,
-    )
+    args, want = ([every[i] for i in given] for every in (args, want))
+    found = reference.gradients(operator, cell.gradient, cell.maximize, args, want, g)
     return [s for s, i in zip(found, given) if isinstance(cell.args[i], Arg)]
 
 
 @lru_cache(maxsize=100_000)
 def _expected(cell):
-    operator, given = cell.reduced()
     args = cell.fill(cell.tensors)
-    value = reference.forward(operator, [args[i] for i in given])
+    value = cell.forward(args)
     if not value.is_floating_point() or not cell.differentiable:
         return Expected(value)
     g = numbers(cell.seed, value.shape, value.dtype)

@@ -1,4 +1,4 @@
-"""Contexts that trace the call: make_fx, functionalize, and what torch.compile stands on."""
+"""Contexts that trace the call: make_fx, functionalize, what torch.compile stands on, and TorchScript."""
 
 from contextlib import nullcontext
 
@@ -7,20 +7,18 @@ from torch._dynamo import compiled_autograd
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from matrix.cells import Arg, expected
+import clampgrad
+from matrix.cells import expected
 from matrix.contexts import Wrong, compare, grad, leaves_of, reverse, same, whole
+from matrix.forms import FORMS
 
 
 def plain_memory(cell):
-    return all(
-        a.layout in ("plain", "transposed", "channels_last")
-        for a in cell.args
-        if isinstance(a, Arg)
-    )
+    return all(a.layout in ("plain", "transposed", "channels_last") for a in cell.tensor_args)
 
 
-def not_empty(cell):
-    return all(0 not in a.shape for a in cell.args if isinstance(a, Arg))
+def compilable(cell):
+    return plain_memory(cell) and not cell.empty
 
 
 @reverse("functionalize", accepts=plain_memory)
@@ -43,9 +41,8 @@ def traced(name, mode, costly):
             y = f(*again)
             return [y.detach()] if should.g is None else [y.detach(), *grad(y, again, tensors[-1])]
 
-        given = [leaf.detach() for leaf in leaves] + (
-            [] if should.g is None else [should.g.clone()]
-        )
+        given = [leaf.detach() for leaf in leaves]
+        given += [] if should.g is None else [should.g.clone()]
         graph = make_fx(step, tracing_mode=mode)(*given)
         if "clampgrad" in graph.code:
             raise Wrong(graph.code)
@@ -68,7 +65,7 @@ def run_compiled(f, args, **more):
 
 
 def compiled(name, backend, **more):
-    @reverse(name, accepts=lambda cell: plain_memory(cell) and not_empty(cell), costly=True)
+    @reverse(name, accepts=compilable, costly=True)
     def run(f, leaves, args, g):
         y = run_compiled(f, args, backend=backend, **more)
         return y, grad(y, leaves, g)
@@ -87,9 +84,7 @@ def compiled_backward(f, leaves, args, g):
         return y, grad(y, leaves, g)
 
 
-@reverse(
-    "checkpoint, compiled", accepts=lambda cell: plain_memory(cell) and not_empty(cell), costly=True
-)
+@reverse("checkpoint, compiled", accepts=compilable, costly=True)
 def compiled_checkpoint(f, leaves, args, g):
     bare = getattr(f, "bare", f)
 
@@ -98,4 +93,46 @@ def compiled_checkpoint(f, leaves, args, g):
 
     inner.bare, inner.pin = inner, getattr(f, "pin", nullcontext())
     y = run_compiled(inner, args, backend="aot_eager")
+    return y, grad(y, leaves, g)
+
+
+# ---- A graph that was captured, under the pin of the process or before it --------------------------------
+
+
+def of_a_process(cell):
+    return FORMS[cell.form].process and compilable(cell)
+
+
+def torchscript(f, args):
+    given = tuple(a.detach().requires_grad_(a.requires_grad) for a in args)
+    # Of graphs with several operators, TorchScript differentiates some itself.
+    return torch.jit.trace(lambda *a: (f(*a) * 1.0) * 1.0 * 1.0, given, check_trace=False)
+
+
+def last_of_three(graph, leaves, args, g):
+    """TorchScript optimizes what it has run before."""
+    for _ in range(2):
+        y = graph(*args)
+        grad(y, leaves, g, retain_graph=True)
+    y = graph(*args)
+    return y, grad(y, leaves, g)
+
+
+@reverse("TorchScript, traced", accepts=of_a_process)
+def traced_under_the_pin(f, leaves, args, g):
+    return last_of_three(torchscript(f, args), leaves, args, g)
+
+
+@reverse("TorchScript, traced before the pin", accepts=of_a_process)
+def traced_before_the_pin(f, leaves, args, g):
+    with clampgrad.pin(None):
+        graph = torchscript(f, args)
+    return last_of_three(graph, leaves, args, g)
+
+
+@reverse("make_fx, captured before the pin", accepts=of_a_process)
+def captured_before_the_pin(f, leaves, args, g):
+    with clampgrad.pin(None), torch.no_grad():
+        graph = make_fx(f)(*[a.detach() for a in args])
+    y = graph(*args)
     return y, grad(y, leaves, g)

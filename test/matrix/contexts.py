@@ -55,11 +55,9 @@ class Wrong(AssertionError):
 
 def same(what, actual, wanted, exact=True):
     """Equal values, NaN equal to NaN, same dtype and shape; to rounding after a sum."""
-    if actual.dtype != wanted.dtype or actual.shape != wanted.shape:
-        raise Wrong(
-            f"{what}: {actual.dtype} {tuple(actual.shape)} "
-            f"instead of {wanted.dtype} {tuple(wanted.shape)}"
-        )
+    found, should = ((t.dtype, tuple(t.shape)) for t in (actual, wanted))
+    if found != should:
+        raise Wrong(f"{what}: {found} instead of {should}")
     a, w = actual.detach(), wanted.detach()
     equal = (a == w) | (a.isnan() & w.isnan())
     if not exact and a.dtype.is_floating_point:
@@ -85,9 +83,12 @@ def leaves_of(cell):
     return [t.clone().requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
 
 
+def wanted_of(leaves):
+    return [leaf for leaf in leaves if leaf.requires_grad]
+
+
 def grad(y, leaves, g, **more):
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    return torch.autograd.grad(y, wanted, g, allow_unused=True, **more)
+    return torch.autograd.grad(y, wanted_of(leaves), g, allow_unused=True, **more)
 
 
 def compare(cell, leaves, y, found):
@@ -107,11 +108,7 @@ def reverse(name, accepts=always, costly=False):
             leaves = leaves_of(cell)
             args = cell.laid_out(leaves)
             g = expected(cell).g
-            if g is None:
-                y = f(*args)
-                found = []
-            else:
-                y, found = context(f, leaves, args, g.clone())
+            y, found = (f(*args), []) if g is None else context(f, leaves, args, g.clone())
             compare(cell, leaves, y, found)
 
         CONTEXTS[name] = Context(run, accepts, costly)
@@ -140,7 +137,7 @@ def plain(f, leaves, args, g):
 def backward(f, leaves, args, g):
     y = f(*args)
     y.backward(g)
-    return y, [leaf.grad for leaf in leaves if leaf.requires_grad]
+    return y, [leaf.grad for leaf in wanted_of(leaves)]
 
 
 @reverse("retain_graph, twice")
@@ -157,11 +154,7 @@ def retain_graph(f, leaves, args, g):
 def one_at_a_time(f, leaves, args, g):
     """What is asked for is not what was being differentiated."""
     y = f(*args)
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    found = [
-        torch.autograd.grad(y, leaf, g, retain_graph=True, allow_unused=True)[0] for leaf in wanted
-    ]
-    return y, found
+    return y, [grad(y, [leaf], g, retain_graph=True)[0] for leaf in wanted_of(leaves)]
 
 
 @reverse("expanded gradient of sum()")
@@ -281,7 +274,7 @@ def checkpointed(name, **more):
     def context(f, leaves, args, g):
         y = checkpoint(f, *args, **more)
         y.backward(g)  # autograd.grad does not work with the reentrant kind
-        return y, [leaf.grad for leaf in leaves if leaf.requires_grad]
+        return y, [leaf.grad for leaf in wanted_of(leaves)]
 
 
 def clamps_alone(ctx, op, *args, **keywords):
@@ -328,9 +321,8 @@ def vectorized(f, cell):
         for k in range(min(value.numel(), 4)):
             g = torch.zeros_like(value).flatten()
             g[k] = 1
-            share = gradients(
-                cell, cell.fill(cell.tensors), cell.spread(cell.want), g.view(value.shape)
-            )[i]
+            args, want = cell.fill(cell.tensors), cell.spread(cell.want)
+            share = gradients(cell, args, want, g.view(value.shape))[i]
             same(f"row {k} of the jacobian by Tensor {i}", total[k], reduced_to(share, leaves[i]))
 
 
@@ -343,19 +335,14 @@ def double_backward(f, cell):
     y = f(*cell.laid_out(leaves))
     found = grad(y, leaves, g, create_graph=True)
     check_gradients(cell, leaves, found, should.full)
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    pairs = [
-        (v, numbers(i, v.shape, v.dtype, FINITE)) for i, v in enumerate(found) if v is not None
-    ]
-    pairs = [(v, t) for v, t in pairs if v.requires_grad]
+    every = [numbers(i, leaf.shape, leaf.dtype, FINITE) for i, leaf in enumerate(leaves)]
+    tangents = [t for t, w in zip(every, cell.want) if w]
+    pairs = [(v, t) for v, t in zip(found, tangents) if v is not None and v.requires_grad]
     if not pairs:
         assert cell.gradient == "restoring" or y.numel() == 0, "no gradient with respect to g"
         return
-    of_g, *of_leaves = torch.autograd.grad(
-        [v for v, _ in pairs], [g, *wanted], [t for _, t in pairs], allow_unused=True
-    )
-    vs = iter([numbers(i, leaf.shape, leaf.dtype, FINITE) for i, leaf in enumerate(wanted)])
-    vs = [next(vs) if leaf.requires_grad else None for leaf in leaves]
+    of_g, *of_leaves = grad([v for v, _ in pairs], [g, *leaves], [t for _, t in pairs])
+    vs = [t if w else None for t, w in zip(every, cell.want)]
     same("gradient of g", of_g, pushed(cell, vs, cell.want, should.g), exact=False)
     for i, v in enumerate(of_leaves):
         if v is not None:
@@ -365,8 +352,7 @@ def double_backward(f, cell):
 def pushed(cell, tangents, want, g, args=None):
     """The tangent of the result: the transpose of the gradient. Of a selection, what it let by."""
     args = cell.fill(cell.tensors) if args is None else args
-    operator, given = cell.reduced()
-    value = reference.forward(operator, [args[i] for i in given])
+    value = cell.forward(args)
     total = torch.zeros_like(value)
     positions = [i for i, a in enumerate(cell.args) if isinstance(a, Arg)]
     for n, t in enumerate(tangents):
@@ -391,7 +377,7 @@ def passes(cell, x, y, g):
 # ---- Forward mode --------------------------------------------------------------------------------
 
 
-def raises_not_implemented(run):
+def no_jvp(run):
     try:
         run()
     except NotImplementedError:
@@ -399,27 +385,26 @@ def raises_not_implemented(run):
     raise Wrong("a tangent instead of NotImplementedError")
 
 
+def with_tangents(tensors, tangents):
+    pairs = zip(tensors, tangents)
+    return [x if t is None else fwad.make_dual(x, t.clone()) for x, t in pairs]
+
+
 @whole("dual tensors", accepts=has_gradient)
 def dual(f, cell):
-    should = expected(cell)
-    tensors = cell.tensors
-    tangents = [
-        numbers(cell.seed + i, t.shape, t.dtype, FINITE) if w else None
-        for i, (t, w) in enumerate(zip(tensors, cell.want))
-    ]
+    should, tensors = expected(cell), cell.tensors
+    tangents = [numbers(cell.seed + i, t.shape, t.dtype, FINITE) for i, t in enumerate(tensors)]
+    tangents = [t if w else None for t, w in zip(tangents, cell.want)]
 
     def run():
         with fwad.dual_level():
-            args = [
-                t.clone() if v is None else fwad.make_dual(t.clone(), v.clone())
-                for t, v in zip(tensors, tangents)
-            ]
+            args = with_tangents([t.clone() for t in tensors], tangents)
             result = fwad.unpack_dual(f(*cell.laid_out(args)))
             tangent = result.tangent
             return result.primal, torch.zeros_like(result.primal) if tangent is None else tangent
 
     if not linear(cell):
-        return raises_not_implemented(run)
+        return no_jvp(run)
     value, tangent = run()
     same("value", value, should.value)
     same("tangent", tangent, pushed(cell, tangents, cell.want, should.g), exact=False)
@@ -428,20 +413,17 @@ def dual(f, cell):
 @whole("dual tensors that require grad", accepts=has_gradient)
 def dual_recorded(f, cell):
     """Both at once: the gradient of the primal is what it is without a tangent."""
-    should = expected(cell)
-    leaves = leaves_of(cell)
+    should, leaves = expected(cell), leaves_of(cell)
+    ones = [torch.ones_like(leaf) if w else None for leaf, w in zip(leaves, cell.want)]
 
     def run():
         with fwad.dual_level():
-            args = [
-                fwad.make_dual(leaf * 1, torch.ones_like(leaf)) if w else leaf
-                for leaf, w in zip(leaves, cell.want)
-            ]
+            args = with_tangents([leaf * 1 for leaf in leaves], ones)
             y = f(*cell.laid_out(args))
             return y, grad(y, leaves, should.g)
 
     if not linear(cell):
-        return raises_not_implemented(run)
+        return no_jvp(run)
     y, found = run()
     same("value", y, should.value)
     check_gradients(cell, leaves, found, should.full)
@@ -466,23 +448,22 @@ def inference(f, cell):
     same("value", y, expected(cell).value)
 
 
+@torch.no_grad()
+def torchs_own(cell, tensors):
+    """What torch makes of these; of a call in place, x itself."""
+    args = cell.fill(tensors)
+    return args[0].clone() if FORMS[cell.form].in_place else cell.forward(args)
+
+
 @whole("meta tensors")
 def meta(f, cell):
     leaves = [t.to("meta").requires_grad_(w) for t, w in zip(cell.tensors, cell.want)]
     y = f(*leaves)
-    operator, given = cell.reduced()
-    with torch.no_grad():
-        filled = cell.fill(leaves)
-        value = filled[0].clone()
-        if not FORMS[cell.form].in_place:
-            value = reference.forward(operator, [filled[i] for i in given])
-    found, wanted = ((t.dtype, t.shape, t.stride()) for t in (y, value))
+    found, wanted = ((t.dtype, t.shape, t.stride()) for t in (y, torchs_own(cell, leaves)))
     if found != wanted:
         raise Wrong(f"{found} instead of {wanted}")
     if expected(cell).g is not None:
-        for leaf, v in zip(
-            [v for v in leaves if v.requires_grad], grad(y, leaves, torch.empty_like(y))
-        ):
+        for leaf, v in zip(wanted_of(leaves), grad(y, leaves, torch.empty_like(y))):
             assert v is None or v.shape == leaf.shape
 
 
@@ -491,15 +472,8 @@ def meta(f, cell):
 
 @whole("strides as torch's")
 def strides(f, cell):
-    leaves = leaves_of(cell)
-    args = cell.laid_out(leaves)
-    operator, given = cell.reduced()
-    filled = cell.fill(args)
-    with torch.no_grad():
-        theirs = filled[0].clone()  # in place
-        if not FORMS[cell.form].in_place:
-            theirs = reference.forward(operator, [filled[i] for i in given])
-    y = f(*args)
+    args = cell.laid_out(leaves_of(cell))
+    theirs, y = torchs_own(cell, args), f(*args)
     if y.stride() != theirs.stride():
         raise Wrong(f"strides of the result: {y.stride()} instead of {theirs.stride()}")
 

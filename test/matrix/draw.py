@@ -31,9 +31,8 @@ def shapes(r, count):
 def draw(r):
     """A cell, or None where torch takes no such arguments or nothing fits."""
     operator = r.choice(list(ARGUMENTS))
-    gradient, maximize = r.choice(
-        [g for g in GRADIENTS if operator in CLAMPS or g[0] not in PSEUDO]
-    )
+    of_it = [g for g in GRADIENTS if operator in CLAMPS or g[0] not in PSEUDO]
+    gradient, maximize = r.choice(of_it)
     # Most transforms and tracers take plain memory and one dtype.
     plain, one_dtype = r.choice([True, False]), r.choice([True, False])
     dtype = r.choice(FLOATS)
@@ -56,12 +55,9 @@ def draw(r):
         cell.value  # noqa: B018  (torch's own operator may refuse)
     except RuntimeError:
         return None
-    forms = [replace(cell, form=f) for f in FORMS if FORMS[f].accepts(cell)]
-    cell = r.choice(forms)
-    records_nothing = FORMS[cell.form].writes
-    cells = [
-        replace(cell, context=c) for c in CHEAP if records_nothing <= CONTEXTS[c].records_nothing
-    ]
+    form = r.choice([f for f in FORMS if FORMS[f].accepts(cell)])
+    contexts = [c for c in CHEAP if FORMS[form].writes <= CONTEXTS[c].records_nothing]
+    cells = [replace(cell, form=form, context=c) for c in contexts]
     cells = [c for c in cells if applies(c) and not waived(c)]
     return r.choice(cells) if cells else None
 
@@ -72,21 +68,18 @@ def smaller(cell):
     yield replace(cell, context="plain")
     yield replace(cell, gradient="min_norm", maximize=False)
     yield replace(cell, seed=0)
-    tensors = [a for a in cell.args if isinstance(a, Arg)]
+    tensors = cell.tensor_args
     longest = max(len(a.values) for a in tensors)
     for k in range(longest):  # one element alone, where no argument is broadcast along others
         if all(len(a.values) in (1, longest) for a in tensors):
             one = (replace(a, values=(a.values[k % len(a.values)],), shape=(1,)) for a in tensors)
-            yield replace(
-                cell, args=tuple(next(one) if isinstance(a, Arg) else a for a in cell.args)
-            )
+            yield replace(cell, args=tuple(cell.fill(one)))
     for i, a in enumerate(cell.args):
         if isinstance(a, Arg):
             plainer = [{f.name: f.default} for f in fields(Arg)[2:]]
             for change in (*plainer, {"values": (0.0,), "shape": ()}):
-                yield replace(
-                    cell, args=(*cell.args[:i], replace(a, **change), *cell.args[i + 1 :])
-                )
+                changed = (*cell.args[:i], replace(a, **change), *cell.args[i + 1 :])
+                yield replace(cell, args=changed)
 
 
 def shrunk(cell, fails):

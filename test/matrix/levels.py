@@ -12,18 +12,8 @@ from itertools import product
 import torch
 from torch.func import jvp, vjp, vmap
 
-from matrix import reference
-from matrix.cells import FINITE, Arg, expected, gradients, numbers
-from matrix.contexts import (
-    check_gradients,
-    grad,
-    leaves_of,
-    linear,
-    pushed,
-    raises_not_implemented,
-    same,
-    whole,
-)
+from matrix.cells import FINITE, expected, gradients, numbers
+from matrix.contexts import check_gradients, grad, leaves_of, linear, no_jvp, pushed, same, whole
 from matrix.forms import FORMS, bounds_of
 
 BATCH = 2
@@ -103,9 +93,9 @@ class Nest:
         cell = self.cell
         leaves = [self.physical(i).requires_grad_(w) for i, w in enumerate(cell.want)]
         y, found = self.run(f, 0, leaves)
-        logical = reference_value(cell, cell.fill(self.tensors))
+        logical = cell.forward(cell.fill(self.tensors))
         every = [self.aligned(i, logical.dim()) for i in range(len(leaves))]
-        value = reference_value(cell, cell.fill(every))
+        value = cell.forward(cell.fill(every))
         shape = y.shape
         same("value", y, value.reshape(shape))
         levels = [k for k in range(len(self.word)) if self.word[k] != "vmap"]
@@ -144,16 +134,14 @@ class Nest:
             same(f"{where}, Tensor {i}", result, share.reshape(result.shape), exact=not summed)
 
 
-def reference_value(cell, args):
-    operator, given = cell.reduced()
-    return reference.forward(operator, [args[i] for i in given])
+def plain(cell):
+    args = cell.tensor_args
+    return not cell.empty and all(a.layout == "plain" and len(a.shape) < 9 for a in args)
 
 
 def of_one_dtype(cell):
-    """Promotion under vmap goes by the dimensions that it shows: `vmap of torch's own` compares it."""
-    args = [a for a in cell.args if isinstance(a, Arg)]
-    plain = all(a.layout == "plain" and len(a.shape) < 9 and 0 not in a.shape for a in args)
-    return plain and len({a.dtype for a in args}) == 1 and args[0].floating
+    """Promotion under vmap goes by the dimensions that it shows: `vmap beside torch's own` compares it."""
+    return plain(cell) and len({a.dtype for a in cell.tensor_args}) == 1 and cell.args[0].floating
 
 
 def add(word):
@@ -161,7 +149,7 @@ def add(word):
     def run(f, cell):
         nest = Nest(word, cell)
         if "jvp" in word and not linear(cell):
-            return raises_not_implemented(lambda: nest.check(f))
+            return no_jvp(lambda: nest.check(f))
         nest.check(f)
 
 
@@ -224,7 +212,7 @@ def forward_over_reverse(f, cell, g):
     """Of a pseudo-gradient only what a bound gets has a tangent."""
     tangent = numbers(cell.seed + 1, g.shape, g.dtype, FINITE)
     if not linear(cell) and cell.want[0]:
-        return raises_not_implemented(lambda: jvp(pulled(f, cell)[0], (g,), (tangent,)))
+        return no_jvp(lambda: jvp(pulled(f, cell)[0], (g,), (tangent,)))
     found, tangents = jvp(pulled(f, cell)[0], (g,), (tangent,))
     leaves, args, want = leaves_of(cell), cell.fill(cell.tensors), cell.spread(cell.want)
     check_gradients(cell, leaves, found, expected(cell).full)
@@ -258,14 +246,11 @@ def batched_twice(f, cell, g):
     check_rows(gs.detach(), of_gs, tangents, pulled(f, cell)[1])
 
 
-@whole(
-    "vmap beside torch's own",
-    accepts=lambda cell: all(
-        a.layout == "plain" and len(a.shape) < 9 and a.shape and 0 not in a.shape
-        for a in cell.args
-        if isinstance(a, Arg)
-    ),
-)
+def has_samples(cell):
+    return plain(cell) and all(a.shape for a in cell.tensor_args)
+
+
+@whole("vmap beside torch's own", accepts=has_samples)
 def vmap_beside_torch(f, cell):
     """Value and dtype where the arguments show torch fewer dimensions than they have."""
     tensors = cell.tensors
@@ -275,7 +260,7 @@ def vmap_beside_torch(f, cell):
     def theirs(*args):  # clamp and clamp_min have batching rules of their own, which differ
         x, *bounds = cell.fill(args)
         if cell.mixed:
-            return reference_value(cell, [x, *bounds])
+            return cell.forward([x, *bounds])
         if "module" in cell.form:
             return torch.clamp(x, *bounds_of(cell, [x, *bounds]))
         return getattr(torch, cell.operator)(x, *bounds)

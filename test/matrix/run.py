@@ -4,10 +4,9 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 
 import clampgrad
-import matrix.captured
 import matrix.compilers
 import matrix.levels  # noqa: F401  (they add contexts)
-from matrix.cells import Arg, Cell, expected, inf, nan
+from matrix.cells import Cell, expected
 from matrix.contexts import CONTEXTS
 from matrix.forms import FORMS
 from matrix.inputs import inputs, layouts
@@ -70,19 +69,3 @@ def calls():
         for gradient, maximize in GRADIENTS
         if operator in CLAMPS or gradient not in PSEUDO
     ]
-
-
-__all__ = [
-    "CONTEXTS",
-    "FORMS",
-    "Arg",
-    "Cell",
-    "applies",
-    "calls",
-    "check",
-    "check_all",
-    "failure",
-    "inf",
-    "nan",
-    "waived",
-]

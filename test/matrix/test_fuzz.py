@@ -13,31 +13,26 @@ from pathlib import Path
 import pytest
 import torch
 
+from matrix.cells import Arg, Cell, nan
 from matrix.draw import draw, shrunk
 from matrix.inputs import X, inputs, layouts, vector
 from matrix.reference import CONVENTIONS, GRADIENTS
-from matrix.run import Arg, Cell, check, failure, nan
+from matrix.run import check, failure
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
 SEED = int(os.environ.get("SEED_OF_FUZZ", time.time_ns() % 2**32))
 
 
 LAZY = ("neg view", "conj view", "neg bound", "16 dimensions, reversed")
+SAVED = ("anomaly mode", "checkpoint, not reentrant", "save_on_cpu", "saved tensors copied")
+SCALAR, CUBE = Arg((0.0,), ()), Arg((0.0,) * 8, (2, 2, 2), layout="neg")
+SQUARE = Arg((0.0,) * 4, (2, 2), layout="reversed")
 KINDS = ("number: number", "min alone, Tensor", "Tensors", "mixed: Tensor, number")
 
 # What was wrong once, here or elsewhere, and is no more.
 FOUND = [
-    Cell(
-        "clamp",
-        (Arg((0.0,), ()), 0.1, Arg((-1.0,), (1,), dtype="bfloat16")),
-        gradient="half",
-        context="dual tensors",
-    ),
-    Cell(
-        "fmax",
-        (Arg((0.0,) * 8, (2, 2, 2), layout="neg"), Arg((0.0,) * 4, (2, 2), layout="reversed")),
-        context="strides of gradients",
-    ),
+    Cell("clamp", (SCALAR, 0.1, vector((-1.0,), "bfloat16")), "half", context="dual tensors"),
+    Cell("fmax", (CUBE, SQUARE), context="strides of gradients"),
     # More dimensions than a memory order holds.
     *(
         Cell("clamp", layouts("clamp")[f"{kind}: 16 dimensions, reversed"], form=form)
@@ -51,12 +46,7 @@ FOUND = [
             *(inputs("clamp")[kind] for kind in KINDS),
             *(layouts("clamp")[f"{kind}: gaps"] for kind in ("numbers", "Tensors")),
         )
-        for context in (
-            "anomaly mode",
-            "checkpoint, not reentrant",
-            "save_on_cpu",
-            "saved tensors copied",
-        )
+        for context in SAVED
         for gradient in CONVENTIONS
     ),
     # A gradient that no kernel records is fixed before input or output change, too.
@@ -92,14 +82,14 @@ FOUND = [
     ),
     # The gradient is batched by the outer vmap; what is written, by the inner one too.
     *(
-        Cell(operator, (Arg((-1.0, 0.5, 2.0), (3,)), *bounds), form=form, context="vmap vjp vmap")
+        Cell(operator, (vector((-1.0, 0.5, 2.0)), *bounds), form=form, context="vmap vjp vmap")
         for operator, bounds in (("clamp", (None, 1)), ("clamp_max", (1,)))
         for form in ("mingrad in place", "pinned method in place")
     ),
     # A pseudo-gradient looks at x itself, not at what the number has raised it to.
     *(
-        Cell("clamp", (x, 2, Arg((0.0, 1.0, 0.0, 9.0), (4,))), gradient=gradient)
-        for x in (Arg((0, 0, 1, 5), (4,), dtype) for dtype in ("uint8", "int64", "float32"))
+        Cell("clamp", (x, 2, vector((0.0, 1.0, 0.0, 9.0))), gradient)
+        for x in (vector((0, 0, 1, 5), dtype) for dtype in ("uint8", "int64", "float32"))
         for gradient in ("with_grad", "restoring")
     ),
 ]

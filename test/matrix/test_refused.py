@@ -16,10 +16,6 @@ def overlapping(t):
     return buffer[:3], buffer[1:]
 
 
-def twice(tensor):
-    return tensor, tensor
-
-
 def inference_tensor():
     with torch.inference_mode():
         return torch.ones(3)
@@ -43,20 +39,19 @@ BAD = {
     "a string": lambda t: (t(torch.zeros(3)), "0"),
     "x overlaps itself": lambda t: (t(torch.zeros(1)).expand(3), 1),
     "x overlaps itself, a Tensor": lambda t: (t(torch.zeros(1)).expand(3), torch.ones(3)),
-    "x overlaps the bound in part": lambda t: overlapping(t),
-    "x is the bound": lambda t: twice(t(torch.linspace(-1, 1, 3))),
+    "x overlaps the bound in part": overlapping,
+    "x is the bound": lambda t: (t(torch.linspace(-1, 1, 3)),) * 2,
     "a leaf": lambda t: (torch.zeros(3, requires_grad=True), 1),
     "a view of a leaf": lambda t: (torch.zeros(3, requires_grad=True)[:1], 1),
     "an inference tensor": lambda t: (inference_tensor(), 0),
 }
 # Refused in torch's own words.
-IN_WORDS = {"complex x", "float8", "sparse", "a leaf", "a view of a leaf", "x overlaps itself"}
-IN_WORDS |= {"an integer x, a float number"}
+IN_WORDS = ["complex x", "float8", "sparse", "a leaf", "a view of a leaf", "x overlaps itself"]
+IN_WORDS += ["an integer x, a float number"]
 
 
 def recorded(tensor):
-    floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    return tensor.requires_grad_().clone() if floating else tensor
+    return tensor.requires_grad_().clone()
 
 
 def plain(tensor):
@@ -187,15 +182,15 @@ def test_hooks_that_lose_bits_are_refused():
         "cast": lambda t: t.float(),
         "with gaps": lambda t: torch.stack((t, t), 1)[:, 0],
     }
-    calls = {
-        "numbers": lambda x: clampgrad.clamp(x, 0, 1),
-        "pair": lambda x: clampgrad.maximum(x, torch.zeros(65)),
-        "triple": lambda x: clampgrad.clamp(x, torch.zeros(65), torch.ones(65)),
-    }
-    for (name, unpack), call in product(spoil.items(), calls.values()):
+    calls = [
+        lambda x: clampgrad.clamp(x, 0, 1),
+        lambda x: clampgrad.maximum(x, torch.zeros(65)),
+        lambda x: clampgrad.clamp(x, torch.zeros(65), torch.ones(65)),
+    ]
+    for (name, unpack), call in product(spoil.items(), calls):
         x = torch.linspace(-1, 2, 65, requires_grad=True)
-        unpack_bytes = lambda t: unpack(t) if t.dtype == torch.uint8 else t  # noqa: E731, B023
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack_bytes):
+        hooks = lambda t: t, lambda t: unpack(t) if t.dtype == torch.uint8 else t  # noqa: B023
+        with torch.autograd.graph.saved_tensors_hooks(*hooks):
             y = call(x)
         if name == "with gaps" and clampgrad.implementation == "portable":
             # It does not look at memory, but at elements, which these are.

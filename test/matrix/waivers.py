@@ -1,27 +1,17 @@
 """Cells that are left out for good, each with the reason."""
 
 import clampgrad
-from matrix.cells import Arg
 from matrix.forms import FORMS
-
-
-def empty(cell):
-    return any(isinstance(a, Arg) and 0 in a.shape for a in cell.args)
-
-
-def many_dimensions(cell):
-    return any(isinstance(a, Arg) and len(a.shape) > 15 for a in cell.args)
-
 
 WAIVERS = {
     "no integer holds the memory order of 16 dimensions: their gradients are contiguous": lambda cell: (
-        cell.context == "strides of gradients" and many_dimensions(cell)
+        cell.context == "strides of gradients" and any(len(a.shape) > 15 for a in cell.tensor_args)
     ),
     "torch.autograd.functional.jacobian has no vectorized form of an empty result": lambda cell: (
-        cell.context == "vectorized jacobian" and empty(cell)
+        cell.context == "vectorized jacobian" and cell.empty
     ),
     "the strides of a result without elements mean nothing": lambda cell: (
-        cell.context in ("strides as torch's", "meta tensors") and empty(cell)
+        cell.context in ("strides as torch's", "meta tensors") and cell.empty
     ),
     "torch has no batching rule for _foreach_clamp and its kind": lambda cell: (
         "foreach" in cell.form and "vmap" in cell.context
@@ -46,7 +36,7 @@ UNREACHED = {
         and cell.context == "strides of gradients"
         and FORMS[cell.form].pin
         and FORMS[cell.form].in_place
-        and any(isinstance(a, Arg) and a.layout not in ("plain", "offset") for a in cell.args)
+        and any(a.layout not in ("plain", "offset") for a in cell.tensor_args)
     ),
 }
 WAIVERS |= UNREACHED

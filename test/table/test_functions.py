@@ -23,13 +23,15 @@ SIGNATURES = {
     "clamp_min_": f"(input, min, *, {OF_CLAMP})",
     "clamp_max": f"(input, max, *, {OF_CLAMP}, out=None)",
     "clamp_max_": f"(input, max, *, {OF_CLAMP})",
-    **dict.fromkeys(
-        ("maximum", "minimum", "fmax", "fmin"), "(input, other, *, gradient='min_norm', out=None)"
-    ),
 }
+for _name in ("maximum", "minimum", "fmax", "fmin"):
+    SIGNATURES[_name] = "(input, other, *, gradient='min_norm', out=None)"
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+every_function = pytest.mark.parametrize("name", SIGNATURES)
+
+
+@every_function
 def test_what_a_function_says_about_itself(name):
     function = getattr(clampgrad, name)
     found = inspect.signature(function)
@@ -40,7 +42,7 @@ def test_what_a_function_says_about_itself(name):
     assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@every_function
 def test_help_has_the_types(name):
     """Python takes none into the signature of a builtin; there the documentation begins with them."""
     text = pydoc.render_doc(getattr(clampgrad, name), renderer=pydoc.plaintext)
@@ -73,7 +75,7 @@ def arguments(name):
     return list(given.values()), given
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@every_function
 def test_every_argument_has_a_keyword(name):
     function = getattr(clampgrad, name)
     positional, keywords = arguments(name)
@@ -83,7 +85,7 @@ def test_every_argument_has_a_keyword(name):
     assert torch.equal(function(first.clone(), **dict(reversed(keywords.items()))), expected)
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@every_function
 def test_arguments_that_do_not_fit(name):
     function = getattr(clampgrad, name)
     positional, keywords = arguments(name)
@@ -109,18 +111,6 @@ def test_arguments_that_do_not_fit(name):
     assert torch.equal(positional[0], before)
 
 
-def test_dynamo_may_come_first():
-    """torch.compile learns what to trace when both are there, in whichever order they are imported."""
-    code = """
-import torch, torch._dynamo, clampgrad
-f = torch.compile(lambda x: clampgrad.clamp(x, 0, max=1), backend="aot_eager", fullgraph=True)
-x = torch.tensor([-1.0, 0.0, 0.5, 1.0], requires_grad=True)
-f(x).sum().backward()
-assert x.grad.tolist() == [0, 0, 1, 0], x.grad
-"""
-    python("-c", code)
-
-
 X = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0])
 
 
@@ -128,20 +118,12 @@ def chosen(x, function):
     return function(x, 0) if function == clampgrad.clamp_min else function(x, 0, 1)
 
 
-def after_a_break(x):
-    function = clampgrad.clamp
-    torch._dynamo.graph_break()
-    return function(x, 0, 1)
-
-
 REGISTRY = {clampgrad.clamp: 2, clampgrad.clamp_min: 3}
 
 # As an argument, in a registry, mapped: what programs do with a function besides calling it.
 USES = {
     "compared": lambda x: chosen(x, clampgrad.clamp),
-    "another": lambda x: chosen(x, clampgrad.clamp_min),
     "in a set": lambda x: x + (clampgrad.clamp in {clampgrad.clamp, clampgrad.maximum}),
-    "a key": lambda x: {clampgrad.clamp: 2, clampgrad.clamp_min: 3}[clampgrad.clamp_min] * x,
     "in a registry": lambda x: REGISTRY[clampgrad.clamp_min] * x + (clampgrad.clamp in REGISTRY),
     "called from a registry": lambda x: sum(function(x, 0) * n for function, n in REGISTRY.items()),
     "its name": lambda x: x + hasattr(clampgrad.clamp, "__name__") + hasattr(clampgrad.clamp, "no"),
@@ -154,19 +136,15 @@ USES = {
 }
 
 
+@pytest.mark.parametrize("forgotten", [False, True])
 @pytest.mark.parametrize("use", USES)
-def test_uses_in_one_graph(use):
-    expected = USES[use](X)
+def test_uses_in_one_graph(use, forgotten):
+    """Also where torch has forgotten its rules, as it does where a process group is initialized."""
+    if forgotten:
+        torch._dynamo.trace_rules.clear_lru_cache()
+        torch._dynamo.reset()
     found = torch.compile(USES[use], backend="eager", fullgraph=True)(X)
-    assert torch.equal(found, expected)
-
-
-def test_uses_where_torch_has_forgotten_its_rules():
-    """As it does where a process group is initialized."""
-    torch._dynamo.trace_rules.clear_lru_cache()
-    torch._dynamo.reset()
-    for use in USES:
-        test_uses_in_one_graph(use)
+    assert torch.equal(found, USES[use](X))
 
 
 class Times(torch.overrides.TorchFunctionMode):
@@ -188,32 +166,43 @@ def test_overrides_see_the_function_in_compiled_code_too():
     def f(x):
         return clampgrad.clamp(x, 0, max=1)
 
-    compiled = torch.compile(f, backend="eager", fullgraph=True)
-    with Times():
-        assert torch.equal(f(X), 100 * X.clamp(0, 1))
-        assert torch.equal(compiled(X), 100 * X.clamp(0, 1))
-    assert torch.equal(f(X.as_subclass(Overrides)), 100 * X.clamp(0, 1))
-    assert torch.equal(compiled(X.as_subclass(Overrides)), 100 * X.clamp(0, 1))
+    compiled, clamped = torch.compile(f, backend="eager", fullgraph=True), X.clamp(0, 1)
+    for function in (f, compiled):
+        with Times():
+            assert torch.equal(function(X), 100 * clamped)
+        assert torch.equal(function(X.as_subclass(Overrides)), 100 * clamped)
     with torch.device("cpu"):
-        assert torch.equal(compiled(X), X.clamp(0, 1))
+        assert torch.equal(compiled(X), clamped)
 
 
 def test_a_function_across_a_graph_break():
-    assert torch.equal(torch.compile(after_a_break, backend="eager")(X), X.clamp(0, 1))
+    @torch.compile(backend="eager")
+    def f(x):
+        function = clampgrad.clamp
+        torch._dynamo.graph_break()
+        return function(x, 0, 1)
+
+    assert torch.equal(f(X), X.clamp(0, 1))
 
 
-@pytest.mark.parametrize("flags", [[], ["-OO"]], ids=["", "without docstrings"])
-def test_the_module_can_be_executed_again(flags):
-    code = """
-import importlib, torch, clampgrad
-importlib.reload(clampgrad.functional)
-import torch._dynamo
-importlib.reload(clampgrad.functional)
-f = torch.compile(lambda x: clampgrad.functional.clamp(x, 0, 1), backend="eager", fullgraph=True)
-if f(torch.tensor([-1.0, 2.0])).tolist() != [0, 1]:
+AGAIN = "import importlib; importlib.reload(clampgrad.functional)"
+COMPILED = """
+def f(x): return clampgrad.functional.clamp(x, 0, max=1)
+x = torch.tensor([-1.0, 0.0, 0.5, 1.0], requires_grad=True)
+torch.compile(f, backend="eager", fullgraph=True)(x).sum().backward()
+if x.grad.tolist() != [0, 0, 1, 0]:
     raise SystemExit(1)
 """
-    python(*flags, "-c", code)
+
+
+@pytest.mark.parametrize("imports, flags", [
+    ("import torch, torch._dynamo, clampgrad", []),
+    (f"import torch, clampgrad; {AGAIN}", []),
+    (f"import torch, torch._dynamo, clampgrad; {AGAIN}", ["-OO"]),
+])  # fmt: skip
+def test_torch_compile_learns_what_to_trace_when_both_are_there(imports, flags):
+    """In whichever order they are imported, and if ours is executed again; with docstrings or without."""
+    python(*flags, "-c", imports + COMPILED)
 
 
 def test_symbolic_bounds_without_dynamo():

@@ -1,6 +1,5 @@
 """Derivatives of the first and second order are right, forward mode and batches included."""
 
-from functools import partial
 from itertools import product
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 import clampgrad
-from common import OPERATORS
 from oracle import EXACT, TABLE
 
 BOUNDS = {"clamp": (-1, 1), "clamp_min": (-1,), "clamp_max": (1,)}
@@ -24,68 +22,38 @@ LOW = torch.tensor([-1.05, -0.65, -1.55, 0.25], dtype=torch.float64)
 HIGH = torch.tensor([[0.75], [1.15], [-0.15]], dtype=torch.float64)
 
 
-def call(name, more, x, *bounds):
-    namespace = torch.ops.clampgrad if "mingrad" in name else clampgrad
-    return getattr(namespace, name)(x.clone(), *bounds, **more)
+def of_copies(namespace, name, *bounds, **more):
+    function = getattr(namespace, name)
+    return lambda x, *args: function(x.clone(), *args, *bounds, **more)
 
 
 def functions():
-    """(name, function, the arguments to differentiate)"""
-    for operator, table in TABLE["operators"].items():
-        tensors = [away_from_ties(3, 4), LOW, HIGH][: len(table["arguments"])]
-        for convention in EXACT:
-            more = {"gradient": convention}
-            yield f"{operator} of Tensors, {convention}", partial(call, operator, more), tensors
-            for name in (operator, operator + "_") if operator in BOUNDS else ():
-                f = with_numbers(name, operator, more)
-                yield f"{name}, {convention}", f, [away_from_ties(3, 4)]
-    for operator, ending in product(OPERATORS, ("_mingrad", "_mingrad_")):
+    """name: function, the arguments to differentiate"""
+    x, found = away_from_ties(3, 4), {}
+    for (operator, table), c in product(TABLE["operators"].items(), EXACT):
+        of_tensors = of_copies(clampgrad, operator, gradient=c)
+        found[f"{operator} of Tensors, {c}"] = of_tensors, [x, LOW, HIGH][: len(table["arguments"])]
+        for name in (operator, operator + "_") if operator in BOUNDS else ():
+            found[f"{name}, {c}"] = of_copies(clampgrad, name, *BOUNDS[operator], gradient=c), [x]
+    for operator, ending in product(BOUNDS, ("_mingrad", "_mingrad_")):
         name = operator + ending
-        yield name, with_numbers(name, operator, {}), [away_from_ties(3, 4).t()]
+        found[name] = of_copies(torch.ops.clampgrad, name, *BOUNDS[operator]), [x.t()]
+    if clampgrad.implementation == "compiled":  # the backward is an operator of its own
+        for bounds in ((-1, 1), (-1, None), (None, 1)):
+            backward = of_copies(torch.ops.clampgrad, "clamp_mingrad_backward", *bounds)
+            found[f"backward, {bounds}"] = backward, [x.flip(0), x]
+    return found
 
 
-def with_numbers(name, operator, more):
-    return lambda x: call(name, more, x, *BOUNDS[operator])
-
-
-FUNCTIONS = {name: (f, arguments) for name, f, arguments in functions()}
-
-
-def leaves_of(name):
-    return [a.clone().requires_grad_() for a in FUNCTIONS[name][1]]
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_first_order(name):
-    assert gradcheck(
-        FUNCTIONS[name][0],
-        leaves_of(name),
-        check_forward_ad=True,
-        check_batched_grad=True,
-        check_batched_forward_grad=True,
-    )
+FUNCTIONS = functions()
+FORWARD = {"check_forward_ad": True, "check_batched_forward_grad": True}
+SECOND = {"check_fwd_over_rev": True, "check_rev_over_rev": True}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_second_order(name):
+def test_first_and_second_order(name):
+    f, arguments = FUNCTIONS[name]
+    leaves = [a.clone().requires_grad_() for a in arguments]
+    assert gradcheck(f, leaves, check_batched_grad=True, **FORWARD)
     # Curved on both sides, or the second derivative is 0 and the check is empty.
-    assert gradgradcheck(
-        lambda *args: FUNCTIONS[name][0](*args).sin(),
-        leaves_of(name),
-        check_fwd_over_rev=True,
-        check_rev_over_rev=True,
-        check_batched_grad=True,
-    )
-
-
-@pytest.mark.compiled("it is an operator of its own there alone")
-def test_the_backward_operator():
-    g = torch.randn(12, dtype=torch.float64, requires_grad=True)
-    x = away_from_ties(12).requires_grad_()
-    for bounds in ((-1, 1), (-1, None), (None, 1)):
-
-        def f(g, x):
-            return torch.ops.clampgrad.clamp_mingrad_backward(g, x, *bounds)
-
-        assert gradcheck(f, (g, x), check_forward_ad=True, check_batched_grad=True)
-        assert gradgradcheck(f, (g, x), check_fwd_over_rev=True)
+    assert gradgradcheck(lambda *args: f(*args).sin(), leaves, check_batched_grad=True, **SECOND)

@@ -13,10 +13,9 @@ import torch
 from scipy.optimize import nnls
 
 import clampgrad
-from oracle import TABLE
+from matrix.reference import ARGUMENTS
 
 STEP = 2.0**-20  # of the differences; the random steps are up to 0.1
-ARGUMENTS = {name: operator["arguments"] for name, operator in TABLE["operators"].items()}
 
 
 def cases():
@@ -83,11 +82,5 @@ def test_the_oracle_finds_what_is_known():
     origin = torch.zeros(2, dtype=torch.float64)
     assert pieces(lambda rows: rows[:, 0].abs(), origin[:1]).tolist() == [[-1], [1]]
     assert pieces(lambda rows: rows.amax(1), origin).tolist() == [[0, 1], [1, 0]]
-    for gradients, expected in [
-        ([[-1.0], [1]], [0]),
-        ([[-1.0], [2]], [0]),
-        ([[1.0], [2]], [1]),
-        ([[2.0, 0], [0, 1]], [0.4, 0.8]),
-        ([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]], [1 / 3] * 3),
-    ]:
+    for gradients, expected in (([[1], [2]], [1]), ([[2, 0], [0, 1]], [0.4, 0.8])):
         numpy.testing.assert_allclose(least_norm(numpy.array(gradients)), expected, atol=1e-12)

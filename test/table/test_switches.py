@@ -1,13 +1,13 @@
 """The variables of a build are 0 or 1, as at import (test_cli.py), and nothing else is taken for either."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from clampgrad._implementation import environment
+from common import run
 from tools import switches
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,19 +22,15 @@ def test_one_rule_at_import_and_at_build(monkeypatch, value, on):
         if value is not None:
             monkeypatch.setenv(name, value)
         assert environment.is_set(name) is switches.is_set(name) is on
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize("value", ["true", "yes", "2", "01", " 1", "auto"])
 def test_what_is_neither(monkeypatch, value):
     for name in NAMES:
         monkeypatch.setenv(name, value)
-        for function, error in (
-            (environment.is_set, ImportError),
-            (switches.is_set, SystemExit),
-        ):
+        for module, error in ((environment, ImportError), (switches, SystemExit)):
             with pytest.raises(error, match=f"{name}={value!r}"):
-                function(name)
+                module.is_set(name)
 
 
 def test_another_default(monkeypatch):
@@ -57,7 +53,6 @@ WRONG = {
 def test_a_build_ends_with_one_sentence(name):
     """Also where it would not have looked: there a compiler is, and no library is missing."""
     rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
-    command = [sys.executable, "setup.py", "--version"]
-    run = subprocess.run(command, cwd=ROOT, env=rest | WRONG[name], capture_output=True, text=True)
-    assert run.returncode == 1 and run.stderr.count("\n") == 1, run.stderr
-    assert all(variable in run.stderr for variable in WRONG[name])
+    ended = run(sys.executable, "setup.py", "--version", cwd=ROOT, env=rest | WRONG[name])
+    assert ended.returncode == 1 and ended.stderr.count("\n") == 1, ended.stderr
+    assert all(variable in ended.stderr for variable in WRONG[name])

@@ -18,21 +18,16 @@ OURS = [name for name, form in FORMS.items() if not (form.pin or form.module or 
 WAYS = ("dual tensors", "vjp", "jvp", "vmap vjp", "vjp vmap", "vmap jvp", "jvp vmap")
 
 
-def calls_of(operator, gradient=None):
-    return [
-        call
-        for call in calls()
-        if call.operator == operator and gradient in (None, (call.gradient, call.maximize))
-    ]
+def calls_of(*operator_and_gradient):
+    return [c for c in calls() if (c.operator, (c.gradient, c.maximize)) == operator_and_gradient]
 
 
 def comparisons(operator, kind):
-    """How the arguments of those calls compare, element by element."""
+    """How the arguments of the calls compare, element by element."""
     found = set()
-    for call in (call for name in ARGUMENTS for call in calls_of(name, ("joint", False))):
+    for call in (call for call in calls() if call.gradient == "joint" and call.args[0].floating):
         name, given = call.reduced()
-        is_of_the_kind = call.numbers == (kind == "numbers") and not call.mixed
-        if name == operator and is_of_the_kind and call.args[0].floating:
+        if name == operator and call.numbers == (kind == "numbers") and not call.mixed:
             args = call.fill(call.tensors)
             args = [torch.as_tensor(args[i], dtype=torch.float64) for i in given]
             found |= {*signature(*args).flatten().tolist()}

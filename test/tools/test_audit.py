@@ -42,11 +42,9 @@ CALLS = {
     "maximum": (lambda x: torch.maximum(x, ZEROS), 1, 1),
     "max of two": (lambda x: x.max(ZEROS), 1, 1),
     "fmin": (lambda x: x.fmin(other=ZEROS), 1, 3),
-    "relu": (F.relu, 1, 1),
     "nn.ReLU": (nn.ReLU(), 1, 1),
     "relu_": (lambda x: F.relu_(x * 1), 1, 1),
     "relu6": (F.relu6, 2, 2),
-    "nn.ReLU6": (nn.ReLU6(), 2, 2),
     "hardtanh": (lambda x: F.hardtanh(x, 0, 6), 2, 2),
     "nn.Hardtanh": (nn.Hardtanh(0, 6, inplace=False), 2, 2),
     "clampgrad.clamp": (lambda x: clampgrad.clamp(x, 0, 6), 2, 2),
@@ -69,23 +67,18 @@ def inclusive(*args):
     return clampgrad.clamp(*args, gradient="inclusive")
 
 
-# Who is called, and whose other gradients that is compared with.
-FUNCTIONS = {
-    "clamp": (torch.clamp, clampgrad.clamp),
-    "clampgrad": (inclusive, clampgrad.clamp),
-    "clamp_min": (torch.clamp_min, clampgrad.clamp_min),
-    "clamp_max": (torch.clamp_max, clampgrad.clamp_max),
-    "maximum": (torch.maximum, clampgrad.maximum),
-    "fmax": (torch.fmax, clampgrad.fmax),
-}
-KINDS = [(name, kind) for name in FUNCTIONS for kind in ("numbers", "tensors")]
+CALLED = [(torch, name) for name in ("clamp", "clamp_min", "clamp_max", "maximum", "fmax")]
+CALLED += [(clampgrad, "clamp")]
+KINDS = [(*call, kind) for call in CALLED for kind in ("numbers", "tensors")]
 
 
-@pytest.mark.parametrize("name, kind", [k for k in KINDS if k[0] not in PAIRS or "tensors" in k])
-def test_how_far_the_gradient_would_move(name, kind):
+@pytest.mark.parametrize(
+    "module, name, kind", [k for k in KINDS if k[1] not in PAIRS or "tensors" in k]
+)
+def test_how_far_the_gradient_would_move(module, name, kind):
     """The sums of an audit say the same as every element differentiated again, under each convention."""
-    theirs, ours = FUNCTIONS[name]
-    x, *bounds = (tied(500, seed=s, nan=False) for s in range(3 if ours is clampgrad.clamp else 2))
+    theirs, ours = getattr(torch, name) if module is torch else inclusive, getattr(clampgrad, name)
+    x, *bounds = (tied(500, seed=s, nan=False) for s in range(3 if name == "clamp" else 2))
     args, fixed = ([x], (0, 1)[: len(bounds)]) if kind == "numbers" else ([x, *bounds], ())
     g = torch.randn(500)
 
@@ -113,11 +106,6 @@ def test_the_installed_convention_moves_nothing():
     assert found.moved["inclusive" if own == "joint" else "joint"] > 0
     (found,) = audited(lambda x: clampgrad.clamp(x, 0, 6, gradient="with_grad"), x)
     assert found.gradient == "with_grad" and found.moved["with_grad"] == 0
-
-
-def test_a_gradient_that_was_0():
-    (found,) = audited(lambda x: clampgrad.clamp(x, 0, 6), leaf(0.0, 6.0))
-    assert found.moved["inclusive"] is None and found.moved["joint"] == 0
 
 
 class Net(nn.Module):
@@ -172,10 +160,6 @@ def test_one_call_in_so_many():
 def test_only_inside_the_block():
     x = leaf(1.0)
     x.clamp(0, 1)
-    with clampgrad.audit() as report:
-        pass
-    x.clamp(0, 1)
-    assert len(report) == 0
     with pytest.raises(ZeroDivisionError), clampgrad.audit() as report:
         x.clamp(0, 1)
         raise ZeroDivisionError
@@ -192,7 +176,6 @@ def test_checkpoints_are_counted_once():
 
 
 def test_compiled_code_is_seen():
-    torch._dynamo.reset()
     f = torch.compile(lambda x: x.clamp(0, 1).sum(), backend="eager")
     f(torch.rand(3))
     (found,) = audited(f, leaf(0.0, 0.5))
@@ -206,14 +189,15 @@ def test_a_number_of_integers_and_a_tensor_of_floats():
 
 
 def test_no_gradient_no_move():
-    with torch.no_grad():
-        (found,) = audited(lambda x: x.clamp(0, 1), leaf(0.0))
-    assert found.moved == {} and found.at_bound == 1
-    with torch.inference_mode():
-        (found,) = audited(lambda x: x.clamp(0, 1), torch.zeros(1))
-    assert found.moved == {}
+    for nothing_recorded, x in ((torch.no_grad, leaf(0.0)), (torch.inference_mode, torch.zeros(1))):
+        with nothing_recorded():
+            (found,) = audited(lambda x: x.clamp(0, 1), x)
+        assert found.moved == {} and found.at_bound == 1
 
 
-def test_infinite_gradients_have_no_share():
+def test_what_has_no_share():
+    """Of a gradient that was 0, and of one that is infinite."""
+    (found,) = audited(lambda x: clampgrad.clamp(x, 0, 6), leaf(0.0, 6.0))
+    assert found.moved["inclusive"] is None and found.moved["joint"] == 0
     (found,) = audited(lambda x: x.clamp(0, 1), leaf(0.5, 0.0), g=torch.tensor([torch.inf, 1.0]))
     assert found.moved["half"] == pytest.approx(0.5) or found.moved["half"] is None

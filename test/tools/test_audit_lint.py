@@ -1,5 +1,7 @@
 """The warnings of an audit: each has programs that it is about, and others that look alike and are sound."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,9 +23,8 @@ def clamp(x):
     return torch.clamp(x, 0, 1)
 
 
-def warnings_of(f, x, g=None, thresholds=None):
+def warnings_of(f, x, g=None, **keywords):
     """What is warned of in one forward and backward, by name."""
-    keywords = {"thresholds": thresholds} if thresholds else {}
     with clampgrad.audit(**keywords) as report:
         y = f(x)
         y.backward(torch.ones_like(y) if g is None else g)
@@ -87,10 +88,6 @@ SINGULAR = {
     "rsqrt": (lambda x: F.relu(x).rsqrt(), "min", "rsqrt"),
     "reciprocal": (lambda x: nn.ReLU()(x).reciprocal(), "min", "reciprocal"),
     "acos": (lambda x: torch.acos(x.clamp(-0.9, 1)), "max", "acos"),
-    "asin": (lambda x: torch.asin(x.clamp(-1, 0.9)), "min", "asin"),
-    "atanh": (lambda x: torch.atanh(x.clamp(-0.9, 1)), "max", "atanh"),
-    "log1p": (lambda x: torch.log1p(x.clamp(min=-1)), "min", "log1p"),
-    "logit": (lambda x: torch.logit(x.clamp(0.1, 1)), "max", "logit"),
     "erfinv": (lambda x: torch.erfinv(F.hardtanh(x, -0.5, 1.0)), "max", "erfinv"),
     "1 / y": (lambda x: 1 / x.clamp(min=0), "min", "rdiv"),
     "x / y": (lambda x: torch.ones(3) / torch.maximum(x, torch.tensor(0.0)), "min", "div"),
@@ -106,10 +103,8 @@ SINGULAR = {
     "input by name": (lambda x: torch.log(input=x.clamp(min=0)), "min", "log"),
     "torch.special": (lambda x: torch.special.logit(x.clamp(0.1, 1)), "max", "logit"),
     "infinite in another dtype": (lambda x: (1e5 * x).clamp(max=1e6).half().log(), "max", "log"),
-    "where": (
-        lambda x: torch.where(x > 0, x.clamp(min=0).log(), torch.zeros(3)), "min", "log",
-    ),
-}  # fmt: skip
+    "where": (lambda x: torch.where(x > 0, x.clamp(min=0).log(), x), "min", "log"),
+}
 SOUND = {
     "log of a guard": lambda x: x.clamp(min=1e-6).log(),
     "guarded later": lambda x: (x.clamp(min=0) + 1e-6).log(),
@@ -191,14 +186,10 @@ def test_the_norm_is_as_this_release_has_it():
 @pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
 def test_gradient_not_finite(bad):
     # One beyond, where it stops; one inside, where it goes on.
-    g = torch.tensor([bad, bad, 1.0])
-    (warning,) = of("gradient-not-finite", clamp, values(-1.0, 0.5, 0.5), g=g)
+    found_for = partial(of, "gradient-not-finite", clamp, values(-1.0, 0.5, 0.5))
+    (warning,) = found_for(torch.tensor([bad, bad, 1.0]))
     assert warning.evidence == {"arrived": 2, "left": 1, "gradients": 3}
-
-
-def test_gradients_that_are_finite():
-    g = torch.tensor([1e38, -0.0, 0.0])
-    assert not of("gradient-not-finite", clamp, values(-1.0, 0.5, 0.5), g=g)
+    assert not found_for(torch.tensor([1e38, -0.0, 0.0]))
 
 
 # ---- Conventions that differ ---------------------------------------------------------------------
@@ -239,24 +230,18 @@ def test_thresholds():
 
 # ---- Code that nobody edits ----------------------------------------------------------------------
 
-PACKAGE = """
-import torch
-def half(x): return torch.clamp(x, 0, 1)
-def root(x): return torch.clamp(x, min=0).sqrt()
-def rounds(x): return torch.clamp(x, max=1 - 1e-6)
-"""
+PACKAGE = {  # a warning, and a program for it
+    "conventions-differ": ("lambda x: x.clamp(0, 1)", values(*TRIPLE)),
+    "bound-singular": ("lambda x: x.clamp(min=0).sqrt()", values(0.25, 0.5)),
+    "bound-rounds": ("lambda x: x.clamp(max=1 - 1e-6)", values(0.25, dtype=BF16)),
+}
 
 
 @pytest.mark.parametrize("folder", ["site-packages", "dist-packages", "src"])
 def test_the_advice_for_an_installed_package_is_a_pin(tmp_path, folder):
     """Its lines are not for its users to edit."""
-    package = {}
-    exec(compile(PACKAGE, tmp_path / folder / "package.py", "exec"), package)
-    for name, f, x in (
-        ("conventions-differ", package["half"], values(*TRIPLE)),
-        ("bound-singular", package["root"], values(0.25, 0.5)),
-        ("bound-rounds", package["rounds"], values(0.25, dtype=BF16)),
-    ):
+    for name, (code, x) in PACKAGE.items():
+        f = eval(compile(code, tmp_path / folder / "package.py", "eval"))
         (remedy,) = {w.remedy for w in of(name, f, x)}
         edit = "clampgrad.clamp(" in remedy or "or clamp in float32" in remedy
         assert edit == (folder == "src"), remedy

@@ -11,14 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
 from clampgrad._tools.audit import mode
-from common import run
+from common import Dispatched, assert_same, outcome, run
 from matrix.contexts import CONTEXTS
-from matrix.run import applies, calls, check
-from matrix.waivers import waived
+from matrix.run import calls, check_all
 
 pytestmark = pytest.mark.thorough
 
@@ -49,21 +47,6 @@ def deterministic():
         torch.use_deterministic_algorithms(False)
 
 
-def default_device():
-    torch.set_default_device("meta")
-    try:
-        return clamp(torch.ones(3, device="cpu", requires_grad=True)).sum().backward()
-    finally:
-        torch.set_default_device(None)
-
-
-def under_device():
-    x = leaf()
-    with torch.device("meta"):
-        clamp(x).sum().backward()
-    return x.grad
-
-
 def closed_over():
     """The gradient of a call outside of the transform, taken inside."""
     x = leaf()
@@ -86,18 +69,11 @@ def targets(graph):
     return [str(node.target) for node in graph.nodes]
 
 
-class Counts(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.seen.append(str(function))
-        return function(*args, **(kwargs or {}))
-
-
 def seen_by_a_dispatch_mode():
-    counts, x = Counts(), leaf()
-    counts.seen = []
-    with counts:
+    seen, x = [], leaf()
+    with Dispatched(seen.append):
         clamp(x).sum().backward()
-    return counts.seen
+    return seen
 
 
 def a_view_in_place():
@@ -126,29 +102,23 @@ PROGRAMS = {
     "symbolic": lambda: targets(torch.fx.symbolic_trace(nn.Sequential(nn.ReLU6())).graph),
     "hooks": lambda: clamp(leaf())._backward_hooks,
     "sparse": lambda: torch.relu(torch.eye(3).to_sparse()).to_dense(),
-    "sparse CSR": lambda: torch.relu(torch.eye(3).to_sparse_csr()).to_dense(),
     "mkldnn": lambda: torch.relu(torch.eye(3).to_mkldnn()).to_dense(),
     "nested": lambda: torch.relu(nested(torch.strided)).to_padded_tensor(0),
     "jagged": lambda: torch.relu(nested(torch.jagged)).values(),
     "quantized": lambda: clamp(torch.quantize_per_tensor(X, 0.1, 0, torch.quint8)).dequantize(),
-    "complex": lambda: F.relu(torch.ones(3, dtype=torch.cfloat).real),
     "size 0": lambda: clamp(torch.ones(0, 3, requires_grad=True)).sum().backward(),
-    "float8": lambda: clamp(torch.ones(3).to(torch.float8_e4m3fn).float()),
     "numpy scalars": lambda: X.clamp(*torch.tensor([0.0, 1.0]).numpy()),
     "16 dimensions": lambda: clamp(torch.ones([1] * 16, requires_grad=True)).sum().backward(),
     # Errors.
     "no input": lambda: torch.clamp(),
     "no bound": lambda: torch.clamp(X),
-    "one too many": lambda: torch.clamp(X, 0, 1, 2),
-    "a text": lambda: torch.clamp("x", 0),
     "a text for a bound": lambda: torch.clamp(X, "0"),
-    "a number and a Tensor": lambda: torch.clamp(X, 0, torch.zeros(3)),
     "a number for a Tensor": lambda: torch.maximum(X, 0),
     "overflow": lambda: X.half().clamp(max=1e9),
 } | {
     f.__name__: f
     for f in (
-        is_grads_batched, deterministic, default_device, under_device, closed_over,
+        is_grads_batched, deterministic, closed_over,
         differentiated_around_it, fake, seen_by_a_dispatch_mode, a_view_in_place, indexed,
     )
 }  # fmt: skip
@@ -162,40 +132,25 @@ def ours(report):
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_runs_as_without(name, every):
-    def outcome():
-        try:
-            return PROGRAMS[name]()
-        except Exception as error:
-            return type(error), str(error)
-
-    expected = outcome()
+    expected = outcome(PROGRAMS[name])
     with clampgrad.audit(every=every) as report:
-        actual = outcome()
+        actual = outcome(PROGRAMS[name])
     if isinstance(expected, torch.Tensor):
-        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+        assert_same(actual, expected)
     else:
         assert actual == expected
     assert str(report) and not ours(report)
 
 
 CALL = next(cell for cell in calls() if cell.operator == "clamp" and cell.gradient == "inclusive")
-CELLS = [
-    replace(CALL, form=form, context=context)
-    for form in ("function", "pinned method")
-    for context in CONTEXTS
-    if not CONTEXTS[context].costly
-]
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [c for c in CELLS if applies(c) and not waived(c)],
-    ids=lambda c: f"{c.form}, {c.context}",
-)
-def test_gradients_hold_in_every_context(cell):
+@pytest.mark.parametrize("form", ["function", "pinned method"])
+@pytest.mark.parametrize("context", [c for c in CONTEXTS if not CONTEXTS[c].costly])
+def test_gradients_hold_in_every_context(context, form):
     """The matrix's, which compares with the table."""
     with clampgrad.audit() as report:
-        check(cell)
+        check_all([replace(CALL, form=form, context=context)])
     assert str(report) and not ours(report)
 
 

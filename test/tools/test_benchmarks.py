@@ -71,23 +71,6 @@ def test_a_record_names_the_processor_and_a_caption_says_so():
     assert said.endswith(f" cores, {found['instruction_set']}")
 
 
-@pytest.mark.parametrize("record, said", [
-    ({"machine": "x86_64"}, "torch 2, a processor that the record does not name (x86_64)"),
-    (
-        {"system": "Linux x86_64", "cores": 2, "instruction_set": "AVX2"},
-        "torch 2, a processor that the record does not name (Linux x86_64), 2 cores, AVX2",
-    ),
-])  # fmt: skip
-def test_what_an_older_record_does_not_say_is_said(record, said):
-    assert fill_tables.made_on({"torch": "2", **record}) == said
-
-
-def test_no_script_names_its_machine_otherwise():
-    scripts = (ROOT / "benchmarks").glob("*.py")
-    own = {path.name for path in scripts if "platform.machine()" in path.read_text()}
-    assert own == {"hardware.py", "gpu.py"}  # a GPU's record names the GPU
-
-
 def sass(name="cuda-sass"):
     return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
 

@@ -20,6 +20,7 @@ from common import forks, run
 
 HOME = str(Path(clampgrad.__file__).parents[1])
 CLAMPGRAD = [sys.executable, "-m", "clampgrad"]
+SCRIPT = "import sys\nfrom clampgrad.cli import main\nsys.exit(main())\n"  # as pip writes it
 # How a pin of a process is asked for where it does not reach all of it.
 PARTIAL = "" if clampgrad.implementation == "compiled" else ", partial"
 
@@ -45,8 +46,6 @@ def test_no_such_command(arguments, command):
 ENVIRONMENTS = {
     "a wrong name": ({"CLAMPGRAD_GRADIENT": "nope"}, [*clampgrad.CONVENTIONS, "'nope'"]),
     "no word": ({"CLAMPGRAD_GRADIENT": "half, whole"}, ["'whole'", "maximize or partial"]),
-    "a name with a space": ({"CLAMPGRAD_GRADIENT": "half "}, [*clampgrad.CONVENTIONS, "'half '"]),
-    "no text": ({"CLAMPGRAD_GRADIENT": "\udcff"}, clampgrad.CONVENTIONS),
     "neither yes nor no": ({"CLAMPGRAD_PORTABLE": "no"}, ["CLAMPGRAD_PORTABLE='no'"]),
     "both": (
         {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"},
@@ -58,8 +57,8 @@ ENVIRONMENTS = {
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_what_is_wrong_in_the_environment_is_one_sentence(name, tmp_path):
     variables, parts = ENVIRONMENTS[name]
-    script = tmp_path / "clampgrad"  # as pip writes it
-    script.write_text("import sys\nfrom clampgrad.cli import main\nsys.exit(main())\n")
+    script = tmp_path / "clampgrad"
+    script.write_text(SCRIPT)
     # That every command imports the package first is seen by two, one here and there.
     words = [sys.executable, script, "survey"] if name == "both" else [*CLAMPGRAD, "info"]
     ended = run(*words, env={**os.environ, "PYTHONPATH": HOME, **variables})
@@ -98,23 +97,17 @@ def test_info_for_programs_and_for_people(command):
     assert re.search(r"^cuda kernels +(yes|no)$", command("info")[1], re.MULTILINE)
 
 
-@pytest.mark.parametrize("words", [["audit"], ["survey"], ["patches", "list"]], ids=" ".join)
+@pytest.mark.parametrize("words", ["audit script.py", "audit --wide script.py", "survey",
+                                   "survey --wide", "patches list"])  # fmt: skip
 def test_how_wide_a_table_is(words, folder_of_programs, monkeypatch, command):
     """As COLUMNS says, or as wide as it is: to a file, and by --wide where a command has it."""
     (folder_of_programs / "script.py").write_text("import torch\ntorch.zeros(1).clamp(0, 1)\n")
-    program = ["script.py"] if words == ["audit"] else []
     monkeypatch.setattr(measured, "CASES", measured.CASES[:2])
-
-    def width(*options):
-        code, *printed = command(*words, *options, *program)
-        assert code == 0
-        return max(map(len, "".join(printed).splitlines()))
-
-    assert width() > 60
-    monkeypatch.setenv("COLUMNS", "60")
-    assert width() <= 60
-    if words != ["patches", "list"]:
-        assert width("--wide") > 60
+    for columns in ("", "60"):
+        monkeypatch.setenv("COLUMNS", columns)
+        code, *printed = command(*words.split())
+        fits = max(map(len, "".join(printed).splitlines())) <= 60
+        assert (code, fits) == (0, columns == "60" and "--wide" not in words)
 
 
 @pytest.mark.parametrize("words, message", [
@@ -199,7 +192,7 @@ WAYS = [
 def under_a_pin(tmp_path_factory):
     """`clampgrad run` of several programs."""
     script = tmp_path_factory.mktemp("runs") / "clampgrad"
-    script.write_text("import sys\nfrom clampgrad.cli import main\nsys.exit(main(sys.argv[1:]))\n")
+    script.write_text(SCRIPT)
     with forks("clampgrad.cli") as fork:
         pinned = ["run", "--gradient", "half", *["--partial"] * bool(PARTIAL)]
         yield lambda program, cwd: fork(script, *pinned, *program, cwd=cwd)
@@ -267,8 +260,8 @@ def test_an_option_of_ours_that_the_program_gets(option, folder_of_programs, cap
     script.write_text("import argparse\nargparse.ArgumentParser().parse_args()")
     caplog.set_level("INFO", "clampgrad")
     parser = argparse.ArgumentParser("clampgrad run")
-    parser.add_argument("-v", "--verbose", action="store_true")
-    parser.add_argument("--partial", action="store_true")
+    for name in ("-v", "--partial"):
+        parser.add_argument(name, action="store_true")
     for words in (["script.py", option], [option, "script.py", "--other"]):
         _, program = parse(parser, words)
         with pytest.raises(SystemExit) as end:

@@ -12,18 +12,11 @@ import clampgrad
 from common import DTYPES, INTEGERS, OPERATORS, assert_same, tied
 from oracle import CONVENTIONS
 
+NAN = torch.nan
 BOUNDS = {
-    "clamp": [
-        (0, 1),
-        (-0.0, 0.0),
-        (None, 0.5),
-        (0.5, None),
-        (1, 0),
-        (torch.nan, 1),
-        (0, torch.nan),
-    ],
-    "clamp_min": [(0,), (0.1,), (-torch.inf,), (torch.nan,)],
-    "clamp_max": [(1,), (0.1,), (torch.inf,), (torch.nan,)],
+    "clamp": [(0, 1), (-0.0, 0.0), (None, 0.5), (0.5, None), (1, 0), (NAN, 1), (0, NAN)],
+    "clamp_min": [(0,), (0.1,), (-torch.inf,), (NAN,)],
+    "clamp_max": [(1,), (0.1,), (torch.inf,), (NAN,)],
 }
 
 ODD_STRIDES = {
@@ -63,21 +56,13 @@ LAYOUTS = {
     "overlapping": lambda make: make(20).unfold(0, 5, 1),
     "size 1 outside": lambda make: make(6, 4).t()[None],
     "size 1 inside": lambda make: make(6, 4).t()[..., None],
-    **{
-        f"odd strides at size 1: {sizes}": lambda make, given=(sizes, strides): make(32).as_strided(
-            *given
-        )
-        for sizes, strides in ODD_STRIDES.items()
-    },
     "misaligned": lambda make: make(1000)[3:],
     "reversed order": lambda make: make(5, 4, 3).permute(2, 1, 0),
 }
-SHARED = {
-    "expanded",
-    "expanded from one",
-    "permuted and expanded",
-    "overlapping",
-}  # or in place, an error
+for _odd in ODD_STRIDES.items():
+    LAYOUTS[f"odd strides at size 1: {_odd[0]}"] = lambda make, odd=_odd: make(32).as_strided(*odd)
+# In place, an error.
+SHARED = ["expanded", "expanded from one", "permuted and expanded", "overlapping"]
 
 
 def make(dtype):
@@ -99,16 +84,17 @@ def bits(x):
     return torch.where(x.isnan(), torch.nan, x).contiguous().view(integer)
 
 
+def strides(x):
+    """Those that anyone steps by."""
+    return [stride for stride, size in zip(x.stride(), x.shape) if size != 1]
+
+
 def assert_identical(actual, expected, message, of_a_copy=False):
     """Strides too; but of the result of a copy, a dimension of size 1 may have any, as torch's own."""
     __tracebackhide__ = True
-    assert actual.dtype == expected.dtype, message
-    assert actual.shape == expected.shape, message
-    strides = (
-        [s for s, size in zip(t.stride(), t.shape) if size != 1 or not of_a_copy]
-        for t in (actual, expected)
-    )
-    assert next(strides) == next(strides), message
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), message
+    steps = strides if of_a_copy else torch.Tensor.stride
+    assert steps(actual) == steps(expected), message
     assert torch.equal(bits(actual), bits(expected)), message
 
 
@@ -166,8 +152,7 @@ def test_strides_of_results_and_gradients(layout, call):
         return  # torch's own gradient may lie as either argument
     expected, found = (torch.autograd.grad(y.sum(), leaf)[0] for y in (theirs, ours))
     assert torch.equal(found, expected)
-    steps = [[s for s, n in zip(g.stride(), g.shape) if n > 1] for g in (expected, found)]
-    assert steps[0] == steps[1]
+    assert strides(found) == strides(expected)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -210,24 +195,22 @@ def test_out(operator, out):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_weights_are_clipped_without_recording(operator):
     """The usual way to keep a parameter within bounds."""
-    weight = torch.nn.Parameter(tied(50))
-    expected = getattr(torch, operator)(weight.detach(), 0.5)
-    with torch.no_grad():
-        getattr(clampgrad, operator + "_")(weight, 0.5)
-    assert_identical(weight.detach(), expected, "no_grad")
-    assert weight.grad_fn is None
-    getattr(clampgrad, operator + "_")(weight.data, 0.5)
-    assert_identical(weight.detach(), expected, "data")
+    expected, in_place = getattr(torch, operator)(tied(50), 0.5), getattr(clampgrad, operator + "_")
+    for clip in (torch.no_grad()(in_place), lambda weight, bound: in_place(weight.data, bound)):
+        weight = torch.nn.Parameter(tied(50))
+        clip(weight, 0.5)
+        assert_identical(weight.detach(), expected, operator)
+        assert weight.grad_fn is None
 
 
 @pytest.mark.compiled("the portable implementation has one path")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_kernels_take_every_floating_dtype(dtype):
     x = torch.ones(3, dtype=dtype, requires_grad=True)
-    calls = {
-        "ClampRecordedBackward0": [clampgrad.clamp(x, 0, 1), clampgrad.clamp_(x * 1, 0, 1)],
-        "ClampRecordedBackward1": [clampgrad.clamp(x, x, x)],
-        "ExtremumRecordedBackward0": [clampgrad.maximum(x, x)],
-    }
-    for name, results in calls.items():
-        assert all(name in y.grad_fn.name() for y in results)
+    for y, name in (
+        (clampgrad.clamp(x, 0, 1), "ClampRecordedBackward0"),
+        (clampgrad.clamp_(x * 1, 0, 1), "ClampRecordedBackward0"),
+        (clampgrad.clamp(x, x, x), "ClampRecordedBackward1"),
+        (clampgrad.maximum(x, x), "ExtremumRecordedBackward0"),
+    ):
+        assert name in y.grad_fn.name()
