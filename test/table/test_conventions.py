@@ -3,8 +3,10 @@
 A wrong number in conventions.yaml would make every other test agree on the wrong thing.
 """
 
+import re
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -124,3 +126,16 @@ def test_pseudo_gradients_are_what_the_notebook_computes():
 def test_examples_name_every_convention_that_applies(example):
     named = {key.split(",")[0] for key in example}
     assert named >= set(EXACT) or named >= set(PSEUDO)
+
+
+def test_the_compiled_names_are_those_of_the_contract():
+    """csrc states the names and aliases once more: both ways, nothing is left out."""
+    header = (Path(__file__).parents[2] / "csrc/clampgrad/gradient.h").read_text()
+    lists = {
+        name: dict(re.findall(r"_\((\w+), (\w+)\)", text))
+        for name, text in re.findall(r"#define CLAMPGRAD_(\w+)\(_\)((?:.*\\\n)*.*)", header)
+    }
+    exact, pseudo = lists["EXACT_GRADIENTS"], lists["PSEUDO_GRADIENTS"]
+    assert (set(exact), set(pseudo)) == (set(EXACT), set(PSEUDO))
+    assert sorted(map(int, (exact | pseudo).values())) == [*range(len(exact | pseudo))]
+    assert lists["GRADIENT_ALIASES"] == TABLE["aliases"]
