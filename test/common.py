@@ -9,6 +9,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -131,13 +132,16 @@ def vjp(f, args, g):
 # ---- The pin that holds -----------------------------------------------------------------------------
 
 
-def slope():
+def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
     """Of torch.clamp at its lower bound and beyond the upper one: tells the pins apart."""
-    x = torch.tensor([0.0, 2.0], requires_grad=True)
-    return torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist()
+    x = torch.tensor(at, requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
 
 
 OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
+
+# What the compiled implementation alone does.
+whole_pin = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
 
 # What scripts about it begin with.
 SLOPE = """

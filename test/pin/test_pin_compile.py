@@ -4,20 +4,9 @@ import pytest
 import torch
 
 from clampgrad._pin import compiled_code
-from common import RELEASE, SLOPE, scripts
+from common import RELEASE, SLOPE, whole_pin
 
-pytestmark = [
-    pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py"),
-    pytest.mark.thorough,
-]
-
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory):
-    """Where compilers are imported, and this package is not yet."""
-    folder = tmp_path_factory.mktemp("script")
-    with scripts(folder, "torch", "torch._dynamo", "torch._inductor.compile_fx") as run:
-        yield run
+pytestmark = [whole_pin, pytest.mark.thorough]
 
 
 # What Inductor keeps is the same where it calls operators and has no C++ to compile.

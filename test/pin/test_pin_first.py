@@ -7,15 +7,6 @@ import pytest
 
 from common import SLOPE, python, scripts
 
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory):
-    """Where the compiler is imported, and this package is not yet."""
-    folder = tmp_path_factory.mktemp("script")
-    with scripts(folder, "torch", "torch._dynamo", "torch._functorch.aot_autograd") as run:
-        yield lambda text, *arguments: run(START + text, *arguments)[0]
-
-
 START = f"""{SLOPE}
 import threading
 own = slope(clamp)
@@ -69,7 +60,7 @@ for pin, expected in ("half", HALF), (None, own), ("inclusive", ALL):
 )
 def test_threads_whose_first_act_is_a_pin(script, backend, processes):
     for _ in range(processes):
-        script(THREADS, backend)
+        script(START + THREADS, backend)
 
 
 # A failure is provoked at every line of ours that calls something, one line per attempt.
@@ -128,7 +119,7 @@ print(attempts)
 
 
 def test_a_first_pin_that_fails_anywhere_changes_nothing_and_can_be_tried_again(script):
-    assert int(script(FAILURES)) > 40
+    assert int(script(START + FAILURES)[0]) > 40
 
 
 TWICE = """
@@ -144,7 +135,7 @@ assert not hasattr(wrapper.__wrapped__, "__wrapped__")
 
 
 def test_what_is_changed_already_is_not_wrapped_again(script):
-    script(TWICE)
+    script(START + TWICE)
 
 
 LOCKED = """
@@ -179,11 +170,11 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.parametrize("lock", ["state", "first", "changing"])
 def test_a_fork_while_another_thread_has_a_lock_of_ours(script, lock):
-    script(LOCKED, lock)
+    script(START + LOCKED, lock)
 
 
 def test_a_fork_does_not_wait_for_a_compilation(script):
-    script(LOCKED, "compiler")
+    script(START + LOCKED, "compiler")
 
 
 WAITING = """
@@ -216,7 +207,7 @@ assert not any(thread.is_alive() for thread in threads)
 
 @pytest.mark.parametrize("what", ["pins", "goes on"])
 def test_a_first_pin_while_another_thread_compiles(script, what):
-    script(WAITING, what)
+    script(START + WAITING, what)
 
 
 INSIDE = """
@@ -255,7 +246,7 @@ with clampgrad.pin("inclusive"):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("kind", ["block", "decorated", "installed", "set_pin"])
 def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
-    script(INSIDE, kind, backend)
+    script(START + INSIDE, kind, backend)
 
 
 FULLGRAPH = """
@@ -275,7 +266,7 @@ with clampgrad.pin("half"):
 
 
 def test_a_first_pin_inside_a_compiled_function_that_must_be_one_graph(script):
-    script(FULLGRAPH)
+    script(START + FULLGRAPH)
 
 
 def test_the_measurement_of_first_pins_in_threads(tmp_path):
