@@ -13,17 +13,16 @@ import pytest
 import clampgrad
 from clampgrad import _implementation
 from clampgrad._pin import state
-from common import HALF, OWN, THROUGH, slope
+from common import HALF, OWN, THROUGH, slope, whole_pin
 
-pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+pytestmark = whole_pin
 
 half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left():
+def no_task_is_in_a_block():
     yield
-    assert (slope(), clampgrad.pin.current()) == (OWN, None)
     assert not state._thread.blocks_of_tasks  # else every call asks Python for the pin
 
 
@@ -82,9 +81,8 @@ def test_blocks_inside_a_decorated_generator_stay_inside():
     with half:
         run = body()
         assert next(run) == THROUGH and slope() == HALF
-    assert slope() == OWN
-    assert next(run) == THROUGH and slope() == OWN
-    assert next(run) == HALF and slope() == OWN
+    for expected in (THROUGH, HALF):
+        assert slope() == OWN and next(run) == expected
 
 
 # ---- Tasks -----------------------------------------------------------------------------------------------
@@ -115,8 +113,7 @@ async def test_asynchronous_generators():
     log = []
     assert [x async for x in numbers(log)] == [THROUGH] * 3
     assert log == [None, None, None, THROUGH]
-    log.clear()
-    body = numbers(log)
+    body = numbers(log := [])
     await body.asend(None)
     assert await body.asend("sent") == THROUGH and slope() == OWN
     await body.aclose()
@@ -180,6 +177,17 @@ def test_a_function_that_makes_a_coroutine_is_pinned_until_it_has_made_it():
 
 
 @in_a_loop
+async def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
+    @half
+    async def body():
+        with through:
+            yield slope()
+        yield slope()
+
+    assert [(inside, slope()) async for inside in body()] == [(THROUGH, OWN), (HALF, OWN)]
+
+
+@in_a_loop
 async def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():
     @half
     async def body():
@@ -226,22 +234,6 @@ def test_blocks_of_two_tasks_do_not_meet():
     with half:  # around the whole loop
         asyncio.run(main())
         assert slope() == HALF
-
-
-@in_a_loop
-async def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
-    @half
-    async def body():
-        with through:
-            yield slope()
-            yield slope()
-        yield slope()
-
-    seen = []
-    async for inside in body():
-        seen.append(inside)
-        assert slope() == OWN
-    assert seen == [THROUGH, THROUGH, HALF]
 
 
 @pytest.mark.parametrize("another_is_in_a_block", [False, True])
@@ -355,15 +347,8 @@ def test_a_block_outlives_pins_of_other_contexts():
 
 
 def test_a_block_around_a_loop_outlives_those_of_its_tasks():
-    async def work():
-        with half:
-            await asyncio.sleep(0)
-            return slope()
-
     loop = asyncio.new_event_loop()
-    try:
-        task = loop.create_task(work())
-        with through:
-            assert (loop.run_until_complete(task), slope()) == (HALF, THROUGH)
-    finally:
-        loop.close()
+    task = loop.create_task(half(coroutine)())
+    with through:
+        assert (loop.run_until_complete(task), slope()) == (HALF, THROUGH)
+    loop.close()
