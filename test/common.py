@@ -39,14 +39,19 @@ def run(*command, **keywords):
     return subprocess.run([*map(str, command)], capture_output=True, text=True, **keywords)
 
 
+def checked(*command, **keywords):
+    """What a process printed that has ended well."""
+    ended = run(*command, **keywords)
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
+    return ended.stdout
+
+
 def python(*command, cwd=None, **variables):
     """What Python prints in a process of its own, which finds the package where this one did."""
     package = str(Path(clampgrad.__file__).parents[1])
     path = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, **variables}
-    ended = run(sys.executable, *command, cwd=cwd, env=env)
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
-    return ended.stdout
+    return checked(sys.executable, *command, cwd=cwd, env=env)
 
 
 FORKS = """

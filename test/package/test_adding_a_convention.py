@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import common
+from common import checked
 from oracle import CONVENTIONS, EXACT
 from tools.quick_build import build_quickly, copy_to
 
@@ -146,9 +146,7 @@ def test_it_holds(tmp_path):
     def run(*command, **environment):
         paths = os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])
         env = os.environ | {"PYTHONPATH": paths} | environment
-        ended = common.run(sys.executable, *command, cwd=tree, env=env)
-        assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
-        return ended.stdout
+        return checked(sys.executable, *command, cwd=tree, env=env)
 
     program = "import clampgrad; print(clampgrad.implementation, *clampgrad.EXACT)"
     assert run("-c", program).split()[0] == "compiled"

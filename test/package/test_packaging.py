@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from clampgrad import _implementation
 from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import MARK
 from clampgrad.cli import info
-from common import run, scripts
+from common import checked
 
 pytestmark = pytest.mark.thorough
 about_the_library = pytest.mark.compiled("it is about which library is loaded")
@@ -44,25 +45,11 @@ def file(copy):
     return file
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory):
-    """Runs a text where torch is imported already -> what it printed, what it complained of."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [n for n in os.environ if n.startswith("CLAMPGRAD_")]:
-            patch.delenv(name)
-        with scripts(tmp_path_factory.mktemp("script"), "torch") as run:
-            yield run
-
-
 @pytest.fixture
 def imported(copy, script):
     """Imports the package -> which implementation it has, what it complained of."""
-
-    def imported(**variables):
-        show = "import clampgrad; print(clampgrad.implementation, end='')"
-        return script(show, cwd=copy.parent, check=False, **variables)
-
-    return imported
+    show = "import clampgrad; print(clampgrad.implementation, end='')"
+    return partial(script, show, cwd=copy.parent, check=False)
 
 
 def test_the_version():
@@ -91,10 +78,6 @@ def another_build(fact):
     return lambda file: say(file.parents[2], **{fact: "other"})
 
 
-def half(file):
-    os.truncate(file, file.stat().st_size // 2)
-
-
 def with_bytes(old, new):
     def change(file):
         whole = file.read_bytes()
@@ -111,7 +94,7 @@ MISFITS = {
     "another version": (another_build("VERSION"), ["of another build", "version=other"]),
     "other sources": (another_build("SOURCES"), ["of another build", "sources=other"]),
     # A download that was cut off: the loader says of some that they are too short, and dies of others.
-    "half of it": (half, ["is cut off"]),
+    "half of it": (lambda file: os.truncate(file, file.stat().st_size // 2), ["is cut off"]),
     "its beginning": (lambda file: os.truncate(file, 64), ["is cut off"]),
     "nothing of it": (lambda file: os.truncate(file, 0), ["does not say"]),
     # Whatever its folder says.
@@ -281,5 +264,4 @@ def test_two_in_one_process_are_one_clear_sentence(copy, script, before, says):
 def test_stubs_say_what_the_extension_has(tmp_path):
     pytest.importorskip("mypy", reason="mypy checks the types: install it")
     stubs = ("clampgrad._C", "clampgrad._implementation.build")
-    ended = run(sys.executable, "-m", "mypy.stubtest", *stubs, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout
+    checked(sys.executable, "-m", "mypy.stubtest", *stubs, cwd=tmp_path)

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from common import run
+from common import checked, run
 from tools import cmake, torch_here
-from tools.quick_build import copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,8 +89,7 @@ def test_a_file_has_flags_of_its_own(tmp_path, ninja):
     for name in ("one", "other"):
         (tmp_path / f"{name}.cpp").write_text(f'extern "C" int {name}() {{ return VALUE; }}\n')
     (tmp_path / "setup.py").write_text(SETUP.format(root=str(ROOT), ninja=ninja))
-    ended = run(*(sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "."), cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    checked(sys.executable, "setup.py", "-q", "build_ext", "--build-lib", ".", cwd=tmp_path)
     (file,) = tmp_path.glob("two*.so")
     library = ctypes.CDLL(str(file))
     assert (library.one(), library.other()) == (1, 2)
@@ -116,14 +114,6 @@ def test_cmake_gets_the_same(monkeypatch, tmp_path):
 
 
 # ---- Metadata ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tree(tmp_path):
-    if not (ROOT / ".git").exists():
-        pytest.skip("it copies what git knows")
-    copy_to(tmp_path / "tree")
-    return tmp_path / "tree"
 
 
 def only(tmp_path, *distributions, torch=None):
@@ -173,10 +163,9 @@ def test_metadata_need_no_torch_and_no_compiler(tree, tmp_path, torch, command):
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     # Without site-packages.
-    ended = run(sys.executable, "-S", *COMMANDS[command], cwd=tree, env=env)
-    assert ended.returncode == 0, ended.stderr
+    out = checked(sys.executable, "-S", *COMMANDS[command], cwd=tree, env=env)
     assert not called.exists()
-    assert "0.1.0" in ended.stdout or list(tree.glob("*.egg-info/PKG-INFO"))
+    assert "0.1.0" in out or list(tree.glob("*.egg-info/PKG-INFO"))
 
 
 # ---- Which torch ---------------------------------------------------------------------------------

@@ -49,27 +49,25 @@ def executable(path, text="#!/bin/sh\n"):
 # ---- What is built with what, and where ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("groups", "files", "found"),
-    [
-        (
-            "0::/a/b",
-            {"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000", "a/memory.max": "4096"},
-            (2, 4096),
-        ),
-        (
-            "2:memory:/m\n1:cpu,cpuacct:/c",
-            {
-                "cpu,cpuacct/c/cpu.cfs_quota_us": "100000",
-                "cpu,cpuacct/c/cpu.cfs_period_us": "100000",
-                "memory/m/memory.limit_in_bytes": "8192",
-            },
-            (1, 8192),
-        ),
-        ("0::/", {"cpu.max": "max 100000", "memory.max": "max"}, (3, 65536)),
-    ],
-)
-def test_jobs_are_of_what_the_process_may_use(tool, monkeypatch, tmp_path, groups, files, found):
+ONE = {"cpu.cfs_quota_us": "100000", "cpu.cfs_period_us": "100000"}
+# The groups of a process, their limits, and what these leave of 3 cores and 64 KiB.
+LIMITS = {
+    "0::/a/b": (
+        {"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 1", "a/memory.max": "4096"},
+        (2, 4096),
+    ),
+    "2:memory:/m\n1:cpu,cpuacct:/c": (
+        {"memory/m/memory.limit_in_bytes": "8192"}
+        | {f"cpu,cpuacct/c/{k}": v for k, v in ONE.items()},
+        (1, 8192),
+    ),
+    "0::/": ({"cpu.max": "max 100000", "memory.max": "max"}, (3, 65536)),
+}
+
+
+@pytest.mark.parametrize("groups", LIMITS)
+def test_jobs_are_of_what_the_process_may_use(tool, monkeypatch, tmp_path, groups):
+    files, found = LIMITS[groups]
     write(tmp_path, "own", groups + "\n")
     for name, text in files.items():
         write(tmp_path / "groups", name, text + "\n")
@@ -79,15 +77,6 @@ def test_jobs_are_of_what_the_process_may_use(tool, monkeypatch, tmp_path, group
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
     monkeypatch.setattr(os, "sysconf", lambda name: 256)
     assert (machine.cores(), machine.memory()) == found
-
-
-def test_the_newest_clang_is_taken(tool, monkeypatch, tmp_path):
-    for suffix, version in (("", 14), ("-15", 15), ("-19", 19)):
-        for name in ("clang", "clang++"):
-            said = f"#!/bin/sh\necho Debian clang version {version}.0.6\n"
-            executable(tmp_path / (name + suffix), said)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert tool("flags").clang()["CXX"] == "clang++-19"
 
 
 def test_a_build_for_cuda_wants_its_compiler_memory_and_disk(tool, monkeypatch, tmp_path):
@@ -116,18 +105,6 @@ def test_a_number_of_jobs_is_no_flag(tool):
 def in_the_way(tool, environment, begun):
     tree = Of(path=ROOT, changed=list, applied=lambda: None)
     return "\n".join(tool("ready").in_the_way(tree, {"MAX_JOBS": "1"} | environment, begun))
-
-
-def test_a_file_of_somebody_elses_for_cmake_is_in_the_way_of_minimal(tool, monkeypatch):
-    flags = tool("flags")
-    for value in ("", "conan.cmake"):
-        if value:
-            monkeypatch.setenv(flags.INCLUDES, value)
-        for minimal in (True, False):
-            environment = flags.environment(minimal)
-            assert flags.is_minimal(environment) == minimal
-            said = in_the_way(tool, environment, True)
-            assert ("unset it" in said) == (minimal and bool(value))
 
 
 @pytest.mark.parametrize(("version", "refused"), [("3.22.1", True), ("3.24.0", False), ("", True)])
@@ -210,15 +187,10 @@ def test_a_torch_that_was_not_built_is_refused(tool, monkeypatch, tmp_path, chan
 # ---- How long it takes ---------------------------------------------------------------------------
 
 
-def test_the_estimate_is_not_of_a_cache(tool, monkeypatch, tmp_path):
-    """ccache would say how fast a disk is."""
-    monkeypatch.delenv("CCACHE_DISABLE", raising=False)
-    uncached = '#!/bin/sh\n[ -n "$CCACHE_DISABLE" ] && [ -n "$SCCACHE_RECACHE" ]\n'
-    outlook = tool("outlook")
-    assert outlook.probe(executable(tmp_path / "compiler", uncached)) >= 0
+def test_a_compiler_that_compiles_nothing_is_refused(tool, tmp_path):
     broken = executable(tmp_path / "broken", "#!/bin/sh\necho no such sysroot >&2\nexit 1\n")
-    with pytest.raises(outlook.Refusal, match="no such sysroot"):
-        outlook.probe(broken)
+    with pytest.raises(tool("outlook").Refusal, match="no such sysroot"):
+        tool("outlook").probe(broken)
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -232,33 +204,32 @@ def test_that_an_earlier_build_is_built_anew_is_said(tool, monkeypatch, tmp_path
     assert ("built anew" in outlook.outlook(record, {"MAX_JOBS": "1"}, False)) != begun
 
 
-@pytest.mark.parametrize(
-    ("line", "done", "compiled"),
-    [
-        ("[3/7] Building CXX object caffe2/CMakeFiles/a.dir/A.cpp.o", 3, ["A.cpp.o"]),
-        ("  [3/7] Building CXX object a.cpp.o", 3, ["a.cpp.o"]),  # as pip indents it
-        # With VERBOSE=1 ninja prints commands.
-        ("[3/7] c++ -DX -o caffe2/CMakeFiles/a.dir/A.cpp.o -c /tree/A.cpp", 3, ["A.cpp.o"]),
-        ("[3/7] /usr/bin/nvcc -x cu -c /tree/B.cu -o caffe2/a.dir/B.cu.o", 3, ["B.cu.o"]),
-        ("[3/7] Building C object a.c.o", 3, []),
-        ("[3/7] Linking CXX shared library lib/libtorch_cpu.so", 3, []),
-        ("[3/7] /usr/bin/c++ -shared -o lib/libtorch_cpu.so caffe2/a.dir/A.cpp.o", 3, []),
-        ("Downloading [3/7]", 0, []),
-    ],
-)
-def test_what_a_build_has_done_is_counted(tool, line, done, compiled):
-    seen = tool("progress").Progress()
+# What a build prints, and the files that it has compiled then.
+LINES = {
+    "[3/7] Building CXX object caffe2/CMakeFiles/a.dir/A.cpp.o": ["A.cpp.o"],
+    "  [3/7] Building CXX object a.cpp.o": ["a.cpp.o"],  # as pip indents it
+    # With VERBOSE=1 ninja prints commands.
+    "[3/7] c++ -DX -o caffe2/CMakeFiles/a.dir/A.cpp.o -c /tree/A.cpp": ["A.cpp.o"],
+    "[3/7] /usr/bin/nvcc -x cu -c /tree/B.cu -o caffe2/a.dir/B.cu.o": ["B.cu.o"],
+    "[3/7] Building C object a.c.o": [],
+    "[3/7] /usr/bin/c++ -shared -o lib/libtorch_cpu.so caffe2/a.dir/A.cpp.o": [],
+    "Downloading [3/7]": None,
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_a_build_has_done_is_counted(tool, line):
+    compiled, seen = LINES[line], tool("progress").Progress()
     seen.see(line)
-    assert (seen.done, seen.total) == (done, 7 * bool(done))
-    assert tool("progress").steps([line]) == (bool(done), compiled)
+    assert (seen.done, seen.total) == ((0, 0) if compiled is None else (3, 7))
+    assert tool("progress").steps([line]) == (compiled is not None, compiled or [])
 
 
 # ---- The record ----------------------------------------------------------------------------------
 
 
 def test_a_later_run_keeps_what_still_holds(tool, tmp_path):
-    """Of fewer series, what was built: the tree is that of the last run's end. Of a full run after a quick one, all
-    but the gradients."""
+    """Of fewer series, what was built; of a full run after a quick one, all but the gradients."""
     tree = tool("series").Tree(tree_of(tmp_path))
     of, done = tool("record").Record.of, {"seconds": 1}
     first = of(tree, [SERIES, "v2.13.0/strict"], {}, True)
@@ -395,28 +366,26 @@ def patch_of(text):
 
 def test_the_names_that_upstream_generates_are_known(tool, monkeypatch):
     text = (
-        "@@ -1 +1,3 @@\n+    def test_new(self, device, dtype, op):\n"
-        '+        OpInfo("special.soft_clamp",\n'
+        '@@ -1 +1,2 @@\n+    def test_new(self, device):\n+        OpInfo("special.soft_clamp",\n'
     )
     brought = tool("brought")
     monkeypatch.setattr(brought, "named", lambda name: Of(patches=[patch_of(text)]))
-    generated = ["new_clamp_min_cpu_float64", "new_bounds_2_cuda", "new"]
-    generated += ["fn_grad_special_soft_clamp_cpu_float64"]
+    generated = ["new_bounds_2_cuda", "new", "fn_grad_special_soft_clamp_cpu_float64"]
     names = [*generated, "newer", "old_cpu", "fn_grad_soft_clamp_cpu"]
     assert [name for name in names if brought.is_of("mine", f"test_{name}")] == generated
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("/a/b/libx.so: cannot open", "/home/c/d/libx.so: cannot open", True),
-        ("/a/libx.so: cannot open", "/a/liby.so: cannot open", False),
-        ("<T at 0x7f1> after 1.5s", "<T at 0x8e2> after 20 s", True),
-        ("in /tmp/tmpab12cd_9/x.py:12", "in /tmp/tmpzz00zz_0/x.py:15", True),
-        ("line 3, got 4", "line 9, got 4", True),
-        ("line 3, got 4", "line 3, got 5", False),
-    ],
-)
+CAUSES = [
+    ("/a/b/libx.so: cannot open", "/home/c/d/libx.so: cannot open", True),
+    ("/a/libx.so: cannot open", "/a/liby.so: cannot open", False),
+    ("<T at 0x7f1> after 1.5s", "<T at 0x8e2> after 20 s", True),
+    ("in /tmp/tmpab12cd_9/x.py:12", "in /tmp/tmpzz00zz_0/x.py:15", True),
+    ("line 3, got 4", "line 9, got 4", True),
+    ("line 3, got 4", "line 3, got 5", False),
+]
+
+
+@pytest.mark.parametrize("one, other, same", CAUSES)
 def test_a_cause_is_told_without_what_varies(tool, one, other, same):
     plain = tool("cause").plain
     assert (plain(one) == plain(other)) == same
@@ -438,30 +407,23 @@ def test_files_that_a_series_touches_and_the_tree_lacks_are_named(tool, monkeypa
     assert upstream.others(place, ["mine"]) == {}
 
 
-@pytest.mark.parametrize(
-    ("library", "together"),
-    [("libtorch_cpu.so", 3), ("libtorch_cuda.so", 0), ("libtorch_hip.so", 0)],
-)
-def test_upstreams_tests_on_a_gpu_run_one_after_another(tool, monkeypatch, library, together):
-    met, meetings = threading.Barrier(3), []
+@pytest.mark.parametrize("library", ["cpu", "cuda", "hip"])
+def test_upstreams_tests_on_a_gpu_run_one_after_another(tool, monkeypatch, library):
+    upstream, threads = tool("upstream"), set()
 
     def of_file(place, file, names):
-        try:
-            met.wait(3)
-            meetings.append(file)
-        except threading.BrokenBarrierError:
-            pass
+        threads.add(threading.get_ident())
+        time.sleep(0.2)
 
-    upstream = tool("upstream")
     monkeypatch.setattr(upstream, "of_file", of_file)
     monkeypatch.setattr(upstream, "TESTS", {name: () for name in ("a", "b", "c")})
-    libraries = {"/torch/lib/libtorch.so": [], f"/torch/lib/{library}": []}
+    libraries = {"/torch/lib/libtorch.so": [], f"/torch/lib/libtorch_{library}.so": []}
     record = Of(found=lambda *_: None, part=lambda state, step, file, work: work())
     record.data = {"torch": {"libraries": libraries}}
     place = Of(environment={"MAX_JOBS": "3"}, series=None, state="stock", record=record)
     place.tree, place.step = Of(path=Path()), lambda name, work: work()
     upstream.tests(place, [])
-    assert len(meetings) == together
+    assert len(threads) == (3 if library == "cpu" else 1)
 
 
 # ---- Gradients and times -------------------------------------------------------------------------
@@ -499,23 +461,19 @@ def test_what_is_saved_and_called_is_judged(tool, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(
-    ("program", "built", "says"),
-    [
-        ("gradients.py", "+strict", "another torch answers"),
-        ("package.py", "+strict", "another torch answers"),
-        ("-S times.py", "+strict", "another torch answers"),
-        ("times.py", "", "not of {folder}: "),  # it wants the very files
-    ],
-)
-def test_programs_refuse_another_torch(tmp_path, program, built, says):
+ANOTHER = dict.fromkeys(("gradients.py", "package.py", "-S times.py"), "another torch answers")
+
+
+@pytest.mark.parametrize("program", [*ANOTHER, "times.py"])
+def test_programs_refuse_another_torch(tmp_path, program):
+    """Times are of the very files."""
     *flags, file = program.split()
-    wanted = json.dumps({"version": f"2.13.0{built}"} if built else {})
+    wanted = json.dumps({"version": "2.13.0+strict"} if program in ANOTHER else {})
     path = os.pathsep.join(p for p in sys.path if p)
     variables = os.environ | {"CLAMPGRAD_BUILT": wanted, "PYTHONPATH": path}
     command = [sys.executable, *flags, FOLDER / file, tmp_path / "out.json", tmp_path]
     done = run(*command, env=variables)
-    assert done.returncode == 1 and says.format(folder=tmp_path) in done.stderr
+    assert done.returncode == 1 and ANOTHER.get(program, f"not of {tmp_path}: ") in done.stderr
 
 
 def test_what_is_kept_for_the_times_is_all_of_a_torch(tool, tmp_path):

@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 from torch._dynamo import compiled_autograd
-from torch.autograd.graph import save_on_cpu
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.utils.checkpoint import checkpoint
 
@@ -41,25 +40,6 @@ def by_leaf(f):
     return x.grad
 
 
-@context()
-def grad_scaler(clamp, _):
-    x = points(40).requires_grad_()
-    optimizer, scaler = torch.optim.SGD([x], lr=1.0), torch.amp.GradScaler("cpu", init_scale=8.0)
-    with torch.autocast("cpu", torch.bfloat16):
-        loss = (clamp(x) * points(40)).sum()
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    return x.detach()
-
-
-@context(True, False)
-def offloaded_checkpoint(clamp, use_reentrant):
-    with save_on_cpu():
-        return by_leaf(
-            lambda x: checkpoint(lambda x: clamp(x * 1) * x, x, use_reentrant=use_reentrant)
-        )
-
-
 class Model(torch.nn.Module):
     def __init__(self, clamp):
         super().__init__()
@@ -91,13 +71,11 @@ def exported(clamp, strict):
     return by_leaf(torch.export.export(model, (points(40),), strict=strict).module())
 
 
-@context(1, 2)
-def compiled_autograd_of_order(clamp, order):
+@context()
+def compiled_autograd_of_second_order(clamp, _):
     x = points(40).requires_grad_()
-    y = (clamp(x * x) * x).sum()
-    if order == 2:
-        (slope,) = torch.autograd.grad(y, x, create_graph=True)
-        y = slope.square().sum()
+    (slope,) = torch.autograd.grad((clamp(x * x) * x).sum(), x, create_graph=True)
+    y = slope.square().sum()
     with compiled_autograd._enable(torch.compile(backend="aot_eager")):
         y.backward()
     return x.grad

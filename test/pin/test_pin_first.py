@@ -49,15 +49,8 @@ for pin, expected in ("half", HALF), (None, own), ("inclusive", ALL):
 """
 
 
-@pytest.mark.parametrize(
-    "backend, processes",
-    [
-        ("eager", 2),
-        ("aot_eager", 1),
-        pytest.param("eager", 100, marks=pytest.mark.slow),
-        pytest.param("aot_eager", 100, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("processes", [2, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_threads_whose_first_act_is_a_pin(script, backend, processes):
     for _ in range(processes):
         script(START + THREADS, backend)
@@ -141,15 +134,15 @@ def test_what_is_changed_already_is_not_wrapped_again(script):
 LOCKED = """
 import os, signal, time
 from clampgrad._pin import first_pin, state
-def lock():
-    if sys.argv[1] == "compiler":
-        return torch._dynamo.convert_frame.compile_lock
-    return {
-        "state": state.lock, "first": first_pin._first, "changing": first_pin._changing
-    }[sys.argv[1]]
+lock = {
+    "state": state.lock,
+    "first": first_pin._first,
+    "changing": first_pin._changing,
+    "compiler": torch._dynamo.convert_frame.compile_lock,
+}[sys.argv[1]]
 begun = threading.Event()
 def hold():
-    with lock():
+    with lock:
         begun.set()
         time.sleep(0.5)
 thread = threading.Thread(target=hold)
@@ -168,13 +161,10 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-@pytest.mark.parametrize("lock", ["state", "first", "changing"])
-def test_a_fork_while_another_thread_has_a_lock_of_ours(script, lock):
+@pytest.mark.parametrize("lock", ["state", "first", "changing", "compiler"])
+def test_a_fork_while_another_thread_has_a_lock(script, lock):
+    """It waits for ours, and not for a compilation."""
     script(START + LOCKED, lock)
-
-
-def test_a_fork_does_not_wait_for_a_compilation(script):
-    script(START + LOCKED, "compiler")
 
 
 WAITING = """
@@ -217,7 +207,7 @@ kind, backend = sys.argv[1:]
 def decorated(x): return torch.clamp(x, 0, 1)
 def f(x):
     x = x * 1
-    if kind == "block":
+    if kind in ("block", "one graph"):
         with clampgrad.pin("half"):
             x = torch.clamp(x, 0, 1)
     elif kind == "decorated":
@@ -231,6 +221,12 @@ def f(x):
         clampgrad.set_pin(None)
     return x * 1
 expected = own if kind == "installed" else HALF
+if kind == "one graph":
+    try:
+        slope(torch.compile(f, backend=backend, fullgraph=True))
+        raise SystemExit("no error")
+    except torch._dynamo.exc.Unsupported:
+        assert clampgrad.pin.current() is None
 compiled = torch.compile(f, backend=backend)
 for _ in range(3):
     assert slope(compiled) == expected, slope(compiled)
@@ -244,29 +240,9 @@ with clampgrad.pin("inclusive"):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("kind", ["block", "decorated", "installed", "set_pin"])
+@pytest.mark.parametrize("kind", ["block", "one graph", "decorated", "installed", "set_pin"])
 def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
     script(START + INSIDE, kind, backend)
-
-
-FULLGRAPH = """
-@torch.compile(backend="eager", fullgraph=True)
-def f(x):
-    with clampgrad.pin("half"):
-        return torch.clamp(x, 0, 1)
-try:
-    slope(f)
-    raise SystemExit("no error")
-except torch._dynamo.exc.Unsupported:
-    pass
-assert clampgrad.pin.current() is None
-with clampgrad.pin("half"):
-    assert slope(torch.compile(clamp, backend="eager")) == HALF
-"""
-
-
-def test_a_first_pin_inside_a_compiled_function_that_must_be_one_graph(script):
-    script(START + FULLGRAPH)
 
 
 def test_the_measurement_of_first_pins_in_threads(tmp_path):

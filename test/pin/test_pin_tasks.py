@@ -4,7 +4,6 @@ import asyncio
 import contextvars
 import functools
 import gc
-import importlib
 import inspect
 import types
 
@@ -311,28 +310,6 @@ async def test_threads_started_from_a_task():
     with half:
         assert await asyncio.to_thread(in_the_thread) == (OWN, THROUGH, OWN)
         assert slope() == HALF
-
-
-# ---- Reload ----------------------------------------------------------------------------------------------
-
-
-def test_reloading_the_module_in_a_block():
-    module = importlib.import_module("clampgrad._pin.pin")
-    old = module.pin
-    try:
-        with half:
-            new = importlib.reload(module).pin
-            assert (new.current(), old.current(), slope()) == ("half", "half", HALF)
-            with new("straight_through"):
-                assert slope() == THROUGH
-            assert slope() == HALF
-        assert new.current() is None
-        new("half").enable()
-        importlib.reload(module)
-        assert slope() == HALF
-        module.pin("half").disable()
-    finally:
-        module.pin = old
 
 
 def test_a_block_outlives_pins_of_other_contexts():
