@@ -120,16 +120,6 @@ def test_a_library_that_does_not_fit_is_one_warning_or_an_error(file, imported, 
 
 
 @about_the_library
-def test_what_is_no_library_is_not_looked_at(file, imported):
-    file.unlink()
-    file.mkdir()
-    other = file.parent.with_name("torch_main")  # that nobody gave a release
-    other.mkdir()
-    (other / file.name).write_bytes(b"")
-    assert imported() == ("portable", "")
-
-
-@about_the_library
 def test_a_library_is_cut_off_where_a_segment_ends_later(file, imported):
     if file.read_bytes()[:4] != b"\x7fELF":
         pytest.skip("a library of another format")

@@ -46,10 +46,10 @@ def test_loops_get_what_the_others_do_not(monkeypatch, debug):
 @pytest.mark.parametrize("compiler", ["g++", "clang++", "clang++-19"])
 def test_compilers_take_the_flags_in_silence(monkeypatch, tmp_path, compiler):
     """Whichever it is: the build does not ask."""
-    (tmp_path / "one.cpp").write_text("int one() { return 1; }\n")
-    build = loaded(monkeypatch)
     if not shutil.which(compiler):
         pytest.skip(f"there is no {compiler}")
+    (tmp_path / "one.cpp").write_text("int one() { return 1; }\n")
+    build = loaded(monkeypatch)
     flags = [*build["OPTIMISATION"], *build["FLAGS"]]
     ended = run(compiler, *flags, "-c", "one.cpp", "-o", os.devnull, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -221,11 +221,7 @@ def test_options_of_the_compiler_are_no_compilers(here, monkeypatch, options):
     assert "compiler" not in (torch_here.cannot_build() or "")
     monkeypatch.setenv("CXX", f"ccache clang++ {options}")
     assert "no clang++ on PATH" in torch_here.cannot_build()
-
-
-def test_the_compiler_that_is_missing_on_windows(here, monkeypatch):
-    here("c++")
-    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CXX")
     monkeypatch.setattr(sys, "platform", "win32")
     assert "no cl on PATH" in torch_here.cannot_build()
 

@@ -31,7 +31,7 @@ def a_wheel(folder, library):
 
 
 def test_merge(tmp_path):
-    """All libraries, and a record of them: what it does not hold is an error when it is read."""
+    """What the record does not hold is an error when it is read."""
     names = ["torch_2_11", "torch_2_13", "torch_2_15"]
     merged = merge([a_wheel(tmp_path / name, name) for name in names], tmp_path)
     with WheelFile(merged) as wheel:

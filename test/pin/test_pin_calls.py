@@ -131,6 +131,8 @@ def test_threads_that_start_under_the_pin_of_the_process(x):
 
 ATEN = torch.ops.aten
 SPELLINGS = {
+    "clamp": (clamp, [0, 1, 0, 0]),
+    "aten": (lambda x: ATEN.clamp(x, 0, 1), [0, 1, 0, 0]),
     "clip": (lambda x: torch.clip(x, 0, 1), [0, 1, 0, 0]),
     "Tensor.clip": (lambda x: x.clip(0, 1), [0, 1, 0, 0]),
     "clip_": (lambda x: x.clone().clip_(0, 1), [0, 1, 0, 0]),
