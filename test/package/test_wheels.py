@@ -59,23 +59,6 @@ def test_a_wheel_is_for_every_gpu_not_for_the_one_that_is_here(monkeypatch):
     assert [v["CUDA_VISIBLE_DEVICES"] for v in seen] == [""]
 
 
-def test_a_wheel_for_arm64_is_one_more(monkeypatch, tmp_path):
-    """Of its own environments, without CUDA, and tagged as the one for this machine is."""
-    tagged, dist = [], tmp_path / "dist"
-
-    def run(*command, **variables):
-        if "sdist" in command:
-            (dist / "clampgrad-1.0.tar.gz").touch()
-        return ""
-
-    monkeypatch.setattr(wheels, "run", run)
-    monkeypatch.setattr(wheels, "build", lambda *given, **variables: a_wheel(tmp_path / "p", "l"))
-    monkeypatch.setattr(wheels, "compiled", lambda source, pythons, out, cuda: (pythons, cuda))
-    monkeypatch.setattr(wheels, "tag", lambda wheel, dist: tagged.append(wheel))
-    wheels.main(dist, ["here"], [], ["emulated"])
-    assert tagged == [(["here"], "0"), (["emulated"], "0")]
-
-
 def test_a_cell_of_the_support_page_says_what_ran():
     ran, failed = {"passed": 3, "failed": 0}, {"passed": 3, "failed": 1}
     files = ["test_a", "test_b"]

@@ -79,24 +79,6 @@ def test_jobs_are_of_what_the_process_may_use(tool, monkeypatch, tmp_path, group
     assert (machine.cores(), machine.memory()) == found
 
 
-def test_a_build_for_cuda_wants_its_compiler_memory_and_disk(tool, monkeypatch, tmp_path):
-    executable(tmp_path / "bin" / "nvcc")
-    flags, machine, ready = map(tool, ("flags", "machine", "ready"))
-    monkeypatch.setattr(flags, "clang", lambda: {"CC": "clang", "CXX": "clang++"})
-    monkeypatch.setattr(flags, "lld", lambda compiler: {})
-    for name in ("CC", "CXX", "MAX_JOBS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    for cuda, compiler in (("0", "clang++"), ("1", None)):  # nvcc takes few versions of Clang
-        monkeypatch.setenv("USE_CUDA", cuda)
-        assert flags.environment(minimal=True).get("CXX") == compiler
-    monkeypatch.setattr(machine, "cores", lambda: 16)
-    monkeypatch.setattr(machine, "memory", lambda: 30 << 30)
-    for cuda, expected in (("", (5, 40)), ("off", (15, 12))):
-        environment = {"CUDA_HOME": str(tmp_path), "USE_CUDA": cuda}
-        assert (flags.jobs(environment), ready.gigabytes(environment)) == expected
-
-
 def test_a_number_of_jobs_is_no_flag(tool):
     environment = {"CMAKE_BUILD_PARALLEL_LEVEL": "8", "CMAKE_BUILD_TYPE": "Release", "HOME": "x"}
     assert tool("flags").flags(environment) == {"CMAKE_BUILD_TYPE": "Release"}

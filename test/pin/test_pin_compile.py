@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from clampgrad._pin import compiled_code
 from common import RELEASE, SLOPE, whole_pin
 
 pytestmark = [whole_pin, pytest.mark.thorough]
@@ -120,15 +119,3 @@ def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):
         script(
             START + PRECOMPILED, how, cwd=tmp_path, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache")
         )
-
-
-def test_a_release_with_other_internals_is_named(monkeypatch):
-    class GuardBuilder:
-        def GLOBAL_STATE(self, guard, something_new):
-            pass
-
-    monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
-    with pytest.raises(
-        RuntimeError, match=r"does not support torch .*GLOBAL_STATE takes .*'something_new'"
-    ):
-        compiled_code.guard_compiled_code(torch._dynamo.guards)

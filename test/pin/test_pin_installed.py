@@ -111,34 +111,26 @@ def rounded(x):
     return x + (torch.round(x * 4) / 4 - x).detach()
 
 
-class Quantised(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Conv2d(1, 8, 3), torch.nn.Conv2d(8, 8, 3)
-        self.lo = torch.nn.Parameter(torch.zeros(8, 1, 1))
-
-    def forward(self, x):
-        x = torch.clamp(x, 0, 1)
-        x = torch.clamp(rounded(self.first(x)), 0, 0.5)
-        x = torch.maximum(rounded(self.second(x)), self.lo)
-        return torch.clamp(x.clamp_(min=-0.5), self.lo, self.lo + 0.25).mean((2, 3))
-
-
 def trained():
     """Parameters and gradients after a few steps, and how many bytes the forward saved."""
     torch.manual_seed(0)
-    model, saved = Quantised(), []
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    first, second = torch.nn.Conv2d(1, 8, 3), torch.nn.Conv2d(8, 8, 3)
+    lo, saved = torch.zeros(8, 1, 1, requires_grad=True), []
     images = torch.randint(-2, 4, (16, 1, 12, 12)) / 2.0
     images.requires_grad_()
+    leaves = [lo, *first.parameters(), *second.parameters()]
+    optimizer = torch.optim.SGD(leaves, lr=0.5)
     pack = lambda t: saved.append(t.untyped_storage().nbytes()) or t  # noqa: E731
     for _ in range(5):
         optimizer.zero_grad()
         with SAVED(pack, lambda t: t):
-            loss = (model(images) - 0.3).square().mean()
+            x = torch.clamp(rounded(first(torch.clamp(images, 0, 1))), 0, 0.5)
+            x = torch.maximum(rounded(second(x)), lo)
+            x = torch.clamp(x.clamp_(min=-0.5), lo, lo + 0.25).mean((2, 3))
+            loss = (x - 0.3).square().mean()
         loss.backward()
         optimizer.step()
-    found = [images.grad, *(p.grad for p in model.parameters()), *model.parameters()]
+    found = [images.grad, *(leaf.grad for leaf in leaves), *leaves]
     return [t.detach().clone() for t in found], sum(saved)
 
 
