@@ -12,6 +12,7 @@ import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace as Of
+from unittest import mock
 
 import pytest
 
@@ -49,16 +50,15 @@ def executable(path, text="#!/bin/sh\n"):
 # ---- What is built with what, and where ----------------------------------------------------------
 
 
-ONE = {"cpu.cfs_quota_us": "100000", "cpu.cfs_period_us": "100000"}
 # The groups of a process, their limits, and what these leave of 3 cores and 64 KiB.
 LIMITS = {
     "0::/a/b": (
         {"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 1", "a/memory.max": "4096"},
         (2, 4096),
     ),
-    "2:memory:/m\n1:cpu,cpuacct:/c": (
-        {"memory/m/memory.limit_in_bytes": "8192"}
-        | {f"cpu,cpuacct/c/{k}": v for k, v in ONE.items()},
+    "2:memory:/m\n1:cpu:/c": (
+        {f"cpu/c/cpu.cfs_{name}_us": "100000" for name in ("quota", "period")}
+        | {"memory/m/memory.limit_in_bytes": "8192"},
         (1, 8192),
     ),
     "0::/": ({"cpu.max": "max 100000", "memory.max": "max"}, (3, 65536)),
@@ -98,18 +98,15 @@ def test_minimal_wants_a_cmake_that_knows_it(tool, monkeypatch, tmp_path, versio
 
 def test_programs_that_conda_installs_are_there(tool, monkeypatch, tmp_path):
     """It tells pip nothing of cmake and ninja."""
-
-    def none(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
+    none = mock.Mock(side_effect=importlib.metadata.PackageNotFoundError)
     (tmp_path / "requirements.txt").write_text("cmake>=3.27\nninja\n")
     for name in ("cmake", "ninja"):
         executable(tmp_path / name)
     monkeypatch.setattr(importlib.metadata, "version", none)
-    for path, missing in (("/nowhere", True), (str(tmp_path), False)):
+    for path in ("/nowhere", str(tmp_path)):
         monkeypatch.setenv("PATH", path)
         said = tool("needed").missing(tmp_path)
-        assert ("cmake" in said) == missing and "expecttest" in said
+        assert ("cmake" in said) == (path == "/nowhere") and "expecttest" in said
 
 
 def place_of(tool, folder, environment=(), state="stock", **record):

@@ -115,22 +115,6 @@ def test_a_first_pin_that_fails_anywhere_changes_nothing_and_can_be_tried_again(
     assert int(script(START + FAILURES)[0]) > 40
 
 
-TWICE = """
-import torch._dynamo.guards as guards
-from clampgrad._pin import first_pin
-for _ in range(3):
-    first_pin._done = False
-    with clampgrad.pin("half"):
-        assert slope(torch.compile(clamp, backend="eager")) == HALF
-wrapper = guards.GuardBuilder.GLOBAL_STATE
-assert not hasattr(wrapper.__wrapped__, "__wrapped__")
-"""
-
-
-def test_what_is_changed_already_is_not_wrapped_again(script):
-    script(START + TWICE)
-
-
 LOCKED = """
 import os, signal, time
 from clampgrad._pin import first_pin, state

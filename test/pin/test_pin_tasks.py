@@ -3,14 +3,12 @@
 import asyncio
 import contextvars
 import functools
-import gc
 import inspect
 import types
 
 import pytest
 
 import clampgrad
-from clampgrad import _implementation
 from clampgrad._pin import state
 from common import HALF, OWN, THROUGH, slope, whole_pin
 
@@ -227,62 +225,46 @@ def test_blocks_of_two_tasks_do_not_meet():
 @pytest.mark.parametrize("start", ["block", "coroutine", "generator", "remembered"])
 @in_a_loop
 async def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_a_block):
-    async def child(seen, left):
+    async def child():
         seen.append(slope())
         await left.wait()
         seen.append(slope())
 
-    @half
-    async def coroutine(*args):
-        running = asyncio.create_task(child(*args))
+    def begin():
+        running.append(asyncio.create_task(child()))
+
+    async def begins():
+        begin()
         await asyncio.sleep(0)
-        return running
 
-    @half
-    async def generator(*args):
-        yield asyncio.create_task(child(*args))
-        yield await asyncio.sleep(0)
+    async def begins_and_yields():
+        yield await begins()
 
-    async def started(*args):
-        if start == "block":
-            with half:
-                running = asyncio.create_task(child(*args))
-                await asyncio.sleep(0)
-            return running
-        if start == "coroutine":
-            return await coroutine(*args)
-        if start == "generator":
-            return [item async for item in generator(*args)][0]
-        with half:
-            remembered = clampgrad.pin.remember(lambda: asyncio.create_task(child(*args)))
-        return remembered()
-
-    async def another(left):
+    async def another():
         with through:
             await left.wait()
 
-    seen, left = [], asyncio.Event()
-    beside = [asyncio.create_task(another(left))] if another_is_in_a_block else []
+    seen, left, running = [], asyncio.Event(), []
+    beside = [asyncio.create_task(another())] if another_is_in_a_block else []
     await asyncio.sleep(0)
-    running = await started(seen, left)
+    if start == "block":
+        with half:
+            await begins()
+    elif start == "coroutine":
+        await half(begins)()
+    elif start == "generator":
+        assert [item async for item in half(begins_and_yields)()] == [None]
+    else:
+        with half:
+            remembered = clampgrad.pin.remember(begin)
+        remembered()
     if not beside:  # also while the child remembers it
         assert not state._thread.blocks_of_tasks
     await asyncio.sleep(0)
     left.set()
-    await asyncio.gather(running, *beside)
+    await asyncio.gather(*running, *beside)
     # What is remembered has ended before a task that it started begins.
     assert seen == [OWN if start == "remembered" else HALF, OWN]
-
-
-def test_a_thread_need_not_ask_when_a_task_is_gone_that_never_left_its_block():
-    async def never_leaves():
-        half.__enter__()
-        assert slope() == HALF
-
-    asyncio.run(never_leaves())
-    gc.collect()
-    assert slope() == OWN  # the last time that it asks
-    assert _implementation.pin_thread(state.UNSET) == state.UNSET
 
 
 @in_a_loop
