@@ -22,17 +22,11 @@ PUBLIC = CSRC / "clampgrad/gradient.h"  # a list of names, for programs too: bel
 WRITTEN = {"build", "gradients"}  # by the build
 
 
-# ---- C++ and CUDA ----------------------------------------------------------------------------------------
-
-
 def includes(path):
     """The files of csrc/ that a file includes."""
     for header in re.findall(r'#include ["<]([\w/.]+)[">]', path.read_text()):
         if (CSRC / header).exists() and CSRC / header != PUBLIC:
             yield CSRC / header
-
-
-# ---- Python ----------------------------------------------------------------------------------------------
 
 
 def module(dotted):
@@ -59,9 +53,6 @@ def imports(path):
         else:
             continue
         yield from filter(None, map(module, dotted))
-
-
-# ---- Both ------------------------------------------------------------------------------------------------
 
 
 @cache

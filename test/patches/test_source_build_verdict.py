@@ -214,13 +214,13 @@ def test_what_was_not_asked_does_not_count_as_all_of_it(asked, less):
     assert re.search(r"Not asked: .*--(quick|rounds 0)", told)
 
 
-@pytest.mark.parametrize("holds", [True, False])
-def test_the_exit_code_is_that_of_the_verdict(tool, monkeypatch, capsys, holds):
+def test_the_exit_code_is_that_of_the_verdict(tool, monkeypatch, capsys):
+    """Where something fails: test_source_build.py."""
     spec = spec_from_file_location("script", ROOT / "tools/source_build/__main__.py")
     tool("building")  # the folder is on the path
     script = module_from_spec(spec)
     spec.loader.exec_module(script)
-    data = changed(record(), *[((STRICT, "gradients", "failures"), ["at [0]"])] * (not holds))
+    data = record()
     for module, names in (
         (script.processes, "interrupt_on_signals"), (script, "lock outlook"),
         (script.proofs, "gradients package judge_gradients"), (script.upstream, "tests controls"),
@@ -231,5 +231,4 @@ def test_the_exit_code_is_that_of_the_verdict(tool, monkeypatch, capsys, holds):
     monkeypatch.setattr(script.Record, "of", lambda *_: script.Record(Path(), data))
     command = ["build_pytorch.sh", ".", *data["series"], "--out", "/dev/null"]
     monkeypatch.setattr(sys, "argv", command)
-    assert script.main() == (0 if holds else 1)
-    assert ("All of it holds." in capsys.readouterr().out) == holds
+    assert script.main() == 0 and "All of it holds." in capsys.readouterr().out
