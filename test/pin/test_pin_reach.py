@@ -118,24 +118,27 @@ def test_compiled_code_is_refused_alike():
 
 # ---- A whole process -------------------------------------------------------------------------------------
 
-RUN = "-m clampgrad run --gradient half"
-# The line that pins, or the words before the program, or a variable.
+# How a pin is asked for, and what is added to ask for it in part.
 WAYS = {
-    "enable": lambda part: ("clampgrad.pin('half'%s).enable()" % (", partial=True" * part), "", {}),
-    "set_pin": lambda part: ("clampgrad.set_pin('half'%s)" % (", partial=True" * part), "", {}),
-    "run": lambda part: ("", RUN + " --partial" * part, {}),
-    "the variable": lambda part: ("", "", {"CLAMPGRAD_GRADIENT": "half" + ", partial" * part}),
+    "enable": ("clampgrad.pin('half'{}).enable()", ", partial=True"),
+    "set_pin": ("clampgrad.set_pin('half'{})", ", partial=True"),
+    "run": ("-m clampgrad run --gradient half{}", " --partial"),
+    "the variable": ("half{}", ", partial"),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_process(way, program, tmp_path):
     """Whole where everything is reached; otherwise an error, unless it is asked for in part."""
+    pin, part = WAYS[way]
     for partial in (False, True):
-        pins, words, variables = WAYS[way](partial)
-        show = f"import torch, clampgrad\n{pins}\nprint(clampgrad.pin.current())"
+        asked = pin.format(part * partial)
+        line = asked if way in ("enable", "set_pin") else ""
+        show = f"import torch, clampgrad\n{line}\nprint(clampgrad.pin.current())"
         (tmp_path / "show.py").write_text(show)
-        done = program(*words.split(), "show.py", **variables)
+        words = asked.split() if way == "run" else []
+        variables = {"CLAMPGRAD_GRADIENT": asked} if way == "the variable" else {}
+        done = program(*words, "show.py", **variables)
         if COMPILED:
             assert (done.stdout, done.stderr) == ("half\n", "")
         elif partial:
