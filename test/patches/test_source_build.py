@@ -70,10 +70,12 @@ def environment(folder):
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     held_back = []
-    for path in Path(torch.__file__).parents[1].glob("[!_]*"):
+    for path in Path(torch.__file__).parents[1].iterdir():
+        if path.name.startswith("__"):
+            continue
         if re.match(rf"({'|'.join(TORCH)})(-.*)?$", path.name):
             held_back.append(str(path))
-        elif not path.name.startswith("clampgrad"):
+        elif not path.name.startswith(("clampgrad", "_clampgrad")):
             (site / path.name).symlink_to(path)
     return folder / "bin" / "python", held_back
 
