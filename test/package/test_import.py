@@ -1,14 +1,17 @@
 """Importing stays lean: at most 0.15 s over `import torch`, and nothing heavy comes along."""
 
+import importlib
 import json
 import statistics
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import get_args, get_origin
 
 import pytest
 
 import clampgrad
 from clampgrad._contract.table import ALIASES
+from clampgrad._torch.after_import import imported
 from clampgrad.functional import ExactGradient
 from common import SLOPE, checked, python
 
@@ -80,6 +83,18 @@ for loader in (module.__spec__.loader, module.__loader__):
     assert type(loader).__name__ == "SourceFileLoader"
 """
     python("-c", code)
+
+
+def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path, monkeypatch):
+    name = "clampgrad_imports_this_slowly"
+    (tmp_path / f"{name}.py").write_text("import time; time.sleep(0.5); is_complete = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert imported(name) is None
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(importlib.import_module, name)
+        while name not in sys.modules:
+            pass
+        assert imported(name).is_complete
 
 
 # ---- A release of torch that is different ----------------------------------------------------------------
