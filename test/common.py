@@ -9,6 +9,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -38,14 +39,19 @@ def run(*command, **keywords):
     return subprocess.run([*map(str, command)], capture_output=True, text=True, **keywords)
 
 
+def checked(*command, **keywords):
+    """What a process printed that has ended well."""
+    ended = run(*command, **keywords)
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
+    return ended.stdout
+
+
 def python(*command, cwd=None, **variables):
     """What Python prints in a process of its own, which finds the package where this one did."""
     package = str(Path(clampgrad.__file__).parents[1])
     path = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, **variables}
-    ended = run(sys.executable, *command, cwd=cwd, env=env)
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
-    return ended.stdout
+    return checked(sys.executable, *command, cwd=cwd, env=env)
 
 
 FORKS = """
@@ -131,13 +137,16 @@ def vjp(f, args, g):
 # ---- The pin that holds -----------------------------------------------------------------------------
 
 
-def slope():
+def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
     """Of torch.clamp at its lower bound and beyond the upper one: tells the pins apart."""
-    x = torch.tensor([0.0, 2.0], requires_grad=True)
-    return torch.autograd.grad(torch.clamp(x, 0, 1).sum(), x)[0].tolist()
+    x = torch.tensor(at, requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
 
 
 OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
+
+# What the compiled implementation alone does.
+whole_pin = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
 
 # What scripts about it begin with.
 SLOPE = """

@@ -1,7 +1,4 @@
-"""Run by a Python that has JAX: reads arrays, writes the gradients of jax.numpy.clip.
-
-Usage: python jax_clip.py arrays.npz gradients.npz
-"""
+"""python jax_clip.py ARRAYS GRADIENTS, with JAX: reads arrays, writes the gradients of jax.numpy.clip."""
 
 import sys
 

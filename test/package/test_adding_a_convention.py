@@ -14,17 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-import common
+from common import checked
 from oracle import CONVENTIONS, EXACT
 from tools.quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = [
-    "test/table/test_table.py",
-    "test/table/test_conventions.py",
-    "test/table/test_gradcheck.py",
-    "test/kernels/test_operator_counts.py",
-]
+TESTS = [f"test/table/test_{name}.py" for name in ("table", "conventions", "gradcheck")]
+TESTS += ["test/kernels/test_operator_counts.py"]
 
 # Its column, where it is not that of `inclusive`: what x gets beside numbers, and all beside Tensors.
 COLUMN = {
@@ -32,12 +28,9 @@ COLUMN = {
     ("clamp", "x = lo = hi"): (0, [0, 0, 1]),
     ("clamp", "x is NaN, lo > hi"): (0, [0, 0, 0]),
     ("clamp", "lo is NaN, hi < x"): (0, [0, 0, 0]),
-    ("maximum", "x = y"): (None, [1, 0]),
-    ("maximum", "x or y is NaN"): (None, [0, 0]),
-    ("minimum", "x = y"): (None, [1, 0]),
-    ("minimum", "x or y is NaN"): (None, [0, 0]),
-    ("fmax", "x and y are NaN"): (None, [0, 0]),
-    ("fmin", "x and y are NaN"): (None, [0, 0]),
+    **{(name, "x = y"): (None, [1, 0]) for name in ("maximum", "minimum")},
+    **{(name, "x or y is NaN"): (None, [0, 0]) for name in ("maximum", "minimum")},
+    **{(name, "x and y are NaN"): (None, [0, 0]) for name in ("fmax", "fmin")},
 }
 EXAMPLES = {
     "clamp(x, 1, 1)": [[0]],
@@ -52,12 +45,10 @@ def contract(text):
     """conventions.yaml with one more column."""
     table = yaml.safe_load(text)
     names = list(table["conventions"].items())
-    names.insert(
-        len(EXACT), ("interval", "the derivative from inside; 0 where the bounds are equal")
-    )
+    names.insert(len(EXACT), ("interval", "the derivative from inside; 0 at bounds that are equal"))
     table["conventions"] = dict(names)
-    for operator, rows in ((name, found["rows"]) for name, found in table["operators"].items()):
-        for row in rows:
+    for operator, found in table["operators"].items():
+        for row in found["rows"]:
             numbers, tensors = COLUMN.get((operator, row["position"]), (None, None))
             for kind, factors in (("numbers", numbers), ("tensors", tensors)):
                 if kind in row:
@@ -146,14 +137,12 @@ def test_it_holds(tmp_path):
     def run(*command, **environment):
         paths = os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])
         env = os.environ | {"PYTHONPATH": paths} | environment
-        ended = common.run(sys.executable, *command, cwd=tree, env=env)
-        assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
-        return ended.stdout
+        return checked(sys.executable, *command, cwd=tree, env=env)
 
     program = "import clampgrad; print(clampgrad.implementation, *clampgrad.EXACT)"
-    assert run("-c", program).split()[0] == "compiled"
-    for portable in ("0", "1"):
-        assert "interval" in run("-c", program, CLAMPGRAD_PORTABLE=portable)
+    for portable, implementation in enumerate(("compiled", "portable")):
+        said = run("-c", program, CLAMPGRAD_PORTABLE=str(portable)).split()
+        assert said[0] == implementation and "interval" in said
     run("examples/demo.py", "--out", str(tmp_path / "out"))
     out = run("-m", "pytest", "-q", "-k", "interval", "-p", "no:cacheprovider", *TESTS)
     assert int(re.search(r"(\d+) passed", out)[1]) > 100

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from common import run
+from common import checked, run
 from tools import stamp
-from tools.quick_build import copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
 STALE = ("_lib/torch_2_13/_C.so", "gone.py", "patches/files/gone.patch")
@@ -23,17 +22,12 @@ WRITTEN = (
 
 def setup(tree, *command):
     env = {**os.environ, "CLAMPGRAD_PORTABLE": "1"}
-    ended = run(sys.executable, "setup.py", "-q", *command, cwd=tree, env=env)
-    assert ended.returncode == 0, ended.stderr
+    checked(sys.executable, "setup.py", "-q", *command, cwd=tree, env=env)
 
 
 @pytest.fixture
-def tree(tmp_path):
-    """The sources, with what earlier builds leave: in setuptools' folder, and beside the sources."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("it copies what git knows")
-    tree = tmp_path / "tree"
-    copy_to(tree)
+def tree(tree):
+    """With what earlier builds leave: in setuptools' folder, and beside the sources."""
     for name in STALE:
         for package in ("build/lib/clampgrad", "python/clampgrad"):
             if (package, name) != ("python/clampgrad", "gone.py"):  # which would be a source

@@ -3,13 +3,13 @@
 import ctypes
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from torch.utils import cpp_extension
 
 from codegen import generate
+from common import checked
 from tools import cuda_build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +113,7 @@ def runs_on(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gpu")
     (folder / "gpu.cpp").write_text(CODE)
     command = [os.environ.get("CXX", "c++"), "-std=c++17", "-shared", "-fPIC", f"-I{ROOT / 'csrc'}"]
-    subprocess.run([*command, folder / "gpu.cpp", "-o", folder / "gpu.so"], check=True)
+    checked(*command, folder / "gpu.cpp", "-o", folder / "gpu.so")
     function = ctypes.CDLL(str(folder / "gpu.so")).runs_on
     function.restype = ctypes.c_bool
     return function

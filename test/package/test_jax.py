@@ -1,7 +1,6 @@
 """half is jax.numpy.clip, measured: `make check-jax` runs this beside a Python that has JAX."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import numpy
@@ -9,7 +8,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, eager, tied
+from common import assert_same, checked, eager, tied
 
 JAX_PYTHON = os.environ.get("CLAMPGRAD_JAX_PYTHON")
 # lo < hi, equal, the wrong way round, infinite, NaN.
@@ -36,13 +35,13 @@ def measured(tmp_path_factory):
     arrays = {name: tied(5000, seed=i) for i, name in enumerate(("x", "lo", "hi"))}
     arrays["g"] = torch.randn(5000, generator=torch.Generator().manual_seed(3))
     numpy.savez(folder / "arrays.npz", numbers=numpy.array(NUMBERS, dtype="f"), **arrays)
-    script = Path(__file__).with_name("jax_clip.py")
-    subprocess.run(
-        [JAX_PYTHON, script, folder / "arrays.npz", folder / "gradients.npz"],
-        check=True,
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": ""},
+    script, env = (
+        Path(__file__).with_name("jax_clip.py"),
+        {"JAX_PLATFORMS": "cpu", "PYTHONPATH": ""},
     )
-    gradients = numpy.load(folder / "gradients.npz")
+    files = [folder / "arrays.npz", folder / "gradients.npz"]
+    checked(JAX_PYTHON, script, *files, env=os.environ | env)
+    gradients = numpy.load(files[1])
     return arrays, {name: torch.from_numpy(gradients[name]) for name in gradients}
 
 
@@ -61,7 +60,7 @@ def half(x, lo=None, hi=None):
 
 def test_tensors(measured):
     compare(measured, "tensors", half, "x", "lo", "hi")
-    compare(measured, "min tensor", lambda x, lo: half(x, lo), "x", "lo")
+    compare(measured, "min tensor", half, "x", "lo")
     compare(measured, "max tensor", lambda x, hi: half(x, None, hi), "x", "hi")
 
 

@@ -7,25 +7,18 @@ import pytest
 import torch
 
 import clampgrad
+from codegen.generate import render
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
 ROW = re.compile(r"^\| \d \| `([^`]+)` \| (.+?) \|", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def texts():
     """Those of the files, generated ones too."""
-    from codegen.generate import render
-
     generated = render(ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
-
-    def text(file):
-        folder, _, name = file.partition("/")
-        return generated[name] if folder == "generated" else (ROOT / file).read_text()
-
-    return {file: text(file) for file, _ in walk()}
+    texts = {f"generated/{name}": text for name, text in generated.items()}
+    return {file: texts.get(file) or (ROOT / file).read_text() for file, _ in walk()}
 
 
 def walk():

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from common import run
+from common import checked, run
 from tools import cmake, torch_here
-from tools.quick_build import copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,10 +46,10 @@ def test_loops_get_what_the_others_do_not(monkeypatch, debug):
 @pytest.mark.parametrize("compiler", ["g++", "clang++", "clang++-19"])
 def test_compilers_take_the_flags_in_silence(monkeypatch, tmp_path, compiler):
     """Whichever it is: the build does not ask."""
-    (tmp_path / "one.cpp").write_text("int one() { return 1; }\n")
-    build = loaded(monkeypatch)
     if not shutil.which(compiler):
         pytest.skip(f"there is no {compiler}")
+    (tmp_path / "one.cpp").write_text("int one() { return 1; }\n")
+    build = loaded(monkeypatch)
     flags = [*build["OPTIMISATION"], *build["FLAGS"]]
     ended = run(compiler, *flags, "-c", "one.cpp", "-o", os.devnull, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -90,8 +89,7 @@ def test_a_file_has_flags_of_its_own(tmp_path, ninja):
     for name in ("one", "other"):
         (tmp_path / f"{name}.cpp").write_text(f'extern "C" int {name}() {{ return VALUE; }}\n')
     (tmp_path / "setup.py").write_text(SETUP.format(root=str(ROOT), ninja=ninja))
-    ended = run(*(sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "."), cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    checked(sys.executable, "setup.py", "-q", "build_ext", "--build-lib", ".", cwd=tmp_path)
     (file,) = tmp_path.glob("two*.so")
     library = ctypes.CDLL(str(file))
     assert (library.one(), library.other()) == (1, 2)
@@ -118,14 +116,6 @@ def test_cmake_gets_the_same(monkeypatch, tmp_path):
 # ---- Metadata ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def tree(tmp_path):
-    if not (ROOT / ".git").exists():
-        pytest.skip("it copies what git knows")
-    copy_to(tmp_path / "tree")
-    return tmp_path / "tree"
-
-
 def only(tmp_path, *distributions, torch=None):
     """A folder with nothing but these distributions of this environment, and metadata of a torch."""
     folder = tmp_path / "site"
@@ -150,16 +140,10 @@ import backend
 name = backend.prepare_metadata_for_build_wheel(folder)
 print(open(os.path.join(folder, name, "METADATA")).read())
 """
-COMMANDS = {
-    "egg_info": ["setup.py", "-q", "egg_info", "--egg-base", "."],
-    "version": ["setup.py", "--version"],
-    "what pip asks for": ["-c", METADATA, "."],
-}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("torch", [None, "2.13.0"])
-def test_metadata_need_no_torch_and_no_compiler(tree, tmp_path, torch, command):
+def test_metadata_need_no_torch_and_no_compiler(tree, tmp_path, torch):
     """Where a torch is there it is not imported, and no compiler is started."""
     called = tmp_path / "called"
     for name in ("c++", "g++", "cc", "nvcc"):
@@ -173,10 +157,8 @@ def test_metadata_need_no_torch_and_no_compiler(tree, tmp_path, torch, command):
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     # Without site-packages.
-    ended = run(sys.executable, "-S", *COMMANDS[command], cwd=tree, env=env)
-    assert ended.returncode == 0, ended.stderr
-    assert not called.exists()
-    assert "0.1.0" in ended.stdout or list(tree.glob("*.egg-info/PKG-INFO"))
+    out = checked(sys.executable, "-S", "-c", METADATA, ".", cwd=tree, env=env)
+    assert "Version: 0.1.0" in out and not called.exists()
 
 
 # ---- Which torch ---------------------------------------------------------------------------------
@@ -232,11 +214,7 @@ def test_options_of_the_compiler_are_no_compilers(here, monkeypatch, options):
     assert "compiler" not in (torch_here.cannot_build() or "")
     monkeypatch.setenv("CXX", f"ccache clang++ {options}")
     assert "no clang++ on PATH" in torch_here.cannot_build()
-
-
-def test_the_compiler_that_is_missing_on_windows(here, monkeypatch):
-    here("c++")
-    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CXX")
     monkeypatch.setattr(sys, "platform", "win32")
     assert "no cl on PATH" in torch_here.cannot_build()
 

@@ -1,7 +1,6 @@
 """What type checkers and editors see: every public name, the types of functions, and nothing else."""
 
 import ast
-import json
 import re
 import sys
 from pathlib import Path
@@ -56,27 +55,23 @@ step(1).bit_length()  # wrong: the result
 """
 
 
-def mypy(folder):
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=cache", "user.py"]
-    return run(*command, cwd=folder).stdout
-
-
-def pyright(folder):
-    """basedpyright is pyright with a node of its own, so that none is downloaded when it runs."""
-    (folder / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "standard"}))
-    command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "user.py"]
-    return run(*command, cwd=folder).stdout
+# basedpyright is pyright with a node of its own, so that none is downloaded when it runs.
+CHECKERS = {
+    "mypy": ["--strict", "--cache-dir=cache"],
+    "basedpyright": ["--pythonpath", sys.executable],
+}
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("text", [SAMPLE.read_text(), WRONG], ids=["right", "wrong"])
-@pytest.mark.parametrize("check", [mypy, pyright])
-def test_types_are_checked(check, text, tmp_path):
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_types_are_checked(checker, text, tmp_path):
     """As a user's checker sees them."""
-    package = {mypy: "mypy", pyright: "basedpyright"}[check]
-    pytest.importorskip(package, reason=f"{package} checks the types: install it")
+    pytest.importorskip(checker, reason=f"{checker} checks the types: install it")
     (tmp_path / "user.py").write_text(text)
-    output = check(tmp_path)
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "standard"}')
+    command = [sys.executable, "-m", checker, *CHECKERS[checker], "user.py"]
+    output = run(*command, cwd=tmp_path).stdout
     found = {int(n) for n in re.findall(r"user\.py:(\d+):.*error", output)}
     wrong = {i for i, line in enumerate(text.splitlines(), 1) if "# wrong" in line}
     assert found == wrong and ("0 errors" in output or "no issues" in output or wrong), output

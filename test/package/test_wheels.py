@@ -31,7 +31,7 @@ def a_wheel(folder, library):
 
 
 def test_merge(tmp_path):
-    """All libraries, and a record of them: what it does not hold is an error when it is read."""
+    """What the record does not hold is an error when it is read."""
     names = ["torch_2_11", "torch_2_13", "torch_2_15"]
     merged = merge([a_wheel(tmp_path / name, name) for name in names], tmp_path)
     with WheelFile(merged) as wheel:
@@ -57,23 +57,6 @@ def test_a_wheel_is_for_every_gpu_not_for_the_one_that_is_here(monkeypatch):
     monkeypatch.setattr(wheels, "build", lambda *given, **variables: seen.append(variables))
     wheels.compiled("source", ["python"], Path("out"), cuda="1")
     assert [v["CUDA_VISIBLE_DEVICES"] for v in seen] == [""]
-
-
-def test_a_wheel_for_arm64_is_one_more(monkeypatch, tmp_path):
-    """Of its own environments, without CUDA, and tagged as the one for this machine is."""
-    tagged, dist = [], tmp_path / "dist"
-
-    def run(*command, **variables):
-        if "sdist" in command:
-            (dist / "clampgrad-1.0.tar.gz").touch()
-        return ""
-
-    monkeypatch.setattr(wheels, "run", run)
-    monkeypatch.setattr(wheels, "build", lambda *given, **variables: a_wheel(tmp_path / "p", "l"))
-    monkeypatch.setattr(wheels, "compiled", lambda source, pythons, out, cuda: (pythons, cuda))
-    monkeypatch.setattr(wheels, "tag", lambda wheel, dist: tagged.append(wheel))
-    wheels.main(dist, ["here"], [], ["emulated"])
-    assert tagged == [(["here"], "0"), (["emulated"], "0")]
 
 
 def test_a_cell_of_the_support_page_says_what_ran():

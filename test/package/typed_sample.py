@@ -1,7 +1,4 @@
-"""Every public name, used as the documentation uses it: mypy --strict and pyright find nothing here.
-
-test_types.py checks that, and that no name is left out. `assert_type` says what a type must be.
-"""
+"""Every public name, as the documentation uses it: type checkers find nothing here (test_types.py)."""
 
 from __future__ import annotations
 

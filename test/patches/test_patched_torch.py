@@ -1,6 +1,7 @@
 """A torch whose gradients are not those of its release is said to be patched, wherever we report on it."""
 
 import json
+from unittest import mock
 
 import pytest
 import torch
@@ -52,14 +53,8 @@ def test_the_audit_of_a_patched_torch_says_so(other):
 
 
 def test_gradients_of_no_convention(monkeypatch):
-    def none():
-        raise NoConvention
-
-    def broken():
-        raise RuntimeError("out of memory")
-
-    monkeypatch.setattr(_installed, "installed", none)
+    monkeypatch.setattr(_installed, "installed", mock.Mock(side_effect=NoConvention))
     assert "those of no convention" in patched()
-    monkeypatch.setattr(_installed, "installed", broken)
-    with pytest.raises(RuntimeError, match="out of memory"):
+    monkeypatch.setattr(_installed, "installed", mock.Mock(side_effect=RuntimeError("no memory")))
+    with pytest.raises(RuntimeError, match="no memory"):
         patched()

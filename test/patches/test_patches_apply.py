@@ -14,7 +14,7 @@ import torchgen
 
 from clampgrad.patches import apply as applying
 from clampgrad.patches.apply import attempt, files_added, files_of, status
-from clampgrad.patches.series import PATCHES, Claim, Refusal, Series, all_series, named
+from clampgrad.patches.series import PATCHES, Refusal, all_series, named
 from clampgrad.patches.tree import FUNCTIONS, YAML, convention_of
 from common import python
 from tools.verify.text import hunks, manual_text
@@ -101,6 +101,8 @@ UPSTREAM = {
     for path in Path(__file__).parents[1].glob("upstream/*.yaml")
     for release in re.findall(r"^#   v(\d+\.\d+)", path.read_text(), re.MULTILINE)
 }
+CONVENTIONS = {"strict": "strict scalar", "restore-inclusive": "inclusive"}
+CONVENTIONS |= dict.fromkeys(("joint", "fmax"), "fixed fmax")
 PAIRS = [(s.name, r) for s in all_series().values() for r in s.releases]
 
 
@@ -115,15 +117,8 @@ def test_the_formulas_apply_to_every_release(tmp_path, name, release):
             git(tmp_path, "apply", f"--include={YAML}", str(patch))
     after = (tmp_path / YAML).read_text()
     assert (after != text) == any(YAML in files_of(p) for p in series.patches)
-    expected = {
-        "strict": "strict scalar",
-        "joint": "fixed fmax",
-        "fmax": "fixed fmax",
-        "restore-inclusive": "inclusive",
-    }
-    kind = name.split("/")[1]
-    if kind in expected:
-        assert convention_of(after) == expected[kind] != convention_of(text)
+    if wanted := CONVENTIONS.get(name.split("/")[1]):
+        assert convention_of(after) == wanted != convention_of(text)
 
 
 def test_the_text_of_upstream_is_that_of_the_wheel():
@@ -164,9 +159,8 @@ def test_an_unknown_tree_is_refused(tree, tmp_path):
     refused(old, "does not begin with a release")
     write(tree, "version.txt", f"{RELEASE}a1\n")
     refused(tree, "Commit or stash the changes to")
-    (
-        tree / ".git" / "HEAD"
-    ).unlink()  # as that of another user: whether it has changes, nobody knows
+    # As that of another user: whether it has changes, nobody knows.
+    (tree / ".git/HEAD").unlink()
     refused(tree, "git does not read")
 
 
@@ -190,38 +184,11 @@ def test_without_git_it_is_refused(tree, monkeypatch):
     refused(tree, "no git on PATH")
 
 
-def test_the_repository_that_a_hook_names_is_not_that_of_the_tree(tmp_path, monkeypatch):
-    tree = tree_of(tmp_path / "tree")
-    write(tmp_path / "other", "theirs", "")
-    git(tmp_path / "other", "init")
-    commit(tmp_path / "other")
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
-    apply(tree, SERIES.name)
-    assert status(tree).series[SERIES.name] == "applied"
-
-
 def test_a_wrong_release_is_refused_with_the_right_series(tree):
     other = next(s.name for s in all_series().values() if not s.fits(RELEASE))
     refused(tree, f"for {RELEASE} there is {SERIES.name}", name=other)
     if len(MINE) > 1:
         refused(tree, "Name a series", name=None)
-
-
-def test_a_patch_may_add_a_file(tmp_path, monkeypatch):
-    patch = tmp_path / "add.patch"
-    name = "aten/added/new.h"
-    patch.write_text(
-        f"diff --git a/{name} b/{name}\nnew file mode 100644\n"
-        f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+one\n"
-    )
-    release = ".".join(RELEASE.split(".")[:2])
-    series = Series("mine", [release], Claim(), "", [patch], set(), set())
-    monkeypatch.setattr("clampgrad.patches.apply.named", lambda name: series)
-    tree = tree_of(tmp_path / "tree")
-    apply(tree, "mine")
-    assert (tree / name).read_text() == "one\n"
-    apply(tree, "mine", reverse=True)
-    assert not (tree / name).exists()
 
 
 @needs_joint
@@ -311,9 +278,7 @@ def test_the_command_line(tmp_path, command):
     assert (tmp_path / "out" / SERIES.name / "series").is_file()
 
 
-@pytest.mark.skipif(
-    not SOURCES, reason="CLAMPGRAD_SOURCES names no source tree; make check-sources"
-)
+@pytest.mark.skipif(not SOURCES, reason="CLAMPGRAD_SOURCES names no tree: make check-sources")
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_a_whole_source_tree_takes_the_code_patches(tmp_path, source):
     """Of any release from 1.13 to 2.13; git applies a hunk where all of its context is, or not at all."""
@@ -324,9 +289,8 @@ def test_a_whole_source_tree_takes_the_code_patches(tmp_path, source):
 
 
 def test_it_runs_as_a_module():
-    _, *rows = [
-        re.split("  +", line) for line in python("-m", "clampgrad.patches", "list").splitlines()
-    ]
+    lines = python("-m", "clampgrad.patches", "list").splitlines()
+    rows = [re.split("  +", line) for line in lines[1:]]
     assert [row[0] for row in rows] == list(all_series())
     spans = {name: span for name, span, _ in rows}
     assert spans["v2.13.0/strict"] == "2.7 to 2.13" and spans["v2.14.0/fmax"] == "2.14"

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-import torch
 
 from tools.series import SCRIPT, Claim, Refusal, files_of, named
 from tools.verify import torchscript
@@ -92,60 +91,3 @@ def test_the_command_says_what_changed_and_what_is_wrong(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "max of TorchScript" in out and "maximum, tensors, TorchScript: at [" in out
     assert re.search(r"^\d+:\d\d  2/7 ", err, re.MULTILINE)
-
-
-# What the fuser of TorchScript takes stands in a prim::TensorExprGroup behind a prim::TypeCheck, the
-# rest beside that check.
-ELEMENTWISE = {"eq", "lt", "le", "gt", "ge", "where", "div", "mul", "type_as", "masked_fill"}
-ELEMENTWISE |= {"logical_and", "logical_or", "logical_not", "__and__", "__or__"}
-
-
-def operators_beside_the_group(function, *args):
-    """The elementwise operators of the block with the fused group that are not in the group."""
-    for _ in range(3):
-        function(*args)
-
-    def blocks(block):
-        yield block
-        for node in block.nodes():
-            for inner in node.blocks():
-                yield from blocks(inner)
-
-    (fused,) = (
-        [node.kind() for node in block.nodes()]
-        for block in blocks(torch.jit.last_executed_optimized_graph())
-        if any(node.kind() == "prim::TypeCheck" for node in block.nodes())
-    )
-    return ELEMENTWISE & {kind.removeprefix("aten::") for kind in fused}
-
-
-@pytest.fixture
-def fuser_on_the_cpu():
-    before = torch._C._jit_can_fuse_on_cpu(), torch._C._jit_texpr_fuser_enabled()
-    llvm = torch._C._jit_get_te_must_use_llvm_cpu()
-    torch._C._jit_override_can_fuse_on_cpu(True)
-    torch._C._jit_set_texpr_fuser_enabled(True)
-    torch._C._jit_set_te_must_use_llvm_cpu(False)
-    yield
-    torch._C._jit_override_can_fuse_on_cpu(before[0])
-    torch._C._jit_set_texpr_fuser_enabled(before[1])
-    torch._C._jit_set_te_must_use_llvm_cpu(llvm)
-
-
-LOW, HIGH = torch.zeros(64), torch.ones(64)
-
-
-@pytest.mark.parametrize("name, bounds", [
-    ("clamp_1", (0.0, 1.0)),
-    ("clamp_1", (0.0, None)),
-    ("clamp_1", (None, 1.0)),
-    ("clamp_2", (LOW, HIGH)),
-    ("clamp_2", (LOW, None)),
-    ("clamp_2", (None, HIGH)),
-    ("max", (LOW,)),
-    ("min", (LOW,)),
-])  # fmt: skip
-def test_the_fused_graph_stays_whole(fuser_on_the_cpu, name, bounds):
-    unit = torchscript.compiled(script_functions(hunks(PATCH, SCRIPT, "+")))
-    x, g = torch.randn(64), torch.ones(64)
-    assert operators_beside_the_group(getattr(unit, name), x, *bounds, g) == set()

@@ -5,11 +5,9 @@ import os
 import pytest
 
 import clampgrad
+from common import whole_pin
 
-pytestmark = [
-    pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py"),
-    pytest.mark.thorough,
-]
+pytestmark = [whole_pin, pytest.mark.thorough]
 
 # The gradient of torch.clamp at its lower bound: 1 under inclusive, 1/2 under half.
 AT_A_BOUND = """
@@ -30,7 +28,6 @@ def python(program):
     [
         ("half", 0.5, "", [], {}),
         ("inclusive", 1, "", [], {}),
-        ("min_norm", 0, "", [], {}),
         ("half", 0.5, "import clampgrad", [], {}),
         ("half", 0.5, "import clampgrad", [], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
         ("half", 0.5, "import clampgrad", ["-OO"], {}),  # no assertions, no docstrings
@@ -71,12 +68,6 @@ def test_a_wrong_name_ends_the_program_with_a_sentence_that_lists_the_names(
         assert name in last
 
 
-def test_a_wrong_switch_ends_the_program_too(python):
-    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", CLAMPGRAD_VERBOSE="yes")
-    assert run.returncode and not run.stdout
-    assert "CannotPin: CLAMPGRAD_GRADIENT='half': CLAMPGRAD_VERBOSE='yes'" in run.stderr
-
-
 def test_another_module_of_the_name_is_one_warning(python):
     """It is not taken for a package that is being imported, which would pin when it is complete."""
     another = "import sys, types; sys.modules['clampgrad'] = types.ModuleType('clampgrad')"
@@ -85,12 +76,17 @@ def test_another_module_of_the_name_is_one_warning(python):
     assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
 
 
-def test_nothing_runs_unpinned_where_the_compiled_implementation_is_required(python):
-    both = {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"}  # an ImportError
-    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", **both)
-    assert run.returncode and not run.stdout
-    assert "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set" in run.stderr
-    assert python(AT_A_BOUND, **both).returncode == 0  # no pin, no promise
+BOTH = {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"}  # an ImportError
+
+
+@pytest.mark.parametrize("variables, says", [
+    (BOTH, "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set"),
+    ({"CLAMPGRAD_VERBOSE": "yes"}, "CannotPin: CLAMPGRAD_GRADIENT='half': CLAMPGRAD_VERBOSE='yes'"),
+])  # fmt: skip
+def test_wrong_switches_end_the_program_too(python, variables, says):
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", **variables)
+    assert run.returncode and not run.stdout and says in run.stderr
+    assert python(AT_A_BOUND, **variables).returncode == 0  # no pin, no promise
 
 
 # What stands in for the package and its _pin.py, and the last line of the program, where it ends.

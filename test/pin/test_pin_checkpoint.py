@@ -1,16 +1,15 @@
 """A segment that is run again in backward has the convention of its forward, wherever backward runs."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import clampgrad
-from common import SLOPE, assert_same, python
+from common import SLOPE, assert_same, whole_pin
 
-pytestmark = [
-    pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py"),
-    pytest.mark.thorough,
-]
+pytestmark = [whole_pin, pytest.mark.thorough]
 
 PINS = (None, "half", "straight_through")
 
@@ -58,8 +57,6 @@ def test_nested_segments_under_different_pins():
 
 
 def test_backward_in_another_thread():
-    from concurrent.futures import ThreadPoolExecutor
-
     x = points()
     with clampgrad.pin("half"):
         y = checkpoint(segment, x, use_reentrant=False)
@@ -68,8 +65,8 @@ def test_backward_in_another_thread():
     assert_same(x.grad, own("half"))
 
 
-def test_what_was_recorded_before_the_first_pin_of_the_process(tmp_path):
-    script = """
+def test_what_was_recorded_before_the_first_pin_of_the_process(script):
+    text = """
 from torch.utils.checkpoint import checkpoint
 xs = [torch.tensor([0.0, 2.0], requires_grad=True) for _ in range(2)]
 ys = [checkpoint(clamp, x, use_reentrant=how) for x, how in zip(xs, (False, True))]
@@ -80,7 +77,7 @@ with clampgrad.pin("straight_through"):
 own = slope(clamp)
 assert [x.grad.tolist() for x in xs] == [own, own]
 """
-    python("-c", SLOPE + script, cwd=tmp_path)
+    script(SLOPE + text)
 
 
 def test_compiled_around_a_segment():

@@ -3,21 +3,9 @@
 import pytest
 import torch
 
-from clampgrad._pin import compiled_code
-from common import RELEASE, SLOPE, scripts
+from common import RELEASE, SLOPE, whole_pin
 
-pytestmark = [
-    pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py"),
-    pytest.mark.thorough,
-]
-
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory):
-    """Where compilers are imported, and this package is not yet."""
-    folder = tmp_path_factory.mktemp("script")
-    with scripts(folder, "torch", "torch._dynamo", "torch._inductor.compile_fx") as run:
-        yield run
+pytestmark = [whole_pin, pytest.mark.thorough]
 
 
 # What Inductor keeps is the same where it calls operators and has no C++ to compile.
@@ -131,15 +119,3 @@ def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):
         script(
             START + PRECOMPILED, how, cwd=tmp_path, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache")
         )
-
-
-def test_a_release_with_other_internals_is_named(monkeypatch):
-    class GuardBuilder:
-        def GLOBAL_STATE(self, guard, something_new):
-            pass
-
-    monkeypatch.setattr("torch._dynamo.guards.GuardBuilder", GuardBuilder)
-    with pytest.raises(
-        RuntimeError, match=r"does not support torch .*GLOBAL_STATE takes .*'something_new'"
-    ):
-        compiled_code.guard_compiled_code(torch._dynamo.guards)

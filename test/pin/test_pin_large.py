@@ -1,5 +1,6 @@
 """More than 2^31 elements, forward and backward, of the operators and under a pin: about 14 GB of memory."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,24 +26,19 @@ pytestmark = [
 ]
 
 
-def contiguous(rows, columns):
-    return torch.empty(rows, columns, dtype=torch.bfloat16)
-
-
-def transposed(rows, columns):
-    return contiguous(columns, rows).t()
-
-
-def with_gaps(rows, columns):
-    return contiguous(rows, columns + 1)[:, 1:]
-
-
+EMPTY = partial(torch.empty, dtype=torch.bfloat16)
 # How x lies in memory, and the call.
 CASES = {
-    "function": (contiguous, lambda x, lo: clampgrad.clamp(x, lo, 1, gradient="half")),
-    "pinned": (transposed, lambda x, lo: torch.clamp(x, lo, 1)),
-    "pinned, in place": (with_gaps, lambda x, lo: x.clone().clamp_(lo, 1)),
-    "pinned, a Tensor": (transposed, lambda x, lo: torch.clamp_min(x, torch.full_like(x[0], lo))),
+    "function": (EMPTY, lambda x, lo: clampgrad.clamp(x, lo, 1, gradient="half")),
+    "pinned": (lambda m, n: EMPTY(n, m).t(), lambda x, lo: torch.clamp(x, lo, 1)),
+    "pinned, in place": (
+        lambda m, n: EMPTY(m, n + 1)[:, 1:],
+        lambda x, lo: x.clone().clamp_(lo, 1),
+    ),
+    "pinned, a Tensor": (
+        lambda m, n: EMPTY(n, m).t(),
+        lambda x, lo: torch.clamp_min(x, torch.full_like(x[0], lo)),
+    ),
 }
 
 

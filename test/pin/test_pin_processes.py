@@ -3,9 +3,9 @@
 import importlib.util
 
 import pytest
-import torch
 
 from clampgrad import implementation
+from common import OWN
 
 pytestmark = pytest.mark.thorough
 
@@ -20,7 +20,7 @@ def slope():
     return torch.autograd.grad(torch.clamp(x, 0, 1), x)[0].item()
 
 def say(*rank):
-    sys.stdout.write(f"{slope()}\\n")
+    sys.stdout.write(f"{slope()}\\n")  # at once, where two processes write
     sys.stdout.flush()
 
 class Slopes(torch.utils.data.Dataset):
@@ -39,13 +39,7 @@ def by_loader(method):
     loader = torch.utils.data.DataLoader(Slopes(), num_workers=1, multiprocessing_context=method)
     print(*(batch.item() for batch in loader))
 
-def by_subprocess(**keywords):
-    code = "import torch; x = torch.zeros(1, requires_grad=True); torch.clamp(x, 0, 1).backward(); print(x.grad.item())"
-    subprocess.run([sys.executable, "-c", code], **keywords)
-
-def by_exec():
-    sys.argv[:] = [sys.executable, "-c", "import work; work.say()"]
-    os.execv(sys.executable, sys.argv)
+ANOTHER = [sys.executable, "-c", "import work; work.say()"]
 
 if __name__ == "__main__":
     {}
@@ -58,8 +52,8 @@ BODIES = {
     "torch.multiprocessing.spawn": "torch.multiprocessing.spawn(say, nprocs=1)",
     "DataLoader, fork": "by_loader('fork')",
     "DataLoader, spawn": "by_loader('spawn')",
-    "subprocess": "by_subprocess()",
-    "exec": "by_exec()",
+    "subprocess": "subprocess.run(ANOTHER)",
+    "exec": "os.execv(sys.executable, ANOTHER)",
 }
 
 
@@ -150,46 +144,33 @@ def test_launchers(run, tmp_path, launcher, way):
 
 def test_a_program_that_clears_the_environment(run):
     """docs/limits.md: that is how the pin is passed on."""
-    body = "import os; del os.environ['CLAMPGRAD_GRADIENT']; by_subprocess()"
-    x = torch.zeros(1, requires_grad=True)
-    own = torch.autograd.grad(torch.clamp(x, 0, 1), x)[0].item()
-    assert run("-m", *PINNED, "work.py", body=body).stdout.split() == [str(own)]
+    body = "import os; del os.environ['CLAMPGRAD_GRADIENT']; subprocess.run(ANOTHER)"
+    assert run("-m", *PINNED, "work.py", body=body).stdout.split() == [str(OWN[0])]
 
 
 def test_where_nothing_tells_the_processes(run):
     """Without torch's entry points they would not be pinned."""
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    done = run("-m", "clampgrad", "run", "--gradient", "half", "work.py", **off)
+    done = run("-m", *PINNED[:4], "work.py", **off)
     assert done.returncode == 2 and "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in done.stderr
-    done = run("-m", "clampgrad", "run", "--gradient", "half", "--partial", "work.py", **off)
+    done = run("-m", *PINNED[:4], "--partial", "work.py", **off)
     assert (done.stdout.split(), done.stderr) == (["0.5"], "")
 
 
 @pytest.mark.parametrize("inner", ["half", "inclusive"])
 def test_a_run_inside_a_run(run, inner):
-    words = ["-m", "clampgrad", "run", "--gradient", inner, *PARTIAL, "work.py"]
-    done = run("-m", *PINNED, *words)
+    words = ["clampgrad", "run", "--gradient", inner, *PARTIAL, "work.py"]
+    done = run("-m", *PINNED, "-m", *words)
     assert done.stdout.split() == [{"half": "0.5", "inclusive": "1.0"}[inner]], done.stderr
 
 
 def test_every_process_says_what_it_pinned_and_reached(run):
-    done = run(
-        "-m",
-        "clampgrad",
-        "run",
-        "-v",
-        "--gradient",
-        "half",
-        *PARTIAL,
-        "work.py",
-        body=BODIES["subprocess"],
-    )
+    done = run("-m", *PINNED, "-v", "work.py", body=BODIES["subprocess"])
     assert done.stdout.split() == ["0.5"]
     first, second, third, fourth = done.stderr.splitlines()
-    for line in (first, second):
-        assert (
-            f"pinned to half{', partial' * bool(PARTIAL)} ({implementation} implementation, torch 2."
-            in line
-        )
+    pinned = (
+        f"pinned to half{', partial' * bool(PARTIAL)} ({implementation} implementation, torch 2."
+    )
+    assert pinned in first and pinned in second
     assert "the pin reached 1 call: clamp 1" in third  # the subprocess, which ends first
     assert "warning: the pin reached no call" in fourth

@@ -7,26 +7,19 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves
 
 import clampgrad
-from common import python
+from common import OWN, THROUGH, python, slope
 
 pytestmark = pytest.mark.thorough
 
 COMPILED = clampgrad.implementation == "compiled"
 
 
-def tensors(result):
-    if isinstance(result, torch.Tensor):
-        yield result
-    elif isinstance(result, (tuple, list)):
-        for part in result:
-            yield from tensors(part)
-
-
 def nodes(result):
     """The names of the nodes that autograd recorded for a result."""
-    found, todo = set(), [t.grad_fn for t in tensors(result)]
+    found, todo = set(), [t.grad_fn for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
     while todo:
         node = todo.pop()
         if node is not None and node not in found:
@@ -80,9 +73,8 @@ def test_no_other_function_of_torch_clamps_inside():
     )
 
 
-def slope(name):
-    x = torch.tensor([0.5, 0.0, -0.5], requires_grad=True)
-    return torch.autograd.grad(COMPOSED[name](x).sum(), x)[0]
+def slope_of(name):
+    return slope(COMPOSED[name], (0.5, 0.0, -0.5))
 
 
 def reached():
@@ -91,64 +83,62 @@ def reached():
 
 @pytest.mark.parametrize("name", COMPOSED)
 def test_what_a_pin_does_there(name):
-    own, before = slope(name), reached()
+    own, before = slope_of(name), reached()
     if COMPILED or name.startswith("masked"):
         with clampgrad.pin("half"):
-            slope(name)
+            slope_of(name)
         assert reached() > before
         return
     with clampgrad.pin("half"):
         with pytest.raises(RuntimeError, match=f"inside {name.split('.')[-1]}"):
-            slope(name)
+            slope_of(name)
         with torch.no_grad():
             COMPOSED[name](torch.ones(3))
         with clampgrad.pin(None):
-            assert torch.equal(slope(name), own)
+            assert slope_of(name) == own
     with clampgrad.pin("half", partial=True):
-        assert torch.equal(slope(name), own) and reached() == before
+        assert slope_of(name) == own and reached() == before
     # The earlier block left nothing.
     with clampgrad.pin("half"), pytest.raises(RuntimeError, match="partial=True"):
-        slope(name)
+        slope_of(name)
 
 
 def test_compiled_code_is_refused_alike():
     torch._dynamo.reset()
     function = torch.compile(COMPOSED["nn.functional.margin_ranking_loss"], backend="eager")
-    x = torch.zeros(3, requires_grad=True)
     with clampgrad.pin("half", partial=True):
-        function(x)
+        slope(function)
     with clampgrad.pin("half"):
         if COMPILED:
-            assert torch.autograd.grad(function(x), x)[0].tolist() == pytest.approx([1 / 6] * 3)
+            assert slope(function, (0.0,)) == [0.5]
         else:
             with pytest.raises(RuntimeError, match="margin_ranking_loss"):
-                function(x)
+                slope(function)
 
 
 # ---- A whole process -------------------------------------------------------------------------------------
 
-WHOLE = {
-    "enable": "clampgrad.pin('half'{}).enable()",
-    "set_pin": "clampgrad.set_pin('half'{})",
+# How a pin is asked for, and what is added to ask for it in part.
+WAYS = {
+    "enable": ("clampgrad.pin('half'{}).enable()", ", partial=True"),
+    "set_pin": ("clampgrad.set_pin('half'{})", ", partial=True"),
+    "run": ("-m clampgrad run --gradient half{}", " --partial"),
+    "the variable": ("half{}", ", partial"),
 }
 
 
-@pytest.mark.parametrize("way", [*WHOLE, "run", "the variable"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_process(way, program, tmp_path):
     """Whole where everything is reached; otherwise an error, unless it is asked for in part."""
-    show = "import torch, clampgrad; {}; print(clampgrad.pin.current())"
+    pin, part = WAYS[way]
     for partial in (False, True):
-        (tmp_path / "show.py").write_text(show.format("pass"))
-        command, variables = ["show.py"], {}
-        if way == "run":
-            partly = ["--partial"] * partial
-            command = ["-m", "clampgrad", "run", "--gradient", "half", *partly, "show.py"]
-        elif way == "the variable":
-            variables = {"CLAMPGRAD_GRADIENT": "half, partial" if partial else "half"}
-        else:
-            pin = WHOLE[way].format(", partial=True" * partial)
-            (tmp_path / "show.py").write_text(show.format(pin))
-        done = program(*command, **variables)
+        asked = pin.format(part * partial)
+        line = asked if way in ("enable", "set_pin") else ""
+        show = f"import torch, clampgrad\n{line}\nprint(clampgrad.pin.current())"
+        (tmp_path / "show.py").write_text(show)
+        words = asked.split() if way == "run" else []
+        variables = {"CLAMPGRAD_GRADIENT": asked} if way == "the variable" else {}
+        done = program(*words, "show.py", **variables)
         if COMPILED:
             assert (done.stdout, done.stderr) == ("half\n", "")
         elif partial:
@@ -237,14 +227,9 @@ CAPTURED = {
 @pytest.mark.compiled("a graph that is captured under the portable pin keeps it")
 @pytest.mark.parametrize("how", CAPTURED)
 def test_a_graph_loses_the_blocks_inside(how):
-    x = torch.tensor([-1.0, 2.0], requires_grad=True)
-
-    def slope(f):
-        return torch.autograd.grad(f(x).sum(), x)[0].tolist()
-
     says_so = how in ("torch.export", "torch.jit.trace")
     with pytest.warns(UserWarning, match="a graph") if says_so else nullcontext():
-        graph = CAPTURED[how](x)
-    assert (slope(inside), slope(graph)) == ([1, 1], [0, 0])
+        graph = CAPTURED[how](torch.tensor([-1.0, 2.0], requires_grad=True))
+    assert (slope(inside), slope(graph)) == (THROUGH, OWN)
     with clampgrad.pin("straight_through"):
-        assert slope(graph) == [1, 1]
+        assert slope(graph) == THROUGH

@@ -3,27 +3,23 @@
 import asyncio
 import contextvars
 import functools
-import gc
-import importlib
 import inspect
 import types
 
 import pytest
 
 import clampgrad
-from clampgrad import _implementation
 from clampgrad._pin import state
-from common import HALF, OWN, THROUGH, slope
+from common import HALF, OWN, THROUGH, slope, whole_pin
 
-pytestmark = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
+pytestmark = whole_pin
 
 half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left():
+def no_task_is_in_a_block():
     yield
-    assert (slope(), clampgrad.pin.current()) == (OWN, None)
     assert not state._thread.blocks_of_tasks  # else every call asks Python for the pin
 
 
@@ -55,22 +51,6 @@ def test_a_generator():
     assert log == [(HALF, 1), "caught", HALF] and slope() == OWN
 
 
-def test_what_a_generator_returns():
-    @half
-    def body():
-        yield 1
-        return slope()
-
-    def outer():
-        return (yield from body())
-
-    run = outer()
-    next(run)
-    with pytest.raises(StopIteration) as end:
-        next(run)
-    assert end.value.value == HALF
-
-
 def test_blocks_inside_a_decorated_generator_stay_inside():
     @half
     def body():
@@ -78,13 +58,16 @@ def test_blocks_inside_a_decorated_generator_stay_inside():
             yield slope()
             yield slope()
         yield slope()
+        return slope()
 
     with half:
         run = body()
         assert next(run) == THROUGH and slope() == HALF
-    assert slope() == OWN
-    assert next(run) == THROUGH and slope() == OWN
-    assert next(run) == HALF and slope() == OWN
+    for expected in (THROUGH, HALF):
+        assert slope() == OWN and next(run) == expected
+    with pytest.raises(StopIteration) as end:
+        next(run)
+    assert end.value.value == HALF
 
 
 # ---- Tasks -----------------------------------------------------------------------------------------------
@@ -115,8 +98,7 @@ async def test_asynchronous_generators():
     log = []
     assert [x async for x in numbers(log)] == [THROUGH] * 3
     assert log == [None, None, None, THROUGH]
-    log.clear()
-    body = numbers(log)
+    body = numbers(log := [])
     await body.asend(None)
     assert await body.asend("sent") == THROUGH and slope() == OWN
     await body.aclose()
@@ -180,6 +162,17 @@ def test_a_function_that_makes_a_coroutine_is_pinned_until_it_has_made_it():
 
 
 @in_a_loop
+async def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
+    @half
+    async def body():
+        with through:
+            yield slope()
+        yield slope()
+
+    assert [(inside, slope()) async for inside in body()] == [(THROUGH, OWN), (HALF, OWN)]
+
+
+@in_a_loop
 async def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body():
     @half
     async def body():
@@ -228,82 +221,50 @@ def test_blocks_of_two_tasks_do_not_meet():
         assert slope() == HALF
 
 
-@in_a_loop
-async def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
-    @half
-    async def body():
-        with through:
-            yield slope()
-            yield slope()
-        yield slope()
-
-    seen = []
-    async for inside in body():
-        seen.append(inside)
-        assert slope() == OWN
-    assert seen == [THROUGH, THROUGH, HALF]
-
-
 @pytest.mark.parametrize("another_is_in_a_block", [False, True])
 @pytest.mark.parametrize("start", ["block", "coroutine", "generator", "remembered"])
 @in_a_loop
 async def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_is_in_a_block):
-    async def child(seen, left):
+    async def child():
         seen.append(slope())
         await left.wait()
         seen.append(slope())
 
-    @half
-    async def coroutine(*args):
-        running = asyncio.create_task(child(*args))
+    def begin():
+        running.append(asyncio.create_task(child()))
+
+    async def begins():
+        begin()
         await asyncio.sleep(0)
-        return running
 
-    @half
-    async def generator(*args):
-        yield asyncio.create_task(child(*args))
-        yield await asyncio.sleep(0)
+    async def begins_and_yields():
+        yield await begins()
 
-    async def started(*args):
-        if start == "block":
-            with half:
-                running = asyncio.create_task(child(*args))
-                await asyncio.sleep(0)
-            return running
-        if start == "coroutine":
-            return await coroutine(*args)
-        if start == "generator":
-            return [item async for item in generator(*args)][0]
-        with half:
-            remembered = clampgrad.pin.remember(lambda: asyncio.create_task(child(*args)))
-        return remembered()
-
-    async def another(left):
+    async def another():
         with through:
             await left.wait()
 
-    seen, left = [], asyncio.Event()
-    beside = [asyncio.create_task(another(left))] if another_is_in_a_block else []
+    seen, left, running = [], asyncio.Event(), []
+    beside = [asyncio.create_task(another())] if another_is_in_a_block else []
     await asyncio.sleep(0)
-    running = await started(seen, left)
+    if start == "block":
+        with half:
+            await begins()
+    elif start == "coroutine":
+        await half(begins)()
+    elif start == "generator":
+        assert [item async for item in half(begins_and_yields)()] == [None]
+    else:
+        with half:
+            remembered = clampgrad.pin.remember(begin)
+        remembered()
     if not beside:  # also while the child remembers it
         assert not state._thread.blocks_of_tasks
     await asyncio.sleep(0)
     left.set()
-    await asyncio.gather(running, *beside)
+    await asyncio.gather(*running, *beside)
     # What is remembered has ended before a task that it started begins.
     assert seen == [OWN if start == "remembered" else HALF, OWN]
-
-
-def test_a_thread_need_not_ask_when_a_task_is_gone_that_never_left_its_block():
-    async def never_leaves():
-        half.__enter__()
-        assert slope() == HALF
-
-    asyncio.run(never_leaves())
-    gc.collect()
-    assert slope() == OWN  # the last time that it asks
-    assert _implementation.pin_thread(state.UNSET) == state.UNSET
 
 
 @in_a_loop
@@ -321,28 +282,6 @@ async def test_threads_started_from_a_task():
         assert slope() == HALF
 
 
-# ---- Reload ----------------------------------------------------------------------------------------------
-
-
-def test_reloading_the_module_in_a_block():
-    module = importlib.import_module("clampgrad._pin.pin")
-    old = module.pin
-    try:
-        with half:
-            new = importlib.reload(module).pin
-            assert (new.current(), old.current(), slope()) == ("half", "half", HALF)
-            with new("straight_through"):
-                assert slope() == THROUGH
-            assert slope() == HALF
-        assert new.current() is None
-        new("half").enable()
-        importlib.reload(module)
-        assert slope() == HALF
-        module.pin("half").disable()
-    finally:
-        module.pin = old
-
-
 def test_a_block_outlives_pins_of_other_contexts():
     """A context that was copied before the block knows nothing of it, nor of what is told of it."""
     context = contextvars.copy_context()
@@ -355,15 +294,8 @@ def test_a_block_outlives_pins_of_other_contexts():
 
 
 def test_a_block_around_a_loop_outlives_those_of_its_tasks():
-    async def work():
-        with half:
-            await asyncio.sleep(0)
-            return slope()
-
     loop = asyncio.new_event_loop()
-    try:
-        task = loop.create_task(work())
-        with through:
-            assert (loop.run_until_complete(task), slope()) == (HALF, THROUGH)
-    finally:
-        loop.close()
+    task = loop.create_task(half(coroutine)())
+    with through:
+        assert (loop.run_until_complete(task), slope()) == (HALF, THROUGH)
+    loop.close()

@@ -62,38 +62,37 @@ def test_what_holds(check):
 def test_a_pin_that_does_nothing(check):
     """Neither a process without a pin, nor one with the wrong pin."""
     nothing = programs.Setting(0, "joint", "joint", {"CLAMPGRAD_GRADIENT": ""}, changes="stock")
-    (one,) = [
-        f for f in check({"joint": "gradients 0"}, joint=nothing)[0] if "not pinned to joint" in f
-    ]
+    failures = check({"joint": "gradients 0"}, joint=nothing)[0]
+    assert len([f for f in failures if "not pinned to joint" in f]) == 1
     other = programs.Setting(0, "joint", "inclusive", changes="stock")
     (two,) = check({"joint": "gradients 0"}, joint=other)[0]
     assert two == "stub, joint: it differs from stock first at None, and must at 'gradients 0'"
 
 
 def test_a_difference_that_nobody_has_named(check):
-    (failure,) = check()[0]
-    assert failure.endswith("first at 'gradients 0', and must nowhere")
-    (failure,) = check({"joint": "loss 0"})[0]
-    assert failure.endswith("first at 'gradients 0', and must at 'loss 0'")
-    (failure,) = check({"differs": {"joint": {"at": "loss 0"}}, "joint": "gradients 0"})[0]
-    assert failure.endswith("first at 'gradients 0', and must at 'loss 0'")
+    for program, must in (
+        ({}, "nowhere"),
+        ({"joint": "loss 0"}, "at 'loss 0'"),
+        ({"differs": {"joint": {"at": "loss 0"}}, "joint": "gradients 0"}, "at 'loss 0'"),
+    ):
+        (failure,) = check(program)[0]
+        assert failure.endswith(f"first at 'gradients 0', and must {must}")
 
 
-def test_a_program_that_does_not_run(check):
-    broken = "import a_library_that_is_nowhere"
-    failures, _ = check(text=broken, settings=["stock"])
-    assert failures == [
-        "stub, stock: exit code 1: ModuleNotFoundError: No module named 'a_library_that_is_nowhere'"
-    ]
-    named = {"cannot": {"stock": {"error": "a_library_that_is_nowhere", "because": "not on PyPI"}}}
-    failures, found = check(named, broken, ["stock"])
-    assert not failures and found["runs"]["stock"]["does not run"] == "not on PyPI"
-    (failure,) = check(named, "1 / 0", ["stock"])[0]
-    assert failure.endswith("ZeroDivisionError: division by zero")
-    (failure,) = check(named, settings=["stock"])[0]
-    assert failure.endswith("it runs, and programs.yaml says that it does not")
-    (failure,) = check(text="", settings=["stock"])[0]
-    assert failure.endswith("it printed nothing")
+CANNOT = {"cannot": {"stock": {"error": "a_library_that_is_nowhere", "because": "not on PyPI"}}}
+
+
+@pytest.mark.parametrize("program, text, says", [
+    ({}, "import a_library_that_is_nowhere", ["exit code 1: ModuleNotFoundError: No module named"]),
+    (CANNOT, "import a_library_that_is_nowhere", []),
+    (CANNOT, "1 / 0", ["ZeroDivisionError: division by zero"]),
+    (CANNOT, STUB, ["it runs, and programs.yaml says that it does not"]),
+    ({}, "", ["it printed nothing"]),
+])  # fmt: skip
+def test_a_program_that_does_not_run(check, program, text, says):
+    failures, found = check(program, text, ["stock"])
+    assert len(failures) == len(says) and all(s in f for s, f in zip(says, failures)), failures
+    assert says or found["runs"]["stock"]["does not run"] == "not on PyPI"
 
 
 def test_the_record():

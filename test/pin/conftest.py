@@ -1,0 +1,20 @@
+import pytest
+from torch.overrides import _get_current_function_mode_stack
+
+import clampgrad
+from common import OWN, scripts, slope
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert (slope(), clampgrad.pin.current()) == (OWN, None)
+    assert not _get_current_function_mode_stack()
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """Where compilers are imported, and this package is not yet."""
+    compilers = "torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor.compile_fx"
+    with scripts(tmp_path_factory.mktemp("script"), "torch", *compilers) as run:
+        yield run
