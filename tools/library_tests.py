@@ -40,7 +40,11 @@ def unpacked(name: str, folder: Path) -> Path:
     if not have(""):
         if not have(".tar.gz"):
             words = ["download", "--quiet", "--no-deps", "--no-binary", name, "--dest", str(folder)]
-            subprocess.run([sys.executable, "-m", "pip", *words, f"{name}=={version}"], check=True)
+            # pip asks the distribution's build backend for its metadata, which in isolation pip installs itself.
+            rest = {k: v for k, v in os.environ.items() if k != "PIP_NO_BUILD_ISOLATION"}
+            subprocess.run(
+                [sys.executable, "-m", "pip", *words, f"{name}=={version}"], env=rest, check=True
+            )
         archive = have(".tar.gz")
         assert archive, f"pip got no source distribution of {name} {version}"
         with tarfile.open(archive) as file:
