@@ -115,7 +115,7 @@ check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packag
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
 	$(MAKE) cpp sanitize check-package check-sources demo
 
-check-programs: ## Run programs of third-party libraries under pins, and those libraries' own tests: an hour
+check-programs: ## Run programs of third-party libraries under pins, and those libraries' own tests: over an hour
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
 	echo "==> programs of other people's libraries"
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m thorough -k launchers
