@@ -115,7 +115,7 @@ check-all: lint ## Lint, all tests (slow ones too) on every release, C++, packag
 	for release in $(RELEASES); do $(MAKE) test TORCH=$$release ARGS='-m "not build"'; done
 	$(MAKE) cpp sanitize check-package check-sources demo
 
-check-programs: ## Run programs of third-party libraries under pins, and those libraries' own tests: an hour
+check-programs: ## Run programs of third-party libraries under pins, and those libraries' own tests: over an hour
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
 	echo "==> programs of other people's libraries"
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m thorough -k launchers
@@ -375,7 +375,8 @@ $(VENV)/studied: $(VENV)/installed
 	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[study]',$(VENV)/studied.log)
 	touch $@
 
-# It borrows torch and clampgrad, and pip keeps both.
+# It borrows torch and clampgrad, and pip keeps both. Only if torch is a build for CPUs and torchvision one for CUDA,
+# as on PyPI, torchvision cannot be imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
 .venv/programs-$(TORCH)/installed: $(TESTED) test/programs/requirements.txt test/programs/alone.txt
 	echo "==> installing libraries of other people beside torch $(TORCH) (the download is large)"
 	$(PYTHON) -m venv $(@D)
@@ -383,7 +384,8 @@ $(VENV)/studied: $(VENV)/installed
 		echo $(abspath $(VENV))/lib/$$(basename $$(dirname $$folder))/site-packages > $$folder/borrowed.pth; \
 	done
 	$(call with_progress,$(@D)/bin/pip install -r test/programs/requirements.txt torch==$(TORCH) && \
-		$(@D)/bin/pip install --no-deps -r test/programs/alone.txt,$(@D)/install.log)
+		$(@D)/bin/pip install --no-deps -r test/programs/alone.txt && \
+		{ $(@D)/bin/python -c 'import torchvision' || $(@D)/bin/pip install torch===$(TORCH); },$(@D)/install.log)
 	touch $@
 
 $(LINT)/installed: Makefile
