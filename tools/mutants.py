@@ -64,10 +64,11 @@ def tests_of(mutant):
     return tests[max((p for p in tests if mutant["file"].startswith(p)), key=len)]
 
 
+PORTABLE = ("python/clampgrad/_implementation/portable/", "python/clampgrad/_contract/")
+
+
 def in_a_cell(mutant):
-    return mutant["file"].startswith(("csrc/", "python/clampgrad/_implementation/portable/")) and (
-        "pin" not in mutant["file"]
-    )
+    return mutant["file"].startswith(("csrc/", *PORTABLE)) and "pin" not in mutant["file"]
 
 
 def replaced(was, mutants):
@@ -282,7 +283,7 @@ def run_some(implementation, count, seed, only, new):
     mutants = [
         (k, m)
         for k, m in enumerate(listed(), 1)
-        if ("/portable/" in m["file"]) == (implementation == "portable")
+        if m["file"].startswith(PORTABLE) == (implementation == "portable")
         and only in name(m)
         and not (new and name(m) in results)
         and "changes_nothing" not in m

@@ -4,10 +4,27 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 
 namespace clampgrad {
 
 namespace {
+
+// Null for a name that is unknown.
+const Named* find(std::string_view name) {
+  const auto* const end = std::end(kNames);
+  const auto* const found =
+      std::find_if(std::begin(kNames), end, [&](const Named& one) { return one.name == name; });
+  return found != end ? found : nullptr;
+}
+
+std::string every_name() {
+  std::string names;
+  for (const auto& one : kNames) {
+    names.append(names.empty() ? "" : ", ").append(one.name);
+  }
+  return names;
+}
 
 // `name` is what the caller has written: an alias, perhaps.
 Convention checked(Gradient gradient, bool maximize, std::string_view name) {
@@ -27,19 +44,13 @@ Gradient exact(Gradient gradient, std::string_view op, std::string_view name) {
 
 } // namespace
 
-std::string (*unknown_gradient)(std::string_view) = [](std::string_view name) {
-  auto message = "unknown gradient '" + std::string(name) + "'; expected one of";
-  for (const auto& one : kNames) {
-    message.append(" ").append(one.name);
-  }
-  return message;
-};
+bool is_name(std::string_view name) {
+  return find(name);
+}
 
 Convention parse_convention(std::string_view name, bool maximize) {
-  const auto* const end = std::end(kNames);
-  const auto* const known =
-      std::find_if(std::begin(kNames), end, [&](const Named& one) { return one.name == name; });
-  TORCH_CHECK_VALUE(known != end, unknown_gradient(name));
+  const auto* const known = find(name);
+  TORCH_CHECK_VALUE(known, "unknown gradient '", name, "'; expected one of ", every_name());
   return checked(known->gradient, maximize, name);
 }
 

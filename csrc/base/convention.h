@@ -4,7 +4,6 @@
 #include "base/bits.h"
 #include "clampgrad/gradient.h"
 
-#include <string>
 #include <string_view>
 
 namespace clampgrad {
@@ -46,9 +45,7 @@ struct Convention {
   bool maximize;
 };
 
-// What is said of a name that is unknown. Python sets a function that knows more
-// (python/module.cpp).
-extern std::string (*unknown_gradient)(std::string_view name);
+bool is_name(std::string_view gradient);
 
 // Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
 Convention parse_convention(std::string_view gradient, bool maximize);

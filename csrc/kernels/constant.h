@@ -31,7 +31,7 @@ auto with_bounds(bool has_lo, bool has_hi, const F& f) {
                           : f(Constant<false>(), Constant<true>());
 }
 
-// f(0) to f(n - 1), one after the other.
+// f(0) to f(n - 1). nvcc is told to unroll it, other compilers do as they see fit.
 template <int n, typename F>
 CLAMPGRAD_HOST_DEVICE void unrolled(const F& f) {
 #if defined(__CUDACC__)

@@ -58,13 +58,13 @@ class LazyTensor {
 // The bits that one call has saved.
 struct SavedBits {
   at::Tensor bits;
-  int per_element;
+  int per_element = 0;
   at::IntArrayRef dim_order;
 };
 
 // A mask as a function of the bits of one element; all or none of it is a constant.
 using TruthTable = std::bitset<8>;
-constexpr unsigned kBits[] = {0b10101010, 0b11001100, 0b11110000};
+constexpr TruthTable kBitTables[] = {0b10101010, 0b11001100, 0b11110000};
 
 class TensorMask : public LazyTensor {
  public:
@@ -195,8 +195,14 @@ struct TensorElement {
   }
   // The divisor is an integer, because a floating-point number promotes some ZeroTensors to
   // float64.
+  static TensorValue divided(const TensorValue& x, int64_t by) {
+    return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
+  }
   static TensorValue halved(const TensorValue& x) {
-    return TensorValue([x](const at::Tensor& like) { return x.get(like) / 2; });
+    return divided(x, 2);
+  }
+  static TensorValue quartered(const TensorValue& x) {
+    return divided(x, 4);
   }
   // The fused kernel divides. On CUDA torch multiplies by the reciprocal of a number instead, which
   // rounds differently, but divides by a Tensor on the device.
@@ -216,13 +222,10 @@ struct TensorElement {
   template <Gradient rule, bool maximize, typename Position>
   static TensorValue pseudo_share(const TensorValue& g, const Position& at) {
     return TensorValue([=](const at::Tensor& like) {
+      const auto inside = at.inside.get(like), below = at.below.get(like),
+                 above = at.above.get(like);
       return clampgrad::_pseudo_gradient(
-          g.get(like),
-          at.inside.get(like),
-          at.below.get(like),
-          at.above.get(like),
-          name_of(rule),
-          maximize);
+          g.get(like), inside, below, above, name_of(rule), maximize);
     });
   }
 };

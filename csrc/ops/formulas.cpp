@@ -69,7 +69,10 @@ Shares<1> shares(const SavedNumber& of) {
   return with_rule<number_rule>(of.call.convention, [&](auto constant, auto maximize) {
     constexpr Gradient rule = decltype(constant)::value;
     const SavedBits saved = {of.bits, bits_per_element(rule), of.dim_order};
-    const TensorMask bits[] = {{saved, kBits[0]}, {saved, kBits[1]}};
+    TensorMask bits[bits_per_element(rule)];
+    for (int b = 0; b < bits_per_element(rule); ++b) {
+      bits[b] = {saved, kBitTables[b]};
+    }
     return number_shares<rule, decltype(maximize)::value>(composed::number_masks_in<rule>(bits));
   });
 }
@@ -77,12 +80,11 @@ Shares<1> shares(const SavedNumber& of) {
 // ---- Two arguments ------------------------------------------------------------------------------
 
 Shares<2> pair_shares(const PairMasks<TensorMask>& at, Extremum op, Convention c) {
-  return with_rule<pair_share_rule>(c, [&](auto constant, auto constant_maximize) -> Shares<2> {
-    constexpr Gradient rule = decltype(constant)::value;
-    constexpr bool maximize = decltype(constant_maximize)::value;
+  return with_rule<pair_share_rule>(c, [&](auto rule, auto maximize) -> Shares<2> {
     return [=](const Tensor& grad) -> std::array<TensorValue, 2> {
       TensorValue out[2];
-      composed::pair_share<rule, maximize, E>(TensorValue(grad), at, takes_larger(op), out);
+      composed::pair_share<decltype(rule)::value, decltype(maximize)::value, E>(
+          TensorValue(grad), at, takes_larger(op), out);
       return {out[0], out[1]};
     };
   });
@@ -107,7 +109,7 @@ Shares<2> shares(const ExtremumShares& of) {
 
 Shares<2> shares(const SavedPair& of) {
   const SavedBits saved = {of.bits, 2, of.dim_order};
-  const TensorMask bits[] = {{saved, kBits[0]}, {saved, kBits[1]}};
+  const TensorMask bits[] = {{saved, kBitTables[0]}, {saved, kBitTables[1]}};
   const auto op = of.call.op;
   const auto c = of.call.convention;
   return composed::with_pair_rule(op, c, [&](auto rule, auto, auto nan) {
@@ -148,17 +150,18 @@ Shares<3> shares(const ClampShares& of) {
     const auto dtype = like.scalar_type();
     return at::clamp(self.detach().to(dtype), min.detach().to(dtype), max.detach().to(dtype));
   }));
-  return with_rule<any_rule>(of.convention, [&](auto constant, auto maximize) {
+  return with_rule<own_rule>(of.convention, [&](auto constant, auto maximize) {
     constexpr Gradient gradient = decltype(constant)::value;
-    return triple_shares<share_rule(gradient), decltype(maximize)::value>(
+    return triple_shares<triple_share_rule(gradient), decltype(maximize)::value>(
         composed::triple_masks<triple_rule(gradient)>(x, lo, hi, y, differentiated));
   });
 }
 
 Shares<3> shares(const SavedTriple& of) {
   const SavedBits saved = {of.bits, 3, of.dim_order};
-  const TensorMask bits[] = {{saved, kBits[0]}, {saved, kBits[1]}, {saved, kBits[2]}};
-  return with_rule<share_rule>(of.call.convention, [&](auto constant, auto maximize) {
+  const TensorMask bits[] = {
+      {saved, kBitTables[0]}, {saved, kBitTables[1]}, {saved, kBitTables[2]}};
+  return with_rule<triple_share_rule>(of.call.convention, [&](auto constant, auto maximize) {
     constexpr Gradient rule = decltype(constant)::value;
     return triple_shares<rule, decltype(maximize)::value>(composed::triple_masks_in<rule>(bits));
   });

@@ -102,11 +102,15 @@ std::string_view text_of(PyObject* gradient) {
   return "(not UTF-8)";
 }
 
-// The same words as those of the portable implementation, also for a call of the operators.
-std::string unknown_name(std::string_view name) {
-  const py::gil_scoped_acquire gil;
-  return py::cast<std::string>(
-      py::module_::import("clampgrad._contract.table").attr("unknown")(name));
+// What Python says of a name that is unknown: which one may be meant. Not while Python ends.
+std::string unknown_name(std::string_view name, const char* otherwise) {
+  try {
+    const auto table = py::reinterpret_steal<py::object>(
+        PyImport_GetModule(py::str("clampgrad._contract.table").ptr()));
+    return table ? py::cast<std::string>(table.attr("unknown")(name)) : otherwise;
+  } catch (const py::error_already_set&) {
+    return otherwise;
+  }
 }
 
 size_t parameter_of(const Signature& s, PyObject* keyword) {
@@ -139,7 +143,15 @@ struct Given {
     // A wrong name is said before anything else.
     const auto name = at[kGradient] ? text_of(at[kGradient]) : name_of(Gradient::min_norm);
     const bool maximize = at[kMaximize] == Py_True;
-    gradient = is_clamp(s) ? parse_convention(name, maximize).gradient : parse_exact(name, s.name);
+    try {
+      gradient =
+          is_clamp(s) ? parse_convention(name, maximize).gradient : parse_exact(name, s.name);
+    } catch (const c10::ValueError& error) {
+      if (!is_name(name)) {
+        throw py::value_error(unknown_name(name, error.what_without_backtrace()));
+      }
+      throw;
+    }
   }
 
   bool has(Parameter p) const {
@@ -315,7 +327,6 @@ PyMODINIT_FUNC PyInit__C() {
   static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "clampgrad._C", nullptr, -1, methods};
   PyObject* module = PyModule_Create(&definition);
   if (module) {
-    clampgrad::unknown_gradient = &clampgrad::unknown_name;
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);
     // Read from the file too, by python/clampgrad/_implementation/stamp.py.

@@ -79,17 +79,17 @@ EDITS = {
         "    case Gradient::interval:\n      return {kSelf, 0};\n",
     ),
     "csrc/kernels/rules/numbers.h": before(
-        "  if constexpr (rule == Gradient::half) {\n    const M equal",
-        """  if constexpr (rule == Gradient::interval) {
-    return {M(open & negate<M>(at_lo & at_hi)), M(), M()};
-  }
+        "    if constexpr (rule == Gradient::half) {\n      const M quarter",
+        """    if constexpr (rule == Gradient::interval) {
+      return NumberMasks<M>{M(open & negate<M>(at_lo & at_hi)), M(), M()};
+    } else
 """,
     ),
     "csrc/kernels/rules/triples.h": before(
         "  } else {\n    static_assert(rule == Gradient::min_norm);",
         """  } else if constexpr (rule == Gradient::interval) {
     const M wide = lt(lo, hi), number = x.number & lo.number & hi.number;
-    return {
+    return Masks{
         M(wide & le(lo, x) & le(x, hi)),
         M(wide & lt(x, lo)),
         M(number & (le(hi, lo) | lt(hi, x))),

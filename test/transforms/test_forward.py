@@ -168,6 +168,23 @@ def test_strides_and_gradient_of_what_carries_a_tangent(layout, call):
     assert_same(*(torch.autograd.grad(y, x, g)[0] for y in (ours, theirs)))
 
 
+@pytest.mark.compiled("the portable implementation saves the arguments themselves")
+@pytest.mark.parametrize("differentiated", [False, True])
+def test_a_bound_may_change_beside_a_tangent(differentiated):
+    """The composed path has kept a copy: of a constant, without what it repeats."""
+    values = torch.zeros(3, requires_grad=differentiated)
+    x = torch.tensor([[-1.0, 0.0, 1.0], [1.0, 0.0, -1.0]], requires_grad=True)
+    with fwad.dual_level():
+        bound = values.expand(2, 3)
+        y = clampgrad.clamp(fwad.make_dual(x, torch.ones_like(x)), bound, gradient="half")
+        kept = y.grad_fn._saved_min.untyped_storage().nbytes()
+        assert kept == (6 if differentiated else 3) * 4
+        with torch.no_grad():
+            values.fill_(9)
+        (g,) = torch.autograd.grad(fwad.unpack_dual(y).primal.sum(), x)
+    assert g.tolist() == [[0, 0.5, 1], [1, 0.5, 0]]
+
+
 OUTS = {
     "right": lambda x: torch.empty(6, 5),
     "to be resized": lambda x: torch.empty(0),

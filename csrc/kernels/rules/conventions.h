@@ -81,8 +81,8 @@ constexpr Gradient triple_rule(Gradient gradient) {
   return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
 
-// What each gets, by the bits. The shares are equal under inclusive too.
-constexpr Gradient share_rule(Gradient gradient) {
+// What each gets, by the bits. Under inclusive equal shares, as under min_norm.
+constexpr Gradient triple_share_rule(Gradient gradient) {
   return gradient == Gradient::inclusive ? Gradient::min_norm : gradient;
 }
 
@@ -92,15 +92,15 @@ inline bool mixed_at_once(Gradient gradient) {
   return gradient == Gradient::min_norm || is_pseudo(gradient);
 }
 
+constexpr Gradient own_rule(Gradient gradient) {
+  return gradient;
+}
+
 // ---- As template arguments ----------------------------------------------------------------------
 
 // Forward mode needs a gradient that is a linear function of the incoming one.
 constexpr bool is_linear(Gradient gradient) {
   return gradient != Gradient::with_grad && gradient != Gradient::restoring;
-}
-
-constexpr Gradient any_rule(Gradient gradient) {
-  return gradient;
 }
 
 // f(Constant<rule>(), Constant<maximize>()), where `rule_of` is one of the functions above. An

@@ -106,6 +106,11 @@ struct Element {
     return result;
   }
 
+  // Rounded twice to nearest, it is what rounding once gives.
+  template <typename V>
+  static CLAMPGRAD_HOST_DEVICE V quartered(V x) {
+    return E::halved(E::halved(x));
+  }
   // 1 where `plus`, -1 where `minus`, 0 elsewhere.
   template <typename V, typename M>
   static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {

@@ -8,7 +8,7 @@
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// ---- Where x lies -------------------------------------------------------------------------------
+// ---- What passes, and where x lies --------------------------------------------------------------
 
 // All of g passes where open, but half of it at a tie, or a quarter at a tie with both bounds.
 // Where not open, `tie` means nothing; where x is at no tie, neither does `quarter`. x = lo = hi is
@@ -18,7 +18,7 @@ struct NumberMasks {
   M open, tie, quarter;
 };
 
-// Seen from the result, which decides a pseudo-gradient; nowhere at NaN.
+// Where x lies, seen from the result: this decides a pseudo-gradient. Nowhere at NaN.
 template <typename M>
 struct Position {
   M inside, below, above;
@@ -38,10 +38,10 @@ CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
   return lt(b.lo, x) & lt(x, b.hi);
 }
 
-// The Position of x where `result` has the key of clamp's, for a pseudo-gradient; else the
-// NumberMasks. K is a key, what is compared in place of a number. Comparisons count where
-// `comparable`: of a float everywhere, of a 16-bit number where it is no NaN (Real and Short in
-// element.h).
+// For a pseudo-gradient the Position of x, else NumberMasks. K is a key, what is compared in place
+// of a number; `result`, the key of clamp's result, is read for a pseudo-gradient alone.
+// Comparisons count where `comparable`: of a float everywhere, of a 16-bit number where it is no
+// NaN (Real and Short in element.h).
 template <Gradient rule, bool has_lo, bool has_hi, typename K>
 CLAMPGRAD_HOST_DEVICE auto number_masks(
     K x, Mask<K> comparable, const Bounds<K>& b, const K& result) {
@@ -82,8 +82,7 @@ template <Gradient rule, bool maximize, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE V number_share(V g, const NumberMasks<Mask<V>>& at) {
   V share = g;
   if constexpr (bits_per_element(rule) == 2) {
-    const V half = E::halved(g);
-    share = select(at.tie, select(at.quarter, E::halved(half), half), g);
+    share = select(at.tie, select(at.quarter, E::quartered(g), E::halved(g)), g);
   }
   return select(at.open, share, V());
 }
@@ -146,9 +145,9 @@ CLAMPGRAD_HOST_DEVICE void number_bits(const Position<M>& at, M (&bits)[2]) {
   bits[1] = M(at.below | at.above);
 }
 
-// What number_masks() has returned.
+// Masks that give the shares that those of number_masks() give.
 template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE auto number_masks_in(const M* bits) {
+CLAMPGRAD_HOST_DEVICE auto number_masks_in(const M (&bits)[bits_per_element(rule)]) {
   if constexpr (is_pseudo(rule)) {
     const M above = bits[0] & bits[1];
     return Position<M>{M(bits[0] ^ above), M(bits[1] ^ above), above};

@@ -50,13 +50,14 @@ CLAMPGRAD_HOST_DEVICE void pair_share(
     V g, const PairMasks<Mask<V>>& at, bool takes_larger, V (&out)[2]) {
   using M = Mask<V>;
   const V zero = V(), share = select(at.halved, E::halved(g), g);
-  out[0] = select(at.self, share, zero);
-  out[1] = select(at.other, share, zero);
   if constexpr (is_pseudo(rule)) {
     const M larger = broadcast<M>(takes_larger);
     const Position<M> self = {at.self, M(at.other & larger), M(at.other & negate<M>(larger))};
     out[0] = number_share<rule, maximize, E>(g, self);
+  } else {
+    out[0] = select(at.self, share, zero);
   }
+  out[1] = select(at.other, share, zero);
 }
 
 // ---- As bits ------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
 // Who gets a share. It is all of g, or half of it where `two` share it, or a third where `three`
-// do. Where `nested`, x and lo share what hi leaves. An argument that is `halved` gets half of g,
-// whatever the other masks say of it; in triple_masks only, for no rule reads it from bits.
+// do. Where `nested`, x and lo share what hi leaves. An argument at its `halved_` mask gets half of
+// g, whatever the other masks say of it; triple_masks alone sets these.
 template <typename M>
 struct TripleMasks {
   M x, lo, hi;
@@ -39,8 +39,8 @@ struct PseudoMasks {
   M halved;
 };
 
-// PseudoMasks for a pseudo-gradient, else TripleMasks. `result` has the keys of clamped(),
-// `differentiated` the bits of the arguments that are being differentiated.
+// For a pseudo-gradient PseudoMasks, else TripleMasks. `result`, the key of clamped(), is read for
+// a pseudo-gradient alone; `differentiated` has a bit per argument.
 template <Gradient rule, typename K>
 CLAMPGRAD_HOST_DEVICE auto triple_masks(
     const Compared<K>& x,
@@ -120,7 +120,7 @@ template <Gradient rule, bool maximize, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE void triple_share(V g, const TripleMasks<Mask<V>>& at, V (&out)[3]) {
   const V zero = V(), half = E::halved(g);
   const V share = select(at.three, E::third(g), select(at.two, half, g));
-  const V inner = select(at.nested, select(at.two, E::halved(half), half), share);
+  const V inner = select(at.nested, select(at.two, E::quartered(g), half), share);
   out[0] = select(at.halved_x, half, select(at.x, inner, zero));
   out[1] = select(at.halved_lo, half, select(at.lo, inner, zero));
   out[2] = select(at.halved_hi, half, select(at.hi, share, zero));
@@ -157,7 +157,7 @@ CLAMPGRAD_HOST_DEVICE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
   bits[2] = M((at.x.below ^ to_one) | at.x.above);
 }
 
-// What triple_masks() has returned.
+// Masks that give the shares that those of triple_masks() give.
 template <Gradient rule, typename M>
 CLAMPGRAD_HOST_DEVICE auto triple_masks_in(const M (&bits)[3]) {
   const M x = bits[0], lo = bits[1], hi = bits[2];
@@ -211,7 +211,7 @@ struct TripleBackwardOp : Op<TripleBackward, E, 3> {
 
 template <typename E, typename F>
 void with_op(const TripleBackward& call, const F& run) {
-  with_rule<share_rule>(call.convention, [&](auto rule, auto maximize) {
+  with_rule<triple_share_rule>(call.convention, [&](auto rule, auto maximize) {
     run(TripleBackwardOp<decltype(rule)::value, decltype(maximize)::value, E>{});
   });
 }

@@ -47,13 +47,15 @@ BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for nam
 def unknown(name: str, *also: str) -> str:
     """The error for a name that is none: what is known, and what was perhaps meant.
 
-    The compiled library asks for it too; `also` is what the caller accepts besides.
+    The compiled functions say it too, the operators less; `also` is what the caller accepts besides.
     """
     known = f"{', '.join(CONVENTIONS)}, or an alias: {', '.join([*ALIASES])}"
     known += "".join(f", or {word}" for word in also)
-    edits = {word: _edits(name.lower(), word) for word in [*CANONICAL, *also]}
-    least = min(edits.values())
-    meant = [repr(word) for word in edits if edits[word] == least <= len(name) // 3]
+    most = len(name) // 3
+    near = [word for word in [*CANONICAL, *also] if len(name) - len(word) <= most]
+    edits = {word: _edits(name.lower(), word) for word in near}
+    least = min(edits.values(), default=0)
+    meant = [repr(word) for word in edits if edits[word] == least <= most]
     question = f"; did you mean {' or '.join(meant)}?" if meant else ""
     return f"unknown gradient '{name}'; expected one of {known}{question}"
 
