@@ -147,9 +147,7 @@ struct Given {
       gradient =
           is_clamp(s) ? parse_convention(name, maximize).gradient : parse_exact(name, s.name);
     } catch (const c10::ValueError& error) {
-      if (!is_name(name)) {
-        throw py::value_error(unknown_name(name, error.what_without_backtrace()));
-      }
+      TORCH_CHECK_VALUE(is_name(name), unknown_name(name, error.what_without_backtrace()));
       throw;
     }
   }

@@ -20,6 +20,9 @@ struct AsFloat : ElementOf<T> {
   static CLAMPGRAD_HOST_DEVICE Lane halved(Lane x) {
     return T(key(x) * 0.5f).x;
   }
+  static CLAMPGRAD_HOST_DEVICE Lane quartered(Lane x) {
+    return T(key(x) * 0.25f).x;
+  }
   static CLAMPGRAD_HOST_DEVICE Lane third(Lane x) { // a float has room for the error of 1 / 3
     return T(key(x) * (1.0f / 3)).x;
   }
