@@ -1,6 +1,7 @@
 """Bad input gets a clear error, torch's own where torch has one, and nothing is changed."""
 
 import enum
+import sys
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
@@ -51,6 +52,15 @@ def test_an_unknown_convention_is_told_what_was_meant(wrong):
 def test_a_pin_may_have_been_meant_to_be_that_of_the_release():
     with pytest.raises(ValueError, match="or installed; did you mean 'installed'"):
         clampgrad.pin("instaled")
+
+
+@pytest.mark.compiled("the portable implementation is the module that is gone")
+def test_an_unknown_convention_is_an_error_without_python(monkeypatch):
+    """While Python ends, or once its modules are purged, nobody says what was meant."""
+    monkeypatch.delitem(sys.modules, "clampgrad._contract.table")
+    with pytest.raises(ValueError, match="unknown gradient 'nope'; expected one of min_norm, incl"):
+        clampgrad.clamp(torch.ones(1), 0, gradient="nope")
+    assert "clampgrad._contract.table" not in sys.modules
 
 
 class Text(str):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, eager, tied
+from common import DTYPES, assert_same, eager, tied
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
 DEVICE = torch.get_default_device().type  # --device
@@ -64,3 +64,15 @@ def test_deterministic_mode(deterministic, convention):
     for first, second in zip(eager(f, args, g), eager(f, args, g)):
         assert_same(first, second)
         assert not first.isnan().any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_derivative_of_a_share_does_not_overflow(dtype):
+    """Of g: a half and a quarter of what comes in, each by itself."""
+    ones = [torch.ones(1, dtype=dtype, requires_grad=i > 0) for i in range(3)]
+    g, large = torch.ones(1, dtype=dtype, requires_grad=True), torch.finfo(dtype).max * 0.9
+    found = torch.autograd.grad(
+        clampgrad.clamp(*ones, gradient="half"), ones[1:], g, create_graph=True
+    )
+    (second,) = torch.autograd.grad(found, g, [torch.full_like(g, large)] * 2)
+    torch.testing.assert_close(second, torch.full_like(g, large * 0.75))
