@@ -34,9 +34,6 @@ at::Tensor record_clamp(
 at::Tensor& record_clamp_(
     at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
 
-at::Tensor& record_extremum_(
-    at::Tensor& self, const at::Tensor& other, Extremum op, Gradient gradient);
-
 // What the composed path saves: of a plain tensor a copy, because that may be changed after the
 // call. Where it is not differentiated the copy repeats what the tensor repeats, because that
 // decides how torch lays out a result.

@@ -93,26 +93,13 @@ Tensor fused_clamp(
 
 // ---- By the operators of ATen -------------------------------------------------------------------
 
-struct Aten {
-  Tensor (*functional)(const Tensor&, const Tensor&);
-  Tensor& (*out)(Tensor&, const Tensor&, const Tensor&);
-};
-
 // By the value of the Extremum.
-constexpr Aten kAten[] = {
-    {at::maximum, at::maximum_out},
-    {at::minimum, at::minimum_out},
-    {at::fmax, at::fmax_out},
-    {at::fmin, at::fmin_out}};
+constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {
+    at::maximum, at::minimum, at::fmax, at::fmin};
 
-const Aten& aten_of(Extremum op) {
+Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
   TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", name_of(op), " is no extremum");
-  return kAten[static_cast<size_t>(op)];
-}
-const Aten& aten_of(std::string_view extremum, std::string_view gradient) {
-  const auto& aten = aten_of(parse_extremum(extremum));
-  parse_exact(gradient, extremum);
-  return aten;
+  return kAten[static_cast<size_t>(op)](self, other);
 }
 
 Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
@@ -158,7 +145,7 @@ Tensor& front_door::clamp_(
 Tensor front_door::extremum(
     Extremum op, const Tensor& self, const Tensor& other, Gradient gradient) {
   return any_may_need_gradient(self, other) ? record_extremum(self, other, op, gradient)
-                                            : aten_of(op).functional(self, other);
+                                            : aten_extremum(op, self, other);
 }
 
 bool is_recorded(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
@@ -200,19 +187,6 @@ Tensor& record_clamp_(
   return clampgrad::_clamp_composed_(self, min, max, name_of(c.gradient), c.maximize);
 }
 
-Tensor& record_extremum_(Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
-  if (in_transform()) {
-    return assign(self, record_extremum(self.clone(), other, op, gradient));
-  }
-  const auto y = any_may_need_gradient(self, other)
-      ? fused_extremum(self, other, op, {gradient, false}, /*in_place=*/true)
-      : Tensor();
-  if (y.defined()) {
-    return hand_over(self, y);
-  }
-  return clampgrad::_extremum_composed_(self, other, name_of(op), name_of(gradient));
-}
-
 // ---- In place -----------------------------------------------------------------------------------
 
 void check_no_overlap(const Tensor& self, const Tensor& other) {
@@ -251,11 +225,8 @@ namespace native {
 
 Tensor extremum_composed(
     const Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
-  return aten_of(extremum, gradient).functional(self, other);
-}
-Tensor& extremum_composed_(
-    Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
-  return aten_of(extremum, gradient).out(self, self, other);
+  parse_exact(gradient, extremum);
+  return aten_extremum(parse_extremum(extremum), self, other);
 }
 
 } // namespace native

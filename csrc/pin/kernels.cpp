@@ -16,8 +16,6 @@
 #include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/clamp.h>
-#include <ATen/ops/result_type.h>
-#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
 #include <atomic>
@@ -28,7 +26,6 @@ namespace clampgrad::pin {
 namespace {
 
 using at::Tensor;
-using at::TensorList;
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 namespace aten = at::_ops;
@@ -114,92 +111,19 @@ Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
 
 // ---- Lists of Tensors ---------------------------------------------------------------------------
 
-std::vector<at::Scalar> as_list(const at::Scalar& number, size_t n) {
-  return std::vector<at::Scalar>(n, number);
-}
-template <typename T>
-at::ArrayRef<T> as_list(at::ArrayRef<T> list, size_t) {
-  return list;
-}
-
-// Whether torch refuses a list: it has no clamp of complex numbers, and one node for all results,
-// none of which may then be an integer. In place, each has a node of its own.
-template <typename Others>
-bool is_refused(TensorList self, const Others& others, bool has_one_node) {
-  for (size_t i = 0; i < self.size(); ++i) {
-    const auto dtype = at::result_type(self[i], others[i]);
-    if (c10::isComplexType(dtype) || (has_one_node && !c10::isFloatingType(dtype))) {
-      return true;
-    }
-  }
-  return false;
-}
-
-template <typename... Lists>
-bool any_requires_grad(const Lists&... lists) {
-  const auto requires_grad = [](const Tensor& t) { return t.requires_grad(); };
-  return c10::GradMode::is_enabled() && (any_tensor(requires_grad, lists) || ...);
-}
-
-// One by one, by the operator for one Tensor, which is pinned. What torch refuses, it words the
-// error of.
-template <typename Aten, typename One, Kind kind, typename = decltype(&Aten::call)>
+// No pin reaches them, and where a gradient is recorded it says so.
+template <typename Aten, Kind kind, typename = decltype(&Aten::call)>
 struct KernelForEach;
 
-template <typename Aten, typename One, Kind kind, typename Result, typename Other>
-struct KernelForEach<Aten, One, kind, Result (*)(TensorList, Other)> {
-  static constexpr bool in_place = std::is_void_v<Result>;
-
-  static Result call(DispatchKeySet keys, TensorList self, Other other) {
-    const bool is_pinned = applies(pinned_for(self, other), kind);
-    const auto others = as_list(other, is_pinned ? self.size() : 0);
-    if (!is_pinned || others.size() != self.size() ||
-        is_refused(self, others, !in_place && any_requires_grad(self, other))) {
-      return Aten::redispatch(to_torchs_own(keys), self, other);
-    }
-    std::vector<Tensor> results(self.begin(), self.end());
-    if constexpr (in_place) { // torch looks at all before it writes one
-      for (size_t i = 0; i < self.size(); ++i) {
-        torch::autograd::check_inplace(self[i], any_may_need_gradient(self[i], others[i]));
-      }
-    }
-    for (size_t i = 0; i < self.size(); ++i) {
-      if constexpr (std::is_same_v<Other, at::ArrayRef<at::Scalar>>) {
-        // Inductor takes a number that overflows, but not in a list, which it leaves to the
-        // operator.
-        if (overflows(others[i], self[i])) {
-          const auto alone = [&] {
-            return Aten::redispatch(to_torchs_own(keys), self.slice(i, 1), other.slice(i, 1));
-          };
-          if constexpr (in_place) {
-            alone();
-          } else {
-            results[i] = alone()[0];
-          }
-          continue;
-        }
-      }
-      results[i] = One::call(results[i], others[i]);
-    }
-    if constexpr (!in_place) {
-      return results;
-    }
-  }
-};
-
-// A number beside a Tensor is a constant, also for maximum, which has no operator for it.
-template <typename One>
-struct WithNumber {
-  static Tensor call(const Tensor& self, const at::Scalar& number) {
-    return One::call(self, mixed::beside(self.to(at::result_type(self, number)), number));
-  }
-};
-
-// aten has no maximum in place for one Tensor.
-template <Extremum op>
-struct InPlace {
-  static Tensor& call(Tensor& self, const Tensor& other) {
-    return record_extremum_(self, other, op, pinned(current())->gradient);
+template <typename Aten, Kind kind, typename Result, typename... Args>
+struct KernelForEach<Aten, kind, Result (*)(Args...)> {
+  static Result call(DispatchKeySet keys, Args... args) {
+    TORCH_CHECK(
+        !applies(pinned_for(args...), kind),
+        "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not ",
+        Aten::name,
+        ", or take the pin off around this call (`with clampgrad.pin(None)`)");
+    return Aten::redispatch(to_torchs_own(keys), args...);
   }
 };
 
@@ -225,8 +149,7 @@ Tensor& batched_clamp_(
 struct Registration {
   std::vector<std::string> names; // "aten::clamp.Tensor"
   std::vector<c10::RegistrationHandleRAII> handles; // one per operator and key
-  std::vector<std::pair<std::string, const std::atomic<int64_t>*>>
-      counts; // of those for one Tensor
+  std::vector<std::pair<std::string, const std::atomic<int64_t>*>> counts;
 
   Registration() {
     // Macros, because they put the names together.
@@ -244,20 +167,19 @@ struct Registration {
     add_one<aten::fmax, extremum<Extremum::fmax>, Kind::extremum>();
     add_one<aten::fmin, extremum<Extremum::fmin>, Kind::extremum>();
 
-#define CLAMPGRAD_FOREACH(kind, name, of_number, of_tensor)          \
-  add_each<aten::_foreach_##name##_Scalar, of_number, Kind::kind>(); \
-  add_each<aten::_foreach_##name##_List, of_tensor, Kind::kind>();   \
-  add_each<aten::_foreach_##name##_ScalarList, of_number, Kind::kind>();
-    CLAMPGRAD_FOREACH(clamp, clamp_min, aten::clamp_min, aten::clamp_min_Tensor)
-    CLAMPGRAD_FOREACH(clamp, clamp_min_, aten::clamp_min_, aten::clamp_min__Tensor)
-    CLAMPGRAD_FOREACH(clamp, clamp_max, aten::clamp_max, aten::clamp_max_Tensor)
-    CLAMPGRAD_FOREACH(clamp, clamp_max_, aten::clamp_max_, aten::clamp_max__Tensor)
-    CLAMPGRAD_FOREACH(extremum, maximum, WithNumber<aten::maximum>, aten::maximum)
-    CLAMPGRAD_FOREACH(extremum, minimum, WithNumber<aten::minimum>, aten::minimum)
+#define CLAMPGRAD_FOREACH(kind, name)                     \
+  add_each<aten::_foreach_##name##_Scalar, Kind::kind>(); \
+  add_each<aten::_foreach_##name##_List, Kind::kind>();   \
+  add_each<aten::_foreach_##name##_ScalarList, Kind::kind>();
+    CLAMPGRAD_FOREACH(clamp, clamp_min)
+    CLAMPGRAD_FOREACH(clamp, clamp_min_)
+    CLAMPGRAD_FOREACH(clamp, clamp_max)
+    CLAMPGRAD_FOREACH(clamp, clamp_max_)
+    CLAMPGRAD_FOREACH(extremum, maximum)
+    CLAMPGRAD_FOREACH(extremum, maximum_)
+    CLAMPGRAD_FOREACH(extremum, minimum)
+    CLAMPGRAD_FOREACH(extremum, minimum_)
 #undef CLAMPGRAD_FOREACH
-    // torch has no derivative of the in-place ones with numbers, and says so.
-    add_each<aten::_foreach_maximum__List, InPlace<Extremum::maximum>, Kind::extremum>();
-    add_each<aten::_foreach_minimum__List, InPlace<Extremum::minimum>, Kind::extremum>();
 
     torchs_batched_clamp_ = new c10::SafeKernelFunction(
         find<aten::clamp__Tensor>().getComputedKernelForDispatchKey(DispatchKey::FuncTorchBatched));
@@ -310,9 +232,9 @@ struct Registration {
     counts.emplace_back(names.back(), &reached<Aten>);
   }
 
-  template <typename Aten, typename One, Kind kind>
+  template <typename Aten, Kind kind>
   void add_each() {
-    add<Aten, KernelForEach<Aten, One, kind>>();
+    add<Aten, KernelForEach<Aten, kind>>();
   }
 };
 

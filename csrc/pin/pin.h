@@ -41,8 +41,8 @@ std::optional<Convention> pinned(Code code);
 // returns the operators' names.
 const std::vector<std::string>& register_kernels();
 
-// In kernels.cpp: how many calls of each of those operators, but for lists, were given the gradient
-// of a pin. A list counts as one call per Tensor. Registers as above.
+// In kernels.cpp: how many calls of each of those operators were given the gradient of a pin.
+// Registers as above.
 std::unordered_map<std::string, int64_t> calls_reached();
 
 } // namespace clampgrad::pin

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 
 import clampgrad
-from matrix.cells import Arg
 from matrix.reference import CLAMPS
 from oracle import EXACT
 
@@ -115,11 +114,6 @@ def method(suffix=""):
     return lambda cell: getattr(torch.Tensor, cell.operator + suffix)
 
 
-def foreach(cell):
-    function = getattr(torch, f"_foreach_{cell.operator}")
-    return lambda x, b: function([x], b if not isinstance(b, torch.Tensor) else [b])[0]
-
-
 def with_grad_name(cell):
     return called(clampgrad.clamp_with_grad, cell, maximize=cell.maximize)
 
@@ -188,17 +182,11 @@ def both(*conditions):
 
 has_in_place = both(is_clamp, keeps_x)
 pins = lambda cell: (exact(cell) or is_clamp(cell)) and one_kind(cell)  # noqa: E731
-has_foreach = both(
-    pins,
-    lambda cell: cell.operator in ("clamp_min", "clamp_max", "maximum", "minimum"),
-    lambda cell: isinstance(cell.args[1], Arg),
-)
 
 TORCHS = {  # torch's own calls: which, whether in place, and what they accept
     "function": (function, False, pins),
     "method": (method(), False, pins),
     "method in place": (method("_"), True, both(pins, has_in_place)),
-    "foreach": (foreach, False, has_foreach),
 }
 FORMS = {
     "function": Form(public()),

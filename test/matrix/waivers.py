@@ -13,9 +13,6 @@ WAIVERS = {
     "the strides of a result without elements mean nothing": lambda cell: (
         cell.context in ("strides as torch's", "meta tensors") and cell.empty
     ),
-    "torch has no batching rule for _foreach_clamp and its kind": lambda cell: (
-        "foreach" in cell.form and "vmap" in cell.context
-    ),
     "torch.func.functionalize takes no operator in place that is not ATen's": lambda cell: (
         cell.context == "functionalize" and FORMS[cell.form].in_place and not FORMS[cell.form].pin
     ),

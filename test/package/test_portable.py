@@ -29,13 +29,11 @@ CLAMPS = [  # other spellings: test_pin_calls.py
     lambda x: x.clone().clamp_(0, 6),
     lambda x: x.clamp_min(0).clamp_max(6),
     lambda x: torch.ops.aten.clamp.default(x, 0, 6),
-    lambda x: torch._foreach_clamp_max(torch._foreach_clamp_min([x], 0.0), 6.0)[0],
     lambda x: torch.clamp(a=x, min=0, max=6),
     torch.func.vmap(lambda x: x.clamp(0, 6)),
 ]
 PAIRS = [
     lambda x: torch.maximum(x, other),
-    lambda x: torch._foreach_maximum([x], [other])[0],
     lambda x: torch.maximum(x1=x, x2=other),
 ]
 EXPECTED = {

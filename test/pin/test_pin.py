@@ -16,7 +16,7 @@ from clampgrad import _implementation
 from common import HALF, OWN, SLOPE, THROUGH, assert_same, eager, python, slope, tied, whole_pin
 from matrix.inputs import inputs
 from matrix.run import Cell, check_all
-from oracle import CONVENTIONS, EXACT, PSEUDO, gradient_of_x
+from oracle import CONVENTIONS, PSEUDO, gradient_of_x
 
 pytestmark = whole_pin
 
@@ -113,46 +113,6 @@ def test_clamp_in_place_with_tensors_under_vmap(pin):
         # Where nothing is pinned it is torch's loop, whose words are others.
         with pytest.raises(RuntimeError, match="vmap: inplace" if pin else "vmap: aten::clamp_"):
             torch.func.vmap(lambda lo: x[0].clone().clamp_(lo, hi))(torch.zeros(3, 5))
-
-
-BOUNDS = {"Scalar": 1.0, "ScalarList": [0.0, 1.0], "List": [tied(40, seed=2), tied(5, seed=3)]}
-
-
-@pytest.mark.parametrize("kind", BOUNDS)
-@pytest.mark.parametrize("suffix", ["", "_"])
-@pytest.mark.parametrize("operator", ["clamp_min", "clamp_max", "maximum", "minimum"])
-@pytest.mark.parametrize("convention", [*EXACT, "straight_through"])
-def test_lists_of_tensors(operator, suffix, kind, convention):
-    function = getattr(torch, f"_foreach_{operator}{suffix}")
-
-    def each(*xs):
-        xs = [x.clone() for x in xs]
-        return function(xs, BOUNDS[kind]) or xs
-
-    def one_by_one(*xs):
-        others = [1.0, 1.0] if kind == "Scalar" else BOUNDS[kind]
-        if operator in PAIRS:
-            others = map(torch.as_tensor, others)
-        return [getattr(torch, operator)(x, b) for x, b in zip(xs, others)]
-
-    def results_and_gradients(f):
-        leaves = [x.requires_grad_() for x in (tied(40), tied(3, 5, seed=1))]
-        results = f(*leaves)
-        return [*results, *torch.autograd.grad([y.sum() for y in results], leaves)]
-
-    with clampgrad.pin(convention):
-        if suffix and operator in PAIRS and kind != "List":
-            with pytest.raises(RuntimeError, match="not implemented"):  # nor in torch
-                results_and_gradients(each)
-            return
-        for found, wanted in zip(*map(results_and_gradients, (each, one_by_one)), strict=True):
-            assert_same(found.detach(), wanted.detach())
-
-
-def test_lists_of_other_lengths_are_torchs_error():
-    xs = [torch.ones(2, requires_grad=True)] * 2
-    with clampgrad.pin("half"), pytest.raises(RuntimeError, match="length|same number"):
-        torch._foreach_clamp_min(xs, [1.0])
 
 
 @pytest.mark.parametrize("function", [F.relu, F.relu6, partial(F.hardtanh, min_val=0)])

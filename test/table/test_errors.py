@@ -116,7 +116,6 @@ def test_what_torch_refuses_it_refuses_under_a_pin(gradient, context):
         lambda x: torch.clamp_min(x, 1j),
         lambda x: x.clamp_(1j),
         lambda x: torch.clamp(x, torch.full((3,), 1j)),
-        lambda x: torch._foreach_clamp_min([x], 1j)[0],
     ):
         function = context(lambda x: call(x * 1).sum())  # noqa: B023
         x = torch.ones(3, requires_grad=context is not torch.func.grad)

@@ -4,7 +4,7 @@ after, retain_grad, no_grad, and tensors that torch refuses to write. Values, gr
 errors and the calls of hooks must be the same. That input and output may change after a call: the matrix."""
 
 import random
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -19,8 +19,6 @@ RELEASED = "inclusive" if RELEASE < (2, 14) else "joint"
 
 
 def torchs(name, x, *bounds):
-    if name.startswith("_foreach_"):
-        x, bounds = [x], ([b] if isinstance(b, torch.Tensor) else b for b in bounds)
     return getattr(torch, name)(x, *bounds)
 
 
@@ -30,8 +28,6 @@ def pinned(name, x, *bounds):
 
 
 def ours(name, x, *bounds):
-    if name.startswith("_foreach_"):
-        return pinned(name, x, *bounds)
     return getattr(clampgrad, name)(x, *bounds, gradient=RELEASED)
 
 
@@ -68,8 +64,6 @@ OPERATORS = {  # and the bounds that they take
     "clamp_": slice(2),
     "clamp_min_": slice(1),
     "clamp_max_": slice(1, 2),
-    "_foreach_clamp_min_": slice(1),
-    "_foreach_maximum_": slice(1),
 }
 STEPS = ["view"] * 3 + ["hook"] * 2 + ["clamp"] * 3 + ["retain_grad", "add", "clamp in no_grad"]
 ROOTS = [lambda x: x * 1, lambda x: x * 1, torch.exp, torch.zeros_like, lambda x: x]
@@ -104,8 +98,6 @@ class Program:
         elif what.startswith("clamp"):
             name, bounds = self.draw.choice(list(OPERATORS)), self.draw.choice(BOUNDS)
             bounds = bounds(x.detach(), self.learnt)[OPERATORS[name]]
-            if name == "_foreach_maximum_":  # which torch differentiates with Tensors alone
-                bounds = [torch.as_tensor(b, dtype=x.dtype).expand_as(x) for b in bounds[:1]]
             with torch.no_grad() if "no_grad" in what else nullcontext():
                 self.call(name, x, *bounds)
 
@@ -154,10 +146,10 @@ CASES = {
     "Tensors": lambda v: ("clamp_", torch.full_like(v, -1), torch.ones_like(v)),
     "one Tensor": lambda v: ("clamp_max_", torch.ones_like(v)),
     "promoted": lambda v: ("clamp_", torch.full_like(v, -1).double(), torch.ones_like(v)),
-    "list": lambda v: ("_foreach_maximum_", torch.ones_like(v)),
 }
 
 
+@pytest.mark.compiled("the portable implementation writes with copy_")
 @pytest.mark.parametrize("convention", ["min_norm", "inclusive", "half"])
 @pytest.mark.parametrize("tangent", [False, True])
 def test_a_hook_on_a_view_that_is_clamped_by_a_number_and_a_tensor(tangent, convention):
@@ -194,9 +186,8 @@ def test_forward_mode(case):
             call(name, view, *bounds)
             return [fwad.unpack_dual(t).tangent.clone() for t in (y, view)]
 
-    with suppress(NotImplementedError):  # lists have no forward mode up to some release
-        for found, expected in zip(tangents(ours), tangents(torchs)):
-            assert_same(found, expected)
+    for found, expected in zip(tangents(ours), tangents(torchs)):
+        assert_same(found, expected)
 
 
 def test_forward_mode_where_a_bound_alone_requires_grad():
@@ -209,7 +200,7 @@ def test_forward_mode_where_a_bound_alone_requires_grad():
             assert fwad.unpack_dual(y).tangent.tolist() == [0.5, 0.5], f
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c != "list"])
+@pytest.mark.parametrize("case", CASES)
 def test_inside_transforms(case):
     """Of a view, under grad and vmap, and functionalized."""
 

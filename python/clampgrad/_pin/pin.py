@@ -29,11 +29,12 @@ class pin:
     """Pins the gradient of torch's own clamp and its family.
 
     Under a pin, ``torch.clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
-    ``fmax`` and ``fmin``, including their Tensor methods, in-place and ``_foreach_`` forms, have the
-    gradient of clampgrad's operators of those names. The forward does not change. The pin also applies to
+    ``fmax`` and ``fmin``, including their Tensor methods and in-place forms, have the gradient of
+    clampgrad's operators of those names. The forward does not change. The pin also applies to
     functions that are composed of them (``torch.max(x, y)``, ``F.normalize``, ``F.margin_ranking_loss``),
     whether they are called from Python or C++. The portable implementation only reaches calls from Python:
     it refuses the others that it knows of, and a pin of a process, unless `partial` is set.
+    ``torch._foreach_clamp_min`` and its kind raise an error where a gradient is recorded.
     Operators with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and
     clampgrad's own operators have the gradient that the call names. A call that is recorded under a pin
     keeps its gradient after the pin has ended.

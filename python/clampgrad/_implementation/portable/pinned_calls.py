@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +12,6 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from clampgrad._contract.table import PSEUDO
-from clampgrad._implementation.portable.forward import assign, to_be_written
 from clampgrad._implementation.portable.functions import PUBLIC, recorded
 
 
@@ -120,52 +118,17 @@ def extremum(name: str) -> Callable[..., Any]:
     return call
 
 
-def overflows(bound: Any, dtype: torch.dtype) -> bool:
-    """A finite number that the dtype turns into infinity."""
-    if isinstance(bound, Tensor) or not dtype.is_floating_point or abs(bound) == math.inf:
-        return False
-    return bool(abs(bound) > torch.finfo(dtype).max)
-
-
-def any_requires_grad(*args: Any) -> bool:
-    tensors = [a for a in args if isinstance(a, Tensor)]
-    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-
-
 def for_each(name: str) -> Callable[..., Any]:
-    """What stands for a _foreach_ operator: calls for the tensors of a list, one by one."""
-    in_place, name = name.endswith("_"), name.rstrip("_")
-
     def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Any:
-        given = [*args, *([kwargs["input"]] if "input" in kwargs else [])]
-        given += [v for k, v in kwargs.items() if k != "input"]
-        tensors, others = given if len(given) == 2 else ([], None)
-        if not isinstance(others, (list, tuple)):
-            others = [others] * len(tensors)
-        if (
-            not tensors
-            or len(others) != len(tensors)
-            or (gradient in PSEUDO and "clamp" not in name)
-        ):
-            return torchs_own(func, *args, **kwargs)  # or its error
-        dtypes = [torch.result_type(x, o) for x, o in zip(tensors, others)]
-        one_node = not in_place and any_requires_grad(*tensors, *others)
-        if any(d.is_complex or (one_node and not d.is_floating_point) for d in dtypes):
-            return torchs_own(func, *args, **kwargs)  # which raises
-        if "clamp" not in name:
-            if any(map(overflows, others, dtypes)):
-                return torchs_own(func, *args, **kwargs)  # which raises
-            others = [
-                o if isinstance(o, Tensor) else torch.full((), o, dtype=dtype)
-                for o, dtype in zip(others, dtypes)
-            ]
-        one = PINNED[getattr(torch, name + "_" * (in_place and "clamp" in name))]
-        if not in_place or "clamp" in name:
-            results = [one(func, gradient, maximize, x, o) for x, o in zip(tensors, others)]
-            return tensors if in_place else tuple(results)
-        for x, o in zip(tensors, others):
-            assign(x, (o,), one(func, gradient, maximize, to_be_written(x), o))
-        return tensors
+        """No pin reaches a list, and where a gradient is recorded it says so."""
+        given = (*args, *kwargs.values())
+        each = [a for b in given for a in (b if isinstance(b, (list, tuple)) else [b])]
+        if recorded(tuple(each)) and ("clamp" in name or gradient not in PSEUDO):
+            raise RuntimeError(
+                "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not "
+                f"{name}, or take the pin off around this call (`with clampgrad.pin(None)`)"
+            )
+        return torchs_own(func, *args, **kwargs)
 
     return call
 
@@ -182,6 +145,6 @@ for suffix in ("", "_"):
     for one in ("clamp_min", "clamp_max"):
         in_place_of(clamp(one + suffix), one + suffix)
     for one in ("clamp_min", "clamp_max", "maximum", "minimum"):
-        in_place_of(for_each(one + suffix), f"_foreach_{one}{suffix}")
+        in_place_of(for_each(f"aten::_foreach_{one}{suffix}"), f"_foreach_{one}{suffix}")
 for one, other in {"maximum": "max", "minimum": "min", "fmax": "fmax", "fmin": "fmin"}.items():
     in_place_of(extremum(one), one, other)
