@@ -2,7 +2,7 @@
 //
 // Note [One rule for a value, a vector and a Tensor]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// A rule is a template over V, of which there are three kinds: one value (CUDA, MSVC), a vector of
+// A rule is a template over V, of which there are three kinds: one value (CUDA), a vector of
 // values (the CPU; the vector extension of GCC and Clang), and a whole Tensor (the composed path;
 // ops/composed.h). Rules compare with eq(), lt() and le(), which give a Mask: a bool, a vector
 // whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools. They combine masks with
@@ -187,7 +187,7 @@ struct Short : Element<Short<mantissa_bits>> {
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
-    return below(magnitude(x), infinity + 1); // one instruction, where <= is two
+    return below(magnitude(x), infinity + 1);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V x) {
@@ -217,7 +217,13 @@ struct Short : Element<Short<mantissa_bits>> {
  private:
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> below(V magnitude, int16_t limit) {
-    return lt(Key<V>(magnitude), Key<V>(Key<V>() + limit));
+    auto end = Key<V>(Key<V>() + limit);
+#if CLAMPGRAD_VECTOR_BYTES == 32
+    if constexpr (sizeof(V) == 32) {
+      asm("" : "+x"(end)); // of < a constant, GCC makes <=, which is two instructions
+    }
+#endif
+    return lt(Key<V>(magnitude), end);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V significand(V m) {
