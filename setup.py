@@ -28,35 +28,23 @@ from tools.torch_here import cannot_build  # noqa: E402
 
 # ---- Flags. tools/cmake.py hands them to CMakeLists.txt. ---------------------------------------------
 
-WINDOWS = sys.platform == "win32"
 DEBUG, SANITIZED = is_set("CLAMPGRAD_DEBUG"), is_set("CLAMPGRAD_SANITIZE")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
-SYMBOLS = ["-g" if DEBUG else "-g0"] if not WINDOWS else []  # Python's own flags say -g
-DEFINES = [
-    "-DAT_PER_OPERATOR_HEADERS",  # a file includes the ATen operators that it calls, not all of them
-    "-DCLAMPGRAD_EXPORTS",
+SYMBOLS = ["-g" if DEBUG else "-g0"]  # Python's own flags say -g
+# A file includes the ATen operators that it calls, not all of them.
+DEFINES = ["-DAT_PER_OPERATOR_HEADERS"]
+OPTIMISATION = ["-O0", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZED else "-O2", "-DNDEBUG"]
+FLAGS = [
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",  # torch's headers and torchgen's output are full of these two
+    "-Wno-missing-field-initializers",
+    "-Wno-maybe-uninitialized",  # GCC warns of torch's headers, wrongly; Clang has no such warning
+    "-Wno-unknown-warning-option",
+    "-fvisibility=hidden",  # what libtorch and another extension export must not be interposed
+    "-fvisibility-inlines-hidden",
+    "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
 ]
-if WINDOWS and SANITIZED:
-    raise SystemExit("CLAMPGRAD_SANITIZE=1 needs GCC or Clang")
-if WINDOWS:
-    # Macros take apart what __VA_ARGS__ brings, as the standard says. Optimisation, warnings and the
-    # standard are those that setuptools and torch ask for.
-    OPTIMISATION = ["/Od", "/UNDEBUG"] if DEBUG else []
-    FLAGS = ["/Zc:preprocessor", "/permissive-", "/bigobj"]
-    os.environ.setdefault("DISTUTILS_USE_SDK", "1")  # the compiler is the one on PATH
-else:
-    OPTIMISATION = ["-O0", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZED else "-O2", "-DNDEBUG"]
-    FLAGS = [
-        "-Wall",
-        "-Wextra",
-        "-Wno-unused-parameter",  # torch's headers and torchgen's output are full of these two
-        "-Wno-missing-field-initializers",
-        "-Wno-maybe-uninitialized",  # GCC warns of torch's headers, wrongly; Clang has no such warning
-        "-Wno-unknown-warning-option",
-        "-fvisibility=hidden",  # what libtorch and another extension export must not be interposed
-        "-fvisibility-inlines-hidden",
-        "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
-    ]
 # Of single files (tools/flags_of_files.py). GCC unrolls and vectorises what the loops need at -O3 alone.
 LOOPS = {
     "loops_baseline.cpp": [],
@@ -68,8 +56,7 @@ FAST = ["-O3"] if "-O2" in OPTIMISATION else []
 
 def flags_of_files(machine: str) -> dict[str, list[str]]:
     """For a machine that is built for, not on."""
-    has_sets = machine == "x86_64" and not WINDOWS
-    return {name: [*FAST, *(flags if has_sets else [])] for name, flags in LOOPS.items()}
+    return {name: [*FAST, *(flags if machine == "x86_64" else [])] for name, flags in LOOPS.items()}
 
 
 # ---- Sources and the extension, which need torch: metadata do not ------------------------------------
@@ -108,14 +95,13 @@ def extension(version: str) -> Extension:
     out = ROOT / "build" / "generated" / folder(torch.__version__, None)
     write(out / "python" / "stamp.h", header(version, torch.__version__))
     defines = [*DEFINES, *([f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else [])]
-    host = "/Zc:preprocessor" if WINDOWS else "-fvisibility=hidden"
     return (cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension)(
         f"clampgrad._lib.{name}._C",
         sources=[os.path.relpath(path, ROOT) for path in sources(out, cuda)],
         include_dirs=[str(p) for p in (out, out / "include", ROOT / "csrc", ROOT / "csrc/compat")],
         extra_compile_args={
             "cxx": [*OPTIMISATION, *SYMBOLS, *FLAGS, *SANITIZERS, *defines],
-            "nvcc": [*OPTIMISATION, *defines, f"-Xcompiler={host}"],
+            "nvcc": [*OPTIMISATION, *defines, "-Xcompiler=-fvisibility=hidden"],
         },
         extra_link_args=SANITIZERS,
     )

@@ -67,7 +67,6 @@ leaves out compilers and export.
 | Clang 19 | Linux, x86-64 | the library, for torch 2.13 | what the table says |
 | GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: what the table says |
 | nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
-| MSVC | Windows, x86-64 | no | no |
 | Apple Clang | macOS, arm64 | no | no |
 
 The tests have run on processors with AVX-512 and with AVX2, and run the loops of the lower
@@ -76,9 +75,8 @@ instruction sets there too.
 On Linux, kernels run in the threads of the OpenMP runtime that libtorch brings, whatever compiler built the
 library; elsewhere they run in the calling thread. The library brings no OpenMP runtime of its own.
 
-MSVC has no vector extension, which the kernels are written in. There they take one element at a time. The
-tests run this variant as GCC compiles it (`-DCLAMPGRAD_SCALAR_LOOPS`). A build on Windows needs `cl` on PATH,
-as in a developer prompt; without it, or with `CLAMPGRAD_PORTABLE=1`, it gives the portable package.
+The kernels are written in the vector extension of GCC and Clang, which MSVC does not have. On Windows a build gives
+the portable package, which has not run there.
 
 <!-- generated from benchmarks/results/importing.json -->
 `import clampgrad` after `import torch` takes {compiled:.0f} ms of CPU with the compiled implementation and

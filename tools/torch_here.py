@@ -59,9 +59,7 @@ def refuse_newer() -> None:
 
 def compiler() -> list[str]:
     """The command that compiles C++: a wrapper as ccache, if any, the compiler, and options."""
-    windows = sys.platform == "win32"
-    command = os.environ.get("CXX") or ("cl" if windows else "c++")
-    return shlex.split(command, posix=not windows)
+    return shlex.split(os.environ.get("CXX") or "c++")
 
 
 def cannot_build() -> str | None:
@@ -71,6 +69,8 @@ def cannot_build() -> str | None:
         return "torch was not there when it was built"
     if not OLDEST <= minor(torch) <= NEWEST:
         return f"it was built beside torch {torch}, which its C++ is not for"
+    if sys.platform == "win32":
+        return "it was built on Windows, whose compiler has no vector extension"
     # A wrapper, as ccache, is no compiler; the compiler is the last word before its options.
     names = list(itertools.takewhile(lambda word: not word.startswith("-"), compiler()))
     if not all(map(shutil.which, names)):

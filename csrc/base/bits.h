@@ -11,8 +11,6 @@
 
 #if defined(__CUDACC__)
 #define CLAMPGRAD_HOST_DEVICE __host__ __device__ __forceinline__
-#elif defined(_MSC_VER)
-#define CLAMPGRAD_HOST_DEVICE __forceinline
 #else
 #define CLAMPGRAD_HOST_DEVICE inline __attribute__((always_inline))
 #endif
@@ -22,9 +20,7 @@ namespace clampgrad {
 constexpr int64_t kWord = 64; // elements
 
 // A word is also read as bytes, and as two words of 32 bits.
-#if defined(__BYTE_ORDER__) // MSVC has little-endian machines alone
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-#endif
 
 constexpr int64_t words(int64_t n) {
   return (n + kWord - 1) / kWord;

@@ -18,13 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-#if !defined(_WIN32)
 #define CLAMPGRAD_API __attribute__((visibility("default")))
-#elif defined(CLAMPGRAD_EXPORTS) // where the library is built
-#define CLAMPGRAD_API __declspec(dllexport)
-#else
-#define CLAMPGRAD_API __declspec(dllimport)
-#endif
 
 namespace clampgrad {
 

@@ -26,7 +26,7 @@ namespace {
 // ATEN_CPU_CAPABILITY can lower it.
 template <typename T, typename Call>
 Loop<T, Call> best_loop() {
-#if defined(CLAMPGRAD_X86_SETS)
+#if defined(__x86_64__)
   const auto capability = at::get_cpu_capability();
   if (capability == "AVX512") {
     return avx512::loop<T, Call>();

@@ -1,21 +1,17 @@
 // The sources of the CUDA kernels, for the host, behind functions that ctypes can call; or the
-// loops of the CPU that this machine may not run: those for a compiler without a vector extension,
-// and those for AVX-512.
+// loops for AVX-512, which this machine may not run.
 
 #include "base/convention.cpp"
 
-#if defined(CLAMPGRAD_SCALAR_LOOPS)
+#if defined(EMULATE_AVX512)
 #include "kernels/cpu/loops.h"
 
 #include <ATen/Dispatch.h>
-#if defined(EMULATE_AVX512)
+
 #include "avx512.h"
 #define CLAMPGRAD_SET baseline
 #define CLAMPGRAD_VECTOR_BYTES 64
 #include "kernels/cpu/every_loop.h"
-#else
-#include "kernels/cpu/loops_baseline.cpp"
-#endif
 #else
 #include "kernels/cuda/numbers_kernel.cu"
 #include "kernels/cuda/tensors_kernel.cu"
@@ -41,7 +37,7 @@ void run(
   std::copy(in.begin(), in.end(), memory.in);
   std::copy(out.begin(), out.end(), memory.out);
   std::fill_n(memory.period, in.size(), words(n));
-#if defined(CLAMPGRAD_SCALAR_LOOPS)
+#if defined(EMULATE_AVX512)
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     baseline::loop<scalar_t, Call>()(lanes_of<Lane<scalar_t>>(memory), call, 0, words(n));
   });

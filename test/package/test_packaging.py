@@ -56,11 +56,6 @@ def test_the_version():
     assert clampgrad.__version__ == importlib.metadata.version("clampgrad")
 
 
-def test_the_instruction_set_where_the_loops_have_no_vectors(monkeypatch):
-    monkeypatch.setattr(info.sys, "platform", "win32")
-    assert info.instruction_set(compiled=True) == "DEFAULT"
-
-
 # ---- A library that does not fit -----------------------------------------------------------------
 
 

@@ -55,20 +55,6 @@ def test_compilers_take_the_flags_in_silence(monkeypatch, tmp_path, compiler):
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_msvc_is_told_what_it_knows(monkeypatch):
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setenv("DISTUTILS_USE_SDK", "")  # so that what the build sets is undone
-    monkeypatch.delenv("DISTUTILS_USE_SDK")
-    build = loaded(monkeypatch)
-    assert os.environ["DISTUTILS_USE_SDK"] == "1"
-    assert "/Zc:preprocessor" in build["FLAGS"]
-    assert not any(build["flags_of_files"]("x86_64").values())
-    every = [*build["OPTIMISATION"], *build["SYMBOLS"], *build["FLAGS"], *build["DEFINES"]]
-    assert all(flag.startswith(("/", "-D")) for flag in every)
-    with pytest.raises(SystemExit, match="CLAMPGRAD_SANITIZE"):
-        loaded(monkeypatch, CLAMPGRAD_SANITIZE="1")
-
-
 SETUP = """
 import sys
 sys.path.insert(0, {root!r})
@@ -216,7 +202,7 @@ def test_options_of_the_compiler_are_no_compilers(here, monkeypatch, options):
     assert "no clang++ on PATH" in torch_here.cannot_build()
     monkeypatch.delenv("CXX")
     monkeypatch.setattr(sys, "platform", "win32")
-    assert "no cl on PATH" in torch_here.cannot_build()
+    assert "Windows" in torch_here.cannot_build()
 
 
 # ---- The releases --------------------------------------------------------------------------------

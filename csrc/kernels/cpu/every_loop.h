@@ -11,20 +11,16 @@
 
 #include "kernels/cpu/loops.h"
 
-#if defined(CLAMPGRAD_VECTOR_BYTES) && defined(__SSE2__)
+#if defined(__SSE2__)
 #include <immintrin.h>
-#elif defined(CLAMPGRAD_VECTOR_BYTES) && defined(__AARCH64EL__)
+#elif defined(__AARCH64EL__)
 #include <arm_neon.h>
 #endif
 
 #define CLAMPGRAD_INSTANCE CLAMPGRAD_SET
 
 // clang-format off: each stands on those before it
-#if defined(CLAMPGRAD_VECTOR_BYTES)
 #include "kernels/cpu/vectors.h"
-#else
-#include "kernels/cpu/scalars.h"
-#endif
 #include "kernels/rules/all.h"
 #include "kernels/cpu/signalling.h"
 #include "kernels/cpu/masks.h"

@@ -13,11 +13,6 @@
 
 #include <cstring>
 
-// CLAMPGRAD_SCALAR_LOOPS: as where the compiler has no vector extension.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(CLAMPGRAD_SCALAR_LOOPS)
-#define CLAMPGRAD_X86_SETS 1
-#endif
-
 namespace clampgrad {
 
 // A call, over the words from one to another.
@@ -28,7 +23,7 @@ namespace baseline {
 template <typename T, typename Call>
 Loop<T, Call> loop();
 }
-#if defined(CLAMPGRAD_X86_SETS)
+#if defined(__x86_64__)
 namespace avx2 {
 template <typename T, typename Call>
 Loop<T, Call> loop();

@@ -1,6 +1,6 @@
 #include "kernels/cpu/loops.h"
 
-#if defined(CLAMPGRAD_X86_SETS)
+#if defined(__x86_64__)
 #define CLAMPGRAD_SET avx512
 #define CLAMPGRAD_VECTOR_BYTES 64
 #include "kernels/cpu/every_loop.h"

@@ -3,8 +3,8 @@
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-#if !defined(CLAMPGRAD_VECTOR_BYTES) || CLAMPGRAD_VECTOR_BYTES == 64
-// A mask is bits: a bool, or a k register.
+#if CLAMPGRAD_VECTOR_BYTES == 64
+// A mask is bits, a k register.
 
 template <typename M>
 struct WordOf {
@@ -21,7 +21,7 @@ struct WordOf {
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   auto mask = static_cast<M>(word >> element & everywhere<M>());
-#if CLAMPGRAD_VECTOR_BYTES == 64 && defined(__clang__)
+#if defined(__clang__)
   // Clang simplifies the masks that share a word again and again, which takes minutes for a loop.
   CLAMPGRAD_HIDE("+k", mask);
 #endif

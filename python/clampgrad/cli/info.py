@@ -2,7 +2,6 @@
 
 import argparse
 import platform
-import sys
 from typing import Any
 
 import torch
@@ -19,8 +18,6 @@ def instruction_set(compiled: bool) -> str:
     """What the kernels of the CPU use here. ATen's choice decides for the compiled ones too
     (csrc/kernels/fused.cpp); the portable implementation runs torch's kernels."""
     chosen = torch.backends.cpu.get_cpu_capability()
-    if compiled and sys.platform == "win32":
-        return "DEFAULT"  # MSVC has no vector extension
     return chosen if compiled else f"{chosen} (torch's kernels)"
 
 
