@@ -10,6 +10,7 @@
 #include <ATen/ops/fmin.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
+#include <ATen/ops/where.h>
 #include <c10/core/Scalar.h>
 #include <c10/core/SymIntArrayRef.h>
 

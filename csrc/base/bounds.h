@@ -11,13 +11,11 @@ namespace clampgrad {
 // A bound that is a number, or none.
 using Number = std::optional<at::Scalar>;
 
-// False for a number that a compiler traces, because asking for its value would fix it in the
-// graph.
+// False for a number that a compiler traces: asking for its value would fix it in the graph.
 bool is_nan(const Number& bound);
 
-// Beyond the range of the type that torch.clamp compares in: on the CPU the dtype, elsewhere the
-// type that it computes in. Whether that is an error is for torch.clamp to say: beside a NaN, or
-// where there are no elements, it is none. False for a number that a compiler traces.
+// Beyond the range of the type in which torch.clamp compares, on the CPU the dtype. Whether that is
+// an error, torch.clamp says: beside a NaN it is none. False for a number that a compiler traces.
 bool overflows(const Number& bound, const at::Tensor& self);
 
 // The bound as the forward of `self` sees it: rounded to its dtype, because an element can be equal

@@ -26,22 +26,6 @@ std::string every_name() {
   return names;
 }
 
-// `name` is what the caller has written: an alias, perhaps.
-Convention checked(Gradient gradient, bool maximize, std::string_view name) {
-  TORCH_CHECK_VALUE(
-      !maximize || is_pseudo(gradient),
-      "maximize=True does not apply to gradient='",
-      name,
-      "': only 'with_grad' and 'restoring' depend on whether the loss is maximised");
-  return {gradient, maximize};
-}
-
-Gradient exact(Gradient gradient, std::string_view op, std::string_view name) {
-  TORCH_CHECK_VALUE(
-      !is_pseudo(gradient), "gradient='", name, "' is defined for clamps only, not for ", op);
-  return gradient;
-}
-
 } // namespace
 
 bool is_name(std::string_view name) {
@@ -51,14 +35,19 @@ bool is_name(std::string_view name) {
 Convention parse_convention(std::string_view name, bool maximize) {
   const auto* const known = find(name);
   TORCH_CHECK_VALUE(known, "unknown gradient '", name, "'; expected one of ", every_name());
-  return checked(known->gradient, maximize, name);
+  return checked_convention(known->gradient, maximize, name);
 }
 
-Convention checked_convention(Gradient gradient, bool maximize) {
+Convention checked_convention(Gradient gradient, bool maximize, std::string_view name) {
   const auto value = static_cast<int64_t>(gradient);
   TORCH_CHECK_VALUE(
       value >= 0 && value < kGradients, "clampgrad: ", value, " is no clampgrad::Gradient");
-  return checked(gradient, maximize, name_of(gradient));
+  TORCH_CHECK_VALUE(
+      !maximize || is_pseudo(gradient),
+      "maximize=True does not apply to gradient='",
+      name.empty() ? name_of(gradient) : name,
+      "': only 'with_grad' and 'restoring' depend on whether the loss is maximised");
+  return {gradient, maximize};
 }
 
 Extremum parse_extremum(std::string_view name) {
@@ -69,12 +58,15 @@ Extremum parse_extremum(std::string_view name) {
 }
 
 Gradient parse_exact(std::string_view gradient, std::string_view op) {
-  return exact(parse_convention(gradient, /*maximize=*/false).gradient, op, gradient);
+  return checked_exact(parse_convention(gradient, /*maximize=*/false).gradient, op, gradient);
 }
 
-Gradient checked_exact(Gradient gradient, std::string_view op) {
+Gradient checked_exact(Gradient gradient, std::string_view op, std::string_view name) {
   const auto c = checked_convention(gradient, /*maximize=*/false);
-  return exact(c.gradient, op, name_of(c.gradient));
+  name = name.empty() ? name_of(c.gradient) : name;
+  TORCH_CHECK_VALUE(
+      !is_pseudo(gradient), "gradient='", name, "' is defined for clamps only, not for ", op);
+  return gradient;
 }
 
 } // namespace clampgrad

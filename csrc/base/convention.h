@@ -50,8 +50,8 @@ bool is_name(std::string_view gradient);
 // Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
 Convention parse_convention(std::string_view gradient, bool maximize);
 
-// The same for an enumerator, which a program may have made of any integer.
-Convention checked_convention(Gradient gradient, bool maximize);
+// The same for an enumerator, which may be any integer. `name`: what errors call it.
+Convention checked_convention(Gradient gradient, bool maximize, std::string_view name = {});
 
 // ---- Operators of two Tensors -------------------------------------------------------------------
 
@@ -81,6 +81,6 @@ Extremum parse_extremum(std::string_view name);
 
 // Raise ValueError for a pseudo-gradient too: `op` has no interval to be outside of.
 Gradient parse_exact(std::string_view gradient, std::string_view op);
-Gradient checked_exact(Gradient gradient, std::string_view op);
+Gradient checked_exact(Gradient gradient, std::string_view op, std::string_view name = {});
 
 } // namespace clampgrad

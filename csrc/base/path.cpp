@@ -27,8 +27,7 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
-// The keys of a plain tensor. Any other (tracing, a functorch level, a subclass, a lazy conjugate)
-// says that it is none.
+// Any other key (tracing, a functorch level, a subclass, a lazy conjugate) says: not plain.
 const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
     DispatchKey::AutogradCPU,
@@ -78,8 +77,7 @@ bool device_has_kernels(const at::Tensor& self) {
 
 } // namespace
 
-// torch.func includes this key during a transform, and also excludes it while it processes a level.
-// So this looks at the included keys alone.
+// Of the included keys alone, because torch.func excludes this one while it processes a level.
 bool in_transform() {
   return c10::impl::tls_local_dispatch_key_set().included_.has(
       DispatchKey::FuncTorchDynamicLayerFrontMode);

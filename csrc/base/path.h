@@ -1,6 +1,5 @@
 #pragma once
-// Which of the two paths behind a front door a tensor takes (docs/architecture.md): is_fusable and
-// its kind say whether a fused kernel takes it.
+// Which of the two paths behind a front door a tensor takes (docs/architecture.md).
 
 #include <ATen/core/Tensor.h>
 
@@ -15,8 +14,7 @@ using OptionalTensor = std::optional<at::Tensor>;
 // A torch.func transform is running.
 bool in_transform();
 
-// An ordinary strided tensor of a backend with kernels here, no mode of this thread in between
-// (tracing, a functorch level, a dispatch mode).
+// An ordinary strided tensor of a backend with kernels here, beneath no tracer, level or mode.
 bool is_plain(const at::Tensor& self);
 
 // Requires grad, while that is recorded, or carries a tangent.
@@ -25,13 +23,11 @@ bool is_differentiated(const at::Tensor& self);
 // False where no gradient can be recorded, so that the front door is the ATen operator and no more.
 bool may_need_gradient(const at::Tensor& self);
 
-// A plain tensor that carries no tangent, on a device with kernels: nothing but reverse mode would
-// see an operator on it.
+// Plain, without a tangent, on a device with kernels: nothing but reverse mode sees an operator.
 bool is_fusable(const at::Tensor& self);
 bool is_fusable_dtype(at::ScalarType dtype);
 
-// A gradient that nobody differentiates again, and the bits. Both are plain tensors; a saved-tensor
-// hook may return another kind for the bits.
+// Both are plain (a saved-tensor hook may return any bits), and nobody differentiates the gradient.
 bool is_fusable_backward(const at::Tensor& grad, const at::Tensor& bits);
 
 // What holds for any of the Tensors among the arguments of an operator, also in lists; the others

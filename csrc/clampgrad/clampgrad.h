@@ -4,10 +4,9 @@
 //     auto y = clampgrad::clamp(x, 0, 6);                                  // Gradient::min_norm
 //     auto z = clampgrad::clamp_min(x, bound, clampgrad::Gradient::half);  // the bound is a Tensor
 //
-// Shapes, dtypes and errors are those of the function of the same name in at::. Besides, a
-// c10::ValueError: for a value that is no Gradient, for `maximize` with an exact convention, and
-// for a gradient that is no derivative (with_grad, restoring, straight_through) on maximum and its
-// kind.
+// Shapes, dtypes and errors are those of the function of the same name in at::. A c10::ValueError
+// besides: for a value that is no Gradient, for `maximize` with an exact convention, and for
+// with_grad, restoring and straight_through on maximum and its kind.
 
 #include <clampgrad/gradient.h>
 
@@ -40,9 +39,8 @@ struct Bound {
 
 } // namespace clampgrad
 
-// clamp, clamp_min, clamp_max, each also with _ and _out, and maximum, minimum, fmax, fmin, also
-// with _out; generated. `max` wins where min > max. `maximize`: the loss is maximised, for
-// with_grad and restoring.
+// Generated: clamp, clamp_min, clamp_max, with _ and _out too; maximum, minimum, fmax, fmin, with
+// _out too. `max` wins where min > max. `maximize` is for with_grad and restoring.
 #include <clampgrad/functions.h>
 
 namespace clampgrad {

@@ -1,7 +1,6 @@
 #pragma once
-// vmap. The operators without kernels of their own are elementwise: a rule moves the batch
-// dimension to the front and calls the same operator one level down. The front doors decompose
-// instead. Both are registered in the generated Register.cpp.
+// vmap. A rule moves the batch dimension to the front and calls the same operator, an elementwise
+// one, one level down. The front doors decompose. Register.cpp, which is generated, registers both.
 
 #include "base/path.h"
 
@@ -17,8 +16,7 @@ namespace clampgrad::batch_rules {
 
 using at::Tensor;
 
-// What the tensors of one call have in common at the level that is being processed. What is batched
-// at another level is left to that level.
+// What the tensors of a call have in common at the level being processed. Others have their own.
 struct Batch {
   template <typename... Args>
   explicit Batch(const Args&... args) {
@@ -33,10 +31,9 @@ struct Batch {
     ((any |= any_tensor(is_batched, args)), ...);
   }
 
-  // The tensor inside, with the batch dimension first and the others aligned at the end. A tensor
-  // that this level does not batch broadcasts as it is. A tensor that has no dimension to the user
-  // promotes others less than one that has dimensions. Inside it has the batch dimension, so it is
-  // cast to the dtype of the result before.
+  // The tensor inside, with the batch dimension first and the others aligned at the end; as it is,
+  // where this level does not batch it. A tensor that has no dimension to the user promotes others
+  // less than one with dimensions, which it is inside: so it gets the dtype of the result before.
   Tensor physical(const Tensor& tensor) const {
     const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
     if (!batch_dim) {

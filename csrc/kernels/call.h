@@ -12,8 +12,7 @@
 namespace clampgrad {
 
 // ---- What to do ---------------------------------------------------------------------------------
-// A forward reads elements and writes a result and bits; a backward reads a gradient and bits, and
-// writes a gradient for each argument.
+// A forward makes of elements a result and bits; a backward of a gradient and bits the gradients.
 
 struct NumberForward {
   static constexpr int kIn = 1, kOut = 1;

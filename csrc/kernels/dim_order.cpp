@@ -57,11 +57,8 @@ at::Tensor empty_in_dim_order(
   std::iota(dims.begin(), dims.end(), 0);
   TORCH_CHECK_VALUE(
       std::is_permutation(dims.begin(), dims.end(), dim_order.begin(), dim_order.end()),
-      "clampgrad: ",
-      dim_order,
-      " is no order of ",
-      sizes.size(),
-      " dimensions");
+      "clampgrad: no order of the dimensions: ",
+      dim_order);
   std::vector<c10::SymInt> strides(sizes.size());
   c10::SymInt stride = 1;
   for (auto d = dim_order.rbegin(); d != dim_order.rend(); ++d) {

@@ -12,12 +12,10 @@
 
 namespace clampgrad {
 
-// Memory for the result of an elementwise operator, laid out as torch's own. The sizes are those to
-// which the arguments broadcast.
+// Memory for the result of an elementwise operator, broadcast and laid out as torch's own.
 at::Tensor empty_result(at::TensorList args);
 
-// A tensor that is made in this order has the strides of `dense`, those of dimensions of size 1 too
-// where torch has made it.
+// A tensor made in this order has the strides of `dense`, also those of dimensions of size 1.
 std::vector<int64_t> dim_order_of(const at::Tensor& dense);
 
 // For a tensor that is written whole: on the CPU past the dispatcher, which costs more than the
@@ -31,10 +29,9 @@ at::Tensor permuted(const at::Tensor& tensor, at::IntArrayRef dim_order);
 // Note [Repeated inputs]
 // ~~~~~~~~~~~~~~~~~~~~~~
 // A bound that is broadcast over outer dimensions, or the gradient of a sum, repeats in memory
-// order. The loops of the CPU read it again and again instead of having a copy made of all of it.
-// They go by words of 64 elements, so what repeats must be whole words: an input has a period,
-// which is a multiple of 64 elements, or all of them. CUDA's kernels take inputs that are there in
-// full.
+// order. The loops of the CPU read it again and again instead of a copy in full, as CUDA's kernels
+// take. They go by words of 64 elements, so what repeats must be whole words: an input has a
+// period, which is a multiple of 64 elements, or all of them.
 struct Repeated {
   at::Tensor tensor;
   int64_t period; // in elements

@@ -22,8 +22,7 @@ namespace {
 
 // ---- Which loop runs ---------------------------------------------------------------------------
 
-// The loop for the instruction set that ATen uses here; the environment variable
-// ATEN_CPU_CAPABILITY can lower it.
+// For the instruction set that ATen uses here (the variable ATEN_CPU_CAPABILITY can lower it).
 template <typename T, typename Call>
 Loop<T, Call> best_loop() {
 #if defined(__x86_64__)
@@ -87,8 +86,7 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   const auto n = y.numel();
   const c10::SymInt bytes = bytes_of_bits(bits_of(call), n);
   auto bits = empty_in_dim_order(bytes, {}, y.options().dtype(at::kByte));
-  // Before the pointers of the inputs, which in place are y: asking for this one moves y where it
-  // is copy-on-write.
+  // First, because this moves y where it is copy-on-write, and in place y is an input.
   auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
   BuffersOf<Call> memory = {{}, {}, {out}, to, n};
@@ -111,18 +109,13 @@ template Tensor fused_forward(const TripleForward&, at::TensorList, const Tensor
 
 namespace {
 
-// The bits of the elements of `of`, after a check that this is what was saved: a saved-tensor hook
-// may move or cast it.
+// The bits for `of`, checked, because a saved-tensor hook may move or cast what was saved.
 c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int per_element) {
   const auto bytes = bytes_of_bits(per_element, of.numel());
   TORCH_CHECK(
       bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
           bits.device() == of.device(),
-      "clampgrad: saved bits must be the ",
-      bytes,
-      " bytes on ",
-      of.device(),
-      " that were saved, not ",
+      "clampgrad: saved bits must be those that were saved, not ",
       bits.toString(),
       " of ",
       bits.sizes(),
@@ -197,9 +190,7 @@ Tensor native::mask(
     at::IntArrayRef dim_order) {
   TORCH_CHECK_VALUE(
       bits_per_element >= 1 && bits_per_element <= 3,
-      "clampgrad: nothing has ",
-      bits_per_element,
-      " bits per element");
+      "clampgrad: an element has one to three bits");
   const auto mask = empty_in_dim_order(size, dim_order, bits.options().dtype(at::kBool));
   if (mask.is_meta()) {
     return mask;

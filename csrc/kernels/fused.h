@@ -15,8 +15,7 @@ namespace clampgrad {
 NumberForward number_forward(
     const at::Tensor& self, const Number& min, const Number& max, Convention c);
 
-// Writes the result to `y`, which may be an input, and returns the bits. All are of one shape,
-// dtype and device, and y is dense.
+// Writes to `y`, which is dense and may be an input; returns the bits. One shape, dtype, device.
 template <typename Call>
 at::Tensor fused_forward(const Call& call, at::TensorList in, const at::Tensor& y);
 

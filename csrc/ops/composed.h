@@ -1,12 +1,10 @@
 #pragma once
-// The composed path: the rules for whole Tensors. A Tensor is the V of a rule
-// (kernels/rules/element.h).
+// The composed path: the rules for whole Tensors, the V of kernels/rules/element.h.
 //
 // Nothing is computed before it is asked for, and nothing twice. A mask knows whether it holds
 // everywhere or nowhere. So a rule that is written for vectors composes no operators that it does
 // not need here: `everywhere & m` is m, and what only an unwanted gradient needs is not computed.
-// Of masks that only saved bits decide, the truth table is worked out, and each mask is one
-// operator.
+// A mask that only saved bits decide is one operator, by its truth table.
 
 #include "Operators.h"
 #include "kernels/call.h"
@@ -165,9 +163,14 @@ class TensorValue : public LazyTensor {
 #undef CLAMPGRAD_COMPARE
 
   friend TensorValue where(const TensorMask& mask, const TensorValue& a, const TensorValue& b) {
-    return TensorValue([mask, a, b](const at::Tensor& like) {
-      return b.number_ ? at::where(mask.get(like), a.get(like), *b.number_)
-                       : at::where(mask.get(like), a.get(like), b.get(like));
+    return chosen(mask, a, b, [](const auto&... args) { return at::where(args...); });
+  }
+  template <typename Op>
+  static TensorValue chosen(
+      const TensorMask& mask, const TensorValue& a, const TensorValue& b, Op op) {
+    return TensorValue([=](const at::Tensor& like) {
+      return b.number_ ? op(mask.get(like), a.get(like), *b.number_)
+                       : op(mask.get(like), a.get(like), b.get(like));
     });
   }
   // One operator, and a faster one than the comparison and the select of the general function.
@@ -182,8 +185,6 @@ class TensorValue : public LazyTensor {
 
 // What a rule needs from a dtype, where torch does the arithmetic.
 struct TensorElement {
-  static constexpr bool composed = true;
-
   static TensorValue key(const TensorValue& x) {
     return x;
   }
@@ -193,8 +194,7 @@ struct TensorElement {
   static TensorMask comparable(const TensorValue&) {
     return TensorMask(true);
   }
-  // The divisor is an integer, because a floating-point number promotes some ZeroTensors to
-  // float64.
+  // By an integer, because a floating-point number promotes some ZeroTensors to float64.
   static TensorValue divided(const TensorValue& x, int64_t by) {
     return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
   }
@@ -219,13 +219,10 @@ struct TensorElement {
     });
   }
   // An operator, whose tangent raises.
-  template <Gradient rule, bool maximize, typename Position>
-  static TensorValue pseudo_share(const TensorValue& g, const Position& at) {
-    return TensorValue([=](const at::Tensor& like) {
-      const auto inside = at.inside.get(like), below = at.below.get(like),
-                 above = at.above.get(like);
-      return clampgrad::_pseudo_gradient(
-          g.get(like), inside, below, above, name_of(rule), maximize);
+  static TensorValue pseudo_gradient(
+      const TensorMask& passes, const TensorValue& g, const TensorValue& outside) {
+    return TensorValue::chosen(passes, g, outside, [](const auto&... args) {
+      return clampgrad::_pseudo_gradient(args...);
     });
   }
 };

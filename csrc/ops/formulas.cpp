@@ -1,5 +1,4 @@
-// What the arguments of an operator get of a gradient, composed of ATen operators or by the fused
-// kernels.
+// What arguments get of a gradient, composed of ATen operators or by the fused kernels.
 
 #include "ops/formulas.h"
 
@@ -218,7 +217,7 @@ Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
   Tensor result;
   for (size_t i = 0; i < n; ++i) {
     if (tangents[i].defined()) {
-      const auto tangent = if_linear(tangents[i].to(dtype), of.convention);
+      const auto tangent = if_linear(tangents[i].to(dtype), of.convention.gradient);
       const auto share = shares_of(tangent)[i].get(tangent);
       result = result.defined() ? result + share : share;
     }
@@ -237,41 +236,9 @@ CLAMPGRAD_FORMULAS(2, ExtremumShares, SavedPair)
 CLAMPGRAD_FORMULAS(3, ClampShares, SavedTriple)
 #undef CLAMPGRAD_FORMULAS
 
-// ---- Pseudo-gradients ---------------------------------------------------------------------------
-
-namespace {
-
-// f(Constant<rule>(), Constant<maximize>(), position), for those that are not linear.
-template <typename F>
-Tensor with_position(
-    const Tensor& inside, const Tensor& below, const Tensor& above, Convention c, const F& f) {
-  const auto mask = [](const Tensor& t) { return TensorMask([t](const Tensor&) { return t; }); };
-  const composed::Position<TensorMask> at = {mask(inside), mask(below), mask(above)};
-  return with_constant<2>(c.maximize, [&](auto maximize) {
-    return c.gradient == Gradient::with_grad ? f(Constant<Gradient::with_grad>(), maximize, at)
-                                             : f(Constant<Gradient::restoring>(), maximize, at);
-  });
-}
-
-} // namespace
-
-Tensor pseudo_gradient_backward(
-    const Tensor& grad,
-    const Tensor& grad_output,
-    const Tensor& inside,
-    const Tensor& below,
-    const Tensor& above,
-    Convention c) {
-  return with_position(inside, below, above, c, [&](auto rule, auto maximize, const auto& at) {
-    const auto open = composed::passes<decltype(rule)::value, decltype(maximize)::value, E>(
-        TensorValue(grad_output), at);
-    return select(open, TensorValue(grad), TensorValue()).get(grad);
-  });
-}
-
-Tensor if_linear(const Tensor& tangent, Convention c) {
+Tensor if_linear(const Tensor& tangent, Gradient gradient) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      is_linear(c.gradient),
+      is_linear(gradient),
       "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which "
       "are not linear in the incoming gradient");
   return tangent;
@@ -285,22 +252,6 @@ Tensor clamp_mingrad_backward(
   const Convention least_norm = {Gradient::min_norm, false};
   const NumberShares of = {{self}, in_dtype(min, self), in_dtype(max, self), least_norm};
   return shares(of)(grad)[0].get(grad);
-}
-
-Tensor pseudo_gradient(
-    const Tensor& grad,
-    const Tensor& inside,
-    const Tensor& below,
-    const Tensor& above,
-    std::string_view gradient,
-    bool maximize) {
-  const auto c = parse_convention(gradient, maximize);
-  TORCH_CHECK_VALUE(!is_linear(c.gradient), "clampgrad: ", gradient, " is no pseudo-gradient");
-  return with_position(inside, below, above, c, [&](auto rule, auto maximize, const auto& at) {
-    return composed::pseudo_share<decltype(rule)::value, decltype(maximize)::value, E>(
-               TensorValue(grad), at)
-        .get(grad);
-  });
 }
 
 } // namespace native

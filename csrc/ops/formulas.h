@@ -40,9 +40,8 @@ using SavedPair = Saved<PairBackward>;
 using SavedTriple = Saved<TripleBackward>;
 
 // What the arguments get, in their shapes; undefined where it is not wanted. `of` is one of the
-// structs above. Bits are read by a fused kernel where the gradient is a plain tensor that nobody
-// differentiates again. All else is composed of ATen operators, so that it can be differentiated,
-// traced, batched and sharded.
+// structs above. A fused kernel reads bits where the gradient is a plain tensor that nobody
+// differentiates again. All else is composed, to be differentiated, traced, batched and sharded.
 template <typename Of, size_t n>
 std::array<at::Tensor, n> gradients(
     const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
@@ -54,27 +53,16 @@ at::Tensor clamp_backward(const at::Tensor& grad, const SavedNumber& of);
 template <typename Of, size_t n>
 at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
 
-// Of _pseudo_gradient.
-at::Tensor pseudo_gradient_backward(
-    const at::Tensor& grad,
-    const at::Tensor& grad_output,
-    const at::Tensor& inside,
-    const at::Tensor& below,
-    const at::Tensor& above,
-    Convention c);
-
-// A formula that is linear in the gradient serves forward mode too. Raises NotImplementedError for
-// a pseudo-gradient that is not linear.
-at::Tensor if_linear(const at::Tensor& tangent, Convention c);
+// Raises NotImplementedError for a pseudo-gradient that is not linear: it has no forward mode.
+at::Tensor if_linear(const at::Tensor& tangent, Gradient gradient);
 
 // Note [What is being differentiated]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 // min_norm depends on which arguments are being differentiated: those that require grad or carry a
-// tangent when the operator runs, at the level of torch.func where it runs. Which of them a later
-// autograd.grad asks for does not matter. So this is computed in the forward and saved, as one bit
-// per argument: bit i is argument i. (torchgen's grad_input_mask is computed in the backward.) A
-// formula in derivatives.yaml that uses `differentiated` gets a node that saves it. A batched
-// tensor of vmap hides it, so batch rules decide nothing.
+// tangent when the operator runs, at its level of torch.func, whichever of them a later
+// autograd.grad asks for. So this is computed in the forward (not in the backward, as torchgen's
+// grad_input_mask), and a formula in derivatives.yaml that uses `differentiated` gets a node that
+// saves it: bit i is argument i. A batched tensor of vmap hides it, so batch rules decide nothing.
 template <typename... Args>
 int64_t differentiated_inputs(const Args&... args) {
   int64_t bits = 0, i = 0;

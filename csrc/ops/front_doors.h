@@ -1,7 +1,6 @@
 #pragma once
-// The front doors: what a call comes to from Python, from C++, from the dispatcher (these three by
-// the generated FrontDoors.cpp) and from a pin. Where no gradient is to be recorded, a front door
-// is the ATen operator and no more.
+// The front doors: what a call comes to from Python, C++ and the dispatcher (by the generated
+// FrontDoors.cpp) and from a pin. Where no gradient is to be recorded, it is the ATen operator.
 
 #include "base/bounds.h"
 #include "base/convention.h"
@@ -34,13 +33,11 @@ at::Tensor record_clamp(
 at::Tensor& record_clamp_(
     at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
 
-// What the composed path saves: of a plain tensor a copy, because that may be changed after the
-// call. Where it is not differentiated the copy repeats what the tensor repeats, because that
-// decides how torch lays out a result.
+// What the composed path saves: of a plain tensor a copy, because it may change after the call. If
+// not differentiated, it repeats what the tensor repeats: that decides how a result is laid out.
 at::Tensor kept(const at::Tensor& t);
 
-// Raises, as torch's in-place operators do, where writing to self would change `other`. Nothing is
-// looked at but tensors that have memory.
+// Raises, as torch's in-place operators do, where writing to self would change memory of `other`.
 void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
 
 // Raises, as torch's in-place operators do, where self cannot hold the result.
@@ -49,8 +46,7 @@ void check_fits(const at::Tensor& self, const at::Tensor& result);
 // How an operator in place ends where nothing is recorded, or a transform runs.
 at::Tensor& assign(at::Tensor& self, const at::Tensor& result);
 
-// Gives self the value of `result` and the one node that has recorded it from self: Note [In
-// place].
+// Gives self the value of `result` and the node that has recorded it from self: Note [In place].
 at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);
 
 // ---- The front doors ----------------------------------------------------------------------------

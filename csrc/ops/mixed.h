@@ -1,6 +1,5 @@
 #pragma once
-// clamp between a number and a Tensor, which ATen has no operator for. The value and its dtype are
-// those of torch.clamp_max(torch.clamp_min(self, min), max).
+// clamp between a number and a Tensor, which ATen lacks: clamp_max(clamp_min(self, min), max).
 
 #include "base/bounds.h"
 #include "kernels/rules/conventions.h"
@@ -39,9 +38,8 @@ inline Tensor beside(const Tensor& self, const Tensor& bound) {
   return on_device_of(self, bound);
 }
 
-// The lower bound, as clamp_min(self, min) sees it. With integers for self, its result stands for
-// the bound: what a number beyond their range means depends on the release of torch, and integers
-// are not differentiated.
+// The lower bound, as clamp_min(self, min) sees it. Of integers, which are not differentiated, its
+// result is the bound: what a number beyond their range means depends on the release of torch.
 inline Tensor from_below(const Tensor& self, const Scalar& min) {
   return self.is_floating_point() ? beside(self, min) : at::clamp_min(self, min);
 }

@@ -31,8 +31,7 @@ bool is_complex(const Number& bound) {
   return bound && bound->isComplex();
 }
 
-// Kernels need not know a bound of NaN, which makes the result NaN everywhere, nor a number that a
-// compiler traces.
+// Kernels know no bound of NaN, which is the result everywhere, and none that a compiler traces.
 bool is_fusable_clamp(const Tensor& self, const Number& min, const Number& max) {
   const auto plain = [](const Number& bound) {
     return !bound || !(bound->isSymbolic() || is_nan(bound));
@@ -49,8 +48,7 @@ bool is_recorded(const Tensor& self, const Scalar& bound) {
   return is_recorded(self, bound, std::nullopt);
 }
 
-// torch.clamp_min(x, nan) is NaN everywhere. torch.clamp(x, min=nan) is so from 2.13 on only, but
-// torch.clamp(x, nan, nan) in every release.
+// torch.clamp_min(x, nan) is NaN everywhere, as clamp(x, nan, nan); clamp(x, min=nan) from 2.13 on.
 Number other_bound(const Scalar& bound) {
   return is_nan(bound) ? Number(bound) : std::nullopt;
 }
@@ -67,10 +65,10 @@ Number other_bound(const Scalar& bound) {
 // there are hooks, the functional form is recorded first, and `self` gets its value and its node
 // afterwards (hand_over). So it is where `self` has gaps, and with Tensors for bounds.
 //
-// `self` does not get its value by copy_ with autograd on. A view would keep the node that it had
-// and call hooks on it, where torch replaces that node. Where no kernel of ours takes a call,
-// torchgen's operator in place does. Inside a torch.func transform it is copy_ after all (assign),
-// because vmap cannot go through the node that torch gives to the base of a view.
+// `self` does not get its value by copy_ with autograd on: a view would keep its node and call
+// hooks on it, where torch replaces that node. What no kernel of ours takes, torchgen's operator in
+// place does. Inside a torch.func transform it is copy_ after all (assign), because vmap cannot go
+// through the node that torch gives to the base of a view.
 
 using ClampNode = autograd::ClampRecordedBackward0;
 

@@ -3,12 +3,10 @@
 // ~~~~~~~~~~~~~~~~~~~~~~~
 // A fused forward is no operator, and no autograd kernel of torchgen's records it. In eager mode
 // nothing but autograd would see an operator (no transform, mode, tracer or tangent: is_fusable),
-// so that a call through the dispatcher would only cost time. And torchgen has no way to say it of
-// a clamp in place: Note [In place].
+// so the dispatcher would only cost time; and torchgen has none in place: Note [In place].
 //
-// The node is torchgen's, made of the formula for _clamp_recorded in derivatives.yaml. What an
-// autograd kernel does besides is done by hand: the edges to the inputs (make_node), what the node
-// saves, and the edge from the result.
+// The node is torchgen's, of the formula for _clamp_recorded in derivatives.yaml. What an autograd
+// kernel does besides is done by hand: edges to the inputs (make_node), what is saved, edge from y.
 
 #include "Functions.h"
 #include "base/convention.h"

@@ -27,13 +27,11 @@ namespace {
 
 // Undefined where no kernel takes the arguments. Kernels take plain tensors of one dtype and one
 // shape: promotion and broadcasting are operators of their own, whose backward casts and sums.
-// `call` lacks what is being differentiated. `in_place`: the result goes into the first argument,
-// which must take its dtype.
+// `call` lacks what is being differentiated. `in_place`: the first argument must take the dtype.
 template <typename Node, typename Call>
 Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool in_place) {
   for (const auto& t : args) {
-    // Of several devices, torch takes some (a CPU scalar beside a CUDA tensor) and words the error;
-    // so it does of a dtype that promotes to no other.
+    // Of several devices, and of dtypes that do not promote, torch takes some and words the error.
     if (!is_fusable(t) || t.device() != args[0].device() ||
         (t.is_floating_point() && !is_fusable_dtype(t.scalar_type()))) {
       return {};
@@ -102,14 +100,6 @@ Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
   return kAten[static_cast<size_t>(op)](self, other);
 }
 
-Tensor record_extremum(const Tensor& self, const Tensor& other, Extremum op, Gradient gradient) {
-  if (auto y = fused_extremum(self, other, op, {gradient, false}, /*in_place=*/false);
-      y.defined()) {
-    return y;
-  }
-  return clampgrad::_extremum_composed(kept(self), kept(other), name_of(op), name_of(gradient));
-}
-
 } // namespace
 
 Tensor kept(const Tensor& t) {
@@ -144,8 +134,13 @@ Tensor& front_door::clamp_(
 
 Tensor front_door::extremum(
     Extremum op, const Tensor& self, const Tensor& other, Gradient gradient) {
-  return any_may_need_gradient(self, other) ? record_extremum(self, other, op, gradient)
-                                            : aten_extremum(op, self, other);
+  if (!any_may_need_gradient(self, other)) {
+    return aten_extremum(op, self, other);
+  }
+  auto y = fused_extremum(self, other, op, {gradient, false}, /*in_place=*/false);
+  return y.defined()
+      ? y
+      : clampgrad::_extremum_composed(kept(self), kept(other), name_of(op), name_of(gradient));
 }
 
 bool is_recorded(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {

@@ -1,13 +1,11 @@
-// What aten's clamp and its family do from the first pin on: kernels at the autograd keys, in place
-// of torch's own autograd kernels. Every call of the operator from Python or C++ comes here. What
-// runs below autograd, as our own operators do, does not.
+// What aten's clamp and its family do from the first pin on, whoever calls them: kernels at the
+// autograd keys, in place of torch's own. What runs below autograd, as our operators do, stays.
 //
 // Note [Registered once]
 // ~~~~~~~~~~~~~~~~~~~~~~
 // The kernels are registered at the first pin of a process and stay. Each call asks which pin
-// holds, and hands over to torch's own kernel if none does. Registering and unregistering with
-// every pin would write to the dispatcher's tables while other threads read them, which no lock
-// guards, and costs some 0.4 ms per block. Nothing is registered in a process that never pins.
+// holds, and hands over to torch's own kernel if none does. Registering with every pin would write
+// to the dispatcher's tables while other threads read them, unguarded, and take 0.4 ms per block.
 
 #include "base/path.h"
 #include "ops/mixed.h"
@@ -32,8 +30,7 @@ namespace aten = at::_ops;
 
 // ---- Where nothing is pinned --------------------------------------------------------------------
 
-// torch's own kernel is still at AutogradOther. We do not register there, because no backend that
-// clamps has that key.
+// torch's own kernel is still at AutogradOther, a key that no backend that clamps has.
 DispatchKeySet to_torchs_own(DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(DispatchKey::AutogradOther);
 }

@@ -23,8 +23,7 @@ Code code_of(std::optional<std::string_view> gradient, bool maximize);
 // "inclusive", or "with_grad, maximize"; none for torch's own gradient.
 std::optional<std::string> name_of(Code code);
 
-// Sets what holds in this thread, or in every thread that has not set its own; returns what was set
-// before. It has an effect once the kernels are registered.
+// Set what holds in this thread, or in those that have set nothing; return what was set before.
 Code set_in_thread(Code code);
 Code set_in_process(Code code);
 
@@ -37,12 +36,10 @@ Code current();
 // None for torch's own gradient.
 std::optional<Convention> pinned(Code code);
 
-// In kernels.cpp: registers over aten's own, at the first call (see Note [Registered once]);
-// returns the operators' names.
+// In kernels.cpp: at the first call registers over aten's own; returns the operators' names.
 const std::vector<std::string>& register_kernels();
 
-// In kernels.cpp: how many calls of each of those operators were given the gradient of a pin.
-// Registers as above.
+// In kernels.cpp: how many calls of each were given the gradient of a pin. Registers as above.
 std::unordered_map<std::string, int64_t> calls_reached();
 
 } // namespace clampgrad::pin

@@ -272,8 +272,7 @@ PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObj
   END_HANDLE_TH_ERRORS
 }
 
-// The last entry, empty, ends the table. The C API declares one type for all kinds of functions; to
-// a METH_FASTCALL function it is cast.
+// The empty entry ends the table. The C API has one type for functions, to which others are cast.
 template <size_t... i>
 PyMethodDef* methods(std::index_sequence<i...>) {
   static PyMethodDef table[sizeof...(i) + 1] = {

@@ -23,7 +23,6 @@ WRONG = {
     "extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'clamp_min', 'half')",
     "unknown extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'max', 'half')",
     "gradient of an extremum": "ops._extremum_composed(*2 * [torch.ones(4)], 'fmax', 'ste')",
-    "pseudo gradient": "ops._pseudo_gradient(torch.ones(4), *3 * [torch.ones(4) > 0], 'half', False)",
 }
 
 

@@ -1,7 +1,6 @@
 #pragma once
-// torch's headers of functorch include this library without bringing it (2.11 to 2.15 at least),
-// for functions that nobody here calls: Interpreter::serialize and deserialize. What their
-// declarations need, and no definition: whoever calls them finds out when linking.
+// torch's headers of functorch include this library without bringing it, for functions that nobody
+// here calls. What their declarations need: whoever calls them finds out when linking.
 
 #include <string>
 

@@ -2,12 +2,11 @@
 //
 // Note [One translation unit per instruction set]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// setup.py gives each of them the flags of its set (flags_of_files). What is compiled here may
-// therefore not run on an older machine, and the linker keeps one copy of an inline function for
-// everybody. So nothing that is included here may define one that is called out of line: the
-// templates and functions below are in anonymous namespaces or in the namespace of the set, and
-// those of the standard library are not used. A test looks for instructions of a set elsewhere
-// (test_kernels.py).
+// setup.py gives each of them the flags of its set (flags_of_files), so what is compiled here may
+// not run on an older machine. But the linker keeps one copy of an inline function for everybody.
+// So nothing that is included here may define one that is called out of line: the templates and
+// functions below are in anonymous namespaces or in the namespace of the set, and those of the
+// standard library are not used. test_kernels.py looks for instructions of a set elsewhere.
 
 #include "kernels/cpu/loops.h"
 

@@ -1,5 +1,4 @@
-// The loop over flat memory, a word of 64 elements after the other. Included by every_loop.h, after
-// the rules and masks.h.
+// The loop over flat memory, by words of 64 elements. Comes after the rules and masks.h.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
@@ -42,9 +41,8 @@ struct OpWord {
   }
 };
 
-// Calls word(buffers, stride) for the whole words [begin, end), each with the buffers moved to it.
-// The code of a word is long. So this is a function, of which both calls below use one copy.
-// Buffers and word are passed by value: no store can change them, so the bounds stay in registers.
+// Calls word(buffers, stride) for the whole words [begin, end). A function, as its code is long and
+// called twice. All is passed by value: no store can change it, and bounds stay in registers.
 template <typename F, typename Buffers>
 C10_NOINLINE void foreach_whole_word(
     Buffers s, int64_t begin, int64_t end, int64_t stride, F word) {
@@ -69,8 +67,7 @@ C10_NOINLINE void foreach_whole_word(
   }
 }
 
-// The same for any words. Where the last one is not whole, its elements are copied to memory of a
-// whole word, whose other elements are 0.
+// The same for any words. A last one that is not whole is copied to one whose other elements are 0.
 template <typename F, int ins, int outs, typename Lane, typename Word>
 CLAMPGRAD_HOST_DEVICE void foreach_word(
     const Buffers<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {

@@ -1,9 +1,7 @@
 #pragma once
-// The loops over flat memory, one per call and dtype, and the instruction sets they are compiled
-// for.
+// The loops over flat memory, one per call and dtype, and the instruction sets.
 //
-// loops_<set>.cpp compiles every loop for one set (every_loop.h), in a namespace of that name;
-// kernels/fused.cpp takes the best one that runs here.
+// loops_<set>.cpp compiles all for one (every_loop.h); kernels/fused.cpp takes the best one here.
 
 #include "kernels/call.h"
 #include "kernels/rules/conventions.h"

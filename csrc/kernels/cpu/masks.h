@@ -114,8 +114,7 @@ struct WordOf {
             reinterpret_cast<__m256i>(masks[i]), reinterpret_cast<__m256i>(masks[i + 1]));
         word |= uint64_t{static_cast<uint32_t>(_mm256_movemask_epi8(bytes))} << i * kLanes;
       }
-      // The instruction takes halves of the two vectors in turn. To swap the bits of the word costs
-      // less than to swap the halves of a vector.
+      // The instruction takes halves of the two in turn; swapping bits costs less than halves.
       word ^= ((word ^ word >> 8) & 0x0000ff000000ff00) * 0x101;
     } else
 #endif
@@ -140,9 +139,8 @@ struct Powers {
   }
 };
 
-// A mask of the bits of a word from `element` on, one per lane. Every lane gets the part of the
-// word that fits in it, which holds the bits of several vectors. So the compiler fills the lanes
-// once for several calls, and each call tests its own bits.
+// A mask of the bits of a word from `element` on. Every lane gets the part of the word that fits in
+// it, the bits of several vectors: the compiler fills lanes once, and each call tests its own bits.
 template <typename M>
 CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   using Lane = decltype(lane_of(M()));

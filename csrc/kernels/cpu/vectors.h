@@ -1,6 +1,5 @@
-// Vectors of the instruction set at hand. Compiled once per instruction set, so without an include
-// guard, and without inline functions of the standard library: Note [One translation unit per
-// instruction set].
+// Vectors of the instruction set at hand. No include guard, and no inline functions of the standard
+// library: Note [One translation unit per instruction set].
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {

@@ -1,5 +1,4 @@
-// Elements on a GPU. It converts 16 bits to float in one instruction, so there these are compared
-// and divided as floats, and travel as their bits.
+// Elements on a GPU, which converts 16 bits in one instruction: there they are compared as floats.
 
 namespace clampgrad::device {
 namespace {

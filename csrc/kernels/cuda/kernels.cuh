@@ -8,8 +8,7 @@
 
 namespace clampgrad::cuda {
 
-// A lane's words of the bits, those that were read or those to be written: one for each bit of an
-// element.
+// A lane's words of the bits, read or to be written: one for each bit of an element.
 template <typename Op>
 using Words = uint32_t[Op::kBits];
 
@@ -92,9 +91,8 @@ __device__ __forceinline__ void run_rows(
   store_bits<Op>(s, tile.has_word(), tile.word(), kept);
 }
 
-// A tile that is not whole, or whose memory is not aligned. Neighbouring lanes take neighbouring
-// elements, so that an access of a warp is one stretch of memory here too. In turn, each lane keeps
-// the word of bits of 32 elements.
+// A tile that is not whole, or not aligned. Neighbouring lanes take neighbouring elements, so an
+// access of a warp is one stretch of memory here too. Each lane keeps the bits of 32 elements.
 template <typename T, typename Op>
 __device__ __forceinline__ void run_elements(
     const Op& op, const BuffersOf<typename Op::Call, T>& s, int64_t first, int64_t end) {
@@ -139,9 +137,8 @@ __device__ __forceinline__ void run_elements(
 // Note [Branches of a warp]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~
 // All lanes of a warp take the same branch. The compiler knows this where the number of the warp
-// comes out of a shuffle. A forward needs it to: its many shuffles otherwise get code for lanes
-// that have parted, which spills registers. In a backward it would mix the rows of a tile and run
-// out of predicates.
+// comes out of a shuffle. A forward needs that: its shuffles otherwise get code for lanes that have
+// parted, which spills registers. A backward would mix the rows of a tile and lack predicates.
 //
 // A result may be one of the inputs. `rows` of a tile: 1 or kRows.
 template <typename T, typename Op>

@@ -21,8 +21,7 @@ void launch(c10::Device device, int64_t n, int64_t elements, Kernel kernel, Args
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// The rows of a tile, for blocks of so many elements in a row: one where large tiles would leave
-// multiprocessors without a block.
+// The rows of a tile, for blocks of so many elements per row: 1 if more would idle multiprocessors.
 inline int rows_for(c10::Device device, int64_t n, int64_t elements) {
   int processors = 0;
   C10_CUDA_CHECK(

@@ -34,17 +34,12 @@ namespace clampgrad::cuda {
 // Whether accesses of 16 bytes are allowed: every pointer that is not null is a multiple of 16.
 template <int ins, int outs, typename Lane, typename Word>
 bool is_aligned(const Buffers<ins, outs, Lane, Word>& s) {
-  uintptr_t address = 0;
-  for (const void* p : s.in) {
-    address |= reinterpret_cast<uintptr_t>(p);
-  }
-  for (const void* p : s.out) {
-    address |= reinterpret_cast<uintptr_t>(p);
-  }
-  return address % 16 == 0;
+  uintptr_t all = 0;
+  unrolled<ins>([&](int k) { all |= reinterpret_cast<uintptr_t>(s.in[k]); });
+  unrolled<outs>([&](int k) { all |= reinterpret_cast<uintptr_t>(s.out[k]); });
+  return all % 16 == 0;
 }
 
-// Op::E is the element, and its lane what moves: 16-bit numbers travel as their bits.
 template <typename Call>
 void run(
     c10::Device device, at::ScalarType dtype, const BuffersOf<Call>& memory, const Call& call) {
@@ -65,8 +60,7 @@ void run(
   });
 }
 
-// Instantiates run() for a call. A macro, because the kernels are compiled in two files, and a
-// template would instantiate all in both.
+// A macro, because kernels are compiled in two files, and a template would have all in both.
 #define CLAMPGRAD_RUN(Call) \
   template void run<Call>(c10::Device, at::ScalarType, const BuffersOf<Call>&, const Call&);
 

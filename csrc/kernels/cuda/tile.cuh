@@ -3,9 +3,8 @@
 //
 // A warp owns a tile: kRows rows, a row being a vector of 16 bytes for each lane. So every access
 // of a warp is one stretch of memory, and several loads are in flight before the first is used. The
-// bits of a tile are whole words of 32; the lanes gather them by shuffles, and each bit of an
-// element costs one load or store a warp. A small tensor has tiles of one row, so that more warps
-// share the work; the bits lie the same.
+// bits of a tile are whole words of 32, which the lanes gather by shuffles: one load or store of a
+// warp per bit of an element. A small tensor has tiles of one row, so that more warps work on it.
 
 #include "base/bits.h"
 #include "kernels/cuda/memory.cuh"
@@ -54,8 +53,7 @@ struct Tile {
     store128(to + at(row), words);
   }
 
-  // The word of 32 bits that this lane reads or writes. Of the lanes that share a word of every
-  // row, lane r has that of row r.
+  // The 32 bits that this lane reads or writes: those of row r, if it is the r-th of its sharers.
   __device__ __forceinline__ bool has_word() const {
     return place < rows;
   }

@@ -1,7 +1,6 @@
 #pragma once
-// Which rules a convention takes: docs/adding_a_convention.md. The rules themselves are in
-// numbers.h, pairs.h and triples.h. A rule goes by the name of a convention; conventions may share
-// one.
+// Which rules a convention takes: docs/adding_a_convention.md. The rules are in numbers.h, pairs.h
+// and triples.h. A rule goes by the name of a convention; conventions may share one.
 
 #include "base/convention.h"
 #include "kernels/constant.h"
@@ -27,8 +26,7 @@ constexpr Gradient recorded_rule(Gradient gradient) {
   return is_pseudo(number_rule(gradient)) ? Gradient::with_grad : number_rule(gradient);
 }
 
-// One bit says whether g passes. Two say how much of it does where a tie is shared, or, of a
-// pseudo-gradient, where x lies.
+// One: whether g passes. Two: how much of it, where a tie is shared, or where x lies.
 constexpr int bits_per_element(Gradient number_rule) {
   return number_rule == Gradient::half || is_pseudo(number_rule) ? 2 : 1;
 }

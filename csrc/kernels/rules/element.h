@@ -8,8 +8,7 @@
 // whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools. They combine masks with
 // operators of bits, and choose values with select().
 //
-// Of two bools or two narrow k registers these operators make an int. So a rule writes M(a & b)
-// where it needs a mask.
+// Of bools and narrow k registers these operators make an int, so a rule writes M(a & b).
 //
 // The rules are compiled once per kind of V, in the namespace that CLAMPGRAD_INSTANCE names. So the
 // headers of the rules have no include guard. They are free of ATen.
@@ -67,15 +66,13 @@ CLAMPGRAD_HOST_DEVICE V lesser(V a, V b) {
   return b < a ? b : a;
 }
 
-// The bounds of one call, as values or as keys. An absent one blocks nothing, and nothing ties with
-// it.
+// The bounds of one call, as values or as keys. An absent one blocks nothing; nothing ties with it.
 template <typename V>
 struct Bounds {
   V lo, hi;
 };
 
-// torch.clamp: one bound after the other, so that hi wins where lo > hi; NaN passes through. Keys
-// are compared (see Real and Short), values are returned.
+// torch.clamp: hi wins where lo > hi; NaN passes through. Keys are compared, values returned.
 template <bool has_lo, bool has_hi, typename V, typename K>
 CLAMPGRAD_HOST_DEVICE V
 clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
@@ -83,17 +80,20 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
     const V raised = has_lo ? larger(value, keys.lo) : value;
     return has_hi ? lesser(raised, keys.hi) : raised;
   } else {
-    const Mask<K> below = has_lo ? Mask<K>(comparable & lt(key, keys.lo)) : Mask<K>();
-    const Mask<K> above = has_hi ? Mask<K>(comparable & lt(keys.hi, key)) : Mask<K>();
-    return select(above, values.hi, select(below, values.lo, value));
+    // AVX-512 compares under a mask. Elsewhere, one more select costs less than an & per bound.
+    using M = Mask<K>;
+    constexpr bool selects = std::is_same_v<M, K>;
+    const M counts = selects ? everywhere<M>() : comparable;
+    const M below = has_lo ? M(counts & lt(key, keys.lo)) : M();
+    const M above = has_hi ? M(counts & lt(keys.hi, key)) : M();
+    const V clamped = select(above, values.hi, select(below, values.lo, value));
+    return selects ? select(comparable, clamped, value) : clamped;
   }
 }
 
 // What all elements have in common.
 template <typename E>
 struct Element {
-  static constexpr bool composed = false; // of ATen operators
-
   // The value of torch.clamp, and that of torch.fmax and fmin, whose `result` of the two `in` the
   // rule has found. A device where torch returns something else overrides them.
   template <bool has_lo, bool has_hi, typename V, typename K>
@@ -110,6 +110,10 @@ struct Element {
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V quartered(V x) {
     return E::halved(E::halved(x));
+  }
+  template <typename M, typename V>
+  static CLAMPGRAD_HOST_DEVICE V pseudo_gradient(M passes, V g, V outside) {
+    return select(passes, g, outside);
   }
   // 1 where `plus`, -1 where `minus`, 0 elsewhere.
   template <typename V, typename M>
@@ -135,8 +139,7 @@ struct Real : Element<Real<T>> {
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
     return eq(x, x);
   }
-  // Where a comparison of keys says what one of numbers would. Here everywhere: the key of a NaN is
-  // a NaN, of which every comparison is false.
+  // Where comparing keys says what comparing numbers would: everywhere, as a NaN's key is a NaN.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V) {
     return everywhere<Mask<V>>();
@@ -277,9 +280,8 @@ CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
   return a.comparable & b.comparable & eq(a.key, b.key);
 }
 
-// What happens to one element (CUDA) or one vector of elements (the CPU). The Op of a forward makes
-// of its inputs the result and the bits that are recorded; that of a backward makes of a gradient
-// and the bits the gradients. with_op() takes a call (kernels/call.h) to its Op.
+// What happens to one element (CUDA) or vector (CPU). A forward makes of its inputs the result and
+// the bits, a backward of a gradient and the bits the gradients. with_op() gives a call its Op.
 template <typename Of, typename Element, int bits>
 struct Op {
   using Call = Of;

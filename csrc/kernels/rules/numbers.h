@@ -1,18 +1,15 @@
-// What x gets of a gradient where the bounds are numbers. The rules are those of
-// docs/conventions.md.
+// What x gets of a gradient where the bounds are numbers, by docs/conventions.md.
 //
-// A rule says what holds at x, as masks, and what that makes of the gradient. The composed path
-// does one after the other. The kernels do the first in forward and the second in backward; in
-// between they keep the masks as one or two bits.
+// A rule says what holds at x, as masks, and what that makes of g. The composed path does one after
+// the other; the kernels do the first in forward, the second in backward, and keep masks as bits.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
 // ---- What passes, and where x lies --------------------------------------------------------------
 
-// All of g passes where open, but half of it at a tie, or a quarter at a tie with both bounds.
-// Where not open, `tie` means nothing; where x is at no tie, neither does `quarter`. x = lo = hi is
-// open.
+// All of g passes where open, but half of it at a tie, or a quarter at a tie with both bounds,
+// where x = lo = hi is open. `tie` means nothing where not open, nor `quarter` where not at a tie.
 template <typename M>
 struct NumberMasks {
   M open, tie, quarter;
@@ -27,8 +24,7 @@ struct Position {
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
 #if defined(CLAMPGRAD_VECTOR_BYTES)
-  // As unsigned integers counted from the first key inside, the keys below wrap around and lie
-  // beyond the end. So one comparison is enough.
+  // One comparison: unsigned and counted from the first key inside, those below lie beyond the end.
   if constexpr (sizeof(lane_of(x)) == 2) {
     const K first = b.lo + int16_t(1), end = larger(b.hi, first);
     const auto lowest = Vector<uint16_t>(first) ^ uint16_t(0x8000);
@@ -39,9 +35,8 @@ CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
 }
 
 // For a pseudo-gradient the Position of x, else NumberMasks. K is a key, what is compared in place
-// of a number; `result`, the key of clamp's result, is read for a pseudo-gradient alone.
-// Comparisons count where `comparable`: of a float everywhere, of a 16-bit number where it is no
-// NaN (Real and Short in element.h).
+// of a number, where `comparable` (Real and Short in element.h). `result`, the key of clamp's
+// result, is read for a pseudo-gradient alone.
 template <Gradient rule, bool has_lo, bool has_hi, typename K>
 CLAMPGRAD_HOST_DEVICE auto number_masks(
     K x, Mask<K> comparable, const Bounds<K>& b, const K& result) {
@@ -104,24 +99,15 @@ CLAMPGRAD_HOST_DEVICE Mask<V> passes(V g, const Position<Mask<V>>& at) {
 
 // What a pseudo-gradient makes of g.
 template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE V pseudo_share(V g, const Position<Mask<V>>& at) {
+CLAMPGRAD_HOST_DEVICE V number_share(V g, const Position<Mask<V>>& at) {
   V outside = V();
-  if constexpr (rule == Gradient::restoring) {
+  if constexpr (rule == Gradient::straight_through) {
+    return g;
+  } else if constexpr (rule == Gradient::restoring) {
     outside = maximize ? E::template sign<V>(at.below, at.above)
                        : E::template sign<V>(at.above, at.below);
   }
-  return select(passes<rule, maximize, E>(g, at), g, outside);
-}
-
-template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE V number_share(V g, const Position<Mask<V>>& at) {
-  if constexpr (rule == Gradient::straight_through) {
-    return g;
-  } else if constexpr (E::composed) {
-    return E::template pseudo_share<rule, maximize>(g, at);
-  } else {
-    return pseudo_share<rule, maximize, E>(g, at);
-  }
+  return E::pseudo_gradient(passes<rule, maximize, E>(g, at), g, outside);
 }
 
 // ---- As bits ------------------------------------------------------------------------------------

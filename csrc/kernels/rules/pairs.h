@@ -1,5 +1,4 @@
-// What two Tensors get of a gradient: maximum and its kind, and clamps by one Tensor. The kernels
-// keep a bit per argument, set where it gets a share.
+// What two Tensors get of a gradient. The kernels keep a bit for each, set where it gets a share.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {

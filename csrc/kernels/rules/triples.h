@@ -29,9 +29,8 @@ clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Co
 
 // ---- Who gets a share ---------------------------------------------------------------------------
 
-// x gets a pseudo-gradient, by its position. Besides, where x is not the result, the bounds get
-// what least norm gives them. There x lies above hi, or below lo, or below a hi that is less than
-// lo.
+// x gets a pseudo-gradient, by its position. Besides, where x is not the result (above hi, below
+// lo, or below a hi that is less than lo), the bounds get what least norm gives them.
 template <typename M>
 struct PseudoMasks {
   Position<M> x;
@@ -136,8 +135,8 @@ CLAMPGRAD_HOST_DEVICE void triple_share(V g, const PseudoMasks<Mask<V>>& at, V (
 // ---- As bits ------------------------------------------------------------------------------------
 // A bit per argument, set where it gets a share. Those that are set share equally, but where a
 // convention says otherwise (triple_masks_in). Of a pseudo-gradient the bits are a number, x's the
-// lowest, which says where x lies and which bounds get a share besides: 0 NaN; 1 inside; 2 below,
-// lo; 3 below, hi; 4 below, both; 5 below, none; 6 above, hi.
+// lowest: where x lies, and which bounds get a share besides. 0 NaN; 1 inside; 2 below, lo; 3
+// below, hi; 4 below, both; 5 below, none; 6 above, hi.
 
 template <Gradient rule, typename M>
 CLAMPGRAD_HOST_DEVICE void triple_bits(const TripleMasks<M>& at, M (&bits)[3]) {
