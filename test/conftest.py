@@ -11,7 +11,7 @@ import torch
 
 import clampgrad
 from clampgrad.cli import main
-from common import RELEASE, run
+from common import RELEASE, package_path, run
 
 TIMES_GUARDS = "profile_guard_manager"
 
@@ -81,17 +81,16 @@ def command(capsys):
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """Where Python finds the package and its entry point, installed or not: a PYTHONPATH."""
-    home = Path(clampgrad.__file__).parents[1]
     points = importlib.metadata.entry_points(group="torch.backends")
     if any(p.name == "clampgrad" for p in points):
-        return str(home)
+        return os.pathsep.join(package_path())
     folder = tmp_path_factory.mktemp("metadata")
     (folder / "clampgrad-0.dist-info").mkdir()
     (folder / "clampgrad-0.dist-info/METADATA").write_text("Name: clampgrad\nVersion: 0\n")
     (folder / "clampgrad-0.dist-info/entry_points.txt").write_text(
         "[torch.backends]\nclampgrad = _clampgrad_by_environment:pin\n"
     )
-    return f"{home}{os.pathsep}{folder}"
+    return os.pathsep.join([*package_path(), str(folder)])
 
 
 @pytest.fixture

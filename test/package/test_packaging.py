@@ -14,7 +14,6 @@ import clampgrad
 from clampgrad import _implementation
 from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import MARK
-from clampgrad.cli import info
 from common import checked
 
 pytestmark = pytest.mark.thorough
