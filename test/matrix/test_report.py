@@ -26,8 +26,7 @@ def test_a_pin_is_equal_refused_or_in_the_limits():
         for context in contexts:
             rows = [r for r in found["rows"] if r["context"] == context and "process" in r["form"]]
             assert sum(r["held"] + r["refused"] for r in rows) or all(
-                set(r["waived"]) <= set(UNREACHED) and r["waived"]
-                for r in rows
+                set(r["waived"]) <= set(UNREACHED) and r["waived"] for r in rows
             ), context
 
 
