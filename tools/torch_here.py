@@ -64,13 +64,13 @@ def compiler() -> list[str]:
 
 def cannot_build() -> str | None:
     """What is missing for a library, or None; torch is not imported for that."""
+    if sys.platform == "win32":
+        return "it was built on Windows, whose compiler has no vector extension"
     torch = torch_here()
     if torch is None:
         return "torch was not there when it was built"
     if not OLDEST <= minor(torch) <= NEWEST:
         return f"it was built beside torch {torch}, which its C++ is not for"
-    if sys.platform == "win32":
-        return "it was built on Windows, whose compiler has no vector extension"
     # A wrapper, as ccache, is no compiler; the compiler is the last word before its options.
     names = list(itertools.takewhile(lambda word: not word.startswith("-"), compiler()))
     if not all(map(shutil.which, names)):

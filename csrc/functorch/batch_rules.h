@@ -16,7 +16,7 @@ namespace clampgrad::batch_rules {
 
 using at::Tensor;
 
-// What the tensors of a call have in common at the level being processed. Others have their own.
+// What the tensors of a call that are batched at the level being processed have in common.
 struct Batch {
   template <typename... Args>
   explicit Batch(const Args&... args) {
@@ -33,7 +33,7 @@ struct Batch {
 
   // The tensor inside, with the batch dimension first and the others aligned at the end; as it is,
   // where this level does not batch it. A tensor that has no dimension to the user promotes others
-  // less than one with dimensions, which it is inside: so it gets the dtype of the result before.
+  // less than one with dimensions. Inside it has one, so it is cast to the dtype of the result.
   Tensor physical(const Tensor& tensor) const {
     const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
     if (!batch_dim) {

@@ -29,9 +29,9 @@ at::Tensor permuted(const at::Tensor& tensor, at::IntArrayRef dim_order);
 // Note [Repeated inputs]
 // ~~~~~~~~~~~~~~~~~~~~~~
 // A bound that is broadcast over outer dimensions, or the gradient of a sum, repeats in memory
-// order. The loops of the CPU read it again and again instead of a copy in full, as CUDA's kernels
-// take. They go by words of 64 elements, so what repeats must be whole words: an input has a
-// period, which is a multiple of 64 elements, or all of them.
+// order. CUDA's kernels take a copy in full; the loops of the CPU read it again and again. They go
+// by words of 64 elements, so what repeats must be whole words: an input has a period, which is a
+// multiple of 64 elements, or all of them.
 struct Repeated {
   at::Tensor tensor;
   int64_t period; // in elements

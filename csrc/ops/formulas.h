@@ -53,7 +53,7 @@ at::Tensor clamp_backward(const at::Tensor& grad, const SavedNumber& of);
 template <typename Of, size_t n>
 at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
 
-// Raises NotImplementedError for a pseudo-gradient that is not linear: it has no forward mode.
+// The tangent; raises NotImplementedError for a pseudo-gradient that is not linear.
 at::Tensor if_linear(const at::Tensor& tangent, Gradient gradient);
 
 // Note [What is being differentiated]

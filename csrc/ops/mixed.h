@@ -1,5 +1,6 @@
 #pragma once
-// clamp between a number and a Tensor, which ATen lacks: clamp_max(clamp_min(self, min), max).
+// clamp between a number and a Tensor, which ATen lacks. The value and its dtype are those of
+// torch.clamp_max(torch.clamp_min(self, min), max).
 
 #include "base/bounds.h"
 #include "kernels/rules/conventions.h"

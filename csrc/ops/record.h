@@ -3,10 +3,10 @@
 // ~~~~~~~~~~~~~~~~~~~~~~~
 // A fused forward is no operator, and no autograd kernel of torchgen's records it. In eager mode
 // nothing but autograd would see an operator (no transform, mode, tracer or tangent: is_fusable),
-// so the dispatcher would only cost time; and torchgen has none in place: Note [In place].
+// so the dispatcher would only cost time; and torchgen has no such one in place: Note [In place].
 //
 // The node is torchgen's, of the formula for _clamp_recorded in derivatives.yaml. What an autograd
-// kernel does besides is done by hand: edges to the inputs (make_node), what is saved, edge from y.
+// kernel does besides is done by hand: edges to the inputs (make_node) and from y, what it saves.
 
 #include "Functions.h"
 #include "base/convention.h"

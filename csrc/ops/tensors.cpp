@@ -31,7 +31,7 @@ namespace {
 template <typename Node, typename Call>
 Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool in_place) {
   for (const auto& t : args) {
-    // Of several devices, and of dtypes that do not promote, torch takes some and words the error.
+    // Several devices, and dtypes that do not promote: torch takes some, and words the error.
     if (!is_fusable(t) || t.device() != args[0].device() ||
         (t.is_floating_point() && !is_fusable_dtype(t.scalar_type()))) {
       return {};
@@ -220,8 +220,9 @@ namespace native {
 
 Tensor extremum_composed(
     const Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
+  const auto op = parse_extremum(extremum);
   parse_exact(gradient, extremum);
-  return aten_extremum(parse_extremum(extremum), self, other);
+  return aten_extremum(op, self, other);
 }
 
 } // namespace native

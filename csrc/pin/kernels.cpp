@@ -1,5 +1,5 @@
 // What aten's clamp and its family do from the first pin on, whoever calls them: kernels at the
-// autograd keys, in place of torch's own. What runs below autograd, as our operators do, stays.
+// autograd keys, in place of torch's own. What runs below autograd does not come here.
 //
 // Note [Registered once]
 // ~~~~~~~~~~~~~~~~~~~~~~
@@ -108,7 +108,7 @@ Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
 
 // ---- Lists of Tensors ---------------------------------------------------------------------------
 
-// No pin reaches them, and where a gradient is recorded it says so.
+// No pin reaches them, and where a gradient is recorded, or may be in a transform, it says so.
 template <typename Aten, Kind kind, typename = decltype(&Aten::call)>
 struct KernelForEach;
 

@@ -24,6 +24,7 @@ Code code_of(std::optional<std::string_view> gradient, bool maximize);
 std::optional<std::string> name_of(Code code);
 
 // Set what holds in this thread, or in those that have set nothing; return what was set before.
+// Without an effect until the kernels are registered.
 Code set_in_thread(Code code);
 Code set_in_process(Code code);
 
@@ -39,7 +40,7 @@ std::optional<Convention> pinned(Code code);
 // In kernels.cpp: at the first call registers over aten's own; returns the operators' names.
 const std::vector<std::string>& register_kernels();
 
-// In kernels.cpp: how many calls of each were given the gradient of a pin. Registers as above.
+// In kernels.cpp: how many calls of each, but for lists, got the gradient of a pin. Registers too.
 std::unordered_map<std::string, int64_t> calls_reached();
 
 } // namespace clampgrad::pin

@@ -4,7 +4,7 @@ Their sources are compiled for the host and run there, a warp as 32 coroutines t
 shuffle (test/cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
 what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
 
-So do the CPU's own loops for AVX-512, whose instructions are emulated.
+The CPU's own loops for AVX-512 are compared alike, with the instructions emulated.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ BORDER = 97  # bytes around a result that must stay as they are
 DEFINED = {
     "cuda": [],
     "cuda, a row per tile": ["-DSMALL_TILES"],
-    "avx512": ["-DEMULATE_AVX512"],  # in the place of those
+    "avx512": ["-DEMULATE_AVX512"],
 }
 
 

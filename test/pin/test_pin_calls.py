@@ -175,6 +175,20 @@ def test_no_pin_reaches_a_list(x, operator, suffix, name):
                 call([x * 1])
 
 
+def test_a_list_in_compiled_code(x):
+    """The portable pin does not see it (docs/limits.md)."""
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: torch._foreach_clamp_min([x], 0.0)[0], backend="aot_eager")
+    with clampgrad.pin("half"):
+        if clampgrad.implementation == "portable":
+            found = slope(compiled, x)
+            with clampgrad.pin(None):
+                assert found == slope(lambda x: torch.clamp_min(x, 0.0), x)
+        else:
+            with pytest.raises(RuntimeError, match="no pin reaches a list"):
+                compiled(x)
+
+
 def test_a_pseudo_gradient_leaves_a_list_of_maxima_alone(x):
     with clampgrad.pin("restoring", maximize=True):
         assert slope(lambda x: torch._foreach_maximum([x], 1.0)[0], x) == [0, 0, 0.5, 1]

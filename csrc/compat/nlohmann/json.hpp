@@ -1,6 +1,6 @@
 #pragma once
 // torch's headers of functorch include this library without bringing it, for functions that nobody
-// here calls. What their declarations need: whoever calls them finds out when linking.
+// here calls. What their declarations need, and no definition: a call would fail to link.
 
 #include <string>
 

@@ -67,7 +67,7 @@ C10_NOINLINE void foreach_whole_word(
   }
 }
 
-// The same for any words. A last one that is not whole is copied to one whose other elements are 0.
+// The same for any words. A last word that is not whole is copied to one, filled up with zeros.
 template <typename F, int ins, int outs, typename Lane, typename Word>
 CLAMPGRAD_HOST_DEVICE void foreach_word(
     const Buffers<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {

@@ -1,4 +1,4 @@
-// Elements on a GPU, which converts 16 bits in one instruction: there they are compared as floats.
+// Elements on a GPU, which converts 16 bits in one instruction: compared as floats, moved as bits.
 
 namespace clampgrad::device {
 namespace {

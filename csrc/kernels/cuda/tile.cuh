@@ -3,8 +3,8 @@
 //
 // A warp owns a tile: kRows rows, a row being a vector of 16 bytes for each lane. So every access
 // of a warp is one stretch of memory, and several loads are in flight before the first is used. The
-// bits of a tile are whole words of 32, which the lanes gather by shuffles: one load or store of a
-// warp per bit of an element. A small tensor has tiles of one row, so that more warps work on it.
+// bits of a tile are whole words of 32, which the lanes gather by shuffles; each bit of an element
+// costs a warp one load or store. A small tensor has tiles of one row, so that more warps work.
 
 #include "base/bits.h"
 #include "kernels/cuda/memory.cuh"
@@ -53,7 +53,7 @@ struct Tile {
     store128(to + at(row), words);
   }
 
-  // The 32 bits that this lane reads or writes: those of row r, if it is the r-th of its sharers.
+  // The 32 bits that this lane reads or writes: the r-th of those that share a word has row r's.
   __device__ __forceinline__ bool has_word() const {
     return place < rows;
   }

@@ -26,7 +26,7 @@ constexpr Gradient recorded_rule(Gradient gradient) {
   return is_pseudo(number_rule(gradient)) ? Gradient::with_grad : number_rule(gradient);
 }
 
-// One: whether g passes. Two: how much of it, where a tie is shared, or where x lies.
+// One bit: whether g passes. Two bits: how much of it, where a tie is shared, or where x lies.
 constexpr int bits_per_element(Gradient number_rule) {
   return number_rule == Gradient::half || is_pseudo(number_rule) ? 2 : 1;
 }

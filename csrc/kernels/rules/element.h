@@ -80,7 +80,7 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
     const V raised = has_lo ? larger(value, keys.lo) : value;
     return has_hi ? lesser(raised, keys.hi) : raised;
   } else {
-    // AVX-512 compares under a mask. Elsewhere, one more select costs less than an & per bound.
+    // Bits (AVX-512, CUDA) are and-ed. Of lanes, one more select costs less than an & per bound.
     using M = Mask<K>;
     constexpr bool selects = std::is_same_v<M, K>;
     const M counts = selects ? everywhere<M>() : comparable;
@@ -220,13 +220,7 @@ struct Short : Element<Short<mantissa_bits>> {
  private:
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> below(V magnitude, int16_t limit) {
-    auto end = Key<V>(Key<V>() + limit);
-#if CLAMPGRAD_VECTOR_BYTES == 32
-    if constexpr (sizeof(V) == 32) {
-      asm("" : "+x"(end)); // of < a constant, GCC makes <=, which is two instructions
-    }
-#endif
-    return lt(Key<V>(magnitude), end);
+    return lt(Key<V>(magnitude), Key<V>(Key<V>() + limit));
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V significand(V m) {

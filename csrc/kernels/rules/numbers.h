@@ -8,8 +8,8 @@ namespace {
 
 // ---- What passes, and where x lies --------------------------------------------------------------
 
-// All of g passes where open, but half of it at a tie, or a quarter at a tie with both bounds,
-// where x = lo = hi is open. `tie` means nothing where not open, nor `quarter` where not at a tie.
+// All of g passes where open (as x = lo = hi is), but half of it at a tie, or a quarter at a tie
+// with both bounds. `tie` means nothing where not open; `quarter` means nothing where not at a tie.
 template <typename M>
 struct NumberMasks {
   M open, tie, quarter;
@@ -24,7 +24,7 @@ struct Position {
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
 #if defined(CLAMPGRAD_VECTOR_BYTES)
-  // One comparison: unsigned and counted from the first key inside, those below lie beyond the end.
+  // One comparison: unsigned and counted from the first key inside, those below wrap around.
   if constexpr (sizeof(lane_of(x)) == 2) {
     const K first = b.lo + int16_t(1), end = larger(b.hi, first);
     const auto lowest = Vector<uint16_t>(first) ^ uint16_t(0x8000);
@@ -100,14 +100,16 @@ CLAMPGRAD_HOST_DEVICE Mask<V> passes(V g, const Position<Mask<V>>& at) {
 // What a pseudo-gradient makes of g.
 template <Gradient rule, bool maximize, typename E, typename V>
 CLAMPGRAD_HOST_DEVICE V number_share(V g, const Position<Mask<V>>& at) {
-  V outside = V();
   if constexpr (rule == Gradient::straight_through) {
     return g;
-  } else if constexpr (rule == Gradient::restoring) {
-    outside = maximize ? E::template sign<V>(at.below, at.above)
-                       : E::template sign<V>(at.above, at.below);
+  } else {
+    V outside = V();
+    if constexpr (rule == Gradient::restoring) {
+      outside = maximize ? E::template sign<V>(at.below, at.above)
+                         : E::template sign<V>(at.above, at.below);
+    }
+    return E::pseudo_gradient(passes<rule, maximize, E>(g, at), g, outside);
   }
-  return E::pseudo_gradient(passes<rule, maximize, E>(g, at), g, outside);
 }
 
 // ---- As bits ------------------------------------------------------------------------------------
