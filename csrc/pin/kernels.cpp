@@ -108,15 +108,16 @@ Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
 
 // ---- Lists of Tensors ---------------------------------------------------------------------------
 
-// No pin reaches them, and where a gradient is recorded, or may be in a transform, it says so.
+// No pin reaches them, and where a gradient is recorded it says so.
 template <typename Aten, Kind kind, typename = decltype(&Aten::call)>
 struct KernelForEach;
 
 template <typename Aten, Kind kind, typename Result, typename... Args>
 struct KernelForEach<Aten, kind, Result (*)(Args...)> {
   static Result call(DispatchKeySet keys, Args... args) {
+    const bool recorded = (any_tensor(is_differentiated, args) || ...);
     TORCH_CHECK(
-        !applies(pinned_for(args...), kind),
+        !recorded || !applies(pinned(current()), kind),
         "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not ",
         Aten::name,
         ", or take the pin off around this call (`with clampgrad.pin(None)`)");

@@ -175,6 +175,38 @@ def test_no_pin_reaches_a_list(x, operator, suffix, name):
                 call([x * 1])
 
 
+AROUND = {
+    "nothing": lambda f: f(torch.ones(2)),
+    "torch.func.grad": lambda f: torch.func.grad(f)(torch.ones(2)),
+    "torch.func.jvp": lambda f: torch.func.jvp(f, (torch.ones(2),), (torch.ones(2),)),
+    "torch.func.vmap": lambda f: torch.func.vmap(f)(torch.ones(2, 2)),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_list_that_is_not_differentiated(around):
+    """Optimizers and clipping, also inside transforms that differentiate something else."""
+    p = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.Adam([p], amsgrad=True, foreach=True)
+
+    def step(x):
+        p.grad = torch.full((3,), 5.0)
+        torch.nn.utils.clip_grad_value_([p], 1.0, foreach=True)
+        optimizer.step()
+        return x.sum()
+
+    with clampgrad.pin("inclusive"):
+        AROUND[around](step)
+    assert p.grad.tolist() == [1, 1, 1] and p.detach().allclose(torch.tensor(0.999))
+
+
+def test_a_list_is_refused_inside_transforms(x):
+    call = lambda x: torch._foreach_clamp_min([x], 0.0)[0].sum()  # noqa: E731
+    for transform in (torch.func.grad, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))):
+        with clampgrad.pin("half"), pytest.raises(RuntimeError, match="no pin reaches a list"):
+            transform(call)(x.detach())
+
+
 def test_a_list_in_compiled_code(x):
     """The portable pin does not see it (docs/limits.md)."""
     torch._dynamo.reset()

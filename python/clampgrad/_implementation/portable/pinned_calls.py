@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as fwad
 import torch.nn.functional as F
 from torch import Tensor
 from torch.compiler import is_compiling
 
 from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.functions import PUBLIC, recorded
+from clampgrad._torch.surroundings import is_of_transform
 
 
 def spellings(name: str) -> Iterator[Any]:
@@ -118,12 +120,20 @@ def extremum(name: str) -> Callable[..., Any]:
     return call
 
 
+def is_differentiated(argument: Any) -> bool:
+    """Whether a gradient may be recorded of it, here or at a level of torch.func, or a tangent."""
+    return isinstance(argument, Tensor) and (
+        (torch.is_grad_enabled() and (argument.requires_grad or is_of_transform(argument)))
+        or fwad.unpack_dual(argument).tangent is not None
+    )
+
+
 def for_each(name: str) -> Callable[..., Any]:
     def call(func: Any, gradient: str, maximize: bool, *args: Any, **kwargs: Any) -> Any:
         """No pin reaches a list, and where a gradient is recorded it says so."""
-        given = (*args, *kwargs.values())
+        given = [*args, *kwargs.values()]
         each = [a for b in given for a in (b if isinstance(b, (list, tuple)) else [b])]
-        if recorded(tuple(each)) and ("clamp" in name or gradient not in PSEUDO):
+        if any(map(is_differentiated, each)) and ("clamp" in name or gradient not in PSEUDO):
             raise RuntimeError(
                 "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not "
                 f"{name}, or take the pin off around this call (`with clampgrad.pin(None)`)"
