@@ -35,8 +35,9 @@ namespace clampgrad::cuda {
 template <int ins, int outs, typename Lane, typename Word>
 bool is_aligned(const Buffers<ins, outs, Lane, Word>& s) {
   uintptr_t all = 0;
-  unrolled<ins>([&](int k) { all |= reinterpret_cast<uintptr_t>(s.in[k]); });
-  unrolled<outs>([&](int k) { all |= reinterpret_cast<uintptr_t>(s.out[k]); });
+  for (int k = 0; k < ins + outs; ++k) {
+    all |= reinterpret_cast<uintptr_t>(k < ins ? s.in[k] : s.out[k - ins]);
+  }
   return all % 16 == 0;
 }
 

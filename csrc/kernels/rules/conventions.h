@@ -101,8 +101,7 @@ constexpr bool is_linear(Gradient gradient) {
   return gradient != Gradient::with_grad && gradient != Gradient::restoring;
 }
 
-// f(Constant<rule>(), Constant<maximize>()), where `rule_of` is one of the functions above. An
-// exact rule is the same whether the loss is maximised or not.
+// f(Constant<rule>(), Constant<maximize>()), by a function above. Exact rules ignore maximize.
 template <Gradient (*rule_of)(Gradient), typename F>
 auto with_rule(Convention c, const F& f) {
   return with_constant<kGradients>(c.gradient, [&](auto gradient) {
