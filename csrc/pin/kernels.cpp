@@ -8,7 +8,7 @@
 // to the dispatcher's tables while other threads read them, unguarded, and take 0.4 ms per block.
 
 #include "base/path.h"
-#include "ops/mixed.h"
+#include "ops/front_doors.h"
 #include "pin/pin.h"
 
 #include <ATen/Operators.h>
