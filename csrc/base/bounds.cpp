@@ -30,7 +30,7 @@ bool is_nan(const Number& bound) {
 
 bool overflows(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.is_cpu() ? self.scalar_type() : at::toOpMathType(self.scalar_type());
-  return bound && !bound->isSymbolic() && is_fusable_dtype(self.scalar_type()) &&
+  return bound && !bound->isSymbolic() &&
       AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clamp", [&] {
            return c10::overflows<scalar_t>(bound->toDouble());
          });

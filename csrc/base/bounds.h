@@ -14,8 +14,8 @@ using Number = std::optional<at::Scalar>;
 // False for a number that a compiler traces: asking for its value would fix it in the graph.
 bool is_nan(const Number& bound);
 
-// Beyond the range of the type in which torch.clamp compares, on the CPU the dtype. Whether that is
-// an error, torch.clamp says: beside a NaN it is none. False for a number that a compiler traces.
+// Beyond the range of the type in which torch.clamp compares floats, on the CPU the dtype. If that
+// is an error, torch.clamp says: beside a NaN it is none. False for what a compiler traces.
 bool overflows(const Number& bound, const at::Tensor& self);
 
 // The bound as the forward of `self` sees it: rounded to its dtype, because an element can be equal
