@@ -302,7 +302,8 @@ def run_some(implementation, count, seed, only, new):
         start, some = time.monotonic(), cells if in_a_cell(mutant) else []
         killed, error = outcome(k, some, tests_of(mutant), last.get(name(mutant), ""))
         took = round(time.monotonic() - start, 1)
-        return {"killed_by": killed, "how": error, "seconds": took}
+        how = error and error.replace(f"{TREE}{os.sep}", "")
+        return {"killed_by": killed, "how": how, "seconds": took}
 
     with ThreadPoolExecutor(int(os.environ.get("MAX_JOBS", 2))) as pool:
         for (k, mutant), result in zip(mutants, pool.map(try_one, mutants)):
