@@ -61,7 +61,10 @@ def same(what, actual, wanted, exact=True):
     a, w = actual.detach(), wanted.detach()
     equal = (a == w) | (a.isnan() & w.isnan())
     if not exact and a.dtype.is_floating_point:
-        equal |= torch.isclose(a.double(), w.double(), rtol=4 * torch.finfo(a.dtype).eps, atol=1e-7)
+        # Relative to the terms, which are of about 1, where a sum cancels.
+        rounding = 4 * torch.finfo(a.dtype).eps
+        atol = rounding if a.dtype == torch.float32 else 1e-7
+        equal |= torch.isclose(a.double(), w.double(), rtol=rounding, atol=atol)
     if not equal.all():
         raise Wrong(f"{what}: {a.tolist()} instead of {w.tolist()}")
 
