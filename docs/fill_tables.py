@@ -128,7 +128,7 @@ def speed():
     machines = {}
     for name in sorted({key[0] for key in used()}):
         m = SPEED[name]["machine"]
-        machines.setdefault(m["cpu"], []).append(m["instruction_set"])
+        machines.setdefault(m["cpu"], {})[m["instruction_set"]] = None
     where = " and ".join(f"{cpu} ({' and '.join(sets)})" for cpu, sets in machines.items())
     return (
         f"Forward and backward together, `clampgrad.clamp` is **{clamp}** as fast as `torch.clamp`, {hardtanh} "
@@ -218,26 +218,26 @@ USED = {
 def speed_used():
     """What a program gets that sets nothing: the worst beside the best."""
     found = used()
-    columns = list(dict.fromkeys(key[:2] for key in found))
-    rows = [["in place of", *(f"{dtype}, {instruction_set(r)}" for r, dtype in columns)]]
-    for group, rivals in USED.items():
+    rivals = [(group, rival) for group, rivals in USED.items() for rival in rivals]
+    names = [r + group.removeprefix("clamp") if "lo" in group else r for group, r in rivals]
+    rows = [["machine", "dtype", *map(code, names)]]
+    for release, dtype in dict.fromkeys(key[:2] for key in found):
+        cells = []
         for rival in rivals:
-            name = f"{rival}{group.removeprefix('clamp')}" if "lo" in group else rival
-            cells = []
-            for column in columns:
-                ratios = found[(*column, group, rival)]
-                worst, best = (pick(ratios, key=ratios.get) for pick in (min, max))
-                ends = (f"{ratios[n]:.2g} ({report.size(n)})" for n in (worst, best))
-                cells.append(" to ".join(ends))
-            rows.append([code(name), *cells])
-    shown = dict.fromkeys(release for release, _ in columns)
+            ratios = found[(release, dtype, *rival)]
+            worst, best = (pick(ratios, key=ratios.get) for pick in (min, max))
+            ends = (f"{ratios[n]:.2g} ({report.size(n)})" for n in (worst, best))
+            cells.append(" to ".join(ends))
+        rows.append([short_machine(release), dtype, *cells])
+    shown = dict.fromkeys(release for release, *_ in found)
     note = " ".join(machine(SPEED[release]) for release in shown)
     return table(*rows) + "\n\nThe number of elements is in brackets. " + note
 
 
-def instruction_set(release):
-    m = SPEED[release]["machine"]
-    return f"{m['instruction_set']}, {m['cpu'].replace('(R)', '').removesuffix(' Processor')}"
+def short_machine(release):
+    m, torch = SPEED[release]["machine"], SPEED[release]["torch"].partition("+")[0]
+    cpu = m["cpu"].replace("(R)", "").removesuffix(" Processor")
+    return f"{cpu}, {m['instruction_set']}, torch {torch}"
 
 
 def speed_bars():
