@@ -62,9 +62,9 @@ def same(what, actual, wanted, exact=True):
     equal = (a == w) | (a.isnan() & w.isnan())
     if not exact and a.dtype.is_floating_point:
         # Relative to the terms, which are of about 1, where a sum cancels.
-        rounding = 4 * torch.finfo(a.dtype).eps
-        atol = rounding if a.dtype == torch.float32 else 1e-7
-        equal |= torch.isclose(a.double(), w.double(), rtol=rounding, atol=atol)
+        terms = torch.finfo(torch.promote_types(a.dtype, torch.float32)).eps
+        rounding = torch.finfo(a.dtype).eps
+        equal |= torch.isclose(a.double(), w.double(), rtol=4 * rounding, atol=16 * terms)
     if not equal.all():
         raise Wrong(f"{what}: {a.tolist()} instead of {w.tolist()}")
 
