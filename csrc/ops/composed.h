@@ -214,8 +214,7 @@ struct TensorElement {
   template <typename V>
   static V sign(const TensorMask& plus, const TensorMask& minus) {
     return V([plus, minus](const at::Tensor& like) {
-      const auto dtype = like.scalar_type();
-      return plus.get(like).to(dtype) - minus.get(like).to(dtype);
+      return plus.get(like).to(like.scalar_type()) - minus.get(like).to(like.scalar_type());
     });
   }
   // An operator, whose tangent raises.

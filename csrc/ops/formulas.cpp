@@ -29,7 +29,7 @@ using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
 // Arguments are compared in the dtype to which they promote, which the gradient has.
 Compared<TensorValue> compared_in_dtype(const Tensor& t) {
-  return compared<E>(TensorValue([t](const Tensor& like) { return t.to(like.scalar_type()); }));
+  return compared<E>(TensorValue([t](const Tensor& like) { return cast(t, like.scalar_type()); }));
 }
 
 // ---- One argument -------------------------------------------------------------------------------
@@ -109,11 +109,10 @@ Shares<2> shares(const ExtremumShares& of) {
 Shares<2> shares(const SavedPair& of) {
   const SavedBits saved = {of.bits, 2, of.dim_order};
   const TensorMask bits[] = {{saved, kBitTables[0]}, {saved, kBitTables[1]}};
-  const auto op = of.call.op;
-  const auto c = of.call.convention;
-  return composed::with_pair_rule(op, c, [&](auto rule, auto, auto nan) {
+  const auto& call = of.call;
+  return composed::with_pair_rule(call.op, call.convention, [&](auto rule, auto, auto nan) {
     const auto at = composed::pair_masks_in<decltype(rule)::value, decltype(nan)::value>(bits);
-    return pair_shares(at, op, c);
+    return pair_shares(at, call.op, call.convention);
   });
 }
 
@@ -146,8 +145,8 @@ Shares<3> shares(const ClampShares& of) {
   }
   const auto x = compared_in_dtype(self), lo = compared_in_dtype(min), hi = compared_in_dtype(max);
   const auto y = compared<E>(TensorValue([=](const Tensor& like) { // only compared with
-    const auto dtype = like.scalar_type();
-    return at::clamp(self.detach().to(dtype), min.detach().to(dtype), max.detach().to(dtype));
+    const auto in = [&](const Tensor& t) { return cast(t.detach(), like.scalar_type()); };
+    return at::clamp(in(self), in(min), in(max));
   }));
   return with_rule<own_rule>(of.convention, [&](auto constant, auto maximize) {
     constexpr Gradient gradient = decltype(constant)::value;
@@ -194,7 +193,7 @@ std::array<Tensor, n> gradients(
   }
   auto like = grad;
   if constexpr (!reads_bits<Of>) {
-    like = grad.to(promoted_type(of.args)); // in place, the result may be of a narrower dtype
+    like = cast(grad, promoted_type(of.args)); // in place, the result may be of a narrower dtype
   }
   const auto values = shares(of)(like);
   for (size_t i = 0; i < n; ++i) {
@@ -217,7 +216,7 @@ Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
   Tensor result;
   for (size_t i = 0; i < n; ++i) {
     if (tangents[i].defined()) {
-      const auto tangent = if_linear(tangents[i].to(dtype), of.convention.gradient);
+      const auto tangent = if_linear(cast(tangents[i], dtype), of.convention.gradient);
       const auto share = shares_of(tangent)[i].get(tangent);
       result = result.defined() ? result + share : share;
     }

@@ -10,6 +10,10 @@
 
 namespace clampgrad {
 
+inline at::Tensor cast(const at::Tensor& t, at::ScalarType dtype) {
+  return t.scalar_type() == dtype ? t : t.to(dtype); // below torch.func, to() is never free
+}
+
 // ---- What the arguments get of a gradient -------------------------------------------------------
 // From what the operator was called with, or from the bits that a fused forward has saved.
 

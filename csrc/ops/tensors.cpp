@@ -49,7 +49,7 @@ Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool i
     }
   }
   for (auto& t : args) {
-    t = t.scalar_type() == dtype ? t : t.to(dtype);
+    t = cast(t, dtype);
   }
   const auto y = empty_result(args);
   for (auto& t : args) {
@@ -194,7 +194,7 @@ Tensor& hand_over(Tensor& self, const Tensor& result) {
   // In place, too, arguments are compared in the dtype to which they promote, so a result may need
   // a cast. Not that of a view: what autograd puts around a view calls a single node, and the
   // formulas take a gradient of another dtype.
-  const auto rounded = self.is_view() ? result : result.to(self.scalar_type());
+  const auto rounded = self.is_view() ? result : cast(result, self.scalar_type());
   below_autograd([&] { self.copy_(rounded); });
   torch::autograd::increment_version(self);
   torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(rounded));

@@ -2,8 +2,6 @@
 // Loads and stores of 128 bits. They are written in PTX: nvcc splits a plain assignment into four
 // narrow accesses where it sees fit, and its intrinsics order memory more strongly than is needed.
 
-#include <cstdint>
-
 namespace clampgrad::cuda {
 
 __device__ __forceinline__ uint4 load128(const void* from) {
