@@ -168,6 +168,12 @@ def merge(runs: dict[str, Run], more: dict[str, Run]) -> dict[str, Run]:
     return dict(sorted(runs.items()))
 
 
+def of_present_tests(runs: dict[str, Run]) -> dict[str, Run]:
+    """Without the files that are no more: what they asked, others ask or nothing does."""
+    present = {path.stem for path in ROOT.glob("test/**/test_*.py")}
+    return {row: {f: n for f, n in run.items() if f in present} for row, run in runs.items()}
+
+
 def built(wheel: Path, runs: dict[str, Run]) -> dict[str, Run]:
     """A row for each library of a wheel whose release has none."""
     with zipfile.ZipFile(wheel) as archive:
@@ -182,5 +188,6 @@ if __name__ == "__main__":
     for path in map(Path, sys.argv[1:]):
         wheel = path.suffix == ".whl"
         runs = merge(runs, built(path, runs) if wheel else json.loads(path.read_text()))
+    runs = of_present_tests(runs)
     RUNS.write_text(json.dumps(runs, indent=1) + "\n")
     PAGE.write_text(page(runs, json.loads(IMPORTING.read_text())))
