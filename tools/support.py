@@ -169,9 +169,10 @@ def merge(runs: dict[str, Run], more: dict[str, Run]) -> dict[str, Run]:
 
 
 def of_present_tests(runs: dict[str, Run]) -> dict[str, Run]:
-    """Without the files that are no more: what they asked, others ask or nothing does."""
+    """Without the files that are no more, and the runs of nothing else; a run of none was only built."""
     present = {path.stem for path in ROOT.glob("test/**/test_*.py")}
-    return {row: {f: n for f, n in run.items() if f in present} for row, run in runs.items()}
+    kept = {row: {f: n for f, n in run.items() if f in present} for row, run in runs.items()}
+    return {row: run for row, run in kept.items() if run or not runs[row]}
 
 
 def built(wheel: Path, runs: dict[str, Run]) -> dict[str, Run]:

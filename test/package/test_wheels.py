@@ -9,7 +9,7 @@ import pytest
 WheelFile = pytest.importorskip("wheel.wheelfile", reason="pip install wheel").WheelFile
 
 from tools import wheels  # noqa: E402
-from tools.support import IMPORTING, PAGE, RUNS, built, cell, page  # noqa: E402
+from tools.support import IMPORTING, PAGE, RUNS, built, cell, of_present_tests, page  # noqa: E402
 from tools.wheels import companion, merge  # noqa: E402
 
 INFO = "clampgrad-1.0.dist-info"
@@ -74,6 +74,16 @@ def test_a_wheel_adds_the_releases_that_no_test_has_run_on(tmp_path):
     row = "2.12, compiled, cpu"
     assert built(a_wheel(tmp_path / "a", "torch_2_12"), runs) == {row: {}}
     assert built(a_wheel(tmp_path / "b", "torch_2_13"), runs) == {}
+
+
+def test_a_run_of_files_that_are_no_more_is_dropped():
+    ran = {"passed": 3, "failed": 0}
+    runs = {
+        "only built": {},
+        "gone": {"test_gone": ran},
+        "partly": {"test_gone": ran, "test_wheels": ran},
+    }
+    assert of_present_tests(runs) == {"only built": {}, "partly": {"test_wheels": ran}}
 
 
 def test_the_support_page_is_that_of_the_committed_runs():
