@@ -11,7 +11,7 @@
 namespace clampgrad {
 
 inline at::Tensor cast(const at::Tensor& t, at::ScalarType dtype) {
-  return t.scalar_type() == dtype ? t : t.to(dtype); // below torch.func, to() is never free
+  return t.scalar_type() == dtype ? t : t.to(dtype); // to() takes time at each level of torch.func
 }
 
 // ---- What the arguments get of a gradient -------------------------------------------------------
