@@ -121,7 +121,7 @@ check-programs: ## Run programs of third-party libraries under pins, and those l
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m thorough -k launchers
 	$(PROGRAMS)/bin/python -m tools.programs \
 		$(foreach release,$(PROGRAM_RELEASES),$(release)=$(abspath .venv/programs-$(release)/bin/python)) $(ARGS)
-	$(PROGRAMS)/bin/python -m tools.library_tests --out out/programs.json build/library-tests
+	$(PROGRAMS)/bin/python -m tools.library_tests build/library-tests
 
 check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
@@ -186,8 +186,8 @@ check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolat
 
 bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARGS=--full for all of it
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
-	$(VENV)/bin/python benchmarks/run.py --out out/cpu-$(TORCH).json $(ARGS)
-	$(VENV)/bin/python benchmarks/report.py out/cpu-$(TORCH).json --plot out/cpu-$(TORCH).png
+	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
+	$(VENV)/bin/python -m benchmarks.report out/cpu-$(TORCH).jsonl --plot out/cpu-$(TORCH).png
 
 study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
 study: $(VENV)/studied ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
@@ -213,11 +213,11 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there,
 	$(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
 	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json \
 		$(ARM64_PORTABLE_TESTED) $(ARGS)
-	echo "==> python tools/support.py out/arm64.json puts it into docs/support.md"
+	echo "==> python -m tools.support out/arm64.json puts it into docs/support.md"
 
 count-cuda: ## Count the instructions of the CUDA kernels, for benchmarks/README.md; needs nvcc
 	$(MAKE) .venv/torch-$(CUDA_TORCH)/torch TORCH=$(CUDA_TORCH)
-	.venv/torch-$(CUDA_TORCH)/bin/python benchmarks/sass.py --out benchmarks/results/cuda-sass.json
+	.venv/torch-$(CUDA_TORCH)/bin/python -m benchmarks.sass
 
 check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
 	if tools/debian_source.sh build/debian-source; then \
@@ -249,18 +249,18 @@ look: docs ## Look at the site in a browser, as wide as a desk and as a phone: d
 	$(DOCS)/bin/python tools/look_at_site.py out/site
 
 notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs
-	$(VENV)/bin/python docs/run_notebooks.py
+	$(VENV)/bin/python tools/run_notebooks.py
 
 pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img
 	$(VENV)/bin/python -m clampgrad gallery docs/img > /dev/null
 	cp out/demo.json docs/
-	$(VENV)/bin/python benchmarks/report.py --plot docs/img/cpu.png > /dev/null
+	$(VENV)/bin/python -m benchmarks.report --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
 		cp out/$$name{.json,.png,-dark.png} docs/examples/; \
 	done
-	$(VENV)/bin/python docs/fill_tables.py
+	$(VENV)/bin/python -m tools.fill_tables
 
 lint: $(LINT)/installed ## Check style and types; changes nothing
 	echo "==> lint"

@@ -1,4 +1,4 @@
-"""What an audit costs: `python benchmarks/audit.py --out FILE`.
+"""What an audit costs: `python -m benchmarks.audit`.
 
 Training steps of the convolutional stack of model.py on one thread, plain and under audits that look at
 one in so many calls, taken in turns. A round is a whole number of periods: an audit with `every=N` looks
@@ -8,19 +8,17 @@ at all sites in one step and at none in the next N - 1. Times are of the process
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
 import clampgrad
-from hardware import machine
-from model import stack
+import records
+from benchmarks.model import stack
 
 EVERY = (1, 10, 50)
 
@@ -46,7 +44,9 @@ def seconds(step, mode) -> float:
         return time.process_time() - began
 
 
-def measure(rounds: int, period: int, every: tuple[int, ...], batch: int, size: int) -> dict:
+def measure(
+    rounds: int, period: int, every: tuple[int, ...], batch: int, size: int
+) -> tuple[dict, list]:
     """Seconds of a step, each a median over rounds of `period` steps."""
     torch.set_num_threads(1)
     step = trainer(batch, size)
@@ -62,28 +62,21 @@ def measure(rounds: int, period: int, every: tuple[int, ...], batch: int, size: 
         for name, value in times.items():
             samples[name].append(value)
     median = {name: statistics.median(times) for name, times in samples.items()}
-    return {
-        "batch": batch,
-        "size": size,
-        "call_sites": len(modes[str(every[0])].report),
-        "rounds": rounds,
-        "seconds": {name: round(value, 5) for name, value in median.items()},
-        "overhead": {str(n): round(median[str(n)] / median["plain"] - 1, 4) for n in every},
-    }
+    header = {"batch": batch, "size": size, "rounds": rounds}
+    header["call_sites"] = len(modes[str(every[0])].report)
+    rows = [
+        {"every": name, "seconds": value, "overhead": value / median["plain"] - 1}
+        for name, value in median.items()
+    ]
+    return header, rows
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out/audit.json"))
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    result = {
-        "torch": torch.__version__,
-        "machine": machine(),
-        **measure(options.rounds, max(EVERY), EVERY, batch=8, size=64),
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    header, rows = measure(options.rounds, max(EVERY), EVERY, batch=8, size=64)
+    records.write("audit", rows, **records.here(), **header)
 
 
 if __name__ == "__main__":

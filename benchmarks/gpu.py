@@ -1,6 +1,6 @@
 """How fast a clamp and its gradient are on the GPU, beside torch's own and beside a plain copy.
 
-    python benchmarks/gpu.py [--out FOLDER]          # gpu.json and gpu.md
+    python -m benchmarks.gpu [--out FOLDER]          # gpu.json and gpu.md
 
 Each contender is captured in a CUDA graph, forward and backward; rounds of all contenders are
 interleaved, timed by events, and medians compared. Before that its gradient is checked. With
@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 
 import clampgrad
-from memory import saved_bytes
+from benchmarks.memory import saved_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -275,7 +275,7 @@ def markdown(report: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results")
+    parser.add_argument("--out", type=Path, default=ROOT / "out/gpu")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--elements", type=int, nargs="+", default=[2**12, 2**16, 2**22, 2**28])
     parser.add_argument("--rounds", type=int, default=21)

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import clampgrad
-from memory import saved_bytes
-from timing import interleaved, summary
+from benchmarks.memory import saved_bytes
+from benchmarks.timing import interleaved, summary
 
 ACTIVATIONS = {
     "clampgrad.clamp": lambda x: clampgrad.clamp(x, 0, 6),
@@ -42,7 +42,7 @@ def stack(activation, channels: int = 16, blocks: int = 4, expansion: int = 6) -
     return nn.Sequential(nn.Conv2d(3, channels, 3, stride=2, padding=1), *body)
 
 
-def measure(seconds: float, batch: int = 8, size: int = 64) -> dict:
+def measure(seconds: float, batch: int = 8, size: int = 64) -> list[dict]:
     """Step time and saved bytes for each activation, on the same batch."""
     x = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0))
     steps, saved = {}, {}
@@ -58,9 +58,9 @@ def measure(seconds: float, batch: int = 8, size: int = 64) -> dict:
         steps[name] = train
         saved[name] = saved_bytes(model, x)
     times = interleaved(steps, seconds, slice_seconds=0)
-    return {
-        "batch": batch,
-        "size": size,
-        "seconds": {name: summary(values) for name, values in times.items()},
-        "saved_bytes": saved,
-    }
+    same = {"group": "model", "n": batch, "size": size, "dtype": "float32", "threads": 1}
+    same["direction"] = "both"
+    return [
+        {**same, "function": name, **summary(values), "saved_bytes": saved[name]}
+        for name, values in times.items()
+    ]

@@ -15,14 +15,13 @@ from pathlib import Path
 
 import torch
 
-from hardware import machine
+import records
 
 SIDES = ("stock", "patched")
 
 
 def libraries(name: str, directory: Path) -> dict[str, Path]:
     """Compiled under `directory`, unless those of the same patches and torch are there."""
-    sys.path.append(str(Path(__file__).resolve().parents[1]))
     from tools.series import named
     from tools.verify.compile import compiled
     from tools.verify.generate import affected, generated
@@ -47,21 +46,21 @@ def libraries(name: str, directory: Path) -> dict[str, Path]:
     return {s: compiled(*of_side, names, n) for s, *of_side, n in zip(SIDES, codes, folders, new)}
 
 
-def rounds(built: dict[str, Path], count: int) -> dict[str, list]:
+def rounds(built: dict[str, Path], count: int, module: str) -> dict[str, list]:
     """What this script prints with `--library LIBRARY`, for both sides in turn, `count` times."""
     found: dict[str, list] = {side: [] for side in SIDES}
     for i in range(count):
         print(f"round {i + 1} of {count}", file=sys.stderr)
         for side in SIDES:
-            command = [sys.executable, sys.argv[0], "--library", str(built[side])]
+            command = [sys.executable, "-m", module, "--library", str(built[side])]
             found[side].append(json.loads(subprocess.check_output(command)))
     return found
 
 
 def main(
-    measured: Callable[[], dict], summary: Callable[[list], dict], series: str, count: int
+    measured: Callable[[], dict], summary: Callable[[dict], tuple], series: str, count: int
 ) -> None:
-    """Either side measures in its process; the main process compares them, and writes JSON."""
+    """Either side measures in its process; the main process compares them, and writes a record."""
     if sys.argv[1:2] == ["--library"]:
         torch.set_num_threads(1)
         torch.ops.load_library(sys.argv[2])
@@ -69,7 +68,7 @@ def main(
         return
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--series", default=series)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl")
     parser.add_argument("--rounds", type=int, default=count, help="0: compile and end")
     parser.add_argument("--note", default="", help="what a reader of the times must know")
     parser.add_argument(
@@ -78,13 +77,12 @@ def main(
         help="a folder for the libraries; those of the same patches are taken from it",
     )
     options = parser.parse_args()
-    result = {"series": options.series, "torch": torch.__version__, "machine": machine()}
-    result |= {"rounds": options.rounds, "note": options.note}
     with tempfile.TemporaryDirectory() as scratch:
         built = libraries(options.series, options.built or Path(scratch))
         if not options.rounds:
             return
-        found = rounds(built, options.rounds)
-    result |= {side: summary(of_side) for side, of_side in found.items()}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
+        module = sys.modules["__main__"].__spec__.name
+        found = rounds(built, options.rounds, module)
+    rows, more = summary(found)
+    header = {"series": options.series, "note": options.note, "processes": options.rounds}
+    records.write(options.out, rows, **records.here(), **header, **more)

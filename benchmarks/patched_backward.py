@@ -1,6 +1,6 @@
 """What a series does to the time of clamp's backward, and of its family's:
 
-    python benchmarks/patched_backward.py --series proposals/fused-backward --built FOLDER --out FILE
+    python -m benchmarks.patched_backward --series proposals/fused-backward --built FOLDER --out FILE
 
 Backward alone; forward mode with its forward. One thread: the best of many calls in a process, the median over
 interleaved rounds of processes. hardtanh, which no series changes, is the yardstick.
@@ -13,8 +13,8 @@ import time
 
 import torch
 
-from backward_cases import DTYPES, cases
-from patched import main
+from benchmarks.backward_cases import DTYPES, cases
+from benchmarks.patched import main
 
 SIZES = (1, 2**16, 2**20)
 
@@ -40,8 +40,13 @@ def measured() -> dict:
     return found
 
 
-def summary(found: list) -> dict:
-    return {k: round(statistics.median(r[k] for r in found), 3) for k in found[0]}
+def summary(found: dict) -> tuple[list, dict]:
+    cases = found["stock"][0]
+    medians = {
+        side: {c: round(statistics.median(r[c] for r in rounds), 3) for c in cases}
+        for side, rounds in found.items()
+    }
+    return [{"case": c, **{side: m[c] for side, m in medians.items()}} for c in cases], {}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a pin costs, as it is made and as a function mode would make it: writes docs/pin.json.
+"""What a pin costs, as it is made and as a function mode would make it: writes records/pin.jsonl.
 
-    python benchmarks/pin.py
+    python -m benchmarks.pin
 
 One thread, tensors of one element, where overhead shows most. The ways take turns; of each the
 quickest round counts, because what disturbs a measurement only ever makes it slower. What costs
@@ -13,12 +13,11 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
 
 import clampgrad
-from hardware import machine
+import records
 
 ROUNDS, CALLS, TURNS = 200, 500, 5
 x, constant = torch.zeros(1, requires_grad=True), torch.zeros(1)
@@ -71,7 +70,7 @@ def one_block():
 
 def before_any_pin():
     """In a process of its own, so that both kinds of round take turns."""
-    command = [sys.executable, __file__, "--before"]
+    command = [sys.executable, "-m", "benchmarks.pin", "--before"]
     return json.loads(subprocess.check_output(command, text=True))
 
 
@@ -90,17 +89,12 @@ def main():
         (c, w, s) for turn in turns for c, ways in turn.items() for w, s in ways.items()
     ):
         best[case][way] = min(s, best[case].get(way, s))
-    found = {
-        "torch": torch.__version__,
-        "machine": machine(),
-        "nanoseconds": {
-            c: {w: round(1e9 * s) for w, s in ways.items()} for c, ways in best.items()
-        },
-        "a block, microseconds": round(1e6 * one_block(), 1),
-    }
-    path = Path(__file__).parent.parent / "docs/pin.json"
-    path.write_text(json.dumps(found, indent=1) + "\n")
-    print(path.read_text())
+    block = round(1e6 * one_block(), 1)
+    rows = [
+        {"case": case, **{way: round(1e9 * s) for way, s in ways.items()}}
+        for case, ways in best.items()
+    ]
+    records.write("pin", rows, **records.here(), **{"a block, microseconds": block})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Real models with stock gradients, with pins, and converted: time of a step, and what autograd saves.
 
-    python benchmarks/real_models.py --out FILE
+    python -m benchmarks.real_models --out FILE
 
 transformers' T5 clamps the hidden states of every block in float16, with bounds that are Tensors; the
 MobileNets of timm have relu6, hardswish and hardsigmoid. All weights are random, as is the data. Every setting
@@ -19,13 +19,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
 
 import clampgrad
-from hardware import machine
-from memory import saved_bytes
+import records
+from benchmarks.memory import saved_bytes
 
 SETTINGS = ("stock", 'pin("installed")', 'pin("inclusive")', 'pin("joint")', "convert")
 STEPS = 5
@@ -92,19 +91,22 @@ def once(model: torch.nn.Module, loss: Callable) -> float:
     return time.perf_counter() - start
 
 
-def summary(rounds: list[dict]) -> dict:
-    return {
-        name: {
-            "milliseconds": round(statistics.median(r[name]["milliseconds"] for r in rounds), 2),
-            **{key: rounds[0][name][key] for key in ("saved_bytes", "gradients")},
+def summary(setting: str, rounds: list[dict]) -> list[dict]:
+    """A row a model; the digest is that of the first round."""
+    return [
+        {
+            "setting": setting,
+            "model": name,
+            **first,
+            "milliseconds": statistics.median(r[name]["milliseconds"] for r in rounds),
         }
-        for name in rounds[0]
-    }
+        for name, first in rounds[0].items()
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", help="a record, or a file")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--setting", help="measure one, and print it")
     options = parser.parse_args()
@@ -114,16 +116,15 @@ def main() -> None:
     found: dict[str, list] = {setting: [] for setting in SETTINGS}
     for _ in range(options.rounds):
         for setting in SETTINGS:
-            command = [sys.executable, __file__, "--setting", setting]
+            command = [sys.executable, "-m", "benchmarks.real_models", "--setting", setting]
             found[setting].append(json.loads(subprocess.check_output(command)))
     import timm
     import transformers
 
-    versions = {m.__name__: m.__version__ for m in (torch, transformers, timm)}
-    settings = {setting: summary(rounds) for setting, rounds in found.items()}
-    result = {"versions": versions, "machine": machine(), "data": DATA, "rounds": options.rounds}
-    result["settings"] = settings
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    rows = [row for setting, rounds in found.items() for row in summary(setting, rounds)]
+    versions = {m.__name__: m.__version__ for m in (transformers, timm)}
+    header = {"versions": versions, "data": DATA, "rounds": options.rounds}
+    records.write(options.out, rows, **records.here(), **header)
 
 
 if __name__ == "__main__":

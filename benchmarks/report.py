@@ -1,21 +1,21 @@
 """What the raw results say: tables, ratios against the bars, and a plot.
 
-python benchmarks/report.py [RESULTS.json] [--plot FILE.png]
+python -m benchmarks.report [RESULTS] [--plot FILE.png]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import yaml
 
-HERE = Path(__file__).parent
-BARS = yaml.safe_load((HERE / "bars.yaml").read_text())
+import records
+
+BARS = yaml.safe_load(Path(__file__).with_name("bars.yaml").read_text())
 
 
-# How the names of CUDA kernels begin (benchmarks/sass.py), by what they compute; in old records too.
+# How the names of CUDA kernels begin (benchmarks.sass), by what they compute; in old records too.
 CUDA_GROUPS = {
     "clamp, `min_norm`, forward": ("EncodeGate 0 ", "NumberForwardOp 0 "),
     "clamp, `min_norm`, backward": ("DecodeGate 0 ", "NumberBackwardOp 0 "),
@@ -32,18 +32,21 @@ CUDA_GROUPS = {
 
 def cuda_kernel(results, group, dtype):
     """Of a group, what the kernel with the most instructions of the ALU needs."""
-    kernels = results["kernels"].items()
-    found = [k for n, k in kernels if n.startswith(CUDA_GROUPS[group]) and n.endswith(f" {dtype}")]
+    found = [
+        k
+        for k in results["rows"]
+        if k["kernel"].startswith(CUDA_GROUPS[group]) and k["kernel"].endswith(f" {dtype}")
+    ]
     return max(found, key=lambda k: k["alu"])
 
 
 def cuda_misses(results):
     """What of the CUDA kernels' machine code is above its bar."""
     bars = BARS["cuda"]
-    for name, kernel in results["kernels"].items():
+    for kernel in results["rows"]:
         for what in ("spills", "registers"):
             if kernel[what] > bars[what]:
-                yield f"{name}: {kernel[what]} {what}, at most {bars[what]}"
+                yield f"{kernel['kernel']}: {kernel[what]} {what}, at most {bars[what]}"
     for bar in bars["alu"]:
         for dtype in ("float32", "bfloat16"):
             alu = cuda_kernel(results, bar["group"], dtype)["alu"]
@@ -51,14 +54,24 @@ def cuda_misses(results):
                 yield f"{bar['group']}, {dtype}: {alu} instructions an element, at most {bar[dtype]}"
 
 
+def of(results, **key):
+    """The cases with this key that were timed."""
+    rows = (r for r in results["rows"] if all(r[k] == v for k, v in key.items()))
+    return [r for r in rows if "median" in r]
+
+
+def kept(results):
+    """The cases of what is kept for backward."""
+    return [r for r in results["rows"] if r["direction"] == "kept"]
+
+
 def seconds(results, **key):
-    """{function: summary} of the rows with this key."""
-    rows = [r for r in results["rows"] if all(r[k] == v for k, v in key.items())]
-    return {r["function"]: r["seconds"] for r in rows}
+    """{function: its case, with median and quartiles}."""
+    return {r["function"]: r for r in of(results, **key)}
 
 
 def ours(results, group):
-    return next(r["function"] for r in results["rows"] if r["group"] == group)
+    return of(results, group=group)[0]["function"]
 
 
 # How long it takes at least, by what saves nothing. That is neg; or, per byte, sub, which moves 5 numbers per
@@ -91,27 +104,19 @@ def bars(results):
                 what += f", {direction} alone" if direction != "both" else ""
                 what += ", malloc's own settings" if malloc == "default" else ""
                 yield what, dtype, bar[dtype], measured, limit and rival / limit
-    times = results["kernels"]["seconds"]
-    if {"1", "2"} <= times.keys():
-        name = "clamp with its gate"
-        measured = times["1"][name]["median"] / times["2"][name]["median"]
-        what = f"{name}, kernel alone, N = {size(results['kernels']['n'])}: 1 thread / 2 threads"
-        copy = times["1"]["copy"]["median"] / times["2"]["copy"]["median"]
-        yield what, "float32", BARS["kernels"]["threads_2_over_1"], measured, copy
-    share = bandwidths(results)
-    for threads, value in share.items():
-        what = f"its bandwidth over that of a copy, {threads} thread{'s' * (threads != '1')}"
-        yield what, "float32", BARS["kernels"]["of_copy_bandwidth"], value, 1.0
-
-
-def bandwidths(results):
-    """Of the kernel, over that of a copy, by number of threads."""
-    kernels = results["kernels"]
-    share = {}
-    for threads, times in kernels["seconds"].items():
-        speed = {name: kernels["bytes"][name] / t["median"] for name, t in times.items()}
-        share[threads] = speed["clamp with its gate"] / speed["copy"]
-    return share
+    times = {n: seconds(results, group="kernel", threads=n) for n in (1, 2)}
+    copy, ours_ = "copy", "clamp with its gate"
+    if times[2]:
+        n = times[1][copy]["n"]
+        what = f"{ours_}, kernel alone, N = {size(n)}: 1 thread / 2 threads"
+        measured, limit = (times[1][f]["median"] / times[2][f]["median"] for f in (ours_, copy))
+        yield what, "float32", BARS["kernels"]["threads_2_over_1"], measured, limit
+    for threads, found in times.items():
+        if found:
+            what = f"its bandwidth over that of a copy, {threads} thread{'s' * (threads != 1)}"
+            speed = {f: r["bytes"] / r["median"] for f, r in found.items()}
+            measured = speed[ours_] / speed[copy]
+            yield what, "float32", BARS["kernels"]["of_copy_bandwidth"], measured, 1.0
 
 
 def saved(results):
@@ -119,7 +124,7 @@ def saved(results):
     for bar in BARS["saved"]:
         rows = [
             r
-            for r in results["kept"]
+            for r in kept(results)
             if r["group"] == bar["group"] and r["function"] == bar["function"]
         ]
         for row in rows:
@@ -184,11 +189,11 @@ def plot(results, path, n=2**20):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "results", type=Path, nargs="?", default=HERE / "results/cpu-2.13.0-avx512.json"
+        "results", nargs="?", default="cpu-2.13.0-avx512", help="a record, or a file"
     )
     parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
-    results = json.loads(args.results.read_text())
+    results = records.read(args.results)
     print(f"torch {results['torch']}, {results['machine']['cpu']}, commit {results['commit']}")
     for what, dtype, required, measured, limit in bars(results):
         verdict = "" if round(measured, 2) >= required else "  below"

@@ -1,6 +1,6 @@
-"""Times the cases on the CPU and writes the raw results as JSON.
+"""Times the cases on the CPU and writes a record.
 
-    python benchmarks/run.py [--full] [--out FILE] [--seconds S]
+    python -m benchmarks.run [--full] [--out FILE] [--seconds S]
 
 Each allocator setting has processes of its own: fresh pages cost as much as a kernel does, so that
 `fixed` (memory is recycled, never returned to the system) shows the kernels and `default` what a
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -22,12 +21,10 @@ from pathlib import Path
 import torch
 from rich.progress import Progress
 
-import cases
 import clampgrad
-import memory
-import model
-from hardware import machine
-from timing import DIRECTIONS, interleaved, step, summary
+import records
+from benchmarks import cases, memory, model
+from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 
 ROOT = Path(__file__).parent.parent
 ALLOCATORS = {
@@ -67,24 +64,30 @@ def time_block(group, n, dtype, threads, direction, seconds, full):
     g = torch.randn(n).to(inputs[0].dtype)
     functions = {k: f for k, f in group.functions.items() if full or k not in group.full}
     steps = {name: step(f, inputs, g, direction) for name, f in functions.items()}
-    key = {"group": group.name, "n": n, "dtype": dtype, "threads": threads, "direction": direction}
     samples = interleaved(steps, seconds, rounds=2)
-    return [{**key, "function": name, "seconds": t} for name, t in samples.items()]
+    return [
+        {**case(group.name, n, dtype, threads, direction, name), "samples": t}
+        for name, t in samples.items()
+    ]
+
+
+def case(group, n, dtype, threads, direction, function):
+    """How a row begins."""
+    row = {"group": group, "n": n, "dtype": dtype, "threads": threads}
+    return {**row, "direction": direction, "function": function}
 
 
 def kept(n: int = 2**20):
     """Bits an element that the graph keeps, and what a step has resident at most."""
-    rows = []
     for group in cases.GROUPS:
         for dtype in cases.SHORT_DTYPES:
             inputs = cases.inputs(group, n, cases.DTYPES[dtype])
             g = torch.ones_like(inputs[0])
             for name, f in group.functions.items():
-                row = {"group": group.name, "function": name, "dtype": dtype, "n": n}
+                row = case(group.name, n, dtype, 1, "kept", name)
                 row["saved_bits"] = 8 * memory.saved_bytes(f, *inputs) / n
                 row["peak_bytes"] = memory.peak_bytes(step(f, inputs, g, "both"))
-                rows.append(row)
-    return rows
+                yield row
 
 
 def kernels(seconds: float, n: int = 2**24):
@@ -95,14 +98,12 @@ def kernels(seconds: float, n: int = 2**24):
         "copy": lambda: y.copy_(x),
         "clamp with its gate": lambda: clampgrad.clamp(leaf, cases.LO, cases.HI),
     }
-    result = {"n": n, "bytes": {"copy": 8 * n, "clamp with its gate": 8 * n + n // 8}}
-    counts = sorted({1, min(2, os.cpu_count() or 1)})
-    result["seconds"] = {}
-    for threads in counts:
+    moved = {"copy": 8 * n, "clamp with its gate": 8 * n + n // 8}
+    for threads in sorted({1, min(2, os.cpu_count() or 1)}):
         torch.set_num_threads(threads)
-        samples = interleaved(steps, seconds)
-        result["seconds"][str(threads)] = {name: summary(t) for name, t in samples.items()}
-    return result
+        for name, times in interleaved(steps, seconds).items():
+            row = case("kernel", n, "float32", threads, "forward", name)
+            yield {**row, **summary(times), "bytes": moved[name]}
 
 
 def worker(allocator: str, number: int, full: bool, seconds: float):
@@ -113,20 +114,21 @@ def worker(allocator: str, number: int, full: bool, seconds: float):
     for i, block in enumerate(todo):
         print(f"{i}/{len(todo)} {block[0].name}, {block[1]}", file=sys.stderr, flush=True)
         rows += time_block(*block, seconds / PROCESSES, full)
-    result = {"rows": rows}
+    once = []
     if number == 0 and allocator == "fixed":
+        once += kernels(2 * seconds)
         torch.set_num_threads(1)
-        result["kernels"] = kernels(2 * seconds)
-        result["model"] = model.measure(4 * seconds)
+        once += model.measure(4 * seconds)
     if number == 0 and allocator == "default":
-        result["kept"] = kept()
-    print(json.dumps(result))
+        once += kept()
+    print(json.dumps({"rows": rows, "once": once}))
 
 
 def pooled(parts):
     """The same rows in every part: summaries of the samples of all."""
     for rows in zip(*parts, strict=True):
-        yield {**rows[0], "seconds": summary([t for row in rows for t in row["seconds"]])}
+        samples = [t for row in rows for t in row.pop("samples")]
+        yield {**rows[0], **summary(samples)}
 
 
 def git(*args):
@@ -135,13 +137,23 @@ def git(*args):
 
 
 def run(allocator, number, args, progress):
-    command = [sys.executable, __file__, "--worker", allocator, "--number", str(number)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.run",
+        "--worker",
+        allocator,
+        "--number",
+        str(number),
+    ]
     command += ["--seconds", str(args.seconds)] + ["--full"] * args.full
     env = {**os.environ, **ALLOCATORS[allocator]}
     title = f"malloc: {allocator}, process {number + 1} of {PROCESSES}"
     task = progress.add_task(title, total=None)
     with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.PIPE, text=True
+        )
         log = []
         for line in process.stderr:
             count, _, what = line.strip().partition(" ")
@@ -161,7 +173,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="every dtype, size and direction")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each block of rivals")
-    parser.add_argument("--out", type=Path, default=ROOT / "out/cpu.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "out/cpu.jsonl")
     parser.add_argument("--worker", choices=ALLOCATORS, help=argparse.SUPPRESS)
     parser.add_argument("--number", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -169,23 +181,19 @@ def main():
         worker(args.worker, args.number, args.full, args.seconds)
         return
     lowered = f"{CAPABILITY}={os.environ[CAPABILITY]} " if CAPABILITY in os.environ else ""
-    result = {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": machine(),
+    header = {
+        **records.here(),
         "commit": git("describe", "--always", "--dirty", "--exclude", "*"),
-        "command": f"{lowered}python benchmarks/run.py --seconds {args.seconds:g}{' --full' * args.full}",
+        "command": f"{lowered}python -m benchmarks.run --seconds {args.seconds:g}{' --full' * args.full}",
         "processes": PROCESSES,
-        "rows": [],
     }
+    rows = []
     with Progress() as progress:
         for allocator in ALLOCATORS:
             parts = [run(allocator, number, args, progress) for number in range(PROCESSES)]
-            rows = pooled([part.pop("rows") for part in parts])
-            result["rows"] += [{"malloc": allocator, **row} for row in rows]
-            result |= parts[0]
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
+            found = [*pooled([part["rows"] for part in parts]), *parts[0]["once"]]
+            rows += [{"malloc": allocator, **row} for row in found]
+    records.write(args.out, rows, **header)
     print(f"wrote {args.out}")
 
 

@@ -1,8 +1,8 @@
 """What the CUDA kernels cost in instructions, read from their machine code: no GPU is needed, and no time
 is measured.
 
-    python benchmarks/sass.py --out benchmarks/results/cuda-sass.json
-    python benchmarks/sass.py --csrc OTHER/csrc      # of another commit
+    python -m benchmarks.sass                        # records/cuda-sass.jsonl
+    python -m benchmarks.sass --csrc OTHER/csrc --out FILE.jsonl
 
 It fails where a bar of benchmarks/bars.yaml is missed. Needs nvcc and cuobjdump, which may be Triton's. Per kernel:
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.metadata
-import json
 import os
 import re
 import shutil
@@ -30,13 +29,12 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import records
+from benchmarks import report
+from tools.check_cuda import compiled
+from tools.cuda_build import find_nvcc, version
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-import report  # noqa: E402
-from tools.check_cuda import compiled  # noqa: E402
-from tools.cuda_build import find_nvcc, version  # noqa: E402
-
 H100 = {"processors": 132, "alu_per_clock": 64, "hertz": 1.755e9, "bytes_per_second": 3.35e12}
 DTYPES = {"f": "float32", "d": "float64", "Half": "float16", "BFloat16": "bfloat16"}
 SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
@@ -146,7 +144,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--csrc", type=Path, default=ROOT / "csrc")
     parser.add_argument("--architecture", default="90")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", default="cuda-sass", help="a record, or a file")
     args = parser.parse_args()
     kernels: dict[str, dict] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -154,20 +152,16 @@ def main() -> None:
             cubin = Path(folder, source.stem + ".cubin")
             compiled(source, "cubin", f"sm_{args.architecture}", cubin, args.csrc)
             kernels |= read(cubin)
-    result = {
+    header = {
         "commit": subprocess.getoutput(f"git -C {args.csrc} rev-parse --short HEAD"),
         "nvcc": version(find_nvcc()),
         "torch": importlib.metadata.version("torch"),
         "architecture": f"sm_{args.architecture}",
         "h100": H100,
-        "kernels": dict(sorted(kernels.items())),
     }
-    text = json.dumps(result, indent=1) + "\n"
-    text = re.sub(
-        r"\{\n\s+(\"alu\"[^}]*?)\n\s+\}", lambda m: "{" + " ".join(m[1].split()) + "}", text
-    )
-    args.out.write_text(text) if args.out else print(text, end="")
-    if missed := list(report.cuda_misses(result)):
+    rows = [{"kernel": name, **counts} for name, counts in sorted(kernels.items())]
+    records.write(args.out, rows, **header)
+    if missed := list(report.cuda_misses({"rows": rows})):
         raise SystemExit("\n".join(missed))
 
 

@@ -1,4 +1,4 @@
-"""What the proposal save-result saves, on torch 2.15: `python benchmarks/save_result.py --out FILE`.
+"""What the proposal save-result saves, on torch 2.15: `python -m benchmarks.save_result --out FILE`.
 
 The clamp of stock and of the proposal are compiled as `verify` does it, and each runs in a process of
 its own. Times are medians over interleaved rounds of those processes.
@@ -11,8 +11,8 @@ import time
 
 import torch
 
-from memory import saved_bytes
-from patched import main
+from benchmarks.memory import saved_bytes
+from benchmarks.patched import main
 
 N = 2**20
 
@@ -68,17 +68,22 @@ def measured() -> dict:
     node = outofplace(x).grad_fn.next_functions[0][0].name()
     assert node.startswith("Proved"), node
     return {
-        "n": N,
-        "dtype": "float32",
-        "bytes kept per element": {k: saved_bytes(f, x) / N for k, f in CASES.items()},
+        "bytes": {k: saved_bytes(f, x) / N for k, f in CASES.items()},
         "ms": {k: milliseconds(f, x) for k, f in CASES.items()},
-        "clamp(x, 0, 1).mul_(2), backward": changed_after(x),
+        "changed after": changed_after(x),
     }
 
 
-def summary(found: list) -> dict:
-    ms = {k: statistics.median(r["ms"][k] for r in found) for k in CASES}
-    return found[0] | {"ms": {k: round(v, 3) for k, v in ms.items()}}
+def summary(found: dict) -> tuple[list, dict]:
+    rows = []
+    for case in CASES:
+        row = {"case": case}
+        row |= {f"{side}, bytes": rounds[0]["bytes"][case] for side, rounds in found.items()}
+        for side, rounds in found.items():
+            row[f"{side}, ms"] = round(statistics.median(r["ms"][case] for r in rounds), 3)
+        rows.append(row)
+    after = {side: rounds[0]["changed after"] for side, rounds in found.items()}
+    return rows, {"n": N, "dtype": "float32", "changed after": after}
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ and compiled.
 import json
 
 import torch
-from benchmarks.memory import saved_bytes
 
 import clampgrad
+from benchmarks.memory import saved_bytes
 from study import records
 
 LIMIT, SHAPE = 7.0, (256, 1024)

@@ -1,4 +1,4 @@
-"""The tables of docs/study.md and docs/howto/, from the records; docs/fill_tables.py puts them there.
+"""The tables of docs/study.md and docs/howto/, from the records; tools.fill_tables puts them there.
 
 python -m study.tables prints them all.
 """
@@ -6,6 +6,7 @@ python -m study.tables prints them all.
 import json
 import math
 
+from records import markdown
 from study import intervals, records, summary
 from study.summary import PRECISIONS, by_seed, select
 
@@ -13,13 +14,6 @@ TIES, RELU0, QAT = map(summary.read, ("ties", "relu0", "qat"))
 SWIGLU, GUARDS = (
     json.loads((records.FOLDER / f"{name}.json").read_text()) for name in ("swiglu", "guards")
 )
-
-
-def markdown(heading, *rows, left=1):
-    """The first `left` columns to the left, numbers to the right."""
-    rule = ["---" if i < left else "---:" for i in range(len(heading))]
-    lines = (heading, rule, *rows)
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def power(value):
@@ -89,7 +83,7 @@ def study_gradient():
         "The norm of the difference between the parameters' gradients under `inclusive` and `joint`, "
         "in percent of the former's norm: the mean over the training ± its interval, and in brackets the largest."
     )
-    return f"{markdown(['model', *PRECISIONS], *rows)}\n\n{note} {of(TIES)}"
+    return f"{markdown(['model', *PRECISIONS], *rows, left=1)}\n\n{note} {of(TIES)}"
 
 
 def study_outcome():
@@ -154,7 +148,7 @@ def study_relu0():
         "The last two columns are percentage points of accuracy relative to alpha = 0, seed by seed. `same weights` "
         "means bit for bit those of alpha = 0, in all seeds. Where a number is bold, its interval excludes 0."
     )
-    return f"{markdown(heading, *rows)}\n\n{note} {of(RELU0)}"
+    return f"{markdown(heading, *rows, left=1)}\n\n{note} {of(RELU0)}"
 
 
 # ---- docs/howto/qat.md ---------------------------------------------------------------------------
@@ -209,7 +203,7 @@ def qat_bounds():
         rows.append([weights, *cells])
     heading = ["weights", "start, %", "end, `inclusive`, %", "end, `joint`, %"]
     note = "The weights that are exactly at a bound. Those at the end are counted after nine tenths of the steps."
-    return f"{markdown(heading, *rows)}\n\n{note} {of(QAT)}"
+    return f"{markdown(heading, *rows, left=1)}\n\n{note} {of(QAT)}"
 
 
 # ---- docs/howto/swiglu.md ------------------------------------------------------------------------
@@ -225,7 +219,7 @@ def swiglu():
         f"The bytes that the graph keeps for a pair of a gate and an up in {SWIGLU['dtype']}, and the kernels that "
         f"Inductor makes for forward and backward together. torch {SWIGLU['torch']}, CPU."
     )
-    return f"{markdown(['', 'saved bytes', 'kernels'], *rows)}\n\n{note}"
+    return f"{markdown(['', 'saved bytes', 'kernels'], *rows, left=1)}\n\n{note}"
 
 
 # ---- docs/howto/nan_guards.md --------------------------------------------------------------------

@@ -1,27 +1,21 @@
-"""How long the two commands of README.md take in a fresh clone: benchmarks/results/from-nothing.json.
+"""How long the two commands of README.md take in a fresh clone: records/from-nothing.jsonl.
 
-    python tools/from_nothing.py       leave the machine alone meanwhile
+    python -m tools.from_nothing       leave the machine alone meanwhile
 
 The clone is of HEAD, without changes that are not committed. Nothing that pip has kept from before is used. What is
 installed before anything is compiled is timed by itself, because it depends on the network. If a command fails, so
 does this, and nothing is recorded.
 """
 
-import argparse
-import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+import records
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tools.source_build.machine import processor  # noqa: E402
-
-RECORD = ROOT / "benchmarks/results/from-nothing.json"
 TESTED = "import sys, torch; print(torch.__version__, sys.version.split()[0])"
 
 
@@ -32,7 +26,7 @@ def seconds(command: list[str], clone: Path) -> float:
     return time.monotonic() - start
 
 
-def measure(clone: Path) -> dict:
+def measure(clone: Path) -> tuple[dict, list]:
     """The seconds of each command, one after another, in a clone where nothing has been made."""
     venv = shown("make", "-s", "print-VENV", cwd=clone)
     took = {
@@ -41,14 +35,14 @@ def measure(clone: Path) -> dict:
         "test": seconds(["make", "test"], clone),
     }
     torch, python = shown(f"{clone}/{venv}/bin/python", "-c", TESTED, cwd=clone).split()
-    return {
+    header = {
         "commit": shown("git", "rev-parse", "--short", "HEAD", cwd=clone),
         "torch": torch,
         "python": python,
-        "machine": {"cpu": processor(), "cores": os.cpu_count()},
+        "machine": {"cpu": records.processor(), "cores": os.cpu_count()},
         "jobs": int(shown("make", "-s", "print-MAX_JOBS", cwd=clone)),
-        "seconds": {name: round(value, 1) for name, value in took.items()},
     }
+    return header, [{"what": name, "seconds": round(s, 1)} for name, s in took.items()]
 
 
 def shown(*command: str, cwd: Path) -> str:
@@ -56,15 +50,12 @@ def shown(*command: str, cwd: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RECORD)
-    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder, "clampgrad")
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-        record = measure(clone)
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
-    print(json.dumps(record["seconds"]))
+        header, rows = measure(clone)
+    records.write("from-nothing", rows, **header)
+    print(*rows, sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with a GPU, offline: installs the package from this source tree as a user would, runs the
-# tests there and measures. JSON, tables and the log go to $OUT (default: benchmarks/results). At most 9
+# tests there and measures. JSON, tables and the log go to $OUT (default: out/gpu). At most 9
 # minutes.
 #
 #   tools/gpu_check.sh              PYTHON=python3.12 tools/gpu_check.sh
@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 DRY_RUN=no
 [ "${1:-}" = --dry-run ] && DRY_RUN=yes
 PYTHON=${PYTHON:-python3}
-OUT=$(mkdir -p "${OUT:-benchmarks/results}" && cd "${OUT:-benchmarks/results}" && pwd)
+OUT=$(mkdir -p "${OUT:-out/gpu}" && cd "${OUT:-out/gpu}" && pwd)
 LIMIT=540
 WORK=${WORK:-$(mktemp -d)}
 exec > >(tee "$OUT/gpu_check.log") 2>&1
@@ -94,7 +94,7 @@ if has pytest; then
 else
   echo "==> there is no pytest: the benchmark's own check of gradients is all that is tested"
 fi
-step benchmark 120 "$PYTHON" benchmarks/gpu.py --out "$OUT" "${BENCH[@]}"
+step benchmark 120 "$PYTHON" -m benchmarks.gpu --out "$OUT" "${BENCH[@]}"
 if has pytest; then
   files=(test/*/test_{gate,tensors,table,nan,forward,rounding,precision,in_place,gradcheck,fuzz}.py)
   workers=()

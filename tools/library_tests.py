@@ -1,6 +1,6 @@
 """The tests that other people's libraries have of themselves, without a pin and under `inclusive`.
 
-    python -m tools.library_tests FOLDER [--only NAME ...] [--out docs/programs.json]
+    python -m tools.library_tests FOLDER [--only NAME ...] [--out FILE]
 
 A library is here if its wheel or source distribution has tests; of these, the files that concern clamps are run.
 PyTorch is of a release whose own gradient is `inclusive`, so that every test must end as it does without the pin.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import re
 import subprocess
@@ -23,8 +22,8 @@ from typing import Any
 
 import yaml
 
+import records
 from tools.program_runs import PROGRAMS
-from tools.programs import RECORD
 
 LIMIT = 1800  # seconds of the tests of a library
 Outcomes = dict[str, str]
@@ -121,19 +120,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[])
-    parser.add_argument("--out", type=Path, default=RECORD)
+    parser.add_argument("--out", type=Path, default=PROGRAMS.parents[1] / "out/library-tests.jsonl")
     options = parser.parse_args()
     libraries = yaml.safe_load((PROGRAMS / "library_tests.yaml").read_text())
-    record = json.loads(options.out.read_text())
+    rows = (
+        {r["library"]: r for r in records.read(options.out)["rows"]} if options.out.exists() else {}
+    )
     bad = 0
     for name in options.only or libraries:
         print(f"==> the tests of {name}", flush=True)
         found = compare(name, libraries[name], options.folder)
         # What ends in an error without a pin has tested nothing.
         bad += len(found["differ"]) + found["stock"].get("error", 0)
-        tests = {**record.get("tests", {}), name: found}
-        record["tests"] = {k: tests[k] for k in libraries if k in tests}
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+        rows[name] = {"library": name, **found}
+        records.write(options.out, [rows[k] for k in libraries if k in rows])
         print(f"    {found}", flush=True)
     return bool(bad)
 

@@ -24,9 +24,9 @@ from typing import Any
 
 import yaml
 
+import records
 from tools.program_runs import PORTABLE, PROGRAMS, ROOT, SETTINGS, Run, Setting, digest, runs
 
-RECORD = ROOT / "docs" / "programs.json"
 KEPT = ROOT / "out" / "program-runs"
 
 
@@ -95,6 +95,7 @@ def judge(setting: Setting, program: dict[str, Any], found: dict[str, Run]) -> d
 def judged(name: str, program: dict[str, Any], found: dict[str, Run]) -> dict[str, Any]:
     """What is recorded of a program."""
     return {
+        "program": name,
         "libraries": program["needs"],
         "clamp": program.get("clamp", ""),
         "eager": "" if is_compiled(name) else program.get("eager", ""),
@@ -107,12 +108,12 @@ def is_compiled(name: str) -> bool:
     return "compiled(" in (PROGRAMS / f"{name}.py").read_text()
 
 
-def failures(record: dict[str, Any]) -> list[str]:
+def failures(rows: list[dict[str, Any]]) -> list[str]:
     """All of them, in words."""
     return [
-        f"{name}, {setting}: {failure}"
-        for name, program in record["programs"].items()
-        for setting, found in program["runs"].items()
+        f"{row['program']}, {setting}: {failure}"
+        for row in rows
+        for setting, found in row["runs"].items()
         for failure in found["failures"]
     ]
 
@@ -157,7 +158,7 @@ def main() -> int:
     parser.add_argument("pythons", metavar="RELEASE=PYTHON", nargs="+")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="run these programs, again")
     parser.add_argument("--settings", nargs="+", metavar="NAME", default=[s.name for s in SETTINGS])
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "programs.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "out/programs.jsonl")
     options = parser.parse_args()
     releases = dict(pair.split("=", 1) for pair in options.pythons)
     programs, pythons = read(), list(releases.values())
@@ -180,23 +181,19 @@ def main() -> int:
                 done[name] = run
                 keep(setting, done)
     packages = sorted({package for p in programs.values() for package in p["needs"]})
-    before = json.loads(options.out.read_text()) if options.out.exists() else {}
     found = {setting.name: kept(setting) for setting in SETTINGS}
-    record = {
+    rows = [
+        judged(name, program, {k: done[name] for k, done in found.items() if name in done})
+        for name, program in programs.items()
+        if name in found["stock"]
+    ]
+    header = {
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "releases": {k: versions(python, ["torch", *packages]) for k, python in releases.items()},
-        "programs": {
-            name: judged(
-                name, program, {k: done[name] for k, done in found.items() if name in done}
-            )
-            for name, program in programs.items()
-            if name in found["stock"]
-        },
-        "tests": before.get("tests", {}),
     }
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
-    bad = failures(record)
-    print(*bad, f"==> programs: {len(record['programs'])}; failures: {len(bad)}", sep="\n")
+    records.write(options.out, rows, **header)
+    bad = failures(rows)
+    print(*bad, f"==> programs: {len(rows)}; failures: {len(bad)}", sep="\n")
     return bool(bad)
 
 

@@ -2,7 +2,7 @@
 
     tools/build_pytorch.sh CHECKOUT trial/save-result trial/fused-backward --minimal --out record.json
     python tools/proposals_built.py record.json --note "..."
-    python docs/fill_tables.py
+    python -m tools.fill_tables
 
 The series of the record are the proposals, carried to the text of the tree, under their names in any folder. What
 another series said before stays, so that each may be built in a run of its own.

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_COPIED = ("docs/img", "study/", "test/cuda", "benchmarks/results")
+NOT_COPIED = ("docs/img", "study/", "test/cuda", "records/")
 
 
 def copy_to(tree: Path) -> None:

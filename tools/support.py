@@ -1,7 +1,7 @@
 """docs/support.md, from what ran: which torch, implementation and device passed which tests.
 
 pytest --record=out/support.json ...      adds a run to the file
-python tools/support.py FILE...           puts those runs beside the committed ones, with the libraries
+python -m tools.support FILE...           puts those runs beside the committed ones, with the libraries
                                           of a wheel if FILE is one, and writes both
 """
 
@@ -13,13 +13,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import records
+from records import markdown
+from tools.torch_here import RANGE, RELEASES, minor
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tools.torch_here import RANGE, RELEASES, minor  # noqa: E402
-
-RUNS = ROOT / "docs" / "support.json"
-IMPORTING = ROOT / "benchmarks" / "results" / "importing.json"
 PAGE = ROOT / "docs" / "support.md"
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 USUAL = "3.11"  # what runs that name no Python ran on
@@ -77,12 +75,6 @@ library; elsewhere they run in the calling thread. The library brings no OpenMP 
 
 The kernels are written in the vector extension of GCC and Clang, which MSVC does not have. On Windows a build gives
 the portable package, which has not run there.
-
-<!-- generated from benchmarks/results/importing.json -->
-`import clampgrad` after `import torch` takes {compiled:.0f} ms of CPU with the compiled implementation and
-{portable:.0f} ms with the portable one (medians of {runs} processes, torch {torch}, Python {python},
-{cpu}; `benchmarks/importing.py`).
-<!-- end -->
 """
 Run = dict[str, dict[str, int]]  # file -> {"passed": ..., "failed": ...}
 
@@ -103,13 +95,21 @@ def key(row: str) -> tuple[list[int], str]:
 
 
 def recorded() -> dict[str, Run]:
-    return json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    runs: dict[str, Run] = {}
+    for row in records.read("support")["rows"]:
+        run = runs.setdefault(row.pop("run"), {})
+        if file := row.pop("file"):  # none, where the library was only built
+            run[file] = row
+    return runs
 
 
-def markdown(*rows: list[str]) -> str:
-    return "\n".join(
-        f"| {' | '.join(row)} |" for row in (rows[0], ["---"] * len(rows[0]), *rows[1:])
-    )
+def record(runs: dict[str, Run]) -> None:
+    rows = [
+        {"run": name, "file": file, **counts}
+        for name, run in runs.items()
+        for file, counts in (run or {None: {}}).items()
+    ]
+    records.write("support", rows)
 
 
 def table(runs: dict[str, Run]) -> str:
@@ -149,17 +149,13 @@ def pythons_missing(runs: dict[str, Run]) -> str:
     return f"No test has run on Python {', '.join(untried)}." if untried else ""
 
 
-def page(runs: dict[str, Run], importing: dict) -> str:
-    seconds = importing["seconds of CPU"]
-    medians = {how: 1000 * seconds[how]["median"] for how in seconds}
-    cpu = importing.get("machine", {}).get("cpu", "a processor that the record does not name")
+def page(runs: dict[str, Run]) -> str:
     facts = {
-        "cpu": cpu,
         "range": RANGE,
         "unlike": of_another_kind(runs),
         "missing": pythons_missing(runs),
     }
-    return HEAD + table(runs) + TAIL.format(**facts, **importing, **medians)
+    return HEAD + table(runs) + TAIL.format(**facts)
 
 
 def merge(runs: dict[str, Run], more: dict[str, Run]) -> dict[str, Run]:
@@ -190,5 +186,5 @@ if __name__ == "__main__":
         wheel = path.suffix == ".whl"
         runs = merge(runs, built(path, runs) if wheel else json.loads(path.read_text()))
     runs = of_present_tests(runs)
-    RUNS.write_text(json.dumps(runs, indent=1) + "\n")
-    PAGE.write_text(page(runs, json.loads(IMPORTING.read_text())))
+    record(runs)
+    PAGE.write_text(page(runs))

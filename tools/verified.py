@@ -2,7 +2,7 @@
 
     python -m tools.verified [SERIES...]       default: every series for this release
 
-docs/fill_tables.py makes a table of it. A series that fails is not recorded, and the exit code says so.
+tools.fill_tables makes a table of it. A series that fails is not recorded, and the exit code says so.
 """
 
 import json

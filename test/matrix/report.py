@@ -1,6 +1,6 @@
 """docs/with_pytorch.md, from what the matrix ran.
 
-PYTHONPATH=test python -m matrix.report run      runs cells, writes docs/with_pytorch.json; with
+PYTHONPATH=test python -m matrix.report run      runs cells, writes records/matrix.jsonl; with
                                                  CLAMPGRAD_PORTABLE=1 those of pins
 PYTHONPATH=test python -m matrix.report write    fills the page from it, and from the records of
                                                  make fuzz and make mutants
@@ -21,13 +21,13 @@ from pathlib import Path
 import torch
 
 import clampgrad
+import records
 from matrix.levels import WORDS
 from matrix.run import CONTEXTS, FORMS, applies, calls, check, waived
 from matrix.waivers import PORTABLE
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-JSON, PAGE = DOCS / "with_pytorch.json", DOCS / "with_pytorch.md"
-FUZZ, MUTANTS = DOCS / "fuzz.json", DOCS.parent / "tools" / "mutants.json"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, MUTANTS = ROOT / "docs/with_pytorch.md", ROOT / "tools/mutants.json"
 
 BLOCK = [name for name, form in FORMS.items() if form.pin and not form.process]
 PROCESS = [name for name, form in FORMS.items() if form.process]
@@ -71,9 +71,8 @@ def run(count, costly, seed):
         "held": sum(r["held"] for r in rows),
         "refused": sum(r["refused"] for r in rows),
         "waived": sum(sum(r["waived"].values()) for r in rows),
-        "rows": rows,
     }
-    write(json.loads(JSON.read_text()) | {clampgrad.implementation: found})
+    write(read() | {clampgrad.implementation: {**found, "rows": rows}})
 
 
 def ran(context, form, wanted, order):
@@ -97,16 +96,37 @@ def ran(context, form, wanted, order):
     return {"held": held, "refused": refusals, "waived": dict(reasons)}
 
 
-def write(records):
-    """One row per line."""
-    text = json.dumps(records, indent=1)
-    row = re.compile(r"^   \{\n.*?^   \}", flags=re.DOTALL | re.MULTILINE)
-    JSON.write_text(row.sub(lambda m: json.dumps(json.loads(m[0])), text) + "\n")
+def read():
+    """{implementation: what is known of the run, and a row for each form in each context}."""
+    found = records.read("matrix")
+    rows = {name: [] for name in found if name != "rows"}
+    for case in found["rows"]:
+        for form, held in case["held"].items():
+            refused, waived = case.get("refused", {}), case.get("waived", {})
+            row = {"context": case["context"], "form": form, "held": held}
+            row |= {"refused": refused.get(form, 0), "waived": waived.get(form, {})}
+            rows[case["implementation"]].append(row)
+    return {name: {**found[name], "rows": of} for name, of in rows.items()}
+
+
+def write(runs):
+    """A context is a case."""
+    cases = {}
+    for name, run in runs.items():
+        for row in run["rows"]:
+            new = {"implementation": name, "context": row["context"], "held": {}}
+            case = cases.setdefault((name, row["context"]), new)
+            case["held"][row["form"]] = row["held"]
+            for what in ("refused", "waived"):
+                if row[what]:
+                    case.setdefault(what, {})[row["form"]] = row[what]
+    header = {name: {k: v for k, v in run.items() if k != "rows"} for name, run in runs.items()}
+    records.write("matrix", cases.values(), **header)
 
 
 def other_records():
     """What other commands last found, a sentence each."""
-    fuzz, mutants = (json.loads(path.read_text()) for path in (FUZZ, MUTANTS))
+    fuzz, mutants = records.read("fuzz"), json.loads(MUTANTS.read_text())
     killed = f"{mutants['killed']} of {mutants['ran']}"
     left = mutants["listed"] - mutants["ran"]
     return (
@@ -118,8 +138,8 @@ def other_records():
     )
 
 
-def summary(records):
-    found, portable = records["compiled"], records["portable"]
+def summary(runs):
+    found, portable = runs["compiled"], runs["portable"]
     return [
         f"On torch {found['torch']}, {found['held']:,} cells ran in {found['seconds']} s of one core, and all hold:"
         f" {found['held'] / (found['calls'] * found['forms'] * found['contexts']):.2%} of {found['calls']:,} calls x"
@@ -135,8 +155,8 @@ def summary(records):
     ]
 
 
-def table(records):
-    rows = {name: found["rows"] for name, found in records.items()}
+def table(runs):
+    rows = {name: found["rows"] for name, found in runs.items()}
     reasons = sorted({reason for r in sum(rows.values(), []) for reason in r["waived"]})
 
     def context_of(row):
@@ -151,18 +171,17 @@ def table(records):
         counts = [str(held)] * bool(held) + [f"{refusals} refused"] * bool(refusals)
         return f"{', '.join(counts) or '·'} {marks}".strip()
 
-    lines = [["context", *COLUMNS], ["---"] * (1 + len(COLUMNS))]
+    lines = [["context", *COLUMNS]]
     for context in dict.fromkeys(map(context_of, rows["compiled"])):
         lines.append([context, *(shown(context, column) for column in COLUMNS)])
-    found = [f"| {' | '.join(line)} |" for line in lines]
-    return [*found, "", "Left out or refused:", ""] + [
+    return [records.markdown(*lines), "", "Left out or refused:", ""] + [
         f"{n}. {reason}" for n, reason in enumerate(reasons, 1)
     ]
 
 
-def page(records):
+def page(runs):
     """The page, with what is generated anew."""
-    blocks = iter([summary(records), table(records)])
+    blocks = iter([summary(runs), table(runs)])
     block = re.compile("(<!-- generated .*? -->\n).*?(<!-- end -->)", flags=re.DOTALL)
     return block.sub(lambda m: m[1] + "\n".join(next(blocks)) + "\n" + m[2], PAGE.read_text())
 
@@ -176,4 +195,4 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.what == "run":
         run(given.cells, given.costly, given.seed)
-    PAGE.write_text(page(json.loads(JSON.read_text())))
+    PAGE.write_text(page(read()))

@@ -1,10 +1,9 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
 A failure is shrunk and printed as the line that runs it again. `make fuzz SECONDS=...` draws for that
-long, prints its seed, and writes out/fuzz.json where it finds nothing.
+long, prints its seed, and writes out/fuzz.jsonl where it finds nothing.
 """
 
-import json
 import os
 import random
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import records
 from matrix.cells import Arg, Cell, nan
 from matrix.draw import draw, shrunk
 from matrix.inputs import X, inputs, layouts, vector
@@ -136,4 +136,4 @@ def test_for_as_long_as_asked():
     release = torch.__version__.split("+")[0]
     found = {"torch": release, "seconds": round(SECONDS), "seed": SEED, "cells": ran}
     Path("out").mkdir(exist_ok=True)
-    Path("out/fuzz.json").write_text(json.dumps(found, indent=1) + "\n")
+    records.write("out/fuzz.jsonl", [], **found)

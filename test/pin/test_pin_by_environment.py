@@ -39,7 +39,7 @@ def test_a_program(python, name, gradient, before, options, variables):
 
 
 def test_without_the_variable_one_small_module_is_imported(python):
-    """What it costs is in benchmarks/results/autoload.json; it imports nothing in its turn."""
+    """It imports nothing in its turn."""
     run = python("import torch, sys; print(*(m for m in sys.modules if 'clampgrad' in m))")
     assert (run.stdout.strip(), run.stderr) == ("_clampgrad_by_environment", "")
     script = """

@@ -1,11 +1,8 @@
 """The first pin of a process changes torch once, as a whole or not at all, whoever else is about."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from common import SLOPE, python, scripts
+from common import SLOPE, scripts
 
 START = f"""{SLOPE}
 import threading
@@ -186,17 +183,25 @@ def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
     script(START + INSIDE, kind, backend)
 
 
-@pytest.mark.parametrize("two, many", [(6, 2), pytest.param(100, 100, marks=pytest.mark.slow)])
-def test_threads_whose_first_act_is_a_pin(tmp_path, two, many):
-    """Two of them, and 64, as benchmarks/first_pins.py measures it, whose record says how many of many failed."""
-    root, trials = Path(__file__).parents[2], ["--two", str(two), "--many", str(many)]
-    out = ["--control", "0", "--out", str(tmp_path / "record")]
-    python(root / "benchmarks/first_pins.py", *trials, *out, cwd=tmp_path)
-    measured = json.loads((tmp_path / "record").read_text())
-    record = json.loads((root / "benchmarks/results/first-pins.json").read_text())
-    for row, least in zip(measured["rows"] + record["rows"], (two, many, 1000, 20)):
-        assert row["failed"] == 0 and row["trials"] >= least, row["errors"]
-    assert record["without the lock"]["failed"] > 0
+RACING = """
+sys.setswitchinterval(1e-6)
+threads, found = 8, []
+start = threading.Barrier(threads)
+def work():
+    start.wait()
+    with clampgrad.pin("half"):
+        found.append(slope(clamp))
+of_all = [threading.Thread(target=work) for _ in range(threads)]
+for thread in of_all: thread.start()
+for thread in of_all: thread.join()
+assert found == [HALF] * threads, found
+assert slope(clamp) == own
+"""
+
+
+def test_threads_whose_first_act_is_a_pin(script):
+    for _ in range(5):
+        script(START + RACING)
 
 
 IMPORTING = """

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -10,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import fill_tables
 from clampgrad._torch.private_names import PRIVATE, find
 from common import RELEASE, scripts
+from tools.private_names import internal_headers, releases_of_names
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "python/clampgrad").rglob("*.py"))
 NAMES = sorted({name for use in PRIVATE.values() for name in use.names})
-SINCE = json.loads((ROOT / "docs/private_names.json").read_text())["since"]
+SINCE = releases_of_names()
 PARTS = {part for name in NAMES for part in re.split(r"[.:()]+", name)}
 
 # With an underscore, and not torch's: Python's own.
@@ -164,16 +163,9 @@ def test_docs_know_every_name():
 
 def test_internal_headers_are_there():
     include = Path(torch.__file__).parent / "include"
-    headers = fill_tables.internal_headers()
+    headers = internal_headers()
     assert len(headers) > 5
     assert [h for h in headers if not (include / h).exists()] == []
-
-
-def test_what_is_there_for_speed_saves_a_twentieth_of_a_call_that_records_nothing():
-    """And of one with its backward less, as docs/private_names.md says."""
-    rows = json.loads((ROOT / "benchmarks/results/function-calls.json").read_text())["rows"]
-    assert min(r["saved"] for r in rows if r["case"] == "nothing recorded") > 0.05
-    assert max(r["saved"] for r in rows if r["case"] == "recorded, and its backward") < 0.05
 
 
 # ---- What happens where one is gone ----------------------------------------------------------------------

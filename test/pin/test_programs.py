@@ -1,10 +1,10 @@
 """tools/programs.py judges programs under a pin: a pin that does nothing fails, and so does one that does more."""
 
-import json
 import sys
 
 import pytest
 
+import records
 from common import RELEASE
 from tools import program_runs, programs
 
@@ -38,7 +38,7 @@ def check(installed, tmp_path, monkeypatch):
         ran = {s.name: dict(programs.runs(s, sys.executable, ["stub"], tmp_path)) for s in chosen}
         program = {"needs": [], **(program or {})}
         found = programs.judged("stub", program, {k: run["stub"] for k, run in ran.items()})
-        return programs.failures({"programs": {"stub": found}}), found
+        return programs.failures([found]), found
 
     digests = programs.PROGRAMS
     for module in (programs, program_runs):
@@ -96,12 +96,12 @@ def test_a_program_that_does_not_run(check, program, text, says):
 
 
 def test_the_record():
-    """docs/programs.json is of these programs, as programs.yaml has them, and nothing in it failed."""
-    record = json.loads(programs.RECORD.read_text())
-    named = programs.read()
-    assert list(record["programs"]) == list(named) == sorted(p.stem for p in scripts())
-    assert len(named) >= 20 and not programs.failures(record)
-    for name, found in record["programs"].items():
+    """records/programs.jsonl is of these programs, as programs.yaml has them, and nothing in it failed."""
+    rows, named = records.read("programs")["rows"], programs.read()
+    assert [r["program"] for r in rows] == list(named) == sorted(p.stem for p in scripts())
+    assert len(named) >= 20 and not programs.failures(rows)
+    for found in rows:
+        name = found["program"]
         assert {"stock", "inclusive", "joint"} <= set(found["runs"]), name
         assert ("joint" in named[name]) == bool(found["clamp"]), name
         assert found["runs"]["joint"].get("differs first at") == named[name].get("joint"), name

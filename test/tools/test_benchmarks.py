@@ -1,22 +1,14 @@
 """The benchmarks run what they say, and what is saved for backward is what they claim."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
 
-import cases
-import fill_tables
-import memory
-import report
-from hardware import machine
-from timing import DIRECTIONS, interleaved, step, summary
+import records
+from benchmarks import cases, memory, report
+from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 from tools import check_cuda
-from tools.source_build.machine import processor
-
-ROOT = Path(__file__).resolve().parents[2]
 
 PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
 
@@ -65,14 +57,14 @@ def test_the_peak_is_seen_in_a_heap_that_has_room():
 
 
 def test_a_record_names_the_processor_and_a_caption_says_so():
-    found = machine()
-    said = fill_tables.made_on({"torch": "2.13.0", "machine": found})
-    assert found["cpu"] == processor() and said.startswith(f"torch 2.13.0, {found['cpu']}, ")
+    found = records.machine()
+    said = records.made_on({"torch": "2.13.0", "machine": found})
+    assert found["cpu"] and said.startswith(f"torch 2.13.0, {found['cpu']}, ")
     assert said.endswith(f" cores, {found['instruction_set']}")
 
 
 def sass(name="cuda-sass"):
-    return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+    return records.read(name)
 
 
 def test_instructions_of_the_cuda_kernels():
@@ -84,6 +76,6 @@ def test_instructions_of_the_cuda_kernels():
 
 
 def test_every_cuda_kernel_was_read():
-    counts = Counter(name.split()[0] for name in sass()["kernels"])
+    counts = Counter(row["kernel"].split()[0] for row in sass()["rows"])
     expected = check_cuda.OPERATIONS.items()
     assert counts == {o: n * check_cuda.DTYPES for o, (_, _, n) in expected}

@@ -13,8 +13,8 @@ import torch
 import yaml
 
 import clampgrad
-import fill_tables
 from common import leaves, python, run
+from tools import contract_tables, fill_tables
 
 ROOT = Path(__file__).parents[2]
 PATTERNS = ["*.md", "docs/**/*.md", "patches/**/*.md", "benchmarks/README.md", "docs/*.ipynb"]
@@ -63,34 +63,6 @@ def test_links_lead_somewhere(page):
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
-
-
-# ---- Numbers -------------------------------------------------------------------------------------
-
-# A quantity: a number with a unit, a percentage, a factor, or a decimal fraction.
-UNIT = r"(?:%|x\b|times|percent|[kKMG]i?B|bytes?|bits?|[mun\u00b5]?s\b|seconds?|minutes?|hours?|steps?)"
-QUANTITY = re.compile(rf"(?<![\w.^])(\d+(?:,\d{3})*(?:\.\d+)?(?:[ -]?{UNIT})|0\.\d+)(?!\w)")
-VERSION = re.compile(
-    r"\b(?:PyTorch|torch|torchao|JAX|TensorFlow|Paddle|MLX|tinygrad|autograd|Python|CMake|version)\b,? v?[\d.]+(?:(?:,| and| or| to) [\d.]+)*",
-    re.I,
-)
-
-
-def quantities(path):
-    """The quantities in the prose: not in code, not generated, not in a link's address."""
-    text = re.sub(r"<!-- generated.*?<!-- end -->", "", markdown(path), flags=re.DOTALL)
-    text = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", " ", without_code(text))
-    return [" ".join(m[0].split()) for m in QUANTITY.finditer(VERSION.sub("", text))]
-
-
-def test_numbers_are_generated_or_accounted_for():
-    """Measured numbers come from JSON through docs/fill_tables.py. docs/numbers.yaml lists all others,
-    each with a reason why it is not a measurement of ours."""
-    allowed = yaml.safe_load((ROOT / "docs/numbers.yaml").read_text())
-    found = {name: set(quantities(page)) for name, page in zip(IDS, PAGES)}
-    found = {name: numbers for name, numbers in found.items() if numbers}
-    assert found == {name: set(reasons) for name, reasons in allowed.items()}
-    assert all(isinstance(r, str) and r for reasons in allowed.values() for r in reasons.values())
 
 
 # ---- The API -------------------------------------------------------------------------------------
@@ -190,21 +162,19 @@ def test_commands_of_the_readme(tmp_path):
 
 def test_there_are_snippets_and_tables():
     assert snippets("README.md") and snippets("docs/conventions.md")
-    pages = {*IDS, *fill_tables.PAGES}
-    tables = {name for page in pages for name in fill_tables.names_in(read(page))}
+    tables = {name for page in fill_tables.pages() for name in fill_tables.names_in(read(page))}
     assert tables == set(fill_tables.TABLES)
 
 
-@pytest.mark.parametrize("page", fill_tables.PAGES)
+@pytest.mark.parametrize("page", fill_tables.pages())
 def test_tables_are_what_the_data_says(page):
-    assert fill_tables.names_in(read(page))
     assert fill_tables.fill(read(page)) == read(page)
 
 
 def test_the_rows_elsewhere_agree_with_the_contract():
     """jax.numpy.clip is half, and the releases of torch are inclusive and joint: tests of the contract
     measure the installed one."""
-    rows = {row["versions"][0]: row for row in fill_tables.FRAMEWORKS["frameworks"]}
+    rows = {row["versions"][0]: row for row in contract_tables.FRAMEWORKS["frameworks"]}
     sources = {
         "inclusive": ("2.13.0", None),
         "joint": ("2.14", None),
@@ -212,7 +182,7 @@ def test_the_rows_elsewhere_agree_with_the_contract():
     }
     contract = {
         (operator, row["position"]): row
-        for operator, table in fill_tables.CONTRACT["operators"].items()
+        for operator, table in contract_tables.CONTRACT["operators"].items()
         for row in table["rows"]
     }
     for convention, (version, function) in sources.items():

@@ -8,9 +8,9 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import torch  # noqa: E402
+from backward_cases import DTYPES, cases  # noqa: E402
 
 import answering  # noqa: E402
-from backward_cases import DTYPES, cases  # noqa: E402
 
 SIZES = (2**16, 2**20)
 CALLS = 20

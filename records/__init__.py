@@ -1,0 +1,92 @@
+"""What was measured, in one place and one shape: NAME.jsonl has a header in its first line (what was measured, with
+what, on what) and a case in every other. This module alone reads and writes these files."""
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def path(name):
+    """A record of ours, or a file that is named in full."""
+    return Path(name) if str(name).endswith(".jsonl") else FOLDER / f"{name}.jsonl"
+
+
+def read(name):
+    """The header, with the cases under "rows"."""
+    header, *rows = map(json.loads, path(name).read_text().splitlines())
+    return {**header, "rows": rows}
+
+
+def write(name, rows, **header):
+    path(name).parent.mkdir(parents=True, exist_ok=True)
+    path(name).write_text("".join(line(case) + "\n" for case in (header, *rows)))
+
+
+def line(case):
+    return json.dumps(rounded(case), ensure_ascii=False, separators=(",", ":"))
+
+
+def rounded(value):
+    """Times, to four digits: their quartiles are further apart than that."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [*map(rounded, value)]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def markdown(heading, *rows, right=(), left=None):
+    """A table. The columns `right` are numbers; or all are but the first `left`."""
+    right = range(left, len(heading)) if left is not None else right
+    rule = ["---:" if i in right else "---" for i in range(len(heading))]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in (heading, rule, *rows))
+
+
+def code(text):
+    return f"`{text}`"
+
+
+# ---- The machine ---------------------------------------------------------------------------------
+
+
+def processor():
+    """Its name, as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
+
+
+def machine():
+    """What a record says of it, under the key "machine"."""
+    import torch
+
+    return {
+        "cpu": processor(),
+        "cores": os.cpu_count(),
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def here():
+    """The header of a measurement: the release of torch, Python and the machine."""
+    torch = sys.modules["torch"].__version__
+    return {"torch": torch, "python": platform.python_version(), "machine": machine()}
+
+
+def made_on(record):
+    """That, in words. Older records do not name the processor, and so this says that."""
+    m = record["machine"]
+    parts = [
+        f"torch {record['torch']}",
+        m.get("cpu") or "a processor that the record does not name",
+    ]
+    parts += [f"{m['cores']} cores"] if "cores" in m else []
+    return ", ".join(parts + ([m["instruction_set"]] if "instruction_set" in m else []))

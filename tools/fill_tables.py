@@ -1,0 +1,47 @@
+"""Fill the generated tables of README.md and docs/: `python -m tools.fill_tables`; `make pictures` does it too.
+
+A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. Each is made beside what
+measured it, from a record.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import benchmarks.tables
+import study.tables
+import tools.private_names
+import tools.program_tables
+from tools import contract_tables, upstream_tables
+
+ROOT = Path(__file__).parent.parent
+MODULES = (
+    benchmarks.tables,
+    contract_tables,
+    upstream_tables,
+    tools.private_names,
+    tools.program_tables,
+    study.tables,
+)
+TABLES = {name: table for module in MODULES for name, table in module.TABLES.items()}
+BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+
+
+def pages():
+    """Those with a table in them."""
+    command = ["git", "grep", "-l", "^<!-- generated: ", "--", "*.md"]
+    return subprocess.check_output(command, cwd=ROOT, text=True).split()
+
+
+def names_in(text):
+    return [name for _, name, _ in BLOCK.findall(text)]
+
+
+def fill(text):
+    return BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
+
+
+if __name__ == "__main__":
+    for page in pages():
+        path = ROOT / page
+        path.write_text(fill(path.read_text()))
