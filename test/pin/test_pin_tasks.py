@@ -1,6 +1,7 @@
 """A pin holds in the body that it is put around, also where that runs bit by bit: generators and tasks."""
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
@@ -129,13 +130,28 @@ def generator_coroutine():
     return slope()
 
 
-BODIES = [function, generator, coroutine, asynchronous_generator, generator_coroutine]
+BODIES = {
+    function: type(OWN),
+    generator: types.GeneratorType,
+    coroutine: types.CoroutineType,
+    asynchronous_generator: types.AsyncGeneratorType,
+    generator_coroutine: types.GeneratorType,
+}
 HELD = {  # the body in what is decorated
     "as it is": lambda f: f,
     "partial": functools.partial,
     "partial of partial": lambda f: functools.partial(functools.partial(f)),
     "__call__": lambda f: type("Instance", (), {"__call__": staticmethod(f)})(),
     "partial of __call__": lambda f: functools.partial(HELD["__call__"](f)),
+    "bound method": lambda f: types.MethodType(lambda self: f(), object()),
+    "method of partialmethod": lambda f: (
+        type("Instance", (), {"m": functools.partialmethod(lambda self: f())})().m
+    ),
+    "staticmethod": lambda f: type("Instance", (), {"m": staticmethod(f)}).m,
+    "wrapper": lambda f: functools.wraps(f)(lambda: f()),
+    "singledispatch": lambda f: functools.partial(functools.singledispatch(lambda _: f()), 1),
+    "lru_cache": lambda f: functools.lru_cache(f),
+    "lambda": lambda f: lambda: f(),
 }
 
 
@@ -150,15 +166,41 @@ async def result_of(made):
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("body", BODIES, ids=lambda f: f.__name__)
 def test_what_holds_a_body(body, held):
-    decorated = half(HELD[held](body))
-    assert asyncio.run(result_of(decorated())) == HALF
+    holder = HELD[held](body)
+    decorated = half(holder)
+    made = decorated()
+    assert type(made) is BODIES[body] and asyncio.run(result_of(made)) == HALF
     for kind in (inspect.iscoroutinefunction, inspect.isasyncgenfunction):
-        assert kind(decorated) == kind(body)
+        assert kind(decorated) == kind(holder)
+    if inspect.isfunction(holder):
+        assert inspect.isgeneratorfunction(decorated) == inspect.isgeneratorfunction(holder)
 
 
-def test_a_function_that_makes_a_coroutine_is_pinned_until_it_has_made_it():
-    """docs/limits.md"""
-    assert asyncio.run(result_of(half(lambda: coroutine())())) == OWN
+@pytest.mark.parametrize("body", BODIES, ids=lambda f: f.__name__)
+def test_a_decorated_partial_in_a_class_is_a_method(body):
+    """As a function is. By itself a partial is one since Python 3.14."""
+    kind = type("Kind", (), {"m": half(functools.partial(lambda self: body()))})
+    assert asyncio.run(result_of(kind().m())) == HALF
+
+
+class Awaitable:
+    def __await__(self):
+        yield from asyncio.sleep(0).__await__()
+
+
+UNHELD = {
+    "map": lambda: map(abs, [1]),
+    "generator_manager": contextlib.contextmanager(generator),
+    "asynchronous_manager": contextlib.asynccontextmanager(asynchronous_generator),
+    "awaitable": Awaitable,
+}
+
+
+@pytest.mark.parametrize("made", UNHELD)
+def test_what_runs_later_and_is_not_recognised_warns(made):
+    with pytest.warns(UserWarning, match="has ended before what it decorates runs") as told:
+        half(lambda: UNHELD[made]())()
+    assert told[0].filename == __file__
 
 
 @in_a_loop

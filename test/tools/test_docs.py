@@ -2,6 +2,7 @@
 tables come from data that is measured, the API is complete."""
 
 import dataclasses
+import inspect
 import json
 import os
 import re
@@ -80,8 +81,9 @@ def test_everything_public_is_in_the_reference():
 @pytest.mark.parametrize("name", ["Finding", "Diagnostic", "Thresholds", "Row"])
 def test_every_field_is_in_the_reference(name):
     documented = getattr(clampgrad, name)
-    attributes = documented.__doc__.partition("Attributes:\n")[2]
-    listed = re.findall(r"^ {8}(\w+): ", attributes, flags=re.MULTILINE)
+    # Since Python 3.13 the compiler takes the indentation away.
+    attributes = inspect.getdoc(documented).partition("Attributes:\n")[2]
+    listed = re.findall(r"^ {4}(\w+): ", attributes, flags=re.MULTILINE)
     assert listed == [field.name for field in dataclasses.fields(documented)]
 
 

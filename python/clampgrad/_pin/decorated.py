@@ -1,18 +1,31 @@
-"""What clampgrad.pin makes of a function that it decorates: its body runs under the pin, and nothing else does."""
+"""What clampgrad.pin makes of a function that it decorates: its body runs under the pin, and nothing else does.
+
+Whether a body runs later and bit by bit is decided by what the call returns. `inspect` cannot tell for a partial, an
+object with `__call__` or a function around the function.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import types
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import (
+    AbstractContextManager,
+    AsyncContextDecorator,
+    ContextDecorator,
+    contextmanager,
+)
 from typing import Any
 
 from torch import nn
 
 from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.functions import Body
+
+# What runs code after the call has returned. A ContextDecorator is what @contextmanager makes.
+RUNS_LATER = Iterator, Awaitable, AsyncIterator, ContextDecorator, AsyncContextDecorator
 
 
 def decorated(
@@ -24,48 +37,32 @@ def decorated(
 
     def call(*args: Any, **keywords: Any) -> Any:
         with pin:
-            return function(*args, **keywords)
+            result = function(*args, **keywords)
+        if isinstance(result, types.GeneratorType):
+            later = generator(lambda: result, code, result.gi_code)
+        elif isinstance(result, types.CoroutineType):
+            later = coroutine(lambda: result, code)
+        elif isinstance(result, types.AsyncGeneratorType):
+            later = asynchronous_generator(lambda: result, code)
+        else:
+            if isinstance(result, RUNS_LATER):
+                warnings.warn(
+                    f"{pin!r} has ended before what it decorates runs, which returns a "
+                    f"{type(result).__name__}: pin the function that this one calls later, "
+                    "or write `with` inside it",
+                    stacklevel=2,
+                )
+            return result
+        return functools.wraps(function)(later)()
 
-    def generate(*args: Any, **keywords: Any) -> Any:
-        with under(code) as body:
-            return (yield from body.steps(function(*args, **keywords)))
-
-    async def run(*args: Any, **keywords: Any) -> Any:
-        with under(code) as body:
-            return await body.awaited(function(*args, **keywords))
-
-    async def generate_async(*args: Any, **keywords: Any) -> Any:
-        generator = function(*args, **keywords)
-        with under(code) as body:
-            step = generator.asend(None)
-            try:
-                while True:
-                    try:
-                        item = await body.awaited(step)
-                    except StopAsyncIteration:
-                        return
-                    try:
-                        step = generator.asend((yield item))
-                    except GeneratorExit:
-                        raise
-                    except BaseException as error:
-                        step = generator.athrow(error)
-            finally:
-                await body.awaited(generator.aclose())
-
-    def is_a(kind: Callable[..., bool]) -> bool:
-        return kind(function) or kind(what_runs(function))
-
-    if is_a(inspect.isasyncgenfunction):
-        instead: Callable[..., Any] = generate_async
-    elif is_a(inspect.iscoroutinefunction):
-        instead = run
-    elif is_a(is_generator_coroutine):
-        instead = types.coroutine(generate)
-    elif is_a(inspect.isgeneratorfunction):
-        instead = generate
-    else:
-        instead = call
+    # They run the same bodies. What asks inspect, such as pytest, sees in them what it sees in the function.
+    instead: Callable[..., Any] = call
+    if inspect.iscoroutinefunction(function):
+        instead = coroutine(function, code)
+    elif inspect.isasyncgenfunction(function):
+        instead = asynchronous_generator(function, code)
+    elif inspect.isgeneratorfunction(function) and hasattr(function, "__code__"):
+        instead = generator(function, code, function.__code__)
     instead = functools.wraps(function)(instead)
     # What torch.jit.script raises. It would compile the function without the pin.
     instead.__script_unsupported = (  # type: ignore[attr-defined]
@@ -74,18 +71,44 @@ def decorated(
     return instead
 
 
-def what_runs(function: Any) -> Any:
-    """The function of a partial one, and of an instance that is called."""
-    while not inspect.isroutine(function):
-        is_partial = isinstance(function, functools.partial)
-        function = function.func if is_partial else type(function).__call__
-    return function
+def generator(make: Callable[..., Any], code: int, runs: types.CodeType) -> Callable[..., Any]:
+    def generate(*args: Any, **keywords: Any) -> Any:
+        with under(code) as body:
+            return (yield from body.steps(body.run(make, *args, **keywords)))
+
+    # What types.coroutine made of a generator is awaited.
+    return types.coroutine(generate) if runs.co_flags & inspect.CO_ITERABLE_COROUTINE else generate
 
 
-def is_generator_coroutine(function: Any) -> bool:
-    """Whether types.coroutine made it of a generator."""
-    code = getattr(function, "__code__", None)
-    return code is not None and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+def coroutine(make: Callable[..., Any], code: int) -> Callable[..., Any]:
+    async def run(*args: Any, **keywords: Any) -> Any:
+        with under(code) as body:
+            return await body.awaited(body.run(make, *args, **keywords))
+
+    return run
+
+
+def asynchronous_generator(make: Callable[..., Any], code: int) -> Callable[..., Any]:
+    async def generate(*args: Any, **keywords: Any) -> Any:
+        with under(code) as body:
+            steps = body.run(make, *args, **keywords)
+            step = steps.asend(None)
+            try:
+                while True:
+                    try:
+                        item = await body.awaited(step)
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        step = steps.asend((yield item))
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step = steps.athrow(error)
+            finally:
+                await body.awaited(steps.aclose())
+
+    return generate
 
 
 @contextmanager
