@@ -10,7 +10,7 @@ import pytest
 import clampgrad
 from common import scripts
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import sys

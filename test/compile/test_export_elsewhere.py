@@ -9,7 +9,7 @@ import clampgrad
 import clampgrad.nn
 from common import run, tied
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 # What runs it: no clampgrad to import, no operator of ours.
 ALONE = """

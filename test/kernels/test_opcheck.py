@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.compiled(
         "it looks at kernels and nodes that the portable implementation does not have"
     ),
-    pytest.mark.thorough,
+    pytest.mark.slow,
 ]
 
 BOUNDS = {"clamp": (-1, 1), "clamp_min": (-1,), "clamp_max": (1,)}

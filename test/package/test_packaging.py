@@ -16,7 +16,7 @@ from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import MARK
 from common import checked
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 about_the_library = pytest.mark.compiled("it is about which library is loaded")
 
 PACKAGE = Path(clampgrad.__file__).parent

@@ -62,7 +62,7 @@ CHECKERS = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [SAMPLE.read_text(), WRONG], ids=["right", "wrong"])
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_types_are_checked(checker, text, tmp_path):

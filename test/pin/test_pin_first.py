@@ -65,6 +65,7 @@ print(attempts)
 """
 
 
+@pytest.mark.slow
 def test_a_first_pin_that_fails_anywhere_changes_nothing_and_can_be_tried_again(script):
     assert int(script(START + FAILURES)[0]) > 40
 

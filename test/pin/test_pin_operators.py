@@ -16,7 +16,7 @@ from oracle import gradient_of_x
 
 pytestmark = [
     pytest.mark.skipif(RELEASE < (2, 11), reason="some have no derivative yet"),
-    pytest.mark.thorough,
+    pytest.mark.slow,
 ]
 
 X = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0, torch.nan])

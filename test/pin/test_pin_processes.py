@@ -7,7 +7,7 @@ import pytest
 from clampgrad import implementation
 from common import OWN
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 PARTIAL = [] if implementation == "compiled" else ["--partial"]
 

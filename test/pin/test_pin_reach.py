@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 import clampgrad
 from common import OWN, THROUGH, python, slope
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 COMPILED = clampgrad.implementation == "compiled"
 

@@ -11,7 +11,7 @@ from tools import program_runs, programs
 pytestmark = [
     pytest.mark.compiled("the settings of the runner name both implementations"),
     pytest.mark.skipif(RELEASE > (2, 13), reason="the first release's own gradient is inclusive"),
-    pytest.mark.thorough,
+    pytest.mark.slow,
 ]
 
 # A program on a library that is there: two lines, of which a pin to `joint` changes the second.

@@ -12,7 +12,7 @@ import torch
 import clampgrad
 from common import leaves
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "docs/examples"

@@ -102,7 +102,7 @@ def test_a_convention_changes_bfloat16_and_not_float32():
     assert 0.001 < found["bfloat16"] < found["float8"] < 0.5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_ties_again():
     settings = dict(model="mlp", precision="float8", gradient="joint", seed=0)
     measured, expected = ties.run(**settings), committed("ties", **settings)
@@ -130,7 +130,7 @@ def test_min_norm_is_joint_in_qat(torchao, monkeypatch):
     assert 0.1 < at_bound / elements < 0.4 and 0 < outside < at_bound
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_qat_again(torchao):
     settings = dict(weights="int2", gradient="joint", seed=0)
     measured, expected = qat.run(**settings), committed("qat", **settings)
@@ -153,7 +153,7 @@ def test_guards_again():
         assert float(row["value"]) == pytest.approx(float(expected["value"]), rel=1e-2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_swiglu_again():
     data = json.loads((records.FOLDER / "swiglu.json").read_text())
     assert swiglu.measure()["ways"] == data["ways"]

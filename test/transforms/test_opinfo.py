@@ -12,7 +12,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 import clampgrad
 from common import assert_same, outcome
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.slow
 
 NAMES = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
 OPINFOS = [op for op in op_db if op.name in NAMES]
