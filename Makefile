@@ -232,9 +232,9 @@ check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove wh
 	$(check_compiler)
 	echo "==> what PyTorch is built and tested with"
 	$(PYTHON) -m venv $(SOURCE_BUILD)
-	$(call with_progress,$(SOURCE_BUILD)/bin/pip install -r $(CHECKOUT)/requirements.txt expecttest hypothesis 'setuptools>=77',$(SOURCE_BUILD)/install.log)
-	PATH=$(abspath $(SOURCE_BUILD))/bin:$$PATH PYTHON=$(abspath $(SOURCE_BUILD))/bin/python \
-		tools/build_pytorch.sh $(CHECKOUT) $(SERIES) --minimal --out out/source_build.json $(ARGS)
+	$(call with_progress,$(SOURCE_BUILD)/bin/pip install -r $(CHECKOUT)/requirements.txt expecttest hypothesis pytest 'setuptools>=77',$(SOURCE_BUILD)/install.log)
+	PATH=$(abspath $(SOURCE_BUILD))/bin:$$PATH $(SOURCE_BUILD)/bin/python -m tools.build_pytorch \
+		$(CHECKOUT) $(SERIES) --minimal --out out/source-build.jsonl $(ARGS)
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict
