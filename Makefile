@@ -2,7 +2,10 @@
 
 TORCH ?= 2.13.0
 PYTHON ?= python3
-MAX_JOBS ?= 2
+# As many as the machine has cores, if each can have 2 GiB of memory.
+ifndef MAX_JOBS
+MAX_JOBS := $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 31) or 1)' 2> /dev/null)
+endif
 # Each process starts with files of its own, and so makes few of their fixtures twice.
 PARALLEL := -n $(MAX_JOBS) --dist worksteal
 # More arguments for pytest, as in `make test ARGS="-k nan -x"`.
@@ -286,7 +289,7 @@ print-%:
 # fetches and installs, what the compiler compiles. If it fails, its errors are shown.
 define with_progress
 { $(1); } 2>&1 | tee $(2) | while IFS= read -r line; do \
-	if [[ $$line =~ ^\ *(Downloading|Processing|Installing\ collected|clampgrad:\ with) ]]; then \
+	if [[ $$line =~ ^\ *(Downloading|Processing|Installing\ collected|clampgrad:) ]]; then \
 		echo "    $${line:0:90}"; \
 	elif [[ $$line =~ (\[[0-9]+/[0-9]+\])\ .*/([^/\ ]+\.(cpp|cu))(\ |\.o$$) ]]; then \
 		echo "    $${BASH_REMATCH[1]} $${BASH_REMATCH[2]}"; \

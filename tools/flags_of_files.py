@@ -1,15 +1,32 @@
-"""torch's BuildExtension, and flags for single files, of which it knows none: ninja gets one list for all."""
+"""torch's BuildExtension, and flags for single files, of which it knows none: ninja gets one list for all.
+And a ninja that it finds.
+"""
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+
+
+def put_ninja_on_path() -> None:
+    """torch looks for it there. pip puts it beside this Python, in an environment that need not be activated."""
+    with suppress(ImportError):
+        import ninja
+
+        os.environ["PATH"] = os.pathsep.join([ninja.BIN_DIR, os.environ.get("PATH", os.defpath)])
 
 
 def build_extension(flags_of: dict[str, list[str]]) -> type:
     """torch's BuildExtension with flags for single files, by name, besides those of all. Imports torch."""
-    from torch.utils.cpp_extension import BuildExtension
+    put_ninja_on_path()
+    from torch.utils.cpp_extension import BuildExtension, is_ninja_available
+
+    if not is_ninja_available():
+        print(
+            "clampgrad: no ninja, so one file is compiled at a time: pip install ninja", flush=True
+        )
 
     class Build(BuildExtension):
         def build_extension(self, ext) -> None:

@@ -81,6 +81,26 @@ def test_a_file_has_flags_of_its_own(tmp_path, ninja):
     assert (library.one(), library.other()) == (1, 2)
 
 
+@pytest.mark.parametrize("kind", ["its own", "none"])
+def test_which_ninja_builds(tmp_path, kind):
+    """The environment's, which need not be activated; the machine's may be old or broken. Without any it says so."""
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.cpp").write_text("")
+    hidden = "import sys; sys.modules['ninja'] = None\n" if kind == "none" else ""
+    (tmp_path / "setup.py").write_text(hidden + SETUP.format(root=str(ROOT), ninja=True))
+    machine = tmp_path / "bin"
+    machine.mkdir()
+    (machine / "ninja").write_text("#!/bin/sh\nexit 1\n")
+    (machine / "ninja").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{machine}:{os.environ['PATH']}"}
+    command = sys.executable, "setup.py", "build_ext", "--build-lib", "."
+    told = checked(*command, cwd=tmp_path, env=environment)
+    with_ninja = len(list(tmp_path.rglob(".ninja_log")))
+    assert (with_ninja, "pip install ninja" in told) == (
+        (2, False) if kind == "its own" else (0, True)
+    )
+
+
 def test_cmake_gets_the_same(monkeypatch, tmp_path):
     loops = ROOT / "csrc/kernels/cpu/loops_avx2.cpp"
     python = ROOT / "csrc/python/module.cpp"
