@@ -79,7 +79,7 @@ def in_the_way(tree: Path, minimal: bool) -> Iterator[str]:
         yield f"without files: {', '.join(empty)} (git submodule update --init --recursive)"
     if gone := [name for name in TESTS if not (tree / "test" / name).is_file()]:
         yield f"not in {tree}/test: {', '.join(gone)}"
-    free, needed = shutil.disk_usage(tree).free >> 30, 6 if minimal else 40
+    free, needed = shutil.disk_usage(tree).free >> 30, 6 if minimal else 12
     if free < needed:
         yield f"{free} GiB of disk are free, and a build may take {needed}"
 

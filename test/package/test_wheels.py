@@ -1,6 +1,5 @@
 """One wheel out of several: the libraries of all, and a record that holds."""
 
-import json
 import zipfile
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 WheelFile = pytest.importorskip("wheel.wheelfile", reason="pip install wheel").WheelFile
 
 from tools import wheels  # noqa: E402
-from tools.support import IMPORTING, PAGE, RUNS, built, cell, of_present_tests, page  # noqa: E402
+from tools.support import PAGE, built, cell, of_present_tests, page, recorded  # noqa: E402
 from tools.wheels import companion, merge  # noqa: E402
 
 INFO = "clampgrad-1.0.dist-info"
@@ -87,4 +86,4 @@ def test_a_run_of_files_that_are_no_more_is_dropped():
 
 
 def test_the_support_page_is_that_of_the_committed_runs():
-    assert PAGE.read_text() == page(*(json.loads(path.read_text()) for path in (RUNS, IMPORTING)))
+    assert PAGE.read_text() == page(recorded())

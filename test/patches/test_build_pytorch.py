@@ -3,6 +3,7 @@ environment answers. So the tree is patched and the torch never is, which the sc
 
 import math
 import sys
+from types import SimpleNamespace as Disk
 
 import pytest
 import torch
@@ -38,6 +39,7 @@ def build(tree, monkeypatch, capsys):
     monkeypatch.setattr(build_pytorch, "there", lambda module: True)
     monkeypatch.setenv("CXX", "true")
     monkeypatch.setattr(build_pytorch.shutil, "which", lambda name: name)
+    monkeypatch.setattr(build_pytorch.shutil, "disk_usage", lambda _: Disk(free=1 << 40))
 
     def build(*words):
         monkeypatch.setattr(sys, "argv", ["build_pytorch", str(tree), *words])
