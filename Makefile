@@ -92,7 +92,7 @@ NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" 
 # What a build runs of tools/: what MANIFEST.in puts into the source distribution.
 BUILD := $(shell grep -o 'tools/[a-z_]*\.py' MANIFEST.in)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen patches $(BUILD) python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+SOURCES := $(shell find csrc codegen $(BUILD) python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            conventions.yaml derivatives.yaml setup.py pyproject.toml torch_releases.txt
 CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 

@@ -60,8 +60,7 @@ class Build(build):
 class Package(build_py):
     """Puts into the package what stands elsewhere in the sources.
 
-    The contract and the schemas, in a form that needs no PyYAML; and the patch files, in folders as
-    in the sources.
+    The contract and the schemas, in a form that needs no PyYAML.
     """
 
     def run(self) -> None:
@@ -83,8 +82,3 @@ class Package(build_py):
         operators = yaml.safe_load((ROOT / "csrc" / "native_functions.yaml").read_text())
         schemas = [o["func"] for o in operators if is_public(o["func"])]
         (package / "_contract/schemas.json").write_text(json.dumps(schemas))
-        if self.editable_mode:
-            return  # the patch files are found in the sources
-        files = package / "patches" / "files"
-        shutil.rmtree(files, ignore_errors=True)
-        shutil.copytree(ROOT / "patches", files / "patches")

@@ -15,7 +15,7 @@ FLOORS = {
     CSRC: [["base"], ["kernels"], ["ops"], ["clampgrad", "functorch", "pin"], ["python"]],
     PACKAGE: [
         *(["_contract", "_torch"], ["_implementation"], ["functional", "_pin"], ["activations"]),
-        *(["nn"], ["_tools", "patches"], ["cli"], ["__init__", "__main__"]),
+        *(["nn"], ["_tools"], ["cli"], ["__init__", "__main__"]),
     ],
 }
 PUBLIC = CSRC / "clampgrad/gradient.h"  # a list of names, for programs too: below everything

@@ -13,8 +13,7 @@ import torch
 import torchgen
 
 import common
-from clampgrad.patches.tree import FUNCTIONS, SCRIPT, YAML, git
-from tools.series import Claim, Refusal, all_series, named
+from tools.series import FUNCTIONS, SCRIPT, YAML, Claim, Refusal, all_series, git, named
 from tools.verify import run
 from tools.verify.__main__ import TAKES, main
 from tools.verify.checks import of_several_dtypes

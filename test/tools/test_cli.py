@@ -98,7 +98,7 @@ def test_info_for_programs_and_for_people(command):
 
 
 @pytest.mark.parametrize("words", ["audit script.py", "audit --wide script.py", "survey",
-                                   "survey --wide", "patches list"])  # fmt: skip
+                                   "survey --wide"])  # fmt: skip
 def test_how_wide_a_table_is(words, folder_of_programs, monkeypatch, command):
     """As COLUMNS says, or as wide as it is: to a file, and by --wide where a command has it."""
     (folder_of_programs / "script.py").write_text("import torch\ntorch.zeros(1).clamp(0, 1)\n")
@@ -122,8 +122,6 @@ def test_what_a_user_can_correct_is_a_message(words, message, tmp_path, monkeypa
     code, out, err = command(*words)
     assert (code, out) == (2, "")
     assert f"clampgrad {words[0]}: error: " in err and message in err.splitlines()[-1]
-    code, out, _ = command("patches", "export", "a file")
-    assert code == 2 and out.startswith("refused: cannot write a file")
 
 
 @pytest.mark.parametrize("words", [
@@ -144,7 +142,7 @@ def test_a_missing_package_is_a_message(words, tmp_path, monkeypatch, command):
 def test_a_closed_pipe_ends_quietly():
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*CLAMPGRAD, "patches", "list"], stdout=writer, stderr=subprocess.PIPE)
+    done = subprocess.run([*CLAMPGRAD, "info"], stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert done.stderr == b"" and done.returncode == 141
 

@@ -25,43 +25,6 @@ Tensor proved_masked_fill_inplace_if_safe(const Tensor& t, const Tensor& mask, c
 """
 CALLS = r"(?<![.\w])(unpack|unpack_opt|masked_fill_inplace_if_safe)\("
 
-# The signature of the function in the first patch: it differs between releases, the hunk leaves it out.
-SCALAR_SIGNATURE = """Tensor clamp_backward(
-    const Tensor& grad,
-    const Tensor& self,
-    const std::optional<Scalar>& min,
-    const std::optional<Scalar>& max) {
-"""
-
-# From 2.14 on: as in the series for 2.13 but for a NaN, where it is not the gradient's transpose.
-CLAMP_JVP = """Tensor clamp_jvp(
-    const Tensor& self_p,
-    const Tensor& self_t,
-    const Tensor& min_p,
-    const Tensor& min_t,
-    const Tensor& max_p,
-    const Tensor& max_t) {
-  auto result = self_t;
-  const bool both = min_p.defined() && max_p.defined();
-  const auto tied = [&](const Tensor& bound) {
-    return both ? (self_p == bound).logical_and(min_p < max_p) : self_p == bound;
-  };
-  if (max_p.defined()) {
-    result = where(self_p > max_p, max_t, result);
-  }
-  if (min_p.defined()) {
-    result = where(self_p < min_p, min_t, result);
-  }
-  if (max_p.defined()) {
-    result = where(tied(max_p), (self_t + max_t) / 2, result);
-  }
-  if (min_p.defined()) {
-    result = where(tied(min_p), (self_t + min_t) / 2, result);
-  }
-  return both ? where(min_p > max_p, max_t, result) : result;
-}
-"""
-
 # symbolic_script.cpp has it among its functions; there `torch.` alone reaches every operator.
 SCRIPT_HELPER = """def AD_sizes_if_not_equal_multi_0(t1, t2, result):
     first = torch.ops.aten._size_if_not_equal(t1.size(), result.size())

@@ -13,7 +13,6 @@ from pathlib import Path
 import torchgen
 
 from ..series import FUNCTIONS, NATIVE, SCRIPT, YAML, Refusal, files_added, files_of, git, named
-from .restated import CLAMP_JVP, SCALAR_SIGNATURE
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"
 INSTALLED = PACKAGED.parents[1]  # the folder of torch and torchgen
@@ -62,18 +61,15 @@ def hunks(patch: Path, name: str, side: str) -> str:
 def manual_text(release: str, source: Path | None) -> str:
     """FunctionsManual.cpp before any patch, at least its clamp functions.
 
-    From 2.14 on, upstream's functions have the rule of our series for 2.13. What the series makes of
-    them stands for them there, but for clamp_jvp.
+    From 2.14 on, upstream's functions give what our series for 2.13 makes of them, which stands for
+    them there.
     """
     if source:
         return (source / FUNCTIONS).read_text()
     series = named(JOINT)
     old = series.fits(release)
     showing = [p for p in series.patches if FUNCTIONS in files_of(p)]
-    scalar, tensors, *_ = (hunks(p, FUNCTIONS, "-" if old else "+") for p in showing)
-    if not old:
-        tensors = tensors[: tensors.index("at::Tensor clamp_jvp(")] + CLAMP_JVP
-    return SCALAR_SIGNATURE + scalar + "\n" + tensors
+    return "\n".join(hunks(p, FUNCTIONS, "-" if old else "+") for p in showing)
 
 
 def script_text(source: Path | None) -> str:

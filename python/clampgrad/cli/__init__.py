@@ -19,7 +19,6 @@ COMMANDS = {
     "survey": "measure the gradients of the installed PyTorch at kinks and ties",
     "gallery": "draw pictures of every convention",
     "info": "show versions, and which implementation runs here and why",
-    "patches": "apply patches to a PyTorch source tree",
 }
 
 
