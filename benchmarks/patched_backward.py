@@ -1,6 +1,6 @@
 """What a series does to the time of clamp's backward, and of its family's:
 
-    python -m benchmarks.patched_backward --series proposals/fused-backward --built FOLDER --out FILE
+    python -m benchmarks.patched_backward --series v2.13.0/joint --built FOLDER --out FILE
 
 Backward alone; forward mode with its forward. One thread: the best of many calls in a process, the median over
 interleaved rounds of processes. hardtanh, which no series changes, is the yardstick.
@@ -50,4 +50,4 @@ def summary(found: dict) -> tuple[list, dict]:
 
 
 if __name__ == "__main__":
-    main(measured, summary, "proposals/fused-backward", 5)
+    main(measured, summary, "v2.13.0/joint", 5)

@@ -388,7 +388,6 @@ def minutes(seconds):
 TABLES = {
     "real_models": real_models,
     "save_result": save_result,
-    "fused_backward": lambda: patched_backward("fused-backward"),
     "joint_backward": lambda: patched_backward("joint-2.13.0"),
     "pin": pin,
     "starting": starting,

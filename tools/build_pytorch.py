@@ -95,10 +95,10 @@ def there(module: str) -> bool:
 
 def put(tree: Path, series: Series, *how: str) -> None:
     """`git apply`, whole or not at all; `how` is --check or --reverse."""
-    patches = [
-        str(patch) for patch in series.patches if patch not in getattr(series, "optional", ())
-    ]
-    done = git(tree, "apply", *how, *(patches[::-1] if "--reverse" in how else patches))
+    text = "".join(
+        patch.read_text() for patch in series.patches
+    )  # of several files git makes several steps
+    done = git(tree, "apply", *how, input=text)
     if done.returncode:
         raise Refusal(f"{series.name} does not apply to {tree}: {done.stderr.strip()}")
 

@@ -219,10 +219,10 @@ def main(words: list[str] | None = None) -> int:
         elif options.tree:
             found = states(options.tree)
             print(f"{release_of(options.tree)}: {choices(release_of(options.tree))}")
-            print(*(f"{name:30} {state}" for name, state in found.items()), sep="\n")
+            print(*(f"{name:32} {state}" for name, state in found.items()), sep="\n")
         else:
             for s in all_series().values():
-                print(f"{s.name:30} {s.span:12} {s.summary}")
+                print(f"{s.name:32} {s.span:12} {s.summary}")
     except Refusal as refusal:
         print(f"refused: {refusal}")
         return 2

@@ -46,20 +46,6 @@ def source_build_tests():
     return markdown(*rows)
 
 
-def proposals_built():
-    """What PyTorch's own build and tests said of the proposals."""
-    found = records.read("proposals-built")
-    head = ["proposal", "files compiled", "points that differ from stock", "failures"]
-    rows = [[*head, "results of upstream's tests that differ", "the proposal's own tests"]]
-    for r in found["rows"]:
-        own = ", ".join(f"{n} {how}" for how, n in r["own tests"].items()) or "none"
-        changed = f"{r['points that changed']:,} of {r['points']:,}"
-        row = [code(r["proposal"]), r["files compiled"], changed, r["failures"]]
-        rows.append([*row, r["results that differ"], own])
-    note = f"PyTorch {found['release']}, `--minimal`. {found['note']}"
-    return markdown(*rows, right=(1, 2, 3, 4)) + "\n\n" + note
-
-
 def verified():
     """What `verify` found, release by release: docs/verified.json."""
     rows = [["torch", "series", "gradients", "points that changed", "OpInfo samples"]]
@@ -70,4 +56,4 @@ def verified():
     return markdown(*rows, right=(3, 4))
 
 
-TABLES = {f.__name__: f for f in (proposals_built, source_build, source_build_tests, verified)}
+TABLES = {f.__name__: f for f in (source_build, source_build_tests, verified)}

@@ -230,7 +230,9 @@ def test_the_list_is_that_of_the_page(capsys):
     assert main([]) == 0
     rows = [re.split("  +", line, maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert [name for name, *_ in rows] == list(all_series())
-    table = re.findall(r"^\| (`v.*?|`proposals.*?) \| (.*?) \|", PAGE, re.MULTILINE)
+    table = re.findall(
+        r"^\| (`v.*?|`proposals.*?) \| (.*?) \|", PAGE.partition("\n## ")[0], re.MULTILINE
+    )
     listed = {n: spans for names, spans in table for n in re.findall("`(.*?)`", names)}
     assert listed.keys() == all_series().keys()
     assert all(span in listed[name] for name, span, _ in rows)

@@ -13,13 +13,12 @@ import torch
 import torchgen
 
 import common
-from tools.series import FUNCTIONS, SCRIPT, YAML, Claim, Refusal, all_series, git, named
+from tools.series import FUNCTIONS, SCRIPT, YAML, Claim, Refusal, all_series, git
 from tools.verify import run
 from tools.verify.__main__ import TAKES, main
 from tools.verify.checks import of_several_dtypes
 from tools.verify.compile import compiler
 from tools.verify.held import against_table, changes, held
-from tools.verify.native import new_entries
 from tools.verify.run import CODE, GRADIENTS, SAVED, Question, ask, of_series, unlooked, verify
 from tools.verify.samples import digest
 from tools.verify.text import INCLUDE, manual_text, patched, script_text
@@ -32,7 +31,6 @@ RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
 NEW = RELEASE >= "2.14"
 STOCK, OTHER = ("joint", "inclusive") if NEW else ("inclusive", "joint")
-FUSED = "proposals/fused-backward"
 
 
 def patch_of_text(directory, name, old, new):
@@ -239,12 +237,6 @@ def test_a_series_for_this_release_holds(name):
     if name == "v2.13.0/strict":
         assert not families & {"maximum", "minimum", "fmax", "fmin"}
         assert not any(line.startswith("clamp, tensors") for line in result[GRADIENTS])
-    if name == "proposals/save-result":
-        assert result[GRADIENTS] == []
-        assert "clamp, numbers: self -> result" in result[SAVED]
-    if name == FUSED:
-        assert result[GRADIENTS] == []
-        assert result["not proved"] == ["aten/src/ATen/native/cuda/ClampBackwardKernel.cu"]
 
 
 MINIMUM = "  self: where(self {} min, grad, at::scalar_tensor(0., grad.options()))\n  result: auto"
@@ -307,38 +299,6 @@ def test_any_operator_is_proved_on_the_samples_of_opinfo(tmp_path):
     oracle.write_text(oracle.read_text().replace("> 0", ">= 1"))
     found = verify(Question([right], claim, oracle=oracle), lambda line: None)
     assert any(f.startswith("oracle, nn.functional.relu") for f in found["failures"])
-
-
-needs_fused = pytest.mark.skipif(
-    not named(FUSED).fits(RELEASE), reason="the proposal is for another release"
-)
-
-
-@needs_fused
-def test_operators_that_exist_must_stay(tmp_path):
-    patches = [p for p in named(FUSED).patches if p not in named(FUSED).unproved]
-    before = patched(tmp_path / "a", [], RELEASE, None).native
-    after = patched(tmp_path / "b", patches, RELEASE, None).native
-    other = after.replace(
-        "- func: clamp_min(Tensor self, Scalar min)", "- func: clamp_min(Scalar m)"
-    )
-    assert other != after
-    with pytest.raises(Refusal, match="Only operators that are added can be .* here, clamp_min"):
-        new_entries(before, other)
-
-
-@needs_fused
-@pytest.mark.slow
-def test_a_kernel_with_a_wrong_nan(tmp_path):
-    series, patches = named(FUSED), []
-    for patch in series.patches:
-        text = patch.read_text()
-        old, new = "share(grad, tie, y_wins)", "share(grad, tie, y_wins | (x != x))"
-        patches.append(tmp_path / patch.name)
-        patches[-1].write_text(text.replace(old, new, 1) if "cpu/Clamp" in text else text)
-    assert any(a.read_text() != b.read_text() for a, b in zip(patches, series.patches))
-    result = verify(Question(patches, series.claim, quick=True), lambda line: None)
-    assert any("maximum, tensors, eager" in line for line in result["failures"])
 
 
 def test_a_tangent_of_another_dtype_is_refused(monkeypatch):
