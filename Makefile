@@ -217,7 +217,7 @@ count-cuda: ## Count the instructions of the CUDA kernels, for benchmarks/README
 	$(MAKE) .venv/torch-$(CUDA_TORCH)/torch TORCH=$(CUDA_TORCH)
 	.venv/torch-$(CUDA_TORCH)/bin/python -m benchmarks.sass
 
-check-sources: $(TESTED) ## Apply the patches to PyTorch 1.13.1, Debian's source package, fetched
+check-sources: $(TESTED) ## Apply the patches to PyTorch 2.6.0, Debian's source package, fetched
 	if tools/debian_source.sh build/debian-source; then \
 		echo "==> patches on Debian's source of PyTorch"; \
 		CLAMPGRAD_SOURCES=$(abspath build/debian-source) \
