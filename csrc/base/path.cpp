@@ -3,6 +3,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #if defined(CLAMPGRAD_WITH_CUDA)
 #include "base/gpu.h"
@@ -81,6 +82,11 @@ bool device_has_kernels(const at::Tensor& self) {
 bool in_transform() {
   return c10::impl::tls_local_dispatch_key_set().included_.has(
       DispatchKey::FuncTorchDynamicLayerFrontMode);
+}
+
+bool in_functionalization() {
+  using namespace c10::impl;
+  return TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::FUNCTIONAL).has_value();
 }
 
 bool is_plain(const at::Tensor& self) {

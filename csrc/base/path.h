@@ -14,6 +14,9 @@ using OptionalTensor = std::optional<at::Tensor>;
 // A torch.func transform is running.
 bool in_transform();
 
+// What runs is recorded as a graph of functions: by torch.compile, say.
+bool in_functionalization();
+
 // An ordinary strided tensor of a backend with kernels here, beneath no tracer, level or mode.
 bool is_plain(const at::Tensor& self);
 

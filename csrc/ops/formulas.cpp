@@ -6,6 +6,8 @@
 #include "Operators.h"
 #include "base/bounds.h"
 #include "ops/composed.h"
+#include "ops/front_doors.h"
+#include "ops/record.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
@@ -32,6 +34,36 @@ Compared<TensorValue> compared_in_dtype(const Tensor& t) {
   return compared<E>(TensorValue([t](const Tensor& like) { return cast(t, like.scalar_type()); }));
 }
 
+// Note [A result is enough]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~
+// What a compiled forward returns to the next operator is kept for backward as a rule, and what it
+// was computed of is not. So where a compiler records the gradient, masks are in terms of the
+// result y, and what they keep besides is the mask `x == y`, or nothing: x lies strictly between
+// bounds just where y does. y is computed again here, by the operator of the forward, and compilers
+// compute nothing twice. It is not what the forward has returned: that may have changed in place.
+bool result_is_kept() {
+  return in_functionalization() && !in_transform();
+}
+
+// The result of `op` again, to be compared with.
+template <typename Op, typename... Args>
+TensorValue result_of(const Op& op, const Tensor& self, const Args&... args) {
+  return TensorValue([=](const Tensor&) {
+    if (result_is_kept()) { // detach() would be another operator
+      return below_autograd([&] { return op(self, args...); });
+    }
+    return op(self.detach(), args...);
+  });
+}
+
+// The result in place of self, where that is differentiated alone and gets nothing at a tie.
+template <typename Of, typename Op>
+Tensor result_if_enough(const Of& of, const Op& op) {
+  return result_is_kept() && of.convention.gradient == Gradient::min_norm && of.differentiated == kX
+      ? below_autograd(op)
+      : of.args[0];
+}
+
 // ---- One argument -------------------------------------------------------------------------------
 
 template <Gradient rule, bool maximize, typename Masks>
@@ -46,20 +78,46 @@ constexpr Gradient composed_rule(Gradient gradient) {
   return gradient == Gradient::straight_through ? gradient : number_rule(gradient);
 }
 
+// number_masks() from the result y: Note [A result is enough].
+template <Gradient rule, bool has_lo, bool has_hi>
+auto masks_of_result(
+    const TensorValue& x, const composed::Bounds<TensorValue>& bounds, const TensorValue& y) {
+  const TensorMask same = x == y;
+  if constexpr (is_pseudo(rule)) {
+    const TensorMask outside = same ^ TensorMask(true);
+    return composed::Position<TensorMask>{
+        same,
+        has_lo ? outside & (y == bounds.lo) : TensorMask(),
+        has_hi ? outside & (y == bounds.hi) : TensorMask()};
+  } else {
+    auto at = composed::number_masks<rule, has_lo, has_hi>(y, E::comparable(y), bounds, y);
+    if constexpr (rule != Gradient::min_norm) {
+      at.open = same & at.open;
+    }
+    return at;
+  }
+}
+
+bool is_less(const at::Scalar& a, const at::Scalar& b) {
+  return !a.isSymbolic() && !b.isSymbolic() && a.toDouble() < b.toDouble();
+}
+
 Shares<1> shares(const NumberShares& of) {
   const auto& self = of.args[0];
   const auto &min = of.min, &max = of.max;
   const TensorValue x = self;
-  const TensorValue y([=](const Tensor&) { // only compared with
-    return at::clamp(self.detach(), min, max);
-  });
+  const auto y = result_of([](const auto&... args) { return at::clamp(args...); }, self, min, max);
   const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
   return with_rule<composed_rule>(of.convention, [&](auto constant, auto maximize) {
     constexpr Gradient rule = decltype(constant)::value;
     return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
+      constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
+      const bool from_result =
+          result_is_kept() && (!is_pseudo(rule) || !(has_lo && has_hi) || is_less(*min, *max));
       return number_shares<rule, decltype(maximize)::value>(
-          composed::number_masks<rule, decltype(lo)::value, decltype(hi)::value>(
-              x, E::comparable(x), bounds, y));
+          from_result
+              ? masks_of_result<rule, has_lo, has_hi>(x, bounds, y)
+              : composed::number_masks<rule, has_lo, has_hi>(x, E::comparable(x), bounds, y));
     });
   });
 }
@@ -103,7 +161,9 @@ Shares<2> pair_of(
 }
 
 Shares<2> shares(const ExtremumShares& of) {
-  return pair_of(of.args[0], of.args[1], of.op, of.convention, of.differentiated);
+  const auto &self = of.args[0], &other = of.args[1];
+  const auto x = result_if_enough(of, [&] { return aten_extremum(of.op, self, other); });
+  return pair_of(x, other, of.op, of.convention, of.differentiated);
 }
 
 Shares<2> shares(const SavedPair& of) {
@@ -128,7 +188,8 @@ Shares<3> triple_shares(const Masks& at) {
 }
 
 Shares<3> shares(const ClampShares& of) {
-  const auto &self = of.args[0], &min = of.args[1], &max = of.args[2];
+  const auto &min = of.args[1], &max = of.args[2];
+  const auto self = result_if_enough(of, [&] { return at::clamp(of.args[0], min, max); });
   const auto differentiated = static_cast<int>(of.differentiated);
   if (!min.defined() || !max.defined()) {
     const bool is_min = min.defined();

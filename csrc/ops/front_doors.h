@@ -37,6 +37,9 @@ at::Tensor& record_clamp_(
 // not differentiated, it repeats what the tensor repeats: that decides how a result is laid out.
 at::Tensor kept(const at::Tensor& t);
 
+// ATen's own.
+at::Tensor aten_extremum(Extremum op, const at::Tensor& self, const at::Tensor& other);
+
 // Raises, as torch's in-place operators do, where writing to self would change memory of `other`.
 void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
 

@@ -94,6 +94,10 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through_(self, min, max);
   }
+  if (in_functionalization()) { // the result is computed of the copy, and can be once more
+    torch::autograd::check_inplace(self, /*requires_grad=*/true);
+    return hand_over(self, record_clamp(self.clone(), min, max, c));
+  }
   if (!is_fusable_clamp(self, min, max)) {
     return clampgrad::_clamp_composed_(
         self, in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);

@@ -95,12 +95,12 @@ Tensor fused_clamp(
 constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {
     at::maximum, at::minimum, at::fmax, at::fmin};
 
+} // namespace
+
 Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
   TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", name_of(op), " is no extremum");
   return kAten[static_cast<size_t>(op)](self, other);
 }
-
-} // namespace
 
 Tensor kept(const Tensor& t) {
   if (!is_plain(t)) {

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from clampgrad._contract.table import STRICT
 from clampgrad._implementation.portable.contract import Share, contains, positions, relation, shares
 from clampgrad._implementation.portable.forward import as_compared, batch_first, torchs_own
 from clampgrad._torch.surroundings import is_batched_gradient
@@ -129,7 +130,10 @@ class Clamp(torch.autograd.Function):
     @staticmethod
     def forward(rule: Rule, recording: bool, *args: Any) -> tuple[Tensor, Tensor]:
         y = torchs_own(rule.name, *args)
-        return y, positions(*as_compared(args, y))
+        # The result lies strictly between numbers just where x does. A compiler keeps it anyway, and finds
+        # the position again.
+        x = y if rule.numbers and rule.gradient in (*STRICT, "straight_through") else args[0]
+        return y, positions(*as_compared((x, *args[1:]), y))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -1,0 +1,137 @@
+"""What compiled code keeps for backward: the result of a clamp, which the next operator needs anyway, and a mask
+beside it only where the result does not say what the gradient is."""
+
+from contextlib import nullcontext
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.decomposition import select_decomp_table
+
+import clampgrad
+from common import assert_same, eager, tied
+from oracle import CONVENTIONS
+
+N = 64
+SAID_BY_RESULT = ("min_norm", "joint", "straight_through")
+
+
+# Inductor without its compiler.
+BACKEND = aot_autograd(
+    fw_compiler=lambda graph, _: make_boxed_func(graph.forward),
+    decompositions=select_decomp_table(),
+    partition_fn=min_cut_rematerialization_partition,
+)
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+
+
+def kept(f, pin=None):
+    """Bytes per element of the result of f, between two products."""
+    torch._dynamo.reset()
+    x, w = (torch.randn(N, N, requires_grad=True) for _ in range(2))
+    compiled = torch.compile(lambda x, w: f(x @ w) @ w, backend=BACKEND, fullgraph=True)
+    storages = {}
+
+    def pack(t):
+        storages[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
+    with hooks, clampgrad.pin(pin) if pin else nullcontext():
+        compiled(x, w)
+    return sum(storages.values()) / N**2 - 8  # x and w
+
+
+LO, HI = torch.zeros(()), torch.ones(())
+NUMBERS = {
+    "clamp": lambda x, **c: clampgrad.clamp(x, 0, 1, **c),
+    "clamp_min": lambda x, **c: clampgrad.clamp_min(x, 0, **c),
+    "clamp_max": lambda x, **c: clampgrad.clamp_max(x, 1, **c),
+}
+LEAST_NORM = {
+    "clamp_mingrad": lambda x: torch.ops.clampgrad.clamp_mingrad(x, 0, 1),
+    "clamp_min_mingrad": lambda x: torch.ops.clampgrad.clamp_min_mingrad(x, 0),
+    "clamp_max_mingrad": lambda x: torch.ops.clampgrad.clamp_max_mingrad(x, 1),
+    "ReLU6": clampgrad.nn.ReLU6(),
+}
+TENSORS = {
+    "clamp": lambda x: clampgrad.clamp(x, LO, HI),
+    "clamp_min": lambda x: clampgrad.clamp_min(x, LO),
+    "a number and a Tensor": lambda x: clampgrad.clamp(x, 0, HI),
+    "maximum": lambda x: clampgrad.maximum(x, LO),
+    "fmin": lambda x: clampgrad.fmin(x, HI),
+}
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize("form", NUMBERS)
+def test_bounds_that_are_numbers(form, convention):
+    """As much as relu, or one mask more."""
+    relu = kept(F.relu)
+    assert relu == 4
+    found = kept(lambda x: NUMBERS[form](x, gradient=convention))
+    assert found == relu + (convention not in SAID_BY_RESULT)
+
+
+@pytest.mark.parametrize("form", LEAST_NORM)
+def test_least_norm_by_other_names(form):
+    assert kept(LEAST_NORM[form]) == 4
+
+
+@pytest.mark.compiled("only there what is differentiated is known before anything is saved")
+@pytest.mark.parametrize("form", TENSORS)
+def test_bounds_that_are_constant_tensors(form):
+    assert kept(TENSORS[form]) == pytest.approx(4, abs=8 / N**2)  # and the bounds
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_pin(convention):
+    for form in (lambda x: torch.clamp(x, 0, 1), lambda x: x.clamp_min(0)):
+        assert kept(form, pin=convention) == 4 + (convention not in SAID_BY_RESULT)
+
+
+@pytest.mark.parametrize("convention", SAID_BY_RESULT[:2])
+def test_in_place(convention):
+    """Then it is a mask, as the next operator gets a copy. A result that is changed is no error, as after relu."""
+    for form in (
+        lambda x: clampgrad.clamp(x, 0, 1, gradient=convention).mul_(2),
+        lambda x: clampgrad.clamp_(x, 0, 1, gradient=convention),
+        lambda x: clampgrad.clamp_(x.view(-1), 0, 1, gradient=convention).view(N, N),
+    ):
+        assert kept(form) == 5
+
+
+BOUNDS = [*product((None, -torch.inf, 0, 0.1, 1), (None, torch.inf, 1, 0.1, 0)), (torch.nan, None)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_gradient_is_that_of_eager_mode(convention, dtype):
+    """Where bounds are equal, crossed, infinite or NaN too, and where the result is changed afterwards."""
+    x = torch.cat([tied(64, dtype=dtype), torch.tensor([0.1, 0.2], dtype=dtype)])
+    g = tied(66, seed=1, dtype=dtype)
+    bounds = [b for b in BOUNDS if b != (None, None)]
+
+    def f(x):
+        out = []
+        for maximize in (False, True)[: 1 + (convention in ("with_grad", "restoring"))]:
+            keywords = {"gradient": convention, "maximize": maximize}
+            for lo, hi in bounds:
+                y = clampgrad.clamp(x * 1, lo, hi, **keywords)
+                z = x * 1
+                clampgrad.clamp_(z[1:], lo, hi, **keywords)
+                out.append(clampgrad.clamp_(x * 1, lo, hi, **keywords) + y.mul_(2) + z)
+        return torch.stack(out)
+
+    compiled = torch.compile(f, backend=BACKEND, fullgraph=True)
+    for chosen in torch.eye(len(f(x)), dtype=torch.bool):
+        gs = torch.where(chosen[:, None], g, 0)  # g for one call, 0 for the others
+        assert_same(eager(compiled, [x], gs)[0], eager(f, [x], gs)[0])
