@@ -99,7 +99,7 @@ CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs look pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 count-cuda check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 count-cuda check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -202,7 +202,7 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 	else \
 		$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH); \
 		echo "==> CUDA kernels on torch $(CUDA_TORCH)"; \
-		.venv/torch-$(CUDA_TORCH)/bin/python tools/check_cuda.py; \
+		.venv/torch-$(CUDA_TORCH)/bin/python -m tools.check_cuda; \
 	fi
 
 check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian
@@ -242,9 +242,6 @@ check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove wh
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict
 	echo "==> out/site/index.html"
-
-look: docs ## Look at the site in a browser, as wide as a desk and as a phone: does every page fit? needs chromium
-	$(DOCS)/bin/python tools/look_at_site.py out/site
 
 notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs
 	$(VENV)/bin/python tools/run_notebooks.py

@@ -1,6 +1,6 @@
 """What can be asserted of the CUDA side without a GPU, in the environment it was built in.
 
-    python tools/check_cuda.py
+    python -m tools.check_cuda
 
 The installed extension links and imports, every operator with a kernel for the CPU has one for
 CUDA, and each kernel moves every element of a whole tile by loads and stores of 128 bits, in the
@@ -12,16 +12,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from tools.cuda_build import cuda_build, find_nvcc
 
-from tools.cuda_build import cuda_build, find_nvcc  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 ROWS = 4 + 1  # of a large and of a small tile (csrc/kernels/cuda/tile.cuh): accesses of a lane
 DTYPES = 4
