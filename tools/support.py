@@ -49,6 +49,13 @@ The CUDA kernels have never run, because no GPU was at hand. They are compiled a
 read (`make check-cuda`). MPS, XPU and ROCm have not been tried. The workflows in `.github/workflows` have never run,
 and so neither have the wheels for macOS.
 
+## From nothing
+
+The two commands of README.md, on minimal systems with a compiler, make, git and Python (`make check-distro SUITE=...`;
+the first column of times depends on the network):
+
+{from_nothing}
+
 ## Other compilers, Pythons and machines
 
 Only parts of the tests have run here. {missing}
@@ -143,8 +150,25 @@ def of_another_kind(runs: dict[str, Run]) -> str:
     return markdown(*lines)
 
 
+def from_nothing() -> list[dict]:
+    """What tools/distro.sh has recorded."""
+    paths = sorted(records.FOLDER.glob("from-nothing-*.jsonl"))
+    return [records.read(str(path)) for path in paths]
+
+
+def of_systems() -> str:
+    lines = [["system", "Python", "compiler", "torch", "jobs", "installing torch", "demo", "test"]]
+    for ran in from_nothing():
+        took = [f"{case['seconds']:.0f} s" for case in ran["rows"]]
+        took[-1] += f", {ran['passed']:,} passed"
+        facts = [ran[name] for name in ("system", "python", "compiler", "torch", "jobs")]
+        lines.append([*facts, *took])
+    return markdown(*lines)
+
+
 def pythons_missing(runs: dict[str, Run]) -> str:
-    ran = {USUAL, *re.findall(r"\(Python ([\d.]+)\)", " ".join(runs))}
+    whole = {".".join(ran["python"].split(".")[:2]) for ran in from_nothing()}
+    ran = {USUAL, *whole, *re.findall(r"\(Python ([\d.]+)\)", " ".join(runs))}
     untried = [python for python in PYTHONS if python not in ran]
     return f"No test has run on Python {', '.join(untried)}." if untried else ""
 
@@ -152,6 +176,7 @@ def pythons_missing(runs: dict[str, Run]) -> str:
 def page(runs: dict[str, Run]) -> str:
     facts = {
         "range": RANGE,
+        "from_nothing": of_systems(),
         "unlike": of_another_kind(runs),
         "missing": pythons_missing(runs),
     }

@@ -162,7 +162,6 @@ NOT_IN_AVX512 = {
     "a load that waits for a mask": (
         r"\tv\w+\s[^\n]*\((?!%rip|%rsp)[^)]*\),[^\n]*%(?:[xyz]mm\d+|k\d)\{%k\d\}"
     ),
-    "a maximum of floats": r"\tv(?:max|min)p[sd]\s[^\n]*%zmm",
 }
 
 
