@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import clampgrad
 from common import checked, run
 from tools import stamp
 
@@ -65,6 +66,30 @@ def test_the_hash_is_of_all_that_a_library_is_made_from(tree):
         path.write_text(text)
     shutil.move(tree / "csrc/base/bits.h", tree / "csrc/base/other.h")
     assert stamp.sources(tree) != of_sources
+
+
+BARE = {
+    **{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    **{"HOME": os.devnull, "XDG_CACHE_HOME": os.devnull, "PATH": os.devnull},
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+DIFFERENTIATED = """
+import clampgrad, torch
+x = torch.zeros(1, requires_grad=True)
+with clampgrad.pin("half"):
+    print(*torch.autograd.grad(x.clamp(0, 1), x)[0].tolist(), clampgrad.implementation)
+    print(*torch.autograd.grad(clampgrad.clamp(x, 0, 1, gradient="inclusive"), x)[0].tolist())
+"""
+
+
+def test_without_a_home_a_path_bytecode_and_utf8(tree, tmp_path):
+    """What is installed runs, and a wheel can be made."""
+    env = {**os.environ, **BARE}
+    told = checked(sys.executable, "-W", "error", "-c", DIFFERENTIATED, cwd=tmp_path, env=env)
+    assert told.split() == ["0.5", clampgrad.implementation, "1.0"]
+    env["CLAMPGRAD_PORTABLE"] = "1"
+    checked(sys.executable, "setup.py", "-q", "bdist_wheel", "-d", tmp_path, cwd=tree, env=env)
+    assert len(list(tmp_path.glob("*.whl"))) == 1
 
 
 def test_an_old_setuptools_is_one_sentence(tmp_path):
