@@ -6,7 +6,7 @@ set -euo pipefail
 suite=${1:?Name a suite, as in tools/distro.sh trixie} root=$PWD/build/distro-$1
 if [[ $(id -u) != 0 ]]; then echo "debootstrap and chroot need root: sudo tools/distro.sh $suite"; exit 1; fi
 command -v debootstrap > /dev/null || { echo "No debootstrap: apt install debootstrap"; exit 1; }
-rm -rf "$root"
+mkdir -p build && rm -rf "$root"
 [[ ${KEEP:-} ]] || trap 'rm -rf "$root"' EXIT
 # A debootstrap that is older than the suite makes it like any other.
 script=/usr/share/debootstrap/scripts/$suite
