@@ -113,9 +113,8 @@ def pytest_terminal_summary(terminalreporter, config):
         for report in terminalreporter.stats.get(outcome, []):
             of_file = counts[Path(report.nodeid.split("::")[0]).stem]
             of_file[counted] += 1
-            of_file["seconds"] += getattr(
-                report, "duration", 0
-            )  # of a file that cannot be imported
+            # A file that cannot be imported has none.
+            of_file["seconds"] += getattr(report, "duration", 0)
     for of_file in counts.values():
         of_file["seconds"] = round(of_file["seconds"])
     path = Path(config.getoption("record"))

@@ -19,7 +19,7 @@ from tools.torch_here import RANGE, RELEASES, minor
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "support.md"
-PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
 USUAL = "3.11"  # what runs that name no Python ran on
 # Features as users know them, and the test files that say whether they work.
 FEATURES = {
@@ -68,8 +68,7 @@ leaves out compilers and export.
 | compiler | platform | compiled | run |
 |---|---|---|---|
 | GCC 12 | Linux, x86-64 | everything | the tests above |
-| Clang 14 | Linux, x86-64 | the library, for torch 2.13 | its tests |
-| Clang 19 | Linux, x86-64 | the library, for torch 2.13 | what the table says |
+| GCC 14 and 16, Clang 14 and 19 | Linux, x86-64 | the library, for torch 2.13 | what the tables say |
 | GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: what the table says |
 | nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
 | Apple Clang | macOS, arm64 | no | no |
@@ -163,7 +162,7 @@ def of_systems() -> str:
         took[-1] += f", {ran['passed']:,} passed"
         facts = [ran[name] for name in ("system", "python", "compiler", "torch", "jobs")]
         lines.append([*facts, *took])
-    return markdown(*lines)
+    return markdown(*lines) if lines[1:] else "No run has been recorded."
 
 
 def pythons_missing(runs: dict[str, Run]) -> str:
