@@ -29,9 +29,19 @@ def warnings_of(f, x, g=None, **keywords):
         y = f(x)
         y.backward(torch.ones_like(y) if g is None else g)
     assert not report.skipped
+    assert all(bool(finding.remedy) == bool(finding.warnings) for finding in report)
     found = [warning for finding in report for warning in finding.warnings]
-    assert all(warning.name in WARNINGS and warning.remedy for warning in found)
+    assert all(warning.name in WARNINGS for warning in found)
     return found
+
+
+def advice(f, x):
+    """What the report says to do about the one line that it warns of."""
+    with clampgrad.audit() as report:
+        f(x).sum().backward()
+    (remedy,) = filter(None, (finding.remedy for finding in report))
+    assert " ".join(report.text().split()).count(f"Advice: {remedy}") == 1
+    return remedy
 
 
 def of(name, *args, **keywords):
@@ -70,6 +80,25 @@ def test_bound_rounds(name):
     if nearest is not None:
         assert warning.evidence["nearest"] == nearest
         assert torch.tensor(nearest, dtype=dtype).item() == nearest
+
+
+@pytest.mark.parametrize("bound, dtype, shown, wider", [
+    (1 - 1e-8, torch.float32, "0.99999994", torch.float64),
+    (1 - 1e-8, BF16, "0.996", torch.float64),
+    (1 - 1e-6, BF16, "0.996", torch.float32),
+    (1 - 1e-6, FP16, "0.9995", torch.float32),
+    (1e-50, torch.float32, "1.1754944e-38", torch.float64),
+])  # fmt: skip
+def test_the_bound_to_take_reads_back_as_itself(bound, dtype, shown, wider):
+    """And the dtype to clamp in has the bound that was written."""
+    which = "min" if bound < 0.5 else "max"
+    remedy = advice(lambda x: x.clamp(**{which: bound}), values(0.75, dtype=dtype))
+    (warning,) = of("bound-rounds", lambda x: x.clamp(**{which: bound}), values(0.75, dtype=dtype))
+    assert torch.tensor(float(shown), dtype=dtype).item() == warning.evidence["nearest"]
+    assert f"Take {which}={shown}, the nearest" in remedy
+    assert remedy.endswith(f"or clamp in {str(wider).removeprefix('torch.')}.")
+    kept, becomes = torch.tensor(bound, dtype=wider), warning.evidence["becomes"]
+    assert kept != torch.tensor(becomes, dtype=wider)
 
 
 @pytest.mark.parametrize("name", KEEPS)
@@ -228,6 +257,41 @@ def test_thresholds():
         assert bool(found) == warns
 
 
+# ---- One line, one advice ------------------------------------------------------------------------
+
+INCLUSIVE, MIN_NORM = 'gradient="inclusive"', 'gradient="min_norm"'
+
+
+@pytest.mark.parametrize("f, x, names, said", [
+    # The infinite derivative reaches the bound: what blocks it is the only gradient that is named.
+    (lambda x: clamp(x).sqrt(), TRIPLE, MIN_NORM, "Move min off that point"),
+    (lambda x: torch.clip(x, 0, 1).sqrt(), TRIPLE, MIN_NORM, "clampgrad.clamp("),
+    (lambda x: x.clamp(1e-50, 1).sqrt(), TRIPLE, MIN_NORM, "Take min=1.1754944e-38"),
+    (lambda x: clamp(x) * torch.tensor([torch.inf, 1, 1]), TRIPLE, MIN_NORM, "detect_anomaly"),
+    # None helps against an infinite value; after the bound has moved, the one of before is right.
+    (lambda x: clamp(x).log(), TRIPLE, INCLUSIVE, "Until then no gradient helps. Then name one"),
+    (lambda x: clampgrad.clamp(x, 0, 1).log(), TRIPLE, None, "Until then no gradient helps."),
+    # It arrives where every gradient lets it through.
+    (lambda x: clamp(x) * torch.tensor([1, torch.inf, 1]), TRIPLE, INCLUSIVE, "detect_anomaly"),
+    (clamp, TRIPLE, INCLUSIVE, "or a pin for the program"),
+])  # fmt: skip
+def test_one_gradient_for_all_that_was_found(f, x, names, said):
+    remedy = advice(f, values(*x))
+    assert said in remedy
+    assert [g for g in (INCLUSIVE, MIN_NORM) if g in remedy] == [names] * bool(names)
+
+
+def test_a_tie_of_two_differentiated_sides_blocks_nothing():
+    """Each side gets half, so no convention stops the infinite derivative."""
+    lo = torch.zeros(1, requires_grad=True)
+    remedy = advice(lambda x: torch.maximum(x, lo).sqrt(), values(0.0, 1.0))
+    assert "Until then no gradient helps." in remedy and MIN_NORM not in remedy
+
+
+def test_relu_blocks_what_comes_after_it_on_every_release():
+    assert not of("bound-singular", lambda x: F.relu(x).sqrt(), values(0.25, 1.0))
+
+
 # ---- Code that nobody edits ----------------------------------------------------------------------
 
 PACKAGE = {  # a warning, and a program for it
@@ -242,7 +306,7 @@ def test_the_advice_for_an_installed_package_is_a_pin(tmp_path, folder):
     """Its lines are not for its users to edit."""
     for name, (code, x) in PACKAGE.items():
         f = eval(compile(code, tmp_path / folder / "package.py", "eval"))
-        (remedy,) = {w.remedy for w in of(name, f, x)}
+        remedy = advice(f, x)
         edit = "clampgrad.clamp(" in remedy or "or clamp in float32" in remedy
         assert edit == (folder == "src"), remedy
         if name != "bound-rounds":

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,35 @@ def indexed():
     return x.grad
 
 
+def branches():
+    x = leaf()
+    torch.cond(X.sum() > 0, lambda x: clamp(x).sqrt(), lambda x: x * 1, (x,)).sum().backward()
+    return x.grad
+
+
+def mapped():
+    x = leaf()
+    higher_order("map", "map")(clamp, x).sum().backward()
+    return x.grad
+
+
+def looped():
+    body = lambda i, x: (i + 1, clamp(x))  # noqa: E731
+    loop = higher_order("while_loop", "while_loop")
+    return loop(lambda i, x: i < 2, body, (torch.tensor(0), X))[1]
+
+
+def scanned():
+    x = leaf()
+    last, _ = higher_order("scan", "scan")(lambda c, x: (c + clamp(x), c * x), X[0], x)
+    last.backward()
+    return x.grad
+
+
+def higher_order(module, name):
+    return getattr(import_module(f"torch._higher_order_ops.{module}"), name)
+
+
 def nested(layout):
     return torch.nested.nested_tensor([torch.ones(2), -torch.ones(3)], layout=layout)
 
@@ -120,6 +150,7 @@ PROGRAMS = {
     for f in (
         is_grads_batched, deterministic, closed_over,
         differentiated_around_it, fake, seen_by_a_dispatch_mode, a_view_in_place, indexed,
+        branches, mapped, looped, scanned,
     )
 }  # fmt: skip
 
@@ -163,9 +194,12 @@ def test_what_cannot_be_counted_is_said():
     with clampgrad.audit() as report:
         for name in ("is_grads_batched", "meta", "sparse", "mkldnn", "nested", "traced"):
             PROGRAMS[name]()
+        for name in ("branches", "mapped", "looped", "scanned"):
+            PROGRAMS[name]()
     assert set(report.skipped) == {
         *("batched gradients", "meta tensors", "sparse_coo tensors", "mkldnn tensors"),
         *("nested tensors", "torch.jit.trace"),
+        *("inside cond", "inside map", "inside while_loop", "inside scan"),
     }
 
 

@@ -15,6 +15,7 @@ from clampgrad._torch.surroundings import in_transform, is_batched_gradient, is_
 Operands: TypeAlias = tuple[Any, Any, Any]  # input, lower bound or None, upper bound or None
 
 PAIRS = ("maximum", "minimum", "fmax", "fmin")
+OTHER_NAMES = {"clamp": "clip", "maximum": "max", "minimum": "min"}
 
 
 class Operator(NamedTuple):
@@ -96,7 +97,7 @@ def operators() -> dict[Any, Operator]:
         for library, spaces in {torch: (torch, Tensor), functional: (functional,)}.items():
             function = getattr(library, name)
             add(spaces, name, Operator(name, read, partial(call, name, function)))
-            other = {"clamp": "clip", "maximum": "max", "minimum": "min"}.get(name)
+            other = OTHER_NAMES.get(name)
             if other and hasattr(library, other):
                 add(spaces, other, found[function])
     relu = Operator(
@@ -106,6 +107,12 @@ def operators() -> dict[Any, Operator]:
     add((F,), "relu6", Operator("clamp", lambda input, *_, **__: (input, 0, 6), F.hardtanh, True))
     add((F,), "hardtanh", Operator("clamp", _hardtanh, F.hardtanh, True))
     return found
+
+
+def named_as(function: str) -> str:
+    """What clampgrad calls a function that the report names, out of place."""
+    name = function.removeprefix("clampgrad.").rstrip("_")
+    return {other: ours for ours, other in OTHER_NAMES.items()}.get(name, name)
 
 
 # ---- What cannot be looked at --------------------------------------------------------------------

@@ -71,6 +71,7 @@ class Singular:
 
     function: str
     argument: float  # what the bound has become when it gets there
+    dtype: torch.dtype
     finite: bool  # whether the result is finite; if it is, its derivative is not
     caller: Caller
 
@@ -166,7 +167,7 @@ class Consumers:
                 sound.append((side, image.value))
             else:
                 site, which = side
-                found = Singular(name, before, image.finite, caller())
+                found = Singular(name, before, trace.dtype, image.finite, caller())
                 site.hazards.setdefault(("singular", which, name, found.caller), found)
         with unseen():
             known = [(s, rounded(v, result.dtype)) for s, v in sound if v == v]

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from clampgrad._contract.table import EXACT
-from clampgrad._tools.audit.lint import Diagnostic, Thresholds, diagnostics, name_of
+from clampgrad._tools.audit.lint import Diagnostic, Thresholds, diagnostics, name_of, remedy
 from clampgrad._tools.audit.sites import Site
 
 # The conventions that torch has had by itself, and in which releases.
@@ -37,6 +37,7 @@ class Finding:
             pass on and the current gradient blocks, or the reverse. They have no share in `moved`.
         follows_torch: whether the gradient depends on the installed release.
         warnings: a :class:`Diagnostic` for each warning.
+        remedy: what to do about all of them.
     """
 
     function: str
@@ -57,6 +58,7 @@ class Finding:
     not_finite: dict[str, int]
     follows_torch: bool
     warnings: list[Diagnostic] = field(default_factory=list)
+    remedy: str = ""
 
     @property
     def farthest(self) -> tuple[float, str]:
@@ -96,6 +98,7 @@ class Finding:
 def found_at(site: Site, thresholds: Thresholds) -> Finding:
     variants = [v for v in site.variants.values() if v.calls]
     kinds = site.counts()
+    warnings = diagnostics(site, thresholds)
     return Finding(
         function=site.key.function,
         gradient=site.key.gradient,
@@ -112,5 +115,6 @@ def found_at(site: Site, thresholds: Thresholds) -> Finding:
         moved=site.moved(),
         not_finite={name: site.infinite_under(name) for name in RELEASES},
         follows_torch=site.follows_torch,
-        warnings=diagnostics(site, thresholds),
+        warnings=warnings,
+        remedy=remedy(warnings, site.key.function, site.key.caller.file),
     )

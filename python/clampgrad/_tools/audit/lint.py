@@ -1,5 +1,6 @@
-"""What the counts of a site mean: warnings, each with its evidence and what to do about it."""
+"""What the counts of a site mean: warnings, each with its evidence, and what to do about all of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -8,9 +9,10 @@ import torch
 
 from clampgrad._contract.words import counted, out_of
 from clampgrad._tools.audit.callers import packages
+from clampgrad._tools.audit.calls import named_as
 from clampgrad._tools.audit.consumers import Singular
-from clampgrad._tools.audit.positions import AT_HI, AT_LO, rounded
-from clampgrad._tools.audit.sites import COUNT, Site
+from clampgrad._tools.audit.positions import AT_HI, AT_LO, rounded, shortest
+from clampgrad._tools.audit.sites import COUNT, Site, passing
 
 WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
@@ -24,19 +26,17 @@ MEANINGFUL = (0.0, 1.0, -1.0, torch.inf, -torch.inf)
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A warning about a call site.
+    """A warning about a call site. What to do about it is the `remedy` of its :class:`Finding`.
 
     Attributes:
         name: ``"bound-rounds"``, ``"bound-singular"``, ``"gradient-not-finite"`` or
             ``"conventions-differ"``.
         message: what is wrong.
-        remedy: what to do.
         evidence: the numbers behind the warning.
     """
 
     name: str
     message: str
-    remedy: str
     evidence: dict[str, Any]
 
 
@@ -65,6 +65,7 @@ class Rounded:
     written: float
     becomes: float
     dtype: torch.dtype
+    wider: torch.dtype  # one that keeps the bounds apart from what they become here
 
 
 def note_rounding(site: Site, dtype: torch.dtype, lo: float | None, hi: float | None) -> None:
@@ -76,15 +77,23 @@ def note_rounding(site: Site, dtype: torch.dtype, lo: float | None, hi: float | 
 
 @lru_cache(1024)
 def _rounded(lo: float | None, hi: float | None, dtype: torch.dtype) -> list[Rounded]:
+    wider = torch.float64 if _changed(lo, hi, torch.float32) else torch.float32
+    return [Rounded(*found, dtype, wider) for found in _changed(lo, hi, dtype)]
+
+
+def _changed(
+    lo: float | None, hi: float | None, dtype: torch.dtype
+) -> list[tuple[str, float, float]]:
+    """Which bounds a dtype turns into another meaningful value: as written, and what they become."""
     found, become = [], {}
     for which, bound in {"min": lo, "max": hi}.items():
         if bound is None or bound != bound:
             continue
         become[which] = rounded(bound, dtype)
         if become[which] != bound and become[which] in MEANINGFUL:
-            found.append(Rounded(which, bound, become[which], dtype))
+            found.append((which, bound, become[which]))
     if lo is not None and hi is not None and lo < hi and become.get("min") == become.get("max"):
-        found.append(Rounded("both", lo, become["min"], dtype))
+        found.append(("both", lo, become["min"]))
     return found
 
 
@@ -93,45 +102,37 @@ def _rounded(lo: float | None, hi: float | None, dtype: torch.dtype) -> list[Rou
 
 def diagnostics(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
     """Everything that there is to warn of at a site."""
-    found = [_of_rounding(site, h) for h in site.hazards.values() if isinstance(h, Rounded)]
-    for (_, which, *_), hazard in _singular(site):
-        if not _blocked_on_purpose(site, which, hazard):
-            found.append(_of_singularity(site, which, hazard))
+    found = []
+    for key, hazard in site.hazards.items():
+        if isinstance(hazard, Rounded):
+            found.append(_of_rounding(hazard))
+        elif not _is_guard(site, key[1], hazard):
+            found.append(_of_singularity(site, key[1], hazard))
     return [*found, *_not_finite(site), *_differ(site, thresholds)]
 
 
-def _is_installed(site: Site) -> bool:
-    return bool(packages(site.key.caller.file))
-
-
-def _of_rounding(site: Site, r: Rounded) -> Diagnostic:
-    dtype = name_of(r.dtype)
+def _of_rounding(r: Rounded) -> Diagnostic:
+    dtype, becomes = name_of(r.dtype), shortest(r.becomes, r.dtype)
+    message = f"{r.which}={r.written!r} is {becomes} in {dtype}"
+    if r.which == "both":
+        message = f"both bounds are {becomes} in {dtype}"
+    near = None if r.which == "both" else _neighbour(r)
     evidence = {
         "bound": r.which,
         "written": r.written,
         "becomes": r.becomes,
+        "nearest": near,
+        "nearest_text": near and shortest(near, r.dtype),
         "dtype": dtype,
+        "wider": name_of(r.wider),
     }
-    wide = "call the package in float32" if _is_installed(site) else "clamp in float32"
-    if r.which == "both":
-        message = f"both bounds are {r.becomes:g} in {dtype}"
-        return Diagnostic(
-            "bound-rounds", message, f"Take bounds further apart, or {wide}.", evidence
-        )
-    message = f"{r.which}={r.written!r} is {r.becomes:g} in {dtype}"
-    near = _neighbour(r)
-    evidence["nearest"] = near
-    nearest = (
-        "nearest" if r.becomes else "nearest normal"
-    )  # a subnormal number does not guard a division
-    remedy = f"The {nearest} bound that {dtype} has on that side is {near:.4g}; or {wide}."
-    return Diagnostic("bound-rounds", message, remedy, evidence)
+    return Diagnostic("bound-rounds", message, evidence)
 
 
 def _neighbour(r: Rounded) -> float:
     """The number of the dtype next to what the bound has become, on the side where it was written."""
     info = torch.finfo(r.dtype)
-    if r.becomes == 0:
+    if r.becomes == 0:  # the nearest normal one: a subnormal number does not guard a division
         return info.tiny if r.written > 0 else -info.tiny
     if abs(r.becomes) == torch.inf:
         return info.max if r.becomes > 0 else -info.max
@@ -140,37 +141,27 @@ def _neighbour(r: Rounded) -> float:
     return size if r.becomes > 0 else -size
 
 
-def _singular(site: Site) -> list[tuple[Any, Singular]]:
-    return [(key, h) for key, h in site.hazards.items() if isinstance(h, Singular)]
-
-
-def _passes(site: Site, which: str) -> bool:
-    """Whether an element at that bound hands its gradient to the input as the program stands."""
+def _passes(site: Site, which: str, convention: str | None = None) -> bool:
+    """Whether an element at that bound hands its gradient on, as the program stands or under a convention."""
     bit = AT_LO if which == "min" else AT_HI
     at = [p for p in range(256) if p & bit]
-    return any(v.now is not None and bool(v.now.slope[at].any()) for v in site.variants.values())
+    answers = (v.now if convention is None else v.under(convention) for v in site.differentiated())
+    return any(bool(answer.slope[at].any()) for answer in answers if answer)
 
 
-def _blocked_on_purpose(site: Site, which: str, hazard: Singular) -> bool:
-    """A named convention that stops the infinite derivative there is a guard, not an accident."""
-    return hazard.finite and site.key.gradient != "torch" and not _passes(site, which)
+def _is_guard(site: Site, which: str, hazard: Singular) -> bool:
+    """Whether the gradient stops that infinite derivative, on every release of torch."""
+    return hazard.finite and not site.follows_torch and not _passes(site, which)
 
 
 def _of_singularity(site: Site, which: str, hazard: Singular) -> Diagnostic:
     at = sum(site.counts()[kind] for kind in ("at_bound", "beyond"))
     what = "derivative" if hazard.finite else "value"
-    at_bound = f"{hazard.function} of {hazard.argument:g}"
     message = (
         f"where the input is at or beyond {which}, {hazard.caller.file}:{hazard.caller.line} takes "
-        f"{at_bound}, whose {what} is not finite; {counted(at, 'element')} stood at or beyond a bound"
+        f"{hazard.function} of {shortest(hazard.argument, hazard.dtype)}, whose {what} is not finite; "
+        f"{counted(at, 'element')} stood at or beyond a bound"
     )
-    remedy = "Move the bound off that point, by more than the dtype rounds away."
-    if _is_installed(site):
-        remedy = "If the package takes the bound from you, move it off that point, by more than the dtype rounds away."
-    if hazard.finite:
-        gradient = "min_norm"
-        named = _pin(gradient) if _is_installed(site) else _call(gradient)
-        remedy += f" Or take {named}, which hands back 0 at the bound."
     evidence = {
         "bound": which,
         "function": hazard.function,
@@ -181,22 +172,22 @@ def _of_singularity(site: Site, which: str, hazard: Singular) -> Diagnostic:
         "module": hazard.caller.module,
         "at_or_beyond_a_bound": at,
         "passes_at_the_bound": _passes(site, which),
+        "min_norm_blocks": not _passes(site, which, "min_norm"),
     }
-    return Diagnostic("bound-singular", message, remedy, evidence)
+    return Diagnostic("bound-singular", message, evidence)
 
 
 def _not_finite(site: Site) -> list[Diagnostic]:
-    heard = [v for v in site.variants.values() if v.now is not None]
+    heard = site.differentiated()
     arrived = sum(int(v.infinite.sum()) for v in heard)
-    left = sum(v.infinite_where((v.now.slope != 0).any(-1)) for v in heard if v.now is not None)
+    left = sum(v.infinite_where(passing(v.now)) for v in heard if v.now is not None)
     if not arrived:
         return []
     of = sum(int(v.sums[COUNT].sum()) for v in heard)
     received = counted(arrived, "infinite or NaN gradient")
     message = f"the call received {received} among {of:,}, and passed {left:,} on"
-    remedy = "torch.autograd.detect_anomaly() names the operator that makes them."
     evidence = {"arrived": arrived, "left": left, "gradients": of}
-    return [Diagnostic("gradient-not-finite", message, remedy, evidence)]
+    return [Diagnostic("gradient-not-finite", message, evidence)]
 
 
 def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
@@ -210,24 +201,84 @@ def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
         f"torch up to 2.13 (inclusive) and torch from 2.14 on (joint) differ: the norm of the "
         f"difference is {norm:.2g} times the norm, and the sign differs (from 0, too) in {out_of(signs, of, 'gradient')}"
     )
-    if _is_installed(site):
-        remedy = (
-            f"The line is in an installed package: pin it, by clampgrad run --gradient inclusive for the "
-            f"program or {_pin('inclusive')}."
-        )
-    else:
-        remedy = f"Name the gradient: {_call('inclusive')}, or a pin for the program."
-    evidence = {"relative_norm": norm, "sign_changes": signs, "gradients": of}
-    return [Diagnostic("conventions-differ", message, remedy, evidence)]
-
-
-def _call(gradient: str) -> str:
-    return f'clampgrad.clamp(..., gradient="{gradient}")'
-
-
-def _pin(gradient: str) -> str:
-    return f'with clampgrad.pin("{gradient}") around the call of the package'
+    let_through = sum(
+        v.infinite_where(passing(v.under("inclusive")) & ~passing(v.under("min_norm")))
+        for v in site.heard()
+    )
+    evidence = {
+        "relative_norm": norm,
+        "sign_changes": signs,
+        "gradients": of,
+        "infinite_only_under_inclusive": let_through,
+    }
+    return [Diagnostic("conventions-differ", message, evidence)]
 
 
 def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+# ---- What to do about it -------------------------------------------------------------------------
+
+
+def remedy(warnings: list[Diagnostic], function: str, file: str) -> str:
+    """The one thing to do about all that is warned of at a line."""
+    found = {name: [w.evidence for w in warnings if w.name == name] for name in WARNINGS}
+    rounds, singular, differ = (
+        found[name] for name in ("bound-rounds", "bound-singular", "conventions-differ")
+    )
+    is_installed = bool(packages(file))
+    return " ".join(
+        dict.fromkeys(
+            [
+                *_bounds_to_take(rounds, singular, is_installed),
+                *_gradient_to_name(singular, differ, function, is_installed),
+                *[
+                    "torch.autograd.detect_anomaly() names the operator that makes the infinite gradients."
+                ]
+                * bool(found["gradient-not-finite"] and not singular),
+            ]
+        )
+    )
+
+
+def _bounds_to_take(rounds: list[Any], singular: list[Any], is_installed: bool) -> Iterator[str]:
+    for e in rounds:
+        take = "Take bounds further apart"
+        if e["bound"] != "both":
+            normal = "" if e["becomes"] else "normal "
+            take = (
+                f"Take {e['bound']}={e['nearest_text']}, the nearest {normal}number that {e['dtype']} has on "
+                "that side"
+            )
+        yield f"{take}, or {'call the package' if is_installed else 'clamp'} in {e['wider']}."
+    rounded_away = {e["bound"] for e in rounds}
+    others = dict.fromkeys(e["bound"] for e in singular if e["bound"] not in rounded_away)
+    if others:
+        move = "If the package takes the bound from you, move" if is_installed else "Move"
+        yield f"{move} {' and '.join(others)} off that point, by more than the dtype rounds away."
+
+
+def _gradient_to_name(
+    singular: list[Any], differ: list[Any], function: str, is_installed: bool
+) -> Iterator[str]:
+    """One gradient for all that was found, if there is one that is right."""
+
+    def named(gradient: str) -> str:
+        if is_installed:
+            return f'a pin, with clampgrad.pin("{gradient}") around the call of the package'
+        return f'clampgrad.{named_as(function)}(..., gradient="{gradient}")'
+
+    blocks = f"{named('min_norm')}, which hands back 0 at the bounds"
+    passes = " inclusive would pass infinite gradients on."
+    if any(not (e["value_finite"] and e["min_norm_blocks"]) for e in singular):
+        yield "Until then no gradient helps."
+        if differ:
+            yield f"Then name one: {named('inclusive')}."
+    elif singular:
+        yield f"Or name the gradient: {blocks}." + passes * bool(differ)
+    elif any(e["infinite_only_under_inclusive"] for e in differ):
+        yield f"Name the gradient: {blocks}.{passes}"
+    elif differ:
+        program = "clampgrad run --gradient inclusive" if is_installed else "a pin"
+        yield f"Name the gradient: {named('inclusive')}, or {program} for the program."

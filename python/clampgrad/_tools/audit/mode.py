@@ -21,6 +21,8 @@ from clampgrad._tools.audit.unseen import unseen
 from clampgrad._torch.surroundings import in_backward
 
 logger = logging.getLogger("clampgrad")
+# torch's own operators that call functions; some run only compiled.
+CALL_FUNCTIONS = ("cond", "map_impl", "while_loop", "scan")
 
 
 class audit(TorchFunctionMode):
@@ -87,6 +89,11 @@ class audit(TorchFunctionMode):
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        name = getattr(function, "__name__", "")
+        if name in CALL_FUNCTIONS and getattr(function, "namespace", "") == "higher_order":
+            self.report.skipped[f"inside {name.removesuffix('_impl')}"] += 1
+            with torch.compiler.set_stance("default"):
+                return torch.compile(function, backend="eager", fullgraph=True)(*args, **kwargs)
         operator = self._operators.get(function)
         look = self._look if operator else self._consumers.follow
         # Before the call, which may be in place. In backward, a checkpoint runs its forward again.

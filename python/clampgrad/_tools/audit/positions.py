@@ -44,6 +44,12 @@ def rounded(bound: float, dtype: torch.dtype) -> float:
     return torch.tensor(bound, dtype=torch.float64, device="cpu").to(dtype).double().item()
 
 
+def shortest(number: float, dtype: torch.dtype) -> str:
+    """A number of a dtype, in as few digits as read back as itself there."""
+    texts = (f"{number:.{digits}g}" for digits in range(1, 18))
+    return next((t for t in texts if rounded(float(t), dtype) == number), f"{number!r}")
+
+
 @lru_cache(1024)
 def of_bounds(dtype: torch.dtype, lo: float | None, hi: float | None) -> int:
     """What two numbers alone say of a position."""

@@ -120,6 +120,10 @@ class Site:
         own = any(call.operator.own for call in self.variants)
         return self.key.gradient == "torch" and not own
 
+    def differentiated(self) -> list[Variant]:
+        """The variants that recorded a gradient."""
+        return [v for v in self.variants.values() if v.now is not None]
+
     def heard(self) -> list[Variant]:
         """The variants that gradients came back to."""
         return [v for v in self.variants.values() if v.sums[COUNT].any()]
@@ -180,6 +184,11 @@ class Site:
             differ = (a.slope.sign() != b.slope.sign()).sum(-1)
             signs += int((differ * v.sums[COUNT][:, :2]).sum())
         return math.sqrt(far / size) if size else 0.0, signs
+
+
+def passing(answer: Answer) -> Tensor:
+    """Where a gradient goes on: by position and sign."""
+    return (answer.slope != 0).any(-1)
 
 
 def _apart(variant: Variant, a: Answer, b: Answer) -> float:

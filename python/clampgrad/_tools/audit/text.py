@@ -9,12 +9,12 @@ from typing import TypeAlias
 from clampgrad._contract.table import EXACT
 from clampgrad._contract.words import any_of, counted, out_of
 from clampgrad._tools.audit.finding import RELEASES, Finding
-from clampgrad._tools.audit.lint import Diagnostic
+from clampgrad._tools.audit.lint import Diagnostic, remedy
 from clampgrad._tools.audit.sites import MOST_BOUNDS
 from clampgrad._tools.tables import PROSE, Table, paragraphs, prose
 
 Place: TypeAlias = Callable[[str, int], str]
-Group: TypeAlias = list[tuple[Finding, Diagnostic]]
+Group: TypeAlias = list[Finding]
 
 LEFT = ("call", "where", "module", "gradient", "dtype", "bounds")
 COUNTS = ("elements", "at bound", "beyond", "NaN", "dead")
@@ -31,9 +31,10 @@ def text(
     """The whole report, in lines of at most `width` characters if there is a width."""
     most = min(width or PROSE, PROSE)
     parts = [*textwrap.wrap(summary(findings, place), most)]
-    for heading, advice in _warnings(findings, place):
+    for heading, *lines in _warnings(findings, place):
         parts += ["", *textwrap.wrap(heading, most)]
-        parts += textwrap.wrap(advice, most, initial_indent="  ", subsequent_indent="  ")
+        for line in lines:
+            parts += textwrap.wrap(line, most, initial_indent="  ", subsequent_indent="    ")
     for table in _tables(findings, place):
         parts += ["", table.text(width)]
     lines = [line for note in _notes(findings, skipped, every) for line in prose(note, width)]
@@ -42,7 +43,7 @@ def text(
 
 def html(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
     """The same for a notebook."""
-    warnings = [f"{heading}. {advice}" for heading, advice in _warnings(findings, place)]
+    warnings = [" ".join(lines) for lines in _warnings(findings, place)]
     tables = "".join(table.html() for table in _tables(findings, place))
     before = paragraphs([summary(findings, place), *warnings])
     return before + tables + paragraphs(_notes(findings, skipped, every))
@@ -103,10 +104,9 @@ def _warned(findings: list[Finding], place: Place) -> str:
     groups = _grouped(findings)
     if not groups:
         return "No warnings"
-    places = list(dict.fromkeys(_name(*_shared(group), place) for group in groups))
-    return (
-        f"Warnings: {len(groups)}, at {', '.join(places[:3])}{' and elsewhere' * (len(places) > 3)}"
-    )
+    places = [_where(group, place) for group in groups]
+    count = sum(len(_warnings_of(group)) for group in groups)
+    return f"Warnings: {count}, at {', '.join(places[:3])}{' and elsewhere' * (len(places) > 3)}"
 
 
 def _name(f: Finding, modules: list[str], place: Place) -> str:
@@ -121,37 +121,46 @@ def _listed(modules: list[str]) -> str:
 
 
 def _grouped(findings: list[Finding]) -> list[Group]:
-    """The warnings, each once for a line of code, whose findings are the modules that run it: a layer that
-    a model has fifty times is one line to mend. The most important finding is the first of its group."""
+    """The findings with warnings, by line of code: a layer that a model has fifty times is one line to mend.
+    The most important finding is the first of its group."""
     groups: dict[tuple[object, ...], Group] = {}
     for f in findings:
-        for w in f.warnings:
-            which = (w.evidence.get(k) for k in ("bound", "dtype", "function", "file", "line"))
-            key = (f.file, f.line, f.function, w.name, *which)
-            groups.setdefault(key, []).append((f, w))
+        if f.warnings:
+            groups.setdefault((f.file, f.line, f.function), []).append(f)
     return list(groups.values())
 
 
-def _shared(group: Group) -> tuple[Finding, list[str]]:
-    """The first finding of a group, and the modules of all."""
-    return group[0][0], list(dict.fromkeys(f.module for f, _ in group))
+def _where(group: Group, place: Place) -> str:
+    return _name(group[0], list(dict.fromkeys(f.module for f in group)), place)
 
 
-def _warnings(findings: list[Finding], place: Place) -> list[tuple[str, str]]:
-    """Where and which, and what to do about it."""
-    found = []
+def _warnings_of(group: Group) -> list[list[tuple[Finding, Diagnostic]]]:
+    """The warnings of a line, each with the findings that have it."""
+    found: dict[tuple[object, ...], list[tuple[Finding, Diagnostic]]] = {}
+    for f in group:
+        for w in f.warnings:
+            which = (w.evidence.get(k) for k in ("bound", "dtype", "function", "file", "line"))
+            found.setdefault((w.name, *which), []).append((f, w))
+    return list(found.values())
+
+
+def _warnings(findings: list[Finding], place: Place) -> list[list[str]]:
+    """Of every line that is warned of: where it is, what is wrong, and what to do about all of that."""
+    told = []
     for group in _grouped(findings):
-        first, modules = _shared(group)
-        warning = group[0][1]
-        message = warning.message
-        if "file" in warning.evidence:
-            at = warning.evidence["file"], warning.evidence["line"]
-            message = message.replace("{}:{}".format(*at), place(*at))
-        if any(w.message != warning.message for _, w in group):
-            message += f" (in {first.module or 'the first'}, one of {len(group)})"
-        heading = f"{_name(first, modules, place)}: {warning.name}"
-        found.append((heading, f"{message}. {warning.remedy}"))
-    return found
+        lines = [f"{_where(group, place)}:"]
+        for same in _warnings_of(group):
+            f, warning = same[0]
+            message = warning.message
+            if "file" in warning.evidence:
+                at = warning.evidence["file"], warning.evidence["line"]
+                message = message.replace("{}:{}".format(*at), place(*at))
+            if any(w.message != warning.message for _, w in same):
+                message += f" (in {f.module or 'the first'}, one of {len(same)})"
+            lines.append(f"{warning.name}: {message}.")
+        every = [w for f in group for w in f.warnings]
+        told.append([*lines, f"Advice: {remedy(every, group[0].function, group[0].file)}"])
+    return told
 
 
 def _tables(findings: list[Finding], place: Place) -> list[Table]:
