@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from clampgrad._contract.table import CANONICAL, STRICT
-from clampgrad._torch.quantization import fuse_like
+from clampgrad._contract.table import CANONICAL
+from clampgrad._torch.quantization import Unprepared, refuse_in_graphs
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
@@ -39,6 +39,7 @@ class _Named(nn.Module):
     gradient: Gradient = "min_norm"
     maximize: bool = False
     inplace: bool
+    qconfig = Unprepared()
 
     def _name(self, gradient: Gradient, maximize: bool) -> None:
         clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
@@ -55,6 +56,9 @@ class _Named(nn.Module):
             "maximize=True" if self.maximize else "",
         ]
         return ", ".join(filter(None, parts))
+
+
+refuse_in_graphs(_Named)
 
 
 class Clamp(_Named):
@@ -187,6 +191,9 @@ def convert(
     inside a `forward` (`F.relu`, `torch.clamp`) are not modules and are not converted; use
     :class:`clampgrad.pin` for those of the clamp family.
 
+    torch.ao.quantization finds modules by their exact type. Prepare a model first and convert what was
+    prepared (the other order raises an error); call :func:`undo` before it becomes a model of integers.
+
     Args:
         model: any module; it may itself be a ReLU, ReLU6, Hardtanh or Clamp.
         gradient: the name or an alias of a convention. The default keeps the gradients of torch's modules
@@ -264,19 +271,3 @@ def undo(model: Model) -> Model:
                 vars(module).pop(key, None)
             vars(module).update(named)
     return model
-
-
-# ---- torch.ao.quantization.fuse_modules ------------------------------------------------------------------
-
-
-def _torchs_own(is_qat: bool, ours: ReLU) -> nn.ReLU:
-    """What is fused in place of a ReLU of ours."""
-    if is_qat and ours.gradient not in STRICT:
-        raise NotImplementedError(
-            f"a module that is fused for quantization-aware training calls F.relu: the gradient "
-            f"{ours.gradient!r} would be lost; leave this ReLU out of the fusion"
-        )
-    return nn.ReLU(ours.inplace).train(ours.training)
-
-
-fuse_like(nn.ReLU, ReLU, _torchs_own)

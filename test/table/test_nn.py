@@ -8,6 +8,8 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.ao import quantization as ao
+from torch.ao.quantization import quantize_fx
 
 import clampgrad
 from common import assert_same, eager, tied
@@ -227,23 +229,61 @@ def test_symbolic_trace():
     assert_same(eager(traced, [x], g)[0], eager(model, [x], g)[0])
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_fuse_modules():
-    from torch.ao.quantization import fuse_modules, fuse_modules_qat
+# ---- Quantization, which finds modules by their exact type -----------------------------------------------
 
-    def model(gradient):
-        layers = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU())
-        return clampgrad.nn.convert(layers, gradient)
 
-    converted = model("inclusive").eval()
-    x = torch.randn(1, 1, 4, 4)
-    fused = fuse_modules(converted, [["0", "1", "2"]])
-    torch.testing.assert_close(fused(x), converted(x))
-    assert type(fused[0]) is torch.ao.nn.intrinsic.ConvReLU2d
-    assert type(fused[0][1]) is clampgrad.nn.ReLU and fused[0][1].gradient == "inclusive"
-    with pytest.raises(NotImplementedError, match="'inclusive' would be lost"):
-        fuse_modules_qat(model("inclusive"), [["0", "1", "2"]])
-    assert fuse_modules_qat(model("min_norm"), [["0", "1", "2"]])(x).shape == x.shape
+def quantizable():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU(), nn.Conv2d(1, 1, 1), nn.ReLU6()]
+    return nn.Sequential(ao.QuantStub(), *layers, nn.Hardtanh(), ao.DeQuantStub())
+
+
+def prepare_eager(model, **keywords):
+    model.qconfig = ao.get_default_qat_qconfig(**keywords)
+    return ao.prepare_qat(model.train())
+
+
+def prepare_ptq(model):
+    model.qconfig = ao.get_default_qconfig()
+    return ao.prepare(model.eval())
+
+
+def prepare_fx(model):
+    configs = ao.get_default_qat_qconfig_mapping()
+    return quantize_fx.prepare_qat_fx(model[1:-1].train(), configs, torch.ones(2, 1, 3, 3))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("prepare", [prepare_eager, prepare_ptq, prepare_fx])
+def test_a_module_that_quantization_would_skip_is_refused(prepare):
+    built = quantizable().insert(1, clampgrad.nn.ReLU6())
+    for model in (clampgrad.nn.convert(quantizable()), built):
+        with pytest.raises(NotImplementedError, match="by their exact type and would skip ReLU"):
+            prepare(model)
+    prepare(clampgrad.nn.undo(clampgrad.nn.convert(quantizable())))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_was_prepared_may_be_converted():
+    """It trains with the gradient that is named, and becomes the same model of integers, undone or not."""
+    plain, ours, undone = (prepare_eager(quantizable()) for _ in range(3))
+    x = torch.randn(2, 1, 3, 3)
+    for model in (ours, undone):
+        assert len(clampgrad.nn.conversions(clampgrad.nn.convert(model, "inclusive"))) == 3
+    for model in (plain, ours, undone):
+        model(x).sum().backward()
+    clampgrad.nn.undo(undone)
+    first, *others = (ao.convert(model.eval())(x) for model in (plain, ours, undone))
+    assert all(torch.equal(other, first) for other in others)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantization_of_other_modules_passes_ours_by():
+    model = nn.Sequential(nn.Linear(2, 2), clampgrad.nn.ReLU6())
+    assert type(ao.quantize_dynamic(model, {nn.Linear})[1]) is clampgrad.nn.ReLU6
+    layers = clampgrad.nn.convert(nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU())).eval()
+    with pytest.raises((AssertionError, NotImplementedError)):  # torch's own
+        ao.fuse_modules(layers, [["0", "1"]])
 
 
 @pytest.mark.parametrize("recorded", [False, True])

@@ -104,9 +104,6 @@ PRIVATE = {
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",
             "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",
             "torch.fx.operator_schemas:_manual_overrides": "torch.fx keeps the arguments of a call",
-            "torch.ao.quantization.fuser_method_mappings:_DEFAULT_OP_LIST_TO_FUSER_METHOD": (
-                "fuse_modules takes clampgrad.nn.ReLU"
-            ),
             "torch._functorch.autograd_function:custom_function_call": (
                 "portable: torch.func.functionalize"
             ),

@@ -1,36 +1,51 @@
-"""torch.ao.quantization.fuse_modules: a module of ours is fused with whatever torch's would be fused with."""
+"""torch.ao.quantization finds modules by their exact type: it refuses modules of ours, which it would skip."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, NoReturn
 
 from torch import nn
 
 from clampgrad._torch.after_import import when_imported
 
-StandIn = Callable[[bool, Any], nn.Module]
+
+def refused(module: nn.Module) -> NoReturn:
+    raise NotImplementedError(
+        f"torch.ao.quantization finds modules by their exact type and would skip {module!r}: call "
+        "clampgrad.nn.undo on the model, prepare it, and call clampgrad.nn.convert on what was prepared"
+    )
 
 
-def fuse_like(theirs: type[nn.Module], ours: type[nn.Module], stand_in: StandIn) -> None:
-    """Fuses what `stand_in` makes of a module of ours, which then takes its place in the fused module."""
-    action = partial(add_fusers, theirs, ours, stand_in)
-    when_imported("torch.ao.quantization.fuser_method_mappings", action)
+class Unprepared:
+    """The attribute by which quantization in eager mode chooses modules: a module of ours takes None alone,
+    and keeps what it had when it was converted."""
+
+    def __get__(self, module: Any, _: type) -> Any:
+        if module is None or "qconfig" not in vars(module):
+            raise AttributeError("qconfig")
+        return vars(module)["qconfig"]
+
+    def __set__(self, module: nn.Module, config: Any) -> None:
+        if config is not None and vars(module).get("qconfig") is not config:
+            refused(module)
+        vars(module)["qconfig"] = config
+
+    def __delete__(self, module: nn.Module) -> None:
+        del vars(module)["qconfig"]
 
 
-def add_fusers(theirs: type, ours: type, stand_in: StandIn, mappings: Any) -> None:
-    fusers = mappings._DEFAULT_OP_LIST_TO_FUSER_METHOD
-    for types, fuse in list(fusers.items()):
-        if types[-1] is theirs:
-            fusers[(*types[:-1], ours)] = partial(fuse_instead, fuse, stand_in)
+def refuse_in_graphs(ours: type[nn.Module]) -> None:
+    """The same in the passes over graphs of torch.fx, whose tracer would go into the module."""
+    when_imported("torch.ao.quantization.fx.tracer", partial(_refuse_in_graphs, ours))
 
 
-def fuse_instead(
-    fuse: Callable[..., nn.Module], stand_in: StandIn, is_qat: bool, *modules: nn.Module
-) -> nn.Module:
-    *others, ours = modules
-    theirs = stand_in(is_qat, ours)
-    fused = fuse(is_qat, *others, theirs)
-    for name, child in fused.named_children():
-        if child is theirs:
-            setattr(fused, name, ours)
-    return fused
+def _refuse_in_graphs(ours: type[nn.Module], module: Any) -> None:
+    torchs = module.QuantizationTracer.is_leaf_module
+
+    @wraps(torchs)
+    def is_leaf_module(self: Any, m: nn.Module, name: str) -> bool:
+        leaf: bool = torchs(self, m, name)  # where the caller excludes it
+        if not leaf and isinstance(m, ours):
+            refused(m)
+        return leaf
+
+    module.QuantizationTracer.is_leaf_module = is_leaf_module
