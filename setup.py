@@ -126,6 +126,6 @@ class BuildExt(build_ext):
 
 commands = {"build": Build, "build_py": Package, "build_ext": BuildExt}
 if __name__ == "__main__":
-    # What it is called and made of is known when it is built; that there is one, from the start.
+    # setuptools must know that there is an extension; BuildExt fills it in.
     later = [] if portable() or cannot_build() else [Extension("clampgrad._C", sources=[])]
     setup(ext_modules=later, cmdclass=commands)

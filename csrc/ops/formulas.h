@@ -50,7 +50,7 @@ template <typename Of, size_t n>
 std::array<at::Tensor, n> gradients(
     const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
 
-// The same of a clamp between numbers, which is called most.
+// The common case, number bounds.
 at::Tensor clamp_backward(const at::Tensor& grad, const SavedNumber& of);
 
 // The tangent of the result, from the arguments. Raises as if_linear().

@@ -140,7 +140,7 @@ struct Given {
           !at[p], s.name, "() got multiple values for argument '", s.parameters[p], "'");
       at[p] = args[count + i];
     }
-    // A wrong name is said before anything else.
+    // Report an unknown convention first.
     const auto name = at[kGradient] ? text_of(at[kGradient]) : name_of(Gradient::min_norm);
     const bool maximize = at[kMaximize] == Py_True;
     try {

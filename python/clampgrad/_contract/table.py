@@ -40,7 +40,8 @@ def _beside_constants(convention: str) -> str | None:
     return next(filter(alike, EXACT), None) if convention in EXACT else convention
 
 
-# By which convention, if any, x gets beside constant Tensors what it gets by this one beside numbers.
+# Maps each convention to the one that gives x the same gradient beside constant Tensor bounds as it gives
+# with numbers.
 BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for name in CONVENTIONS}
 
 

@@ -14,5 +14,5 @@ def out_of(part: int, count: int, noun: str) -> str:
 
 
 def any_of(count: int, noun: str) -> str:
-    """The same of none: the only call, or any of the 2 calls."""
+    """As above, after "no": the only call, or any of the 2 calls."""
     return f"the only {noun}" if count == 1 else f"any of the {count:,} {noun}s"

@@ -1,4 +1,4 @@
-"""Something to be done to a module that torch imports only when it needs it.
+"""Actions on a module that torch imports only when it needs the module.
 
 No program may lose an import because this package is wrong about torch: an action that fails is one
 warning, and the next import of the module tries it again. An action that must not be left out raises
@@ -18,7 +18,7 @@ Action: TypeAlias = Callable[[ModuleType], object]
 
 
 class Refused(ImportError):
-    """What an action raises to end the import."""
+    """An action raises this to end the import."""
 
 
 class AfterImport(MetaPathFinder):
@@ -84,7 +84,8 @@ def act(action: Action, module: ModuleType) -> None:
 
 
 def on_import(name: str, action: Action) -> bool:
-    """Calls `action` on the module whenever it is imported from now on; False if it did already."""
+    """Calls `action` on the module whenever it is imported from now on; returns False if that was arranged
+    before."""
     actions = _finder.actions.setdefault(name, [])
     if action in actions:
         return False
@@ -99,7 +100,7 @@ def no_longer_on_import(name: str, action: Action) -> None:
 
 
 def imported(name: str) -> ModuleType | None:
-    """The module, if it is imported. One that another thread is importing is waited for."""
+    """The module, if it is imported. Waits for another thread that is importing it."""
     return import_module(name) if sys.modules.get(name) else None
 
 

@@ -21,7 +21,7 @@ ABSENT = object()
 
 
 class Change(NamedTuple):
-    """An attribute of something in torch, and what it is to be."""
+    """An attribute of an object in torch, and its new value."""
 
     owner: Any
     name: str
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 def replacing(torchs: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Decorates what is to stand for a function of torch."""
+    """Decorates a function that replaces one of torch."""
 
     def decorate(function: Function) -> Function:
         replacement = functools.update_wrapper(function, torchs)
@@ -40,7 +40,7 @@ def replacing(torchs: Callable[..., Any]) -> Callable[[Function], Function]:
 
 
 def original(function: Function) -> Function:
-    """`function`, or what it replaces."""
+    """The function of torch that `function` replaces, or `function` itself."""
     replacement, torchs = getattr(function, REPLACES, (None, function))
     return torchs if replacement is function else function
 
@@ -84,7 +84,7 @@ def named(function: Function) -> str:
 
 @contextmanager
 def made(changes: Iterable[Change]) -> Iterator[None]:
-    """Makes them; if that or the block fails, they are undone."""
+    """Makes the changes, and undoes them if that or the block fails."""
     before: list[Change] = []
     try:
         for owner, name, value in changes:

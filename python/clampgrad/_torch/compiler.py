@@ -33,12 +33,12 @@ def add_guard(builder: Any, guard: Any, holds: Callable[[object], bool], says: s
 
 
 def was_saved(builder: Any) -> bool:
-    """Whether the guards are those of code that is loaded, and was compiled elsewhere."""
+    """Whether the guards belong to loaded code, which another process compiled."""
     return getattr(builder.check_fn_manager.output_graph, "skip_guards_check", False)
 
 
 def is_guarded(compiled: Any) -> bool:
-    """Whether we have added to the guards of a function that was compiled ahead of time."""
+    """Whether a function that was compiled ahead of time has our guard."""
     return hasattr(compiled._artifacts.guard_manager, GUARDED)
 
 

@@ -26,5 +26,5 @@ def take_off(kind: type[TorchFunctionMode]) -> None:
 
 
 def _take_all() -> list[TorchFunctionMode]:
-    """Takes all modes off, and returns them, the topmost first."""
+    """Pops all modes, and returns them with the topmost first."""
     return [overrides._pop_mode() for _ in overrides._get_current_function_mode_stack()]

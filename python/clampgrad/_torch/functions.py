@@ -65,7 +65,7 @@ def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 class _Written(str):
-    """An annotation as the source has it."""
+    """An annotation, as text in the source."""
 
     __repr__ = str.__str__
 

@@ -1,4 +1,4 @@
-"""The private names of torch that this package uses: what for, and what happens where one is gone.
+"""The private names of torch that this package uses, why, and what happens where torch no longer has one.
 
 A name is private where a part of it begins with an underscore. `Class().name` is an attribute of
 instances. docs/private_names.md is made of this table, and test/pin/test_private.py compares it with the
@@ -118,7 +118,7 @@ PRIVATE = {
 
 
 def find(name: str) -> Any:
-    """The thing of that name; of an attribute of instances, their class."""
+    """The object of that name; for an attribute of instances, their class."""
     module, _, path = name.partition(":")
     thing: Any = import_module(module)
     for part in path.partition("()")[0].split("."):
@@ -127,12 +127,12 @@ def find(name: str) -> Any:
 
 
 def unsupported(difference: str) -> RuntimeError:
-    """What is raised where torch is not as it is expected to be."""
+    """The error for a torch that differs from what this package expects."""
     return RuntimeError(f"clampgrad does not support torch {torch.__version__}: {difference}")
 
 
 def expected(name: str) -> Any:
-    """The thing of that name, or a RuntimeError that says what is missing."""
+    """The object of that name, or a RuntimeError that says what is missing."""
     try:
         return find(name)
     except (AttributeError, ImportError):
@@ -140,7 +140,7 @@ def expected(name: str) -> Any:
 
 
 def check(use: str) -> None:
-    """Raises ImportError where a name is gone."""
+    """Raises ImportError where torch no longer has a name."""
     try:
         for name in PRIVATE[use].names:
             expected(name)

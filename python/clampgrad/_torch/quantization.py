@@ -34,7 +34,7 @@ class Unprepared:
 
 
 def refuse_in_graphs(ours: type[nn.Module]) -> None:
-    """The same in the passes over graphs of torch.fx, whose tracer would go into the module."""
+    """Also refuses modules of ours in the passes over graphs, whose tracer would trace into them."""
     when_imported("torch.ao.quantization.fx.tracer", partial(_refuse_in_graphs, ours))
 
 

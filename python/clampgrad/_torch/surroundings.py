@@ -31,7 +31,7 @@ def is_of_transform(tensor: Tensor) -> bool:
 
 
 def is_batched_gradient(tensor: Tensor) -> bool:
-    """Whether it is one of is_grads_batched."""
+    """Whether `is_grads_batched` batched this gradient."""
     return torch._C._functorch.is_legacy_batchedtensor(tensor)
 
 
@@ -40,19 +40,19 @@ def dispatch_modes_are_on() -> bool:
 
 
 def without_dispatch_modes() -> AbstractContextManager[Any]:
-    """A block in which they are off. Under some of them tensors have no values."""
+    """A block in which dispatch modes are off. Under some modes tensors have no values."""
     return dispatch._disable_current_modes()
 
 
 @contextmanager
 def without_modes() -> Iterator[None]:
-    """A block in which no mode sees a call, of functions or of operators."""
+    """A block in which neither function modes nor dispatch modes see a call."""
     with without_dispatch_modes(), torch._C.DisableTorchFunction():
         yield
 
 
 def replace_backward(runs: Callable[..., Any]) -> None:
-    """Has `runs` called in place of the engine of autograd, with the engine and its arguments."""
+    """Makes autograd call `runs`, with its engine and the arguments, in place of the engine."""
     run = original(torch.autograd._engine_run_backward)
 
     @replacing(run)

@@ -1,4 +1,4 @@
-"""What torch knows of a tensor and does not tell."""
+"""Properties of tensors that only private names of torch give."""
 
 from contextlib import suppress
 
@@ -18,10 +18,10 @@ def made_again(x: Tensor) -> Tensor:
 
 
 def share_memory(a: Tensor, b: Tensor) -> bool:
-    """Whether one is the other or a view of it."""
+    """Whether two tensors are the same, or one is a view of the other."""
     return torch._C._is_alias_of(a, b)
 
 
 def version(x: Tensor) -> int:
-    """How often it was changed in place."""
+    """How often the tensor was changed in place."""
     return x._version

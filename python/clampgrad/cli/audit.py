@@ -134,7 +134,7 @@ def _check_picture(parser: argparse.ArgumentParser, path: Path) -> None:
 
 
 def _tell(report: Report, json: Path | None, picture: Path | None, wide: bool) -> None:
-    """Files first: the terminal may be gone. One thing that fails does not keep the next from being tried."""
+    """Writes the files first, because the terminal may be gone. Where one part fails, the next still runs."""
     for write, path in ((report.save, json), (report.picture, picture)):
         if path is not None:
             try:

@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it."""
+    """A value as text for people."""
     if value is None or isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, list) else str(value)

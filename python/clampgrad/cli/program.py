@@ -1,4 +1,4 @@
-"""Somebody's program, run as `python` itself runs it: a script, a directory, a zip, or -m module."""
+"""Runs a program as `python` does: a script, a directory, a zip file, or `-m module`."""
 
 import argparse
 import builtins
@@ -97,15 +97,15 @@ class Program:
         self.hints: list[str] = []
 
     def complaint(self) -> str | None:
-        """Why it cannot be run, as far as one can say without running any of it."""
+        """Why the program cannot run, as far as this shows without running any of it."""
         raise NotImplementedError
 
     def prepare(self, main: ModuleType) -> CodeType:
-        """The code to run, after setting what the program will find in sys and in `__main__`."""
+        """Returns the code to run, and sets what the program finds in `sys` and `__main__`."""
         raise NotImplementedError
 
     def run(self) -> None:
-        """Runs it to its end. Like python itself, it turns an exception into a traceback and exit code 1.
+        """Runs the program to its end. Like python, it turns an exception into a traceback and exit code 1.
 
         `__main__` stays the program's when it has ended: what runs at exit, and other threads, need it.
         """

@@ -28,7 +28,7 @@ class Caller(NamedTuple):
 
 
 def caller() -> Caller:
-    """Who makes the call that is being made."""
+    """Who makes the current call."""
     place, modules = None, []
     for frame in _frames():
         code = frame.f_code
@@ -56,14 +56,14 @@ def _path(root: nn.Module, module: nn.Module) -> str:
 
 
 def packages(file: str) -> str:
-    """The folder that a package manager owns and the file is in, or "": its user does not edit it."""
+    """The folder of installed packages that holds the file, or "". Users do not edit files there."""
     folders = file.split(os.sep)[:-1]
     at = [i for i, name in enumerate(folders) if name in ("site-packages", "dist-packages")]
     return os.sep.join(folders[: at[-1] + 1]) if at else ""
 
 
 def short(file: str, start: str) -> str:
-    """A file as people name it: from the folder `start`, or from where packages are installed."""
+    """A path relative to the folder `start`, or to the folder where packages are installed."""
     roots = [root for root in (start, packages(file)) if root]
     roots = [root for root in roots if file.startswith(root.rstrip(os.sep) + os.sep)]
     return os.path.relpath(file, max(roots, key=len)) if roots else file

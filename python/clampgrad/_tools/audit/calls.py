@@ -29,7 +29,7 @@ class Operator(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What decides how a call differentiates, but for the values."""
+    """Everything but the values that decides how a call differentiates."""
 
     function: str
     operator: Operator
@@ -83,7 +83,7 @@ def call(name: str, function: Any, x: Tensor, lo: Any, hi: Any, **keywords: Any)
 
 
 def operators() -> dict[Any, Operator]:
-    """Every function that is looked at."""
+    """Every function that the audit examines."""
     found: dict[Any, Operator] = {}
 
     def add(spaces: tuple[Any, ...], name: str, operator: Operator) -> None:
@@ -110,7 +110,7 @@ def operators() -> dict[Any, Operator]:
 
 
 def named_as(function: str) -> str:
-    """What clampgrad calls a function that the report names, out of place."""
+    """The name of clampgrad's out-of-place function for a function in the report."""
     name = function.removeprefix("clampgrad.").rstrip("_")
     return {other: ours for ours, other in OTHER_NAMES.items()}.get(name, name)
 

@@ -1,4 +1,4 @@
-"""What becomes of a bound further on: followed through elementwise operators until one is singular there.
+"""Follows the value of a bound through elementwise operators until one of them is singular there.
 
 A clamp puts many elements at exactly one value, its bound. Each operator that takes the result is run on
 that value too, by itself: if what it returns or its derivative is not finite, the bound is a singular
@@ -58,7 +58,7 @@ class Trace(NamedTuple):
 
 
 class Image(NamedTuple):
-    """What an operator makes of such a value."""
+    """What an operator returns for the value of a bound."""
 
     value: float
     finite: bool
@@ -77,7 +77,7 @@ class Singular:
 
 
 class Consumers:
-    """The results of clamps that are alive, and what is done with them."""
+    """The living results of clamps, and what the program does with them."""
 
     def __init__(self) -> None:
         self._traces: dict[int, tuple[weakref.ref[Tensor], int, Trace]] = {}
@@ -97,7 +97,7 @@ class Consumers:
         return [(s, v) for s, v in zip(trace.sides, trace.values) if lo < v < hi] if trace else []
 
     def _find(self, tensor: Any) -> Trace | None:
-        """The trace of a Tensor, unless that was changed in place since."""
+        """The trace of a Tensor, unless the Tensor was changed in place since."""
         alive, was, trace = self._traces.get(id(tensor), (None, 0, None))
         here = alive() if alive is not None else None
         if here is None or here is not tensor:
@@ -110,7 +110,7 @@ class Consumers:
     def follow(
         self, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> Callable[[Any], None] | None:
-        """What is to be done with the result of a call that is not a clamp, if anything."""
+        """Returns what to do with the result of a call that is not a clamp, or None."""
         if not self._traces:
             return None
         if not args:
@@ -176,7 +176,8 @@ class Consumers:
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace, dim: int) -> list[Image]:
-    """An operator at each value of a trace, in one element of as many dimensions: it may name one."""
+    """Applies an operator to each value of a trace, as one element with the same number of dimensions, because
+    the operator may name one of them."""
     images = []
     with differentiating():
         for value in trace.values:

@@ -62,7 +62,7 @@ class Finding:
 
     @property
     def farthest(self) -> tuple[float, str]:
-        """How far an exact convention would move the gradient at most, and which one."""
+        """The exact convention that would move the gradient farthest, and how far."""
         moved = {k: math.inf if v is None else v for k, v in self.moved.items() if k in EXACT}
         name = max(moved, key=lambda k: moved[k], default="")
         return moved.get(name, 0.0), name

@@ -104,7 +104,7 @@ class audit(TorchFunctionMode):
         return result
 
     def _safely(self, look: Any, *args: Any) -> Any:
-        """Whatever goes wrong in looking, the program goes on; the report says so."""
+        """Where the audit itself fails, the program goes on, and the report says so."""
         try:
             return look(*args)
         except Exception as error:
@@ -113,7 +113,7 @@ class audit(TorchFunctionMode):
             return None
 
     def _look(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Counts a call that is being made; returns what is to be done with its result."""
+        """Counts a call; returns what to do with its result."""
         operator = self._operators[function]
         try:
             operands = operator.read(*args, **kwargs)
@@ -146,7 +146,7 @@ class audit(TorchFunctionMode):
     def _listen(
         self, variant: Variant, where: Tensor, sides: list[tuple[Side, float]], result: Any
     ) -> None:
-        """Waits for the gradient of a result, and for what is done with its bounds."""
+        """Follows the bounds of a result, and waits for its gradient."""
         if not result.is_inference():
             with unseen():
                 known = [(side, rounded(v, result.dtype)) for side, v in sides]

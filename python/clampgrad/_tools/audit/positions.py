@@ -11,7 +11,7 @@ from torch import Tensor
 from clampgrad._tools.audit.calls import Operands
 from clampgrad._tools.audit.unseen import unseen
 
-# The bits of a position. The last three depend on the bounds alone.
+# The bits of a position. The bounds alone decide the last three.
 ABOVE_LO, AT_LO, ABOVE_HI, AT_HI, NAN, EMPTY, SINGLE, NO_BOUND = (1 << i for i in range(8))
 OF_BOUNDS = EMPTY | SINGLE | NO_BOUND
 
@@ -29,7 +29,7 @@ def positions(x: Tensor, lo: Tensor | None, hi: Tensor | None) -> Tensor:
     shape = torch.broadcast_shapes(*(mask.shape for mask, _ in masks))
     found = torch.zeros(shape, dtype=torch.uint8, device=x.device)
     for mask, bit in masks:
-        if mask.dim() or mask:  # most of what is said of numbers is False
+        if mask.dim() or mask:  # for numbers, most masks are False
             found.add_(mask.view(torch.uint8), alpha=bit)
     return found
 
@@ -40,25 +40,25 @@ def compared(operands: Operands, dtype: torch.dtype) -> tuple[Any, ...]:
 
 
 def rounded(bound: float, dtype: torch.dtype) -> float:
-    """A number as a dtype has it."""
+    """A number, rounded to a dtype."""
     return torch.tensor(bound, dtype=torch.float64, device="cpu").to(dtype).double().item()
 
 
 def shortest(number: float, dtype: torch.dtype) -> str:
-    """A number of a dtype, in as few digits as read back as itself there."""
+    """A number of a dtype, in the fewest digits that read back as the same number."""
     texts = (f"{number:.{digits}g}" for digits in range(1, 18))
     return next((t for t in texts if rounded(float(t), dtype) == number), f"{number!r}")
 
 
 @lru_cache(1024)
 def of_bounds(dtype: torch.dtype, lo: float | None, hi: float | None) -> int:
-    """What two numbers alone say of a position."""
+    """The bits of a position that two number bounds decide."""
     return int(positions(*compared((torch.zeros(1), lo, hi), dtype))) & OF_BOUNDS
 
 
 @lru_cache
 def examples(has_lo: bool, has_hi: bool) -> dict[int, Operands]:
-    """An element for every position that there is."""
+    """One example element for every possible position."""
     bounds = {(0.0 if has_lo else None, hi if has_hi else None) for hi in (2.0, 0.0, -2.0)}
     bounds.add((torch.nan if has_lo else None, torch.nan if has_hi else None))
     found: dict[int, Operands] = {}

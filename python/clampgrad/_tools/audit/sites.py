@@ -1,9 +1,9 @@
 """What is counted at a call site.
 
 What the gradient of a clamp-like call is depends, for one element, on where its input stands and on
-the incoming gradient g alone. So a site keeps, for every position that there is, how many elements
-stood there and the sums of |g| and of g squared: a few kilobytes, whatever the model. What each
-convention would have done with them is worked out when the report is read.
+the incoming gradient g alone. So a site keeps, for every possible position, how many elements stood
+there and the sums of |g| and of g squared: a few kilobytes for any model. The report works out what each
+convention would have done with them.
 """
 
 import math
@@ -53,7 +53,7 @@ class Variant:
             self.now = answer(call, partial(call.operator.again, **dict(call.keywords)))
 
     def is_due(self, every: int) -> bool:
-        """Whether the call that is being made is one to look at; the first is."""
+        """Whether to examine this call; the first is always examined."""
         self.passed += 1
         return self.passed % every == 1 % every
 
@@ -73,7 +73,7 @@ class Variant:
         return 0
 
     def hear(self, positions: Tensor, g: Tensor) -> None:
-        """The gradient that arrives for the result of one call."""
+        """Adds the gradient that arrived for the result of one call."""
         g, positions = g.detach().flatten(), positions.flatten()
         found = _sums(positions, g)
         if not found.isfinite().all():
@@ -88,7 +88,7 @@ class Variant:
         return int(self.infinite[here].sum())
 
     def under(self, convention: str) -> Answer:
-        """What it would hand back under a convention."""
+        """The gradients that the call would hand back under a convention."""
         if convention not in self._others:
             name = self.call.operator.name
             ours = getattr(functional, name)
@@ -106,7 +106,7 @@ class Variant:
 
 
 class Site:
-    """A place that calls, with all its variants: the unit of a report."""
+    """A place in the code that makes a call, with all variants of the call: the unit of a report."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -116,7 +116,7 @@ class Site:
 
     @property
     def follows_torch(self) -> bool:
-        """Whether the gradient is what the installed release says."""
+        """Whether the installed release of torch decides the gradient."""
         own = any(call.operator.own for call in self.variants)
         return self.key.gradient == "torch" and not own
 
@@ -125,18 +125,18 @@ class Site:
         return [v for v in self.variants.values() if v.now is not None]
 
     def heard(self) -> list[Variant]:
-        """The variants that gradients came back to."""
+        """The variants for which gradients arrived."""
         return [v for v in self.variants.values() if v.sums[COUNT].any()]
 
     def remember_bounds(self, lo: str, hi: str) -> bool:
-        """Whether these are new and there is room for them."""
+        """Remembers a pair of bounds; returns whether the pair is new and there was room for it."""
         if (lo, hi) in self.bounds or len(self.bounds) >= MOST_BOUNDS:
             return False
         self.bounds[lo, hi] = None
         return True
 
     def counts(self) -> dict[str, int]:
-        """Elements by kind of position."""
+        """How many elements stood at each kind of position."""
         kinds = dict.fromkeys(("nan", "at_bound", "inside", "beyond"), 0)
         for variant in self.variants.values():
             for position, example in examples(*variant.call.has).items():
@@ -144,7 +144,7 @@ class Site:
         return kinds
 
     def dead(self) -> int | None:
-        """Elements never inside in any call; None if shapes changed or there was no memory."""
+        """How many elements were inside their bounds in no call; None if shapes changed or memory ran out."""
         maps = [v.inside for v in self.variants.values() if v.calls]
         if not maps or any(m is None or m.shape != maps[0].shape for m in maps):  # type: ignore[union-attr]
             return None
@@ -165,7 +165,7 @@ class Site:
         return moved
 
     def infinite_under(self, convention: str) -> int:
-        """How many gradients that are not finite it would treat in another way than is done now."""
+        """How many infinite or NaN gradients the convention would treat differently from the current one."""
         return sum(
             v.infinite_where((v.under(convention).slope != v.now.slope).any(-1))
             for v in self.variants.values()
@@ -173,8 +173,8 @@ class Site:
         )
 
     def between(self, one: str, other: str) -> tuple[float, int]:
-        """How far two conventions are apart here: the relative norm of the difference, and how many
-        gradients have another sign, 0 being one of three."""
+        """The relative norm of the difference between two conventions, and how many gradients have another
+        sign; 0 is a sign of its own."""
         far = size = 0.0
         signs = 0
         for v in self.heard():
@@ -196,7 +196,7 @@ def _apart(variant: Variant, a: Answer, b: Answer) -> float:
 
 
 def _sums(positions: Tensor, g: Tensor) -> Tensor:
-    """How many, of what |g| and of what g squared, for every position and sign."""
+    """The count of elements, the sum of |g| and the sum of g squared, for every position and sign."""
     index = positions.to(torch.int16).mul_(3).add_(g < 0).add_(g == 0, alpha=2)
     size = g.abs().double()
     weights = (None, size, size.square())

@@ -42,7 +42,7 @@ def text(
 
 
 def html(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
-    """The same for a notebook."""
+    """The whole report, for a notebook."""
     warnings = [" ".join(lines) for lines in _warnings(findings, place)]
     tables = "".join(table.html() for table in _tables(findings, place))
     before = paragraphs([summary(findings, place), *warnings])
@@ -90,7 +90,7 @@ def _much(far: float) -> str:
 
 
 def _instead(f: Finding, name: str) -> str:
-    """What a convention would do with infinite and NaN gradients that the current one does not."""
+    """How a convention would treat infinite and NaN gradients differently from the current one."""
     count = f.not_finite[name]
     verb = "pass on" if name == "inclusive" else "block"
     return f"{verb} {counted(count, 'infinite or NaN gradient')}" if count else ""
@@ -145,7 +145,7 @@ def _warnings_of(group: Group) -> list[list[tuple[Finding, Diagnostic]]]:
 
 
 def _warnings(findings: list[Finding], place: Place) -> list[list[str]]:
-    """Of every line that is warned of: where it is, what is wrong, and what to do about all of that."""
+    """For every line with warnings: where it is, what is wrong, and the advice."""
     told = []
     for group in _grouped(findings):
         lines = [f"{_where(group, place)}:"]
@@ -164,7 +164,7 @@ def _warnings(findings: list[Finding], place: Place) -> list[list[str]]:
 
 
 def _tables(findings: list[Finding], place: Place) -> list[Table]:
-    """What the release decides, and what it does not."""
+    """A table of the sites that the release decides, and one of the others."""
     tables = []
     for title, decided in ((DECIDED, True), (NOT_DECIDED, False)):
         table = Table(COLUMNS, LEFT, title, names=2)
@@ -203,7 +203,7 @@ def _bounds(f: Finding) -> str:
 
 
 def _notes(findings: list[Finding], skipped: Counter[str], every: int) -> list[str]:
-    """What the reader of this table has to know, and no more."""
+    """Notes that explain the blanks and the columns of the table."""
     notes = []
     if any(f.moved for f in findings):
         notes.append(

@@ -1,4 +1,4 @@
-"""Work of our own amid somebody's program: no mode, hook or default of theirs is to see or change it."""
+"""Blocks in which the audit computes: no mode, hook or default of the program sees or changes that."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ def unseen() -> Iterator[None]:
 
 @contextmanager
 def differentiating() -> Iterator[None]:
-    """Where we differentiate something ourselves: `unseen`, with gradients, which may well be NaN."""
+    """As `unseen`, with gradients on. They may be NaN, so anomaly mode is off."""
     # A checkpoint counts what is saved, and keeps it.
     ours = saved_tensors_hooks(lambda t: t, lambda t: t)
     with (
