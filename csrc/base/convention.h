@@ -18,7 +18,7 @@ struct Named {
 #define CLAMPGRAD_NAMED(name, value) Named{#name, Gradient::name},
 constexpr Named kConventions[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED)
                                       CLAMPGRAD_PSEUDO_GRADIENTS(CLAMPGRAD_NAMED)};
-// The same and the aliases.
+// All names: those above, and the aliases.
 constexpr Named kNames[] = {CLAMPGRAD_EXACT_GRADIENTS(CLAMPGRAD_NAMED) CLAMPGRAD_PSEUDO_GRADIENTS(
     CLAMPGRAD_NAMED) CLAMPGRAD_GRADIENT_ALIASES(CLAMPGRAD_NAMED)};
 #undef CLAMPGRAD_NAMED
@@ -50,7 +50,7 @@ bool is_name(std::string_view gradient);
 // Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
 Convention parse_convention(std::string_view gradient, bool maximize);
 
-// The same for an enumerator, which may be any integer. `name`: what errors call it.
+// Checks an enumerator, which may be any integer. Errors call it `name`.
 Convention checked_convention(Gradient gradient, bool maximize, std::string_view name = {});
 
 // ---- Operators of two Tensors -------------------------------------------------------------------

@@ -12,7 +12,7 @@ struct Constant {
   static constexpr auto value = constant;
 };
 
-// f(Constant<value>()), for enums whose enumerators are 0 to count - 1, of which `value` is one.
+// Calls f(Constant<value>()). The enumerators of the enum must be 0 to count - 1.
 template <int64_t count, int64_t first = 0, typename Enum, typename F>
 auto with_constant(Enum value, const F& f) {
   if constexpr (first + 1 < count) {
@@ -23,7 +23,7 @@ auto with_constant(Enum value, const F& f) {
   return f(Constant<static_cast<Enum>(first)>());
 }
 
-// f(Constant<has_lo>(), Constant<has_hi>()), for bounds of which at least one is there.
+// Calls f(Constant<has_lo>(), Constant<has_hi>()). At least one bound must be there.
 template <typename F>
 auto with_bounds(bool has_lo, bool has_hi, const F& f) {
   return has_lo && has_hi ? f(Constant<true>(), Constant<true>())

@@ -91,7 +91,7 @@ def relu6(
 
 
 def _is_for_torch(input: Tensor, gradient: Gradient, maximize: bool) -> bool:
-    """Whether there is no gradient to name, or the layout is one that only torch's function takes."""
+    """Whether no gradient is recorded, or only torch's function accepts the layout."""
     if not isinstance(input, Tensor):
         return False  # clamp takes what stands for a tensor, and raises a TypeError for the rest
     strided = input.layout == torch.jagged or (

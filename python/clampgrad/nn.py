@@ -33,7 +33,7 @@ for _function in ("clamp", "clamp_", "hardtanh", "relu", "relu6"):
 
 
 class _Named(nn.Module):
-    """What the modules here share: the gradient, and how it is shown."""
+    """Base of the modules here: it holds the gradient and shows it."""
 
     # The defaults of a module that `convert` changed, until it sets its own.
     gradient: Gradient = "min_norm"

@@ -12,7 +12,7 @@ SEGMENT = "=2I6Q"  # Elf64_Phdr
 
 
 def is_cut_off(path: str) -> bool:
-    """Whether a segment lies beyond the end. Only 64-bit ELF is read, and damage inside is not noticed."""
+    """Whether a segment ends beyond the file. This reads only 64-bit ELF, and does not notice damage inside."""
     with open(path, "rb") as file:
         header = file.read(calcsize(HEADER))
         if header[:5] != b"\x7fELF\x02" or len(header) < calcsize(HEADER):

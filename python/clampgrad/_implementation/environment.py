@@ -28,7 +28,7 @@ def is_ours() -> bool:
 
 
 def module_of(command: list[str]) -> str:
-    """What a command of python gives -m, which may stand in one word with other options: -Im."""
+    """The module after -m in a command of python. Other options may stand in the same word: -Im."""
     words = iter(command[1:])
     for word in words:
         if option := re.fullmatch(r"-[^-cmWX]*([cmWX])(.*)", word, re.DOTALL):
@@ -40,7 +40,7 @@ def module_of(command: list[str]) -> str:
 
 @contextmanager
 def one_sentence(kind: type[Exception]) -> Iterator[None]:
-    """A program gets the exception; a command says what it says, and ends with 2."""
+    """Raises the error in a program. A command prints its message and ends with 2."""
     try:
         yield
     except kind as error:

@@ -1,4 +1,4 @@
-"""The compiled libraries that are installed, and the one for the torch that is here."""
+"""Finds the installed compiled libraries, and the one that fits the installed torch."""
 
 import re
 import sys
@@ -22,11 +22,11 @@ TO_MEND = (
 
 
 class NoLibrary(ImportError):
-    """Why no compiled library fits the torch that is here."""
+    """Why no compiled library fits the installed torch."""
 
 
 def libraries() -> dict[str, str]:
-    """The compiled libraries that are installed: folder under _lib -> module. A folder is called
+    """The installed compiled libraries: folder under _lib -> module. A folder is called
     torch_2_13, or torch_2_13_cu13 where it has kernels for CUDA 13 too."""
     all_of_them = Path(__file__).parents[1] / "_lib"
     folders = sorted(all_of_them.iterdir()) if all_of_them.is_dir() else []
@@ -39,7 +39,7 @@ def libraries() -> dict[str, str]:
 
 
 def load_library() -> ModuleType:
-    """The one for the torch that is here: its minor release decides, and the CUDA it is built for.
+    """The library for the installed torch. The minor release of torch decides, and the CUDA it was built for.
     Patch releases share a library, and so do a torch for the CPU and one for CUDA."""
     found, here = libraries(), "torch_" + minor(torch.__version__).replace(".", "_")
     if not found:

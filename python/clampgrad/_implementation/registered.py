@@ -26,7 +26,7 @@ def register(name: str, why: str, functions: ModuleType) -> None:
 
 
 def registered(portable: bool, required: bool) -> tuple[str, str, ModuleType] | None:
-    """The implementation of an earlier import, if there was one: this process cannot have another."""
+    """The implementation that an earlier import registered, if any; a process cannot have a second one."""
     earlier = vars(torch.ops.clampgrad).get("_registered")
     if earlier is None:
         return None

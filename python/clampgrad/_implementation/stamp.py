@@ -1,5 +1,5 @@
-"""What a compiled library was built from. It says so in a text, which is read before it is loaded:
-loading registers operators, and they stay."""
+"""The text in a compiled library that says what the library was built from. It is read before the library
+is loaded, because loading registers operators for good."""
 
 import mmap
 
@@ -9,17 +9,17 @@ MARK = "clampgrad-stamp: "  # written by tools/stamp.py
 
 
 def minor(release: str) -> str:
-    """What binaries are compatible within: "2.13" of "2.13.0+cpu"."""
+    """The minor release, within which binaries are compatible: "2.13" for "2.13.0+cpu"."""
     return ".".join(release.split(".")[:2])
 
 
 def expected(torch: str) -> str:
-    """The stamp that a library for a minor release of torch, as "2.13", has to have."""
+    """The stamp that a library for a minor release of torch ("2.13") must have."""
     return f"{MARK}version={VERSION} torch={torch} sources={SOURCES}"
 
 
 def stamp_of(path: str) -> str:
-    """The stamp of a library; empty if it has none."""
+    """The stamp of a library, or an empty text."""
     with open(path, "rb") as file:
         try:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -32,7 +32,7 @@ def stamp_of(path: str) -> str:
 
 
 def why_stale(path: str, torch: str) -> str | None:
-    """Why the library is not one that this package was built with; None if it is."""
+    """Why the library does not belong to this build of the package, or None."""
     found, here = stamp_of(path), expected(torch)
     if found == here:
         return None

@@ -1,4 +1,4 @@
-"""What torch.compile and other tracers get for a call: the overload of an operator that fits the bounds."""
+"""Traces a call as a call of the operator whose overload fits the bounds."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _ops = torch.ops.clampgrad
 
 
 def traced(name: str, input: Tensor, *bounds: Any, **keywords: Any) -> Tensor:
-    """A call of the function `name` as one of an operator, of the overload that fits the bounds."""
+    """Calls the operator for the function `name`, in the overload that fits the bounds."""
     operator = getattr(_ops, name)
     if not name.startswith("clamp"):
         overload = "out" if "out" in keywords else "default"

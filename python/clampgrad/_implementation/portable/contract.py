@@ -1,4 +1,4 @@
-"""The contract, looked up: how the arguments of an element compare tells what each of them gets."""
+"""Looks the contract up: how the arguments of an element compare decides what each argument gets."""
 
 from __future__ import annotations
 

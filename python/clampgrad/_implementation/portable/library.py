@@ -22,7 +22,7 @@ SCHEMAS: list[str] = json.loads(
 
 
 def kernel(name: str) -> Callable[..., Tensor]:
-    """What an operator does, named without its overload. A `_mingrad` operator has the default, min_norm."""
+    """The function that implements an operator. `name` has no overload; a `_mingrad` operator uses min_norm."""
     if name == "clamp_with_grad":
         return partial(kernel("clamp"), gradient="with_grad")
     return KERNELS[name.replace("_mingrad", "")]

@@ -141,7 +141,7 @@ def _unique(rows: Tensor) -> list[Vector]:
 def _around(
     call: Callable[..., Tensor], values: list[Any], free: list[bool], reduces: bool
 ) -> tuple[list[Vector], int]:
-    """The limits of the gradient at a point, and the rule that applies there."""
+    """The limits of the gradient around a point, and the rule that applies there."""
     generator = torch.Generator().manual_seed(0)
     step = 2.0**-16
 
@@ -173,7 +173,7 @@ def _around(
 
 
 def _scripted(expression: str, names: Sequence[str]) -> Callable[..., Tensor] | None:
-    """The function as TorchScript runs it once it differentiates by itself, None where it cannot."""
+    """The function as TorchScript runs it after it has begun to differentiate by itself, or None."""
     # TorchScript differentiates groups of operators, after it has seen a few calls.
     source = f"def f({', '.join(names)}, one):\n    return ({expression}) * one * one\n"
     try:

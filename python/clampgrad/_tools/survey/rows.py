@@ -130,7 +130,7 @@ def cells(row: Row) -> list[str]:
 
 
 def as_data(rows: list[Row]) -> dict[str, Any]:
-    """Everything, for JSON; a NaN becomes null, which JSON can say."""
+    """All rows for JSON, where a NaN becomes null."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Subdifferentials, as the limits of a gradient around a point: what is in one, and what is of least norm."""
+"""Subdifferentials from the limits of a gradient around a point: membership, and the element of least norm."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -12,7 +12,7 @@ Vector: TypeAlias = tuple[float, ...]
 
 
 def least(vertices: Sequence[Vector]) -> Vector:
-    """The point of least norm of the hull of a few points: the best of its faces' nearest points."""
+    """The point of least norm in the convex hull of a few points, searched face by face."""
     points = torch.tensor(vertices, dtype=torch.float64, device="cpu")
     best: Tensor | None = None
     for size in range(1, min(len(points), points.shape[1] + 1) + 1):
