@@ -139,14 +139,14 @@ portable-wheel: $(PACKING)/installed ## Make the wheel without any library in bu
 
 check-wheel: $(TESTED) ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
-	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python -m pytest \
+	PATH="$(abspath $(VENV))/bin" CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python -m pytest \
 		$(PARALLEL) test/table/test_seeds.py test/table/test_table.py test/transforms/test_func.py $(ARGS)
-	PATH=$(abspath $(VENV))/bin CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python examples/demo.py --out out
+	PATH="$(abspath $(VENV))/bin" CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python examples/demo.py --out out
 
 cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, and test it
 	echo "==> libclampgrad for torch $(TORCH)"
-	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_CXX_FLAGS_DEBUG= -DCMAKE_MAKE_PROGRAM=$(abspath $(CMAKE))/bin/ninja \
-		-DPython_EXECUTABLE=$(abspath $(VENV))/bin/python > $(VENV)/cpp.log 2>&1 || { cat $(VENV)/cpp.log; exit 1; }
+	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_CXX_FLAGS_DEBUG= -DCMAKE_MAKE_PROGRAM="$(abspath $(CMAKE))/bin/ninja" \
+		-DPython_EXECUTABLE="$(abspath $(VENV))/bin/python" > $(VENV)/cpp.log 2>&1 || { cat $(VENV)/cpp.log; exit 1; }
 	$(call with_progress,$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
 	$(CMAKE)/bin/ctest --test-dir $(CPP) -j $(MAX_JOBS) --output-on-failure
 
