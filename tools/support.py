@@ -68,7 +68,7 @@ leaves out compilers and export.
 | compiler | platform | compiled | run |
 |---|---|---|---|
 | GCC 12 | Linux, x86-64 | everything | the tests above |
-| GCC 14 and 16, Clang 14 and 19 | Linux, x86-64 | the library, for torch 2.13 | what the tables say |
+| Clang 14, 19 and 21 | Linux, x86-64 | the library, for torch 2.13 | what the table says |
 | GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: what the table says |
 | nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
 | Apple Clang | macOS, arm64 | no | no |
