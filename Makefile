@@ -41,7 +41,7 @@ SANITIZED ?= test/kernels/test_kernels.py test/kernels/test_gate.py test/table/t
 PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_table.py test/table/test_tensors.py test/transforms/test_func.py \
                    test/transforms/test_func_tensors.py test/table/test_in_place.py test/table/test_errors.py \
                    test/table/test_gradcheck.py test/table/test_nan.py test/table/test_seeds.py test/table/test_nn.py \
-                   test/kernels/test_layouts.py test/compile/test_compile.py test/compile/test_compile_memory.py test/pin/test_pin_calls.py test/matrix/test_refused.py test/matrix/test_fuzz.py
+                   test/kernels/test_layouts.py test/compile/test_compile.py test/compile/test_compile_memory.py test/pin test/matrix/test_refused.py test/matrix/test_fuzz.py
 
 # What `make check-arm64` runs, where an instruction takes ten: the kernels and what every implementation
 # must do, but no compilers and few processes.

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -153,9 +152,6 @@ def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
 
 
 OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
-
-# What the compiled implementation alone does.
-whole_pin = pytest.mark.compiled("the portable pin sees calls from Python alone: test_portable.py")
 
 # What scripts about it begin with.
 SLOPE = """

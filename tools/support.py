@@ -31,7 +31,6 @@ FEATURES = {
     "torch.export": ["test_export"],
     "pin": ["test_pin", "test_pin_by_environment"],
 }
-PORTABLE_PIN = ["test_portable", "test_pin_calls"]  # it promises less
 HEAD = """# Support
 
 This page lists what the tests have run on. A cell says `tested` where every test file of the feature ran and
@@ -128,8 +127,7 @@ def table(runs: dict[str, Run]) -> str:
                 rows[f"{release.rpartition('.')[0]}, {how}, cpu"] = None
     for row in sorted(rows, key=key):
         _, implementation, _ = row.split(", ")
-        files = FEATURES | ({"pin": PORTABLE_PIN} if implementation == "portable" else {})
-        cells = [cell(rows[row], names, implementation) for names in files.values()]
+        cells = [cell(rows[row], names, implementation) for names in FEATURES.values()]
         lines.append([*row.split(", "), *cells])
     return markdown(*lines)
 

@@ -53,8 +53,8 @@ void refuse_torchscript_autodiff() {
 
 // The convention for a call with these arguments, if there is one and a gradient to be recorded.
 template <typename... Args>
-std::optional<Convention> pinned_for(const Args&... args) {
-  const auto c = pinned(current());
+Pinned pinned_for(const Args&... args) {
+  const auto c = current();
   if (c && !any_may_need_gradient(args...)) {
     refuse_torchscript_autodiff();
     return std::nullopt;
@@ -70,7 +70,7 @@ std::atomic<int64_t> reached = 0;
 
 // Maximum and minimum have no interval to be outside of: a pseudo-gradient leaves them alone.
 enum class Kind { clamp, extremum };
-bool applies(const std::optional<Convention>& c, Kind kind) {
+bool applies(const Pinned& c, Kind kind) {
   return c && (kind == Kind::clamp || !is_pseudo(c->gradient));
 }
 
@@ -117,7 +117,7 @@ struct KernelForEach<Aten, kind, Result (*)(Args...)> {
   static Result call(DispatchKeySet keys, Args... args) {
     const bool recorded = (any_tensor(is_differentiated, args) || ...);
     TORCH_CHECK(
-        !recorded || !applies(pinned(current()), kind),
+        !recorded || !applies(current(), kind),
         "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not ",
         Aten::name,
         ", or take the pin off around this call (`with clampgrad.pin(None)`)");
@@ -134,7 +134,7 @@ const c10::SafeKernelFunction* torchs_batched_clamp_ = nullptr;
 // an x that is being differentiated. Under a pin, this rule writes all of them at once.
 Tensor& batched_clamp_(
     DispatchKeySet keys, Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  if (!pinned(current())) {
+  if (!current()) {
     torch::jit::Stack stack = {self, min, max};
     torchs_batched_clamp_->callBoxed(torchs_batched_clamp_->opHandle(), keys, &stack);
     return self;

@@ -1,58 +1,65 @@
 #include "pin/pin.h"
 
-#include <c10/util/Exception.h>
-
-#include <atomic>
-#include <utility>
-
 namespace clampgrad::pin {
 
 namespace {
 
-std::atomic<Code> of_process = kUnset;
-thread_local Code of_thread = kUnset;
-std::atomic<Code (*)()> asked = nullptr;
+thread_local BlockRef of_thread;
+thread_local bool asks = false;
+std::atomic<BlockRef (*)()> asked = nullptr;
+
+// One number, so that it is read without a lock.
+constexpr int kTorchsOwn = -1;
+std::atomic<int> of_process = kTorchsOwn;
+
+Pinned pinned_of_process() {
+  const auto code = of_process.load(std::memory_order_relaxed);
+  const Convention c = {static_cast<Gradient>(code / 2), code % 2 != 0};
+  return code == kTorchsOwn ? Pinned() : c;
+}
+
+constexpr std::string_view kMaximize = ", maximize";
 
 } // namespace
 
-Code code_of(std::optional<std::string_view> gradient, bool maximize) {
-  if (!gradient) {
-    TORCH_CHECK_VALUE(!maximize, "maximize=True does not apply to torch's own gradient");
-    return kTorchsOwn;
-  }
-  const auto c = parse_convention(*gradient, maximize);
-  return kFirst + 2 * static_cast<Code>(c.gradient) + static_cast<Code>(c.maximize);
+Pinned parse_pinned(std::string_view name) {
+  const bool maximize =
+      name.size() > kMaximize.size() && name.substr(name.size() - kMaximize.size()) == kMaximize;
+  return parse_convention(name.substr(0, name.size() - maximize * kMaximize.size()), maximize);
 }
 
-std::optional<std::string> name_of(Code code) {
-  const auto c = pinned(code);
-  const auto suffix = c && c->maximize ? ", maximize" : "";
-  return c ? std::optional(std::string(clampgrad::name_of(c->gradient)) + suffix) : std::nullopt;
+std::string name_of(Convention c) {
+  return std::string(clampgrad::name_of(c.gradient)).append(c.maximize ? kMaximize : "");
 }
 
-std::optional<Convention> pinned(Code code) {
-  const Convention c = {static_cast<Gradient>((code - kFirst) / 2), (code - kFirst) % 2 != 0};
-  return code < kFirst ? std::nullopt : std::optional(c);
+BlockRef innermost() {
+  return of_thread;
 }
 
-Code set_in_thread(Code code) {
-  return std::exchange(of_thread, code);
+BlockRef make_innermost(BlockRef block) {
+  of_thread.swap(block);
+  return block;
 }
 
-Code set_in_process(Code code) {
-  return of_process.exchange(code);
+void set_process(Pinned pinned) {
+  of_process = pinned ? 2 * static_cast<int>(pinned->gradient) + pinned->maximize : kTorchsOwn;
 }
 
-void ask_with(Code (*function)()) {
+void ask_with(BlockRef (*function)()) {
   asked = function;
 }
 
-Code current() {
-  auto code = of_thread == kAsk ? asked.load()() : of_thread;
-  if (code == kUnset) {
-    code = of_process.load(std::memory_order_relaxed);
+void ask_in_this_thread(bool now) {
+  asks = now;
+}
+
+Pinned current() {
+  const auto answer = asks ? asked.load()() : nullptr;
+  const auto* block = asks ? answer.get() : of_thread.get();
+  while (block && !block->is_open.load(std::memory_order_relaxed)) {
+    block = block->outer.get();
   }
-  return code != kUnset ? code : kTorchsOwn;
+  return block ? block->pinned : pinned_of_process();
 }
 
 } // namespace clampgrad::pin

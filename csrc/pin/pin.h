@@ -3,39 +3,52 @@
 
 #include "base/convention.h"
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace clampgrad::pin {
 
-// A pin as one number, so that a thread can read it without a lock: nothing is set, torch's own
-// gradient is asked for by name, or a convention. kAsk: the thread runs several tasks with pins of
-// their own, and a function (see ask_with) says what the one that runs now has.
-using Code = int32_t;
-constexpr Code kAsk = -1, kUnset = 0, kTorchsOwn = 1, kFirst = 2;
+// What is pinned: a convention, or torch's own gradient.
+using Pinned = std::optional<Convention>;
 
-// Raises ValueError as the operators do; no name is torch's own gradient.
-Code code_of(std::optional<std::string_view> gradient, bool maximize);
+// As people and Python write it: "with_grad, maximize". Raises ValueError as the operators do.
+Pinned parse_pinned(std::string_view name);
+std::string name_of(Convention c);
 
-// "inclusive", or "with_grad, maximize"; none for torch's own gradient.
-std::optional<std::string> name_of(Code code);
+// A pin that holds where it was entered until it is left, and the one around it. To enter a block
+// is to make it the innermost, and to leave it is to close it. Each is one store: neither is half
+// done.
+struct Block {
+  Block(Pinned pinned, std::shared_ptr<Block> outer, int64_t owner)
+      : pinned(pinned), outer(std::move(outer)), owner(owner) {}
+  const Pinned pinned;
+  const std::shared_ptr<Block> outer;
+  const int64_t owner; // by which Python finds it again
+  std::atomic<bool> is_open = true;
+};
+using BlockRef = std::shared_ptr<Block>;
 
-// Set what holds in this thread, or in those that have set nothing; return what was set before.
-// Without an effect until the kernels are registered.
-Code set_in_thread(Code code);
-Code set_in_process(Code code);
+// The block of this thread that was made the innermost last. It may be closed.
+BlockRef innermost();
+BlockRef make_innermost(BlockRef block); // returns what was it before
 
-// Sets the function that says what holds in a thread whose code is kAsk.
-void ask_with(Code (*function)());
+// What holds where no block does.
+void set_process(Pinned pinned);
 
-// What holds in this thread: its own, or else that of the process, or else torch's own.
-Code current();
+// The tasks of a thread may be in blocks of their own, of which this file knows nothing. While they
+// are, the thread asks this function for the block that holds, if one does.
+void ask_with(BlockRef (*function)());
+void ask_in_this_thread(bool asks);
 
-// None for torch's own gradient.
-std::optional<Convention> pinned(Code code);
+// What holds in this thread: its block, or else what holds in the process. None is torch's own
+// gradient.
+Pinned current();
 
 // In kernels.cpp: at the first call registers over aten's own; returns the operators' names.
 const std::vector<std::string>& register_kernels();

@@ -283,14 +283,14 @@ PyMethodDef* methods(std::index_sequence<i...>) {
   return table;
 }
 
-// ---- What python/clampgrad/_pin/pin.py calls ----------------------------------------------------
+// ---- What python/clampgrad/_pin/state.py calls --------------------------------------------------
 
 // It is never released, because a thread may ask while Python ends.
 PyObject* function_to_ask = nullptr;
 
-pin::Code ask() {
+pin::BlockRef ask() {
   const py::gil_scoped_acquire gil;
-  return py::cast<pin::Code>(py::reinterpret_borrow<py::object>(function_to_ask)());
+  return py::cast<pin::BlockRef>(py::reinterpret_borrow<py::object>(function_to_ask)());
 }
 
 void pin_ask(py::object function) {
@@ -298,19 +298,49 @@ void pin_ask(py::object function) {
   pin::ask_with(&ask);
 }
 
-pin::Code pin_code(py::object gradient, bool maximize) {
-  return pin::code_of(
-      gradient.is_none() ? std::nullopt : std::optional(text_of(gradient.ptr())), maximize);
+std::string pin_named(py::object gradient, bool maximize) {
+  return pin::name_of(parse_convention(text_of(gradient.ptr()), maximize));
+}
+
+using Name = std::optional<std::string>;
+
+Name name_of(pin::Pinned pinned) {
+  return pinned ? Name(pin::name_of(*pinned)) : std::nullopt;
+}
+
+Name pin_current() {
+  return name_of(pin::current());
+}
+
+pin::Pinned pinned_of(const Name& name) {
+  return name ? pin::Pinned(pin::parse_pinned(*name)) : std::nullopt;
+}
+
+void pin_process(const Name& name) {
+  pin::set_process(pinned_of(name));
 }
 
 void add_pin(PyObject* module_) {
+  using pin::Block;
   auto module = py::reinterpret_borrow<py::module>(module_);
-  module.def("pin_code", torch::wrap_pybind_function(&pin_code));
-  module.def("pin_name", torch::wrap_pybind_function(&pin::name_of));
-  module.def("pin_thread", torch::wrap_pybind_function(&pin::set_in_thread));
-  module.def("pin_process", torch::wrap_pybind_function(&pin::set_in_process));
-  module.def("pin_current", torch::wrap_pybind_function(&pin::current));
+  py::class_<Block, pin::BlockRef>(module, "Block")
+      .def(py::init([](const Name& name, pin::BlockRef outer, int64_t owner) {
+        return std::make_shared<Block>(pinned_of(name), std::move(outer), owner);
+      }))
+      .def_property_readonly("name", [](const Block& block) { return name_of(block.pinned); })
+      .def_readonly("outer", &Block::outer)
+      .def_readonly("owner", &Block::owner)
+      .def_property(
+          "is_open",
+          [](const Block& block) { return block.is_open.load(); },
+          [](Block& block, bool is_open) { block.is_open = is_open; });
+  module.def("pin_named", torch::wrap_pybind_function(&pin_named));
+  module.def("pin_innermost", &pin::innermost);
+  module.def("pin_make_innermost", &pin::make_innermost);
+  module.def("pin_process", &pin_process);
+  module.def("pin_current", torch::wrap_pybind_function(&pin_current));
   module.def("pin_ask", torch::wrap_pybind_function(&pin_ask));
+  module.def("pin_ask_in_this_thread", &pin::ask_in_this_thread);
   module.def("pin_register", torch::wrap_pybind_function(&pin::register_kernels));
   module.def("pin_reached", torch::wrap_pybind_function(&pin::calls_reached));
 }

@@ -18,39 +18,54 @@ void expect(bool held) {
   wrong += !held;
 }
 
-// What a thread has set for itself holds, whatever the others and the process do.
-void pin_and_ask(int i) {
-  const Code mine = kFirst + i % 4;
+BlockRef block(const Pinned& pinned) {
+  return std::make_shared<Block>(pinned, innermost(), 0);
+}
+
+const BlockRef of_a_task = block(parse_pinned("with_grad, maximize"));
+
+BlockRef answer() {
+  return of_a_task;
+}
+
+bool holds(const char* name) {
+  const auto found = current();
+  return found ? name_of(*found) == name : !*name;
+}
+
+// A block of a thread holds there, whatever the others and the process do.
+void pin_and_ask() {
   for (int n = 0; n < 10000; ++n) {
-    const auto before = set_in_thread(mine);
-    expect(current() == mine && pinned(current()).has_value());
-    {
-      const Unpinned inside;
-      expect(current() == kTorchsOwn);
-    }
-    expect(set_in_thread(before) == mine);
-    const auto found = current(); // the process's, which changes
-    expect(found == kTorchsOwn || found == kFirst || found == kFirst + 1);
+    const auto mine = block(parse_pinned("half"));
+    make_innermost(mine);
+    expect(holds("half"));
+    const auto inside = block(std::nullopt);
+    make_innermost(inside);
+    expect(holds(""));
+    inside->is_open = false;
+    expect(holds("half"));
+    mine->is_open = false;
+    expect(holds("") || holds("inclusive") || holds("joint")); // the process's, which changes
   }
-  set_in_thread(kAsk);
-  expect(current() == kFirst + 3);
+  ask_in_this_thread(true);
+  expect(holds("with_grad, maximize"));
 }
 
 void pin_the_process() {
   for (int n = 0; n < 10000; ++n) {
-    set_in_process(kFirst + n % 2);
-    ask_with([]() -> Code { return kFirst + 3; });
+    set_process(parse_pinned(n % 2 ? "inclusive" : "joint"));
+    ask_with(&answer);
   }
-  set_in_process(kUnset);
+  set_process(std::nullopt);
 }
 
 } // namespace
 
 int main() {
-  ask_with([]() -> Code { return kFirst + 3; });
+  ask_with(&answer);
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
-    threads.emplace_back(pin_and_ask, i);
+    threads.emplace_back(pin_and_ask);
   }
   threads.emplace_back(pin_the_process);
   for (auto& thread : threads) {

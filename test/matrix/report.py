@@ -40,11 +40,11 @@ COLUMNS = {
     "pin, a block": BLOCK,
     "of the process": PROCESS,
     "portable pin, a block": BLOCK,
-    "of the process, partial": PROCESS,
+    "portable pin, of the process": PROCESS,
     "module": [name for name, form in FORMS.items() if form.module],
 }
 
-OF_PORTABLE = ("portable pin, a block", "of the process, partial")
+OF_PORTABLE = ("portable pin, a block", "portable pin, of the process")
 LEVELS = "torch.func: vjp, jvp and vmap, to three levels"
 
 

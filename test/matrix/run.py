@@ -21,8 +21,7 @@ def applies(cell):
 
 @contextmanager
 def pin_of_the_process(cell):
-    """The portable one does not reach all of a process: what it misses is in waivers.py."""
-    pin = clampgrad.pin(cell.gradient, maximize=cell.maximize, partial=True)
+    pin = clampgrad.pin(cell.gradient, maximize=cell.maximize)
     pin.enable()
     try:
         yield

@@ -21,12 +21,7 @@ WAIVERS = {
 
 PORTABLE = clampgrad.implementation == "portable"
 
-# What the pin does not reach, as docs/limits.md has it.
-UNREACHED = {
-    "a graph that was captured before keeps torch's own gradient under the portable pin"
-    " ([Limits](limits.md#the-portable-implementation))": lambda cell: (
-        PORTABLE and cell.context == "TorchScript, traced before the pin"
-    ),
+WAIVERS |= {
     "in place, the portable pin's gradients are not always in the memory order of the input"
     " ([Limits](limits.md#the-portable-implementation))": lambda cell: (
         PORTABLE
@@ -36,7 +31,6 @@ UNREACHED = {
         and any(a.layout not in ("plain", "offset") for a in cell.tensor_args)
     ),
 }
-WAIVERS |= UNREACHED
 
 # Where a pin may raise an error instead: which cells, and the error.
 REFUSED = {
@@ -45,15 +39,15 @@ REFUSED = {
         lambda cell: FORMS[cell.form].pin and cell.context.startswith("TorchScript"),
         "clampgrad.pin: TorchScript differentiates this clamp",
     ),
-    "in place, torch.func.functionalize inside of a derivative is refused by the portable pin"
-    " ([Limits](limits.md#compilers-and-export))": (
+    "selective checkpointing does not give an operator in place again that it has saved, which the portable"
+    " pin asks for ([Limits](limits.md#the-portable-implementation))": (
         lambda cell: (
             PORTABLE
-            and cell.context == "functionalize"
+            and cell.context == "checkpoint, selective"
             and FORMS[cell.form].pin
             and FORMS[cell.form].in_place
         ),
-        "derivative for aten::copy is not implemented",
+        "cached during selective activation checkpoint has been mutated",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""docs/architecture.md follows one call through the files of csrc: they are there, and call each other."""
+"""docs/architecture.md follows one call, and one pin, through the files: they are there, and call each other."""
 
 import re
 from pathlib import Path
@@ -18,19 +18,21 @@ def texts():
     """Those of the files, generated ones too."""
     generated = render(ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
     texts = {f"generated/{name}": text for name, text in generated.items()}
-    return {file: texts.get(file) or (ROOT / file).read_text() for file, _ in walk()}
+    return {
+        file: texts.get(file) or (ROOT / file).read_text() for file, _ in walk() + walk("One pin")
+    }
 
 
-def walk():
+def walk(of="One call"):
     """The steps: a file and its functions."""
-    section = (ROOT / "docs/architecture.md").read_text().partition("## One call")[2]
+    section = (ROOT / "docs/architecture.md").read_text().partition(f"## {of}")[2]
     rows = ROW.findall(section.partition("\n## ")[0])
     return [(file, re.findall(r"`([\w:]+)`", names)) for file, names in rows]
 
 
 def is_defined(name, text):
     if text.startswith('"""'):
-        return f"\ndef {name}(" in text
+        return re.search(rf"^ *def {name}\(", text, re.MULTILINE)
     return re.search(rf"(?<!\w){name}\b[^;{{}}]*\{{", text)
 
 
@@ -51,6 +53,19 @@ def test_each_file_has_what_the_walk_says(texts):
     for file, names in walk():
         for name in names:
             assert is_defined(name, texts[file]), f"{file} does not define {name}"
+
+
+def test_the_pin_takes_six_files(texts):
+    """Each has what the walk says; what is called, one of them calls. Python calls the first and the last, torch a kernel."""
+    steps = walk("One pin")
+    assert len({file for file, _ in steps}) <= 6
+    for file, names in steps:
+        for name in names:
+            assert is_defined(name.rpartition("::")[2], texts[file]), (
+                f"{file} does not define {name}"
+            )
+            callers = [text for text in texts.values() if is_called(name.rpartition("::")[2], text)]
+            assert callers or name in ("__enter__", "__exit__"), f"nobody calls {name}"
 
 
 def calls():

@@ -68,7 +68,7 @@ def step(x: Tensor, scale: float = 1.0) -> float:
     return (x.clamp(0, 1) * scale).sum().item()
 
 
-@clampgrad.pin("half", partial=True)
+@clampgrad.pin("half")
 def steps(count: int) -> Iterator[int]:
     yield from range(count)
 
@@ -95,7 +95,7 @@ async def pins(x: Tensor) -> None:
     whole = clampgrad.pin("inclusive")
     whole.enable()
     whole.disable()
-    clampgrad.set_pin("installed", partial=True)
+    clampgrad.set_pin("installed")
     clampgrad.set_pin(None)
     assert_type(clampgrad.pin.current(), str | None)
 

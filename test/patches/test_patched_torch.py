@@ -14,7 +14,7 @@ from clampgrad._pin.installed import NoConvention, of_the_release, patched
 def test_a_stock_torch_is_not_patched():
     assert patched() is None
     for name in ("inclusive", "joint", "half"):
-        with clampgrad.pin(name, partial=True):
+        with clampgrad.pin(name):
             assert patched() is None
 
 

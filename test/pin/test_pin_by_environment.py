@@ -5,9 +5,8 @@ import os
 import pytest
 
 import clampgrad
-from common import whole_pin
 
-pytestmark = [whole_pin, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 # The gradient of torch.clamp at its lower bound: 1 under inclusive, 1/2 under half.
 AT_A_BOUND = """

@@ -1,6 +1,5 @@
-"""What both pins see: the kernels of the compiled implementation and the mode of the portable one."""
+"""What a pin reaches, and what it does not."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -12,14 +11,11 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.overrides import BaseTorchFunctionMode
 
 import clampgrad
-from clampgrad import _implementation
 from clampgrad._pin import compiled_code
 from clampgrad._torch.changes import made
 from common import Dispatched
 
 HALF = [0.5, 1, 0.5, 0]
-# What a pin of a process is called that was asked for in part.
-WHOLE = "half" if clampgrad.implementation == "compiled" else "half, partial"
 
 
 @pytest.fixture
@@ -99,7 +95,7 @@ def test_what_a_pinned_clamp_calls_sees_the_pin(x):
 
 @pytest.mark.parametrize("context", [lambda: torch.device("cpu"), BaseTorchFunctionMode])
 def test_a_pin_enabled_inside_of_another_mode_outlives_it(x, context):
-    p = clampgrad.pin("half", partial=True)
+    p = clampgrad.pin("half")
     with ExitStack() as until_the_end:
         with context():
             until_the_end.enter_context(of_the_process(p))
@@ -111,7 +107,7 @@ def test_a_pin_enabled_inside_of_another_mode_outlives_it(x, context):
 
 def test_beside_a_default_device(x):
     torch.set_default_device("cpu")
-    with of_the_process(clampgrad.pin("half", partial=True)):
+    with of_the_process(clampgrad.pin("half")):
         torch.set_default_device("meta")
         torch.set_default_device(None)
         assert slope(clamp, x) == HALF
@@ -123,9 +119,8 @@ def test_threads_that_start_under_the_pin_of_the_process(x):
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(lambda: (clampgrad.pin.current(), slope(clamp, x))).result()
 
-    with of_the_process(clampgrad.pin("half", partial=True)):
-        assert in_a_thread() == (WHOLE, HALF)
-    assert threading.getprofile() is None
+    with of_the_process(clampgrad.pin("half")):
+        assert in_a_thread() == ("half", HALF)
     assert in_a_thread() == (None, torchs_own())
 
 
@@ -166,13 +161,13 @@ def test_no_pin_reaches_a_list(x, operator, suffix, name):
     """And it says so where a gradient is recorded, whoever calls it."""
     for of in (torch, torch.ops.aten):
         call = partial(LISTS[name], getattr(of, f"_foreach_{operator}{suffix}"))
-        for pin in (clampgrad.pin("half"), clampgrad.pin("half", partial=True)):
-            with pin, pytest.raises(RuntimeError, match=f"a list.*_foreach_{operator}{suffix},"):
-                call([x * 1])
-            with pin, torch.no_grad():
-                call([x.detach().clone()])
-            with pin, clampgrad.pin(None), suppress(NotImplementedError):  # in place with numbers
-                call([x * 1])
+        pin = clampgrad.pin("half")
+        with pin, pytest.raises(RuntimeError, match=f"a list.*_foreach_{operator}{suffix},"):
+            call([x * 1])
+        with pin, torch.no_grad():
+            call([x.detach().clone()])
+        with pin, clampgrad.pin(None), suppress(NotImplementedError):  # in place with numbers
+            call([x * 1])
 
 
 AROUND = {
@@ -208,17 +203,10 @@ def test_a_list_is_refused_inside_transforms(x):
 
 
 def test_a_list_in_compiled_code(x):
-    """The portable pin does not see it (docs/limits.md)."""
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch._foreach_clamp_min([x], 0.0)[0], backend="aot_eager")
-    with clampgrad.pin("half"):
-        if clampgrad.implementation == "portable":
-            found = slope(compiled, x)
-            with clampgrad.pin(None):
-                assert found == slope(lambda x: torch.clamp_min(x, 0.0), x)
-        else:
-            with pytest.raises(RuntimeError, match="no pin reaches a list"):
-                compiled(x)
+    with clampgrad.pin("half"), pytest.raises(RuntimeError, match="no pin reaches a list"):
+        compiled(x)
 
 
 def test_a_pseudo_gradient_leaves_a_list_of_maxima_alone(x):
@@ -238,7 +226,7 @@ def test_code_is_compiled_once_for_each_pin(x, backend):
             with clampgrad.pin(pin):
                 assert slope(compiled, x) == expected, pin
     assert counter.frame_count == 3
-    with of_the_process(clampgrad.pin("half", partial=True)):
+    with of_the_process(clampgrad.pin("half")):
         assert slope(compiled, x) == HALF
     assert slope(compiled, x) == own
 
@@ -263,11 +251,3 @@ def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):
         ((check, says),) = guards
         assert check({}) and "'half'" in says[0]
     assert not check({})
-
-
-@pytest.mark.parametrize("name", ["pin_thread", "pin_process"])
-def test_setting_a_pin_returns_the_one_before(name):
-    codes = [_implementation.pin_code(gradient, False) for gradient in ("half", "inclusive")]
-    setting = getattr(_implementation, name)
-    before = setting(codes[0])
-    assert [setting(codes[1]), setting(before)] == codes

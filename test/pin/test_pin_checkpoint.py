@@ -7,9 +7,9 @@ import torch
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import clampgrad
-from common import SLOPE, assert_same, whole_pin
+from common import SLOPE, assert_same
 
-pytestmark = [whole_pin, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 PINS = (None, "half", "straight_through")
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from common import RELEASE, SLOPE, whole_pin
+from common import RELEASE, SLOPE
 
-pytestmark = [whole_pin, pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 
 # What Inductor keeps is the same where it calls operators and has no C++ to compile.

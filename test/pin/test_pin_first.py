@@ -13,7 +13,6 @@ import clampgrad
 # A failure is provoked at every line of ours that calls something, one line per attempt.
 FAILURES = """
 import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
-import torch._functorch.aot_autograd
 import torch.utils.checkpoint as segments
 from clampgrad._pin import cache_key, checkpoint, compiled_code, first_pin, higher_order
 from clampgrad._torch import after_import, changes, compiler
@@ -26,7 +25,6 @@ owners = [
     segments._CheckpointFrame,
     segments.CheckpointFunction,
     sys.modules["torch._higher_order_ops.cond"].CondAutogradOp,
-    torch._functorch.aot_autograd,
 ]
 def state():
     actions = {name: [*known] for name, known in after_import._finder.actions.items() if known}
@@ -91,7 +89,7 @@ if (child := os.fork()) == 0:
     signal.alarm(20)
     if sys.argv[1] == "compiler":
         os._exit(0)
-    clampgrad.set_pin("inclusive", partial=True)
+    clampgrad.set_pin("inclusive")
     os._exit(slope(clamp) != ALL)
 if sys.argv[1] == "compiler":
     assert thread.is_alive()
@@ -155,7 +153,7 @@ def f(x):
         with clampgrad.pin("installed"):
             x = torch.clamp(x, 0, 1)
     else:
-        clampgrad.set_pin("half", partial=True)
+        clampgrad.set_pin("half")
         x = torch.clamp(x, 0, 1)
         clampgrad.set_pin(None)
     return x * 1

@@ -136,10 +136,10 @@ def trained():
 
 def test_a_network_to_the_bit():
     before, saved_before = trained()
-    with clampgrad.pin("installed", partial=True):
+    with clampgrad.pin("installed"):
         after, saved_after = trained()
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     if COMPILED:
         assert saved_after < 0.8 * saved_before
-    with clampgrad.pin("half", partial=True):  # it does depend on the convention
+    with clampgrad.pin("half"):  # it does depend on the convention
         assert not all(torch.equal(a, b) for a, b in zip(before, trained()[0], strict=True))

@@ -10,17 +10,8 @@ import warnings
 import pytest
 import torch
 
-import clampgrad
 from clampgrad import pin, set_pin
 from common import HALF, OWN, THROUGH, slope
-
-PARTIAL = clampgrad.implementation != "compiled"
-
-
-def named(name):
-    """What a pin of the process is called that was asked for in part."""
-    return f"{name}, partial" if PARTIAL else name
-
 
 INCLUSIVE = [1, 0]
 
@@ -91,8 +82,7 @@ def test_a_decorated_function_is_not_scripted():
     with pytest.raises(RuntimeError, match="script the function, and pin the call"):
         torch.jit.script(pin("half")(clamped))
     scripted = torch.jit.script(clamped)
-    if not PARTIAL:
-        assert slope(pin("half")(scripted)) == HALF
+    assert slope(pin("half")(scripted)) == HALF
 
 
 # ---- A pin that is dropped -------------------------------------------------------------------------------
@@ -121,7 +111,7 @@ def enter():
 
 
 def enable():
-    p = pin("half", partial=True)
+    p = pin("half")
     p.enable()
     p.disable()
 
@@ -138,7 +128,7 @@ USES = {
     "decorated and never called": lambda: pin("half")(slope) and None,
     "enabled": enable,
     "not made at all": wrong,
-    "set": lambda: set_pin("half", partial=True),
+    "set": lambda: set_pin("half"),
 }
 
 
@@ -154,11 +144,11 @@ def pickled(p):
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
 def test_a_copy_of_a_pin(copied):
     """A module may hold one: its copies pin alike, and none of them is missed."""
-    original = pin("half", partial=True)
+    original = pin("half")
 
     def use():
         with copied(original):
-            assert (slope(), pin.current()) == (HALF, named("half"))
+            assert (slope(), pin.current()) == (HALF, "half")
 
     assert dropped(use) == dropped(lambda: copied(original) and None) == []
     with original:
@@ -178,27 +168,27 @@ def test_the_warning_is_shown_by_default(program, tmp_path):
 
 def test_it_may_be_called_again():
     for _ in range(2):
-        set_pin("half", partial=True)
-        assert (slope(), pin.current()) == (HALF, named("half"))
-    set_pin("straight_through", partial=True)
-    assert (slope(), pin.current()) == (THROUGH, named("straight_through"))
-    set_pin("with_grad", maximize=True, partial=True)
-    assert pin.current() == named("with_grad, maximize")
+        set_pin("half")
+        assert (slope(), pin.current()) == (HALF, "half")
+    set_pin("straight_through")
+    assert (slope(), pin.current()) == (THROUGH, "straight_through")
+    set_pin("with_grad", maximize=True)
+    assert pin.current() == "with_grad, maximize"
     for _ in range(2):
         set_pin(None)
         assert (slope(), pin.current()) == (OWN, None)
 
 
 def test_blocks_and_enabled_pins_are_inside_of_it():
-    set_pin("half", partial=True)
+    set_pin("half")
     with pin("straight_through"):
         assert slope() == THROUGH
-        set_pin("inclusive", partial=True)
+        set_pin("inclusive")
         assert slope() == THROUGH
         with pin(None):
             assert slope() == OWN
     assert slope() == INCLUSIVE
-    above = pin("half", partial=True)
+    above = pin("half")
     above.enable()
     assert slope() == HALF
     above.disable()
@@ -206,12 +196,12 @@ def test_blocks_and_enabled_pins_are_inside_of_it():
 
 
 def test_what_an_enabled_pin_would_hide_is_an_error():
-    above = pin("half", partial=True)
+    above = pin("half")
     above.enable()
     try:
         set_pin(None)  # as it is
         with pytest.raises(RuntimeError, match="half.* is enabled: disable it first"):
-            set_pin("inclusive", partial=True)
+            set_pin("inclusive")
         assert slope() == HALF
     finally:
         above.disable()
@@ -219,17 +209,15 @@ def test_what_an_enabled_pin_would_hide_is_an_error():
 
 
 def test_what_is_set_is_not_enabled():
-    set_pin("half", partial=True)
+    set_pin("half")
     with pytest.raises(RuntimeError, match=r"is not enabled; clampgrad.set_pin\(None\) ends"):
-        pin("half", partial=True).disable()
+        pin("half").disable()
     assert slope() == HALF
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"gradient": "nope", "partial": True}, {"gradient": None, "maximize": True}]
-)
+@pytest.mark.parametrize("wrong", [{"gradient": "nope"}, {"gradient": None, "maximize": True}])
 def test_a_wrong_name_changes_nothing(wrong):
-    set_pin("half", partial=True)
+    set_pin("half")
     with pytest.raises(ValueError, match="unknown gradient 'nope'|maximize"):
         set_pin(**wrong)
     assert slope() == HALF
@@ -238,8 +226,8 @@ def test_a_wrong_name_changes_nothing(wrong):
 def test_a_wrong_switch_changes_nothing(monkeypatch):
     """The line that it asks for would come after the pin."""
     monkeypatch.setenv("CLAMPGRAD_VERBOSE", "yes")
-    set_half = functools.partial(set_pin, "half", partial=True)
-    for act in (set_half, pin("half", partial=True).enable):
+    set_half = functools.partial(set_pin, "half")
+    for act in (set_half, pin("half").enable):
         with pytest.raises(ValueError, match="CLAMPGRAD_VERBOSE='yes': it is 1 or"):
             act()
         assert pin.current() is None

@@ -9,7 +9,6 @@ from common import OWN
 
 pytestmark = pytest.mark.slow
 
-PARTIAL = [] if implementation == "compiled" else ["--partial"]
 
 WORK = """
 import multiprocessing, os, subprocess, sys
@@ -66,7 +65,7 @@ def run(program, tmp_path):
     return run
 
 
-PINNED = ["clampgrad", "run", "--gradient", "half", *PARTIAL]
+PINNED = ["clampgrad", "run", "--gradient", "half"]
 
 
 @pytest.mark.parametrize("way", BODIES)
@@ -133,7 +132,7 @@ def test_launchers(run, tmp_path, launcher, way):
     (tmp_path / "test_slope.py").write_text(TEST)
     (tmp_path / "fit.py").write_text(FIT)
     if way == "variable":
-        done = run(*words, *program, CLAMPGRAD_GRADIENT="half" + ", partial" * bool(PARTIAL))
+        done = run(*words, *program, CLAMPGRAD_GRADIENT="half")
     elif way == "run outside":
         done = run("-m", *PINNED, *words, *program)
     else:
@@ -153,13 +152,11 @@ def test_where_nothing_tells_the_processes(run):
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     done = run("-m", *PINNED[:4], "work.py", **off)
     assert done.returncode == 2 and "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in done.stderr
-    done = run("-m", *PINNED[:4], "--partial", "work.py", **off)
-    assert (done.stdout.split(), done.stderr) == (["0.5"], "")
 
 
 @pytest.mark.parametrize("inner", ["half", "inclusive"])
 def test_a_run_inside_a_run(run, inner):
-    words = ["clampgrad", "run", "--gradient", inner, *PARTIAL, "work.py"]
+    words = ["clampgrad", "run", "--gradient", inner, "work.py"]
     done = run("-m", *PINNED, "-m", *words)
     assert done.stdout.split() == [{"half": "0.5", "inclusive": "1.0"}[inner]], done.stderr
 
@@ -168,9 +165,7 @@ def test_every_process_says_what_it_pinned_and_reached(run):
     done = run("-m", *PINNED, "-v", "work.py", body=BODIES["subprocess"])
     assert done.stdout.split() == ["0.5"]
     first, second, third, fourth = done.stderr.splitlines()
-    pinned = (
-        f"pinned to half{', partial' * bool(PARTIAL)} ({implementation} implementation, torch 2."
-    )
+    pinned = f"pinned to half ({implementation} implementation, torch 2."
     assert pinned in first and pinned in second
     assert "the pin reached 1 call: clamp 1" in third  # the subprocess, which ends first
     assert "warning: the pin reached no call" in fourth

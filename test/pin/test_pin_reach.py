@@ -1,4 +1,4 @@
-"""Where torch clamps by itself: a compiled pin reaches it, a portable one refuses it or is partial."""
+"""Where torch clamps by itself: a pin reaches it."""
 
 from contextlib import nullcontext
 
@@ -6,31 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.utils._pytree import tree_leaves
 
 import clampgrad
 from common import OWN, THROUGH, python, slope
 
 pytestmark = pytest.mark.slow
 
-COMPILED = clampgrad.implementation == "compiled"
-
-
-def nodes(result):
-    """The names of the nodes that autograd recorded for a result."""
-    found, todo = set(), [t.grad_fn for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
-    while todo:
-        node = todo.pop()
-        if node is not None and node not in found:
-            found.add(node)
-            todo += [following for following, _ in node.next_functions]
-    return {node.name() for node in found}
-
-
-FAMILY = ("Clamp", "Maximum", "Minimum", "Fmax", "Fmin")
-OURS = "clamp_min", "clamp_max", "clamp", "maximum", "minimum", "max", "min", "fmax", "fmin"
-# masked.normalize calls torch.maximum as any program in Python does.
 COMPOSED = {
     "corrcoef": lambda x: torch.corrcoef(torch.stack([x, -x, x * x])),
     "nn.functional.normalize": lambda x: F.normalize(x, eps=1.0, dim=0),
@@ -47,32 +28,6 @@ COMPOSED = {
 }
 
 
-def samples(info):
-    try:
-        yield from info.sample_inputs("cpu", torch.float64, requires_grad=True)
-    except Exception:  # it has none of this dtype
-        return
-
-
-def clamps_inside(info):
-    for sample in samples(info):
-        try:
-            result = info.op(sample.input, *sample.args, **sample.kwargs)
-        except Exception:  # noqa: S112 - a sample that this build cannot run
-            continue
-        if any(name.startswith(FAMILY) for name in nodes(result)):
-            return True
-    return False
-
-
-@pytest.mark.filterwarnings("ignore")  # what torch says of its samples
-def test_no_other_function_of_torch_clamps_inside():
-    found = {info.name for info in op_db if info.name not in OURS and clamps_inside(info)}
-    assert found and found <= set(COMPOSED), (
-        "put it into COMPOSED of clampgrad/_implementation/portable/pinned_calls.py"
-    )
-
-
 def slope_of(name):
     return slope(COMPOSED[name], (0.5, 0.0, -0.5))
 
@@ -82,70 +37,18 @@ def reached():
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-def test_what_a_pin_does_there(name):
-    own, before = slope_of(name), reached()
-    if COMPILED or name.startswith("masked"):
-        with clampgrad.pin("half"):
-            slope_of(name)
-        assert reached() > before
-        return
+def test_functions_of_torch_that_clamp_inside(name):
+    before = reached()
     with clampgrad.pin("half"):
-        with pytest.raises(RuntimeError, match=f"inside {name.split('.')[-1]}"):
-            slope_of(name)
-        with torch.no_grad():
-            COMPOSED[name](torch.ones(3))
-        with clampgrad.pin(None):
-            assert slope_of(name) == own
-    with clampgrad.pin("half", partial=True):
-        assert slope_of(name) == own and reached() == before
-    # The earlier block left nothing.
-    with clampgrad.pin("half"), pytest.raises(RuntimeError, match="partial=True"):
         slope_of(name)
+    assert reached() > before
 
 
-def test_compiled_code_is_refused_alike():
+def test_compiled_code_does():
     torch._dynamo.reset()
     function = torch.compile(COMPOSED["nn.functional.margin_ranking_loss"], backend="eager")
-    with clampgrad.pin("half", partial=True):
-        slope(function)
     with clampgrad.pin("half"):
-        if COMPILED:
-            assert slope(function, (0.0,)) == [0.5]
-        else:
-            with pytest.raises(RuntimeError, match="margin_ranking_loss"):
-                slope(function)
-
-
-# ---- A whole process -------------------------------------------------------------------------------------
-
-# How a pin is asked for, and what is added to ask for it in part.
-WAYS = {
-    "enable": ("clampgrad.pin('half'{}).enable()", ", partial=True"),
-    "set_pin": ("clampgrad.set_pin('half'{})", ", partial=True"),
-    "run": ("-m clampgrad run --gradient half{}", " --partial"),
-    "the variable": ("half{}", ", partial"),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_process(way, program, tmp_path):
-    """Whole where everything is reached; otherwise an error, unless it is asked for in part."""
-    pin, part = WAYS[way]
-    for partial in (False, True):
-        asked = pin.format(part * partial)
-        line = asked if way in ("enable", "set_pin") else ""
-        show = f"import torch, clampgrad\n{line}\nprint(clampgrad.pin.current())"
-        (tmp_path / "show.py").write_text(show)
-        words = asked.split() if way == "run" else []
-        variables = {"CLAMPGRAD_GRADIENT": asked} if way == "the variable" else {}
-        done = program(*words, "show.py", **variables)
-        if COMPILED:
-            assert (done.stdout, done.stderr) == ("half\n", "")
-        elif partial:
-            assert (done.stdout, done.stderr) == ("half, partial\n", "")
-        else:
-            assert done.returncode and "cannot pin a whole process" in done.stderr
-            assert all(name in done.stderr for name in ("normalize", "C++", "--partial"))
+        assert slope(function, (0.0,)) == [0.5]
 
 
 # ---- Threads of torch's own ----------------------------------------------------------------------------
@@ -188,14 +91,13 @@ with clampgrad.pin("half"):
     slope = look()
 print(seen == {(True, "half"), (False, None)}, slope == own != 0.5)
 seen.clear()
-clampgrad.set_pin("half", partial=True)
+clampgrad.set_pin("half")
 slope = look()
 print({name for _, name in seen} == {"half"}, slope == 0.5, flush=True)
 os._exit(0)  # with no clampgrad too, torch's thread may want the GIL of an interpreter that is gone, and abort
 """
 
 
-@pytest.mark.compiled("a portable pin of the process is not that of threads of C++ either")
 def test_a_block_does_not_hold_where_torch_uses_a_thread_of_its_own(tmp_path):
     """A deep backward and torch.jit.fork do so on a CPU; on a GPU, every backward."""
     (tmp_path / "script.py").write_text(THREADS)  # TorchScript reads it
@@ -224,7 +126,6 @@ CAPTURED = {
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
-@pytest.mark.compiled("a graph that is captured under the portable pin keeps it")
 @pytest.mark.parametrize("how", CAPTURED)
 def test_a_graph_loses_the_blocks_inside(how):
     says_so = how in ("torch.export", "torch.jit.trace")

@@ -11,17 +11,19 @@ import pytest
 
 import clampgrad
 from clampgrad._pin import state
-from common import HALF, OWN, THROUGH, slope, whole_pin
-
-pytestmark = whole_pin
+from common import HALF, OWN, THROUGH, slope
 
 half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
+
+
+def tasks_are_in_blocks():
+    return any(block.is_open for block in state._thread.blocks_of_tasks)
 
 
 @pytest.fixture(autouse=True)
 def no_task_is_in_a_block():
     yield
-    assert not state._thread.blocks_of_tasks  # else every call asks Python for the pin
+    assert not tasks_are_in_blocks()  # else every call asks Python for the pin
 
 
 # ---- Generators ------------------------------------------------------------------------------------------
@@ -232,8 +234,13 @@ async def test_an_error_thrown_into_an_asynchronous_generator_reaches_its_body()
 def test_blocks_of_one_owner_end_in_any_order():
     one, other = object(), object()
     for owner in (one, one, other):
-        state.enter(half._code, owner)
-    assert [state.leave(owner) for owner in (one, one, other)] == [False, False, True]
+        state.make_innermost(state.new_block("half", owner))
+    order = []
+    for owner in (one, one, other):
+        block, is_innermost = state.entered_by(owner)
+        block.is_open = False
+        order.append(is_innermost)
+    assert order == [False, False, True]
 
 
 def test_blocks_of_two_tasks_do_not_meet():
@@ -301,7 +308,7 @@ async def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_
             remembered = clampgrad.pin.remember(begin)
         remembered()
     if not beside:  # also while the child remembers it
-        assert not state._thread.blocks_of_tasks
+        assert not tasks_are_in_blocks()
     await asyncio.sleep(0)
     left.set()
     await asyncio.gather(*running, *beside)
@@ -324,14 +331,15 @@ async def test_threads_started_from_a_task():
         assert slope() == HALF
 
 
-def test_a_block_outlives_pins_of_other_contexts():
-    """A context that was copied before the block knows nothing of it, nor of what is told of it."""
-    context = contextvars.copy_context()
+@pytest.mark.parametrize("make", [contextvars.copy_context, contextvars.Context])
+def test_a_block_of_a_thread_holds_in_every_context(make):
+    """Only tasks have blocks of their own."""
+    context = make()
     pinned = half(slope)
     with through:
         assert (slope(), context.run(pinned), slope()) == (THROUGH, HALF, THROUGH)
         with half:
-            assert (context.run(pinned), slope(), context.run(slope)) == (HALF, HALF, OWN)
+            assert (context.run(pinned), slope(), context.run(slope)) == (HALF, HALF, HALF)
         assert slope() == THROUGH
 
 

@@ -233,10 +233,12 @@ def test_a_hook_on_a_view_inside_a_transform():
         return torch.func.vjp(partial(f, call), x)[1](torch.ones(2))[0]
 
     x = torch.tensor([-2.0, 0.5, 3.0])
-    assert gradient(torchs, x).tolist() == [0, 1, 0]
-    with pytest.raises(RuntimeError, match="vmap: inplace"):
-        torch.func.vmap(partial(gradient, torchs))(x.expand(2, 3))
-    for call in (ours, pinned):
+    as_torch = [pinned] if clampgrad.implementation == "portable" else []
+    for call in (torchs, *as_torch):
+        assert gradient(call, x).tolist() == [0, 1, 0]
+        with pytest.raises(RuntimeError, match="vmap: inplace"):
+            torch.func.vmap(partial(gradient, call))(x.expand(2, 3))
+    for call in {ours, pinned} - {*as_torch}:
         assert gradient(call, x).tolist() == [0, 5, 0]
         assert torch.func.vmap(partial(gradient, call))(x.expand(2, 3)).tolist() == [[0, 5, 0]] * 2
 

@@ -22,7 +22,6 @@ HOME = str(Path(clampgrad.__file__).parents[1])
 CLAMPGRAD = [sys.executable, "-m", "clampgrad"]
 SCRIPT = "import sys\nfrom clampgrad.cli import main\nsys.exit(main())\n"  # as pip writes it
 # How a pin of a process is asked for where it does not reach all of it.
-PARTIAL = "" if clampgrad.implementation == "compiled" else ", partial"
 
 
 # ---- The commands --------------------------------------------------------------------------------
@@ -45,7 +44,7 @@ def test_no_such_command(arguments, command):
 
 ENVIRONMENTS = {
     "a wrong name": ({"CLAMPGRAD_GRADIENT": "nope"}, [*clampgrad.CONVENTIONS, "'nope'"]),
-    "no word": ({"CLAMPGRAD_GRADIENT": "half, whole"}, ["'whole'", "maximize or partial"]),
+    "no word": ({"CLAMPGRAD_GRADIENT": "half, whole"}, ["'whole'", "may come maximize"]),
     "neither yes nor no": ({"CLAMPGRAD_PORTABLE": "no"}, ["CLAMPGRAD_PORTABLE='no'"]),
     "both": (
         {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"},
@@ -85,9 +84,8 @@ def test_what_python_takes_for_the_module(words, module):
     ("with_grad, maximize", "with_grad, maximize"),
 ])  # fmt: skip
 def test_info_says_what_the_environment_pins(name, shown):
-    variable = name and name + PARTIAL
-    ended = run(*CLAMPGRAD, "info", "--json", env={**os.environ, "CLAMPGRAD_GRADIENT": variable})
-    assert json.loads(ended.stdout)["pinned"] == (shown and shown + PARTIAL)
+    ended = run(*CLAMPGRAD, "info", "--json", env={**os.environ, "CLAMPGRAD_GRADIENT": name})
+    assert json.loads(ended.stdout)["pinned"] == shown
 
 
 def test_info_for_programs_and_for_people(command):
@@ -192,7 +190,7 @@ def under_a_pin(tmp_path_factory):
     script = tmp_path_factory.mktemp("runs") / "clampgrad"
     script.write_text(SCRIPT)
     with forks("clampgrad.cli") as fork:
-        pinned = ["run", "--gradient", "half", *["--partial"] * bool(PARTIAL)]
+        pinned = ["run", "--gradient", "half"]
         yield lambda program, cwd: fork(script, *pinned, *program, cwd=cwd)
 
 
@@ -251,14 +249,14 @@ def test_nothing_to_run(program, message, folder_of_programs, command):
         assert code == 2 and message in err
 
 
-@pytest.mark.parametrize("option", ["-v", "--partial"])
+@pytest.mark.parametrize("option", ["-v", "--maximize"])
 def test_an_option_of_ours_that_the_program_gets(option, folder_of_programs, caplog):
     """Only the program knows whether it takes it; where it does not, what helps is said."""
     script = folder_of_programs / "script.py"
     script.write_text("import argparse\nargparse.ArgumentParser().parse_args()")
     caplog.set_level("INFO", "clampgrad")
     parser = argparse.ArgumentParser("clampgrad run")
-    for name in ("-v", "--partial"):
+    for name in ("-v", "--maximize"):
         parser.add_argument(name, action="store_true")
     for words in (["script.py", option], [option, "script.py", "--other"]):
         _, program = parse(parser, words)

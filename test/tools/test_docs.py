@@ -146,8 +146,6 @@ SNIPPETS = [
 
 @pytest.mark.parametrize("page, code", SNIPPETS)
 def test_snippets_run(page, code):
-    if "set_pin(" in code and clampgrad.implementation != "compiled":
-        pytest.skip("the portable implementation does not pin a whole process")
     exec(compile(code, page, "exec"), {})
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 FUNCTIONS = (
     *("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"),
     *("maximum", "minimum", "fmax", "fmin"),
-    *("pin_code", "pin_name", "pin_thread", "pin_process", "pin_current", "pin_ask"),
-    *("pin_register", "pin_reached"),
+    *("Block", "pin_named", "pin_innermost", "pin_make_innermost", "pin_process", "pin_current"),
+    *("pin_ask", "pin_ask_in_this_thread", "pin_register", "pin_reached"),
 )
 
 
@@ -75,19 +75,5 @@ with one_sentence(ImportError):
 
 globals().update({f: getattr(functions, f) for f in FUNCTIONS})
 
-# ---- What only one of them has -----------------------------------------------------------------------------
-
-# What a pin does not reach, in words.
-PIN_MISSES: str = getattr(functions, "PIN_MISSES", "")
-# The functions that people call, which the portable one hands to subclasses and calls under a pin.
+# The functions that people call, which the portable implementation hands to subclasses.
 PUBLIC: dict[str, Callable[..., Any]] = getattr(functions, "PUBLIC", {})
-
-
-def pin_partial(code: int) -> int:
-    """The same pin where partial reach is accepted; it is another one where the reach is partial."""
-    return functions.pin_partial(code) if PIN_MISSES else code
-
-
-def pin_is_on() -> bool:
-    """Whether a pin that holds here reaches the calls that are made here."""
-    return functions.pin_is_on() if PIN_MISSES else True

@@ -10,13 +10,8 @@ import functools
 import inspect
 import types
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import (
-    AbstractContextManager,
-    AsyncContextDecorator,
-    ContextDecorator,
-    contextmanager,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncContextDecorator, ContextDecorator
 from typing import Any
 
 from torch import nn
@@ -28,26 +23,24 @@ from clampgrad._pin.functions import Body
 RUNS_LATER = Iterator, Awaitable, AsyncIterator, ContextDecorator, AsyncContextDecorator
 
 
-def decorated(
-    function: Callable[..., Any], pin: AbstractContextManager[Any], code: int
-) -> Callable[..., Any]:
+def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
     """The function that stands for one that is decorated: a function or generator, asynchronous or not."""
     if wrong := not_a_function(function):
         raise TypeError(f"clampgrad.pin decorates functions, not {wrong}")
 
     def call(*args: Any, **keywords: Any) -> Any:
-        with pin:
-            result = function(*args, **keywords)
+        with under(name) as body:
+            result = body.run(function, *args, **keywords)
         if isinstance(result, types.GeneratorType):
-            later = generator(lambda: result, code, result.gi_code)
+            later = generator(lambda: result, name, result.gi_code)
         elif isinstance(result, types.CoroutineType):
-            later = coroutine(lambda: result, code)
+            later = coroutine(lambda: result, name)
         elif isinstance(result, types.AsyncGeneratorType):
-            later = asynchronous_generator(lambda: result, code)
+            later = asynchronous_generator(lambda: result, name)
         else:
             if isinstance(result, RUNS_LATER):
                 warnings.warn(
-                    f"{pin!r} has ended before what it decorates runs, which returns a "
+                    f"the pin {name!r} has ended before what it decorates runs, which returns a "
                     f"{type(result).__name__}: pin the function that this one calls later, "
                     "or write `with` inside it",
                     stacklevel=2,
@@ -58,11 +51,11 @@ def decorated(
     # They run the same bodies. What asks inspect, such as pytest, sees in them what it sees in the function.
     instead: Callable[..., Any] = call
     if inspect.iscoroutinefunction(function):
-        instead = coroutine(function, code)
+        instead = coroutine(function, name)
     elif inspect.isasyncgenfunction(function):
-        instead = asynchronous_generator(function, code)
+        instead = asynchronous_generator(function, name)
     elif inspect.isgeneratorfunction(function) and hasattr(function, "__code__"):
-        instead = generator(function, code, function.__code__)
+        instead = generator(function, name, function.__code__)
     instead = functools.wraps(function)(instead)
     # What torch.jit.script raises. It would compile the function without the pin.
     instead.__script_unsupported = (  # type: ignore[attr-defined]
@@ -71,26 +64,28 @@ def decorated(
     return instead
 
 
-def generator(make: Callable[..., Any], code: int, runs: types.CodeType) -> Callable[..., Any]:
+def generator(
+    make: Callable[..., Any], name: str | None, runs: types.CodeType
+) -> Callable[..., Any]:
     def generate(*args: Any, **keywords: Any) -> Any:
-        with under(code) as body:
+        with under(name) as body:
             return (yield from body.steps(body.run(make, *args, **keywords)))
 
     # What types.coroutine made of a generator is awaited.
     return types.coroutine(generate) if runs.co_flags & inspect.CO_ITERABLE_COROUTINE else generate
 
 
-def coroutine(make: Callable[..., Any], code: int) -> Callable[..., Any]:
+def coroutine(make: Callable[..., Any], name: str | None) -> Callable[..., Any]:
     async def run(*args: Any, **keywords: Any) -> Any:
-        with under(code) as body:
+        with under(name) as body:
             return await body.awaited(body.run(make, *args, **keywords))
 
     return run
 
 
-def asynchronous_generator(make: Callable[..., Any], code: int) -> Callable[..., Any]:
+def asynchronous_generator(make: Callable[..., Any], name: str | None) -> Callable[..., Any]:
     async def generate(*args: Any, **keywords: Any) -> Any:
-        with under(code) as body:
+        with under(name) as body:
             steps = body.run(make, *args, **keywords)
             step = steps.asend(None)
             try:
@@ -111,14 +106,9 @@ def asynchronous_generator(make: Callable[..., Any], code: int) -> Callable[...,
     return generate
 
 
-@contextmanager
-def under(code: int) -> Generator[Body, None, None]:
+def under(name: str | None) -> Body:
     tell_torch()
-    body = Body(code)
-    try:
-        yield body
-    finally:
-        body.end()
+    return Body(name)
 
 
 def not_a_function(thing: Any) -> str | None:

@@ -24,9 +24,8 @@ from clampgrad import _implementation
 from clampgrad._pin.cache_key import key_caches
 from clampgrad._pin.checkpoint import remember_in_checkpoints
 from clampgrad._pin.compiled_code import guard_compiled_code, refuse_code_without_guard
-from clampgrad._pin.forks import held_over_forks
-from clampgrad._pin.higher_order import refuse_in_joints, remember_in_backward
-from clampgrad._pin.state import current
+from clampgrad._pin.higher_order import remember_in_backward
+from clampgrad._pin.state import current, held_over_forks
 from clampgrad._torch import after_import, compiler
 from clampgrad._torch.after_import import imported, when_imported
 from clampgrad._torch.changes import Change, made
@@ -35,7 +34,6 @@ from clampgrad._torch.changes import Change, made
 CHANGES: dict[str, Callable[[Any], list[Change]]] = {
     "torch.utils.checkpoint": remember_in_checkpoints,
     "torch._higher_order_ops": remember_in_backward,
-    "torch._functorch.aot_autograd": refuse_in_joints,
     "torch._inductor.codecache": key_caches,
     "torch._dynamo.aot_compile": refuse_code_without_guard,
     "torch._dynamo.guards": guard_compiled_code,

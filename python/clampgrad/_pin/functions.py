@@ -5,41 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from clampgrad import _implementation
-from clampgrad._pin.state import TORCHS_OWN, Block, close, opened, swap
+from clampgrad._implementation import Block
+from clampgrad._pin.state import current, innermost, make_innermost, new_block
 
 
 class Remembered:
-    """A function and the pin that it runs under; without a code, the one that holds now."""
+    """A function and what is pinned while it runs."""
 
-    def __init__(self, function: Callable[..., Any], code: int | None = None) -> None:
-        self.function = function
-        self.code = _implementation.pin_current() if code is None else code
+    def __init__(self, function: Callable[..., Any], name: str | None) -> None:
+        self.function, self.name = function, name
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        body = Body(self.code)
-        try:
+        with Body(self.name) as body:
             return body.run(self.function, *args, **keywords)
-        finally:
-            body.end()
 
 
 class Body:
     """What runs under a pin bit by bit. The pin holds while it runs, and in tasks that it starts until it ends."""
 
-    def __init__(self, code: int) -> None:
-        self.block = opened(code)
+    def __init__(self, name: str | None) -> None:
+        self.block = new_block(name)
         self.inside: Block | None = self.block  # or whatever block the body is in
 
+    def __enter__(self) -> Body:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.block.is_open = False
+
     def run(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-        outside = swap(self.inside)
+        outside = innermost()
         try:
+            make_innermost(self.inside)
             return function(*args, **keywords)
         finally:
-            self.inside = swap(outside)
-
-    def end(self) -> None:
-        close(self.block)
+            self.inside = make_innermost(outside)
 
     def steps(self, generator: Any) -> Generator[Any, Any, Any]:
         """Runs a generator or a coroutine."""
@@ -66,11 +66,11 @@ class Awaitable:
         return self.steps
 
 
-def remember(function: Callable[..., Any], code: int | None = None) -> Remembered:
-    """What is remembered already keeps its pin."""
-    return function if isinstance(function, Remembered) else Remembered(function, code)
+def remember(function: Callable[..., Any]) -> Remembered:
+    """With the pin that holds now. What is remembered already keeps its pin."""
+    return function if isinstance(function, Remembered) else Remembered(function, current())
 
 
 def recorded_earlier(function: Callable[..., Any]) -> Remembered:
     """What nobody has remembered was recorded before the first pin, and so without one."""
-    return remember(function, TORCHS_OWN)
+    return function if isinstance(function, Remembered) else Remembered(function, None)

@@ -11,7 +11,6 @@ import torch
 
 from clampgrad._contract.table import ALIASES, EXACT, TABLE, factors
 from clampgrad._pin.functions import Remembered
-from clampgrad._pin.state import TORCHS_OWN
 from clampgrad._torch.after_import import when_imported
 from clampgrad._torch.surroundings import without_modes
 
@@ -26,7 +25,7 @@ class NoConvention(RuntimeError):
 def installed() -> str:
     """Measured, because the number of a release says nothing of a torch that was patched."""
     # The answer is kept, so nothing around the first call may change it: a pin, no_grad, a mode, a hook.
-    torchs_own = Remembered(measured, TORCHS_OWN)
+    torchs_own = Remembered(measured, None)
     with without_modes(), torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
         # Where they are disabled, as in torch.func, there are none.
         with suppress(RuntimeError):

@@ -32,8 +32,7 @@ class pin:
     ``fmax`` and ``fmin``, including their Tensor methods and in-place forms, have the gradient of
     clampgrad's operators of those names. The forward does not change. The pin also applies to
     functions that are composed of them (``torch.max(x, y)``, ``F.normalize``, ``F.margin_ranking_loss``),
-    whether they are called from Python or C++. The portable implementation only reaches calls from Python:
-    it refuses the others that it knows of, and a pin of a process, unless `partial` is set.
+    whether they are called from Python or C++.
     ``torch._foreach_clamp_min`` and its kind raise an error where a gradient is recorded.
     Operators with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and
     clampgrad's own operators have the gradient that the call names. A call that is recorded under a pin
@@ -56,32 +55,20 @@ class pin:
             ``with_grad``, ``restoring`` and ``straight_through`` pin the clamps and leave ``maximum``,
             ``minimum``, ``fmax`` and ``fmin`` alone.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
-        partial: whether torch's own gradient may stay where the pin does not reach (the portable
-            implementation only; the compiled one reaches every caller).
 
     Raises:
         TypeError: `gradient` is neither a str nor None, or what is decorated is no function.
         ValueError: as in :func:`clampgrad.clamp`.
         RuntimeError: a pin is enabled twice, or removed in another order or another thread than it was
-            set; the portable implementation does not reach a call, and `partial` is not set; or
-            TorchScript differentiates a clamp by its own rules, which no pin reaches.
+            set; or TorchScript differentiates a clamp by its own rules, which no pin reaches.
     """
 
     _is_used = True  # until it has been made
 
-    def __init__(
-        self, gradient: Pinned | None, *, maximize: bool = False, partial: bool = False
-    ) -> None:
+    def __init__(self, gradient: Pinned | None, *, maximize: bool = False) -> None:
         if callable(gradient):
             raise TypeError('write @clampgrad.pin("inclusive"), with the name of a convention')
-        name = installed() if gradient == "installed" else gradient
-        if isinstance(name, str) and name not in CANONICAL:
-            raise ValueError(unknown(name, "installed"))
-        self._code = _implementation.pin_code(name, maximize)
-        self._named = name, maximize, partial
-        self._is_partial = partial
-        if partial:
-            self._code = _implementation.pin_partial(self._code)
+        self._name = named(gradient, maximize)
         caller = sys._getframe(1)
         self._made_at = caller.f_code.co_filename, caller.f_lineno
         self._is_used = False
@@ -96,24 +83,37 @@ class pin:
             )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """By name, because another implementation has other codes."""
-        return copied, self._named
+        return copied, (self._name,)
 
     def __repr__(self) -> str:
-        return f"<clampgrad.pin: {_implementation.pin_name(self._code)}>"
+        return f"<clampgrad.pin: {self._name}>"
 
     def __enter__(self) -> pin:
         self._is_used = True
         self._warn_where_lost()
         tell_torch()
-        state.enter(self._code, self)
-        return self
+        block = state.new_block(self._name, self)
+        try:
+            state.make_innermost(block)
+            return self
+        except BaseException:  # a KeyboardInterrupt after all, say
+            block.is_open = False
+            raise
 
-    def __exit__(self, *_: object) -> None:
-        if not state.leave(self):
+    def __exit__(self, error: object, *_: object) -> None:
+        found = None
+        try:
+            found = state.entered_by(self)
+        finally:
+            block, is_innermost = found or state.entered_by(self)
+            if block:
+                block.is_open = False
+        if error is None and not is_innermost:
             raise RuntimeError(
                 f"{self!r} was left before a block that was entered after it: what ran in between "
                 "may have had the wrong pin"
+                if block
+                else f"{self!r} is not entered here"
             )
 
     def _warn_where_lost(self) -> None:
@@ -130,43 +130,31 @@ class pin:
     def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Decorates a function or generator, asynchronous or not, so that its body runs under the pin."""
         self._is_used = True
-        return decorated(function, self, self._code)
+        return decorated(function, self._name)
 
     def enable(self) -> None:
         """Pins every thread of the process, until :meth:`disable`."""
-        self._check_reach()
+        self._is_used = True
+        report.is_wanted()  # raises for a wrong value, before anything is pinned
         tell_torch()
         with state.lock:
-            if self._code in state.enabled:
+            if self._name in state.enabled:
                 raise RuntimeError(f"{self!r} is enabled already")
-            state.pin_process([*state.enabled, self._code], state.set_to)
+            state.pin_process([*state.enabled, self._name], state.set_to)
         report.pinned(pin.current())
-
-    def _check_reach(self) -> None:
-        """A pin of a process reaches all of it, or says that it is partial."""
-        self._is_used = True
-        if not pin_has_name(self._code):
-            return
-        report.is_wanted()  # raises for a wrong value, before anything is pinned
-        if _implementation.PIN_MISSES and not self._is_partial:
-            raise RuntimeError(
-                f"{self!r} cannot pin a whole process: {_implementation.PIN_MISSES}. To accept that, "
-                f"ask for partial reach: {PARTIAL}. To pin everything, use the compiled implementation "
-                "(`clampgrad info` says how)"
-            )
 
     def disable(self) -> None:
         """Removes the pin from the process; the one that was enabled before it becomes active again."""
         self._is_used = True
         with state.lock:
             enabled = state.enabled
-            if self._code not in enabled:
+            if self._name not in enabled:
                 set_by = "; clampgrad.set_pin(None) ends what is set for the process"
-                is_set = self._code == state.set_to
+                is_set = self._name is not None and self._name == state.set_to
                 raise RuntimeError(f"{self!r} is not enabled{set_by if is_set else ''}")
-            if enabled[-1] != self._code:
+            if enabled[-1] != self._name:
                 raise RuntimeError(
-                    f"{_implementation.pin_name(enabled[-1])!r} was enabled after {self!r}: disable that first"
+                    f"{enabled[-1]!r} was enabled after {self!r}: disable that first"
                 )
             state.pin_process(enabled[:-1], state.set_to)
 
@@ -174,8 +162,7 @@ class pin:
     def current() -> str | None:
         """Returns the convention that is pinned in this thread, or None for torch's own gradient.
 
-        With ``maximize=True`` the name is, for example, ``"with_grad, maximize"``; with ``partial=True`` and
-        the portable implementation, ``"inclusive, partial"``.
+        With ``maximize=True`` the name is, for example, ``"with_grad, maximize"``.
         """
         return state.current()
 
@@ -188,21 +175,26 @@ class pin:
         return functions.remember(function)
 
 
-def copied(gradient: Pinned | None, maximize: bool, partial: bool) -> pin:
+def named(gradient: Pinned | None, maximize: bool) -> str | None:
+    """What is pinned: a convention, by its first name, or None. Raises as the operators do."""
+    if gradient is None:
+        if maximize:
+            raise ValueError("maximize=True does not apply to torch's own gradient")
+        return None
+    name = installed() if gradient == "installed" else gradient
+    if isinstance(name, str) and name not in CANONICAL:
+        raise ValueError(unknown(name, "installed"))
+    return _implementation.pin_named(name, maximize)
+
+
+def copied(name: str | None) -> pin:
     """What copy and pickle make. Nobody is asked to use a copy."""
-    made = pin(gradient, maximize=maximize, partial=partial)
-    made._is_used = True
+    made = pin(None)
+    made._name, made._is_used = name, True
     return made
 
 
-PARTIAL = 'partial=True, `clampgrad run --partial`, or CLAMPGRAD_GRADIENT="inclusive, partial"'
-
-
-def pin_has_name(code: int) -> bool:
-    return _implementation.pin_name(code) is not None
-
-
-def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = False) -> None:
+def set_pin(gradient: Pinned | None, *, maximize: bool = False) -> None:
     """Pins every thread of the process, in place of what was set before; None ends that.
 
     For notebooks and scripts: unlike :meth:`pin.enable` it may be called again. Blocks and
@@ -218,33 +210,26 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False, partial: bool = 
     Args:
         gradient: as in :class:`pin`, but for None.
         maximize: as in :class:`pin`.
-        partial: as in :class:`pin`.
 
     Raises:
         TypeError, ValueError: as in :class:`pin`; or CLAMPGRAD_VERBOSE has a value that it cannot have.
-        RuntimeError: another pin is enabled, which would hide this one; or the portable implementation runs,
-            which does not reach the whole process, and `partial` is not set.
+        RuntimeError: another pin is enabled, which would hide this one.
     """
-    chosen = pin(gradient, maximize=maximize, partial=partial)
-    chosen._check_reach()
-    code = state.UNSET if gradient is None else chosen._code
-    if code != state.UNSET:
+    name = named(gradient, maximize)
+    if name is not None:
+        report.is_wanted()  # raises for a wrong value, before anything is pinned
         tell_torch()
     with state.lock:
-        if state.enabled and code != state.set_to:
-            above = _implementation.pin_name(state.enabled[-1])
-            raise RuntimeError(f"the pin {above!r} is enabled: disable it first")
-        state.pin_process(state.enabled, code)
-    if gradient is not None:
+        if state.enabled and name != state.set_to:
+            raise RuntimeError(f"the pin {state.enabled[-1]!r} is enabled: disable it first")
+        state.pin_process(state.enabled, name)
+    if name is not None:
         report.pinned(pin.current())
 
 
 def set_pin_in_words(text: str) -> None:
-    """Sets a pin as CLAMPGRAD_GRADIENT names it: `maximize` and `partial` may follow the name, after commas."""
-    name, *words = text.split(",")
-    words = [word.strip() for word in words]
-    if unknown := [word for word in words if word not in ("maximize", "partial")]:
-        raise ValueError(
-            f"{unknown[0]!r} is no word of a pin; after the name come maximize or partial"
-        )
-    set_pin(name, maximize="maximize" in words, partial="partial" in words)
+    """Sets a pin as CLAMPGRAD_GRADIENT names it: `maximize` may follow the name, after a comma."""
+    name, *words = (word.strip() for word in text.split(","))
+    if words not in ([], ["maximize"]):
+        raise ValueError(f"{words[0]!r} is no word of a pin; after the name may come maximize")
+    set_pin(name, maximize=bool(words))

@@ -3,7 +3,7 @@
     private_names   the list: what for, and what happens where a name is gone
     surroundings    where a call runs: in torch.func, forward mode, backward, modes
     tensors         what torch knows of a tensor
-    function_modes  the stack of function modes
+    dispatcher      kernels in Python, and the node that one makes
     compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
     functions, functionalize, quantization  what those parts of torch are told of ours
     changes         changes of torch: checked, made together or not at all

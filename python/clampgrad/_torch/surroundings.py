@@ -1,6 +1,6 @@
 """Where a call runs: inside torch.func, in forward mode, in backward, under modes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -8,8 +8,6 @@ import torch
 import torch.autograd.forward_ad as fwad
 import torch.utils._python_dispatch as dispatch
 from torch import Tensor
-
-from clampgrad._torch.changes import original, replacing
 
 
 def in_levels() -> bool:
@@ -35,6 +33,24 @@ def is_batched_gradient(tensor: Tensor) -> bool:
     return torch._C._functorch.is_legacy_batchedtensor(tensor)
 
 
+def carries_tangent(tensor: Tensor) -> bool:
+    return fwad._current_level >= 0 and fwad.unpack_dual(tensor).tangent is not None
+
+
+def forward_mode(enabled: bool) -> AbstractContextManager[Any]:
+    """A block in which tangents are recorded, or not."""
+    return fwad._set_fwd_grad_enabled(enabled)
+
+
+def in_autodiff() -> bool:
+    """Whether TorchScript runs a graph that it differentiates by itself: on detached tensors, in a frame that
+    torch names so in torch/csrc/jit/runtime/graph_executor.cpp."""
+    stack = torch._C._profiler.gather_traceback(python=False, script=True, cpp=False)
+    return any(
+        f["name"] == "<forward op>" for f in torch._C._profiler.symbolize_tracebacks([stack])[0]
+    )
+
+
 def dispatch_modes_are_on() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0
 
@@ -49,14 +65,3 @@ def without_modes() -> Iterator[None]:
     """A block in which neither function modes nor dispatch modes see a call."""
     with without_dispatch_modes(), torch._C.DisableTorchFunction():
         yield
-
-
-def replace_backward(runs: Callable[..., Any]) -> None:
-    """Makes autograd call `runs`, with its engine and the arguments, in place of the engine."""
-    run = original(torch.autograd._engine_run_backward)
-
-    @replacing(run)
-    def run_backward(*args: Any, **kwargs: Any) -> Any:
-        return runs(run, *args, **kwargs)
-
-    torch.autograd._engine_run_backward = run_backward

@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> None:
         "clampgrad run",
         description="Run a program, and the processes that it starts, with the gradient of torch.clamp and "
         "its family pinned.",
-        usage=f"%(prog)s [-h] --gradient NAME [--maximize] [--partial] [-v] {program.USAGE}",
+        usage=f"%(prog)s [-h] --gradient NAME [--maximize] [-v] {program.USAGE}",
         allow_abbrev=False,
     )
     names = ", ".join(CONVENTIONS)
@@ -32,30 +32,22 @@ def main(arguments: list[str]) -> None:
         help="the program maximises its loss (with_grad and restoring)",
     )
     parser.add_argument(
-        "--partial",
-        action="store_true",
-        help="accept that the pin does not reach everything, where that is known beforehand",
-    )
-    parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",
         help="say on stderr what is pinned and, in the end, how many calls the pin reached, in each process",
     )
     options, theirs = program.parse(parser, arguments)
-    if os.environ.get(AUTOLOAD) == "0" and not options.partial:
-        parser.error(
-            f"{AUTOLOAD}=0 keeps the pin from processes that the program starts: unset it, or accept that "
-            "with --partial"
-        )
-    words = [options.gradient, *(w for w in ("maximize", "partial") if getattr(options, w))]
+    if os.environ.get(AUTOLOAD) == "0":
+        parser.error(f"{AUTOLOAD}=0 keeps the pin from processes that the program starts: unset it")
+    words = options.gradient + ", maximize" * options.maximize
     if options.verbose:
         os.environ["CLAMPGRAD_VERBOSE"] = "1"
     try:
-        set_pin_in_words(", ".join(words))
+        set_pin_in_words(words)
     except (ValueError, RuntimeError) as error:
         parser.error(str(error).splitlines()[0])
     # The processes that the program starts inherit the variable, and those that fork, the pin. The pin
     # stays on: threads may go on when the program has ended.
-    os.environ["CLAMPGRAD_GRADIENT"] = ", ".join(words)
+    os.environ["CLAMPGRAD_GRADIENT"] = words
     theirs.run()

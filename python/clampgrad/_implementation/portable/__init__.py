@@ -9,8 +9,7 @@ These two are the contract, executed: read them first. The rest makes them what 
     forward    torch's own operators
     functions  what people call: checks, types, in place, `out`
     library    the same as `torch.ops.clampgrad`; importing it registers them
-    pin        the pin, for calls from Python
-    pinned_calls  what it calls in place of torch's own functions, and what it does not reach
+    pin        the pin: kernels over torch's own, and their nodes
 
 It runs on every device and, because it is made of torch's own operators, on releases of torch that
 nothing was compiled for. What it costs is speed, and memory: a byte per element in place of a bit.
@@ -19,7 +18,6 @@ nothing was compiled for. What it costs is speed, and memory: a byte per element
 from clampgrad._implementation.portable.functions import FUNCTIONS, PUBLIC  # noqa: F401
 from clampgrad._implementation.portable.gate import Clamp, Pseudo
 from clampgrad._implementation.portable.pin import *  # noqa: F403
-from clampgrad._implementation.portable.pinned_calls import *  # noqa: F403
 from clampgrad._torch.functionalize import run_one_level_down
 
 globals().update(FUNCTIONS)

@@ -76,9 +76,13 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
             return clamped(name, x, torch.clamp_min(x, lo), hi, gradient)
         if numbers[0]:
             lo = in_dtype(lo, x.dtype)  # in which the first of the two compares
-    operator = "clamp_min" if hi is None else "clamp_max" if lo is None else "clamp"
-    rule = Rule(name, operator, gradient, all(numbers))
+    rule = Rule(name, operator_of(lo, hi), gradient, all(numbers))
     return Clamp.apply(rule, torch.is_grad_enabled(), x, lo, hi)[0]
+
+
+def operator_of(lo: Any, hi: Any) -> str:
+    """The operator of the contract that a clamp between those is."""
+    return "clamp_min" if hi is None else "clamp_max" if lo is None else "clamp"
 
 
 def in_dtype(number: Any, dtype: torch.dtype) -> Any:

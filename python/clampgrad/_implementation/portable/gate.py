@@ -34,6 +34,9 @@ class Rule:
     def shares(self, differentiated: set[str]) -> dict[str, Share]:
         return shares(self.operator, self.gradient, self.numbers, frozenset(differentiated))
 
+    def forward(self, *args: Any) -> Tensor:
+        return torchs_own(self.name, *args)
+
     def linear(self) -> bool:
         """Whether what x gets is linear in g. What a bound gets always is."""
         return is_linear(self.shares(set())["x"])
@@ -129,7 +132,7 @@ class Clamp(torch.autograd.Function):
 
     @staticmethod
     def forward(rule: Rule, recording: bool, *args: Any) -> tuple[Tensor, Tensor]:
-        y = torchs_own(rule.name, *args)
+        y = rule.forward(*args)
         # The result lies strictly between numbers just where x does. A compiler keeps it anyway, and finds
         # the position again.
         x = y if rule.numbers and rule.gradient in (*STRICT, "straight_through") else args[0]

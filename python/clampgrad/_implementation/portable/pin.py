@@ -1,187 +1,258 @@
-"""The pin, for calls that go through Python.
+"""The pin: kernels in Python at the autograd keys of aten's clamp and its family, as csrc/pin has in C++.
 
-A mode of torch sees every call of torch's functions and methods that the thread makes. It does not
-see what torch calls by itself: in C++, inside functions of torch.nn.functional and torch's other
-functions in Python, in TorchScript and in graphs that were captured earlier. There torch's own
-gradient stays; the compiled implementation pins those as well. So that the two never differ in
-silence, functions of torch that are known to clamp inside (BY_ITSELF) raise an error under a pin, unless
-the pin was asked for with `partial=True`.
+They run wherever torch's own would: whoever calls, in any thread, at every level of torch.func, while a
+graph is traced. Where nothing is pinned or recorded they hand over to torch's own, which stays at a key that
+no backend has.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
-import warnings
-from collections.abc import Callable
-from types import FunctionType
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial, reduce
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
-from clampgrad._contract.table import CONVENTIONS
-from clampgrad._implementation.portable.functions import recorded, resolved
-from clampgrad._implementation.portable.pinned_calls import BY_ITSELF, PINNED, name_of, refuse
-from clampgrad._torch.after_import import when_imported
-from clampgrad._torch.function_modes import is_on, put_below, take_off
-from clampgrad._torch.surroundings import replace_backward
+from clampgrad._contract.table import PSEUDO
+from clampgrad._implementation.portable.contract import positions
+from clampgrad._implementation.portable.forward import as_compared
+from clampgrad._implementation.portable.functions import column_of, operator_of, resolved
+from clampgrad._implementation.portable.gate import Clamp, Rule
+from clampgrad._torch.dispatcher import (
+    Kernel,
+    OneLevel,
+    batched_in_place,
+    below_autograd,
+    next_level,
+    operator_named,
+    register_at_autograd_keys,
+    to_torchs_own,
+)
+from clampgrad._torch.surroundings import carries_tangent, in_autodiff
+from clampgrad._torch.tensors import check_in_place
 
-# A code: what the function of pin_ask says, nothing, torch's own gradient, or FIRST + four times the
-# convention + PARTIAL + maximize.
-PARTIAL = 2
-ASK, UNSET, TORCHS_OWN, FIRST = -1, 0, 1, 2
+# ---- What holds: see _C.pyi ------------------------------------------------------------------------------
+
+
+class Block:
+    """A pin from when it is entered until it is left, and the one around it."""
+
+    def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None:
+        self.name, self.outer, self.owner = name, outer, owner
+        self.is_open = True
 
 
 class Here(threading.local):
-    """The pin of this thread, and whether it has the pin of the process."""
-
-    code = UNSET
-    has_process = False
+    innermost: Block | None = None
+    asks = False
 
 
 here = Here()
-of_process = UNSET
-asked: Callable[[], int]
+of_process: str | None = None
+asked: Callable[[], Block | None]
 
 
-def pin_code(gradient: str | None, maximize: bool, /) -> int:
-    if gradient is not None:
-        return FIRST + 4 * CONVENTIONS.index(resolved(gradient, maximize)) + maximize
-    if maximize:
-        raise ValueError("maximize=True does not apply to torch's own gradient")
-    return TORCHS_OWN
+def pin_named(gradient: str, maximize: bool, /) -> str:
+    return resolved(gradient, maximize) + ", maximize" * maximize
 
 
-def pin_partial(code: int, /) -> int:
-    return code if code < FIRST else FIRST + (code - FIRST | PARTIAL)
+def pin_innermost() -> Block | None:
+    return here.innermost
 
 
-def pin_name(code: int, /) -> str | None:
-    if code < FIRST:
-        return None
-    index, words = divmod(code - FIRST, 4)
-    return CONVENTIONS[index] + ", maximize" * (words & 1) + ", partial" * (words // PARTIAL)
-
-
-def pin_current() -> int:
-    code = asked() if here.code == ASK else here.code
-    return code or (of_process if here.has_process else UNSET) or TORCHS_OWN
-
-
-def pin_thread(code: int, /) -> int:
-    before, here.code = here.code, code
-    watch()
+def pin_make_innermost(block: Block | None, /) -> Block | None:
+    before, here.innermost = here.innermost, block
     return before
 
 
-def pin_process(code: int, /) -> int:
+def pin_process(name: str | None, /) -> None:
     global of_process
-    if code >= FIRST and threading.active_count() > 1:
-        warnings.warn(
-            "the portable implementation of clampgrad pins the thread that asks for it and those that "
-            "are started later: other threads of this process keep torch's own gradient",
-            stacklevel=4,
-        )
-    before, of_process = of_process, code
-    watch()
-    if (before == UNSET) != (code == UNSET):
-        at_start_of_threads(before == UNSET)
-    return before
+    of_process = name
 
 
-class AtStart:
-    """The profiler that threading starts in every new thread: puts the mode on, and the thread's own
-    profiler in its place."""
-
-    def __init__(self, profiler: Any) -> None:
-        self.profiler = profiler
-
-    def __call__(self, *_: object) -> None:
-        sys.setprofile(self.profiler)
-        watch()
-
-
-def at_start_of_threads(on: bool) -> None:
-    hook = threading.getprofile()
-    if on:
-        threading.setprofile(AtStart(hook))
-    elif isinstance(hook, AtStart):  # no profiler came after it
-        threading.setprofile(hook.profiler)
-
-
-def pin_ask(function: Callable[[], int], /) -> None:
+def pin_ask(function: Callable[[], Block | None], /) -> None:
     global asked
     asked = function
 
 
+def pin_ask_in_this_thread(asks: bool, /) -> None:
+    here.asks = asks
+
+
+def pin_current() -> str | None:
+    block = asked() if here.asks else here.innermost
+    while block and not block.is_open:
+        block = block.outer
+    return block.name if block else of_process
+
+
+# ---- What a call records ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pinned(Rule):
+    """A call of torch's own operator, with the gradient that is pinned."""
+
+    below: Callable[..., Tensor]  # the operator, below autograd
+    records: bool  # whether gradients were recorded where it was called; in an autograd function they are not
+
+    def forward(self, *args: Any) -> Tensor:
+        given = {"clamp_min": args[:2], "clamp_max": args[::2]}.get(self.name, args)
+        with next_level(self.records):
+            return self.below(*given)
+
+
+class Recorded(OneLevel):
+    """The node of a call out of place. Its forward goes on below autograd, which is the next level."""
+
+    forward = staticmethod(Clamp.forward)
+    setup_context = staticmethod(Clamp.setup_context)
+    backward = staticmethod(Clamp.backward)
+    jvp = staticmethod(Clamp.jvp)
+
+
+class RecordedInPlace(OneLevel):
+    """The same in place. It has one result, for torch takes no function with two that writes a view."""
+
+    @staticmethod
+    def forward(ctx: Any, rule: Pinned, recording: bool, x: Tensor, *others: Any) -> Tensor:
+        tensors = [x, *(other for other in others if isinstance(other, Tensor))]
+        dtypes = [t.dtype for t in tensors if t.dim() or not x.dim()]
+        result = SimpleNamespace(dtype=reduce(torch.promote_types, dtypes), device=x.device)
+        position = positions(*as_compared((x, *others), result))
+        Clamp.setup_context(ctx, (rule, recording), (result, position))
+        rule.forward(x, *others)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, ...]:
+        return Clamp.backward(ctx, None if g is None else g.to(ctx.dtype), None)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        tangent, written = Clamp.jvp(ctx, *tangents)[0], tangents[2]
+        return tangent if written is None else written.copy_(tangent)
+
+
+# ---- The kernels -----------------------------------------------------------------------------------------
+
+reached: Counter[str] = Counter()
+
+
+def pin_reached() -> dict[str, int]:
+    return dict(reached)
+
+
+def pinned(is_clamp: bool) -> tuple[str, bool] | None:
+    """The convention that is pinned for such an operator, and whether the loss is maximised."""
+    name = pin_current()
+    if name is None:
+        return None
+    gradient, _, maximize = name.partition(", ")
+    return (gradient, bool(maximize)) if is_clamp or gradient not in PSEUDO else None
+
+
+def is_differentiated(tensor: Tensor) -> bool:
+    return (torch.is_grad_enabled() and tensor.requires_grad) or carries_tangent(tensor)
+
+
+def has_gradient(tensor: Tensor) -> bool:
+    """Whether a clamp of it records one: it is of a dtype and a layout that torch clamps, and differentiated."""
+    clamps = tensor.is_floating_point() and tensor.element_size() > 1
+    return clamps and tensor.layout in (torch.strided, torch.jagged) and is_differentiated(tensor)
+
+
+def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
+    """Whether we record the call. Where torch raises an error we do not, so that it words the error."""
+    if not any(has_gradient(arg) for arg in (x, *others) if isinstance(arg, Tensor)):
+        if torch.is_grad_enabled() and in_autodiff():
+            raise RuntimeError(
+                "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no pin "
+                "reaches. Call the function that was scripted, or take the pin off around the script."
+            )
+        return False
+    if all(other is None for other in others) or any(isinstance(o, complex) for o in others):
+        return False
+    if in_place and x.is_floating_point():
+        check_in_place(x)
+    return not in_place or x.is_floating_point()
+
+
+def kernel(name: str, operator: Any) -> Kernel:
+    """What is called in place of torch's own kernel of an operator."""
+    torchs, is_clamp = name.rstrip("_"), name.startswith("clamp")
+    in_place = name.endswith("_")
+    node = RecordedInPlace if in_place else Recorded
+
+    def call(keys: Any, x: Tensor, *others: Any) -> Tensor:
+        convention = pinned(is_clamp)
+        if convention is None or not is_recorded(x, others, in_place):
+            return operator.redispatch(to_torchs_own(keys), x, *others)
+        reached[f"aten::{torchs}"] += 1
+        numbers = not any(isinstance(other, Tensor) for other in others)
+        rules = torchs
+        if is_clamp:
+            lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
+            rules, others = operator_of(lo, hi), (lo, hi)
+        records = torch.is_grad_enabled()
+        goes_on = partial(operator.redispatch, below_autograd(keys))
+        rule = Pinned(torchs, rules, column_of(*convention), numbers, goes_on, records)
+        result = node.call(rule, records, x, *others)
+        return result if in_place else result[0]
+
+    return call
+
+
+def kernel_for_lists(name: str, operator: Any) -> Kernel:
+    """No pin reaches a list of tensors, and where a gradient is recorded it says so."""
+
+    def call(keys: Any, *args: Any) -> Any:
+        each = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
+        differentiated = any(is_differentiated(a) for a in each if isinstance(a, Tensor))
+        if differentiated and pinned("clamp" in name):
+            raise RuntimeError(
+                "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not "
+                f"aten::{name}, or take the pin off around this call (`with clampgrad.pin(None)`)"
+            )
+        return operator.redispatch(to_torchs_own(keys), *args)
+
+    return call
+
+
+# ---- Registration ----------------------------------------------------------------------------------------
+
+CLAMPS = [
+    f"clamp{c}{i}{t}" for c in ("", "_min", "_max") for i in ("", "_") for t in ("", ".Tensor")
+]
+EXTREMA = ["maximum", "minimum", "fmax", "fmin"]
+LISTS = [
+    f"_foreach_{name}{in_place}.{overload}"
+    for name in ("clamp_min", "clamp_max", "maximum", "minimum")
+    for in_place in ("", "_")
+    for overload in ("Scalar", "List", "ScalarList")
+]
+
+
+def made(make: Callable[[str, Any], Kernel], names: list[str]) -> dict[str, Kernel]:
+    return {name: make(name.partition(".")[0], operator_named(name)) for name in names}
+
+
+@cache
+def registered() -> torch.library.Library:
+    """Once in a process: the kernels stay, and each call asks what is pinned."""
+    kernels = made(kernel, [*CLAMPS, *EXTREMA]) | made(kernel_for_lists, LISTS)
+    library = register_at_autograd_keys(kernels)
+    for name in ("clamp_", "clamp_.Tensor"):
+        library.impl(name, batched_in_place(operator_named(name)), "FuncTorchBatched")
+    return library
+
+
 def pin_register() -> list[str]:
-    """No kernel is another, but the engine of autograd runs backward under the pin."""
-
-    def run_backward(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        # torch.Tensor.backward is a function that the mode saw, and is off in. What backward calls
-        # (the forward of a checkpoint, a function's own backward) is pinned like any other.
-        if pin_current() < FIRST or pin_is_on():
-            return run(*args, **kwargs)
-        with Mode():
-            return run(*args, **kwargs)
-
-    replace_backward(run_backward)
-    return []
-
-
-def pin_here() -> str | None:
-    return pin_name(pin_current())
-
-
-# Dynamo traces the mode. It calls this function instead of tracing it, because up to 2.11 it reads the
-# attributes of a threading.local from the class. The result may be a constant of compiled code, which is
-# guarded by the pin (_pin/compiled_code.py).
-when_imported("torch._dynamo", lambda _: torch.compiler.assume_constant_result(pin_here))
-
-
-# Operators of Dynamo that call what it has traced where the mode is off: what a program wrote for them.
-TRACED_APART = {
-    "invoke_subgraph": "nested_compile_region",
-    "tag_activation_checkpoint": "a checkpoint that is compiled",
-}
-
-
-class Mode(TorchFunctionMode):
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        try:
-            name, pinned = pin_here(), PINNED.get(func)
-            if name is None:
-                return func(*args, **kwargs or {})
-            gradient, *words = name.split(", ")
-            if pinned is None:
-                if "partial" not in words:
-                    operator = (
-                        "" if isinstance(func, FunctionType) else getattr(func, "__name__", "")
-                    )
-                    # It may use what is no argument of it.
-                    if operator in TRACED_APART and torch.is_grad_enabled():
-                        refuse(TRACED_APART[operator])
-                    if func in BY_ITSELF and recorded((*args, *(kwargs or {}).values())):
-                        refuse(BY_ITSELF[func])
-                return func(*args, **kwargs or {})
-            given = {name_of(k, func): v for k, v in (kwargs or {}).items()}
-            return pinned(func, gradient, "maximize" in words, *args, **given)
-        finally:
-            if is_on(Mode):
-                take_off(Mode)  # by a pin inside, where this one was off
-
-
-def watch() -> None:
-    """Has the mode on while there is something to pin."""
-    here.has_process = True
-    wanted = here.code == ASK or pin_current() >= FIRST
-    if wanted and not pin_is_on():
-        put_below(Mode())
-    elif not wanted and pin_is_on():
-        take_off(Mode)
-
-
-def pin_is_on() -> bool:
-    """Whether calls are seen here: torch takes all modes off for some of its operators."""
-    return is_on(Mode)
+    registered()
+    return [f"aten::{name}" for name in (*CLAMPS, *EXTREMA, *LISTS)]

@@ -1,0 +1,114 @@
+"""Kernels in Python at the autograd keys of torch's dispatcher, and the node that one of them makes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import torch
+from torch._C import DispatchKey, DispatchKeySet
+from torch._functorch.vmap import unwrap_batched
+from torch.autograd.function import _SingleLevelFunction
+
+from clampgrad._torch.surroundings import forward_mode
+
+Kernel: TypeAlias = Callable[..., Any]
+
+NO_BACKENDS = "Autograd", "AutogradOther", "AutogradFunctionality"
+FROM_AUTOGRAD_ON = torch._C._dispatch_keyset_full_after(DispatchKey.AutogradOther)
+BELOW_AUTOGRAD = torch._C._dispatch_keyset_full_after(DispatchKey.ADInplaceOrView)
+
+
+def below_autograd(keys: DispatchKeySet) -> DispatchKeySet:
+    """Below what counts the versions of a tensor, too: an autograd function that writes one counts itself."""
+    return keys & BELOW_AUTOGRAD
+
+
+@contextmanager
+def next_level(records: bool) -> Iterator[None]:
+    """A block in which an autograd function of one level goes on, as torch's own kernels do: no operator comes back
+    to autograd at this level, and gradients and tangents are recorded at the next ones."""
+    counted = torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.ADInplaceOrView))
+    with (
+        torch._C._AutoDispatchBelowAutograd(),
+        counted,
+        torch.set_grad_enabled(records),
+        forward_mode(True),
+    ):
+        yield
+
+
+def to_torchs_own(keys: DispatchKeySet) -> DispatchKeySet:
+    """torch's own kernel is still at AutogradOther, a key that no backend that clamps has."""
+    return (keys & FROM_AUTOGRAD_ON) | DispatchKeySet(DispatchKey.AutogradOther)
+
+
+def operator_named(name: str) -> Any:
+    """One of aten's, as "clamp.Tensor"."""
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Library:
+    """In place of torch's own, at those of every backend, until the result is gone."""
+    names = [name for name in DispatchKey.__members__ if name.startswith("Autograd")]
+    keys = [
+        n for n in names if n not in NO_BACKENDS and torch._C._parse_dispatch_key(n) is not None
+    ]
+    library = torch.library.Library("aten", "IMPL")
+    for name, kernel in kernels.items():
+        for key in keys:
+            # Replaced, it could not be called where nothing is pinned; kept, it would not be pinned.
+            if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key):
+                raise RuntimeError(
+                    f"clampgrad.pin: aten::{name} has an autograd kernel of its own at {key}, which a pin "
+                    "cannot reach"
+                )
+            library.impl(name, kernel, key, with_keyset=True)
+    return library
+
+
+def batch_first(arg: Any, dim: int | None, missing: int) -> Any:
+    """With the batch as the first dimension, and as many dimensions as the others. No view where it is not needed:
+    torch cannot differentiate the writing of one under vmap."""
+    if dim is None:
+        return arg
+    arg = arg.movedim(dim, 0) if dim else arg
+    return arg.unflatten(0, (-1, *[1] * missing)) if missing else arg
+
+
+def batched_in_place(operator: Any) -> Kernel:
+    """What vmap does with an elementwise operator in place for which torch loops over the samples. Each sample
+    would be a view, and once one is written, what is being differentiated is another."""
+
+    def rule(x: torch.Tensor, *others: Any) -> torch.Tensor:
+        level = torch._C._functorch.current_level()
+        args, dims = unwrap_batched((x, *others), level)
+        if dims[0] is None and any(d is not None for d in dims):
+            raise RuntimeError(
+                f"vmap: {operator.name()} is not possible where a bound is batched and what is written is not"
+            )
+        sizes = [
+            a.dim() - (d is not None) if isinstance(a, torch.Tensor) else 0
+            for a, d in zip(args, dims)
+        ]
+        first = [batch_first(a, d, max(sizes) - n) for a, d, n in zip(args, dims, sizes)]
+        with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.FuncTorchBatched)):
+            operator(*first)
+        return x
+
+    return rule
+
+
+class OneLevel(_SingleLevelFunction):
+    """An autograd function for the level of torch.func that runs now, or for eager mode."""
+
+    _compiled_autograd_key = staticmethod(torch.autograd.Function._compiled_autograd_key)
+
+    @classmethod
+    def call(cls, *args: Any) -> Any:
+        allowed = torch._C._functorch.get_single_level_autograd_function_allowed()
+        torch._C._functorch.set_single_level_autograd_function_allowed(True)
+        try:
+            return cls.apply(*args)
+        finally:
+            torch._C._functorch.set_single_level_autograd_function_allowed(allowed)
