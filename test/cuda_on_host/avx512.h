@@ -36,6 +36,17 @@ V blended(Mask mask, V a, V b) {
   return reinterpret_cast<V>(x);
 }
 
+// The second operand where neither is larger (less).
+template <typename Lane, bool less, typename V>
+V extreme(V a, V b) {
+  auto x = reinterpret_cast<typename LanesOf<Lane>::type>(a);
+  const auto y = reinterpret_cast<typename LanesOf<Lane>::type>(b);
+  for (unsigned i = 0; i < sizeof(V) / sizeof(Lane); ++i) {
+    x[i] = (less ? x[i] < y[i] : x[i] > y[i]) ? x[i] : y[i];
+  }
+  return reinterpret_cast<V>(x);
+}
+
 #undef _mm512_cmp_ps_mask
 #undef _mm512_cmp_pd_mask
 #undef _mm512_cmp_epi16_mask
@@ -44,6 +55,10 @@ V blended(Mask mask, V a, V b) {
 #define _mm512_cmp_pd_mask(a, b, predicate) compared<double, __mmask8>(a, b, predicate)
 #define _mm512_cmp_epi16_mask(a, b, predicate) compared<int16_t, __mmask32>(a, b, predicate)
 #define _mm512_cmp_epu16_mask(a, b, predicate) compared<uint16_t, __mmask32>(a, b, predicate)
+#define _mm512_max_ps(a, b) extreme<float, false>(a, b)
+#define _mm512_min_ps(a, b) extreme<float, true>(a, b)
+#define _mm512_max_pd(a, b) extreme<double, false>(a, b)
+#define _mm512_min_pd(a, b) extreme<double, true>(a, b)
 #define _mm512_mask_blend_ps(mask, a, b) blended<float, __mmask16>(mask, a, b)
 #define _mm512_mask_blend_pd(mask, a, b) blended<double, __mmask8>(mask, a, b)
 #define _mm512_mask_blend_epi16(mask, a, b) blended<uint16_t, __mmask32>(mask, a, b)

@@ -163,6 +163,7 @@ NOT_IN_AVX512 = {
         r"\tv\w+\s[^\n]*\((?!%rip|%rsp)[^)]*\),[^\n]*%(?:[xyz]mm\d+|k\d)\{%k\d\}"
     ),
 }
+A_MAXIMUM_OF_FLOATS = re.compile(r"\tv(?:max|min)p[sd]\s[^\n]*%zmm")
 
 
 @pytest.mark.parametrize("what", NOT_IN_AVX512)
@@ -170,10 +171,20 @@ def test_instructions_that_are_not_there(instructions, what):
     assert not re.findall(NOT_IN_AVX512[what], instructions)
 
 
+def test_only_loops_for_one_maker_take_a_maximum_of_floats(instructions):
+    """Of every clamp between numbers: Note [vmaxps]."""
+    functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
+    at_once = ["7WithMax" in f.partition("\n")[0] for f in functions]
+    takes = [bool(A_MAXIMUM_OF_FLOATS.search(f)) for f in functions]
+    whole = ["foreach_whole_word" in f.partition("\n")[0] for f in functions]
+    assert any(takes) and not [f for f, a, t in zip(functions, at_once, takes) if t and not a]
+    assert all(t for a, t, w in zip(at_once, takes, whole) if a and w)
+
+
 def test_loops_leave_no_upper_halves(instructions):
     """What wrote them ends in vzeroupper, so that the code of others does not wait for registers of ours."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
-    loops = [f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)4loopI", f)]
+    loops = [f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)7loop_ofI", f)]
     wrote = [f for f in loops if "\tret" in f and re.search(r"%[yz]mm", f)]
     assert wrote
     assert all("\tvzeroupper" in f for f in wrote)

@@ -101,19 +101,46 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
   }
 }
 
+#if CLAMPGRAD_VECTOR_BYTES == 64
+// Floats of which a clamp takes the maximum and the minimum at once: Note [vmaxps].
+template <typename T>
+struct WithMax : ElementHere<T> {
+  template <bool has_lo, bool has_hi, typename V>
+  static V clamp(V value, V, Mask<V>, const Bounds<V>& values, const Bounds<V>&) {
+    const V raised = has_lo ? larger_at_once(value, values.lo) : value;
+    return has_hi ? lesser_at_once(raised, values.hi) : raised;
+  }
+  template <bool has_lo, bool has_hi, typename V>
+  static V clamp_key(V key, Mask<V> comparable, const Bounds<V>& keys) {
+    return clamp<has_lo, has_hi>(key, key, comparable, keys, keys);
+  }
+};
+#endif
+
 } // namespace
 
-template <typename T, typename Call>
-Loop<T, Call> loop() {
+template <typename E, typename T, typename Call>
+Loop<T, Call> loop_of() {
   return [](const BuffersOf<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
-    with_op<ElementHere<T>>(
-        call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
+    with_op<E>(call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
 #if defined(__AVX__)
     // GCC omits this where a loop takes its bounds in registers. Without it, what runs next on
     // Intel's processors depends on the upper halves of its registers, until somebody clears them.
     __builtin_ia32_vzeroupper();
 #endif
   };
+}
+
+template <typename T, typename Call>
+Loop<T, Call> loop() {
+#if CLAMPGRAD_VECTOR_BYTES == 64
+  if constexpr (std::is_same_v<Call, NumberForward> && std::is_floating_point_v<T>) {
+    if (__builtin_cpu_is("amd")) {
+      return loop_of<WithMax<T>, T, Call>();
+    }
+  }
+#endif
+  return loop_of<ElementHere<T>, T, Call>();
 }
 
 } // namespace clampgrad::CLAMPGRAD_INSTANCE

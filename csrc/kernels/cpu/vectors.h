@@ -78,25 +78,35 @@ CLAMPGRAD_K_REGISTERS(Vector<int16_t>, __m512i, _mm512_cmp_epi16_mask, _mm512_ma
 CLAMPGRAD_K_REGISTERS(Vector<uint16_t>, __m512i, _mm512_cmp_epu16_mask, _mm512_mask_blend_epi16)
 #undef CLAMPGRAD_K_REGISTERS
 
+// Note [vmaxps]
+// ~~~~~~~~~~~~~
 // After vmaxps and vminps of 512 bits, Intel's processors run slower for some microseconds, which
 // shows in a call for few elements. There a comparison and a blend take no longer for many
-// elements; on a Zen 4 they do, as long as these are in a cache (benchmarks/README.md).
+// elements. A Zen 4 makes one k register in a cycle, and so compares half as fast as it takes a
+// maximum. On AMD's processors, clamps between numbers take larger_at_once() (WithMax in loop.h).
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V second_where_less(V a, V b, V less, V than) {
   auto mask = lt(less, than);
   CLAMPGRAD_HIDE("+k", mask);
   return select(mask, b, a);
 }
-#define CLAMPGRAD_WITHOUT_MAX(V)             \
-  CLAMPGRAD_HOST_DEVICE V larger(V a, V b) { \
-    return second_where_less(a, b, a, b);    \
-  }                                          \
-  CLAMPGRAD_HOST_DEVICE V lesser(V a, V b) { \
-    return second_where_less(a, b, b, a);    \
+// The instructions return their second operand where one is NaN, and of two zeros.
+#define CLAMPGRAD_LARGER(V, type, max, min)                                                \
+  CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {                                               \
+    return second_where_less(a, b, a, b);                                                  \
+  }                                                                                        \
+  CLAMPGRAD_HOST_DEVICE V lesser(V a, V b) {                                               \
+    return second_where_less(a, b, b, a);                                                  \
+  }                                                                                        \
+  CLAMPGRAD_HOST_DEVICE V larger_at_once(V a, V b) {                                       \
+    return reinterpret_cast<V>(max(reinterpret_cast<type>(b), reinterpret_cast<type>(a))); \
+  }                                                                                        \
+  CLAMPGRAD_HOST_DEVICE V lesser_at_once(V a, V b) {                                       \
+    return reinterpret_cast<V>(min(reinterpret_cast<type>(b), reinterpret_cast<type>(a))); \
   }
-CLAMPGRAD_WITHOUT_MAX(Vector<float>)
-CLAMPGRAD_WITHOUT_MAX(Vector<double>)
-#undef CLAMPGRAD_WITHOUT_MAX
+CLAMPGRAD_LARGER(Vector<float>, __m512, _mm512_max_ps, _mm512_min_ps)
+CLAMPGRAD_LARGER(Vector<double>, __m512d, _mm512_max_pd, _mm512_min_pd)
+#undef CLAMPGRAD_LARGER
 #undef CLAMPGRAD_K_COMPARE
 #undef CLAMPGRAD_HIDE_FROM_CLANG
 

@@ -94,12 +94,16 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
 // What all elements have in common.
 template <typename E>
 struct Element {
-  // The value of torch.clamp, and that of torch.fmax and fmin, whose `result` of the two `in` the
-  // rule has found. A device where torch returns something else overrides them.
+  // The value of torch.clamp, its key, and the value of torch.fmax and fmin, whose `result` of the
+  // two `in` the rule has found. A device where torch returns something else overrides them.
   template <bool has_lo, bool has_hi, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V
   clamp(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
     return clamp_value<has_lo, has_hi>(value, key, comparable, values, keys);
+  }
+  template <bool has_lo, bool has_hi, typename K>
+  static CLAMPGRAD_HOST_DEVICE K clamp_key(K key, Mask<K> comparable, const Bounds<K>& keys) {
+    return clamp_value<has_lo, has_hi>(key, key, comparable, keys, keys);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V fmax(const V (&)[2], V result) {

@@ -158,7 +158,7 @@ struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule)> {
     const auto key = E::key(in[0]);
     const auto comparable = E::comparable(in[0]);
     out[0] = E::template clamp<has_lo, has_hi>(in[0], key, comparable, values, keys);
-    const auto result = clamp_value<has_lo, has_hi>(key, key, comparable, keys, keys);
+    const auto result = E::template clamp_key<has_lo, has_hi>(key, comparable, keys);
     number_bits(number_masks<rule, has_lo, has_hi>(key, comparable, keys, result), bits);
   }
 };
