@@ -340,6 +340,26 @@ def patched_backward(name):
     return markdown(*rows, right=range(1, len(columns) + 1)) + "\n\n" + note.strip()
 
 
+def loops():
+    """What a clamp takes by comparisons and by maxima."""
+    record = records.read("loops")
+    models = [k for k in record["rows"][0] if k != "loop"]
+    rows = [["float32, between two numbers", *models, "Zen 4, 2^12", "2^16", "2^20"]]
+    for rule, name in ((0, "min_norm"), (4, "with_grad")):
+        for element, form in (("ElementHere", "compared"), ("WithMax", "maxima")):
+            loop = f"NumberForwardOp<{rule}, true, true, {element}<float>, float>"
+            (r,) = (r for r in record["rows"] if r["loop"] == loop)
+            took = r["nanoseconds, by elements"].values()
+            cells = [f"{r[m]:.0f}" for m in models] + [f"{ns:.1f}" for ns in took]
+            rows.append([f"`{name}`, {form}", *cells])
+    note = (
+        f"Per word of 64 elements: cycles by llvm-mca {record['llvm']}, which knows neither memory nor that a processor "
+        f"slows down, and nanoseconds of the loop alone, by the number of elements, on {made_on(record)}. "
+        "`python -m benchmarks.mca` lists the cycles of all loops for AVX-512."
+    )
+    return markdown(*rows, left=1) + "\n\n" + note
+
+
 def pin():
     """One row a way to pin, one column what is called."""
     found = records.read("pin")
@@ -401,5 +421,6 @@ TABLES = {
     "cuda_instructions": cuda_instructions,
     "cuda_simulated": cuda_simulated,
     "audit_cost": audit_cost,
+    "loops": loops,
     "from_nothing": from_nothing,
 }

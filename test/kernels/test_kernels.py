@@ -184,7 +184,9 @@ def test_only_loops_for_one_maker_take_a_maximum_of_floats(instructions):
 def test_loops_leave_no_upper_halves(instructions):
     """What wrote them ends in vzeroupper, so that the code of others does not wait for registers of ours."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
-    loops = [f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)7loop_ofI", f)]
+    loops = [
+        f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)7loop_ofI", f)
+    ]
     wrote = [f for f in loops if "\tret" in f and re.search(r"%[yz]mm", f)]
     assert wrote
     assert all("\tvzeroupper" in f for f in wrote)
