@@ -78,7 +78,9 @@ def operator_kernel(f: NativeFunction) -> str:
     """Reads the name of the convention; with out=, where nothing is recorded, it only checks it."""
     with native_function_manager(f):
         signature = NativeSignature(f.func, symint=False).defn(name=cpp.name(f.func))
-    name, given = cpp.name(f.func), ", ".join(operands(f))  # clamp_out; self, min, max
+    name = cpp.name(f.func)  # clamp_out
+    self, *bounds = operands(f)
+    given = ", ".join([self, *(f"guarded({bound})" for bound in bounds)])
     lines = []
     if "gradient" in names_of(f.func.arguments.flat_all):
         convention = "parse_convention(gradient, maximize)"
@@ -118,6 +120,10 @@ def api(f: NativeFunction) -> str:
     if not is_out:
         lines = [
             f"if (!all_tensors(is_plain, self, {bounds})) {{",
+            "  std::optional<Traced> traced;",
+            "  if (at::tracer::impl::is_dispatch_enabled()) {",
+            "    traced.emplace();",
+            "  }",
             f"  {lines[0]}",
             "}",
             f'const Profiled profiled("{NAMESPACE}::{name}", self, {bounds}, {keywords});',

@@ -11,6 +11,19 @@ namespace clampgrad {
 // A bound that is a number, or none.
 using Number = std::optional<at::Scalar>;
 
+// A float that Dynamo makes a symbol because it changes. Where nothing asks for its value, torch up
+// to 2.14 may keep one in the graph without a guard (github.com/pytorch/pytorch/issues/194976).
+bool is_changing(const Number& bound);
+
+// Such a float as its value, which a guard compares from now on; any other argument as it is. A
+// number made of sizes or of data stays a symbol.
+at::Scalar guarded(const at::Scalar& bound);
+Number guarded(const Number& bound);
+template <typename T>
+T& guarded(T& argument) {
+  return argument;
+}
+
 // False for a number that a compiler traces: asking for its value would fix it in the graph.
 bool is_nan(const Number& bound);
 
@@ -19,7 +32,8 @@ bool is_nan(const Number& bound);
 bool overflows(const Number& bound, const at::Tensor& self);
 
 // The bound as the forward of `self` sees it: rounded to its dtype, because an element can be equal
-// only to a number of its dtype. A number that overflows is returned as it is.
+// only to a number of its dtype. A number that overflows, or that a compiler traces, is returned as
+// it is.
 Number in_dtype(const Number& bound, const at::Tensor& self);
 
 } // namespace clampgrad

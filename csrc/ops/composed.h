@@ -136,26 +136,27 @@ class TensorValue : public LazyTensor {
  public:
   using LazyTensor::LazyTensor;
   TensorValue() : TensorValue(at::Scalar(0)) {}
-  TensorValue(at::Scalar number)
+  // A number that a compiler traces is compared as a Tensor, because only that rounds it.
+  TensorValue(const at::Scalar& number)
       : LazyTensor([number](const at::Tensor& like) {
           return at::scalar_tensor(number, at::device(like.device()).dtype(like.scalar_type()));
         }),
-        number_(std::move(number)) {}
+        number_(number.isSymbolic() ? std::nullopt : std::optional(number)) {}
   TensorValue(const at::Tensor& tensor)
       : LazyTensor([tensor](const at::Tensor&) { return tensor; }) {}
 
-// A number stays a Scalar: on the left, by the flipped operator. Two compare at once, unless a
-// compiler traces them. A macro, because the name of a method is no argument of a template.
-#define CLAMPGRAD_COMPARE(op, name, flipped)                                              \
-  friend TensorMask operator op(const TensorValue& a, const TensorValue& b) {             \
-    if (a.number_ && b.number_ && !a.number_->isSymbolic() && !b.number_->isSymbolic()) { \
-      return TensorMask(a.number_->toDouble() op b.number_->toDouble());                  \
-    }                                                                                     \
-    return TensorMask([a, b](const at::Tensor& like) {                                    \
-      return a.number_ ? b.get(like).flipped(*a.number_)                                  \
-          : b.number_  ? a.get(like).name(*b.number_)                                     \
-                       : a.get(like).name(b.get(like));                                   \
-    });                                                                                   \
+// A number stays a Scalar: on the left, by the flipped operator. Two compare at once. A macro,
+// because the name of a method is no argument of a template.
+#define CLAMPGRAD_COMPARE(op, name, flipped)                                  \
+  friend TensorMask operator op(const TensorValue& a, const TensorValue& b) { \
+    if (a.number_ && b.number_) {                                             \
+      return TensorMask(a.number_->toDouble() op b.number_->toDouble());      \
+    }                                                                         \
+    return TensorMask([a, b](const at::Tensor& like) {                        \
+      return a.number_ ? b.get(like).flipped(*a.number_)                      \
+          : b.number_  ? a.get(like).name(*b.number_)                         \
+                       : a.get(like).name(b.get(like));                       \
+    });                                                                       \
   }
   CLAMPGRAD_COMPARE(<, lt, gt)
   CLAMPGRAD_COMPARE(<=, le, ge)

@@ -31,8 +31,7 @@ inline bool is_complex(const Scalar& number) {
 
 // The bound beside `self`, whose dtype is that of clamp_min(self, min): there a number is rounded.
 inline Tensor beside(const Tensor& self, const Scalar& number) {
-  const auto rounded = number.isSymbolic() ? number : *in_dtype(number, self);
-  const auto bound = at::scalar_tensor(rounded, self.options());
+  const auto bound = at::scalar_tensor(*in_dtype(number, self), self.options());
   return overflows(number, self) ? at::clamp_min(bound, number) : bound; // which raises, or not
 }
 inline Tensor beside(const Tensor& self, const Tensor& bound) {

@@ -85,9 +85,10 @@ struct Kernel<Aten, front_door, kind, Result (*)(Args...)> {
     // Where the front door records nothing it calls aten's operator, which is this one.
     if (applies(c, kind) && is_recorded(args...)) {
       reached<Aten>.fetch_add(1, std::memory_order_relaxed);
-      return front_door(args..., *c);
+      return front_door(guarded(args)..., *c);
     }
-    return Aten::redispatch(to_torchs_own(keys), args...);
+    return c ? Aten::redispatch(to_torchs_own(keys), guarded(args)...)
+             : Aten::redispatch(to_torchs_own(keys), args...);
   }
 };
 

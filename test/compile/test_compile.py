@@ -127,6 +127,24 @@ def test_inductor():
             assert_same(eager(compiled, [x], gs)[0], eager(f, [x], gs)[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_inductor_rounds_a_bound(dtype):
+    """A tie with a number that the dtype rounds up, or down, is a tie."""
+    bounds = (0.1, 0.3, 0.7)
+    x = torch.tensor(bounds, dtype=dtype)
+
+    def f(x):
+        found = [clampgrad.clamp(x, max=b, gradient=c) for b in bounds for c in EXACT]
+        return torch.stack(
+            [*found, *(clampgrad.clamp(x, b, gradient=c) for b in bounds for c in EXACT)]
+        )
+
+    with torch._inductor.config.patch(force_disable_caches=True):
+        compiled = torch.compile(f, fullgraph=True)
+        for of_row in torch.eye(6 * len(EXACT), dtype=dtype)[:, :, None].expand(-1, -1, 3):
+            assert_same(eager(compiled, [x], of_row)[0], eager(f, [x], of_row)[0])
+
+
 @pytest.mark.parametrize("scalar", [np.float64, np.float32, np.int64])
 def test_a_numpy_scalar_is_a_number(scalar):
     """At a tie and at NaN, a Tensor would have another gradient. The value is no constant."""

@@ -89,6 +89,74 @@ def test_another_number_for_a_bound():
     assert theirs in ([1, 2, 3, 4], ours)
 
 
+# Where the value of a bound is asked for, and where nothing needs it.
+CHANGING = {
+    "half": lambda x, n: clampgrad.clamp(x, -n, n, gradient="half"),
+    "straight_through": lambda x, n: clampgrad.clamp(x, -n, n, gradient="straight_through"),
+    "beside a Tensor": lambda x, n: clampgrad.clamp(x, -n, x.detach() + n),
+    "mingrad": lambda x, n: torch.ops.clampgrad.clamp_mingrad(x, -n, n),
+    "without a gradient": lambda x, n: clampgrad.clamp(x.detach(), -n, n) + x,
+}
+
+
+@pytest.mark.parametrize("kind", CHANGING)
+def test_a_number_that_changes_beside_another_use_of_it(kind):
+    """Inductor's cache on disk has no guard of such a number, so it serves the value of before
+    (github.com/pytorch/pytorch/issues/194976)."""
+
+    def f(x, n):
+        return CHANGING[kind](x, n) + x * n
+
+    with torch._inductor.utils.fresh_inductor_cache():
+        compiled = torch.compile(f)
+        for n in (0.5, 1.0, 2.0):
+            x = torch.tensor([-3.0, -2, -1, 0.5, 1, 1.5])
+            check(partial(compiled, n=n), partial(f, n=n), [x])
+            assert_same(compiled(x, n), f(x, n))
+
+
+def of_size(x):
+    return 1 - 1 / x.shape[0]
+
+
+def at_bounds(n, dtype):
+    bound = torch.tensor(1 - 1 / n, dtype=dtype)
+    return torch.cat([bound.repeat(3), torch.linspace(-2, 2, n - 3).to(dtype)])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_bound_made_of_a_size(dtype, backend):
+    """One graph serves all sizes, and a tie of the rounded bound is one."""
+
+    def f(x):
+        y = x * 0
+        for convention in ("inclusive", "min_norm", "half", "restoring"):
+            weight = 2 ** len(convention)  # which tells the conventions apart
+            y = y + weight * clampgrad.clamp(x, -1, of_size(x), gradient=convention)
+        return y + torch.ops.clampgrad.clamp_max_mingrad(x, of_size(x))
+
+    counter = CompileCounterWithBackend(backend)
+    compiled = torch.compile(f, backend=counter, fullgraph=True, dynamic=True)
+    for n in (5, 7, 10, 11):
+        (found,) = gradients(compiled, [at_bounds(n, dtype)])
+        assert_same(found, gradients(f, [at_bounds(n, dtype)])[0])
+    assert counter.frame_count == 1
+
+
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+@pytest.mark.parametrize("number", [lambda x: x.sum().int().item(), lambda x: x.sum().item()])
+def test_a_bound_made_of_data(number):
+    """It asks the symbol nothing that the forward does not need."""
+
+    def f(x):
+        return clampgrad.clamp(x, 0, number(x), gradient="half") + clampgrad.clamp_min(x, number(x))
+
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+    for x in (torch.tensor([1.0, 2, -1, 0]), torch.tensor([3.0, 4, -3, 0.5])):
+        check(compiled, f, [x])
+
+
 def test_another_convention():
     """It compiles again, once each."""
     counter = CompileCounterWithBackend("aot_eager")

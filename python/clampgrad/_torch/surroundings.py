@@ -51,6 +51,14 @@ def in_autodiff() -> bool:
     )
 
 
+def guarded(bound: Any) -> Any:
+    """A float that Dynamo makes a symbol because it changes, as its value, which a guard compares; anything
+    else as it is. Where nothing asks, torch up to 2.14 may keep the value without a guard
+    (github.com/pytorch/pytorch/issues/194976)."""
+    changing = isinstance(bound, torch.SymFloat) and bound.node.has_hint() and "zf" in str(bound)
+    return float(bound) if changing else bound
+
+
 def dispatch_modes_are_on() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0
 
