@@ -9,6 +9,7 @@
 #include "ops/mixed.h"
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/TracerMode.h>
 #include <ATen/record_function.h>
 
 namespace clampgrad {

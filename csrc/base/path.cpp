@@ -28,7 +28,11 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
-// Any other key (tracing, a functorch level, a subclass, a lazy conjugate) says: not plain.
+// No kernel has this key, so excluding it says something to us and nothing to torch.
+constexpr auto kTraced = DispatchKey::TESTING_ONLY_GenericMode;
+
+// Any other key (tracing, a functorch level, a subclass, a lazy conjugate) says: not plain. The
+// mode of batched gradients changes only random operators.
 const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
     DispatchKey::AutogradCPU,
@@ -40,7 +44,14 @@ const DispatchKeySet kPlain = DispatchKeySet({
 #endif
     DispatchKey::BackendSelect,
     DispatchKey::ADInplaceOrView,
+    DispatchKey::VmapMode,
 });
+
+// As bits, because operator- of key sets leaves those of the backends in.
+bool are_plain(DispatchKeySet keys) {
+  return (keys.raw_repr() & ~kPlain.raw_repr()) == 0 && !in_transform() &&
+      !c10::impl::tls_is_dispatch_key_excluded(kTraced);
+}
 
 #if defined(CLAMPGRAD_WITH_CUDA)
 // Entry i is for GPU i. The driver is asked once, because asking takes longer than a clamp.
@@ -89,9 +100,17 @@ bool in_functionalization() {
   return TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::FUNCTIONAL).has_value();
 }
 
+Traced::Traced() : guard_(kTraced) {}
+
+bool modes_look_on() {
+  using Modes = c10::impl::TorchDispatchModeTLS;
+  using Key = c10::impl::TorchDispatchModeKey;
+  return c10::impl::dispatch_mode_enabled() && !Modes::get_mode(Key::FAKE) &&
+      !Modes::get_mode(Key::PROXY) && !Modes::get_mode(Key::FUNCTIONAL);
+}
+
 bool is_plain(const at::Tensor& self) {
-  // As bits, because operator- of key sets leaves those of the backends in.
-  return (effective_keys(self).raw_repr() & ~kPlain.raw_repr()) == 0 && !in_transform();
+  return are_plain(effective_keys(self));
 }
 
 bool is_differentiated(const at::Tensor& self) {
@@ -114,7 +133,10 @@ bool is_fusable_dtype(at::ScalarType dtype) {
 }
 
 bool is_fusable(const at::Tensor& self) {
-  return is_plain(self) && !self._fw_grad(0).defined() && device_has_kernels(self);
+  const auto keys = effective_keys(self);
+  return (are_plain(keys) ||
+          (!self.key_set().has_any(kModes) && modes_look_on() && are_plain(keys - kModes))) &&
+      !self._fw_grad(0).defined() && device_has_kernels(self);
 }
 
 bool is_fusable_backward(const at::Tensor& grad, const at::Tensor& bits) {

@@ -2,6 +2,7 @@
 // Which of the two paths behind a front door a tensor takes (docs/architecture.md).
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <optional>
@@ -20,13 +21,30 @@ bool in_functionalization();
 // An ordinary strided tensor of a backend with kernels here, beneath no tracer, level or mode.
 bool is_plain(const at::Tensor& self);
 
+// While it lives, no tensor is plain. torch.jit.trace records an operator of ours and hides from
+// what runs inside: bits that a kernel saved there would be a constant of the trace.
+class Traced {
+ public:
+  Traced();
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard guard_;
+};
+
+// Dispatch modes are on, and none of them traces: what a call saves must not depend on them,
+// because a checkpoint may run it again without them.
+bool modes_look_on();
+constexpr c10::DispatchKeySet kModes(
+    {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot});
+
 // Requires grad, while that is recorded, or carries a tangent.
 bool is_differentiated(const at::Tensor& self);
 
 // False where no gradient can be recorded, so that the front door is the ATen operator and no more.
 bool may_need_gradient(const at::Tensor& self);
 
-// Plain, without a tangent, on a device with kernels: nothing but reverse mode sees an operator.
+// Plain but for modes that look on, without a tangent, on a device with kernels: nothing but
+// reverse mode, and such modes, sees an operator.
 bool is_fusable(const at::Tensor& self);
 bool is_fusable_dtype(at::ScalarType dtype);
 

@@ -11,6 +11,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/TracerMode.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
 
@@ -251,6 +252,12 @@ std::array<Tensor, n> gradients(
     if (is_fusable_backward(grad, of.bits)) {
       return fused_backward(of, grad, wanted);
     }
+    TORCH_CHECK(
+        !at::tracer::impl::is_dispatch_enabled(),
+        "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, "
+        "for all inputs. Call the function of clampgrad, out of place and not pinned, or trace "
+        "with "
+        "make_fx");
   }
   auto like = grad;
   if constexpr (!reads_bits<Of>) {

@@ -63,7 +63,8 @@ Number other_bound(const Scalar& bound) {
 //
 // A saved-tensor hook may raise, and `self` would have been written with nothing recorded. So where
 // there are hooks, the functional form is recorded first, and `self` gets its value and its node
-// afterwards (hand_over). So it is where `self` has gaps, and with Tensors for bounds.
+// afterwards (hand_over). So it is where `self` has gaps or modes look on, and with Tensors for
+// bounds.
 //
 // `self` does not get its value by copy_ with autograd on: a view would keep its node and call
 // hooks on it, where torch replaces that node. What no kernel of ours takes, torchgen's operator in
@@ -82,9 +83,9 @@ Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Co
   }
   const auto node = autograd::make_node<ClampNode>(self);
   const auto call = number_forward(self, min, max, c);
-  auto y = empty_result(self);
-  const auto bits = below_autograd([&] { return fused_forward(call, self, y); });
-  return recorded(node, c, std::move(y), bits);
+  auto y = unseen([&] { return empty_result(self); });
+  const auto bits = unseen([&] { return fused_forward(call, self, y); });
+  return recorded(node, c, std::move(y), bits, [&] { return at::clamp(self, min, max); });
 }
 
 Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
@@ -103,7 +104,8 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
         self, in_dtype(min, self), in_dtype(max, self), name_of(c.gradient), c.maximize);
   }
   torch::autograd::check_inplace(self, /*requires_grad=*/true);
-  if (at::SavedTensorDefaultHooks::get_hooks() || !self.is_non_overlapping_and_dense()) {
+  if (at::SavedTensorDefaultHooks::get_hooks() || !self.is_non_overlapping_and_dense() ||
+      modes_look_on()) {
     return hand_over(self, record_clamp(self, min, max, c));
   }
   const auto node = autograd::make_node<ClampNode>(self);

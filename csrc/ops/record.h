@@ -10,6 +10,7 @@
 
 #include "Functions.h"
 #include "base/convention.h"
+#include "base/path.h"
 #include "kernels/dim_order.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -24,6 +25,14 @@ auto below_autograd(const Kernel& kernel) {
   return kernel();
 }
 
+// What modes that look on do not see either.
+template <typename Kernel>
+auto unseen(const Kernel& kernel) {
+  const c10::impl::ExcludeDispatchKeyGuard guard(
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | kModes);
+  return kernel();
+}
+
 // What the node needs for backward, where y is the result.
 template <typename Node>
 void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor& bits) {
@@ -33,9 +42,14 @@ void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor&
   node->dim_order = dim_order_of(y);
 }
 
-template <typename Node>
-at::Tensor recorded(const Node& node, Convention c, at::Tensor y, const at::Tensor& bits) {
+// `aten` calls torch's own operator, which modes that look on see in place of the fused forward.
+template <typename Node, typename Aten>
+at::Tensor recorded(
+    const Node& node, Convention c, at::Tensor y, const at::Tensor& bits, const Aten& aten) {
   save(node, c, y, bits);
+  if (modes_look_on()) {
+    y = below_autograd(aten);
+  }
   torch::autograd::set_history(y, node);
   return y;
 }

@@ -23,6 +23,32 @@ using at::Tensor;
 
 namespace {
 
+// ---- By the operators of ATen -------------------------------------------------------------------
+
+// By the value of the Extremum.
+constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {
+    at::maximum, at::minimum, at::fmax, at::fmin};
+
+} // namespace
+
+Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
+  TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", name_of(op), " is no extremum");
+  return kAten[static_cast<size_t>(op)](self, other);
+}
+
+namespace {
+
+Tensor aten(const PairForward& call, const std::array<Tensor, 2>& args) {
+  const auto& [self, other] = args;
+  return !is_clamp(call.op)   ? aten_extremum(call.op, self, other)
+      : takes_larger(call.op) ? at::clamp(self, other)
+                              : at::clamp(self, std::nullopt, other);
+}
+
+Tensor aten(const TripleForward&, const std::array<Tensor, 3>& args) {
+  return at::clamp(args[0], args[1], args[2]);
+}
+
 // ---- By the fused kernels -----------------------------------------------------------------------
 
 // Undefined where no kernel takes the arguments. Kernels take plain tensors of one dtype and one
@@ -51,7 +77,7 @@ Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool i
   for (auto& t : args) {
     t = cast(t, dtype);
   }
-  const auto y = empty_result(args);
+  const auto y = unseen([&] { return empty_result(args); });
   for (auto& t : args) {
     t = t.sizes() == y.sizes() ? t : t.expand(y.sizes());
   }
@@ -64,7 +90,8 @@ Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool i
   if constexpr (std::is_same_v<Call, PairForward>) {
     node->extremum = name_of(call.op);
   }
-  return recorded(node, c, y, below_autograd([&] { return fused_forward(call, args, y); }));
+  const auto bits = unseen([&] { return fused_forward(call, args, y); });
+  return recorded(node, c, y, bits, [&] { return aten(call, args); });
 }
 
 Tensor fused_extremum(
@@ -89,18 +116,7 @@ Tensor fused_clamp(
   return fused<autograd::ClampRecordedBackward1>({self, *min, *max}, call, c, in_place);
 }
 
-// ---- By the operators of ATen -------------------------------------------------------------------
-
-// By the value of the Extremum.
-constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {
-    at::maximum, at::minimum, at::fmax, at::fmin};
-
 } // namespace
-
-Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
-  TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", name_of(op), " is no extremum");
-  return kAten[static_cast<size_t>(op)](self, other);
-}
 
 Tensor kept(const Tensor& t) {
   if (!is_plain(t)) {

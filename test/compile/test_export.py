@@ -83,6 +83,24 @@ def test_forward_and_backward_in_one_graph(convention):
         assert_same(actual, wanted)
 
 
+class OfData(torch.nn.Module):
+    def forward(self, x):
+        n = x.sum().int().item()
+        return clampgrad.clamp(x, 0, n, gradient="half") + clampgrad.clamp(
+            x, max=n, gradient="joint"
+        )
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_bound_made_of_data(strict):
+    program = torch.export.export(OfData(), (torch.ones(3, requires_grad=True),), strict=strict)
+    for x in (torch.tensor([1.0, 2, -1]), torch.tensor([3.0, 4, -2])):
+        for found, wanted in zip(
+            eager(program.module(), [x], torch.ones(3)), eager(OfData(), [x], torch.ones(3))
+        ):
+            assert_same(found, wanted)
+
+
 # ---- TorchScript -----------------------------------------------------------------------------------
 
 
@@ -119,3 +137,55 @@ def test_torchscript(how, tmp_path):
                 found = eager(function, given, torch.ones_like(given[0]))
                 for actual, wanted in zip(found, expected):
                     assert_same(actual, wanted)
+
+
+def slopes_of(f, count=2):
+    """A function of Tensors that differentiates f by the first ones."""
+
+    def g(*args):
+        return torch.cat(torch.autograd.grad(f(*args).sum(), args[:count]))
+
+    return g
+
+
+DIFFERENTIATED = (
+    {
+        f"clamp, {c}": slopes_of(lambda x, y, c=c: clampgrad.clamp(x, 1.0, 9.0, gradient=c), 1)
+        for c in CONVENTIONS
+    }
+    | {
+        f"{name}, {c}": slopes_of(lambda x, y, f=f, c=c: f(x, y, gradient=c))
+        for c in EXACT
+        for name, f in (("clamp_min", clampgrad.clamp_min), ("maximum", clampgrad.maximum))
+    }
+    | {"Tensors": slopes_of(lambda x, y: clampgrad.clamp(x, y, y.detach() + 4))}
+)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning"
+)
+@pytest.mark.parametrize("kind", DIFFERENTIATED)
+def test_a_gradient_that_is_traced(kind):
+    """It is of the inputs of the trace, not of those that it was recorded with."""
+    f = DIFFERENTIATED[kind]
+    recorded, others = (
+        [torch.tensor(v, requires_grad=True) for v in values]
+        for values in (([1.0, 1, 9], [1.0, 2, 0]), ([5.0, -5, 1], [6.0, -5, -3]))
+    )
+    trace = torch.jit.trace(f, recorded, check_trace=False)
+    assert_same(trace(*others), f(*others))
+
+
+@pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning"
+)
+@pytest.mark.parametrize("call", [
+    lambda x: torch.ops.clampgrad.clamp(x, 1.0, 9.0),
+    lambda x: torch.ops.clampgrad.clamp_mingrad(x, 1.0, 9.0),
+    lambda x: clampgrad.clamp_(x * 1, 1.0, 9.0),
+])  # fmt: skip
+def test_a_gradient_that_no_trace_holds(call):
+    """What the trace could only keep as a constant is an error, as with torch.clamp_."""
+    with pytest.raises(RuntimeError, match="constant"):
+        torch.jit.trace(slopes_of(call), (torch.ones(2, requires_grad=True),), check_trace=False)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clampgrad._torch.surroundings import in_levels
+from clampgrad._torch.surroundings import in_levels, without_dispatch_modes
 from clampgrad._torch.tensors import made_again, share_memory
 
 
@@ -42,8 +42,20 @@ def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
     return x.copy_(result)
 
 
+def in_dtype(number: Any, dtype: torch.dtype) -> Any:
+    """Rounded to it. A number beyond its range stays, for torch to judge, and one that a graph stands for."""
+    if not isinstance(number, (int, float)):
+        return number
+    if isinstance(number, int) and not -(2**63) <= number < 2**64:
+        return number  # no number of torch's
+    with without_dispatch_modes():
+        rounded = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
+    return number if math.isinf(rounded) else rounded
+
+
 def as_compared(args: Sequence[Any], y: Tensor) -> list[Tensor]:
-    """The arguments as the forward compares them: in the dtype of its result y.
+    """The arguments as the forward compares them: in the dtype of its result y, which Inductor would not
+    round a number to.
 
     With a number that is NaN the result is NaN, and torch accepts a second number that the dtype cannot
     hold. NaN stands for that one too.
@@ -52,7 +64,9 @@ def as_compared(args: Sequence[Any], y: Tensor) -> list[Tensor]:
     return [
         a.to(y.dtype)
         if isinstance(a, Tensor)
-        else torch.full((), a if nan is None else nan, dtype=y.dtype, device=y.device)
+        else torch.scalar_tensor(
+            in_dtype(a, y.dtype) if nan is None else nan, dtype=y.dtype, device=y.device
+        )
         for a in args
         if a is not None
     ]

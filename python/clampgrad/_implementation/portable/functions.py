@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +12,10 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from clampgrad._contract.table import CANONICAL, PSEUDO, unknown
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
-from clampgrad._implementation.portable.forward import assign, to_be_written, torchs_own
-from clampgrad._implementation.portable.gate import Clamp, Extremum, Rule
+from clampgrad._implementation.portable.forward import assign, in_dtype, to_be_written, torchs_own
+from clampgrad._implementation.portable.gate import Clamp, Extremum, Rule, traced_by_jit
 from clampgrad._implementation.traced import traced
-from clampgrad._torch.surroundings import in_levels, without_dispatch_modes
+from clampgrad._torch.surroundings import guarded, in_levels, without_dispatch_modes
 
 with without_dispatch_modes():
     for operator in OPERATORS:
@@ -85,17 +84,6 @@ def operator_of(lo: Any, hi: Any) -> str:
     return "clamp_min" if hi is None else "clamp_max" if lo is None else "clamp"
 
 
-def in_dtype(number: Any, dtype: torch.dtype) -> Any:
-    """Rounded to it. A number beyond its range stays, for torch to judge, and one that a graph stands for."""
-    if not isinstance(number, (int, float)):
-        return number
-    if isinstance(number, int) and not -(2**63) <= number < 2**64:
-        return number  # no number of torch's
-    with without_dispatch_modes():
-        rounded = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
-    return number if math.isinf(rounded) else rounded
-
-
 def column_of(gradient: str, maximize: bool) -> str:
     """The name of a convention in the rows of the contract: one that depends on `maximize` has two."""
     directed = f"{gradient}, maximize"
@@ -115,14 +103,14 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
         out: Tensor | None = None,
     ) -> Tensor:
         gradient = column_of(resolved(gradient, maximize), maximize)
-        args = (input, min, max)
+        args = (input, guarded(min), guarded(max))
         if out is not None:
             return torchs_own(name, *args, out=out)
         if (min is None and max is None) or not recorded(args):
             return torchs_own(name, *args)
         if not name.endswith("_"):
             return clamped(name, *args, gradient)
-        result = clamped(name.rstrip("_"), to_be_written(input), min, max, gradient)
+        result = clamped(name.rstrip("_"), to_be_written(input), *args[1:], gradient)
         return assign(input, (min, max), result)
 
     def upper(input: Tensor, max: Any, **keywords: Any) -> Tensor:
@@ -170,8 +158,11 @@ def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
         relevant = [a for a in (*given, keywords.get("out")) if a is not None]
         if has_torch_function(relevant):
             return handle_torch_function(PUBLIC[name], relevant, *given, **keywords)
-        if is_compiling() or torch.jit.is_tracing():
+        if is_compiling():
             return traced(name, *given, **keywords)
+        if torch.jit.is_tracing():
+            with traced_by_jit(not name.endswith("_")):  # which overwrites its argument
+                return traced(name, *given, **keywords)
         return kernel(*given, **keywords)
 
     return call

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -15,6 +18,31 @@ from clampgrad._contract.table import STRICT
 from clampgrad._implementation.portable.contract import Share, contains, positions, relation, shares
 from clampgrad._implementation.portable.forward import as_compared, batch_first, torchs_own
 from clampgrad._torch.surroundings import is_batched_gradient
+
+NOT_TRACED = (
+    "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, for all "
+    "inputs. Call the function of clampgrad, out of place and not pinned, or trace with make_fx"
+)
+
+
+class Traced(threading.local):
+    """Whether torch.jit.trace records this thread. It hides from what runs inside an operator."""
+
+    on = False
+
+
+here = Traced()
+
+
+@contextmanager
+def traced_by_jit(on: bool) -> Iterator[None]:
+    """A block in which a call saves its arguments, which the trace knows, and not their positions."""
+    before, here.on = here.on, on
+    try:
+        yield
+    finally:
+        here.on = before
+
 
 NOT_LINEAR = (
     "clampgrad: forward mode is not defined for the gradients 'with_grad' and 'restoring', which are not "
@@ -81,6 +109,8 @@ def unpacked(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
     """What was saved, the position first, after a check that it is what was saved: a saved-tensor hook
     may have changed it."""
     saved = ctx.saved_tensors
+    if not is_compiling() and torch.jit.is_tracing():
+        raise RuntimeError(NOT_TRACED)
     position = saved[0]
     if position.dtype != torch.uint8 or position.shape != g.shape:
         raise RuntimeError(
@@ -149,6 +179,7 @@ class Clamp(torch.autograd.Function):
         ctx.set_materialize_grads(False)  # a constant has no tangent, not one of zeros
         ctx.save_for_backward(position)
         ctx.save_for_forward(position)
+        ctx.args = inputs[2:] if here.on else None
 
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
@@ -157,7 +188,10 @@ class Clamp(torch.autograd.Function):
         found = ctx.found
         if ctx.with_tangent:
             found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
-        (position,) = unpacked(ctx, g)
+        if ctx.args is None:
+            (position,) = unpacked(ctx, g)
+        else:
+            position = positions(*as_compared(ctx.args, g))
         # A compiler that traces this cannot trace Pseudo, and takes its operators instead. Under
         # is_grads_batched, a function in Python does not see that its tensors require grad.
         composed = is_compiling() or is_batched_gradient(g)
