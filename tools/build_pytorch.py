@@ -187,12 +187,12 @@ def of_tests(
 
 def of_gradients(stock: State, mine: State, series: Series | None) -> list[str]:
     """What is not as the series claims, or, without one, as on stock."""
-    from tools.verify.held import changes, held
+    from tools.verify.held import changes, group, held
 
     changed = changes(stock["gradients"], mine["gradients"])
     if series is None or series.claim.unchanged:
         return changed + changes(stock["scripted"], mine["scripted"])
-    touched = {", ".join(line.split(", ")[:2]) for line in changed}
+    touched = {group(line.rpartition(": ")[0]) for line in changed}
     found = held(mine["gradients"], stock["gradients"], series.claim, touched)
     return found if changed else [*found, "no gradient changed"]
 

@@ -73,6 +73,22 @@ def vmapped(f, args, g):
     return torch.func.vmap(lambda g, *a: torch.func.vjp(f, *a)[1](g))(g, *args)
 
 
+def vmapped_alone(f, args, g):
+    """Over one argument at a time, the others being the same for all of the batch: the diagonal has our points."""
+    found = []
+    for i in range(len(args)):
+
+        def alone(a, of_one, i=i):
+            return torch.func.vjp(f, *args[:i], a, *args[i + 1 :])[1](of_one)
+
+        values = torch.func.vmap(alone)(args[i], torch.diag(g))
+        found.append([v if v.dim() == 1 else v.diagonal() for v in values])
+    for others in found[1:]:
+        for a, b in zip(found[0], others):
+            torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+    return found[0]
+
+
 def compiled(f, args, g):
     torch.compiler.reset()
     return reverse(torch.compile(f, backend="aot_eager", dynamic=False), args, g)
@@ -135,7 +151,11 @@ REVERSE = {
     "vmap": vmapped,
     "aot_eager": compiled,
 }
-TENSORS_ONLY = {"promoted": promoted, "bounds of no dimension": without_dimensions}
+TENSORS_ONLY = {
+    "promoted": promoted,
+    "bounds of no dimension": without_dimensions,
+    "vmap over one": vmapped_alone,
+}
 FORWARD = {"forward": forward, "jvp": jvp}
 FORWARD_TENSORS = {"jvp of several dtypes": of_several_dtypes}
 
@@ -148,25 +168,31 @@ def in_place(operator):
     return changing and (lambda x, *bounds: changing(x.clone(), *bounds))
 
 
-def foreach(operator):
-    """The bounds of a list are lists too, but for one number, which is for all."""
-    if operator not in FOREACH:
-        return None
-    function = getattr(torch, "_foreach_" + operator)
-    return lambda x, b: function([x], [b] if isinstance(b, torch.Tensor) else b)[0]
+def lists(suffix, scalars):
+    """`_foreach_`, out of place or in place, with a list of two unlike Tensors: our points are the first of one call
+    and the second of another. The bounds are a list too, or one number for all."""
 
+    def of(operator):
+        if operator not in FOREACH:
+            return None
+        function = getattr(torch, f"_foreach_{operator}{suffix}")
 
-def foreach_in_place(operator):
-    if operator not in FOREACH:
-        return None
-    function = getattr(torch, "_foreach_" + operator + "_")
+        def both(tensors, bounds):
+            tensors = [t.clone() for t in tensors] if suffix else tensors
+            return function(tensors, bounds) or tensors
 
-    def changed(x, b):
-        y = x.clone()
-        function([y], [b] if isinstance(b, torch.Tensor) else b)
-        return y
+        def called(x, b):
+            k = len(x) // 2
+            if isinstance(b, torch.Tensor):
+                return torch.cat(tuple(both([x[:k], x[k:]], [b[:k], b[k:]])))
+            if not scalars:
+                return torch.cat(tuple(both([x[:k], x[k:]], b)))
+            other, c = torch.full((3,), 2.5, dtype=x.dtype), 2.5
+            return torch.cat([both([x[:k], other], [b, c])[0], both([other, x[k:]], [c, b])[1]])
 
-    return changed
+        return called
+
+    return of
 
 
 def one_sided(operator):
@@ -178,8 +204,10 @@ def one_sided(operator):
 
 FORMS = {
     "in place": in_place,
-    "foreach": foreach,
-    "foreach in place": foreach_in_place,
+    "foreach": lists("", False),
+    "foreach in place": lists("_", False),
+    "foreach of numbers": lists("", True),
+    "foreach of numbers in place": lists("_", True),
     "one bound of clamp": one_sided,
 }
 
@@ -200,7 +228,8 @@ def calls(operator, kind):
         numbers = chosen[0][1:] if kind == "numbers" else ()
         rows = [(*p, g) for p, g in product(chosen, INCOMING)]
         *args, g = torch.tensor(rows, dtype=torch.float64).unbind(1)
-        yield {n: applied(f, numbers) for n, f in forms.items() if f}, args, g, numbers
+        mine = {n: f for n, f in forms.items() if f and (kind == "numbers" or "numbers" not in n)}
+        yield {n: applied(f, numbers) for n, f in mine.items()}, args, g, numbers
 
 
 def cases(operator, kind):
@@ -221,26 +250,59 @@ def stacked(args, g, values):
     return torch.stack([*args, g, *values], 1).tolist()
 
 
+# Numbers that no 16 bits hold. Upstream compares some in float32 and some as forward rounds them.
+INEXACT = {"clamp": (0.1, 0.7), "clamp_min": (0.1,), "clamp_max": (0.7,)}
+
+
+def beside(operator, dtype):
+    """At the rounded bounds, next to them and away from them; the bounds stand in the rows unrounded."""
+    bounds = INEXACT[operator]
+    rounded = torch.tensor(bounds, dtype=dtype)
+    ends = [torch.nextafter(rounded, torch.full_like(rounded, e)) for e in (-9, 9)]
+    x = torch.cat([rounded, *ends, torch.tensor([-1.0, 0.4, 2.0], dtype=dtype)])
+    (value,) = reverse(lambda x: getattr(torch, operator)(x, *bounds), [x], torch.ones_like(x))
+    args = [x.double(), *(torch.full_like(x, b, dtype=torch.double) for b in bounds)]
+    return stacked(args, torch.ones_like(args[0]), [value])
+
+
+def ways_of(kind, forms, fast):
+    """Every way to differentiate, and every form of the operator in reverse and in forward mode."""
+    modes = REVERSE | FORWARD | (TENSORS_ONLY | FORWARD_TENSORS if kind == "tensors" else {})
+    ways = {mode: (forms[""], way) for mode, way in modes.items()}
+    for form in forms.keys() - {""}:
+        ways[form] = (forms[form], reverse)
+        ways[f"forward mode of {form}"] = (forms[form], forward)
+    return {m: way for m, way in ways.items() if m != "aot_eager" or not fast}  # seconds each
+
+
 def gradients():
-    """{operator, kind, mode}: [for each point: args, g, gradients]."""
-    found = {}
+    """{operator, kind, mode}: [for each point: args, g, gradients], and what raises, with its message."""
+    found, errors = {}, {}
+
+    def ask(key, rows):
+        try:
+            found.setdefault(key, []).extend(rows())
+        except Exception as error:
+            errors.setdefault(key, f"{type(error).__name__}: {error}".splitlines()[0])
+
     for operator, kind in [(o, k) for o in OPERATORS for k in kinds(o)]:
         for i, (forms, args, g, numbers) in enumerate(calls(operator, kind)):
             variables = args[:1] if kind == "numbers" else args
-            ways = {mode: (forms[""], way) for mode, way in (REVERSE | FORWARD).items()}
-            ways |= {form: (f, reverse) for form, f in forms.items() if form}
-            if kind == "tensors":
-                ways |= {
-                    mode: (forms[""], way) for mode, way in (TENSORS_ONLY | FORWARD_TENSORS).items()
-                }
-            if i > 2:  # seconds each
-                del ways["aot_eager"]
-            if any(n != n for n in numbers):  # up to 2.12 clamp with one bound ignores a NaN there
-                ways.pop("one bound of clamp", None)
-            for mode, (f, way) in ways.items():
-                rows = stacked(args, g, way(f, variables, g))
-                found.setdefault(f"{operator}, {kind}, {mode}", []).extend(rows)
-    return {"gradients": found}
+            for mode, (f, way) in ways_of(kind, forms, i > 2).items():
+                if mode.endswith("one bound of clamp") and any(n != n for n in numbers):
+                    continue  # up to 2.12 clamp with one bound ignores a NaN there
+                key = f"{operator}, {kind}, {mode}"
+                ask(key, lambda f=f, way=way: stacked(args, g, way(f, variables, g)))
+    for operator in ("maximum", "minimum"):  # of numbers there are lists alone
+        for forms, args, g, _ in calls(operator, "numbers"):
+            for form in (n for n in forms if n.startswith("foreach")):
+                for word, way in (("", reverse), ("forward mode of ", forward)):
+                    key = f"{operator}, numbers, {word}{form}"
+                    ask(key, lambda f=forms[form], way=way: stacked(args, g, way(f, args[:1], g)))
+    for operator in INEXACT:
+        for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+            ask(f"{operator}, numbers, {name} beside", lambda: beside(operator, dtype))
+    return {"gradients": {k: v for k, v in found.items() if k not in errors}, "errors": errors}
 
 
 def inductor():
@@ -303,7 +365,10 @@ def nodes():
             key = ", ".join(filter(None, (operator, kind, form)))
             names = dict(zip((v.data_ptr() for v in variables), ("self", "bound", "bound")))
             names[y.data_ptr()] = "result"
-            ran[key] = y.grad_fn.name()
+            node = y.grad_fn
+            if "foreach" in form:  # behind the cat
+                node = node.next_functions[-1][0]
+            ran[key] = node.name()
             with called:
                 torch.autograd.grad(y, variables, g)
             if "in place" not in form:  # there the input is a copy

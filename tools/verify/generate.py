@@ -95,4 +95,4 @@ def recorders(code: Code) -> dict[str, str]:
 
 def operator_of(kernel: str, code: Code) -> str:
     """The name of its operator, without the overload."""
-    return code.registrations[kernel].partition(".")[0].rstrip("_")
+    return code.registrations[kernel].partition(".")[0]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -56,12 +57,16 @@ class Question:
     oracle: Path | None = None  # a Python file that says what the gradients should be
     unproved: set[Path] = field(default_factory=set)  # patches to tests and documentation
     quick: bool = False  # without Inductor and OpInfo
+    note: str = ""  # what is not proved whatever is found
 
 
 def of_series(name: str | None, release: str) -> Question:
     """A series, proved to be what its file says."""
     chosen = named(name) if name else default(release)
-    return Question(chosen.patches, chosen.claim, unproved=chosen.unproved)
+    question = Question(chosen.patches, chosen.claim, unproved=chosen.unproved)
+    if not chosen.fits(release):
+        question.note = f"{chosen.name} is for {chosen.span}, and this is {release}"
+    return question
 
 
 @dataclass
@@ -96,6 +101,7 @@ def in_torchscript(texts: list[Text], claim: Claim) -> dict:
         found["failures"].append("TorchScript's gradients are not stock's: " + "; ".join(differing))
     if texts[0].script != texts[1].script:
         found["failures"] += held(after, before, claim, set())
+        found["failures"] += torchscript.not_summed(texts[1].script)
     return found
 
 
@@ -137,8 +143,11 @@ def of_family(builds: list[Build], touched: set[str], q: Question, found: dict, 
     say("6/7 the same compiled by Inductor" + ": left out" * q.quick)
     if not q.quick:
         new["gradients"] |= ask("inductor", builds[1])["gradients"]
-    before, after = stock["gradients"], new["gradients"]
-    failures = found["failures"]
+    before, after, failures = stock["gradients"], new["gradients"], found["failures"]
+    for key, message in new["errors"].items():
+        if before.pop(key, None):
+            failures.append(f"{key}: {message}")
+            control["gradients"].pop(key, None)
     if differing := changes(before, control["gradients"]):
         failures.append("the control without the patch is not stock: " + "; ".join(differing))
     for form, name in new["nodes"].items():
@@ -162,10 +171,13 @@ def of_operators(builds: list[Build], names: list[str], q: Question, found: dict
         stock, control, new = both.map(
             lambda run: ask("opinfo", run[0], check=run[1], **question), runs
         )
+    for name, error in new["subclasses"].items():
+        if error and not control["subclasses"].get(name):
+            found["failures"].append(f"OpInfo {name}, of subclasses: {error}")
     for name, digests in stock["digests"].items():
-        if digests != control["digests"][name]:
+        if digests != control["digests"].get(name):
             found["failures"].append(f"the control without the patch is not stock: {name}")
-        n = sum(a != b for a, b in zip(digests, new["digests"][name]))
+        n = sum(a != b for a, b in zip(digests, new["digests"].get(name, [])))
         if n:
             found[GRADIENTS].append(f"{name}, OpInfo: {n} of {len(digests)}")
     found["failures"] += new["failures"]
@@ -220,8 +232,12 @@ def verify(q: Question, say: Say) -> dict:
         GRADIENTS: sum((f[GRADIENTS] for f in found), []),
         SAVED: sum((f.get(SAVED, []) for f in found), []),
         "opinfo samples": found[-1].get("opinfo samples", 0),
-        "tests and documentation": sorted(patch.name for patch in q.unproved),
-        "not proved": unlooked(proved, texts[1]) + found[-1].get("not proved", []),
+        "tests and documentation": sorted(
+            {patch.name for patch in q.unproved} | {n for n in files_of(*proved) if is_test(n)}
+        ),
+        "not proved": [q.note] * bool(q.note)
+        + unlooked(proved, texts[1])
+        + found[-1].get("not proved", []),
         "failures": sum((f["failures"] for f in found), []),
     }
     result["failures"] += unexpected(result, q.claim)
@@ -231,7 +247,13 @@ def verify(q: Question, say: Say) -> dict:
 def unlooked(patches: list[Path], text: Text) -> list[str]:
     """The files of patches that none of this looks at."""
     looked = {YAML, NATIVE, FUNCTIONS, SCRIPT, *filter(compiled_here, text.added), *text.headers}
-    return [n for n in files_of(*patches) if n not in looked and module_of(n) not in text.python]
+    files = [n for n in files_of(*patches) if not is_test(n)]
+    return [n for n in files if n not in looked and module_of(n) not in text.python]
+
+
+def is_test(name: str) -> bool:
+    """No gradient depends on it."""
+    return name.startswith("test/")
 
 
 def unexpected(result: dict, claim: Claim) -> list[str]:
@@ -246,4 +268,6 @@ def operators(changed: set[str]) -> set[str]:
     clamps = ("clamp", "clamp_min", "clamp_max")
     pairs = {f"{n}, tensors" for n in ("maximum", "minimum", "fmax", "fmin") if n in changed}
     numbers = {f"{n}, numbers" for n in clamps if n in changed}
-    return pairs | numbers | {f"{n}, tensors" for n in clamps if f"{n}_Tensor" in changed}
+    lists = (re.match(r"_foreach_(\w+?)__?(List|Scalar|ScalarList)$", name) for name in changed)
+    found = {f"foreach {m[1]}, {'tensors' if m[2] == 'List' else 'numbers'}" for m in lists if m}
+    return found | pairs | numbers | {f"{n}, tensors" for n in clamps if f"{n}_Tensor" in changed}

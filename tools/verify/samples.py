@@ -5,6 +5,10 @@ from importlib.util import module_from_spec, spec_from_file_location
 
 import torch
 from torch.autograd import gradcheck, gradgradcheck
+from torch.testing._internal.composite_compliance import (
+    check_backward_formula,
+    check_forward_ad_formula,
+)
 
 
 def infos(operator):
@@ -21,7 +25,16 @@ def infos(operator):
             yield op
 
 
-def differentiable(op, sample):
+def forms(op):
+    """The operator, and its in-place form, applied to a copy: it may have a formula of its own."""
+    yield "", op
+    owner, _, short = op.name.rpartition(".")
+    of_functional = getattr(torch.nn.functional, short + "_", None) if owner else None
+    if changing := op.inplace_variant or of_functional:
+        yield "_", lambda x, *args, **kwargs: changing(x.clone(), *args, **kwargs)
+
+
+def differentiable(call, sample):
     """The sample as a function of its Tensors that require grad, and those Tensors."""
     places = [sample.input, *sample.args]
     which = [i for i, a in enumerate(places) if isinstance(a, torch.Tensor) and a.requires_grad]
@@ -30,9 +43,23 @@ def differentiable(op, sample):
         filled = list(places)
         for i, v in zip(which, variables):
             filled[i] = v
-        return op(*filled, **sample.kwargs)
+        return call(*filled, **sample.kwargs)
 
     return function, [places[i] for i in which]
+
+
+def of_subclasses(op, call, samples):
+    """Why the formulas do not work on inputs of which some are a subclass; None if they do."""
+    for sample in samples:
+        args, wrapper = [sample.input, *sample.args], op.gradcheck_wrapper
+        equal = torch.testing.assert_close
+        try:
+            check_backward_formula(call, args, sample.kwargs, None, wrapper, equal)
+            if op.supports_forward_ad:
+                check_forward_ad_formula(call, args, sample.kwargs, wrapper, equal)
+        except Exception as error:
+            return str(error).strip().splitlines()[0]
+    return None
 
 
 def of_oracle(path):
@@ -41,6 +68,15 @@ def of_oracle(path):
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.gradients
+
+
+def different(values, should):
+    """How they differ, in a line; empty if they do not."""
+    try:
+        torch.testing.assert_close(list(values), list(should), equal_nan=True)
+    except AssertionError as error:
+        return str(error).splitlines()[0]
+    return ""
 
 
 def digest(values):
@@ -52,33 +88,42 @@ def digest(values):
 def opinfo(operators, oracle=None, check=True):
     """gradcheck, forward mode and batched gradients included, gradgradcheck, and the gradients themselves."""
     wanted = of_oracle(oracle) if oracle else None
-    checked, failures, digests, none, stock = 0, [], {}, [], set()
-    for operator in operators:
-        found = list(infos(operator))
+    checked, failures, digests, none, stock, subclasses = 0, [], {}, [], set(), {}
+    asked = {
+        name.rstrip("_"): {n for n in operators if n.rstrip("_") == name.rstrip("_")}
+        for name in operators
+    }
+    for operator, names in asked.items():
+        found = [(op, form) for op in infos(operator) for form in forms(op)]
+        found = [(op, form) for op, form in found if operator + form[0] in names]
         if not found:
-            none.append(operator)
-        for op in found:
+            none += sorted(names)
+        for op, (suffix, call) in found:
             torch.manual_seed(0)
-            name = f"{op.name} {op.variant_test_name}".strip()
-            for sample in op.sample_inputs("cpu", torch.float64, requires_grad=True):
-                function, args = differentiable(op, sample)
-                y = function(*args)
-                if not args or not isinstance(y, torch.Tensor):
-                    continue
-                if not y.grad_fn.name().startswith("Proved"):
-                    stock.add(name)
-                g = torch.randn_like(y)
-                values = torch.autograd.grad(y, args, g, allow_unused=True)
-                digests.setdefault(name, []).append(digest(values))
-                if not check:
-                    continue
-                if wanted:
-                    should = wanted(operator, (sample.input, *sample.args), sample.kwargs, g)
-                    try:
-                        torch.testing.assert_close(list(values), list(should), equal_nan=True)
-                    except AssertionError as error:
-                        failures.append(f"oracle, {name}: {str(error).splitlines()[0]}")
+            name = f"{op.name}{suffix} {op.variant_test_name}".strip()
+            samples = list(op.sample_inputs("cpu", torch.float64, requires_grad=True))
+            if suffix:
+                samples = [s for s in samples if not s.broadcasts_input]
+            else:
+                subclasses[name] = of_subclasses(op, call, samples[:4])
+            for sample in samples:
                 try:
+                    function, args = differentiable(call, sample)
+                    y = function(*args)
+                    if not args or not isinstance(y, torch.Tensor):
+                        continue
+                    if not y.grad_fn.name().startswith("Proved"):
+                        stock.add(name)
+                    g = torch.randn_like(y)
+                    values = torch.autograd.grad(y, args, g, allow_unused=True)
+                    digests.setdefault(name, []).append(digest(values))
+                    if not check:
+                        continue
+                    if wanted:
+                        given = (sample.input, *sample.args), sample.kwargs, g
+                        should = wanted(operator, *given)
+                        for_oracle = f"oracle, {name}: {different(values, should)}"
+                        failures += [for_oracle] * (not for_oracle.endswith(": "))
                     forward = op.supports_forward_ad
                     gradcheck(function, args, check_forward_ad=forward, check_batched_grad=True)
                     if op.supports_gradgrad:
@@ -87,5 +132,6 @@ def opinfo(operators, oracle=None, check=True):
                 except Exception as error:
                     failures.append(f"OpInfo {name}: {str(error).splitlines()[0]}")
     return {"checked": checked, "failures": failures, "digests": digests, "no OpInfo": none} | {
-        "stock nodes": sorted(stock)
+        "stock nodes": sorted(stock),
+        "subclasses": subclasses,
     }

@@ -68,6 +68,31 @@ def gradients(functions: Functions) -> dict[str, list]:
     return found
 
 
+def not_summed(functions: Functions) -> list[str]:
+    """Where a gradient has not the shape of its argument, if one of them is broadcast over rows, or is no sum."""
+    unit, failures = compiled(functions), []
+    for (operator, kind), (name, there) in FORMS.items():
+        if kind == "numbers":
+            continue
+        for _, _, args, g in cases(operator, kind):
+            for stretched in range(len(args)):
+                rows = [torch.stack([a, a]) if i != stretched else a for i, a in enumerate(args)]
+                given, alone = iter(rows), iter(args)
+                both = [next(given) if there_is else None for there_is in there]
+                one = [next(alone) if there_is else None for there_is in there]
+                finite = g.nan_to_num(2.0, 2.0, 2.0)
+                found = getattr(unit, name)(*both, torch.stack([finite, finite]))
+                single = getattr(unit, name)(*one, finite)
+                used = [i for i, there_is in enumerate(there) if there_is]
+                for i, argument in zip(used, rows):
+                    factor = 2 if argument.dim() == 1 else 1
+                    if found[i].shape != argument.shape or not torch.equal(
+                        found[i], (factor * single[i]).expand_as(argument)
+                    ):
+                        failures.append(f"{operator}, {kind}, TorchScript: a broadcast argument")
+    return sorted(set(failures))
+
+
 def executed() -> dict[str, list]:
     """What the installed torch's executor gives, at the same points."""
     found: dict[str, list] = {}
