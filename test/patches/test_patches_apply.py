@@ -5,6 +5,7 @@ import re
 import runpy
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,10 @@ def beside(tmp_path):
                 "-c",
                 commands,
                 cwd=tmp_path,
-                env=os.environ | IDENTITY,
+                # The commands call `python`, which an environment has and a minimal system does not.
+                env=os.environ
+                | IDENTITY
+                | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
             )
             assert bool(done.returncode) == fails, done.stderr
             return done.stdout + done.stderr
