@@ -32,7 +32,14 @@ from torchgen.api.autograd import (
 from torchgen.api.types import BaseCType, NamedCType, NativeSignature, longT
 from torchgen.code_template import CodeTemplate
 from torchgen.context import native_function_manager
-from torchgen.model import BackendIndex, BackendMetadata, DispatchKey, NativeFunction, SchemaKind
+from torchgen.model import (
+    BackendIndex,
+    BackendMetadata,
+    DispatchKey,
+    NativeFunction,
+    OperatorName,
+    SchemaKind,
+)
 from torchgen.packaged.autograd import gen_autograd_functions as nodes
 from torchgen.packaged.autograd import gen_variable_type as variable_type
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
@@ -197,6 +204,8 @@ def call_kernel_below_autograd(f: NativeFunction, kernel: BackendMetadata, text:
         raise RuntimeError(f"no function body in {text!r} (torch {torch.__version__})")
     args = ", ".join(arguments_of(kernel, f))
     shortcut = f"    if (!has_functorch_level()) return {qualified(kernel)}({args});\n"
+    if f.func.kind() is SchemaKind.inplace:
+        shortcut += "    torch::autograd::increment_version(self);\n"  # as ATen's own kernel does
     return text.replace("{\n", "{\n" + shortcut)
 
 
@@ -227,6 +236,20 @@ def as_pointer(kernel: BackendMetadata, f: NativeFunction, sig: NativeSignature)
     return f"[]({parameters}) -> {returned} {{ return {call}; }}"
 
 
+def level_rules(f: NativeFunction) -> list[tuple[str, str]]:
+    """What levels of torch.func other than grad do with an operator."""
+
+    def rule(template: str, *names: OperatorName) -> str:
+        calls = (f"{NAMESPACE}::_ops::{name.unambiguous_name()}::call" for name in names)
+        return f"{NAMESPACE}::level_rules::{template}<{', '.join(calls)}>"
+
+    rules = [("FuncTorchBatched", rule("Batched", f.func.name))]
+    if f.func.kind() is SchemaKind.inplace:
+        functional = replace(f.func.name, name=replace(f.func.name.name, inplace=False))
+        rules.append(("Functionalize", rule("Functionalized", f.func.name, functional)))
+    return rules
+
+
 def registrations(
     functions: list[NativeFunction], backends: dict[DispatchKey, BackendIndex]
 ) -> dict[str, object]:
@@ -243,16 +266,16 @@ def registrations(
                     name = qualified(metadata).split("::")[-1]
                     declarations[sig.decl(name=name) + ";"] = None
                 line = f'm.impl("{f.func.name}", {as_pointer(metadata, f, sig)});'
-                keys = (
-                    FRONT_DOOR_KEYS if key is DispatchKey.CompositeImplicitAutograd else (str(key),)
-                )
+                keys: tuple[str, ...] = (str(key),)
+                if key is DispatchKey.CompositeImplicitAutograd:
+                    keys = FRONT_DOOR_KEYS
+                    if f.func.kind() is not SchemaKind.functional:
+                        keys += ("Functionalize",)
                 for k in keys:
                     by_key.setdefault(k, []).append(line)
-                in_place = f.func.kind() is SchemaKind.inplace  # never called in a transform
-                if key is DispatchKey.CompositeExplicitAutograd and not in_place:
-                    call = f"{NAMESPACE}::_ops::{f.func.name.unambiguous_name()}::call"
-                    rule = f'm.impl("{f.func.name}", {NAMESPACE}::batch_rules::Rule<{call}>::call);'
-                    by_key.setdefault("FuncTorchBatched", []).append(rule)
+                if key is DispatchKey.CompositeExplicitAutograd:
+                    for k, rule in level_rules(f):
+                        by_key.setdefault(k, []).append(f'm.impl("{f.func.name}", {rule}::call);')
     blocks = [
         f"TORCH_LIBRARY_IMPL({NAMESPACE}, {key}, m) {{\n  " + "\n  ".join(lines) + "\n}\n"
         for key, lines in by_key.items()

@@ -2,7 +2,7 @@
 
 #include "Kernels.h"
 #include "Operators.h"
-#include "functorch/batch_rules.h"
+#include "functorch/level_rules.h"
 
 #include <torch/library.h>
 

@@ -36,6 +36,7 @@ at::Tensor& record_clamp_(
 // What the composed path saves: of a plain tensor a copy, because it may change after the call. If
 // not differentiated, it repeats what the tensor repeats: that decides how a result is laid out.
 at::Tensor kept(const at::Tensor& t);
+OptionalTensor kept(const OptionalTensor& bound);
 
 // ATen's own.
 at::Tensor aten_extremum(Extremum op, const at::Tensor& self, const at::Tensor& other);
@@ -45,9 +46,6 @@ void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
 
 // Raises, as torch's in-place operators do, where self cannot hold the result.
 void check_fits(const at::Tensor& self, const at::Tensor& result);
-
-// How an operator in place ends where nothing is recorded, or a transform runs.
-at::Tensor& assign(at::Tensor& self, const at::Tensor& result);
 
 // Gives self the value of `result` and the node that has recorded it from self: Note [In place].
 at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);

@@ -5,14 +5,15 @@
 #include "base/bounds.h"
 #include "kernels/rules/conventions.h"
 #include "ops/front_doors.h"
+#include "ops/record.h"
 
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/clamp_min.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <torch/csrc/autograd/VariableTypeUtils.h>
 
 #include <tuple>
+#include <type_traits>
 
 namespace clampgrad {
 
@@ -86,16 +87,19 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
     const OptionalTensor lo = mixed::from_below(x, min), hi = mixed::beside(x, max);
     return record_clamp_(self, lo, hi, c);
   }
-  if (!recorded || !is_fusable(self) || !is_fusable(mixed::tensor_of(min, max))) {
-    return assign(self, clamp(recorded ? self.clone() : self, min, max, c));
+  if (!recorded) {
+    const auto result = at::clamp_max(at::clamp_min(self, min), max);
+    check_fits(self, result);
+    return self.copy_(result);
   }
-  torch::autograd::check_inplace(self, /*requires_grad=*/true);
-  const auto lower = clamp_min(self, min, c), result = clamp_max(lower, max, c);
-  check_fits(self, result);
-  if (lower.requires_grad()) {
-    hand_over(self, lower);
+  // What refuses the second does so before the first has written anything.
+  below_autograd([&] { check_fits(self, at::clamp_max(self, max)); });
+  auto hi = max;
+  if constexpr (std::is_same_v<Max, at::Tensor>) {
+    hi = max.clone(); // which may be self
   }
-  return hand_over(self, result);
+  clamp_min_(self, min, c);
+  return clamp_max_(self, hi, c);
 }
 
 template <typename Min, typename Max>

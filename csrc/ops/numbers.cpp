@@ -66,10 +66,10 @@ Number other_bound(const Scalar& bound) {
 // afterwards (hand_over). So it is where `self` has gaps or modes look on, and with Tensors for
 // bounds.
 //
-// `self` does not get its value by copy_ with autograd on: a view would keep its node and call
-// hooks on it, where torch replaces that node. What no kernel of ours takes, torchgen's operator in
-// place does. Inside a torch.func transform it is copy_ after all (assign), because vmap cannot go
-// through the node that torch gives to the base of a view.
+// `self` does not get its value by copy_ with autograd on. Of a view that overlaps itself, the
+// gradient of copy_ gives every place all of g; and a view would keep its node and call hooks on
+// it, where torch replaces that node. What no kernel of ours takes, torchgen's operator in place
+// does, at each level of torch.func.
 
 using ClampNode = autograd::ClampRecordedBackward0;
 
@@ -89,13 +89,10 @@ Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Co
 }
 
 Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
-  if (in_transform()) {
-    return assign(self, record_clamp(self.clone(), min, max, c));
-  }
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through_(self, min, max);
   }
-  if (in_functionalization()) { // the result is computed of the copy, and can be once more
+  if (in_functionalization() && !in_transform()) { // computed of a copy, it can be once more
     torch::autograd::check_inplace(self, /*requires_grad=*/true);
     return hand_over(self, record_clamp(self.clone(), min, max, c));
   }

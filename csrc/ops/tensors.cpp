@@ -53,7 +53,9 @@ Tensor aten(const TripleForward&, const std::array<Tensor, 3>& args) {
 
 // Undefined where no kernel takes the arguments. Kernels take plain tensors of one dtype and one
 // shape: promotion and broadcasting are operators of their own, whose backward casts and sums.
-// `call` lacks what is being differentiated. `in_place`: the first argument must take the dtype.
+// `call` lacks what is being differentiated. `in_place`: the first argument must have the dtype,
+// and no gaps: a tensor with gaps may overlap itself, and then an element is read once it is
+// written.
 template <typename Node, typename Call>
 Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool in_place) {
   for (const auto& t : args) {
@@ -64,7 +66,8 @@ Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool i
     }
   }
   const auto dtype = at::native::result_type(args);
-  const bool fits = !in_place || at::canCast(dtype, args[0].scalar_type());
+  const bool fits =
+      !in_place || (dtype == args[0].scalar_type() && args[0].is_non_overlapping_and_dense());
   if (!is_fusable_dtype(dtype) || !fits) {
     return {};
   }
@@ -135,6 +138,10 @@ Tensor kept(const Tensor& t) {
   return once.is_same(t) ? copy : copy.expand(t.sizes());
 }
 
+OptionalTensor kept(const OptionalTensor& bound) {
+  return is_given(bound) ? kept(*bound) : bound;
+}
+
 // ---- The front doors ----------------------------------------------------------------------------
 
 Tensor front_door::clamp(
@@ -180,22 +187,16 @@ Tensor record_clamp(
   if (auto y = fused_clamp(self, min, max, c, /*in_place=*/false); y.defined()) {
     return y;
   }
-  const auto kept_if_given = [](const OptionalTensor& bound) {
-    return is_given(bound) ? kept(*bound) : bound;
-  };
   return clampgrad::_clamp_composed(
-      kept(self), kept_if_given(min), kept_if_given(max), name_of(c.gradient), c.maximize);
+      kept(self), kept(min), kept(max), name_of(c.gradient), c.maximize);
 }
 
 Tensor& record_clamp_(
     Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  if (in_transform()) {
-    return assign(self, record_clamp(self.clone(), min, max, c));
-  }
   if (const auto y = fused_clamp(self, min, max, c, /*in_place=*/true); y.defined()) {
     return hand_over(self, y);
   }
-  return clampgrad::_clamp_composed_(self, min, max, name_of(c.gradient), c.maximize);
+  return clampgrad::_clamp_composed_(self, kept(min), kept(max), name_of(c.gradient), c.maximize);
 }
 
 // ---- In place -----------------------------------------------------------------------------------
@@ -207,13 +208,9 @@ void check_no_overlap(const Tensor& self, const Tensor& other) {
 }
 
 Tensor& hand_over(Tensor& self, const Tensor& result) {
-  // In place, too, arguments are compared in the dtype to which they promote, so a result may need
-  // a cast. Not that of a view: what autograd puts around a view calls a single node, and the
-  // formulas take a gradient of another dtype.
-  const auto rounded = self.is_view() ? result : cast(result, self.scalar_type());
-  below_autograd([&] { self.copy_(rounded); });
+  below_autograd([&] { self.copy_(result); });
   torch::autograd::increment_version(self);
-  torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(rounded));
+  torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(result));
   return self;
 }
 
@@ -223,11 +220,6 @@ void check_fits(const Tensor& self, const Tensor& result) {
     // Below autograd, because a pin would come back here.
     below_autograd([&] { at::clamp_min_(const_cast<Tensor&>(self), result); }); // which raises
   }
-}
-
-Tensor& assign(Tensor& self, const Tensor& result) {
-  check_fits(self, result);
-  return self.copy_(result);
 }
 
 // ---- Below autograd, the composed operator is torch's own ---------------------------------------

@@ -132,15 +132,16 @@ const c10::SafeKernelFunction* torchs_batched_clamp_ = nullptr;
 
 // torch has no batching rule for clamp_ with Tensors, but loops over the samples. If a bound
 // requires grad, so does x once its first sample is written: the others would have the gradient of
-// an x that is being differentiated. Under a pin, this rule writes all of them at once.
+// an x that is being differentiated. Under a pin, the front door writes all of them at once.
 Tensor& batched_clamp_(
     DispatchKeySet keys, Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  if (!current()) {
+  const auto c = current();
+  if (!c || !is_recorded(self, min, max)) {
     torch::jit::Stack stack = {self, min, max};
     torchs_batched_clamp_->callBoxed(torchs_batched_clamp_->opHandle(), keys, &stack);
     return self;
   }
-  return assign(self, at::clamp(self.clone(), min, max));
+  return front_door::clamp_(self, min, max, *c);
 }
 
 // ---- Registration -------------------------------------------------------------------------------

@@ -48,6 +48,18 @@ def keywords(cell):
     return {"gradient": cell.gradient} | ({"maximize": True} if cell.maximize else {})
 
 
+def overlapping(function):
+    """The same of a view in which all elements but the first and the last are twice."""
+
+    def written(x, *bounds, **more):
+        x = x.contiguous()
+        elements = x.view(-1)
+        function(elements.unfold(0, min(2, len(elements)), 1), *bounds, **more)
+        return x
+
+    return written
+
+
 def called(function, cell, in_place=False, **more):
     """function(x, bounds...), without a bound that is None where one must be given by name."""
 
@@ -62,9 +74,9 @@ def called(function, cell, in_place=False, **more):
     return f
 
 
-def public(suffix=""):
+def public(suffix="", view=lambda function: function):
     def make(cell):
-        function = getattr(clampgrad, cell.operator + suffix)
+        function = view(getattr(clampgrad, cell.operator + suffix))
         return called(function, cell, bool(suffix), **keywords(cell))
 
     return make
@@ -110,8 +122,8 @@ def function(cell):
     return getattr(torch, cell.operator)
 
 
-def method(suffix=""):
-    return lambda cell: getattr(torch.Tensor, cell.operator + suffix)
+def method(suffix="", view=lambda function: function):
+    return lambda cell: view(getattr(torch.Tensor, cell.operator + suffix))
 
 
 def with_grad_name(cell):
@@ -181,16 +193,19 @@ def both(*conditions):
 
 
 has_in_place = both(is_clamp, keeps_x)
+overlaps = both(has_in_place, lambda cell: cell.numbers)
 pins = lambda cell: (exact(cell) or is_clamp(cell)) and one_kind(cell)  # noqa: E731
 
 TORCHS = {  # torch's own calls: which, whether in place, and what they accept
     "function": (function, False, pins),
     "method": (method(), False, pins),
     "method in place": (method("_"), True, both(pins, has_in_place)),
+    "method in place, overlapping": (method("_", overlapping), True, both(pins, overlaps)),
 }
 FORMS = {
     "function": Form(public()),
     "in place": Form(public("_"), has_in_place, in_place=True),
+    "in place, overlapping": Form(public("_", overlapping), overlaps, in_place=True),
     "out": Form(out, writes=True),
     "clamp_with_grad": Form(
         with_grad_name, lambda cell: (cell.operator, cell.gradient) == ("clamp", "with_grad")

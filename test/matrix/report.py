@@ -33,7 +33,7 @@ BLOCK = [name for name, form in FORMS.items() if form.pin and not form.process]
 PROCESS = [name for name, form in FORMS.items() if form.process]
 COLUMNS = {
     "function": ["function", "clamp_with_grad"],
-    "in place": ["in place"],
+    "in place": ["in place", "in place, overlapping"],
     "`out=`": ["out"],
     "`torch.ops`": ["torch.ops", "torch.ops in place"],
     "`_mingrad`": ["mingrad", "mingrad in place"],

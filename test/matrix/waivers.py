@@ -13,8 +13,19 @@ WAIVERS = {
     "the strides of a result without elements mean nothing": lambda cell: (
         cell.context in ("strides as torch's", "meta tensors") and cell.empty
     ),
-    "torch.func.functionalize takes no operator in place that is not ATen's": lambda cell: (
-        cell.context == "functionalize" and FORMS[cell.form].in_place and not FORMS[cell.form].pin
+    "PyTorch can neither vmap nor functionalize what is written through a view that overlaps itself, and counts it"
+    " twice where it differentiates twice": lambda cell: (
+        "overlapping" in cell.form
+        and (
+            cell.context in ("functionalize", "double backward")
+            or cell.context.startswith("is_grads_batched")
+            or cell.context.count("vjp") > 1
+            or {"vmap", "vjp"} <= set(cell.context.split())
+            or "compile" in cell.context
+        )
+    ),
+    "what overlaps itself is contiguous here": lambda cell: (
+        "overlapping" in cell.form and cell.context == "strides as torch's"
     ),
 }
 
@@ -38,6 +49,15 @@ REFUSED = {
     " ([Limits](limits.md#pins))": (
         lambda cell: FORMS[cell.form].pin and cell.context.startswith("TorchScript"),
         "clampgrad.pin: TorchScript differentiates this clamp",
+    ),
+    "in place, PyTorch's rule for vmap writes through a view, of which an outer vmap cannot take a vjp with one cotangent"
+    " ([Limits](limits.md#pins))": (
+        lambda cell: (
+            FORMS[cell.form].pin
+            and FORMS[cell.form].in_place
+            and {"vmap", "vjp"} <= set(cell.context.split())
+        ),
+        "vmap: inplace arithmetic(self, *extra_args) is not possible",
     ),
     "selective checkpointing does not give an operator in place again that it has saved, which the portable"
     " pin asks for ([Limits](limits.md#the-portable-implementation))": (

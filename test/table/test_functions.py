@@ -213,3 +213,12 @@ def test_symbolic_bounds_without_dynamo():
     n = torch.export.Dim("n")
     exported = torch.export.export(Module(), (X,), strict=False, dynamic_shapes={"x": {0: n}})
     assert exported.module()(X[:2] + 4).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["clamp", "clamp_", "maximum"])
+def test_a_node_has_one_gradient(name):
+    """As torch's, which is what its pre-hooks get and return."""
+    x = torch.tensor([0.25, 0.5], requires_grad=True)
+    y = getattr(clampgrad, name)(x * 1, torch.zeros(2))
+    y.grad_fn.register_prehook(lambda g: (g[0] * 2,))
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [2, 2]

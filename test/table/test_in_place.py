@@ -10,10 +10,11 @@ from functools import partial
 import pytest
 import torch
 import torch.autograd.forward_ad as fwad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
 from common import RELEASE, assert_same
-from oracle import CONVENTIONS
+from oracle import CONVENTIONS, EXACT
 
 PORTABLE = clampgrad.implementation == "portable"
 RELEASED = "inclusive" if RELEASE < (2, 14) else "joint"
@@ -50,6 +51,8 @@ VIEWS = [
     lambda t: t.reshape(-1),
     partial(in_no_grad, lambda t: t[:1]),
     lambda t: t.as_strided(t.shape, t.stride(), t.storage_offset()),
+    lambda t: t.unfold(-1, 2, 1) if t.shape[-1] > 1 else t[:],
+    lambda t: t.as_strided((2, 3), (1, 1), t.storage_offset()),  # overlaps itself
 ]
 BOUNDS = [
     lambda x, learnt: (-1.0, 1.0),
@@ -153,7 +156,7 @@ CASES = {
 @pytest.mark.parametrize("convention", ["min_norm", "inclusive", "half"])
 @pytest.mark.parametrize("tangent", [False, True])
 def test_a_hook_on_a_view_that_is_clamped_by_a_number_and_a_tensor(tangent, convention):
-    """Which torch has no operator for. With a tangent, or portable, it is called: docs/limits.md."""
+    """Which torch has no operator for: not called, as where both are numbers."""
     for bounds in ((torch.zeros(2), 1.0), (0.0, torch.ones(2))):
         x = torch.tensor([-2.0, 0.5, 3.0], requires_grad=True)
         with fwad.dual_level():
@@ -161,8 +164,7 @@ def test_a_hook_on_a_view_that_is_clamped_by_a_number_and_a_tensor(tangent, conv
             view = y[1:]
             view.register_hook(lambda g: g * 5)
             clampgrad.clamp_(view, *bounds, gradient=convention)
-            called = PORTABLE or (tangent and convention != "min_norm")
-            assert torch.autograd.grad(y.sum(), x)[0].tolist() == [1, 5 if called else 1, 0]
+            assert torch.autograd.grad(y.sum(), x)[0].tolist() == [1, 1, 0]
 
 
 def test_a_bound_that_is_the_tensor_that_is_written():
@@ -221,8 +223,69 @@ def test_inside_transforms(case):
             assert_same(found, wanted)
 
 
+def one_after_the_other(call, x, lo, hi):
+    """Which torch writes as two."""
+    if call is not torchs:
+        return call("clamp_", x, lo, hi)
+    return call("clamp_max_", call("clamp_min_", x, lo), hi)
+
+
+OVERLAPPING = {
+    **{
+        case: lambda call, v, case=case: call(CASES[case](v)[0], v, *CASES[case](v.detach())[1:])
+        for case in CASES
+    },
+    "Tensor, number": lambda call, v: one_after_the_other(call, v, torch.full((2,), -1.0), 1.0),
+    "number, Tensor": lambda call, v: one_after_the_other(call, v, -1.0, torch.ones(2)),
+}
+TRANSFORMS = {
+    "grad": lambda f, x: torch.func.grad(f)(x[0]),
+    "vmap of grad": lambda f, x: torch.func.vmap(torch.func.grad(f))(x),
+    "vmap of grad, the batch last": lambda f, x: torch.func.vmap(torch.func.grad(f), 1)(x.mT),
+    "grad of vmap": lambda f, x: torch.func.grad(lambda x: torch.func.vmap(f)(x).sum())(x),
+    "jvp": lambda f, x: torch.func.jvp(f, (x[0],), (x[1],))[1],
+    "jvp of grad": lambda f, x: torch.func.jvp(torch.func.grad(f), (x[0],), (x[1],))[1],
+    "grad of grad": lambda f, x: torch.func.grad(lambda x: torch.func.grad(f)(x).sum())(x[0]),
+    "make_fx": lambda f, x: make_fx(torch.func.grad(f))(x[0])(x[0]),
+    "make_fx of autograd": lambda f, x: make_fx(lambda x: torch.autograd.grad(f(x), x)[0])(
+        x[0].clone().requires_grad_()
+    )(x[0].clone().requires_grad_()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("case", OVERLAPPING)
+def test_a_view_that_overlaps_itself_inside_transforms(case, transform):
+    """Each element is clamped once, however often the view has it."""
+
+    def f(call, x):
+        y = x * 1
+        OVERLAPPING[case](call, y.unfold(0, 2, 1))
+        OVERLAPPING[case](call, y[1:].unfold(0, 2, 1))
+        return (y * y * torch.arange(1.0, 6)).sum()
+
+    x = torch.tensor([[-2.0, 0.5, 3.0, -1.0, 1.0], [1.0, -0.5, 0.5, 2.0, -3.0]])
+    expected = TRANSFORMS[transform](partial(f, torchs), x)
+    for call in (ours, pinned) if case in CASES else (ours,):
+        assert_same(TRANSFORMS[transform](partial(f, call), x), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_share_is_not_rounded_to_the_dtype_of_a_view(dtype):
+    lo, hi = (torch.ones(1, requires_grad=True) for _ in range(2))
+    x = torch.ones(1, dtype=dtype, requires_grad=True)
+    view = x.clone()[:]
+    clampgrad.clamp_(view, lo, hi)
+    tiny = 2.0**-24  # which float16 cannot divide
+    for g in (1.0, tiny):
+        g = torch.full((1,), g, dtype=dtype)
+        for found in torch.autograd.grad(view, (lo, hi), g, retain_graph=True):
+            assert_same(found, g.float() / 3)
+
+
 def test_a_hook_on_a_view_inside_a_transform():
-    """docs/limits.md: torch's node would drop the hook, and cannot be vmapped over x with one gradient."""
+    """As torch: it is not called, and what is written cannot be vmapped over x with one gradient."""
 
     def f(call, x):
         view = x.clone()[1:]
@@ -233,14 +296,10 @@ def test_a_hook_on_a_view_inside_a_transform():
         return torch.func.vjp(partial(f, call), x)[1](torch.ones(2))[0]
 
     x = torch.tensor([-2.0, 0.5, 3.0])
-    as_torch = [pinned] if clampgrad.implementation == "portable" else []
-    for call in (torchs, *as_torch):
+    for call in (torchs, ours, pinned):
         assert gradient(call, x).tolist() == [0, 1, 0]
         with pytest.raises(RuntimeError, match="vmap: inplace"):
             torch.func.vmap(partial(gradient, call))(x.expand(2, 3))
-    for call in {ours, pinned} - {*as_torch}:
-        assert gradient(call, x).tolist() == [0, 5, 0]
-        assert torch.func.vmap(partial(gradient, call))(x.expand(2, 3)).tolist() == [[0, 5, 0]] * 2
 
 
 @pytest.mark.compiled("in the portable implementation it is autograd's ordinary rule")
@@ -258,7 +317,8 @@ def test_a_level_of_a_transform_notices_that_its_tensor_was_written():
 @pytest.mark.parametrize("root", [lambda y: y, lambda y: y[:]], ids=["tensor", "view"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_in_place_where_a_hook_raises(convention, root, nth):
-    """Nothing is written that has no gradient, whichever of the tensors that are saved it raises for."""
+    """Nothing is written that has no gradient, whichever of the tensors that are saved it raises for. Compiled,
+    nothing is written; but of a clamp by a Tensor and a number, the first may have been done."""
     zeros, ones = torch.zeros(3), torch.ones(3)
     for bounds in ((0, 1), (zeros, ones), (zeros, 1), (None, 1)):
         saved = []
@@ -275,7 +335,12 @@ def test_in_place_where_a_hook_raises(convention, root, nth):
             with torch.autograd.graph.saved_tensors_hooks(full, lambda t: t):
                 clampgrad.clamp_(y, *bounds, gradient=convention)
         except OSError:
-            assert (y.tolist(), y._version) == ([-1, 0.5, 2], 0)
+            unchanged = y.detach() == x.detach()
+            assert (
+                PORTABLE or unchanged.all() or (unchanged.sum() == nth == 2 and bounds[1:] == (1,))
+            )
+            if convention in EXACT:
+                assert torch.equal(torch.autograd.grad(y.sum(), x)[0], unchanged.float())
         else:
             assert len(saved) < nth
             assert y.tolist() == [0 if bounds[0] is not None else -1, 0.5, 1]

@@ -1,7 +1,7 @@
 """Kernels in Python at the autograd keys of torch's dispatcher, and the node that one of them makes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 import torch
@@ -15,12 +15,25 @@ Kernel: TypeAlias = Callable[..., Any]
 
 NO_BACKENDS = "Autograd", "AutogradOther", "AutogradFunctionality"
 FROM_AUTOGRAD_ON = torch._C._dispatch_keyset_full_after(DispatchKey.AutogradOther)
+OUTER = (
+    DispatchKeySet(DispatchKey.FuncTorchDynamicLayerFrontMode)
+    .add(DispatchKey.FuncTorchDynamicLayerBackMode)
+    .add(DispatchKey.Python)
+    .add(DispatchKey.PythonTLSSnapshot)
+)
 BELOW_AUTOGRAD = torch._C._dispatch_keyset_full_after(DispatchKey.ADInplaceOrView)
 
 
 def below_autograd(keys: DispatchKeySet) -> DispatchKeySet:
     """Below what counts the versions of a tensor, too: an autograd function that writes one counts itself."""
     return keys & BELOW_AUTOGRAD
+
+
+def at_this_level() -> AbstractContextManager[Any]:
+    """A block in which an operator goes to no other level of torch.func, and to no dispatch mode. A kernel cannot
+    turn the modes off alone: an outer level would look for them all the same."""
+    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(OUTER)
+    return guard
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""torch.func.functionalize has no rule for an autograd function. One that writes nothing runs one level down."""
+"""torch.func.functionalize has no rule for an autograd function. Ours run one level down, and write nothing there."""
 
 from functools import partial
 from types import ModuleType
@@ -26,9 +26,16 @@ def add_rule(ours: tuple[type, ...], autograd_function: ModuleType) -> None:
         from torch._subclasses.functional_tensor import FunctorchFunctionalizeAPI
 
         level = FunctorchFunctionalizeAPI(interpreter)
-        args = level.unwrap_tensors(args)
+        x, args = function.functional(*args)
         with level.redispatch_to_next():
-            result = function.apply(*args)
-        return level.wrap_tensors(result)
+            result = function.apply(*level.unwrap_tensors(args))
+            if x is not None:
+                result = result.expand(x.shape).to(x.dtype)  # which refuses another shape
+        if x is None:
+            return level.wrap_tensors(result)
+        level.replace(x, result)
+        level.commit_update(x)
+        level.sync(x)
+        return x
 
     rules[functionalize] = rule

@@ -21,4 +21,4 @@ from clampgrad._implementation.portable.pin import *  # noqa: F403
 from clampgrad._torch.functionalize import run_one_level_down
 
 globals().update(FUNCTIONS)
-run_one_level_down(Clamp, Pseudo)  # they write nothing
+run_one_level_down(Clamp, Pseudo)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clampgrad._torch.surroundings import in_levels, without_dispatch_modes
-from clampgrad._torch.tensors import made_again, share_memory
+from clampgrad._torch.dispatcher import at_this_level
+from clampgrad._torch.surroundings import is_of_transform
+from clampgrad._torch.tensors import share_memory
+
+PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
@@ -23,15 +27,15 @@ def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
     return getattr(torch, name)(x, *(given if name.startswith("clamp_m") else others), **out)
 
 
-def to_be_written(x: Tensor) -> Tensor:
-    """What an operator in place differentiates. A view is made again from its base, because torch gives a
-    view that it writes another node, and what hangs on the one before (its hooks) is not called."""
-    return x if in_levels() else made_again(x)
-
-
 def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
-    """Writes a result into x. copy_ checks all that an in-place operator does but three things: it broadcasts, it
-    casts anything, and it does not know that the others were read."""
+    """Writes a result into x, where autograd does not look."""
+    check_fits(x, others, result)
+    return x.copy_(result)
+
+
+def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
+    """copy_ checks all that an in-place operator does but three things: it broadcasts, it casts anything, and it
+    does not know that the others were read."""
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
         return torch.clamp_min_(x, result)  # which raises
     for other in others:
@@ -39,7 +43,6 @@ def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
             # Writes x into x; where x and the other overlap in part, torch raises its error.
             never = torch.zeros((), dtype=torch.bool, device=x.device)
             torch.where(never, other.data, x.data, out=x.data)
-    return x.copy_(result)
 
 
 def in_dtype(number: Any, dtype: torch.dtype) -> Any:
@@ -48,13 +51,50 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
         return number
     if isinstance(number, int) and not -(2**63) <= number < 2**64:
         return number  # no number of torch's
-    with without_dispatch_modes():
+    with at_this_level():
         rounded = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
     return number if math.isinf(rounded) else rounded
 
 
-def as_compared(args: Sequence[Any], y: Tensor) -> list[Tensor]:
-    """The arguments as the forward compares them: in the dtype of its result y, which Inductor would not
+def check_in_place(x: Tensor, *others: Any) -> None:
+    """Raises where torch lets nobody write what depends on the others to x. It would ask an autograd function
+    after that has written."""
+    if type(x) not in PLAIN:
+        return
+    none = x.dim() + 1
+    # torch asks whether x may be written before it sees that there is no such dimension.
+    with suppress(IndexError, NotImplementedError), at_this_level():
+        if x.requires_grad and not is_of_transform(x):
+            x.cumsum_(none)  # of which vmap warns
+            return
+        index, source = (torch.empty(0, dtype=d, device=x.device) for d in (torch.long, x.dtype))
+        if not is_of_transform(x):
+            source.requires_grad_(any(isinstance(o, Tensor) and o.requires_grad for o in others))
+        x.index_add_(none, index, source)
+
+
+def uncounted(x: Tensor) -> Tensor:
+    """The same memory, whose changes do not count as versions of x."""
+    return x.data if type(x) in PLAIN else x
+
+
+def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
+    """That of the result, of which a gradient is to be recorded."""
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if len({t.dtype for t in tensors}) == 1:
+        return tensors[0].dtype
+    with at_this_level():
+        alike = [
+            torch.empty((0,) * a.dim(), dtype=a.dtype, device="meta")
+            if isinstance(a, Tensor)
+            else a
+            for a in args
+        ]
+        return torchs_own(name, *alike).dtype
+
+
+def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Tensor]:
+    """The arguments as the forward compares them: in the dtype of its result, which Inductor would not
     round a number to.
 
     With a number that is NaN the result is NaN, and torch accepts a second number that the dtype cannot
@@ -62,29 +102,24 @@ def as_compared(args: Sequence[Any], y: Tensor) -> list[Tensor]:
     """
     nan = next((a for a in args if isinstance(a, float) and math.isnan(a)), None)
     return [
-        a.to(y.dtype)
+        a.to(dtype)
         if isinstance(a, Tensor)
         else torch.scalar_tensor(
-            in_dtype(a, y.dtype) if nan is None else nan, dtype=y.dtype, device=y.device
+            in_dtype(a, dtype) if nan is None else nan, dtype=dtype, device=args[0].device
         )
         for a in args
         if a is not None
     ]
 
 
-def batch_first(name: str, args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
-    """The arguments of the same call one level down, where the batch is their first dimension."""
+def batch_at(to: int, args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    """The arguments of the same call one level down, where the batch is a dimension."""
     ranks = [a.dim() - (d is not None) if isinstance(a, Tensor) else -1 for a, d in zip(args, dims)]
-    if len({a.dtype for a in args if isinstance(a, Tensor)}) > 1:
-        # A Tensor of no dimension takes less part in type promotion. With its batch dimension it would take
-        # full part, so the dtype is found without the batch.
-        alike = [
-            torch.empty((0,) * rank, dtype=a.dtype, device="meta") if rank >= 0 else a
-            for a, rank in zip(args, ranks)
-        ]
-        dtype = torchs_own(name, *alike).dtype
-        args = [a.to(dtype) if isinstance(a, Tensor) else a for a in args]
-    return [
-        a if d is None else a.movedim(d, 0)[(slice(None), *(None,) * (max(ranks) - rank))]
-        for a, d, rank in zip(args, dims, ranks)
-    ]
+
+    def moved(a: Any, d: int | None, rank: int) -> Any:
+        if d is None and (to == 0 or rank < 0):
+            return a
+        a = a.unsqueeze(0) if d is None else a.movedim(d, 0)
+        return a[(slice(None), *(None,) * (max(ranks) - rank))].movedim(0, to)
+
+    return list(map(moved, args, dims, ranks))

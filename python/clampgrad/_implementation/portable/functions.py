@@ -12,8 +12,13 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from clampgrad._contract.table import CANONICAL, PSEUDO, unknown
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
-from clampgrad._implementation.portable.forward import assign, in_dtype, to_be_written, torchs_own
-from clampgrad._implementation.portable.gate import Clamp, Extremum, Rule, traced_by_jit
+from clampgrad._implementation.portable.forward import (
+    check_fits,
+    check_in_place,
+    in_dtype,
+    torchs_own,
+)
+from clampgrad._implementation.portable.gate import Clamp, Extremum, traced_by_jit
 from clampgrad._implementation.traced import traced
 from clampgrad._torch.surroundings import guarded, in_levels, without_dispatch_modes
 
@@ -60,23 +65,31 @@ def recorded(args: tuple[Any, ...]) -> bool:
 
 
 def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
-    """A clamp of any name, out of place; of its bounds, one at least is given."""
+    """A clamp of any name; of its bounds, one at least is given."""
     if not recorded((x, lo, hi)):
         return torchs_own(name, x, lo, hi)
+    suffix = "_" if name.endswith("_") else ""
+    if suffix:
+        check_in_place(x, lo, hi)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
         if gradient.partition(",")[0] not in (*PSEUDO, "min_norm"):
             # Under these it is one clamp after the other.
-            raised = clamped("clamp_min", x, lo, None, gradient)
-            return clamped("clamp_max", raised, None, hi, gradient)
+            if suffix:
+                # What refuses the second does so before the first has written anything.
+                with torch.no_grad():
+                    check_fits(x, (lo, hi), torch.clamp_max(x, hi))
+                # The first writes hi too, if it is x.
+                hi = hi.clone() if isinstance(hi, Tensor) else hi
+            raised = clamped("clamp_min" + suffix, x, lo, None, gradient)
+            return clamped("clamp_max" + suffix, raised, None, hi, gradient)
         if numbers[0] and not x.is_floating_point():
             # How torch clamps integers by a number beyond their range depends on the release. Integers have
             # no gradient, so the clamp by that number can be done first.
             return clamped(name, x, torch.clamp_min(x, lo), hi, gradient)
         if numbers[0]:
             lo = in_dtype(lo, x.dtype)  # in which the first of the two compares
-    rule = Rule(name, operator_of(lo, hi), gradient, all(numbers))
-    return Clamp.apply(rule, torch.is_grad_enabled(), x, lo, hi)[0]
+    return Clamp.of(name, operator_of(lo, hi), gradient, all(numbers), x, lo, hi)
 
 
 def operator_of(lo: Any, hi: Any) -> str:
@@ -108,10 +121,7 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
             return torchs_own(name, *args, out=out)
         if (min is None and max is None) or not recorded(args):
             return torchs_own(name, *args)
-        if not name.endswith("_"):
-            return clamped(name, *args, gradient)
-        result = clamped(name.rstrip("_"), to_be_written(input), *args[1:], gradient)
-        return assign(input, (min, max), result)
+        return clamped(name, *args, gradient)
 
     def upper(input: Tensor, max: Any, **keywords: Any) -> Tensor:
         return kernel(input, None, max, **keywords)
@@ -136,8 +146,7 @@ def extremum_kernel(name: str) -> Callable[..., Tensor]:
             return torchs_own(name, input, other, out=out)
         if not recorded((input, other)):
             return torchs_own(name, input, other)
-        rule = Rule(name, name, key, numbers=False)
-        return Extremum.apply(rule, torch.is_grad_enabled(), input, other)[0]
+        return Extremum.of(name, name, key, False, input, other)
 
     return kernel
 

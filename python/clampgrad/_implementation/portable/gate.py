@@ -5,19 +5,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
 from clampgrad._contract.table import STRICT
 from clampgrad._implementation.portable.contract import Share, contains, positions, relation, shares
-from clampgrad._implementation.portable.forward import as_compared, batch_first, torchs_own
-from clampgrad._torch.surroundings import is_batched_gradient
+from clampgrad._implementation.portable.forward import (
+    as_compared,
+    assign,
+    batch_at,
+    dtype_of,
+    torchs_own,
+    uncounted,
+)
+from clampgrad._torch.surroundings import dispatch_modes_are_on, is_batched_gradient
 
 NOT_TRACED = (
     "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, for all "
@@ -58,12 +66,24 @@ class Rule:
     operator: str  # the contract's
     gradient: str
     numbers: bool  # every argument but x is one
+    dtype: torch.dtype  # of the result, in which the arguments are compared
+
+    @property
+    def in_place(self) -> bool:
+        return self.name.endswith("_")
 
     def shares(self, differentiated: set[str]) -> dict[str, Share]:
         return shares(self.operator, self.gradient, self.numbers, frozenset(differentiated))
 
-    def forward(self, *args: Any) -> Tensor:
-        return torchs_own(self.name, *args)
+    def forward(self, x: Tensor, *others: Any) -> Tensor:
+        """What is called. In place it does not count the version of x: autograd does."""
+        if not self.in_place:
+            return torchs_own(self.name, x, *others)
+        memory = uncounted(x)
+        if not dispatch_modes_are_on():
+            return torchs_own(self.name, memory, *others)
+        # A selective checkpoint keeps what a clamp returns, and a copy is cheap.
+        return assign(memory, others, torchs_own(self.name.rstrip("_"), x, *others))
 
     def linear(self) -> bool:
         """Whether what x gets is linear in g. What a bound gets always is."""
@@ -102,7 +122,7 @@ def named(flags: tuple[Any, ...]) -> list[tuple[str, Any]]:
 
 def needed(ctx: Any) -> set[str]:
     """The arguments whose gradient is asked for."""
-    return {name for name, n in named(ctx.needs_input_grad[2:]) if n}
+    return {name for name, n in named(ctx.needs_input_grad[2:-1]) if n}
 
 
 def unpacked(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
@@ -143,6 +163,10 @@ class Pseudo(torch.autograd.Function):
     def jvp(ctx: Any, *_: Any) -> Tensor:
         raise NotImplementedError(NOT_LINEAR)
 
+    @staticmethod
+    def functional(*args: Any) -> tuple[None, tuple[Any, ...]]:
+        return None, args
+
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, share: Share, *args: Tensor) -> Any:
         batched = (
@@ -152,46 +176,69 @@ class Pseudo(torch.autograd.Function):
         return cls.apply(share, *batched), 0
 
 
+def located(
+    functional: str, gradient: str, numbers: bool, args: tuple[Any, ...]
+) -> tuple[torch.dtype, Tensor]:
+    """The dtype of the result, and the position of every element."""
+    try:
+        dtype = dtype_of(functional, args)
+        x, *others = args
+        if dispatch_modes_are_on() and numbers and gradient in (*STRICT, "straight_through"):
+            # The result lies strictly between numbers just where x does. A compiler keeps it anyway, and
+            # finds the position again.
+            with torch.no_grad():
+                x = torchs_own(functional, *args)
+        return dtype, positions(*as_compared((x, *others), dtype))
+    except (RuntimeError, TypeError):
+        torchs_own(functional, *args)  # which raises its own error
+        raise
+
+
 class Clamp(torch.autograd.Function):
-    """apply(rule, recording, x, *others) -> the result, and the position of every element.
+    """apply(rule, recording, x, *others, position) -> the result.
 
     `recording` is whether gradients are being recorded in eager mode; the levels of torch.func say it
     themselves. At each level the arguments that require grad or carry a tangent are those that are
-    being differentiated, and the position is all that backward needs.
+    being differentiated, and the position of every element is all that backward needs. It comes from
+    outside: torch accepts a view that is written in place as the only result, and no other.
     """
 
+    @classmethod
+    def of(cls, name: str, operator: str, gradient: str, numbers: bool, *args: Any) -> Tensor:
+        dtype, position = located(name.rstrip("_"), gradient, numbers, args)
+        rule = Rule(name, operator, gradient, numbers, dtype)
+        return cls.apply(rule, torch.is_grad_enabled(), *args, position)
+
     @staticmethod
-    def forward(rule: Rule, recording: bool, *args: Any) -> tuple[Tensor, Tensor]:
-        y = rule.forward(*args)
-        # The result lies strictly between numbers just where x does. A compiler keeps it anyway, and finds
-        # the position again.
-        x = y if rule.numbers and rule.gradient in (*STRICT, "straight_through") else args[0]
-        return y, positions(*as_compared((x, *args[1:]), y))
+    def forward(rule: Rule, recording: bool, *args: Any) -> Tensor:
+        y = rule.forward(*args[:-1])
+        return args[0] if rule.in_place else y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        y, position = output
-        ctx.rule, ctx.recording = inputs[:2]
-        ctx.dtype, ctx.with_tangent = y.dtype, set()
+        ctx.rule, ctx.recording, x, *_, position = inputs
+        ctx.with_tangent = set()
+        if ctx.rule.in_place:
+            ctx.mark_dirty(x)
         # Looked up now, because compiled autograd traces backward, and cannot trace the look-up.
         ctx.linear, ctx.found = ctx.rule.linear(), ctx.rule.shares(needed(ctx))
-        ctx.mark_non_differentiable(position)
         ctx.set_materialize_grads(False)  # a constant has no tangent, not one of zeros
         ctx.save_for_backward(position)
         ctx.save_for_forward(position)
-        ctx.args = inputs[2:] if here.on else None
+        ctx.args = inputs[2:-1] if here.on else None
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, ...]:
         if g is None:
             return (None,) * len(ctx.needs_input_grad)
+        g = g.to(ctx.rule.dtype)  # in place, that of x may be narrower
         found = ctx.found
         if ctx.with_tangent:
             found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
         if ctx.args is None:
             (position,) = unpacked(ctx, g)
         else:
-            position = positions(*as_compared(ctx.args, g))
+            position = positions(*as_compared(ctx.args, ctx.rule.dtype))
         # A compiler that traces this cannot trace Pseudo, and takes its operators instead. Under
         # is_grads_batched, a function in Python does not see that its tensors require grad.
         composed = is_compiling() or is_batched_gradient(g)
@@ -201,25 +248,52 @@ class Clamp(torch.autograd.Function):
             apply = select if composed or is_linear(share) else Pseudo.apply
             return apply(share, position, g)
 
-        asked = named(ctx.needs_input_grad[2:])
-        return (None, None, *(share_of(name) if n else None for name, n in asked))
+        asked = named(ctx.needs_input_grad[2:-1])
+        return (None, None, *(share_of(name) if n else None for name, n in asked), None)
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
         if not ctx.linear:
             raise NotImplementedError(NOT_LINEAR)
-        given = {name: t for name, t in named(tangents[2:]) if t is not None}
+        given = {name: t for name, t in named(tangents[2:-1]) if t is not None}
         ctx.with_tangent = set(given)
         recorded = needed(ctx) if ctx.recording else set()
         found = ctx.rule.shares(recorded | set(given))
         (position,) = ctx.saved_tensors
-        parts = [select(found[name], position, t.to(ctx.dtype)) for name, t in given.items()]
-        return sum(parts[1:], parts[0]), None
+        dtype = ctx.rule.dtype
+        parts = [select(found[name], position, t.to(dtype)) for name, t in given.items()]
+        result = sum(parts[1:], parts[0])
+        if not ctx.rule.in_place or "x" not in given:
+            return result
+        written = given["x"].copy_(result)
+        if is_batched_gradient(written):
+            increment_version(written)  # torch asks for it, and batched it is not counted
+        return written
 
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, rule: Rule, recording: bool, *args: Any) -> Any:
         """The same one level down."""
-        return cls.apply(rule, recording, *batch_first(rule.name, args, in_dims[2:])), (0, 0)
+        if not rule.in_place:
+            x, *others, position = batch_at(0, args, in_dims[2:])
+            # One without a dimension takes less part in type promotion. With that of the batch it would take
+            # full part.
+            others = [o.to(rule.dtype) if isinstance(o, Tensor) else o for o in others]
+            return cls.apply(rule, recording, x.to(rule.dtype), *others, position), 0
+        if in_dims[2] is None or args[0].dim() < args[-1].dim():
+            raise RuntimeError(
+                "vmap: inplace arithmetic needs a self that is batched, and of as many dimensions as a bound"
+            )
+        # Written as it is, and not as a view, which autograd would record.
+        cls.apply(rule, recording, args[0], *batch_at(in_dims[2], args, in_dims[2:])[1:])
+        return args[0], in_dims[2]
+
+    @staticmethod
+    def functional(rule: Rule, *args: Any) -> tuple[Tensor | None, tuple[Any, ...]]:
+        """What is written, if anything, and the arguments of a call that writes nothing."""
+        return (
+            args[1] if rule.in_place else None,
+            (replace(rule, name=rule.name.rstrip("_")), *args),
+        )
 
 
 class Extremum(Clamp):

@@ -11,18 +11,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
-from types import SimpleNamespace
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clampgrad._contract.table import PSEUDO
-from clampgrad._implementation.portable.contract import positions
-from clampgrad._implementation.portable.forward import as_compared
+from clampgrad._implementation.portable.forward import check_in_place
 from clampgrad._implementation.portable.functions import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule
+from clampgrad._implementation.portable.gate import Clamp, Rule, located
 from clampgrad._torch.dispatcher import (
     Kernel,
     OneLevel,
@@ -34,7 +32,6 @@ from clampgrad._torch.dispatcher import (
     to_torchs_own,
 )
 from clampgrad._torch.surroundings import carries_tangent, in_autodiff
-from clampgrad._torch.tensors import check_in_place
 
 # ---- What holds: see _C.pyi ------------------------------------------------------------------------------
 
@@ -102,42 +99,18 @@ class Pinned(Rule):
     records: bool  # whether gradients were recorded where it was called; in an autograd function they are not
 
     def forward(self, *args: Any) -> Tensor:
-        given = {"clamp_min": args[:2], "clamp_max": args[::2]}.get(self.name, args)
+        given = {"clamp_min": args[:2], "clamp_max": args[::2]}.get(self.name.rstrip("_"), args)
         with next_level(self.records):
             return self.below(*given)
 
 
 class Recorded(OneLevel):
-    """The node of a call out of place. Its forward goes on below autograd, which is the next level."""
+    """The node of a call. Its forward goes on below autograd, which is the next level."""
 
     forward = staticmethod(Clamp.forward)
     setup_context = staticmethod(Clamp.setup_context)
     backward = staticmethod(Clamp.backward)
     jvp = staticmethod(Clamp.jvp)
-
-
-class RecordedInPlace(OneLevel):
-    """The same in place. It has one result, for torch takes no function with two that writes a view."""
-
-    @staticmethod
-    def forward(ctx: Any, rule: Pinned, recording: bool, x: Tensor, *others: Any) -> Tensor:
-        tensors = [x, *(other for other in others if isinstance(other, Tensor))]
-        dtypes = [t.dtype for t in tensors if t.dim() or not x.dim()]
-        result = SimpleNamespace(dtype=reduce(torch.promote_types, dtypes), device=x.device)
-        position = positions(*as_compared((x, *others), result))
-        Clamp.setup_context(ctx, (rule, recording), (result, position))
-        rule.forward(x, *others)
-        ctx.mark_dirty(x)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, ...]:
-        return Clamp.backward(ctx, None if g is None else g.to(ctx.dtype), None)
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        tangent, written = Clamp.jvp(ctx, *tangents)[0], tangents[2]
-        return tangent if written is None else written.copy_(tangent)
 
 
 # ---- The kernels -----------------------------------------------------------------------------------------
@@ -180,7 +153,7 @@ def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
     if all(other is None for other in others) or any(isinstance(o, complex) for o in others):
         return False
     if in_place and x.is_floating_point():
-        check_in_place(x)
+        check_in_place(x, *others)
     return not in_place or x.is_floating_point()
 
 
@@ -188,7 +161,6 @@ def kernel(name: str, operator: Any) -> Kernel:
     """What is called in place of torch's own kernel of an operator."""
     torchs, is_clamp = name.rstrip("_"), name.startswith("clamp")
     in_place = name.endswith("_")
-    node = RecordedInPlace if in_place else Recorded
 
     def call(keys: Any, x: Tensor, *others: Any) -> Tensor:
         convention = pinned(is_clamp)
@@ -200,11 +172,12 @@ def kernel(name: str, operator: Any) -> Kernel:
         if is_clamp:
             lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
             rules, others = operator_of(lo, hi), (lo, hi)
-        records = torch.is_grad_enabled()
+        records, gradient = torch.is_grad_enabled(), column_of(*convention)
+        with next_level(False):
+            dtype, position = located(torchs, gradient, numbers, (x, *others))
         goes_on = partial(operator.redispatch, below_autograd(keys))
-        rule = Pinned(torchs, rules, column_of(*convention), numbers, goes_on, records)
-        result = node.call(rule, records, x, *others)
-        return result if in_place else result[0]
+        rule = Pinned(name, rules, gradient, numbers, dtype, goes_on, records)
+        return Recorded.call(rule, records, x, *others, position)
 
     return call
 

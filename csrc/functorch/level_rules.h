@@ -1,0 +1,122 @@
+#pragma once
+// What vmap and functionalize do with an operator that is not ATen's. Register.cpp, which is
+// generated, registers it. The front doors decompose.
+
+#include "ops/front_doors.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/functorch/DynamicLayer.h>
+#include <ATen/functorch/PlumbingHelper.h>
+#include <ATen/native/TypeProperties.h>
+
+#include <tuple>
+#include <type_traits>
+
+namespace clampgrad::level_rules {
+
+using at::Tensor;
+
+// What the tensors of a call that are batched at the level being processed have in common.
+struct Batch {
+  template <typename... Args>
+  explicit Batch(const Args&... args) {
+    const auto layer = at::functorch::maybeCurrentDynamicLayer();
+    TORCH_CHECK(layer, "clampgrad: a tensor of vmap was used outside of it");
+    level = layer->layerId();
+    const auto is_batched = [&](const Tensor& tensor) {
+      dim = std::max(dim, tensor.dim());
+      types = at::native::update_result_type_state(tensor, types);
+      return at::functorch::isBatchedAtLevel(tensor, level);
+    };
+    ((any |= any_tensor(is_batched, args)), ...);
+  }
+
+  // The tensor inside, with the batch dimension at `to` and the others aligned at the end; as it is
+  // where this level does not batch it and it fits. A tensor that has no dimension to the user
+  // promotes others less than one with dimensions. Inside it has one, so either all of them have or
+  // it is cast to the dtype of the result.
+  Tensor physical(const Tensor& tensor, int64_t to) const {
+    const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
+    if (!batch_dim && to == 0 && dim > 0) {
+      return tensor;
+    }
+    auto result = batch_dim ? value.movedim(*batch_dim, 0) : tensor.unsqueeze(0);
+    if (tensor.dim() < std::min<int64_t>(dim, 1) && tensor.scalar_type() != at::kBool) {
+      result = result.to(at::native::result_type(types));
+    }
+    for (auto missing = dim - tensor.dim(); missing > 0; --missing) {
+      result = result.unsqueeze(1);
+    }
+    return result.movedim(0, to);
+  }
+  OptionalTensor physical(const OptionalTensor& tensor, int64_t to) const {
+    return tensor && tensor->defined() ? OptionalTensor(physical(*tensor, to)) : std::nullopt;
+  }
+  template <typename Other>
+  const Other& physical(const Other& other, int64_t) const {
+    return other;
+  }
+
+  int64_t level;
+  bool any = false;
+  int64_t dim = 0; // the most dimensions that one of them shows to the user
+  at::native::ResultTypeState types = {};
+};
+
+template <auto op, typename Schema = std::remove_pointer_t<decltype(op)>>
+struct Batched;
+
+// Moves the batch dimension to the front, and calls the same operator, an elementwise one, one
+// level down.
+template <auto op, typename... Args>
+struct Batched<op, Tensor(Args...)> {
+  static Tensor call(Args... args) {
+    const Batch batch(args...);
+    c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
+    if (!batch.any) {
+      return op(args...);
+    }
+    auto result = std::apply(op, std::make_tuple(batch.physical(args, 0)...));
+    return at::functorch::makeBatched(std::move(result), 0, batch.level);
+  }
+};
+// In place, the tensor that is written is no view of the one inside, which autograd would record.
+template <auto op, typename... Args>
+struct Batched<op, Tensor&(Tensor&, Args...)> {
+  static Tensor& call(Tensor& self, Args... args) {
+    const Batch batch(self, args...);
+    c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
+    auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(self, batch.level);
+    TORCH_CHECK(
+        !batch.any || (batch_dim && self.dim() == batch.dim),
+        "vmap: inplace arithmetic needs a self that is batched, and of as many dimensions as a "
+        "bound");
+    batch.any ? op(value, batch.physical(args, *batch_dim)...) : op(self, args...);
+    return self;
+  }
+};
+
+// Calls the functional operator in place of the one that writes, as functionalize does with ATen's.
+template <auto op, auto functional, typename Schema = std::remove_pointer_t<decltype(op)>>
+struct Functionalized;
+
+template <auto op, auto functional, typename... Args>
+struct Functionalized<op, functional, Tensor&(Tensor&, Args...)> {
+  static Tensor& call(Tensor& self, Args... args) {
+    namespace impl = at::functionalization::impl;
+    if (!impl::isFunctionalTensor(self)) {
+      const at::AutoDispatchSkipFunctionalize guard;
+      return op(self, args...);
+    }
+    const auto result = functional(self, args...);
+    check_fits(self, result);
+    impl::replace_(self, impl::from_functional_tensor(result));
+    impl::commit_update(self);
+    impl::sync(self);
+    return self;
+  }
+};
+
+} // namespace clampgrad::level_rules
