@@ -23,6 +23,12 @@ bool is_changing_float(const at::Scalar& number) {
   return node->has_hint() && node->str().find("zf") != std::string::npos;
 }
 
+// Inductor computes in float32 what has 16 bits, a symbol too. So a graph is for one value of it.
+bool would_not_be_rounded(const at::Scalar& number, at::ScalarType dtype) {
+  return number.isSymbolic() && number.isFloatingPoint() && at::isReducedFloatingType(dtype) &&
+      number.toSymFloat().toSymNodeImpl()->has_hint();
+}
+
 } // namespace
 
 bool is_changing(const Number& bound) {
@@ -30,7 +36,14 @@ bool is_changing(const Number& bound) {
 }
 
 at::Scalar guarded(const at::Scalar& bound) {
-  return is_changing_float(bound) ? bound.toSymFloat().guard_float(__FILE__, __LINE__) : bound;
+  if (!is_changing_float(bound)) {
+    return bound;
+  }
+  const auto number = bound.toSymFloat();
+  // Dynamo replaces a symbol by the value that is asked of it alone: of -n, only once n is asked
+  // for.
+  number.toSymNodeImpl()->neg()->guard_float(__FILE__, __LINE__);
+  return number.guard_float(__FILE__, __LINE__);
 }
 Number guarded(const Number& bound) {
   return bound ? Number(guarded(*bound)) : bound;
@@ -50,6 +63,9 @@ bool overflows(const Number& bound, const at::Tensor& self) {
 
 Number in_dtype(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
+  if (bound && would_not_be_rounded(*bound, dtype)) {
+    return in_dtype(at::Scalar(bound->toSymFloat().guard_float(__FILE__, __LINE__)), self);
+  }
   if (!bound || bound->isSymbolic() || !is_fusable_dtype(dtype) || overflows(bound, self)) {
     return bound;
   }

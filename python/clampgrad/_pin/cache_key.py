@@ -2,8 +2,8 @@
 
 AOTAutograd looks for a graph before it differentiates it. The key has the names of our operators, but not
 what their gradients are, and nothing of a pin. Without more, an upgrade, the other implementation or another
-pin would be given gradients of before. So the version, the implementation, a hash of the contract (which
-builds of one version may differ in) and the pin are in the key. Every key has them, because a graph may
+pin would be given gradients of before. So the version, the implementation, hashes of the contract and of
+what the library is built from (which builds of one version may differ in) and the pin are in the key. Every key has them, because a graph may
 call our operators inside somebody else's.
 """
 
@@ -16,16 +16,16 @@ from typing import Any
 
 from clampgrad import _implementation
 from clampgrad._contract.table import TABLE
-from clampgrad._implementation.build import VERSION
+from clampgrad._implementation.build import SOURCES, VERSION
 from clampgrad._pin.state import current
 from clampgrad._torch.changes import Change, original, replacing
 from clampgrad._torch.private_names import expected
 
 
 @cache
-def gradients() -> tuple[str, str, str]:
+def gradients() -> tuple[str, ...]:
     table = json.dumps(TABLE, sort_keys=True).encode()
-    return VERSION, _implementation.name, hashlib.sha256(table).hexdigest()
+    return VERSION, SOURCES, _implementation.name, hashlib.sha256(table).hexdigest()
 
 
 def key_caches(_: object) -> list[Change]:
