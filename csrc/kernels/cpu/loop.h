@@ -106,9 +106,10 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
 template <typename T>
 struct WithMax : ElementHere<T> {
   template <bool has_lo, bool has_hi, typename V>
-  static V clamp(V value, V, Mask<V>, const Bounds<V>& values, const Bounds<V>&) {
-    const V raised = has_lo ? larger_at_once(value, values.lo) : value;
-    return has_hi ? lesser_at_once(raised, values.hi) : raised;
+  static V clamp(V value, V, Mask<V>, const Bounds<V>&, const Bounds<V>& keys) {
+    // Where lo > hi, the values of both are hi, and of two zeros x would stay.
+    const V raised = has_lo ? larger_at_once(value, keys.lo) : value;
+    return has_hi ? lesser_at_once(raised, keys.hi) : raised;
   }
   template <bool has_lo, bool has_hi, typename V>
   static V clamp_key(V key, Mask<V> comparable, const Bounds<V>& keys) {
