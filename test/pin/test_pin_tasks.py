@@ -349,3 +349,19 @@ def test_a_block_around_a_loop_outlives_those_of_its_tasks():
     with through:
         assert (loop.run_until_complete(task), slope()) == (HALF, THROUGH)
     loop.close()
+
+
+def test_a_block_in_a_block_of_a_task():
+    """The outer one holds again, although nothing but the inner one knows of it in C++."""
+
+    def gradient():
+        x = torch.zeros(1, requires_grad=True)
+        return torch.autograd.grad(torch.clamp(x, 0, 1), x)[0].item()
+
+    async def main():
+        with clampgrad.pin("half"):
+            with clampgrad.pin("inclusive"):
+                assert gradient() == 1
+            return [gradient() for _ in range(3)], clampgrad.pin.current()
+
+    assert asyncio.run(main()) == ([0.5] * 3, "half")

@@ -102,7 +102,7 @@ def entered_by(owner: object) -> tuple[Block | None, bool]:
 
 def answer() -> Block | None:
     """What kernels are told in a thread that asks. Where no task is in a block any more, it stops asking."""
-    if not any(block.is_open for block in _thread.blocks_of_tasks):
+    if not any(map(opened, _thread.blocks_of_tasks)):
         _implementation.pin_ask_in_this_thread(False)
     return innermost()
 
