@@ -25,8 +25,11 @@ bool is_changing_float(const at::Scalar& number) {
 
 // Inductor computes in float32 what has 16 bits, a symbol too. So a graph is for one value of it.
 bool would_not_be_rounded(const at::Scalar& number, at::ScalarType dtype) {
-  return number.isSymbolic() && number.isFloatingPoint() && at::isReducedFloatingType(dtype) &&
-      number.toSymFloat().toSymNodeImpl()->has_hint();
+  if (!number.isSymbolic() || !at::isReducedFloatingType(dtype) || number.isBoolean()) {
+    return false;
+  }
+  return number.isFloatingPoint() ? number.toSymFloat().toSymNodeImpl()->has_hint()
+                                  : number.toSymInt().toSymNode()->has_hint();
 }
 
 } // namespace
@@ -64,7 +67,10 @@ bool overflows(const Number& bound, const at::Tensor& self) {
 Number in_dtype(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
   if (bound && would_not_be_rounded(*bound, dtype)) {
-    return in_dtype(at::Scalar(bound->toSymFloat().guard_float(__FILE__, __LINE__)), self);
+    const auto value = bound->isFloatingPoint()
+        ? at::Scalar(bound->toSymFloat().guard_float(__FILE__, __LINE__))
+        : at::Scalar(bound->toSymInt().guard_int(__FILE__, __LINE__));
+    return in_dtype(value, self);
   }
   if (!bound || bound->isSymbolic() || !is_fusable_dtype(dtype) || overflows(bound, self)) {
     return bound;

@@ -227,3 +227,15 @@ def test_inductor_fuses_what_tensors_bound():
         compiled = torch.compile(lambda x, lo, hi: f(x, lo, hi), fullgraph=True)
         check(compiled, f, data(40))
         assert torch._inductor.metrics.generated_kernel_count == 2
+
+
+@pytest.mark.parametrize("gradient", ["min_norm", "inclusive", "half"])
+def test_a_size_that_16_bits_do_not_hold(gradient):
+    """Inductor does not round it, and what lies below must stay blocked."""
+
+    def f(x):
+        return clampgrad.clamp(x, min=x.shape[0], gradient=gradient)
+
+    x = torch.zeros(2049, dtype=torch.float16)
+    x[1], x[2] = 2048, 4096
+    assert_same(gradients(torch.compile(f, dynamic=True), [x])[0], gradients(f, [x])[0])

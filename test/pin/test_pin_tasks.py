@@ -8,6 +8,7 @@ import inspect
 import types
 
 import pytest
+import torch
 
 import clampgrad
 from clampgrad._pin import state

@@ -183,7 +183,14 @@ def located(
     try:
         dtype = dtype_of(functional, args)
         x, *others = args
-        if dispatch_modes_are_on() and numbers and gradient in (*STRICT, "straight_through"):
+        symbolic = any(isinstance(a, (torch.SymInt, torch.SymFloat)) for a in others)
+        rounds = dtype.itemsize > 2 or not symbolic  # Inductor, in 16 bits
+        if (
+            dispatch_modes_are_on()
+            and numbers
+            and rounds
+            and gradient in (*STRICT, "straight_through")
+        ):
             # The result lies strictly between numbers just where x does. A compiler keeps it anyway, and
             # finds the position again.
             with torch.no_grad():
