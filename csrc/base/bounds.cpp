@@ -23,7 +23,8 @@ bool is_changing_float(const at::Scalar& number) {
   return node->has_hint() && node->str().find("zf") != std::string::npos;
 }
 
-// Inductor computes in float32 what has 16 bits, a symbol too. So a graph is for one value of it.
+// Inductor computes in float32 what has 16 bits, a symbol too, be it of a float or an integer. So a
+// graph is for one value of it.
 bool would_not_be_rounded(const at::Scalar& number, at::ScalarType dtype) {
   if (!number.isSymbolic() || !at::isReducedFloatingType(dtype) || number.isBoolean()) {
     return false;

@@ -32,8 +32,8 @@ bool is_nan(const Number& bound);
 bool overflows(const Number& bound, const at::Tensor& self);
 
 // The bound as the forward of `self` sees it: rounded to its dtype, because an element can be equal
-// only to a number of its dtype. A number that overflows, or that a compiler traces, is returned as
-// it is.
+// only to a number of its dtype. A number that overflows is returned as it is, and so is a symbol,
+// but for 16 bits: there its value is asked for, and rounded.
 Number in_dtype(const Number& bound, const at::Tensor& self);
 
 } // namespace clampgrad

@@ -3,8 +3,8 @@
 AOTAutograd looks for a graph before it differentiates it. The key has the names of our operators, but not
 what their gradients are, and nothing of a pin. Without more, an upgrade, the other implementation or another
 pin would be given gradients of before. So the version, the implementation, hashes of the contract and of
-what the library is built from (which builds of one version may differ in) and the pin are in the key. Every key has them, because a graph may
-call our operators inside somebody else's.
+what the library is built from (which builds of one version may differ in) and the pin are in the key. Every
+key has them, because a graph may call our operators inside somebody else's.
 """
 
 from __future__ import annotations
