@@ -25,6 +25,7 @@ from clampgrad._implementation.portable.forward import (
     torchs_own,
     uncounted,
 )
+from clampgrad._torch.dispatcher import next_level
 from clampgrad._torch.surroundings import dispatch_modes_are_on, is_batched_gradient
 
 NOT_TRACED = (
@@ -82,8 +83,11 @@ class Rule:
         memory = uncounted(x)
         if not dispatch_modes_are_on():
             return torchs_own(self.name, memory, *others)
-        # A selective checkpoint keeps what a clamp returns, and a copy is cheap.
-        return assign(memory, others, torchs_own(self.name.rstrip("_"), x, *others))
+        # A selective checkpoint keeps what a clamp returns, and a copy is cheap. A compiler takes what is written
+        # while nothing records for a constant of the graph, whose gradient is that of what was written over.
+        result = torchs_own(self.name.rstrip("_"), x, *others)
+        with next_level(records=True):
+            return assign(memory, others, result)
 
     def linear(self) -> bool:
         """Whether what x gets is linear in g. What a bound gets always is."""
