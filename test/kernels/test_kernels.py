@@ -181,6 +181,14 @@ def test_only_loops_for_one_maker_take_a_maximum_of_floats(instructions):
     assert all(t for a, t, w in zip(at_once, takes, whole) if a and w)
 
 
+def test_no_loop_takes_a_vector_apart(instructions):
+    """Lane by lane, an element takes ten times as long: torch.fmax and fmin once did, of floats on AVX-512."""
+    functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
+    loops = [f for f in functions if "foreach_whole_word" in f.partition("\n")[0]]
+    assert len(loops) > 100
+    assert not [f for f in loops if re.search(r"\tv(?:align[dq]|pextr[bwdq])\s", f)]
+
+
 def test_loops_leave_no_upper_halves(instructions):
     """What wrote them ends in vzeroupper, so that the code of others does not wait for registers of ours."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)

@@ -76,6 +76,8 @@ CLAMPGRAD_K_REGISTERS(Vector<float>, __m512, _mm512_cmp_ps_mask, _mm512_mask_ble
 CLAMPGRAD_K_REGISTERS(Vector<double>, __m512d, _mm512_cmp_pd_mask, _mm512_mask_blend_pd)
 CLAMPGRAD_K_REGISTERS(Vector<int16_t>, __m512i, _mm512_cmp_epi16_mask, _mm512_mask_blend_epi16)
 CLAMPGRAD_K_REGISTERS(Vector<uint16_t>, __m512i, _mm512_cmp_epu16_mask, _mm512_mask_blend_epi16)
+CLAMPGRAD_K_REGISTERS(Vector<int32_t>, __m512i, _mm512_cmp_epi32_mask, _mm512_mask_blend_epi32)
+CLAMPGRAD_K_REGISTERS(Vector<int64_t>, __m512i, _mm512_cmp_epi64_mask, _mm512_mask_blend_epi64)
 #undef CLAMPGRAD_K_REGISTERS
 
 // Note [vmaxps]
