@@ -87,14 +87,12 @@ SOURCE_BUILD = .venv/source-build$(subst /,-,$(abspath $(CHECKOUT)))
 PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
 ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
-# The one that the build would find (tools/cuda_build.py).
+# The one that the build would find (buildtools/cuda_build.py).
 NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
-# What a build runs of tools/: what MANIFEST.in puts into the source distribution.
-BUILD := $(shell grep -o 'tools/[a-z_]*\.py' MANIFEST.in)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen $(BUILD) python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+SOURCES := $(shell find csrc codegen buildtools python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            conventions.yaml derivatives.yaml setup.py pyproject.toml torch_releases.txt
-CXX_FILES = $$(find csrc test/cpp test/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
+CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 # Those that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
@@ -117,9 +115,9 @@ check-programs: ## Run programs of third-party libraries under pins, and those l
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
 	echo "==> programs of other people's libraries"
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m thorough -k launchers
-	$(PROGRAMS)/bin/python -m tools.programs \
+	$(PROGRAMS)/bin/python -m lab.check_programs \
 		$(foreach release,$(PROGRAM_RELEASES),$(release)=$(abspath .venv/programs-$(release)/bin/python)) $(ARGS)
-	$(PROGRAMS)/bin/python -m tools.library_tests build/library-tests
+	$(PROGRAMS)/bin/python -m lab.library_tests build/library-tests
 
 check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
@@ -129,7 +127,7 @@ wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a l
 	for release in $(RELEASES) $(CUDA_RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
 	for release in $(ARM64_RELEASES); do $(MAKE) .venv/torch-$$release-arm64/torch TORCH=$$release; done
 	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)$(ARM64_RELEASES:%=, for arm64 %)"
-	$(PACKING)/bin/python tools/wheels.py dist $(RELEASES:%=.venv/torch-%/bin/python) \
+	$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
 		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)) \
 		$(if $(ARM64_RELEASES),--arm64 $(ARM64_RELEASES:%=.venv/torch-%-arm64/bin/python))
 
@@ -173,10 +171,10 @@ fuzz: $(TESTED) ## Call the operators with random arguments, in random forms and
 	echo "==> fuzz on torch $(TORCH), $(SECONDS) s"
 	SECONDS_OF_FUZZ=$(SECONDS) $(VENV)/bin/pytest -s test/matrix/test_fuzz.py -k as_long $(ARGS)
 
-mutants: $(TESTED) ## Break the rules one operator at a time; the tests must notice (tools/mutants.yaml)
+mutants: $(TESTED) ## Break the rules one operator at a time; the tests must notice (lab/mutants.yaml)
 	echo "==> mutants on torch $(TORCH)"
-	$(call with_progress,$(VENV)/bin/python tools/mutants.py build,$(VENV)/mutants.log)
-	$(VENV)/bin/python tools/mutants.py run
+	$(call with_progress,$(VENV)/bin/python lab/mutants.py build,$(VENV)/mutants.log)
+	$(VENV)/bin/python lab/mutants.py run
 
 check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
 	echo "==> packages for torch $(TORCH)"
@@ -185,16 +183,16 @@ check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolat
 bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARGS=--full for all of it
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
-	$(VENV)/bin/python -m benchmarks.report out/cpu-$(TORCH).jsonl --plot out/cpu-$(TORCH).png
+	$(VENV)/bin/python -m benchmarks.raw_results out/cpu-$(TORCH).jsonl --plot out/cpu-$(TORCH).png
 
 study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
 study: $(VENV)/studied ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
 	echo "==> study on torch $(TORCH); records, figures and tables go to $$STUDY_RESULTS"
-	$(VENV)/bin/python -W ignore -m study $(ARGS)
-	$(VENV)/bin/python -m study.guards > /dev/null
-	$(VENV)/bin/python -m study.swiglu > /dev/null
-	$(VENV)/bin/python -m study.figures --out $$STUDY_RESULTS
-	$(VENV)/bin/python -m study.tables | tee $$STUDY_RESULTS/tables.md
+	$(VENV)/bin/python -W ignore -m lab.study $(ARGS)
+	$(VENV)/bin/python -m lab.study.guards > /dev/null
+	$(VENV)/bin/python -m lab.study.swiglu > /dev/null
+	$(VENV)/bin/python -m lab.study.figures --out $$STUDY_RESULTS
+	$(VENV)/bin/python -m lab.study.tables | tee $$STUDY_RESULTS/tables.md
 
 check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; needs nvcc, but no GPU
 	if [ -z "$(NVCC)" ]; then \
@@ -202,7 +200,7 @@ check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; ne
 	else \
 		$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH); \
 		echo "==> CUDA kernels on torch $(CUDA_TORCH)"; \
-		.venv/torch-$(CUDA_TORCH)/bin/python -m tools.check_cuda; \
+		.venv/torch-$(CUDA_TORCH)/bin/python -m lab.check_cuda; \
 	fi
 
 check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian
@@ -211,20 +209,20 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there,
 	$(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
 	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json \
 		$(ARM64_PORTABLE_TESTED) $(ARGS)
-	echo "==> python -m tools.support out/arm64.json puts it into docs/support.md"
+	echo "==> python -m lab.support out/arm64.json puts it into docs/support.md"
 
 check-distro: ## Run demo and test on a minimal Debian SUITE from nothing, as root, for docs/support.md
-	tools/distro.sh $(SUITE)
+	lab/distro.sh $(SUITE)
 
 count-cuda: ## Count the instructions of the CUDA kernels, for benchmarks/README.md; needs nvcc
 	$(MAKE) .venv/torch-$(CUDA_TORCH)/torch TORCH=$(CUDA_TORCH)
-	.venv/torch-$(CUDA_TORCH)/bin/python -m benchmarks.sass
+	.venv/torch-$(CUDA_TORCH)/bin/python -m lab.sass
 
 check-sources: $(TESTED) ## Apply the patches to PyTorch 2.6.0, Debian's source package, fetched
-	if tools/debian_source.sh build/debian-source; then \
+	if lab/debian_source.sh build/debian-source; then \
 		echo "==> patches on Debian's source of PyTorch"; \
 		CLAMPGRAD_SOURCES=$(abspath build/debian-source) \
-			$(VENV)/bin/pytest test/patches/test_patches_apply.py -k whole_source_tree; \
+			$(VENV)/bin/pytest lab/test/test_patches_apply.py -k whole_source_tree; \
 	else \
 		echo "==> Debian's source package is not to be had: needs apt-get and a network; not checked"; \
 	fi
@@ -239,7 +237,7 @@ check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove wh
 	echo "==> what PyTorch is built and tested with"
 	$(PYTHON) -m venv $(SOURCE_BUILD)
 	$(call with_progress,$(SOURCE_BUILD)/bin/pip install -r $(CHECKOUT)/requirements.txt expecttest hypothesis pytest 'setuptools>=77',$(SOURCE_BUILD)/install.log)
-	PATH=$(abspath $(SOURCE_BUILD))/bin:$$PATH $(SOURCE_BUILD)/bin/python -m tools.build_pytorch \
+	PATH=$(abspath $(SOURCE_BUILD))/bin:$$PATH $(SOURCE_BUILD)/bin/python -m lab.build_pytorch \
 		$(CHECKOUT) $(SERIES) --minimal --out out/source-build.jsonl $(ARGS)
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
@@ -247,18 +245,18 @@ docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnin
 	echo "==> out/site/index.html"
 
 notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs
-	$(VENV)/bin/python tools/run_notebooks.py
+	$(VENV)/bin/python lab/run_notebooks.py
 
 pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img
 	$(VENV)/bin/python -m clampgrad gallery docs/img > /dev/null
 	cp out/demo.json docs/
-	$(VENV)/bin/python -m benchmarks.report --plot docs/img/cpu.png > /dev/null
+	$(VENV)/bin/python -m benchmarks.raw_results --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
 		cp out/$$name{.json,.png,-dark.png} docs/examples/; \
 	done
-	$(VENV)/bin/python -m tools.fill_tables
+	$(VENV)/bin/python -m lab.fill_tables
 
 lint: $(LINT)/installed ## Check style and types; changes nothing
 	echo "==> lint"
@@ -341,9 +339,9 @@ $(VENV)/installed: $(VENV)/torch $(SOURCES)
 endif
 
 # As above, but that pip would fetch the libraries of CUDA, which torch asks for.
-$(ARM64)/torch: tools/arm64.sh
+$(ARM64)/torch: lab/arm64.sh
 	echo "==> making $(ARM64): a cross compiler, an emulator and torch $(TORCH) for arm64"
-	tools/arm64.sh $(ARM64) $(TORCH)
+	lab/arm64.sh $(ARM64) $(TORCH)
 	touch $@
 
 $(ARM64)/installed: $(ARM64)/torch $(SOURCES)
@@ -375,14 +373,14 @@ $(VENV)/studied: $(VENV)/installed
 
 # It borrows torch and clampgrad, and pip keeps both. Only if torch is a build for CPUs and torchvision one for CUDA,
 # as on PyPI, torchvision cannot be imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
-.venv/programs-$(TORCH)/installed: $(TESTED) test/programs/requirements.txt test/programs/alone.txt
+.venv/programs-$(TORCH)/installed: $(TESTED) lab/programs/requirements.txt lab/programs/alone.txt
 	echo "==> installing libraries of other people beside torch $(TORCH) (the download is large)"
 	$(PYTHON) -m venv $(@D)
 	for folder in $(@D)/lib/python3*/site-packages; do \
 		echo $(abspath $(VENV))/lib/$$(basename $$(dirname $$folder))/site-packages > $$folder/borrowed.pth; \
 	done
-	$(call with_progress,$(@D)/bin/pip install -r test/programs/requirements.txt torch==$(TORCH) && \
-		$(@D)/bin/pip install --no-deps -r test/programs/alone.txt && \
+	$(call with_progress,$(@D)/bin/pip install -r lab/programs/requirements.txt torch==$(TORCH) && \
+		$(@D)/bin/pip install --no-deps -r lab/programs/alone.txt && \
 		{ $(@D)/bin/python -c 'import torchvision' || $(@D)/bin/pip install torch===$(TORCH); },$(@D)/install.log)
 	touch $@
 

@@ -4,29 +4,28 @@ CLAMPGRAD_PORTABLE=1   no extension: the wheel is for every Python, torch and pl
 CLAMPGRAD_REQUIRE_COMPILED=1  without a compiler fail, instead of building that
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
 CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
-CLAMPGRAD_UNITY=0      compile each file by itself (tools/unity.py)
-CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (tools/cuda_build.py); 0: never,
+CLAMPGRAD_UNITY=0      compile each file by itself (buildtools/unity.py)
+CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (buildtools/cuda_build.py); 0: never,
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 
-Each is 0 or 1, and any other value ends the build (tools/switches.py).
+Each is 0 or 1, and any other value ends the build (buildtools/switches.py).
 """
 
 import os
-import sys
 import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+from buildtools.package import Build, Package
+from buildtools.switches import is_set, portable
+from buildtools.torch_here import cannot_build
+
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT))
 
-from tools.package import Build, Package  # noqa: E402
-from tools.switches import is_set, portable  # noqa: E402
-from tools.torch_here import cannot_build  # noqa: E402
 
-# ---- Flags. tools/cmake.py hands them to CMakeLists.txt. ---------------------------------------------
+# ---- Flags. buildtools/cmake.py hands them to CMakeLists.txt. ---------------------------------------------
 
 DEBUG, SANITIZED = is_set("CLAMPGRAD_DEBUG"), is_set("CLAMPGRAD_SANITIZE")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
@@ -45,7 +44,7 @@ FLAGS = [
     "-fvisibility-inlines-hidden",
     "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
 ]
-# Of single files (tools/flags_of_files.py). GCC unrolls and vectorises what the loops need at -O3 alone.
+# Of single files (buildtools/flags_of_files.py). GCC unrolls and vectorises what the loops need at -O3 alone.
 LOOPS = {
     "loops_baseline.cpp": [],
     "loops_avx2.cpp": ["-mavx2"],
@@ -64,8 +63,8 @@ def flags_of_files(machine: str) -> dict[str, list[str]]:
 
 def sources(out: Path, cuda: bool) -> list[Path]:
     """Those of csrc/, and those that are generated in `out` for the torch that is here."""
+    from buildtools.unity import together
     from codegen.generate import generate
-    from tools.unity import together
 
     kinds = ("*.cpp", "*.cu") if cuda else ("*.cpp",)
     written = sorted(path for kind in kinds for path in (ROOT / "csrc").rglob(kind))
@@ -80,7 +79,7 @@ def folder(torch: str, cuda: str | None) -> str:
 
 
 def extension(version: str) -> Extension:
-    from tools.cuda_build import code, cuda_build
+    from buildtools.cuda_build import code, cuda_build
 
     cuda, why = cuda_build()  # it sets what the next import reads
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", flush=True)
@@ -88,8 +87,8 @@ def extension(version: str) -> Extension:
     import torch
     from torch.utils import cpp_extension
 
-    from tools.stamp import header
-    from tools.unity import write
+    from buildtools.stamp import header
+    from buildtools.unity import write
 
     name = folder(torch.__version__, torch.version.cuda if cuda else None)
     out = ROOT / "build" / "generated" / folder(torch.__version__, None)
@@ -111,7 +110,7 @@ class BuildExt(build_ext):
     """Gives way to torch's BuildExtension when it runs, which is when torch is imported."""
 
     def run(self) -> None:
-        from tools.flags_of_files import build_extension
+        from buildtools.flags_of_files import build_extension
 
         given = self.distribution
         given.ext_modules = [extension(given.get_version())]

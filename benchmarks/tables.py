@@ -1,7 +1,7 @@
 """The tables of README.md, docs/ and this folder that show what the commands here measured: records/."""
 
 import records
-from benchmarks import report
+from benchmarks import raw_results
 from records import code, made_on, markdown
 
 SPEED = {
@@ -41,7 +41,9 @@ def speed():
 
 def memory():
     """What is saved for backward: one sentence."""
-    kept = {(r["group"], r["function"]): r for r in report.kept(USUAL) if r["dtype"] == "float32"}
+    kept = {
+        (r["group"], r["function"]): r for r in raw_results.kept(USUAL) if r["dtype"] == "float32"
+    }
     ours, theirs = (kept["clamp", f]["saved_bits"] for f in ("clampgrad.clamp", "torch.clamp"))
     return (
         f"For backward it keeps **{ours:g} bit per element**; `torch.clamp`, `F.hardtanh` and `F.relu6` "
@@ -53,16 +55,17 @@ def used():
     """{(record, dtype, group, rival): {n: the rival's time over ours}} with the default malloc."""
     found = {}
     for release, results in SPEED.items():
-        if not report.seconds(results, group="maximum", malloc="default"):
+        if not raw_results.seconds(results, group="maximum", malloc="default"):
             continue  # a run from before all of these were timed so
         for dtype in ("float32", "bfloat16"):
             for group, rivals in USED.items():
-                for n in sorted({r["n"] for r in report.of(results, group=group)}):
+                for n in sorted({r["n"] for r in raw_results.of(results, group=group)}):
                     key = dict(group=group, n=n, dtype=dtype, threads=1)
-                    times = report.seconds(results, direction="both", malloc="default", **key)
+                    times = raw_results.seconds(results, direction="both", malloc="default", **key)
                     for rival in rivals if times else ():
                         ratio = (
-                            times[rival]["median"] / times[report.ours(results, group)]["median"]
+                            times[rival]["median"]
+                            / times[raw_results.ours(results, group)]["median"]
                         )
                         found.setdefault((release, dtype, group, rival), {})[n] = ratio
     return found
@@ -79,7 +82,7 @@ def speed_used():
         for rival in rivals:
             ratios = found[(release, dtype, *rival)]
             worst, best = (pick(ratios, key=ratios.get) for pick in (min, max))
-            ends = (f"{ratios[n]:.2g} ({report.size(n)})" for n in (worst, best))
+            ends = (f"{ratios[n]:.2g} ({raw_results.size(n)})" for n in (worst, best))
             cells.append(" to ".join(ends))
         rows.append([short_machine(release), dtype, *cells])
     shown = dict.fromkeys(release for release, *_ in found)
@@ -102,7 +105,7 @@ def speed_bars():
     measured = []
     for results in SPEED.values():
         found = {}
-        for what, *rest in report.bars(results):
+        for what, *rest in raw_results.bars(results):
             operator, comma, case = what.partition(", ")
             if "_mingrad" in operator:  # of all these, the one that does worst
                 what = f"the `_mingrad` operators{comma}{case}, the least of them"
@@ -136,11 +139,11 @@ def speed_times():
     sizes = (1, 2**12, 2**16, 2**20, 2**24)
     parts = []
     for direction in ("forward", "backward", "both"):
-        columns = [report.seconds(results, n=n, direction=direction, **key) for n in sizes]
-        rows = [[direction, *(f"N = {report.size(n)}" for n in sizes)]]
+        columns = [raw_results.seconds(results, n=n, direction=direction, **key) for n in sizes]
+        rows = [[direction, *(f"N = {raw_results.size(n)}" for n in sizes)]]
         for function in columns[0]:
             times = (column[function] for column in columns)
-            rows.append([code(function), *map(report.with_spread, times)])
+            rows.append([code(function), *map(raw_results.with_spread, times)])
         parts.append(markdown(*rows, right=range(1, 1 + len(sizes))))
     note = "Median (lower to upper quartile), float32, one thread. " + machine(results)
     return "\n\n".join([*parts, note])
@@ -152,7 +155,7 @@ def speed_saved():
     rows = [["", "function", "float32, bits", "bfloat16, bits", "float32, peak MiB"]]
     kept = {
         (r["group"], r["function"], r["dtype"]): r
-        for r in report.kept(results)
+        for r in raw_results.kept(results)
         if "_mingrad" not in r["group"]  # which are like the front doors
     }
     for group, function, dtype in kept:
@@ -161,7 +164,7 @@ def speed_saved():
             peak = "" if wide["peak_bytes"] is None else f"{wide['peak_bytes'] / 2**20:.1f}"
             bits = (f"{r['saved_bits']:g}" for r in (wide, narrow))
             rows.append([group, code(function), *bits, peak])
-    n = report.size(report.kept(results)[0]["n"])
+    n = raw_results.size(raw_results.kept(results)[0]["n"])
     note = (
         "Bits per element saved for backward, and how far a step with N elements raises resident memory: "
         f"N = {n}, the default malloc."
@@ -172,10 +175,10 @@ def speed_saved():
 def speed_model():
     results = USUAL
     rows = [["activation", "step", "saved for backward"]]
-    found = report.of(results, group="model")
+    found = raw_results.of(results, group="model")
     for r in found:
         rows.append(
-            [code(r["function"]), report.with_spread(r), f"{r['saved_bytes'] / 2**20:.1f} MiB"]
+            [code(r["function"]), raw_results.with_spread(r), f"{r['saved_bytes'] / 2**20:.1f} MiB"]
         )
     size = found[0]["size"]
     note = (
@@ -188,15 +191,15 @@ def speed_model():
 def cuda_instructions():
     """The machine code of the CUDA kernels, before they were counted and now."""
     before, now = map(records.read, ("cuda-sass-before", "cuda-sass"))
-    bars = {bar["group"]: bar for bar in report.BARS["cuda"]["alu"]}
+    bars = {bar["group"]: bar for bar in raw_results.BARS["cuda"]["alu"]}
     dtypes = ("float32", "bfloat16")
     rows = [
         ["", *(f"{d}: {what}" for d in dtypes for what in ("ALU", "at most", "of DRAM's time"))]
     ]
-    for group in report.CUDA_GROUPS:
+    for group in raw_results.CUDA_GROUPS:
         cells = []
         for dtype in dtypes:
-            old, new = (report.cuda_kernel(results, group, dtype) for results in (before, now))
+            old, new = (raw_results.cuda_kernel(results, group, dtype) for results in (before, now))
             cells.append(f"{old['alu']:.1f} -> {new['alu']:.1f}")
             cells.append(bars[group][dtype])
             cells.append(f"{old['alu_time']:.2f} -> {new['alu_time']:.2f}")
@@ -210,7 +213,7 @@ def cuda_instructions():
         f"Instructions of the ALU per element, of the kernel of each group that needs most: {before['commit']} "
         f"-> {now['commit']}; and their time over that of the traffic at the peak of DRAM, by the data sheet of "
         f"an H100. {' -> '.join(worst)}. nvcc {now['nvcc']}, {now['architecture']}, torch {now['torch']}; "
-        "`python -m benchmarks.sass`."
+        "`python -m lab.sass`."
     )
     return markdown(*rows, right=range(1, 7)) + "\n\n" + note
 
@@ -221,7 +224,7 @@ def cuda_simulated():
     for r in found["rows"]:
         ratios = ("" if r[d] is None else f"{r[d]:.2f}" for d in ("forward", "backward"))
         rows.append([r["gpu"], r["dtype"], *ratios])
-    bars = report.BARS["cuda"]["over_relu"]
+    bars = raw_results.BARS["cuda"]["over_relu"]
     rows.append(["at most, on a GPU", "", f"{bars['forward']:.2f}", f"{bars['backward']:.2f}"])
     lanes = found["vectors_per_lane"]
     cycles = (
@@ -270,7 +273,7 @@ def real_models():
         f"Forward and backward, one thread of {cpu}, the default malloc. Each process reports its fastest step; shown is the "
         f"median of {first['rounds']} interleaved processes. Random weights, {data}. "
         f"transformers {first['versions']['transformers']}, timm {first['versions']['timm']}; "
-        "[the script](benchmarks/real_models.py)."
+        "[the script](lab/real_models.py)."
         + (
             " *: some gradient differs from stock's in a bit; all others are equal."
             if any("*" in cell for row in rows for cell in row)
@@ -290,7 +293,7 @@ def audit_cost():
         f"A stack of MobileNetV2 blocks with {found['call_sites']} call sites of `relu6`, a batch of "
         f"{found['batch']} images of {size} x {size}, one thread, {1000 * plain['seconds']:.0f} ms of processor time "
         f"per step without an audit, on a machine with other load. {made_on(found)}; "
-        "`python -m benchmarks.audit`."
+        "`python -m benchmarks.audit_cost`."
     )
     return markdown(*rows, right=(0, 1)) + "\n\n" + note
 
@@ -355,7 +358,7 @@ def loops():
     note = (
         f"Per word of 64 elements: cycles by llvm-mca {record['llvm']}, which knows neither memory nor that a processor "
         f"slows down, and nanoseconds of the loop alone, by the number of elements, on {made_on(record)}. "
-        "`python -m benchmarks.mca` lists the cycles of all loops for AVX-512."
+        "`python -m lab.mca` lists the cycles of all loops for AVX-512."
     )
     return markdown(*rows, left=1) + "\n\n" + note
 
@@ -378,7 +381,7 @@ def starting():
     rows = [["seconds of CPU", "without", "`CLAMPGRAD_GRADIENT=inclusive`"]]
     for what in ("import torch", "a step"):
         pair = (found[name] for name in (what, f"{what}, pinned"))
-        rows.append([what, *("{} ({} to {})".format(*map(report.duration, f)) for f in pair)])
+        rows.append([what, *("{} ({} to {})".format(*map(raw_results.duration, f)) for f in pair)])
     ms = {name: f"{1000 * median:.2g}" for name, (median, *_) in found.items()}
     note = (
         f"Median (quartiles) of {record['processes']} processes, one thread, {made_on(record)}. A step is forward, "

@@ -17,7 +17,7 @@ minimum: _Function
 fmax: _Function
 fmin: _Function
 
-stamp: str  # tools/stamp.py
+stamp: str  # buildtools/stamp.py
 
 # Pins (csrc/pin/pin.h). What is pinned is a name, as "with_grad, maximize", or None: torch's own gradient.
 class Block:

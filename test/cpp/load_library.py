@@ -1,14 +1,12 @@
 """libclampgrad alone, loaded into Python: torch.ops.clampgrad is there and follows the table.
 
-python load_library.py LIBRARY
+PYTHONPATH=ROOT python load_library.py LIBRARY
 """
 
 import sys
-from pathlib import Path
 
 # Not to be found by accident: the library must do without the package.
 sys.modules["clampgrad"] = None
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch  # noqa: E402
 

@@ -1,7 +1,7 @@
 """On a GPU: the kernels agree with the CPU's, and keep CUDA's own rules.
 
 The other test files run there too, with `pytest --device cuda`. What of the kernels can be checked
-without a GPU is in test_cuda_on_host.py and tools/check_cuda.py.
+without a GPU is in test_cuda_on_host.py and lab/check_cuda.py.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What the contract asks of one call, by test/oracle.py: any number of arguments, Tensors and numbers.
+"""What the contract asks of one call, by oracle.py: any number of arguments, Tensors and numbers.
 
 Nothing of the package is used here. A factor of 0 blocks whatever the incoming gradient is.
 """

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from common import scripts
-from tools.quick_build import copy_to
+from quick_build import copy_to
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import yaml
 
 from common import checked
 from oracle import CONVENTIONS, EXACT
-from tools.quick_build import build_quickly, copy_to
+from quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = [f"test/table/test_{name}.py" for name in ("table", "conventions", "gradcheck")]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import clampgrad
+from buildtools import stamp
 from common import checked, run
-from tools import stamp
 
 ROOT = Path(__file__).resolve().parents[2]
 STALE = ("_lib/torch_2_13/_C.so", "gone.py")
@@ -95,6 +95,6 @@ def test_without_a_home_a_path_bytecode_and_utf8(tree, tmp_path):
 def test_an_old_setuptools_is_one_sentence(tmp_path):
     (tmp_path / "setuptools.py").write_text("__version__ = '65.5.0'\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ended = run(sys.executable, "-c", "import backend", cwd=ROOT / "tools", env=env)
+    ended = run(sys.executable, "-c", "import buildtools.backend", cwd=ROOT, env=env)
     assert ended.returncode == 1 and ended.stderr.count("\n") == 1, ended.stderr
     assert all(part in ended.stderr for part in ("setuptools 77", "65.5.0", "pip install"))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from torch.utils import cpp_extension
 
+from buildtools import cuda_build
 from codegen import generate
 from common import checked
-from tools import cuda_build
 
 ROOT = Path(__file__).resolve().parents[2]
 

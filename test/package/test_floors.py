@@ -104,3 +104,65 @@ def circle(paths, uses):
 @pytest.mark.parametrize("tree", FLOORS, ids=["csrc", "python"])
 def test_no_two_files_use_each_other(tree):
     assert circle(sources(tree), used) == set()
+
+
+# ---- Two houses ----------------------------------------------------------------------------------
+
+ROOMS_OF_THE_PRODUCT = (
+    *("benchmarks", "buildtools", "codegen", "docs", "examples", "python", "records", "test"),
+    *("conftest.py", "oracle.py", "setup.py"),
+)
+
+
+def files_of_the_product():
+    for name in ROOMS_OF_THE_PRODUCT:
+        path = ROOT / name
+        yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def modules_named(tree):
+    """By imports, and by texts that are nothing but the name of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value if re.fullmatch(r"\w+(\.\w+)+", node.value) else ""
+
+
+def of_the_laboratory(text):
+    return [name for name in modules_named(ast.parse(text)) if re.match(r"lab(\.|$)", name)]
+
+
+def test_the_product_does_not_know_the_laboratory():
+    files = [*files_of_the_product()]
+    assert len(files) > 100
+    assert {
+        p: of_the_laboratory(p.read_text()) for p in files if of_the_laboratory(p.read_text())
+    } == {}
+
+
+@pytest.mark.parametrize("text", ["import lab.x", "from lab import x", "f('lab.x')"])
+def test_what_knows_the_laboratory_is_seen(text):
+    assert of_the_laboratory(text)
+
+
+def edits_of_the_path(tree):
+    """Calls of methods of sys.path, and assignments to it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if ast.unparse(node.func.value) == "sys.path" and node.func.attr != "copy":
+                yield node
+        elif isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (t for t in targets if re.match(r"sys\.path\b", ast.unparse(t)))
+
+
+def test_one_file_edits_the_path():
+    files = [*files_of_the_product(), *(ROOT / "lab").rglob("*.py")]
+    files = [p for p in files if PACKAGE not in p.parents]  # the pin runs other people's programs
+    found = {
+        str(p.relative_to(ROOT)) for p in files if [*edits_of_the_path(ast.parse(p.read_text()))]
+    }
+    assert found <= {"lab/__init__.py", "lab/mutants.py"}

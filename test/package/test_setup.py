@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from buildtools import cmake, torch_here
 from common import checked, run
-from tools import cmake, torch_here
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,7 +59,7 @@ SETUP = """
 import sys
 sys.path.insert(0, {root!r})
 from setuptools import Extension, setup
-from tools.flags_of_files import build_extension
+from buildtools.flags_of_files import build_extension
 extension = Extension(
     "two", ["one.cpp", "other.cpp"], language="c++", extra_compile_args={{"cxx": ["-DVALUE=1"]}}
 )
@@ -142,9 +142,9 @@ def only(tmp_path, *distributions, torch=None):
 
 METADATA = """
 import os, sys
-sys.path.insert(0, "tools")
+sys.path.insert(0, ".")
 folder = sys.argv[1]  # setuptools writes to sys.argv
-import backend
+from buildtools import backend
 name = backend.prepare_metadata_for_build_wheel(folder)
 print(open(os.path.join(folder, name, "METADATA")).read())
 """
@@ -247,6 +247,6 @@ def test_the_releases_are_those_of_one_file():
 def test_releases_are_compared_as_numbers():
     """As text, 2.9 is beyond 2.14, and a release candidate of 2.14 is none of it."""
     text = re.compile(r"__version__(\.split\([^)]*\)(\[[^]]*\])?)? *(<|>)=? *[\[\"']")
-    for folder in ("benchmarks", "python", "test", "tools"):
+    for folder in ("benchmarks", "buildtools", "lab", "python", "test"):
         for path in ROOT.glob(f"{folder}/**/*.py"):
             assert not text.search(path.read_text()), path

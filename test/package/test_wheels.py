@@ -7,9 +7,8 @@ import pytest
 
 WheelFile = pytest.importorskip("wheel.wheelfile", reason="pip install wheel").WheelFile
 
-from tools import wheels  # noqa: E402
-from tools.support import PAGE, built, cell, of_present_tests, page, recorded  # noqa: E402
-from tools.wheels import companion, merge  # noqa: E402
+from buildtools import wheels  # noqa: E402
+from buildtools.wheels import companion, merge  # noqa: E402
 
 INFO = "clampgrad-1.0.dist-info"
 
@@ -56,34 +55,3 @@ def test_a_wheel_is_for_every_gpu_not_for_the_one_that_is_here(monkeypatch):
     monkeypatch.setattr(wheels, "build", lambda *given, **variables: seen.append(variables))
     wheels.compiled("source", ["python"], Path("out"), cuda="1")
     assert [v["CUDA_VISIBLE_DEVICES"] for v in seen] == [""]
-
-
-def test_a_cell_of_the_support_page_says_what_ran():
-    ran, failed = {"passed": 3, "failed": 0}, {"passed": 3, "failed": 1}
-    files = ["test_a", "test_b"]
-    assert cell({"test_a": ran, "test_b": ran}, files) == "tested"
-    assert cell({"test_a": ran}, files) == "partly"
-    assert cell({"test_a": ran, "test_b": failed}, files) == "1 of 7 failed"
-    assert cell({"test_a": {"passed": 0, "failed": 0}}, files) == cell(None, files) == "untried"
-    assert cell({}, files, "compiled") == "built" and cell(None, files, "compiled") == "untried"
-
-
-def test_a_wheel_adds_the_releases_that_no_test_has_run_on(tmp_path):
-    runs = {"2.13.0+cpu, compiled, cpu": {"test_export": {"passed": 3, "failed": 0}}}
-    row = "2.12, compiled, cpu"
-    assert built(a_wheel(tmp_path / "a", "torch_2_12"), runs) == {row: {}}
-    assert built(a_wheel(tmp_path / "b", "torch_2_13"), runs) == {}
-
-
-def test_a_run_of_files_that_are_no_more_is_dropped():
-    ran = {"passed": 3, "failed": 0}
-    runs = {
-        "only built": {},
-        "gone": {"test_gone": ran},
-        "partly": {"test_gone": ran, "test_wheels": ran},
-    }
-    assert of_present_tests(runs) == {"only built": {}, "partly": {"test_wheels": ran}}
-
-
-def test_the_support_page_is_that_of_the_committed_runs():
-    assert PAGE.read_text() == page(recorded())

@@ -7,16 +7,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 
+import records
 from clampgrad._torch.private_names import PRIVATE, find
 from common import RELEASE, scripts
-from tools.private_names import internal_headers, releases_of_names
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "python/clampgrad").rglob("*.py"))
 NAMES = sorted({name for use in PRIVATE.values() for name in use.names})
-SINCE = releases_of_names()
+SINCE = {row["name"]: row["since"] for row in records.read("private_names")["rows"]}
 PARTS = {part for name in NAMES for part in re.split(r"[.:()]+", name)}
 
 # With an underscore, and not torch's: Python's own.
@@ -159,13 +158,6 @@ def test_it_is_there_since_the_release_that_docs_say(name):
 
 def test_docs_know_every_name():
     assert sorted(SINCE) == NAMES
-
-
-def test_internal_headers_are_there():
-    include = Path(torch.__file__).parent / "include"
-    headers = internal_headers()
-    assert len(headers) > 5
-    assert [h for h in headers if not (include / h).exists()] == []
 
 
 # ---- What happens where one is gone ----------------------------------------------------------------------

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from buildtools import switches
 from clampgrad._implementation import environment
 from common import run
-from tools import switches
 
 ROOT = Path(__file__).resolve().parents[2]
 

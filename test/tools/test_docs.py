@@ -15,10 +15,16 @@ import yaml
 
 import clampgrad
 from common import leaves, python, run
-from tools import contract_tables, fill_tables
 
 ROOT = Path(__file__).parents[2]
-PATTERNS = ["*.md", "docs/**/*.md", "patches/**/*.md", "benchmarks/README.md", "docs/*.ipynb"]
+PATTERNS = [
+    "*.md",
+    "docs/**/*.md",
+    "patches/**/*.md",
+    "benchmarks/README.md",
+    "lab/README.md",
+    "docs/*.ipynb",
+]
 PAGES = [page for pattern in PATTERNS for page in sorted(ROOT.glob(pattern))]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
@@ -106,7 +112,10 @@ def test_docstrings_refer_to_what_is_in_the_reference():
 
 def test_tests_that_pages_name_exist():
     """`test_func.py`, and `test_the_blog`."""
-    tests = {path.name: path.read_text() for path in ROOT.glob("test/**/*.py")}
+    tests = {
+        path.name: path.read_text()
+        for path in [*ROOT.glob("test/**/*.py"), *ROOT.glob("lab/test/*.py")]
+    }
     functions = {*re.findall(r"^ *def (test_\w+)", "\n".join(tests.values()), flags=re.M)}
     for patch in ROOT.glob("patches/**/*.patch"):  # what a proposal's text names
         functions |= {*re.findall(r"^\+ *def (test_\w+)", patch.read_text(), flags=re.M)}
@@ -162,40 +171,8 @@ def test_commands_of_the_readme(tmp_path):
     assert "| `torch.clamp" in ended.stdout  # the last of them prints a table
 
 
-def test_there_are_snippets_and_tables():
+def test_there_are_snippets():
     assert snippets("README.md") and snippets("docs/conventions.md")
-    tables = {name for page in fill_tables.pages() for name in fill_tables.names_in(read(page))}
-    assert tables == set(fill_tables.TABLES)
-
-
-@pytest.mark.parametrize("page", fill_tables.pages())
-def test_tables_are_what_the_data_says(page):
-    assert fill_tables.fill(read(page)) == read(page)
-
-
-def test_the_rows_elsewhere_agree_with_the_contract():
-    """jax.numpy.clip is half, and the releases of torch are inclusive and joint: tests of the contract
-    measure the installed one."""
-    rows = {row["versions"][0]: row for row in contract_tables.FRAMEWORKS["frameworks"]}
-    sources = {
-        "inclusive": ("2.13.0", None),
-        "joint": ("2.14", None),
-        "half": ("0.10.2", "jnp.clip"),
-    }
-    contract = {
-        (operator, row["position"]): row
-        for operator, table in contract_tables.CONTRACT["operators"].items()
-        for row in table["rows"]
-    }
-    for convention, (version, function) in sources.items():
-        row = rows[version]
-        for position, key in {"x = lo < hi": "clip", "x = lo = hi": "collapsed"}.items():
-            found = row[key][function] if function else row[key]
-            assert found == contract["clamp", position]["numbers"][convention]
-        tie = contract["maximum", "x = y"]["tensors"][convention]
-        bound = contract["clamp_min", "x = lo"]["numbers"][convention]
-        assert row["pair"] == tie
-        assert row["constant"] in (tie[0], {"maximum": tie[0], "clamp_min": bound})
 
 
 def test_the_data_is_what_the_demo_measures(tmp_path):

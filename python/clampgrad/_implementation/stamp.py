@@ -5,7 +5,7 @@ import mmap
 
 from clampgrad._implementation.build import SOURCES, VERSION
 
-MARK = "clampgrad-stamp: "  # written by tools/stamp.py
+MARK = "clampgrad-stamp: "  # written by buildtools/stamp.py
 
 
 def minor(release: str) -> str:

@@ -1,0 +1,106 @@
+"""Whether the CUDA kernels are built: torch, nvcc and CLAMPGRAD_CUDA=auto|0|1 decide.
+
+Whether there is a GPU does not matter: machines that build often have none. Where there is one, the
+kernels are compiled for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+from buildtools.switches import setting
+from buildtools.torch_here import torch_of_the_environment
+
+# Without a GPU, and in a wheel: code for Turing, Ampere, Ada and Hopper, from the oldest that nvcc 13 knows;
+# what comes later compiles the PTX when it starts.
+ARCHITECTURES = "7.5;8.0;9.0+PTX"
+
+
+def cuda_build() -> tuple[bool, str]:
+    """Whether to build with CUDA, and why; ready for torch.utils.cpp_extension, so call it before
+    that is imported. With CLAMPGRAD_CUDA=1 whatever is missing ends the build."""
+    flag = setting("CLAMPGRAD_CUDA", "auto")
+    if flag == "0":
+        return False, "CLAMPGRAD_CUDA=0"
+    nvcc = find_nvcc()
+    missing = what_is_missing(torch.version.cuda, nvcc and version(nvcc)) or cannot_compile(nvcc)
+    if missing and flag == "1":
+        raise SystemExit(f"CLAMPGRAD_CUDA=1, but {missing}")
+    if missing:
+        return False, missing
+    os.environ["CUDA_HOME"] = toolkit(nvcc)
+    if os.environ.get("TORCH_CUDA_ARCH_LIST") in (None, "", "native"):
+        os.environ["TORCH_CUDA_ARCH_LIST"] = architectures_here() or ARCHITECTURES
+    architectures = os.environ["TORCH_CUDA_ARCH_LIST"]
+    return True, f"nvcc {version(nvcc)} for torch's CUDA {torch.version.cuda}, {architectures}"
+
+
+def architectures_here() -> str:
+    """Those of the GPUs that are here, as torch.utils.cpp_extension takes them; CMake needs them too. A GPU
+    newer than torch's own kernels compiles the PTX."""
+    gpus = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
+    known = re.findall(r"sm_(\d+)(\d)", " ".join(torch.cuda.get_arch_list()))
+    newest = max(((int(major), int(minor)) for major, minor in known), default=(99, 0))
+    names = [f"{major}.{minor}" for major, minor in sorted({min(gpu, newest) for gpu in gpus})]
+    return ";".join(names) + "+PTX" if names else ""
+
+
+def code() -> str:
+    """What nvcc makes for them, by its own names, as csrc/base/gpu.h reads them: "sm_80+sm_90+compute_90"."""
+    from torch.utils.cpp_extension import _get_cuda_arch_flags
+
+    return "+".join(re.findall(r"code=(\w+)", " ".join(_get_cuda_arch_flags())))
+
+
+def what_is_missing(torch_cuda: str | None, nvcc: str | None) -> str | None:
+    """Why CUDA cannot be built with these two versions, as "13.0"; None if it can."""
+    beside = torch_of_the_environment()  # in isolation pip has fetched another build of the release
+    if torch_cuda is None or (beside and beside.endswith("+cpu")):
+        return f"torch {beside or torch.__version__} is a build without CUDA"
+    if nvcc is None:
+        return "there is no nvcc in CUDA_HOME, on PATH or in /usr/local/cuda"
+    if nvcc.split(".")[0] != torch_cuda.split(".")[0]:
+        return f"nvcc is {nvcc} and torch's CUDA is {torch_cuda}: the first number must be the same"
+    return None
+
+
+def find_nvcc() -> str | None:
+    """Where torch.utils.cpp_extension looks, in its order."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    if home:
+        return shutil.which("nvcc", path=f"{home}/bin")
+    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+
+
+def version(nvcc: str) -> str:
+    output = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    found = re.search(r"release (\d+\.\d+)", output)
+    return found[1] if found else "of an unknown version"
+
+
+def toolkit(nvcc: str) -> str:
+    """The folder of the toolkit. nvcc is asked for it: the one on PATH may be a link, or a script that calls another."""
+    output = subprocess.run(
+        [nvcc, "--dryrun", "-x", "cu", "-c", os.devnull], capture_output=True, text=True
+    ).stderr
+    top = re.search(r"^#\$ TOP=(.+)$", output, re.MULTILINE)
+    return os.path.realpath(top[1]) if top else os.path.dirname(os.path.dirname(nvcc))
+
+
+def cannot_compile(nvcc: str) -> str | None:
+    """The error of a trial, if it fails: headers may be missing, or the C++ compiler may be too new for nvcc."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "trial.cu")
+        source.write_text("#include <cuda_runtime.h>\n__global__ void kernel() {}\n")
+        compiler = ["-ccbin", os.environ["CC"]] if "CC" in os.environ else []
+        command = [nvcc, *compiler, "--cudart=shared", "-shared", "-Xcompiler=-fPIC", str(source)]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    errors = [line for line in run.stderr.splitlines() if "error" in line.lower()]
+    return f"{nvcc} cannot compile: {(errors or ['it failed'])[0]}" if run.returncode else None

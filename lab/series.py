@@ -1,0 +1,233 @@
+"""The series of patches in patches/, and which of them a source tree of PyTorch has:
+
+python lab/series.py                              lists them
+python lab/series.py pytorch                      says which are for this tree, and which it has
+python lab/series.py --patches v2.13.0/joint      prints the files of one, in order, for git am
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PATCHES = Path(__file__).resolve().parents[1] / "patches"
+YAML = "tools/autograd/derivatives.yaml"
+FUNCTIONS = "torch/csrc/autograd/FunctionsManual.cpp"
+NATIVE = "aten/src/ATen/native/native_functions.yaml"
+SCRIPT = "torch/csrc/jit/runtime/symbolic_script.cpp"
+
+
+class Refusal(Exception):
+    """What cannot be done, in a sentence for people."""
+
+
+@dataclass
+class Claim:
+    """What a patch promises about gradients.
+
+    `scope` holds words such as "numbers", "tensors" or "fmax": the operators and kinds of bounds that
+    have `convention` afterwards; all of them if it is empty. Everything else keeps its gradient.
+    """
+
+    convention: str | None = None
+    scope: frozenset[str] = frozenset()
+    unchanged: bool = False  # no gradient changes: what is saved, or how fast it is, does
+    forward: str = "transpose"  # of reverse mode; or "2.15": as in that release, also at a NaN
+
+    def covers(self, operator: str, kind: str) -> bool:
+        return not self.scope or bool(self.scope & {operator, kind})
+
+
+@dataclass
+class Series:
+    name: str
+    releases: list[str]
+    claim: Claim
+    summary: str
+    patches: list[Path]
+    unproved: set[Path]  # tests: no gradient depends on them
+    # Upstream's tests of the gradients that it takes away, as FILE:PATTERN, of whole names as fnmatch has them.
+    fails: tuple[str, ...] = ()
+
+    def fits(self, release: str) -> bool:
+        """Whether it was made for a release such as 2.13.1."""
+        return ".".join(release.split(".")[:2]) in self.releases
+
+    @property
+    def span(self) -> str:
+        """The first and the last of its releases, as words; it is for all between them too."""
+        first, last = self.releases[0], self.releases[-1]
+        return first if first == last else f"{first} to {last}"
+
+
+def read(path: Path) -> Series:
+    """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file."""
+    keys: dict[str, str] = {}
+    patches: list[Path] = []
+    unproved: set[Path] = set()
+    for line in path.read_text().splitlines():
+        if line.startswith("# ") and ": " in line:
+            key, value = line[2:].split(": ", 1)
+            keys.setdefault(key, value)
+        elif line and not line.startswith("#"):
+            name, *flags = line.split()
+            patches.append((path.parent / name).resolve())
+            if flags == ["unproved"]:
+                unproved.add(patches[-1])
+    claim = Claim(
+        keys["Convention"],
+        frozenset(keys.get("Scope", "").split()),
+        keys.get("Gradients") == "unchanged",
+        keys.get("Forward", "transpose"),
+    )
+    name, fails = path.parent.relative_to(PATCHES).as_posix(), keys.get("Fails", "").split()
+    releases = keys["Releases"].split()
+    return Series(name, releases, claim, keys["Summary"], patches, unproved, tuple(fails))
+
+
+def all_series() -> dict[str, Series]:
+    found = (read(path) for path in sorted(PATCHES.rglob("series")))
+    return {series.name: series for series in found}
+
+
+def named(name: str) -> Series:
+    try:
+        return all_series()[name]
+    except KeyError:
+        raise Refusal(f"There is no series {name}; there are {', '.join(all_series())}.") from None
+
+
+def choices(release: str) -> str:
+    """The series for a release, as words."""
+    known = all_series().values()
+    names = [series.name for series in known if series.fits(release)]
+    if names:
+        return f"for {release} there is {', '.join(names)}"
+    releases = sorted({r for series in known for r in series.releases}, key=lambda r: int(r[2:]))
+    return f"there is none for {release}, only for {', '.join(releases)}"
+
+
+def default(release: str) -> Series:
+    """The one series for a release, where there is one and no choice."""
+    fitting = [series for series in all_series().values() if series.fits(release)]
+    if len(fitting) != 1:
+        word = "Name a series with --series" if fitting else "There is nothing to apply"
+        raise Refusal(f"{word}: {choices(release)}.")
+    return fitting[0]
+
+
+def files_of(*patches: Path) -> list[str]:
+    """The files that patches change or add."""
+    lines = (line for patch in patches for line in patch.read_text().splitlines())
+    return list(dict.fromkeys(line[6:] for line in lines if line.startswith(("--- a/", "+++ b/"))))
+
+
+def files_added(patch: Path) -> list[str]:
+    return re.findall(r"^--- /dev/null\n\+\+\+ b/(.*)$", patch.read_text(), re.MULTILINE)
+
+
+def run_git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[Any]:
+    """Runs git on a folder's own repository, also where a hook or `git rebase --exec` names another."""
+    theirs = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+    environment = {key: value for key, value in os.environ.items() if key not in theirs}
+    environment["GIT_CEILING_DIRECTORIES"] = str(source.resolve().parent)
+    command = ["git", *arguments]
+    try:
+        return subprocess.run(command, cwd=source, env=environment, capture_output=True, **how)
+    except FileNotFoundError:
+        raise Refusal("There is no git on PATH, which applies the patches: install it.") from None
+
+
+def git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    return run_git(source, *arguments, text=True, **how)
+
+
+def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
+    """What a command writes; if it fails, a refusal with the last lines of its errors."""
+    words = list(map(str, command))
+    result = subprocess.run(words, capture_output=True, text=True, **keywords)
+    if result.returncode:
+        last = result.stderr.strip().splitlines()[-6:]
+        raise Refusal(f"{refusal}:\n" + "\n".join(last))
+    return result.stdout
+
+
+def is_repository(source: Path) -> bool:
+    """Whether the tree itself is under git; a folder inside somebody else's repository is not."""
+    top = git(source, "rev-parse", "--show-toplevel")
+    if top.returncode and (source / ".git").exists():
+        raise Refusal(f"git does not read {source}: {top.stderr.strip()}")
+    return top.returncode == 0 and Path(top.stdout.strip()).resolve() == source.resolve()
+
+
+def release_of(source: Path) -> str:
+    """The release a tree says it is, as 2.13.0; refuses what is no PyTorch tree."""
+    if not (source / YAML).is_file() or not (source / "version.txt").is_file():
+        raise Refusal(f"{source} is no PyTorch source tree: it has no {YAML} or no version.txt.")
+    found = re.match(r"\d+\.\d+\.\d+", (source / "version.txt").read_text())
+    if not found:
+        raise Refusal(f"{source}/version.txt does not begin with a release.")
+    return found.group()
+
+
+def changed_files(source: Path) -> list[str]:
+    """The tracked files that differ from the commit; a tree without git has nothing to compare."""
+    if not is_repository(source):
+        return []
+    return git(source, "diff", "HEAD", "--name-only").stdout.splitlines()
+
+
+def states(source: Path) -> dict[str, str]:
+    """Of each series for the release of a tree: applied, applies, or the first line of why it does not."""
+    release = release_of(source)
+    mine = [series for series in all_series().values() if series.fits(release)]
+
+    def why_not(patches: Sequence[Path], *options: str) -> str:
+        text = "".join(
+            patch.read_text() for patch in patches
+        )  # of several files git makes several steps
+        tried = git(source, "apply", "--check", *options, input=text) if text else None
+        if not tried or not tried.returncode:
+            return ""
+        return tried.stderr.strip().partition("\n")[0]
+
+    applied = [s for s in mine if not why_not(s.patches, "--reverse")]
+    found = {}
+    for series in mine:
+        # Under a longer series that begins with it, it can no longer be undone by itself.
+        within = [s.name for s in applied if s.patches[: len(series.patches)] == series.patches]
+        rest = [p for s in applied for p in s.patches]
+        rest = [p for p in series.patches if p not in rest]
+        found[series.name] = "applied" if within else why_not(rest) or "applies"
+    return found
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python lab/series.py", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("tree", nargs="?", type=Path, help="a source tree of PyTorch")
+    parser.add_argument("--patches", metavar="SERIES", help="print the files of a series")
+    options = parser.parse_args(words)
+    try:
+        if options.patches:
+            print(*named(options.patches).patches, sep="\n")
+        elif options.tree:
+            found = states(options.tree)
+            print(f"{release_of(options.tree)}: {choices(release_of(options.tree))}")
+            print(*(f"{name:32} {state}" for name, state in found.items()), sep="\n")
+        else:
+            for s in all_series().values():
+                print(f"{s.name:32} {s.span:12} {s.summary}")
+    except Refusal as refusal:
+        print(f"refused: {refusal}")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+"""The record of the CUDA kernels' machine code is of all that there are."""
+
+from collections import Counter
+
+import records
+from lab import check_cuda
+
+
+def test_every_cuda_kernel_was_read():
+    counts = Counter(row["kernel"].split()[0] for row in records.read("cuda-sass")["rows"])
+    expected = check_cuda.OPERATIONS.items()
+    assert counts == {o: n * check_cuda.DTYPES for o, (_, _, n) in expected}

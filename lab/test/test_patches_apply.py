@@ -1,0 +1,304 @@
+"""Each series applies to upstream's text by the commands that docs/upstream/build.md gives, and by these it goes."""
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torchgen
+
+from common import run
+from lab.series import (
+    FUNCTIONS,
+    PATCHES,
+    SCRIPT,
+    YAML,
+    Refusal,
+    all_series,
+    choices,
+    files_added,
+    files_of,
+    main,
+    named,
+    states,
+)
+from lab.verify.text import hunks, manual_text, script_text
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASE = torch.__version__.split("+")[0]
+TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
+MINE = [s for s in all_series().values() if s.fits(RELEASE)]
+STRICT, JOINT = "v2.13.0/strict", "v2.13.0/joint"
+IDENTITY = {
+    f"GIT_{who}_{what}": "t@e" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+}
+# What the wheels say about clamp and its family: text, by release (lab/upstream_text.py).
+UPSTREAM = {
+    release: path.read_text()
+    for path in ROOT.glob("lab/test/upstream/*.yaml")
+    for release in re.findall(r"^#   v(\d+\.\d+)", path.read_text(), re.MULTILINE)
+}
+PAIRS = [(s.name, r) for s in all_series().values() for r in s.releases]
+
+
+def git(tree, *arguments):
+    subprocess.run(
+        ["git", *arguments], cwd=tree, check=True, capture_output=True, env=os.environ | IDENTITY
+    )
+
+
+def write(tree, name, text):
+    (tree / name).parent.mkdir(parents=True, exist_ok=True)
+    (tree / name).write_text(text)
+
+
+def commit(tree):
+    git(tree, "add", ".")
+    git(tree, "commit", "-m", "upstream")
+
+
+def tree_of(directory, release=RELEASE, *names):
+    """A tree with what the wheel has of the files of these series, or of all for the release, and of the other
+    files what the hunks quote."""
+    minor = ".".join(release.split(".")[:2])
+    headers = Path(torch.__file__).parent / "include"
+    texts = {YAML: TEXT if RELEASE.startswith(minor) else UPSTREAM[minor]}
+    texts |= {FUNCTIONS: manual_text(release, None), SCRIPT: script_text(None)}
+    mine = [s for s in all_series().values() if s.fits(release) and s.name in (names or [s.name])]
+    for patch in (p for s in mine for p in s.patches):
+        for name in set(files_of(patch)) - set(files_added(patch)) - texts.keys():
+            whole = [p / name for p in (headers, headers.parents[1]) if (p / name).exists()]
+            here = whole and RELEASE.startswith(minor)
+            texts[name] = whole[0].read_text() if here else hunks(patch, name, "-")
+    for name, text in texts.items():
+        write(directory, name, text)
+    write(directory, "version.txt", f"{release}a0\n")
+    git(directory, "init")
+    commit(directory)
+    return directory
+
+
+def content(tree):
+    return {p: p.read_bytes() for p in tree.rglob("*") if p.is_file() and ".git" not in p.parts}
+
+
+PAGE = (ROOT / "docs/upstream/build.md").read_text()
+BY_HAND = PAGE.partition("## By hand\n")[2].partition("\n## ")[0]
+ASK, APPLY, JOINTLY, BY_NAME, ARCHIVE, *_ = re.findall(r"^```sh\n(.*?)^```", BY_HAND, re.M | re.S)
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """A folder with a checkout of this repository and one of PyTorch, by release, in which commands run."""
+    (tmp_path / "clampgrad").symlink_to(ROOT)
+
+    def make(release, *names):
+        tree = tree_of(tmp_path / "pytorch", release, *names)
+
+        def shell(commands, fails=False):
+            done = run(
+                "bash",
+                "-e",
+                "-o",
+                "pipefail",
+                "-c",
+                commands,
+                cwd=tmp_path,
+                # The commands call `python`, which an environment has and a minimal system does not.
+                env=os.environ
+                | IDENTITY
+                | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            )
+            assert bool(done.returncode) == fails, done.stderr
+            return done.stdout + done.stderr
+
+        return tree, shell
+
+    return make
+
+
+@pytest.mark.parametrize("name, release", PAIRS)
+def test_a_series_by_its_name(beside, name, release):
+    """On every release that it is for, whether or not that is installed."""
+    tree, shell = beside(release + ".0", name)
+    before, of_series = content(tree), BY_NAME.replace("v2.14.0/torchscript", name)
+    assert states(tree)[name] == "applies"
+    shell(of_series)
+    changed = {str(p.relative_to(tree)) for p, t in content(tree).items() if t != before.get(p)}
+    assert changed == set(files_of(*named(name).patches))
+    assert states(tree)[name] == "applied"
+    assert re.search(rf"^{name} +applied$", shell(ASK), re.MULTILINE)
+    shell(of_series, fails=True)
+    shell("git -C pytorch am --abort\ngit -C pytorch reset --keep ORIG_HEAD")
+    shell(f"git -C pytorch reset --hard HEAD~{len(named(name).patches)}")
+    assert content(tree) == before and states(tree)[name] == "applies"
+
+
+def test_strict_and_then_joint(beside):
+    """As the page has it: both at once, or joint in a tree that has strict."""
+    tree, shell = beside("2.13.0")
+    before = content(tree)
+    shell(APPLY)
+    assert states(tree) == {JOINT: "applies", STRICT: "applied"}
+    shell(JOINTLY.splitlines()[1])
+    assert states(tree) == {JOINT: "applied", STRICT: "applied"}
+    both = content(tree)
+    shell("git -C pytorch reset --keep ORIG_HEAD")
+    assert states(tree) == {JOINT: "applies", STRICT: "applied"}
+    shell("git -C pytorch reset --keep HEAD~2")
+    assert content(tree) == before
+    shell(JOINTLY)
+    assert content(tree) == both
+
+
+def test_an_archive_within_another_repository(beside, tmp_path):
+    """All patches or none, and undone again, in a tree without git that unpacks into somebody's repository."""
+    tree, shell = beside("2.13.0")
+    shutil.rmtree(tree / ".git")
+    git(tmp_path, "init")
+    before = content(tree)
+    listed, applied, undone = ARCHIVE.splitlines()
+    shell(f"{listed}\n{applied}")
+    assert states(tree) == {JOINT: "applied", STRICT: "applied"} and content(tree) != before
+    shell(f"{listed}\n{undone}")
+    assert content(tree) == before
+    write(tree, SCRIPT, "another text\n")
+    shell(f"{listed}\n{applied}", fails=True)
+    write(tree, SCRIPT, script_text(None))
+    assert content(tree) == before
+
+
+def test_what_does_not_apply_is_said(beside):
+    """git am refuses it, and the tree comes back."""
+    tree, shell = beside("2.13.0")
+    write(tree, SCRIPT, "another text\n")
+    shell(JOINTLY, fails=True)  # the change is not committed
+    shell("git -C pytorch am --abort\ngit -C pytorch reset --keep HEAD~2")
+    commit(tree)
+    before = content(tree)
+    assert states(tree)[STRICT] == "applies" and SCRIPT in states(tree)[JOINT]
+    shell(JOINTLY, fails=True)
+    shell("git -C pytorch am --abort")
+    assert states(tree)[STRICT] == "applied"
+    shell("git -C pytorch reset --keep HEAD~2")
+    assert content(tree) == before
+
+
+# Every comment of upstream's that these series make false.
+OLD = ("so we return the subgradient 1", "empirically it's helpful")
+WORDS = {
+    STRICT: ("A Scalar bound is a constant", "at a Tensor bound we return 1"),
+    JOINT: ("share the gradient", "1/2 for each"),
+}
+
+
+@pytest.mark.parametrize("name", [STRICT, JOINT])
+def test_comments_say_what_is_so(beside, name):
+    """After strict alone the function of Tensor bounds returns 1 as before, and its comment stays."""
+    tree, shell = beside("2.13.0")
+    shell(APPLY if name == STRICT else JOINTLY)
+    text = (tree / YAML).read_text() + (tree / FUNCTIONS).read_text()
+    assert [text.count(old) for old in OLD] == [name == STRICT, 0]
+    assert all(word in text for word in WORDS[name])
+    assert ("at a Tensor bound we return 1" in text) == (name == STRICT)
+
+
+def test_what_is_no_tree_for_a_series(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 2
+    assert "is no PyTorch source tree" in capsys.readouterr().out
+    write(tmp_path, YAML, TEXT)
+    write(tmp_path, "version.txt", "main\n")
+    assert main([str(tmp_path)]) == 2
+    assert "does not begin with a release" in capsys.readouterr().out
+    write(tmp_path, "version.txt", "2.6.1\n")
+    assert main([str(tmp_path)]) == 0
+    assert "2.6.1: there is none for 2.6.1, only for 2.7, 2.8" in capsys.readouterr().out
+    assert main(["--patches", "v2.6.0/none"]) == 2
+    assert "There is no series v2.6.0/none" in capsys.readouterr().out
+    with pytest.raises(Refusal, match="no git on PATH"), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        states(tree_of_nothing(tmp_path))
+
+
+def tree_of_nothing(directory):
+    write(directory, "version.txt", "2.13.0\n")
+    return directory
+
+
+def test_the_list_is_that_of_the_page(capsys):
+    assert main([]) == 0
+    rows = [re.split("  +", line, maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, *_ in rows] == list(all_series())
+    table = re.findall(
+        r"^\| (`v.*?|`proposals.*?) \| (.*?) \|", PAGE.partition("\n## ")[0], re.MULTILINE
+    )
+    listed = {n: spans for names, spans in table for n in re.findall("`(.*?)`", names)}
+    assert listed.keys() == all_series().keys()
+    assert all(span in listed[name] for name, span, _ in rows)
+    assert choices("2.13.1") == f"for 2.13.1 there is {JOINT}, {STRICT}"
+
+
+def test_the_text_of_upstream_is_that_of_the_wheel():
+    tool = runpy.run_path(str(ROOT / "lab/upstream_text.py"))
+    text = UPSTREAM[".".join(RELEASE.split(".")[:2])]
+    assert text.endswith("\n" + tool["excerpt"](TEXT))
+    assert f"#   v{RELEASE} " in text and f"blob {tool['blob'](TEXT)}" in text
+
+
+# Folders of whole source trees, for the series of v2.13.0.
+SOURCES = [Path(p) for p in os.environ.get("CLAMPGRAD_SOURCES", "").split(os.pathsep) if p]
+
+
+@pytest.mark.skipif(not SOURCES, reason="CLAMPGRAD_SOURCES names no tree: make check-sources")
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_a_whole_source_tree_takes_the_patches(tmp_path, source):
+    """By git am, and by patch without fuzz, as quilt and dpkg-source have it."""
+    for patch in named(JOINT).patches:
+        for name in set(files_of(patch)) - set(files_added(patch)):
+            write(tmp_path, name, (source / name).read_text())
+    git(tmp_path, "init")
+    commit(tmp_path)
+    git(tmp_path, "am", *map(str, named(JOINT).patches))
+    after = content(tmp_path)
+    git(tmp_path, "reset", "--hard", f"HEAD~{len(named(JOINT).patches)}")
+    for path in named(JOINT).patches:
+        patch = ["patch", "-p1", "--fuzz=0", "--input", str(path)]
+        subprocess.run(patch, cwd=tmp_path, check=True, capture_output=True)
+    assert content(tmp_path) == after
+
+
+def test_every_patch_has_the_fields_of_debian():
+    words = ("From: ", "Subject: [PATCH] ", "Origin: ", "Bug: ", "Forwarded: ", "Last-Update: ")
+    for path in PATCHES.rglob("*.patch"):
+        assert [word for word in words if f"\n{word}" not in path.read_text()] == [], path
+
+
+def test_a_proposal_has_what_upstream_asks_for():
+    texts = [path.read_text() for path in PATCHES.rglob("PULL_REQUEST.md")]
+    assert texts
+    for text in texts:
+        assert re.search(r"^(Fixes|Related:) #\d", text, re.MULTILINE)
+        for part in ("\n## Test plan", "\n## Benchmarks", "\n## BC", "BC-breaking"):
+            assert part in text
+        statement = " ".join(text.replace("\n> ", " ").split())
+        assert "a human must have read all of it, must own it" in statement
+        assert "must disclose machine help" in statement
+
+
+@pytest.mark.parametrize(
+    "name", [s.name for s in all_series().values() if s.name.startswith("proposals/")]
+)
+def test_a_proposal_is_small(name):
+    """At most 400 added lines, its tests among them."""
+    added = [
+        li
+        for p in named(name).patches
+        for li in p.read_text().splitlines()
+        if re.match(r"\+(?!\+\+ )", li)
+    ]
+    assert len(added) <= 400

@@ -1,0 +1,161 @@
+"""The studies are carried out as they say, can be interrupted, and give what was committed."""
+
+import json
+
+import pytest
+import torch
+
+from lab.study import __main__ as study
+from lab.study import guards, intervals, qat, records, relu0, swiglu, ties
+from lab.study.kinks import Kinks
+from lab.study.precision import PRECISIONS
+
+
+def committed(name, **settings):
+    return records.read(name)[records.settings(settings)]
+
+
+def same_training(measured, expected):
+    """Another CPU rounds otherwise, and trainings part; they end alike all the same."""
+    assert measured["loss"] == pytest.approx(expected["loss"], abs=0.05)
+    assert measured["accuracy"] == pytest.approx(expected["accuracy"], abs=0.03)
+
+
+# ---- The records ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", study.SEEDS)
+def test_every_run_is_committed_and_no_other(name):
+    module = study.module(name)
+    wanted = [records.settings(run) for run in module.runs(range(study.SEEDS[name]))]
+    assert list(records.read(name)) == wanted
+    assert len({record["torch"] for record in records.read(name).values()}) == 1
+
+
+def test_an_interrupted_study_goes_on(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    monkeypatch.setattr(study, "SEEDS", {"relu0": 3})
+    monkeypatch.setattr(relu0, "runs", lambda seeds: (dict(alpha=1, seed=s) for s in seeds))
+    done = []
+
+    def run(alpha, seed):
+        if done == [0, 1]:
+            done.append("interrupted")
+            raise KeyboardInterrupt
+        done.append(seed)
+        return dict(loss=0.5)
+
+    monkeypatch.setattr(relu0, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        study.carry_out("relu0", range(3))
+    with records.path("relu0").open("a") as file:
+        file.write('{"alpha": 1, "se')  # cut short
+    study.carry_out("relu0", range(3))
+    assert done == [0, 1, "interrupted", 2]
+    assert "3 runs, 1 of them to do" in capsys.readouterr().out
+    assert [record["seed"] for record in records.read("relu0").values()] == [0, 1, 2]
+
+
+def test_intervals_are_students():
+    stats = pytest.importorskip("scipy.stats")
+    for freedom, quantile in intervals.T975.items():
+        assert quantile == pytest.approx(stats.t.ppf(0.975, freedom), abs=5e-4)
+    values = [1.0, 2.0, 4.0, 4.5]
+    _, expected = stats.t.interval(0.95, 3, loc=2.875, scale=stats.sem(values))
+    found = intervals.of(values)
+    assert found.mean == 2.875 and found.excludes_zero
+    assert found.mean + found.half == pytest.approx(expected, abs=1e-3)
+
+
+# ---- Ties and ReLU'(0) ---------------------------------------------------------------------------
+
+
+def test_bounds_are_counted():
+    kinks = Kinks("joint", PRECISIONS["float8"])
+    x = torch.tensor([-1.0, 0.0, 0.001, 0.0001, 5.9, 6.0, 7.0, 6.1])
+    kinks.window = 0
+    y = kinks.relu6(x.requires_grad_())
+    y.sum().backward()
+    # 5.9 and 6.1 are 6 in E4M3, and 0.0001 is 0.
+    assert kinks.counts()["at_bound"] == {"relu6 at 0": [2], "relu6 at 6": [3]}
+    assert kinks.counts()["outside"] == {"relu6 at 0": [1], "relu6 at 6": [1]}
+    assert x.grad.tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
+    kinks.window = None
+    kinks.relu6(x)
+    assert kinks.counts()["elements"] == {"relu6 at 0": [8], "relu6 at 6": [8]}
+
+
+@pytest.mark.parametrize("formula, expected", [("alpha * g", [0, 20, 2]), ("alpha", [0, 10, 2])])
+def test_relu_prime(formula, expected):
+    kinks = relu0.ReLUPrime(10, formula, PRECISIONS["float32"])
+    x = torch.tensor([-1.0, 0.0, 1.0], requires_grad=True)
+    (2 * kinks.relu(x, "relu")).sum().backward()
+    assert x.grad.tolist() == expected
+
+
+def test_a_convention_changes_bfloat16_and_not_float32():
+    """What the study finds of the gradient, on the first batch of the convolutional net."""
+    net = ties.build("conv", 0)
+    x, label = net.batch(32, torch.Generator().manual_seed(0))
+    found = {p: ties.gradient_difference(net, PRECISIONS[p], x, label) for p in PRECISIONS}
+    assert found["float32"] == 0
+    assert 0.001 < found["bfloat16"] < found["float8"] < 0.5
+
+
+@pytest.mark.slow
+def test_ties_again():
+    settings = dict(model="mlp", precision="float8", gradient="joint", seed=0)
+    measured, expected = ties.run(**settings), committed("ties", **settings)
+    same_training(measured, expected)
+    for site, numbers in expected["at_bound"].items():
+        assert sum(measured["at_bound"][site]) == pytest.approx(sum(numbers), rel=0.2)
+
+
+# ---- QAT -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def torchao():
+    return pytest.importorskip("torchao", reason="torchao is in clampgrad[study]")
+
+
+def test_min_norm_is_joint_in_qat(torchao, monkeypatch):
+    """To the bit, which is why the study trains with one of them."""
+    monkeypatch.setattr(qat, "FLOAT_STEPS", 10)
+    qat.pretrained.cache_clear()
+    ends = {how: qat.run("int2", how, 0, steps=10) for how in ("min_norm", "joint", "inclusive")}
+    qat.pretrained.cache_clear()
+    assert ends["min_norm"] == ends["joint"] != ends["inclusive"]
+    (elements, at_bound, outside) = ends["joint"]["bounds"][0]["-2..1"]
+    assert 0.1 < at_bound / elements < 0.4 and 0 < outside < at_bound
+
+
+@pytest.mark.slow
+def test_qat_again(torchao):
+    settings = dict(weights="int2", gradient="joint", seed=0)
+    measured, expected = qat.run(**settings), committed("qat", **settings)
+    for when in ("before", "after"):
+        for key, value in expected[when].items():
+            assert measured[when][key] == pytest.approx(value, abs=0.02)
+    for now, then in zip(measured["bounds"], expected["bounds"]):
+        assert now["-2..1"][1] == pytest.approx(then["-2..1"][1], rel=0.1)
+
+
+# ---- The how-to pages ----------------------------------------------------------------------------
+
+
+def test_guards_again():
+    data = json.loads((records.FOLDER / "guards.json").read_text())
+    now = guards.measure()["guards"]
+    for row, expected in zip(now, data["guards"], strict=True):
+        for key in ("guard", "dtype", "bound", "gradient"):
+            assert row[key] == expected[key]
+        assert float(row["value"]) == pytest.approx(float(expected["value"]), rel=1e-2)
+
+
+@pytest.mark.slow
+def test_swiglu_again():
+    data = json.loads((records.FOLDER / "swiglu.json").read_text())
+    assert swiglu.measure()["ways"] == data["ways"]
+    compiled = data["ways"]["`clampgrad.clamp`, compiled"]
+    assert compiled["kernels"] == 2  # one each way

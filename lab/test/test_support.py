@@ -1,0 +1,42 @@
+"""docs/support.md says of each release what ran there."""
+
+import zipfile
+
+from lab.support import PAGE, built, cell, of_present_tests, page, recorded
+
+
+def a_wheel(path, library):
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"clampgrad/_lib/{library}/_C.so", library)
+    return path
+
+
+def test_a_cell_of_the_support_page_says_what_ran():
+    ran, failed = {"passed": 3, "failed": 0}, {"passed": 3, "failed": 1}
+    files = ["test_a", "test_b"]
+    assert cell({"test_a": ran, "test_b": ran}, files) == "tested"
+    assert cell({"test_a": ran}, files) == "partly"
+    assert cell({"test_a": ran, "test_b": failed}, files) == "1 of 7 failed"
+    assert cell({"test_a": {"passed": 0, "failed": 0}}, files) == cell(None, files) == "untried"
+    assert cell({}, files, "compiled") == "built" and cell(None, files, "compiled") == "untried"
+
+
+def test_a_wheel_adds_the_releases_that_no_test_has_run_on(tmp_path):
+    runs = {"2.13.0+cpu, compiled, cpu": {"test_export": {"passed": 3, "failed": 0}}}
+    row = "2.12, compiled, cpu"
+    assert built(a_wheel(tmp_path / "a.whl", "torch_2_12"), runs) == {row: {}}
+    assert built(a_wheel(tmp_path / "b.whl", "torch_2_13"), runs) == {}
+
+
+def test_a_run_of_files_that_are_no_more_is_dropped():
+    ran = {"passed": 3, "failed": 0}
+    runs = {
+        "only built": {},
+        "gone": {"test_gone": ran},
+        "partly": {"test_gone": ran, "test_cli": ran},
+    }
+    assert of_present_tests(runs) == {"only built": {}, "partly": {"test_cli": ran}}
+
+
+def test_the_support_page_is_that_of_the_committed_runs():
+    assert PAGE.read_text() == page(recorded())

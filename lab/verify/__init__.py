@@ -1,0 +1,1 @@
+"""Verifies patches to PyTorch's gradient formulas in an installed wheel: docs/upstream/verify.md."""
