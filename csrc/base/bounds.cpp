@@ -23,14 +23,9 @@ bool is_changing_float(const at::Scalar& number) {
   return node->has_hint() && node->str().find("zf") != std::string::npos;
 }
 
-// Inductor computes in float32 what has 16 bits, a symbol too, be it of a float or an integer. So a
-// graph is for one value of it.
-bool would_not_be_rounded(const at::Scalar& number, at::ScalarType dtype) {
-  if (!number.isSymbolic() || !at::isReducedFloatingType(dtype) || number.isBoolean()) {
-    return false;
-  }
-  return number.isFloatingPoint() ? number.toSymFloat().toSymNodeImpl()->has_hint()
-                                  : number.toSymInt().toSymNode()->has_hint();
+bool has_hint(const at::Scalar& symbol) {
+  return symbol.isFloatingPoint() ? symbol.toSymFloat().toSymNodeImpl()->has_hint()
+                                  : symbol.toSymInt().toSymNode()->has_hint();
 }
 
 } // namespace
@@ -65,13 +60,19 @@ bool overflows(const Number& bound, const at::Tensor& self) {
          });
 }
 
+bool stays_unrounded(const Number& bound, at::ScalarType dtype) {
+  if (!bound || !bound->isSymbolic() || bound->isBoolean() || !at::isReducedFloatingType(dtype)) {
+    return false;
+  }
+  const int64_t exact = dtype == at::kHalf ? 2048 : 256; // and all integers nearer to 0
+  return bound->isFloatingPoint() || !TORCH_GUARD_OR_FALSE(bound->toSymInt().sym_ge(-exact)) ||
+      !TORCH_GUARD_OR_FALSE(bound->toSymInt().sym_le(exact));
+}
+
 Number in_dtype(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
-  if (bound && would_not_be_rounded(*bound, dtype)) {
-    const auto value = bound->isFloatingPoint()
-        ? at::Scalar(bound->toSymFloat().guard_float(__FILE__, __LINE__))
-        : at::Scalar(bound->toSymInt().guard_int(__FILE__, __LINE__));
-    return in_dtype(value, self);
+  if (stays_unrounded(bound, dtype) && has_hint(*bound)) {
+    return in_dtype(at::Scalar(bound->toDouble()), self); // guards the value
   }
   if (!bound || bound->isSymbolic() || !is_fusable_dtype(dtype) || overflows(bound, self)) {
     return bound;

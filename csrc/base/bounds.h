@@ -31,9 +31,13 @@ bool is_nan(const Number& bound);
 // is an error, torch.clamp says: beside a NaN it is none. False for what a compiler traces.
 bool overflows(const Number& bound, const at::Tensor& self);
 
+// Inductor computes in float32 what has 16 bits, so a symbol differs there from what the forward
+// stores, but for an integer that the dtype holds: a guard says that it does.
+bool stays_unrounded(const Number& bound, at::ScalarType dtype);
+
 // The bound as the forward of `self` sees it: rounded to its dtype, because an element can be equal
-// only to a number of its dtype. A number that overflows is returned as it is, and so is a symbol,
-// but for 16 bits: there its value is asked for, and rounded.
+// only to a number of its dtype. A number that overflows is returned as it is, and so is a symbol.
+// One that would stay unrounded is asked for its value, if it has one.
 Number in_dtype(const Number& bound, const at::Tensor& self);
 
 } // namespace clampgrad

@@ -42,16 +42,9 @@ Compared<TensorValue> compared_in_dtype(const Tensor& t) {
 // result y, and what they keep besides is the mask `x == y`, or nothing: x lies strictly between
 // bounds just where y does. y is computed again here, by the operator of the forward, and compilers
 // compute nothing twice. It is not what the forward has returned: that may have changed in place.
-// Of 16 bits Inductor does not round y to a bound that is a Tensor or a symbol: there x is
-// compared.
+// Where Inductor does not round y, x is compared: to a symbol (stays_unrounded), to a Tensor.
 bool result_is_kept() {
   return in_functionalization() && !in_transform();
-}
-bool has_16_bits(const Tensor& t) {
-  return at::isReducedFloatingType(t.scalar_type());
-}
-bool is_symbolic(const Number& bound) {
-  return bound && bound->isSymbolic();
 }
 
 // The result of `op` again, to be compared with.
@@ -69,7 +62,7 @@ TensorValue result_of(const Op& op, const Tensor& self, const Args&... args) {
 template <typename Of, typename Op>
 Tensor result_if_enough(const Of& of, const Op& op) {
   return result_is_kept() && of.convention.gradient == Gradient::min_norm &&
-          of.differentiated == kX && !has_16_bits(of.args[0])
+          of.differentiated == kX && !at::isReducedFloatingType(of.args[0].scalar_type())
       ? below_autograd(op)
       : of.args[0];
 }
@@ -122,8 +115,8 @@ Shares<1> shares(const NumberShares& of) {
     constexpr Gradient rule = decltype(constant)::value;
     return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
       constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
-      const bool from_result = result_is_kept() &&
-          !(has_16_bits(self) && (is_symbolic(min) || is_symbolic(max))) &&
+      const bool from_result = result_is_kept() && !stays_unrounded(min, self.scalar_type()) &&
+          !stays_unrounded(max, self.scalar_type()) &&
           (!is_pseudo(rule) || !(has_lo && has_hi) || is_less(*min, *max));
       return number_shares<rule, decltype(maximize)::value>(
           from_result

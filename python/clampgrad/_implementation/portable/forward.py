@@ -45,8 +45,22 @@ def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
             torch.where(never, other.data, x.data, out=x.data)
 
 
+def stays_unrounded(number: Any, dtype: torch.dtype) -> bool:
+    """Inductor computes in float32 what has 16 bits, so a symbol differs there from what the forward stores, but
+    for an integer that the dtype holds: a guard says that it does."""
+    if dtype.itemsize > 2 or not isinstance(number, (torch.SymInt, torch.SymFloat)):
+        return False
+    exact = int(2 / torch.finfo(dtype).eps)  # and all integers nearer to 0
+    return not (
+        isinstance(number, torch.SymInt) and number.node.has_hint() and -exact <= number <= exact
+    )
+
+
 def in_dtype(number: Any, dtype: torch.dtype) -> Any:
-    """Rounded to it. A number beyond its range stays, for torch to judge, and one that a graph stands for."""
+    """Rounded to it. A number beyond its range stays, for torch to judge, and a symbol that needs no rounding, or
+    has no value yet."""
+    if stays_unrounded(number, dtype) and number.node.has_hint():
+        number = float(number)  # guards it
     if not isinstance(number, (int, float)):
         return number
     if isinstance(number, int) and not -(2**63) <= number < 2**64:

@@ -22,6 +22,8 @@ from clampgrad._implementation.portable.forward import (
     assign,
     batch_at,
     dtype_of,
+    in_dtype,
+    stays_unrounded,
     torchs_own,
     uncounted,
 )
@@ -182,24 +184,25 @@ class Pseudo(torch.autograd.Function):
 
 def located(
     functional: str, gradient: str, numbers: bool, args: tuple[Any, ...]
-) -> tuple[torch.dtype, Tensor]:
-    """The dtype of the result, and the position of every element."""
+) -> tuple[torch.dtype, list[Any], Tensor]:
+    """The dtype of the result, the arguments with numbers rounded to it, and the position of every element."""
     try:
         dtype = dtype_of(functional, args)
         x, *others = args
-        symbolic = any(isinstance(a, (torch.SymInt, torch.SymFloat)) for a in others)
-        rounds = dtype.itemsize > 2 or not symbolic  # Inductor, in 16 bits
+        # A compiler would not round a number where it computes in float32 what has 16 bits.
+        others = [o if isinstance(o, Tensor) else in_dtype(o, dtype) for o in others]
+        y = x
         if (
-            dispatch_modes_are_on()
-            and numbers
-            and rounds
+            numbers
             and gradient in (*STRICT, "straight_through")
+            and dispatch_modes_are_on()
+            and not any(stays_unrounded(o, dtype) for o in others)
         ):
             # The result lies strictly between numbers just where x does. A compiler keeps it anyway, and
             # finds the position again.
             with torch.no_grad():
-                x = torchs_own(functional, *args)
-        return dtype, positions(*as_compared((x, *others), dtype))
+                y = torchs_own(functional, x, *others)
+        return dtype, [x, *others], positions(*as_compared((y, *others), dtype))
     except (RuntimeError, TypeError):
         torchs_own(functional, *args)  # which raises its own error
         raise
@@ -216,9 +219,9 @@ class Clamp(torch.autograd.Function):
 
     @classmethod
     def of(cls, name: str, operator: str, gradient: str, numbers: bool, *args: Any) -> Tensor:
-        dtype, position = located(name.rstrip("_"), gradient, numbers, args)
+        dtype, found, position = located(name.rstrip("_"), gradient, numbers, args)
         rule = Rule(name, operator, gradient, numbers, dtype)
-        return cls.apply(rule, torch.is_grad_enabled(), *args, position)
+        return cls.apply(rule, torch.is_grad_enabled(), *found, position)
 
     @staticmethod
     def forward(rule: Rule, recording: bool, *args: Any) -> Tensor:

@@ -174,10 +174,10 @@ def kernel(name: str, operator: Any) -> Kernel:
             rules, others = operator_of(lo, hi), (lo, hi)
         records, gradient = torch.is_grad_enabled(), column_of(*convention)
         with next_level(False):
-            dtype, position = located(torchs, gradient, numbers, (x, *others))
+            dtype, args, position = located(torchs, gradient, numbers, (x, *others))
         goes_on = partial(operator.redispatch, below_autograd(keys))
         rule = Pinned(name, rules, gradient, numbers, dtype, goes_on, records)
-        return Recorded.call(rule, records, x, *others, position)
+        return Recorded.call(rule, records, *args, position)
 
     return call
 
