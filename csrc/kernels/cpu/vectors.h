@@ -54,12 +54,6 @@ CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
 // lane. These functions come before the rules, because the rules would take their own templates
 // otherwise. The predicates are _CMP_EQ_OQ, _CMP_LT_OS and _CMP_LE_OS for numbers, _MM_CMPINT_EQ,
 // _LT and _LE for integers. Macros, because an intrinsic is no argument of a template.
-#if defined(__clang__)
-// It would make vmaxps and vminps of a comparison and a select; see second_where_less().
-#define CLAMPGRAD_HIDE_FROM_CLANG(mask) CLAMPGRAD_HIDE("+k", mask);
-#else
-#define CLAMPGRAD_HIDE_FROM_CLANG(mask)
-#endif
 #define CLAMPGRAD_K_COMPARE(name, predicate, V, type, compare)                       \
   CLAMPGRAD_HOST_DEVICE auto name(V a, V b) {                                        \
     return compare(reinterpret_cast<type>(a), reinterpret_cast<type>(b), predicate); \
@@ -69,7 +63,8 @@ CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
   CLAMPGRAD_K_COMPARE(lt, 1, V, type, compare)                                                     \
   CLAMPGRAD_K_COMPARE(le, 2, V, type, compare)                                                     \
   CLAMPGRAD_HOST_DEVICE V select(decltype(eq(V(), V())) mask, V a, V b) {                          \
-    CLAMPGRAD_HIDE_FROM_CLANG(mask)                                                                \
+    /* Clang, and GCC from 16 on, would make vmaxps and vminps of it: Note [vmaxps]. */            \
+    CLAMPGRAD_HIDE("+k", mask);                                                                    \
     return reinterpret_cast<V>(blend(mask, reinterpret_cast<type>(b), reinterpret_cast<type>(a))); \
   }
 CLAMPGRAD_K_REGISTERS(Vector<float>, __m512, _mm512_cmp_ps_mask, _mm512_mask_blend_ps)
@@ -88,9 +83,7 @@ CLAMPGRAD_K_REGISTERS(Vector<int64_t>, __m512i, _mm512_cmp_epi64_mask, _mm512_ma
 // maximum. On AMD's processors, clamps between numbers take larger_at_once() (WithMax in loop.h).
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V second_where_less(V a, V b, V less, V than) {
-  auto mask = lt(less, than);
-  CLAMPGRAD_HIDE("+k", mask);
-  return select(mask, b, a);
+  return select(lt(less, than), b, a);
 }
 // The instructions return their second operand where one is NaN, and of two zeros.
 #define CLAMPGRAD_LARGER(V, type, max, min)                                                \
@@ -110,7 +103,6 @@ CLAMPGRAD_LARGER(Vector<float>, __m512, _mm512_max_ps, _mm512_min_ps)
 CLAMPGRAD_LARGER(Vector<double>, __m512d, _mm512_max_pd, _mm512_min_pd)
 #undef CLAMPGRAD_LARGER
 #undef CLAMPGRAD_K_COMPARE
-#undef CLAMPGRAD_HIDE_FROM_CLANG
 
 template <typename M> // of masks
 CLAMPGRAD_HOST_DEVICE M select(M mask, M a, M b) {
