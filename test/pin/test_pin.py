@@ -163,7 +163,9 @@ def raised_at(n, pin):
             raise Injected
         return trace
 
-    sys._getframe().f_trace_opcodes = True  # before settrace, which alone looks for it in Python 3.12
+    sys._getframe().f_trace_opcodes = (
+        True  # before settrace, which alone looks for it in Python 3.12
+    )
     sys.settrace(trace)
     try:
         with pin:
