@@ -115,9 +115,8 @@ check-programs: ## Run programs of third-party libraries under pins, and those l
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
 	echo "==> programs of other people's libraries"
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m thorough -k launchers
-	$(PROGRAMS)/bin/python -m lab.check_programs \
-		$(foreach release,$(PROGRAM_RELEASES),$(release)=$(abspath .venv/programs-$(release)/bin/python)) $(ARGS)
-	$(PROGRAMS)/bin/python -m lab.library_tests build/library-tests
+	PROGRAM_PYTHONS="$(foreach release,$(PROGRAM_RELEASES),$(release)=$(abspath .venv/programs-$(release)/bin/python))" \
+		$(PROGRAMS)/bin/python -m pytest lab/programs $(ARGS)
 
 check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"

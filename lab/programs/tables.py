@@ -13,45 +13,28 @@ def programs():
     }
     rows = [["program", "lines", "calls", "`inclusive`", "`joint`", "clamp", *elsewhere]]
     reasons, record = [], records.read("programs")
-
-    def reason(text):
-        if text not in reasons:
-            reasons.append(text)
-        return f"({reasons.index(text) + 1})"
-
-    def cell(program, settings):
-        runs = [program["runs"][s] for s in settings if s in program["runs"]]
-        if not runs:
-            return (
-                reason(program["eager"])
-                if "compiled joint" in settings and program["eager"]
-                else "untried"
-            )
-        told = [r.get("does not run") or r.get("because") for r in runs]
-        partly = ["untried in part"] * (len(runs) < len(settings))
-        return " ".join([*dict.fromkeys(map(reason, filter(None, told))), *partly]) or "holds"
-
     for program in record["rows"]:
-        runs = program["runs"]
+        runs, eager = program["runs"], program["eager"]
         joint, calls = runs["joint"], sum(runs["joint"]["reached"].values())
         changed, numbers = joint["differs first at"], [joint.get("from"), joint.get("to")]
         changes = f"{changed}: {' → '.join(dict.fromkeys(numbers))}" if changed else "same"
-        cells = [cell(program, settings) for settings in elsewhere.values()]
-        rows.append(
-            [
-                code(program["program"]),
-                len(program["lines"]),
-                calls,
-                cell(program, ["inclusive"]),
-                changes,
-                code(program["clamp"]) if changed else "",
-                *cells,
-            ]
-        )
+        if eager and eager not in reasons:
+            reasons.append(eager)
+        cells = [held(runs, settings) for settings in elsewhere.values()]
+        if eager:
+            cells[list(elsewhere).index("`torch.compile`")] = f"({reasons.index(eager) + 1})"
+        clamp = code(program["clamp"]) if changed else ""
+        of_pins = [calls, held(runs, ["inclusive"]), changes, clamp]
+        rows.append([code(program["program"]), len(program["lines"]), *of_pins, *cells])
     numbered = "\n".join(f"{i}. {text}" for i, text in enumerate(reasons, 1))
     releases = " and ".join(record["releases"])
     note = f"PyTorch {releases}, {record['machine']}."
     return markdown(*rows, right=(1, 2)) + f"\n\n{numbered}\n\n{note}"
+
+
+def held(runs, settings):
+    there = sum(name in runs for name in settings)
+    return {0: "untried", len(settings): "holds"}.get(there, "untried in part")
 
 
 def library_tests():

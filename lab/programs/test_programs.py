@@ -1,0 +1,248 @@
+"""Programs of other people's libraries under a pin: `make check-programs`, over an hour.
+
+    PROGRAM_PYTHONS="2.13.0=PYTHON 2.15.0=PYTHON" pytest lab/programs/test_programs.py [-k NAME]
+
+The programs beside this file print hashes of their losses and gradients, and programs.yaml says what a pin must change
+in each. Every program runs as a process of its own under every setting; what it prints is compared with another run,
+line by line. The first release is one whose own gradient is `inclusive`, the second one whose own is `joint`, so that
+the pins of either are compared with the other.
+
+Runs are kept in out/program-runs/, so that what is interrupted goes on where it was; out/programs.jsonl, written at the
+end, is the record of docs/programs.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import records
+
+HERE = Path(__file__).resolve().parent
+OUT = HERE.parents[1] / "out"
+PROGRAMS = yaml.safe_load((HERE / "programs.yaml").read_text())
+PYTHONS = [pair.split("=", 1) for pair in os.environ.get("PROGRAM_PYTHONS", "").split()]
+LIMIT = 1200  # seconds of a program
+
+PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
+COMPILED = {"PROGRAM_COMPILED": "1"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run a program, and the run that it is compared with."""
+
+    release: int  # which of PYTHONS
+    name: str
+    pin: str | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    like: str | None = None  # the setting that it equals
+    changes: str | None = None  # the setting that it differs from, where programs.yaml says
+
+    @property
+    def beside(self) -> str | None:
+        return self.changes or self.like
+
+
+SETTINGS = {
+    s.name: s
+    for s in (
+        Setting(0, "stock"),
+        Setting(0, "inclusive", "inclusive", like="stock"),
+        Setting(0, "joint", "joint", changes="stock"),
+        Setting(0, "portable inclusive", "inclusive", PORTABLE, like="stock"),
+        Setting(0, "portable joint", "joint", PORTABLE, like="joint"),
+        Setting(0, "compiled", None, COMPILED),
+        Setting(0, "compiled inclusive", "inclusive", COMPILED, like="compiled"),
+        Setting(0, "compiled joint", "joint", COMPILED, changes="compiled"),
+        Setting(1, "later stock", like="joint"),
+        Setting(1, "later inclusive", "inclusive", like="stock"),
+        Setting(1, "later joint", "joint", like="later stock"),
+    )
+}
+
+
+# ---- Running -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Run:
+    lines: dict[str, list[str]]  # label: hash and number
+    stderr: str
+    code: int
+    seconds: float
+
+    @property
+    def reached(self) -> dict[str, int]:
+        """How many calls of each operator the pin reached."""
+        found: dict[str, int] = {}
+        for calls in re.findall(r"clampgrad: .* the pin reached [\d,]+ calls?: (.*)", self.stderr):
+            for name, n in re.findall(r"(\w+) (\d+)", calls):
+                found[name] = found.get(name, 0) + int(n)
+        return found
+
+    @property
+    def error(self) -> str:
+        """The last line on stderr, where Python names an exception."""
+        lines = [s for s in self.stderr.splitlines() if s and not s.startswith("clampgrad: ")]
+        return lines[-1] if lines else f"exit code {self.code}"
+
+
+def run(script: Path, setting: Setting, python: str, folder: Path) -> Run:
+    folder.mkdir(parents=True, exist_ok=True)
+    rest = {k: v for k, v in os.environ.items() if not k.startswith(("CLAMPGRAD_", "PROGRAM_"))}
+    fixed = {
+        "CLAMPGRAD_VERBOSE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+        # One cache for all runs: its keys must tell pins apart.
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+    pin = {"CLAMPGRAD_GRADIENT": setting.pin} if setting.pin else {}
+    start = time.monotonic()
+    ended = subprocess.run(
+        [python, script],
+        env={**rest, **fixed, **pin, **setting.variables},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    found = re.findall(r"^(.+) \| (\w+) \| (\S+)$", ended.stdout, re.MULTILINE)
+    lines = {label: [digest, number] for label, digest, number in found}
+    stderr, code = ended.stderr[-10_000:], ended.returncode
+    if len(lines) < len(found):
+        stderr, code = f"{stderr}\nit prints a label twice", code or 1
+    return Run(lines, stderr, code, round(time.monotonic() - start, 1))
+
+
+def kept_at(name: str, setting: Setting) -> Path:
+    """Where a run is kept; a program that has changed since has none."""
+    texts = [(HERE / f"{file}.py").read_bytes() for file in (name, "digests")]
+    return (
+        OUT
+        / f"program-runs/{setting.name}/{name}-{hashlib.sha256(b''.join(texts)).hexdigest()[:12]}.json"
+    )
+
+
+def ran(name: str, setting: Setting) -> Run:
+    path = kept_at(name, setting)
+    if not path.exists():
+        done = run(HERE / f"{name}.py", setting, PYTHONS[setting.release][1], path.parents[1])
+        if done.code:
+            return done
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(asdict(done)))
+    return Run(**json.loads(path.read_text()))
+
+
+# ---- Judging -------------------------------------------------------------------------------------
+
+
+def first_difference(a: Run, b: Run) -> str | None:
+    """The label of the first line that differs."""
+    if list(a.lines) != list(b.lines):
+        return "the lines themselves"
+    return next((label for label in a.lines if a.lines[label][0] != b.lines[label][0]), None)
+
+
+def judge(
+    setting: Setting, program: dict[str, Any], this: Run, reference: Run | None
+) -> dict[str, Any]:
+    """What is recorded of a run, with what is wrong with it under "failures"."""
+    if this.code:
+        return {
+            "seconds": this.seconds,
+            "failures": [f"exit code {this.code}: {this.error}"],
+        }
+    record: dict[str, Any] = {"seconds": this.seconds}
+    failures = [] if this.lines else ["it printed nothing"]
+    if setting.pin:
+        how = "portable" if setting.variables == PORTABLE else "compiled"
+        if f": pinned to {setting.pin} ({how} implementation" not in this.stderr:
+            failures.append(f"it was not pinned to {setting.pin} ({how})")
+        record["reached"] = this.reached
+    if reference:
+        first = first_difference(this, reference)
+        record["compared with"], record["differs first at"] = setting.beside, first
+        if first:
+            runs = (reference, this)
+            record["from"], record["to"] = (r.lines.get(first, ("", ""))[1] for r in runs)
+        label = program.get("joint") if setting.changes else None
+        if first != label:
+            what = f"at {label!r}" if label else "nowhere"
+            failures.append(f"it differs from {setting.beside} first at {first!r}, and must {what}")
+    return {**record, "failures": failures}
+
+
+def is_compiled(name: str) -> bool:
+    return "compiled(" in (HERE / f"{name}.py").read_text()
+
+
+CASES = [
+    (name, setting)
+    for name in PROGRAMS
+    for setting in SETTINGS.values()
+    if "compiled" not in setting.name or is_compiled(name)
+]
+
+
+@pytest.mark.parametrize("name, setting", CASES, ids=[f"{n}-{s.name}" for n, s in CASES])
+def test_program(name, setting):
+    if setting.release >= len(PYTHONS):
+        pytest.skip("PROGRAM_PYTHONS names no Python with that release")
+    reference = ran(name, SETTINGS[setting.beside]) if setting.beside else None
+    assert judge(setting, PROGRAMS[name], ran(name, setting), reference)["failures"] == []
+
+
+# ---- Recording -----------------------------------------------------------------------------------
+
+VERSIONS = """
+import importlib.metadata as m, json, sys
+there = {d.name.lower(): d.version for d in m.distributions()}
+print(json.dumps({name: there.get(name, "") for name in sys.argv[1:]}))
+"""
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """What is recorded of a program."""
+    program = PROGRAMS[name]
+    kept = {k: ran(name, s) for k, s in SETTINGS.items() if kept_at(name, s).exists()}
+    runs = {
+        k: judge(SETTINGS[k], program, r, kept.get(SETTINGS[k].beside)) for k, r in kept.items()
+    }
+    return {
+        "program": name,
+        "libraries": program["needs"],
+        "clamp": program.get("clamp", ""),
+        "eager": "" if is_compiled(name) else program.get("eager", ""),
+        "lines": kept["stock"].lines,
+        "runs": runs,
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def record():
+    yield
+    packages = sorted({package for p in PROGRAMS.values() for package in p["needs"]})
+    versions = {}
+    for release, python in PYTHONS:
+        shown = subprocess.check_output([python, "-c", VERSIONS, "torch", *packages], text=True)
+        versions[release] = json.loads(shown)
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    rows = [recorded(n) for n in PROGRAMS if kept_at(n, SETTINGS["stock"]).exists()]
+    records.write(OUT / "programs.jsonl", rows, machine=machine, releases=versions)
