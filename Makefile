@@ -95,7 +95,7 @@ SOURCES := $(shell find csrc codegen buildtools python/clampgrad -not -name __py
 CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 # Those that are programs of their own; the others are parts of the demo.
-EXAMPLES := $(notdir $(basename $(wildcard docs/examples/*.json)))
+EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
 .PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-distro count-cuda check-package check-sources check-build lint format clean help
 
@@ -249,11 +249,11 @@ notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs
 pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img
 	$(VENV)/bin/python -m clampgrad gallery docs/img > /dev/null
-	cp out/demo.json docs/
+	cp out/demo.json records/examples/
 	$(VENV)/bin/python -m benchmarks.raw_results --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
-		cp out/$$name{.json,.png,-dark.png} docs/examples/; \
+		cp out/$$name.json records/examples/; cp out/$$name{,-dark}.png docs/img/; \
 	done
 	$(VENV)/bin/python -m lab.fill_tables
 

@@ -56,7 +56,8 @@ def main():
     tell(show.wrong_pixels(data["image_fit"]))
     show.fitted_images(images, out / "image_fit.png")
 
-    (out / "demo.json").write_text(json.dumps(data, indent=1) + "\n")
+    lines = (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items())
+    (out / "demo.json").write_text("{" + ",\n ".join(lines) + "}\n")
     for name in ("conventions.png", "image_fit.png", "demo.json"):
         print(f"wrote {out / name}")
     print(f"{time.perf_counter() - began:.1f} s")

@@ -5,14 +5,18 @@ from pathlib import Path
 
 import yaml
 
+import records
 from oracle import TABLE as CONTRACT
 from records import code, markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
-FRAMEWORKS = yaml.safe_load((DOCS / "frameworks.yaml").read_text())
-CHOICES = yaml.safe_load((DOCS / "choose.yaml").read_text())
-DEMO = json.loads((DOCS / "demo.json").read_text())
-EXAMPLES = {p.stem: json.loads(p.read_text()) for p in sorted(DOCS.glob("examples/*.json"))}
+HERE = Path(__file__).parent
+FRAMEWORKS = yaml.safe_load((HERE / "frameworks.yaml").read_text())
+CHOICES = yaml.safe_load((HERE / "choose.yaml").read_text())
+EXAMPLES = {
+    p.stem: json.loads(p.read_text()) for p in sorted(records.FOLDER.glob("examples/*.json"))
+}
+DEMO = EXAMPLES.pop("demo")
 PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
 EXACT = [name for name in CONTRACT["conventions"] if name not in PSEUDO]
 
@@ -60,11 +64,6 @@ def frameworks():
         for f in FRAMEWORKS["frameworks"]
     ]
     return markdown(["", *columns.values()], *rows) + f"\n\nAs measured: {FRAMEWORKS['measured']}."
-
-
-def audit_example():
-    """The report on the first program of the page, as PyTorch 2.13 gives it."""
-    return "```text\n" + (DOCS / "audit_example.txt").read_text() + "```"
 
 
 def pgd():
@@ -166,7 +165,6 @@ TABLES = {
     "names": names,
     "choices": choices,
     "frameworks": frameworks,
-    "audit_example": audit_example,
     "pgd": pgd,
     "dead_pixels": dead_pixels,
     "nan_guard": nan_guard,

@@ -49,4 +49,4 @@ def tidy(study, runs):
 def write(name, data):
     """What takes no time: one JSON file, made anew each time."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    (FOLDER / f"{name}.json").write_text(json.dumps(data) + "\n")

@@ -180,7 +180,9 @@ def test_the_data_is_what_the_demo_measures(tmp_path):
     for name in ("conventions.png", "image_fit.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
-    measured, committed = (leaves(folder / "demo.json") for folder in (tmp_path, ROOT / "docs"))
+    measured, committed = (
+        leaves(folder / "demo.json") for folder in (tmp_path, ROOT / "records/examples")
+    )
     assert measured.keys() == committed.keys()
     same_release = torch.__version__.split("+")[0] == committed["torch",].split("+")[0]
     for path, value in committed.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from griffe import Extension
 
-CONTRACT = yaml.safe_load((Path(__file__).parent.parent / "conventions.yaml").read_text())
+CONTRACT = yaml.safe_load((Path(__file__).parents[2] / "conventions.yaml").read_text())
 
 
 class Markdown(Extension):

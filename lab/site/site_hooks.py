@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#]+)(#[^)]*)?\)")
 LANGUAGES = {".py": "python", ".cpp": "cpp", ".h": "cpp", ".yaml": "yaml", ".md": "markdown"}
 
