@@ -15,18 +15,18 @@ import records
 BARS = yaml.safe_load(Path(__file__).with_name("bars.yaml").read_text())
 
 
-# How the names of CUDA kernels begin (lab.sass), by what they compute; in old records too.
+# How the names of CUDA kernels begin (lab.sass), by what they compute.
 CUDA_GROUPS = {
-    "clamp, `min_norm`, forward": ("EncodeGate 0 ", "NumberForwardOp 0 "),
-    "clamp, `min_norm`, backward": ("DecodeGate 0 ", "NumberBackwardOp 0 "),
-    "clamp, `half`, forward": ("EncodeGate 2 ", "NumberForwardOp 3 "),
-    "clamp, `half`, backward": ("DecodeGate 2 ", "NumberBackwardOp 3 "),
-    "clamp, `with_grad`, forward": ("EncodeGate 3 ", "NumberForwardOp 4 "),
-    "clamp, `with_grad`, backward": ("DecodeGate 3 ", "NumberBackwardOp 4 0 "),
-    "two Tensors, forward": ("EncodePair ", "PairForwardOp "),
-    "two Tensors, backward": ("DecodePair ", "PairBackwardOp "),
-    "three Tensors, forward": ("EncodeTriple ", "LookUpTriple "),
-    "three Tensors, backward": ("DecodeTriple ", "TripleBackwardOp "),
+    "clamp, `min_norm`, forward": "NumberForwardOp 0 ",
+    "clamp, `min_norm`, backward": "NumberBackwardOp 0 ",
+    "clamp, `half`, forward": "NumberForwardOp 3 ",
+    "clamp, `half`, backward": "NumberBackwardOp 3 ",
+    "clamp, `with_grad`, forward": "NumberForwardOp 4 ",
+    "clamp, `with_grad`, backward": "NumberBackwardOp 4 0 ",
+    "two Tensors, forward": "PairForwardOp ",
+    "two Tensors, backward": "PairBackwardOp ",
+    "three Tensors, forward": "LookUpTriple ",
+    "three Tensors, backward": "TripleBackwardOp ",
 }
 
 

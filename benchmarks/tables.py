@@ -189,8 +189,8 @@ def speed_model():
 
 
 def cuda_instructions():
-    """The machine code of the CUDA kernels, before they were counted and now."""
-    before, now = map(records.read, ("cuda-sass-before", "cuda-sass"))
+    """The machine code of the CUDA kernels."""
+    found = records.read("cuda-sass")
     bars = {bar["group"]: bar for bar in raw_results.BARS["cuda"]["alu"]}
     dtypes = ("float32", "bfloat16")
     rows = [
@@ -199,21 +199,16 @@ def cuda_instructions():
     for group in raw_results.CUDA_GROUPS:
         cells = []
         for dtype in dtypes:
-            old, new = (raw_results.cuda_kernel(results, group, dtype) for results in (before, now))
-            cells.append(f"{old['alu']:.1f} -> {new['alu']:.1f}")
-            cells.append(bars[group][dtype])
-            cells.append(f"{old['alu_time']:.2f} -> {new['alu_time']:.2f}")
+            kernel = raw_results.cuda_kernel(found, group, dtype)
+            cells += [f"{kernel['alu']:.1f}", bars[group][dtype], f"{kernel['alu_time']:.2f}"]
         rows.append([group, *cells])
-    worst = (
-        f"{len(r['rows'])} kernels, of which {sum(k['spills'] > 0 for k in r['rows'])} spill, "
-        f"with up to {max(k['registers'] for k in r['rows'])} registers"
-        for r in (before, now)
-    )
+    kernels = found["rows"]
     note = (
-        f"Instructions of the ALU per element, of the kernel of each group that needs most: {before['commit']} "
-        f"-> {now['commit']}; and their time over that of the traffic at the peak of DRAM, by the data sheet of "
-        f"an H100. {' -> '.join(worst)}. nvcc {now['nvcc']}, {now['architecture']}, torch {now['torch']}; "
-        "`python -m lab.sass`."
+        f"Instructions of the ALU per element, of the kernel of each group that needs most, at commit "
+        f"{found['commit']}; and their time over that of the traffic at the peak of DRAM, by the data sheet of an "
+        f"H100. {len(kernels)} kernels, of which {sum(k['spills'] > 0 for k in kernels)} spill, with up to "
+        f"{max(k['registers'] for k in kernels)} registers. nvcc {found['nvcc']}, {found['architecture']}, torch "
+        f"{found['torch']}; `python -m lab.sass`."
     )
     return markdown(*rows, right=range(1, 7)) + "\n\n" + note
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import benchmarks.tables
 from lab import contract_tables, private_names_by_release, upstream_tables
-from lab.programs import tables as program_tables
+from lab.programs import program_tables
 from lab.study import tables as study_tables
 
 ROOT = Path(__file__).parent.parent

@@ -96,7 +96,7 @@ def test_the_record():
 
 
 def scripts():
-    not_programs = ("digests", "test_programs", "test_libraries")
+    not_programs = ("digests", "program_tables", "test_programs", "test_libraries")
     return [p for p in programs.HERE.glob("*.py") if p.stem not in not_programs]
 
 
