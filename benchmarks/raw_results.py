@@ -30,6 +30,31 @@ CUDA_GROUPS = {
 }
 
 
+# What the functions of a block have in common, which are timed in turns: a block is a row of a record.
+BLOCK = ("malloc", "group", "n", "size", "dtype", "threads", "direction")
+
+
+def together(rows):
+    """A row a block, of rows of a function each."""
+    blocks = {}
+    for row in rows:
+        block = tuple((key, row[key]) for key in BLOCK if key in row)
+        own = {key: v for key, v in row.items() if key not in (*BLOCK, "function")}
+        blocks.setdefault(block, {})[row["function"]] = own
+    return [{**dict(block), "functions": functions} for block, functions in blocks.items()]
+
+
+def read(name):
+    """A record, with a row for each function of a block."""
+    found = records.read(name)
+    rows = [
+        {**{key: row[key] for key in BLOCK if key in row}, "function": function, **own}
+        for row in found["rows"]
+        for function, own in row["functions"].items()
+    ]
+    return {**found, "rows": rows}
+
+
 def cuda_kernel(results, group, dtype):
     """Of a group, what the kernel with the most instructions of the ALU needs."""
     found = [
@@ -193,7 +218,7 @@ def main():
     )
     parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
-    results = records.read(args.results)
+    results = read(args.results)
     print(f"torch {results['torch']}, {results['machine']['cpu']}, commit {results['commit']}")
     for what, dtype, required, measured, limit in bars(results):
         verdict = "" if round(measured, 2) >= required else "  below"

@@ -23,7 +23,7 @@ from rich.progress import Progress
 
 import clampgrad
 import records
-from benchmarks import cases, memory, model
+from benchmarks import cases, memory, model, raw_results
 from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 
 ROOT = Path(__file__).parent.parent
@@ -193,7 +193,7 @@ def main():
             parts = [run(allocator, number, args, progress) for number in range(PROCESSES)]
             found = [*pooled([part["rows"] for part in parts]), *parts[0]["once"]]
             rows += [{"malloc": allocator, **row} for row in found]
-    records.write(args.out, rows, **header)
+    records.write(args.out, raw_results.together(rows), **header)
     print(f"wrote {args.out}")
 
 

@@ -5,7 +5,7 @@ from benchmarks import raw_results
 from records import code, made_on, markdown
 
 SPEED = {
-    name: records.read(f"cpu-{name}")
+    name: raw_results.read(f"cpu-{name}")
     for name in sorted(p.stem.removeprefix("cpu-") for p in records.FOLDER.glob("cpu-*.jsonl"))
 }
 USUAL = SPEED["2.13.0"]
