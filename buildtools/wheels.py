@@ -1,6 +1,6 @@
 """Puts together what dist/ holds; `make wheels` runs it.
 
-    python buildtools/wheels.py DIST PYTHON... [--cuda PYTHON...] [--arm64 PYTHON...]
+    python -m buildtools.wheels DIST PYTHON... [--cuda PYTHON...] [--arm64 PYTHON...]
 
 Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform and
 this Python with a library per minor release of torch, of which the package takes the one that fits when
