@@ -1,6 +1,6 @@
 """What was measured, in one place and one shape: NAME.jsonl has a header in its first line (what was measured, with
 what, on what) and a case in every other. This module alone reads and writes these files.
-Only what the scripts of examples/ measured is as they write it, in examples/."""
+What the scripts of examples/ and lab/study/ write is in folders of these names, and theirs."""
 
 import json
 import os

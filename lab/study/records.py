@@ -5,7 +5,9 @@ import os
 from pathlib import Path
 
 # The committed records, or those of a study of one's own: `make study` sets it.
-FOLDER = Path(os.environ.get("STUDY_RESULTS") or Path(__file__).parent / "results")
+FOLDER = Path(
+    os.environ.get("STUDY_RESULTS") or Path(__file__).resolve().parents[2] / "records/study"
+)
 SETTINGS = ("model", "precision", "weights", "gradient", "alpha", "formula", "seed")
 
 
