@@ -213,8 +213,13 @@ def test_program(name, setting):
 
 VERSIONS = """
 import importlib.metadata as m, json, sys
-there = {d.name.lower(): d.version for d in m.distributions()}
-print(json.dumps({name: there.get(name, "") for name in sys.argv[1:]}))
+found = {}
+for name in sys.argv[1:]:
+    try:
+        found[name] = m.version(name)
+    except m.PackageNotFoundError:
+        found[name] = ""
+print(json.dumps(found))
 """
 
 
