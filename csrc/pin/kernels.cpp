@@ -128,20 +128,22 @@ struct KernelForEach<Aten, kind, Result (*)(Args...)> {
 
 // ---- Under vmap ---------------------------------------------------------------------------------
 
-const c10::SafeKernelFunction* torchs_batched_clamp_ = nullptr;
+template <typename Aten>
+const c10::SafeKernelFunction* torchs_batched = nullptr;
 
-// torch has no batching rule for clamp_ with Tensors, but loops over the samples. If a bound
-// requires grad, so does x once its first sample is written: the others would have the gradient of
-// an x that is being differentiated. Under a pin, the front door writes all of them at once.
-Tensor& batched_clamp_(
-    DispatchKeySet keys, Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
+// torch has no batching rule for clamp_, but loops over the samples. If a bound requires grad, so
+// does x once its first sample is written: the others would have the gradient of an x that is being
+// differentiated. And the samples are views, through which an outer vmap cannot write what it
+// differentiates. Under a pin, the front door writes all of them at once.
+template <typename Aten, typename Bound>
+Tensor& batched_clamp_(DispatchKeySet keys, Tensor& self, const Bound& min, const Bound& max) {
   const auto c = current();
   if (!c || !is_recorded(self, min, max)) {
     torch::jit::Stack stack = {self, min, max};
-    torchs_batched_clamp_->callBoxed(torchs_batched_clamp_->opHandle(), keys, &stack);
+    torchs_batched<Aten>->callBoxed(torchs_batched<Aten>->opHandle(), keys, &stack);
     return self;
   }
-  return front_door::clamp_(self, min, max, *c);
+  return front_door::clamp_(self, guarded(min), guarded(max), *c);
 }
 
 // ---- Registration -------------------------------------------------------------------------------
@@ -181,12 +183,8 @@ struct Registration {
     CLAMPGRAD_FOREACH(extremum, minimum_)
 #undef CLAMPGRAD_FOREACH
 
-    torchs_batched_clamp_ = new c10::SafeKernelFunction(
-        find<aten::clamp__Tensor>().getComputedKernelForDispatchKey(DispatchKey::FuncTorchBatched));
-    add_at(
-        DispatchKey::FuncTorchBatched,
-        find<aten::clamp__Tensor>(),
-        c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(batched_clamp_)));
+    add_batched<aten::clamp_, Number>();
+    add_batched<aten::clamp__Tensor, OptionalTensor>();
   }
 
   template <typename Aten>
@@ -224,6 +222,15 @@ struct Registration {
       add_at(key, op, kernel);
     }
     names.push_back(c10::toString(op.operator_name()));
+  }
+
+  template <typename Aten, typename Bound>
+  void add_batched() {
+    constexpr auto key = DispatchKey::FuncTorchBatched;
+    const auto op = find<Aten>();
+    torchs_batched<Aten> = new c10::SafeKernelFunction(op.getComputedKernelForDispatchKey(key));
+    const auto kernel = TORCH_FN((batched_clamp_<Aten, Bound>));
+    add_at(key, op, c10::KernelFunction::makeFromUnboxedFunction(kernel));
   }
 
   template <typename Aten, Door<Aten> front_door, Kind kind = Kind::clamp>

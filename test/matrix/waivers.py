@@ -50,15 +50,6 @@ REFUSED = {
         lambda cell: FORMS[cell.form].pin and cell.context.startswith("TorchScript"),
         "clampgrad.pin: TorchScript differentiates this clamp",
     ),
-    "in place, PyTorch's rule for vmap writes through a view, of which an outer vmap cannot take a vjp with one cotangent"
-    " ([Limits](limits.md#pins))": (
-        lambda cell: (
-            FORMS[cell.form].pin
-            and FORMS[cell.form].in_place
-            and {"vmap", "vjp"} <= set(cell.context.split())
-        ),
-        "vmap: inplace arithmetic(self, *extra_args) is not possible",
-    ),
     "selective checkpointing does not give an operator in place again that it has saved, which the portable"
     " pin asks for ([Limits](limits.md#the-portable-implementation))": (
         lambda cell: (
