@@ -165,8 +165,7 @@ class Cell:
 
     def forward(self, args):
         """torch's own operator, with an entry for every argument of the call."""
-        operator, given = self.reduced()
-        return reference.forward(operator, [args[i] for i in given])
+        return reference.forward(self.operator, args)
 
     def reduced(self):
         """Operator and arguments without what is None: a clamp with one bound is clamp_min or _max."""

@@ -78,7 +78,7 @@ def in_steps(convention, args, differentiated, g):
 
 
 def is_mixed(args):
-    given = [isinstance(a, torch.Tensor) for a in args[1:]]
+    given = [isinstance(a, torch.Tensor) for a in args[1:] if a is not None]
     return any(given) and not all(given)
 
 
