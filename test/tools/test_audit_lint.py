@@ -221,6 +221,15 @@ def test_gradient_not_finite(bad):
     assert not found_for(torch.tensor([1e38, -0.0, 0.0]))
 
 
+def test_a_clamp_after_the_singular_function():
+    late = lambda x: x.rsqrt().clamp(max=1e6)  # noqa: E731
+    (warning,) = of("gradient-not-finite", late, values(0.0, 1.0))
+    assert warning.evidence == {"node": "RsqrtBackward0", "made": 1}
+    assert "Clamp what is given to the function before" in advice(late, values(0.0, 1.0))
+    for f in (late, lambda x: x.clamp(min=1e-12).rsqrt().mul(2).clamp_(max=2.0), lambda x: x.clamp_min(0)):
+        assert not of("gradient-not-finite", f, values(0.25, 4.0))
+
+
 # ---- Conventions that differ ---------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """What the counts of a site mean: warnings, each with its evidence, and what to do about all of them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,7 @@ from clampgrad._tools.audit.sites import COUNT, Site, passing
 WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
     "bound-singular": "a bound is a singular point of what consumes the result: log, sqrt, a division",
-    "gradient-not-finite": "an infinite or NaN gradient arrived at the clamp",
+    "gradient-not-finite": "an infinite or NaN gradient arrived at the clamp, or is made right behind it",
     "conventions-differ": "torch up to 2.13 and torch from 2.14 on differ here beyond the thresholds",
 }
 
@@ -179,15 +180,25 @@ def _of_singularity(site: Site, which: str, hazard: Singular) -> Diagnostic:
 
 def _not_finite(site: Site) -> list[Diagnostic]:
     heard = site.differentiated()
+    behind = sum((v.behind for v in heard), Counter())
+    found = [
+        Diagnostic(
+            "gradient-not-finite",
+            f"{node} took the gradient 0 of the call, and made {counted(count, 'infinite or NaN gradient')} of it",
+            {"node": node, "made": count},
+        )
+        for node, count in behind.items()
+        if count
+    ]
     arrived = sum(int(v.infinite.sum()) for v in heard)
     left = sum(v.infinite_where(passing(v.now)) for v in heard if v.now is not None)
     if not arrived:
-        return []
+        return found
     of = sum(int(v.sums[COUNT].sum()) for v in heard)
     received = counted(arrived, "infinite or NaN gradient")
     message = f"the call received {received} among {of:,}, and passed {left:,} on"
     evidence = {"arrived": arrived, "left": left, "gradients": of}
-    return [Diagnostic("gradient-not-finite", message, evidence)]
+    return [*found, Diagnostic("gradient-not-finite", message, evidence)]
 
 
 def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
@@ -233,13 +244,20 @@ def remedy(warnings: list[Diagnostic], function: str, file: str) -> str:
             [
                 *_bounds_to_take(rounds, singular, is_installed),
                 *_gradient_to_name(singular, differ, function, is_installed),
-                *[
-                    "torch.autograd.detect_anomaly() names the operator that makes the infinite gradients."
-                ]
-                * bool(found["gradient-not-finite"] and not singular),
+                *_origins(found["gradient-not-finite"], bool(singular)),
             ]
         )
     )
+
+
+def _origins(not_finite: list[Any], is_known: bool) -> Iterator[str]:
+    for node in [e["node"] for e in not_finite if "node" in e]:
+        yield (
+            f"Clamp what is given to the function before, not what it returns: {node} multiplies by an infinite "
+            "derivative, or divides by 0, also where the gradient is 0."
+        )
+    if any("arrived" in e for e in not_finite) and not is_known:
+        yield "torch.autograd.detect_anomaly() names the operator that makes the infinite gradients."
 
 
 def _bounds_to_take(rounds: list[Any], singular: list[Any], is_installed: bool) -> Iterator[str]:

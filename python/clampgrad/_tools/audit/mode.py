@@ -45,7 +45,7 @@ class audit(TorchFunctionMode):
 
     - ``bound-rounds``: the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one;
     - ``bound-singular``: a bound is a singular point of what consumes the result: log, sqrt, a division;
-    - ``gradient-not-finite``: an infinite or NaN gradient arrived;
+    - ``gradient-not-finite``: an infinite or NaN gradient arrived, or the function before the call made one of a 0;
     - ``conventions-differ``: torch up to 2.13 and torch from 2.14 on differ there beyond the thresholds.
 
     The effect of a gradient further back in the model is not followed. The audit sees calls from Python in
@@ -143,12 +143,19 @@ class audit(TorchFunctionMode):
             if all(v is None or _number(v) is not None for v in operands[1:]):
                 inf = float("inf")
                 known += self._consumers.between(x, sides.get("min", -inf), sides.get("max", inf))
-        return partial(self._listen, variant, where, known)
+        # Before an in-place call gives x a node of its own.
+        return partial(self._listen, variant, where, known, x.grad_fn, x.output_nr)
 
     def _listen(
-        self, variant: Variant, where: Tensor, sides: list[tuple[Side, float]], result: Any
+        self,
+        variant: Variant,
+        where: Tensor,
+        sides: list[tuple[Side, float]],
+        before: Any,
+        of_before: int,
+        result: Any,
     ) -> None:
-        """Follows the bounds of a result, and waits for its gradient."""
+        """Follows the bounds of a result, and waits for its gradient, and for that of what made the input."""
         if not result.is_inference():
             with unseen():
                 known = [(side, rounded(v, result.dtype)) for side, v in sides]
@@ -161,6 +168,22 @@ class audit(TorchFunctionMode):
 
         output = result.output_nr
         result.grad_fn.register_prehook(arrived)
+        if before is not None:
+            before.register_hook(
+                lambda made, given: self._safely(
+                    self._hear_behind, variant, before.name(), made, given[of_before]
+                )
+            )
+
+    def _hear_behind(
+        self, variant: Variant, node: str, made: tuple[Tensor | None, ...], given: Tensor | None
+    ) -> None:
+        """Counts what a node makes of the 0 that it is given, where it works element by element."""
+        if given is None or unreadable((given, *made)):
+            return
+        with unseen():
+            alike = [g for g in made if g is not None and g.shape == given.shape]
+            variant.behind[node] += sum(int((~g.isfinite() & (given == 0)).sum()) for g in alike)
 
     def _hear(self, variant: Variant, where: Tensor, g: Tensor | None) -> None:
         if g is None:

@@ -7,6 +7,7 @@ convention would have done with them.
 """
 
 import math
+from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,6 +47,8 @@ class Variant:
         self.sums = torch.zeros(3, 256, 3, dtype=torch.float64, device="cpu")
         # Gradients that are not finite, by position and sign.
         self.infinite = torch.zeros(256, 2, dtype=torch.int64, device="cpu")
+        # The same, that the node before the call made of a 0, by its name.
+        self.behind: Counter[str] = Counter()
         self.inside: Tensor | None = None
         self.now: Answer | None = None
         self._others: dict[str, Answer] = {}

@@ -139,7 +139,9 @@ def _warnings_of(group: Group) -> list[list[tuple[Finding, Diagnostic]]]:
     found: dict[tuple[object, ...], list[tuple[Finding, Diagnostic]]] = {}
     for f in group:
         for w in f.warnings:
-            which = (w.evidence.get(k) for k in ("bound", "dtype", "function", "file", "line"))
+            which = (
+                w.evidence.get(k) for k in ("bound", "dtype", "function", "file", "line", "node")
+            )
             found.setdefault((w.name, *which), []).append((f, w))
     return list(found.values())
 
