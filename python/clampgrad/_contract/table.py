@@ -50,22 +50,12 @@ def unknown(name: str, *also: str) -> str:
 
     The compiled functions say it too, the operators less; `also` is what the caller accepts besides.
     """
+    from difflib import get_close_matches  # here: few programs misspell a name
+
     known = f"{', '.join(CONVENTIONS)}, or an alias: {', '.join([*ALIASES])}"
     known += "".join(f", or {word}" for word in also)
-    most = len(name) // 3
-    near = [word for word in [*CANONICAL, *also] if len(name) - len(word) <= most]
-    edits = {word: _edits(name.lower(), word) for word in near}
-    least = min(edits.values(), default=0)
-    meant = [repr(word) for word in edits if edits[word] == least <= most]
+    words = [*CANONICAL, *also]
+    close = get_close_matches(name.lower(), words, cutoff=0.75)
+    meant = [repr(word) for word in words if word in close]
     question = f"; did you mean {' or '.join(meant)}?" if meant else ""
     return f"unknown gradient '{name}'; expected one of {known}{question}"
-
-
-def _edits(a: str, b: str) -> int:
-    """How many characters to insert, delete or replace to make one of the other."""
-    row = list(range(len(b) + 1))
-    for i, left in enumerate(a, 1):
-        diagonal, row[0] = row[0], i
-        for j, right in enumerate(b, 1):
-            diagonal, row[j] = row[j], min(diagonal + (left != right), row[j] + 1, row[j - 1] + 1)
-    return row[-1]
