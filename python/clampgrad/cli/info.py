@@ -27,7 +27,6 @@ def facts() -> dict[str, Any]:
     other = "set CLAMPGRAD_PORTABLE=1" if compiled else TO_MEND
     if _implementation.why.startswith("CLAMPGRAD_PORTABLE") and libraries():
         other = "unset CLAMPGRAD_PORTABLE"
-    sees = "torch's operators, whoever calls them"
     return {
         "clampgrad": VERSION,
         "implementation": _implementation.name,
@@ -36,7 +35,6 @@ def facts() -> dict[str, Any]:
         "torch": torch.__version__,
         "cuda_kernels": "_cu" in folder,
         "instruction_set": instruction_set(compiled),
-        "pin_sees": sees if compiled else "calls from Python, in the threads that are pinned",
         "to_change": other,
         "patched": patched(),
         "pinned": current(),
