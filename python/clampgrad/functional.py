@@ -18,7 +18,7 @@ from clampgrad import _implementation
 from clampgrad._contract.gradients import ExactGradient, Gradient
 from clampgrad._contract.table import ALIASES, CONVENTIONS, TABLE
 from clampgrad._implementation.traced import traced
-from clampgrad._torch.functions import bare_signature, document, tell_torch, written_signature
+from clampgrad._torch.our_functions import bare_signature, document, tell_torch, written_signature
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -14,9 +14,9 @@ import clampgrad
 FAILURES = """
 import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
 import torch.utils.checkpoint as segments
-from clampgrad._pin import cache_key, checkpoint, compiled_code, first_pin, higher_order
+from clampgrad._pin import backward, compiled_code, first_pin
 from clampgrad._torch import after_import, changes, compiler
-ours = {cache_key, checkpoint, compiled_code, first_pin, higher_order}
+ours = {backward, compiled_code, first_pin}
 ours = {m.__file__ for m in ours | {after_import, changes, compiler}}
 owners = [
     torch._dynamo.guards.GuardBuilder,

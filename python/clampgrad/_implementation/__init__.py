@@ -64,7 +64,7 @@ def choose() -> tuple[str, str, ModuleType]:
                 stacklevel=2,
             )
     check("portable")
-    import_module("clampgrad._implementation.portable.library")
+    import_module("clampgrad._implementation.portable.operators")
     return "portable", why, import_module("clampgrad._implementation.portable")
 
 

@@ -1,16 +1,24 @@
-"""torch.compile: compiled code is guarded by the pin that it was compiled under, wherever it is loaded.
+"""torch.compile: compiled code is guarded by the pin that it was compiled under, and caches on disk tell pins apart.
 
 Every compiled frame is guarded by the global state of torch; the pin is made part of that. Guards are saved
 with code that was compiled ahead of time, as the function that builds them and its arguments: that is
 guard_global_state with the pin of the compilation. Code that was compiled where nothing was ever pinned has
 torch's own function, and is of no pin.
+
+AOTAutograd looks for a graph on disk before it differentiates it, by a key with the names of our operators. Without
+more, an upgrade, the other implementation or another pin would be given gradients of before.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 from typing import Any
 
+from clampgrad import _implementation
+from clampgrad._contract.table import TABLE
+from clampgrad._implementation.build import SOURCES, VERSION
 from clampgrad._pin.state import current
 from clampgrad._torch.changes import Change, expect, original, replacing
 from clampgrad._torch.compiler import add_guard, guard_of_every_frame, is_guarded, was_saved
@@ -54,3 +62,23 @@ def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
         return torchs(self, *args, **keywords)
 
     return [Change(aot_compile.AOTCompiledFunction, "guard_check", guard_check)]
+
+
+@functools.cache
+def gradients() -> tuple[str, ...]:
+    """Where those of our operators come from. Builds of one version may differ in their sources."""
+    table = json.dumps(TABLE, sort_keys=True).encode()
+    return VERSION, SOURCES, _implementation.name, hashlib.sha256(table).hexdigest()
+
+
+def key_caches(_: object) -> list[Change]:
+    """Of every graph, because one may call our operators inside somebody else's."""
+    details = expected("torch._inductor.codecache:FxGraphHashDetails")
+    torchs = original(details.__init__)
+
+    @replacing(torchs)
+    def __init__(self: Any, *args: Any, **keywords: Any) -> None:
+        torchs(self, *args, **keywords)
+        self.clampgrad = (*gradients(), current())
+
+    return [Change(details, "__init__", __init__)]

@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import nn
 
+from clampgrad._pin.body import Body
 from clampgrad._pin.first_pin import tell_torch
-from clampgrad._pin.functions import Body
 
 # What runs code after the call has returned. A ContextDecorator is what @contextmanager makes.
 RUNS_LATER = Iterator, Awaitable, AsyncIterator, ContextDecorator, AsyncContextDecorator
@@ -78,7 +78,7 @@ def generator(
 def coroutine(make: Callable[..., Any], name: str | None) -> Callable[..., Any]:
     async def run(*args: Any, **keywords: Any) -> Any:
         with under(name) as body:
-            return await body.awaited(body.run(make, *args, **keywords))
+            return await body.steps(body.run(make, *args, **keywords))
 
     return run
 
@@ -91,7 +91,7 @@ def asynchronous_generator(make: Callable[..., Any], name: str | None) -> Callab
             try:
                 while True:
                     try:
-                        item = await body.awaited(step)
+                        item = await body.steps(step)
                     except StopAsyncIteration:
                         return
                     try:
@@ -101,7 +101,7 @@ def asynchronous_generator(make: Callable[..., Any], name: str | None) -> Callab
                     except BaseException as error:
                         step = steps.athrow(error)
             finally:
-                await body.awaited(steps.aclose())
+                await body.steps(steps.aclose())
 
     return generate
 

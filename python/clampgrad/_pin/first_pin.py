@@ -1,7 +1,7 @@
 """The first pin of a process tells torch about pins, all parts of it or none.
 
-- checkpoint, higher_order: what calls a function again in backward does so under the pin of forward;
-- compiled_code, cache_key: compiled code is guarded by its pin, and found in caches by it;
+- backward: what calls a function again in backward does so under the pin of the forward;
+- compiled_code: compiled code is guarded by its pin, and found in caches by it;
 - the Python dispatcher, which compilers trace with, keeps the kernel of each operator: these are dropped.
 
 The changes stay when the last pin is gone, because what was recorded without a pin has to stay without one.
@@ -18,13 +18,9 @@ from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from clampgrad import _implementation
-from clampgrad._pin.cache_key import key_caches
-from clampgrad._pin.checkpoint import remember_in_checkpoints
-from clampgrad._pin.compiled_code import guard_compiled_code, refuse_code_without_guard
-from clampgrad._pin.higher_order import remember_in_backward
+from clampgrad._pin.backward import remember_in_checkpoints, remember_in_operators
+from clampgrad._pin.compiled_code import guard_compiled_code, key_caches, refuse_code_without_guard
 from clampgrad._pin.state import current, held_over_forks
 from clampgrad._torch import after_import, compiler
 from clampgrad._torch.after_import import imported, when_imported
@@ -33,7 +29,7 @@ from clampgrad._torch.changes import Change, made
 # How a module of torch is to change. Each checks what it is about to change, and changes nothing.
 CHANGES: dict[str, Callable[[Any], list[Change]]] = {
     "torch.utils.checkpoint": remember_in_checkpoints,
-    "torch._higher_order_ops": remember_in_backward,
+    "torch._higher_order_ops": remember_in_operators,
     "torch._inductor.codecache": key_caches,
     "torch._dynamo.aot_compile": refuse_code_without_guard,
     "torch._dynamo.guards": guard_compiled_code,
@@ -94,26 +90,9 @@ def tell_once() -> None:
     global _done
     if _done:
         return
-    added = [name for name in CHANGES if after_import.on_import(name, at_import)]
-    try:
-        tell()
-    except BaseException:
-        for name in added:
-            after_import.no_longer_on_import(name, at_import)
-        raise
-    _done = True
-
-
-def leave_uncompiled(_: object) -> None:
-    """A first pin inside a compiled function breaks its graph, and nothing that it does is compiled."""
-    global tell_in_turn
-    tell_in_turn = torch.compiler.disable(tell_in_turn)
-
-
-def tell() -> None:
-    dynamo = imported("torch._dynamo")
-    modules = {name: module for name in CHANGES if (module := imported(name))}
-    with ExitStack() as undone_if_the_rest_fails:
+    with after_import.acting(CHANGES, at_import), ExitStack() as undone_if_the_rest_fails:
+        dynamo = imported("torch._dynamo")
+        modules = {name: module for name in CHANGES if (module := imported(name))}
         with _changing:
             compiler.kept_kernels("aten::clamp")
             if dynamo:
@@ -124,8 +103,10 @@ def tell() -> None:
             compiler.drop_compiled()  # what was compiled so far has no guard
         for name in _implementation.pin_register():  # last: kernels stay registered
             compiler.kept_kernels(name).clear()
+    _done = True
 
 
 # A graph may have our operators where nothing was ever pinned.
 when_imported("torch._inductor.codecache", at_import)
-when_imported("torch._dynamo", leave_uncompiled)
+# A first pin inside a compiled function breaks its graph, and nothing that it does is compiled.
+compiler.leave_uncompiled(__name__, "tell_in_turn")

@@ -11,7 +11,7 @@ import torch
 
 from clampgrad import _implementation
 from clampgrad._contract.table import CANONICAL, unknown
-from clampgrad._pin import functions, report, state
+from clampgrad._pin import body, state, verbose
 from clampgrad._pin.decorated import decorated
 from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.installed import installed
@@ -135,13 +135,13 @@ class pin:
     def enable(self) -> None:
         """Pins every thread of the process, until :meth:`disable`."""
         self._is_used = True
-        report.is_wanted()  # raises for a wrong value, before anything is pinned
+        verbose.is_wanted()  # raises for a wrong value, before anything is pinned
         tell_torch()
         with state.lock:
             if self._name in state.enabled:
                 raise RuntimeError(f"{self!r} is enabled already")
             state.pin_process([*state.enabled, self._name], state.set_to)
-        report.pinned(pin.current())
+        verbose.pinned(pin.current())
 
     def disable(self) -> None:
         """Removes the pin from the process; the one that was enabled before it becomes active again."""
@@ -172,7 +172,7 @@ class pin:
 
         Use it for code that runs a forward again in backward; ``torch.utils.checkpoint`` does not need it.
         """
-        return functions.remember(function)
+        return body.remember(function)
 
 
 def named(gradient: Pinned | None, maximize: bool) -> str | None:
@@ -217,14 +217,14 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False) -> None:
     """
     name = named(gradient, maximize)
     if name is not None:
-        report.is_wanted()  # raises for a wrong value, before anything is pinned
+        verbose.is_wanted()  # raises for a wrong value, before anything is pinned
         tell_torch()
     with state.lock:
         if state.enabled and name != state.set_to:
             raise RuntimeError(f"the pin {state.enabled[-1]!r} is enabled: disable it first")
         state.pin_process(state.enabled, name)
     if name is not None:
-        report.pinned(pin.current())
+        verbose.pinned(pin.current())
 
 
 def set_pin_in_words(text: str) -> None:

@@ -2,7 +2,7 @@
 
 What is pinned is the name of a convention, or None for torch's own gradient. A block pins, from when it is
 entered until it is left, the thread that entered it or, in an event loop, the task; where no block holds,
-the process decides. Kernels ask, wherever an operator is called (csrc/pin, portable/pin.py).
+the process decides. Kernels ask, wherever an operator is called (csrc/pin, portable/kernels.py).
 
 To enter a block is to make it the innermost, and to leave it is to close it: the innermost that is open
 holds. Each is one store, after all that may fail, so nothing that is raised finds one half done.

@@ -5,7 +5,7 @@
     tensors         what torch knows of a tensor
     dispatcher      kernels in Python, and the node that one makes
     compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
-    functions, functionalize, quantization  what those parts of torch are told of ours
+    our_functions, functionalize, quantization  what those parts of torch are told of ours
     changes         changes of torch: checked, made together or not at all
     after_import    what is done to a module that torch imports later
 

@@ -7,7 +7,8 @@ Refused, which ends the import.
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -95,8 +96,19 @@ def on_import(name: str, action: Action) -> bool:
     return True
 
 
-def no_longer_on_import(name: str, action: Action) -> None:
-    _finder.actions[name].remove(action)
+@contextmanager
+def acting(names: Iterable[str], action: Action) -> Iterator[None]:
+    """Calls `action` on each of the modules when it is imported, from now on, unless the block fails."""
+    added = []
+    try:
+        for name in names:
+            if on_import(name, action):
+                added.append(name)
+        yield
+    except BaseException:
+        for name in added:
+            _finder.actions[name].remove(action)
+        raise
 
 
 def imported(name: str) -> ModuleType | None:

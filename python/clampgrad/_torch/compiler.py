@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from clampgrad._torch.after_import import when_imported
 from clampgrad._torch.changes import expect_attribute, original
 from clampgrad._torch.private_names import expected
 
@@ -77,3 +78,13 @@ def kept_kernels(name: str) -> Any:
     operator, _, overload = name.removeprefix("aten::").partition(".")
     found = getattr(getattr(torch.ops.aten, operator), overload or "default")
     return expect_attribute(found, "_dispatch_cache")
+
+
+def leave_uncompiled(module: str, name: str) -> None:
+    """Of a function of ours nothing is compiled: where a compiled function calls it, that breaks its graph."""
+
+    def disable(_: object) -> None:
+        ours = sys.modules[module]
+        setattr(ours, name, torch.compiler.disable(getattr(ours, name)))
+
+    when_imported("torch._dynamo", disable)

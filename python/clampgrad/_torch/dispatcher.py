@@ -1,7 +1,7 @@
 """Kernels in Python at the autograd keys of torch's dispatcher, and the node that one of them makes."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import torch
@@ -21,6 +21,13 @@ OUTER = (
     .add(DispatchKey.Python)
     .add(DispatchKey.PythonTLSSnapshot)
 )
+AUTOGRAD = (
+    DispatchKeySet(DispatchKey.AutogradFunctionality)
+    .add(DispatchKey.AutogradOther)
+    .add(DispatchKey.AutogradNestedTensor)
+    .add(DispatchKey.ADInplaceOrView)
+)
+TORCHS_OWN = DispatchKeySet(DispatchKey.AutogradOther)
 BELOW_AUTOGRAD = torch._C._dispatch_keyset_full_after(DispatchKey.ADInplaceOrView)
 
 
@@ -36,23 +43,27 @@ def at_this_level() -> AbstractContextManager[Any]:
     return guard
 
 
-@contextmanager
-def next_level(records: bool) -> Iterator[None]:
+class next_level:
     """A block in which an autograd function of one level goes on, as torch's own kernels do: no operator comes back
     to autograd at this level, and gradients and tangents are recorded at the next ones."""
-    counted = torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.ADInplaceOrView))
-    with (
-        torch._C._AutoDispatchBelowAutograd(),
-        counted,
-        torch.set_grad_enabled(records),
-        forward_mode(True),
-    ):
-        yield
+
+    def __init__(self, records: bool) -> None:
+        self.records = records
+
+    def __enter__(self) -> None:
+        self.below = torch._C._ExcludeDispatchKeyGuard(AUTOGRAD)
+        self.below.__enter__()
+        self.modes = torch.set_grad_enabled(self.records), forward_mode(True)
+        self.modes[1].__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for mode in (*self.modes, self.below):
+            mode.__exit__(*error)
 
 
 def to_torchs_own(keys: DispatchKeySet) -> DispatchKeySet:
     """torch's own kernel is still at AutogradOther, a key that no backend that clamps has."""
-    return (keys & FROM_AUTOGRAD_ON) | DispatchKeySet(DispatchKey.AutogradOther)
+    return (keys & FROM_AUTOGRAD_ON) | TORCHS_OWN
 
 
 def operator_named(name: str) -> Any:

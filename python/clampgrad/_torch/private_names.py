@@ -48,7 +48,6 @@ PRIVATE = {
             "torch._functorch.vmap:unwrap_batched": "pin: vmap of clamp_, for which torch has no rule",
             "torch._C._functorch:current_level": "pin: the same",
             "torch._C:_ExcludeDispatchKeyGuard": "pin: the same",
-            "torch._C:_AutoDispatchBelowAutograd": "pin: a node goes on at the next level",
             "torch._C._profiler:gather_traceback": "pin: what TorchScript differentiates by itself",
             "torch._C._profiler:symbolize_tracebacks": "pin: the same",
         },

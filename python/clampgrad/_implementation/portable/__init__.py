@@ -1,23 +1,23 @@
 """clampgrad in plain PyTorch, without a rule of its own: it executes the contract table.
 
-    contract   how the arguments of an element compare gives a number below 64, and the table says what
-               the gradient is there
-    gate       the autograd function: that number is recorded, and a select applies what the table says
+    contract     how the arguments of an element compare gives a number below 64, and the table says what
+                 the gradient is there
+    gate         the autograd function: that number is recorded, and a select applies what the table says
 
 These two are the contract, executed: read them first. The rest makes them what people call.
 
-    forward    torch's own operators
-    functions  what people call: checks, types, in place, `out`
-    library    the same as `torch.ops.clampgrad`; importing it registers them
-    pin        the pin: kernels over torch's own, and their nodes
+    forward      torch's own operators
+    front_doors  what people call: checks, types, in place, `out`
+    operators    the same as `torch.ops.clampgrad`; importing it registers them
+    kernels      the pin: kernels over torch's own, and their nodes
 
 It runs on every device and, because it is made of torch's own operators, on releases of torch that
 nothing was compiled for. What it costs is speed, and memory: a byte per element in place of a bit.
 """
 
-from clampgrad._implementation.portable.functions import FUNCTIONS, PUBLIC  # noqa: F401
+from clampgrad._implementation.portable.front_doors import FUNCTIONS, PUBLIC  # noqa: F401
 from clampgrad._implementation.portable.gate import Clamp, Pseudo
-from clampgrad._implementation.portable.pin import *  # noqa: F403
+from clampgrad._implementation.portable.kernels import *  # noqa: F403
 from clampgrad._torch.functionalize import run_one_level_down
 
 globals().update(FUNCTIONS)

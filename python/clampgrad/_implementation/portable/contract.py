@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any, TypeAlias
 
 import torch
@@ -23,9 +24,9 @@ COLUMNS = [
     TABLE["pseudo_gradients"]["columns"].index(name)
     for name in ("g is NaN", "g < 0", "g > 0", "g = 0")
 ]
-# Two arguments are compared with themselves too, which tells which of them is NaN; of three, the pairs
-# tell.
-PAIRS = {2: [(0, 0), (0, 1), (1, 1)], 3: [(0, 1), (0, 2), (1, 2)]}
+# What is compared, and its weight in a position. Two arguments are compared with themselves too, which tells
+# which of them is NaN; of three, the pairs tell.
+PAIRS = {2: [(0, 0, 16), (0, 1, 4), (1, 1, 1)], 3: [(0, 1, 16), (0, 2, 4), (1, 2, 1)]}
 
 
 def relation(a: Tensor, b: Tensor | int) -> Tensor:
@@ -33,19 +34,35 @@ def relation(a: Tensor, b: Tensor | int) -> Tensor:
     return (a <= b).to(torch.uint8) + 2 * (a >= b).to(torch.uint8)
 
 
-def positions(*args: Tensor) -> Tensor:
-    """How two or three arguments compare, as a number below 64 per element."""
-    first, second, third = (relation(args[i], args[j]) for i, j in PAIRS[len(args)])
-    return 16 * first + 4 * second + third
+def positions(*args: Any) -> Tensor:
+    """How two or three arguments compare, Tensors or numbers: their relations, as a number below 64 per element."""
+    found: Any = None
+    of_numbers = 0
+    for i, j, weight in PAIRS[len(args)]:
+        a, b = args[i], args[j]
+        masks = [(a == b, 3)] if i == j else [(a <= b, 1), (a >= b, 2)]
+        for mask, value in masks:
+            if isinstance(mask, bool):
+                of_numbers += mask * value * weight
+            elif found is None:
+                found = mask.to(torch.uint8) * (value * weight)
+            else:
+                found = torch.add(found, mask, alpha=value * weight)
+    return found + of_numbers if of_numbers else found
 
 
-def bits(chosen: Iterable[int]) -> str:
-    """A set of positions. Text, because a graph may hold an int as a variable."""
-    return bin(sum(1 << position for position in set(chosen)))
+def as_text(chosen: Iterable[int]) -> str:
+    """A set of positions, a few of them or 64 bits. Text, because a graph may hold an int as a variable."""
+    few = sorted(set(chosen))
+    return (
+        " ".join(map(str, few)) if 0 < len(few) < 4 else bin(sum(1 << position for position in few))
+    )
 
 
 def contains(chosen: str, position: Tensor) -> Tensor:
     """Whether the set has the position of the element."""
+    if not chosen.startswith("0b"):
+        return reduce(or_, [position == int(one) for one in chosen.split()])
     mask = int(chosen, 2)
     signed = mask - (mask >> 63 << 64)
     return (torch.bitwise_right_shift(signed, position.long()) & 1).bool()
@@ -85,6 +102,6 @@ def shares(
                 if what[0] != 0:
                     found[name][what][column].append(position)
     return {
-        name: {what: tuple(map(bits, where)) for what, where in share.items()}
+        name: {what: tuple(map(as_text, where)) for what, where in share.items()}
         for name, share in found.items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -107,7 +108,13 @@ def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
         return torchs_own(name, *alike).dtype
 
 
-def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Tensor]:
+@lru_cache(1024)
+def rounded(number: float, dtype: torch.dtype) -> float:
+    """For comparisons, which do not see the sign of a zero."""
+    return float(in_dtype(number, dtype))
+
+
+def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     """The arguments as the forward compares them: in the dtype of its result, which Inductor would not
     round a number to.
 
@@ -115,15 +122,16 @@ def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Tensor]:
     hold. NaN stands for that one too.
     """
     nan = next((a for a in args if isinstance(a, float) and math.isnan(a)), None)
-    return [
-        a.to(dtype)
-        if isinstance(a, Tensor)
-        else torch.scalar_tensor(
-            in_dtype(a, dtype) if nan is None else nan, dtype=dtype, device=args[0].device
-        )
-        for a in args
-        if a is not None
-    ]
+
+    def compared(a: Any) -> Any:
+        if isinstance(a, Tensor):
+            return a if a.dtype == dtype else a.to(dtype)
+        if nan is None and isinstance(a, (int, float)):
+            return rounded(a, dtype)
+        # A symbol is rounded in the graph.
+        return torch.scalar_tensor(a, dtype=dtype, device=args[0].device) if nan is None else nan
+
+    return [compared(a) for a in args if a is not None]
 
 
 def batch_at(to: int, args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:

@@ -61,7 +61,7 @@ NOT_LINEAR = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Rule:
     """What is called, and the gradient it is to have. The arguments are x, lo, hi or x, y."""
 
@@ -203,7 +203,7 @@ def located(
             with torch.no_grad():
                 y = torchs_own(functional, x, *others)
         return dtype, [x, *others], positions(*as_compared((y, *others), dtype))
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, OverflowError):
         torchs_own(functional, *args)  # which raises its own error
         raise
 
@@ -235,7 +235,7 @@ class Clamp(torch.autograd.Function):
         if ctx.rule.in_place:
             ctx.mark_dirty(x)
         # Looked up now, because compiled autograd traces backward, and cannot trace the look-up.
-        ctx.linear, ctx.found = ctx.rule.linear(), ctx.rule.shares(needed(ctx))
+        ctx.found = ctx.rule.shares(needed(ctx))
         ctx.set_materialize_grads(False)  # a constant has no tangent, not one of zeros
         ctx.save_for_backward(position)
         ctx.save_for_forward(position)
@@ -267,7 +267,7 @@ class Clamp(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        if not ctx.linear:
+        if not ctx.rule.linear():
             raise NotImplementedError(NOT_LINEAR)
         given = {name: t for name, t in named(tangents[2:-1]) if t is not None}
         ctx.with_tangent = set(given)

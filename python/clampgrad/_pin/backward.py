@@ -1,25 +1,51 @@
-"""Operators that call functions (cond, while_loop, map, ...) remember their pin.
+"""What calls a function again in backward, and records its gradient there, does so under the pin of the forward.
 
-They call the function once more in backward, and record its gradient there.
+Checkpoints do, and operators that call functions (cond, while_loop, map, ...).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from clampgrad._pin.functions import Remembered
+from clampgrad._pin.body import Remembered, remember
 from clampgrad._pin.state import current
-from clampgrad._torch.changes import Change, expect_first, original, replacing
-from clampgrad._torch.private_names import unsupported
+from clampgrad._torch.changes import (
+    Change,
+    expect,
+    expect_attribute,
+    expect_first,
+    original,
+    replacing,
+)
+from clampgrad._torch.private_names import expected, unsupported
 
 PIN_OF_FORWARD = "_clampgrad_pin_of_forward"  # an attribute of what forward keeps for backward
 
 
-def remember_in_backward(package: ModuleType) -> list[Change]:
+class RecomputeFunction:
+    """The attribute of that name of a frame. What was set before the first pin is called without one."""
+
+    def __set__(self, frame: Any, function: Callable[..., Any]) -> None:
+        frame.__dict__["recompute_fn"] = remember(function)
+
+    def __get__(self, frame: Any, owner: type) -> Any:
+        function = frame.__dict__["recompute_fn"]
+        return function if isinstance(function, Remembered) else Remembered(function, None)
+
+
+def remember_in_checkpoints(checkpoint: ModuleType) -> list[Change]:
+    frame = expected("torch.utils.checkpoint:_CheckpointFrame")
+    expect(frame.__init__, "self", "recompute_fn", "early_stop", "unpack_error_cb", "metadata_fn")
+    reentrant = expect_attribute(checkpoint, "CheckpointFunction")
+    return [Change(frame, "recompute_fn", RecomputeFunction()), *remember_in(reentrant)]
+
+
+def remember_in_operators(package: ModuleType) -> list[Change]:
     changes = []
     for name, module in sorted(sys.modules.items()):
         if name.startswith(f"{package.__name__}."):

@@ -32,27 +32,21 @@ def is_wanted() -> bool:
 
 def pinned(name: str | None) -> None:
     """One line for each pin of a process, and one when the process ends."""
-    if not is_wanted():
-        return
-    say(
-        f"pinned to {name} ({_implementation.name} implementation, torch {torch.__version__}, "
-        f"clampgrad {VERSION})"
-    )
-    report_at_exit()
+    if is_wanted():
+        kind = (
+            f"{_implementation.name} implementation, torch {torch.__version__}, clampgrad {VERSION}"
+        )
+        say(f"pinned to {name} ({kind})")
+        report_at_exit()
 
 
 @functools.cache
 def report_at_exit() -> None:
     atexit.register(report)
-    os.register_at_fork(after_in_child=start_anew)
+    os.register_at_fork(after_in_child=lambda: counted_before.update(reached() - counted_before))
 
 
 counted_before: Counter[str] = Counter()  # by the process that forked this one
-
-
-def start_anew() -> None:
-    counted_before.clear()
-    counted_before.update(reached())
 
 
 def reached() -> Counter[str]:

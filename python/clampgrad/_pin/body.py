@@ -1,23 +1,13 @@
-"""Functions that run under a pin, whenever they run: later, or bit by bit."""
+"""Code that runs under a pin, whenever it runs: later, or bit by bit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import types
+from collections.abc import Callable
 from typing import Any
 
 from clampgrad._implementation import Block
 from clampgrad._pin.state import current, innermost, make_innermost, new_block
-
-
-class Remembered:
-    """A function and what is pinned while it runs."""
-
-    def __init__(self, function: Callable[..., Any], name: str | None) -> None:
-        self.function, self.name = function, name
-
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        with Body(self.name) as body:
-            return body.run(self.function, *args, **keywords)
 
 
 class Body:
@@ -41,8 +31,9 @@ class Body:
         finally:
             self.inside = make_innermost(outside)
 
-    def steps(self, generator: Any) -> Generator[Any, Any, Any]:
-        """Runs a generator or a coroutine."""
+    @types.coroutine
+    def steps(self, generator: Any) -> Any:
+        """Runs a generator or, awaited, a coroutine."""
         resume, value = generator.send, None
         while True:
             try:
@@ -54,23 +45,18 @@ class Body:
             except BaseException as error:  # GeneratorExit too
                 resume, value = generator.throw, error
 
-    def awaited(self, coroutine: Any) -> Awaitable:
-        return Awaitable(self.steps(coroutine))
 
+class Remembered:
+    """A function and what is pinned while it runs."""
 
-class Awaitable:
-    def __init__(self, steps: Generator[Any, Any, Any]) -> None:
-        self.steps = steps
+    def __init__(self, function: Callable[..., Any], name: str | None) -> None:
+        self.function, self.name = function, name
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self.steps
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        with Body(self.name) as body:
+            return body.run(self.function, *args, **keywords)
 
 
 def remember(function: Callable[..., Any]) -> Remembered:
     """With the pin that holds now. What is remembered already keeps its pin."""
     return function if isinstance(function, Remembered) else Remembered(function, current())
-
-
-def recorded_earlier(function: Callable[..., Any]) -> Remembered:
-    """What nobody has remembered was recorded before the first pin, and so without one."""
-    return function if isinstance(function, Remembered) else Remembered(function, None)

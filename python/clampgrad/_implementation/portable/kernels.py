@@ -19,7 +19,7 @@ from torch import Tensor
 
 from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.forward import check_in_place
-from clampgrad._implementation.portable.functions import column_of, operator_of, resolved
+from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
 from clampgrad._implementation.portable.gate import Clamp, Rule, located
 from clampgrad._torch.dispatcher import (
     Kernel,
@@ -91,7 +91,7 @@ def pin_current() -> str | None:
 # ---- What a call records ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Pinned(Rule):
     """A call of torch's own operator, with the gradient that is pinned."""
 
@@ -116,19 +116,20 @@ class Recorded(OneLevel):
 # ---- The kernels -----------------------------------------------------------------------------------------
 
 reached: Counter[str] = Counter()
+library: torch.library.Library
 
 
 def pin_reached() -> dict[str, int]:
     return dict(reached)
 
 
-def pinned(is_clamp: bool) -> tuple[str, bool] | None:
-    """The convention that is pinned for such an operator, and whether the loss is maximised."""
+def pinned(is_clamp: bool) -> str | None:
+    """The convention that is pinned for such an operator, as rows of the contract name it."""
     name = pin_current()
     if name is None:
         return None
     gradient, _, maximize = name.partition(", ")
-    return (gradient, bool(maximize)) if is_clamp or gradient not in PSEUDO else None
+    return column_of(gradient, bool(maximize)) if is_clamp or gradient not in PSEUDO else None
 
 
 def is_differentiated(tensor: Tensor) -> bool:
@@ -163,8 +164,8 @@ def kernel(name: str, operator: Any) -> Kernel:
     in_place = name.endswith("_")
 
     def call(keys: Any, x: Tensor, *others: Any) -> Tensor:
-        convention = pinned(is_clamp)
-        if convention is None or not is_recorded(x, others, in_place):
+        gradient = pinned(is_clamp)
+        if gradient is None or not is_recorded(x, others, in_place):
             return operator.redispatch(to_torchs_own(keys), x, *others)
         reached[f"aten::{torchs}"] += 1
         numbers = not any(isinstance(other, Tensor) for other in others)
@@ -172,7 +173,7 @@ def kernel(name: str, operator: Any) -> Kernel:
         if is_clamp:
             lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
             rules, others = operator_of(lo, hi), (lo, hi)
-        records, gradient = torch.is_grad_enabled(), column_of(*convention)
+        records = torch.is_grad_enabled()
         with next_level(False):
             dtype, args, position = located(torchs, gradient, numbers, (x, *others))
         goes_on = partial(operator.redispatch, below_autograd(keys))
@@ -212,20 +213,15 @@ LISTS = [
 ]
 
 
-def made(make: Callable[[str, Any], Kernel], names: list[str]) -> dict[str, Kernel]:
-    return {name: make(name.partition(".")[0], operator_named(name)) for name in names}
-
-
 @cache
-def registered() -> torch.library.Library:
+def pin_register() -> list[str]:
     """Once in a process: the kernels stay, and each call asks what is pinned."""
-    kernels = made(kernel, [*CLAMPS, *EXTREMA]) | made(kernel_for_lists, LISTS)
+    global library
+    kernels = {}
+    for name in (*CLAMPS, *EXTREMA, *LISTS):
+        make = kernel_for_lists if name in LISTS else kernel
+        kernels[name] = make(name.partition(".")[0], operator_named(name))
     library = register_at_autograd_keys(kernels)
     for name in ("clamp_", "clamp_.Tensor"):
         library.impl(name, batched_in_place(operator_named(name)), "FuncTorchBatched")
-    return library
-
-
-def pin_register() -> list[str]:
-    registered()
-    return [f"aten::{name}" for name in (*CLAMPS, *EXTREMA, *LISTS)]
+    return [f"aten::{name}" for name in kernels]

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clampgrad._implementation.portable.functions import KERNELS
+from clampgrad._implementation.portable.front_doors import KERNELS
 
 SCHEMAS: list[str] = json.loads(
     Path(__file__).parents[2].joinpath("_contract/schemas.json").read_text()
