@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from clampgrad import _implementation
 from clampgrad._contract.table import ALIASES, EXACT, TABLE
 from clampgrad._pin.body import Remembered
 from clampgrad._torch.compiler import leave_uncompiled
-from clampgrad._torch.surroundings import without_modes
+from clampgrad._torch.surroundings import differentiating
 
 
 class NoConvention(RuntimeError):
@@ -24,10 +23,7 @@ def installed() -> str:
     """Measured, because the number of a release says nothing of a torch that was patched."""
     # The answer is kept, so nothing around the first call may change it: a pin, no_grad, a mode, a hook.
     unpinned = Remembered(slopes, None)
-    with without_modes(), torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
-        # Where they are disabled, as in torch.func, there are none.
-        with suppress(RuntimeError):
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(unchanged, unchanged))
+    with differentiating():
         found = unpinned(torch)
         for convention in EXACT:
             if found == unpinned(_implementation, gradient=convention):
@@ -57,10 +53,6 @@ def patched() -> str | None:
     if found == f"those of {own}":
         return None
     return f"torch {torch.__version__} is patched: its gradients are {found}; the release has those of {own}."
-
-
-def unchanged(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
 
 
 def slopes(functions: Any, **keywords: Any) -> list[float]:

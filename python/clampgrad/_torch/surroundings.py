@@ -1,13 +1,14 @@
-"""Where a call runs: inside torch.func, in forward mode, in backward, under modes."""
+"""Where a call runs: inside torch.func, in forward mode, in backward, under modes; and what its tensors are."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
 import torch.autograd.forward_ad as fwad
 import torch.utils._python_dispatch as dispatch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 
 def in_levels() -> bool:
@@ -69,7 +70,35 @@ def without_dispatch_modes() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def without_modes() -> Iterator[None]:
-    """A block in which neither function modes nor dispatch modes see a call."""
-    with without_dispatch_modes(), torch._C.DisableTorchFunction():
+def unseen() -> Iterator[None]:
+    """A block of computations of our own: no function mode (torch.set_default_device is one) and no dispatch mode
+    sees them."""
+    modes = without_dispatch_modes() if dispatch_modes_are_on() else nullcontext()
+    with torch._C.DisableTorchFunction(), modes:
         yield
+
+
+@contextmanager
+def differentiating() -> Iterator[None]:
+    """As `unseen`, with gradients on, whatever is set around it. They may be NaN, so anomaly mode is off."""
+    with ExitStack() as stack:
+        for block in (unseen(), torch.inference_mode(False), torch.enable_grad()):
+            stack.enter_context(block)
+        stack.enter_context(torch.autograd.set_detect_anomaly(False))
+        # A checkpoint counts what is saved, and keeps it. Where hooks are disabled, as in torch.func, there are none.
+        with suppress(RuntimeError):
+            stack.enter_context(saved_tensors_hooks(lambda t: t, lambda t: t))
+        yield
+
+
+# ---- What only private names say of a tensor -------------------------------------------------------------
+
+
+def share_memory(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same, or one is a view of the other."""
+    return torch._C._is_alias_of(a, b)
+
+
+def version(x: Tensor) -> int:
+    """How often the tensor was changed in place."""
+    return x._version

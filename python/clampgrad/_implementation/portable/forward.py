@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._torch.dispatcher import at_this_level
-from clampgrad._torch.surroundings import is_of_transform
-from clampgrad._torch.tensors import share_memory
+from clampgrad._torch.surroundings import is_of_transform, share_memory
 
 PLAIN = (Tensor, torch.nn.Parameter)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clampgrad._tools.audit.calls import Call, Operands
 from clampgrad._tools.audit.positions import OF_BOUNDS, examples
-from clampgrad._tools.audit.unseen import differentiating
+from clampgrad._torch.surroundings import differentiating
 
 
 class Answer(NamedTuple):

@@ -18,8 +18,7 @@ from clampgrad._tools.audit.callers import Caller, caller
 from clampgrad._tools.audit.calls import unreadable
 from clampgrad._tools.audit.positions import rounded
 from clampgrad._tools.audit.sites import Site
-from clampgrad._tools.audit.unseen import differentiating, unseen
-from clampgrad._torch.tensors import version
+from clampgrad._torch.surroundings import differentiating, unseen, version
 
 # By name, without the underscores of methods, of in-place forms and of operators, and without the
 # names of torch.linalg and torch.special.

@@ -17,8 +17,7 @@ from clampgrad._tools.audit.lint import USUAL, Thresholds, note_rounding
 from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.sites import Key, Site, Variant
-from clampgrad._tools.audit.unseen import unseen
-from clampgrad._torch.surroundings import in_backward
+from clampgrad._torch.surroundings import in_backward, unseen
 
 logger = logging.getLogger("clampgrad")
 # torch's own operators that call functions; some run only compiled.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._tools.audit.calls import Operands
-from clampgrad._tools.audit.unseen import unseen
+from clampgrad._torch.surroundings import unseen
 
 # The bits of a position. The bounds alone decide the last three.
 ABOVE_LO, AT_LO, ABOVE_HI, AT_HI, NAN, EMPTY, SINGLE, NO_BOUND = (1 << i for i in range(8))

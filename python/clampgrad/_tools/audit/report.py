@@ -19,8 +19,8 @@ from clampgrad._tools.audit.callers import short
 from clampgrad._tools.audit.finding import Finding, found_at
 from clampgrad._tools.audit.lint import USUAL, Thresholds
 from clampgrad._tools.audit.sites import Key, Site
-from clampgrad._tools.audit.unseen import unseen
 from clampgrad._tools.tables import paragraphs, width_of
+from clampgrad._torch.surroundings import unseen
 
 
 class Report:
