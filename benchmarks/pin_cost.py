@@ -9,6 +9,7 @@ rounds run in a process without any.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -38,7 +39,12 @@ CASES = {
     "clamp, nothing recorded": lambda: torch.clamp(constant, 0, 1),
     "add, which is not pinned": lambda: torch.add(constant, 1),
 }
+# In processes of their own, before any pin and of the portable implementation.
 BEFORE = {"no pin": nullcontext}
+PORTABLE = {
+    "portable, after a pin": nullcontext,
+    "portable, pin": lambda: clampgrad.pin("inclusive"),
+}
 WAYS = {
     "after a pin": nullcontext,
     "pin": lambda: clampgrad.pin("inclusive"),
@@ -65,25 +71,31 @@ def measure(ways, rounds):
 
 def one_block():
     pin = clampgrad.pin("inclusive")
-    return min(seconds(lambda: pin.__enter__().__exit__(), 100) for _ in range(ROUNDS))
+    return min(
+        seconds(lambda: pin.__enter__().__exit__(None, None, None), 100) for _ in range(ROUNDS)
+    )
 
 
-def before_any_pin():
-    """In a process of its own, so that both kinds of round take turns."""
-    command = [sys.executable, "-m", "benchmarks.pin_cost", "--before"]
-    return json.loads(subprocess.check_output(command, text=True))
+def elsewhere(kind, **variables):
+    """In a process of its own, so that all kinds of round take turns."""
+    command = [sys.executable, "-m", "benchmarks.pin_cost", kind]
+    return json.loads(subprocess.check_output(command, text=True, env=os.environ | variables))
 
 
 def main():
     torch.set_num_threads(1)
-    if "--before" in sys.argv:
+    if "before" in sys.argv:
         print(json.dumps(measure(BEFORE, ROUNDS // TURNS)))
         return
     with clampgrad.pin("inclusive"):
         pass
+    if "portable" in sys.argv:
+        print(json.dumps(measure(PORTABLE, ROUNDS // TURNS // 4)))
+        return
     turns = []
     for _ in range(TURNS):
-        turns += [before_any_pin(), measure(WAYS, ROUNDS // TURNS)]
+        turns += [elsewhere("before"), measure(WAYS, ROUNDS // TURNS)]
+        turns += [elsewhere("portable", CLAMPGRAD_PORTABLE="1")]
     best = {c: {} for c in CASES}
     for case, way, s in (
         (c, w, s) for turn in turns for c, ways in turn.items() for w, s in ways.items()
