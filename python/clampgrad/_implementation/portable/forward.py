@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._torch.dispatcher import at_this_level
-from clampgrad._torch.surroundings import is_of_transform, share_memory
+from clampgrad._torch.surroundings import dispatch_modes_are_on, is_of_transform, share_memory
 
 PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -126,9 +126,13 @@ def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
         if isinstance(a, Tensor):
             return a if a.dtype == dtype else a.to(dtype)
         if nan is None and isinstance(a, (int, float)):
-            return rounded(a, dtype)
-        # A symbol is rounded in the graph.
-        return torch.scalar_tensor(a, dtype=dtype, device=args[0].device) if nan is None else nan
+            a = rounded(a, dtype)
+        elif nan is not None:
+            a = nan
+        # In a graph, as a Tensor of the dtype, in which a symbol is rounded, and to which Inductor rounds.
+        if isinstance(a, float) and not dispatch_modes_are_on():
+            return a
+        return torch.scalar_tensor(a, dtype=dtype, device=args[0].device)
 
     return [compared(a) for a in args if a is not None]
 
