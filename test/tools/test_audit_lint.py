@@ -226,7 +226,11 @@ def test_a_clamp_after_the_singular_function():
     (warning,) = of("gradient-not-finite", late, values(0.0, 1.0))
     assert warning.evidence == {"node": "RsqrtBackward0", "made": 1}
     assert "Clamp what is given to the function before" in advice(late, values(0.0, 1.0))
-    for f in (late, lambda x: x.clamp(min=1e-12).rsqrt().mul(2).clamp_(max=2.0), lambda x: x.clamp_min(0)):
+    for f in (
+        late,
+        lambda x: x.clamp(min=1e-12).rsqrt().mul(2).clamp_(max=2.0),
+        lambda x: x.clamp_min(0),
+    ):
         assert not of("gradient-not-finite", f, values(0.25, 4.0))
 
 

@@ -61,13 +61,18 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
     has no value yet."""
     if stays_unrounded(number, dtype) and number.node.has_hint():
         number = float(number)  # guards it
-    if not isinstance(number, (int, float)):
+    if not isinstance(number, (int, float)) or number == 0:  # of which the sign would be lost
         return number
     if isinstance(number, int) and not -(2**63) <= number < 2**64:
         return number  # no number of torch's
+    return rounded(number, dtype)
+
+
+@lru_cache(1024)
+def rounded(number: float, dtype: torch.dtype) -> float:
     with at_this_level():
-        rounded = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
-    return number if math.isinf(rounded) else rounded
+        found = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
+    return number if math.isinf(found) else found
 
 
 def check_in_place(x: Tensor, *others: Any) -> None:
@@ -107,12 +112,6 @@ def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
         return torchs_own(name, *alike).dtype
 
 
-@lru_cache(1024)
-def rounded(number: float, dtype: torch.dtype) -> float:
-    """For comparisons, which do not see the sign of a zero."""
-    return float(in_dtype(number, dtype))
-
-
 def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     """The arguments as the forward compares them: in the dtype of its result, which Inductor would not
     round a number to.
@@ -125,12 +124,9 @@ def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     def compared(a: Any) -> Any:
         if isinstance(a, Tensor):
             return a if a.dtype == dtype else a.to(dtype)
-        if nan is None and isinstance(a, (int, float)):
-            a = rounded(a, dtype)
-        elif nan is not None:
-            a = nan
-        # In a graph, as a Tensor of the dtype, in which a symbol is rounded, and to which Inductor rounds.
-        if isinstance(a, float) and not dispatch_modes_are_on():
+        a = in_dtype(a, dtype) if nan is None else nan
+        # In a graph, as a Tensor of the dtype, in which a symbol is rounded.
+        if isinstance(a, (int, float)) and not dispatch_modes_are_on():
             return a
         return torch.scalar_tensor(a, dtype=dtype, device=args[0].device)
 
