@@ -173,7 +173,7 @@ def operators(
     def redispatch(f: NativeFunction) -> str:
         text = gen.ComputeRedispatchFunction()(f)
         assert text is not None
-        # Printed for a header, where nobody minds one that is not used.
+        # torchgen prints this for a header, where an unused function causes no warning.
         text = text.replace("inline ", "[[maybe_unused]] inline ")
         kernel = backends[DispatchKey.CompositeExplicitAutograd].get_kernel(f)
         return text if kernel is None else call_kernel_below_autograd(f, kernel, text)

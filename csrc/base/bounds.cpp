@@ -13,8 +13,8 @@ namespace clampgrad {
 
 namespace {
 
-// A float that Dynamo made a symbol because it changes: "zf0" in torch's own spelling, which
-// test_compile_training.py notices another of. One made of sizes or of data has no such symbol.
+// A float that Dynamo made a symbol because it changes. torch spells it "zf0", and
+// test_compile_training.py fails if that changes. Floats made of sizes or data differ.
 bool is_changing_float(const at::Scalar& number) {
   if (!number.isSymbolic() || !number.isFloatingPoint()) {
     return false;
@@ -39,8 +39,7 @@ at::Scalar guarded(const at::Scalar& bound) {
     return bound;
   }
   const auto number = bound.toSymFloat();
-  // Dynamo replaces a symbol by the value that is asked of it alone: of -n, only once n is asked
-  // for.
+  // Dynamo specializes only the symbol whose value is asked for; so -n is asked for too.
   number.toSymNodeImpl()->neg()->guard_float(__FILE__, __LINE__);
   return number.guard_float(__FILE__, __LINE__);
 }

@@ -24,11 +24,11 @@ T& guarded(T& argument) {
   return argument;
 }
 
-// False for a number that a compiler traces: asking for its value would fix it in the graph.
+// False for a symbol: asking for its value would fix it in the graph.
 bool is_nan(const Number& bound);
 
-// Beyond the range of the type in which torch.clamp compares floats, on the CPU the dtype. If that
-// is an error, torch.clamp says: beside a NaN it is none. False for what a compiler traces.
+// Whether a bound lies beyond the range of the type in which torch.clamp compares floats (on the
+// CPU, the dtype). torch.clamp decides whether that is an error. False for a symbol.
 bool overflows(const Number& bound, const at::Tensor& self);
 
 // Inductor computes in float32 what has 16 bits, so a symbol differs there from what the forward

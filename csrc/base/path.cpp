@@ -28,11 +28,11 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
-// No kernel has this key, so excluding it says something to us and nothing to torch.
+// No kernel has this key, so excluding it marks the thread without any effect in torch.
 constexpr auto kTraced = DispatchKey::TESTING_ONLY_GenericMode;
 
-// Any other key (tracing, a functorch level, a subclass, a lazy conjugate) says: not plain. The
-// mode of batched gradients changes only random operators.
+// A tensor with any other key (tracing, a functorch level, a subclass, a lazy conjugate) is not
+// plain. VmapMode, the mode of batched gradients, changes only random operators.
 const DispatchKeySet kPlain = DispatchKeySet({
     DispatchKey::CPU,
     DispatchKey::AutogradCPU,
@@ -89,7 +89,7 @@ bool device_has_kernels(const at::Tensor& self) {
 
 } // namespace
 
-// Of the included keys alone, because torch.func excludes this one while it processes a level.
+// Reads the included keys only, because torch.func excludes this one while it processes a level.
 bool in_transform() {
   return c10::impl::tls_local_dispatch_key_set().included_.has(
       DispatchKey::FuncTorchDynamicLayerFrontMode);

@@ -31,7 +31,7 @@ class Traced {
   c10::impl::ExcludeDispatchKeyGuard guard_;
 };
 
-// Dispatch modes are on, and none of them traces: what a call saves must not depend on them,
+// Whether dispatch modes are on that do not trace. What a call saves must not depend on these,
 // because a checkpoint may run it again without them.
 bool modes_look_on();
 constexpr c10::DispatchKeySet kModes(

@@ -26,7 +26,7 @@ using composed::Compared;
 using composed::PairMasks;
 
 // What each of n arguments gets of a gradient. Forward mode is the transpose: the tangent of the
-// result is the sum of what each argument gets, of its own tangent.
+// result is the sum over the arguments of what each gets of its own tangent.
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 

@@ -50,10 +50,10 @@ template <typename Of, size_t n>
 std::array<at::Tensor, n> gradients(
     const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
 
-// The common case, number bounds.
+// gradients() for number bounds.
 at::Tensor clamp_backward(const at::Tensor& grad, const SavedNumber& of);
 
-// The tangent of the result, from the arguments. Raises as if_linear().
+// The tangent of the result, from the arguments. Raises like if_linear().
 template <typename Of, size_t n>
 at::Tensor tangent(const Of& of, std::array<at::Tensor, n> tangents);
 

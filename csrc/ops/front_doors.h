@@ -68,8 +68,8 @@ at::Tensor extremum(
 
 } // namespace front_door
 
-// `t`, moved to the device of `other` if it is a scalar on the CPU. torch takes such a one beside a
-// Tensor of another device in operators of two arguments, but not in clamp.
+// `t`, moved to the device of `other` if it is a 0-dim Tensor on the CPU. torch accepts one beside
+// a Tensor on another device in binary operators, but not in clamp.
 at::Tensor on_device_of(const at::Tensor& other, const at::Tensor& t);
 inline const at::Tensor& on_device_of(const at::Scalar&, const at::Tensor& t) {
   return t;

@@ -22,7 +22,7 @@ namespace mixed {
 using at::Scalar;
 using at::Tensor;
 
-// A bound that torch raises for.
+// torch raises for a complex bound.
 inline bool is_complex(const Tensor&) {
   return false;
 }
@@ -39,8 +39,8 @@ inline Tensor beside(const Tensor& self, const Tensor& bound) {
   return on_device_of(self, bound);
 }
 
-// The lower bound, as clamp_min(self, min) sees it. Of integers, which are not differentiated, its
-// result is the bound: what a number beyond their range means depends on the release of torch.
+// The lower bound, as clamp_min(self, min) sees it. For integers, which are not differentiated, the
+// result of clamp_min is the bound: releases of torch differ on a number out of range.
 inline Tensor from_below(const Tensor& self, const Scalar& min) {
   return self.is_floating_point() ? beside(self, min) : at::clamp_min(self, min);
 }
@@ -92,7 +92,7 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
     check_fits(self, result);
     return self.copy_(result);
   }
-  // What refuses the second does so before the first has written anything.
+  // If torch refuses the second clamp, it raises before the first has written anything.
   below_autograd([&] { check_fits(self, at::clamp_max(self, max)); });
   auto hi = max;
   if constexpr (std::is_same_v<Max, at::Tensor>) {

@@ -31,7 +31,7 @@ bool is_complex(const Number& bound) {
   return bound && bound->isComplex();
 }
 
-// Kernels know no bound of NaN, which is the result everywhere, and none that a compiler traces.
+// Kernels take neither a NaN bound, which is the result everywhere, nor a symbol.
 bool is_fusable_clamp(const Tensor& self, const Number& min, const Number& max) {
   const auto plain = [](const Number& bound) {
     return !bound || !(bound->isSymbolic() || is_nan(bound));

@@ -1,12 +1,13 @@
 #pragma once
 // Note [Recorded by hand]
 // ~~~~~~~~~~~~~~~~~~~~~~~
-// A fused forward is no operator, and no autograd kernel of torchgen's records it. In eager mode
-// nothing but autograd would see an operator (no transform, mode, tracer or tangent: is_fusable),
-// so the dispatcher would only cost time; and torchgen has no such one in place: Note [In place].
+// A fused forward is not an operator, and no generated autograd kernel records it. In eager mode
+// only autograd would see an operator (no transform, mode, tracer or tangent: is_fusable), so the
+// dispatcher would only cost time. torchgen cannot generate an in-place operator that also returns
+// bits: Note [In place].
 //
-// The node is torchgen's, of the formula for _clamp_recorded in derivatives.yaml. What an autograd
-// kernel does besides is done by hand: edges to the inputs (make_node) and from y, what it saves.
+// torchgen generates the node, from the formula for _clamp_recorded in derivatives.yaml. The rest
+// of an autograd kernel is written by hand: the edges (make_node, set_history) and save().
 
 #include "Functions.h"
 #include "base/convention.h"
@@ -25,7 +26,7 @@ auto below_autograd(const Kernel& kernel) {
   return kernel();
 }
 
-// What modes that look on do not see either.
+// Like below_autograd(), and hidden from modes too.
 template <typename Kernel>
 auto unseen(const Kernel& kernel) {
   const c10::impl::ExcludeDispatchKeyGuard guard(
@@ -33,7 +34,7 @@ auto unseen(const Kernel& kernel) {
   return kernel();
 }
 
-// What the node needs for backward, where y is the result.
+// Saves what the node needs for backward. y is the result.
 template <typename Node>
 void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor& bits) {
   node->bits_ = torch::autograd::SavedVariable(bits, /*is_output=*/false);

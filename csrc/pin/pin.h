@@ -41,8 +41,8 @@ BlockRef make_innermost(BlockRef block); // returns what was it before
 // What holds where no block does.
 void set_process(Pinned pinned);
 
-// The tasks of a thread may be in blocks of their own, of which this file knows nothing. While they
-// are, the thread asks this function for the block that holds, if one does.
+// The tasks of a thread may be in blocks of their own, which this file does not know. While they
+// are, the thread asks this function which block holds, if any.
 void ask_with(BlockRef (*function)());
 void ask_in_this_thread(bool asks);
 

@@ -123,7 +123,7 @@ size_t parameter_of(const Signature& s, PyObject* keyword) {
   TORCH_CHECK_TYPE(false, s.name, "() got an unexpected keyword argument '", name, "'");
 }
 
-// The arguments of a call by parameter, null where there is none.
+// The arguments of a call by parameter; null where an argument is absent.
 struct Given {
   PyObject* at[kParameters] = {};
   size_t positional;

@@ -90,7 +90,7 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
   part.bits = s.bits + full;
   foreach_whole_word(part, 0, 1, stride, word);
   if constexpr (!std::is_const_v<Word>) {
-    for (int b = 0; b < F::Op::kBits; ++b) { // bits of no element are 0
+    for (int b = 0; b < F::Op::kBits; ++b) { // bits beyond the end are 0
       part.bits[b * stride] &= (uint64_t{1} << (s.n - first)) - 1;
     }
   }
@@ -102,7 +102,7 @@ CLAMPGRAD_HOST_DEVICE void foreach_word(
 }
 
 #if CLAMPGRAD_VECTOR_BYTES == 64
-// Floats of which a clamp takes the maximum and the minimum at once: Note [vmaxps].
+// For floats, a clamp takes the maximum and the minimum at once: Note [vmaxps].
 template <typename T>
 struct WithMax : ElementHere<T> {
   template <bool has_lo, bool has_hi, typename V>

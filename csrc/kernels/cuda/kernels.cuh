@@ -124,7 +124,7 @@ __device__ __forceinline__ void run_elements(
         }
       });
       if constexpr (is_forward<Call>) {
-        unrolled<Op::kBits>([&](int b) { // bits of no element are 0
+        unrolled<Op::kBits>([&](int b) { // bits beyond the end are 0
           const uint32_t all = __ballot_sync(~0u, i < end && recorded[b]);
           kept[b] = lane == w + j ? all : kept[b];
         });

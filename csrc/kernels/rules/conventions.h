@@ -64,8 +64,8 @@ constexpr Gradient pair_share_rule(Gradient gradient) {
   return is_pseudo(gradient) ? gradient : Gradient::min_norm;
 }
 
-// Whether a NaN gives both arguments all of g. The bits say so by giving neither a share; so under
-// such a rule, at least one argument must have a share at a tie.
+// Whether a NaN result gives both arguments all of g. The bits encode this as no share for either,
+// so under such a rule at least one argument must have a share at a tie.
 CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
   return pair_rule(op, gradient, kBoth).nan == kBoth;
 }

@@ -8,10 +8,10 @@
 // whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools. They combine masks with
 // operators of bits, and choose values with select().
 //
-// Of bools and narrow k registers these operators make an int, so a rule writes M(a & b).
+// These operators promote bools and narrow k registers to int, so a rule writes M(a & b).
 //
-// The rules are compiled once per kind of V, in the namespace that CLAMPGRAD_INSTANCE names. So the
-// headers of the rules have no include guard. They are free of ATen.
+// The rules are compiled once per kind of V, in the namespace that CLAMPGRAD_INSTANCE names, so
+// their headers have no include guard. They do not use ATen.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
@@ -55,8 +55,8 @@ CLAMPGRAD_HOST_DEVICE V select(M mask, V a, V b) {
   return mask ? a : b;
 }
 
-// Of two numbers. Where one is NaN the result is `a`, except where V is a Tensor. Compilers turn
-// these into instructions for max and min where the machine has them.
+// The larger of two numbers. Where one is NaN the result is `a`, except where V is a Tensor.
+// Compilers turn these into max and min instructions where the machine has them.
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {
   return a < b ? b : a;
@@ -80,7 +80,7 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
     const V raised = has_lo ? larger(value, keys.lo) : value;
     return has_hi ? lesser(raised, keys.hi) : raised;
   } else {
-    // Bits (AVX-512, CUDA) are and-ed. Of lanes, one more select costs less than an & per bound.
+    // Bits (AVX-512, CUDA) are and-ed. For lanes, one more select costs less than an & per bound.
     using M = Mask<K>;
     constexpr bool selects = std::is_same_v<M, K>;
     const M counts = selects ? everywhere<M>() : comparable;
@@ -110,7 +110,7 @@ struct Element {
     return result;
   }
 
-  // Rounded twice to nearest, it is what rounding once gives.
+  // Halving twice rounds like quartering once.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V quartered(V x) {
     return E::halved(E::halved(x));

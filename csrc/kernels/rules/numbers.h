@@ -169,7 +169,7 @@ void with_op(const NumberForward& call, const F& run) {
   using V = decltype(splat(L()));
   Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
   const Bounds<KeyOf<E, V>> keys = {E::key(bounds.lo), E::key(bounds.hi)};
-  // clamp gives hi where lo is greater. The keys stay: a tie with lo is one all the same.
+  // clamp gives hi where lo is greater. The keys stay unchanged, so x == lo is still a tie.
   if (call.has_hi) {
     bounds.lo = select(lt(keys.hi, keys.lo), bounds.hi, bounds.lo);
   }

@@ -3,7 +3,7 @@
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// Who gets a share, and where they halve it.
+// Which arguments get a share, and where they halve it.
 template <typename M>
 struct PairMasks {
   M self, other;
