@@ -213,7 +213,7 @@ def plainly_same(a, b):
 
 
 def leaves(file):
-    """Of what a JSON file holds, each number and text by the way to it."""
+    """Flattens a JSON file to {path: leaf}."""
 
     def walk(data, path=()):
         if not isinstance(data, (dict, list)):

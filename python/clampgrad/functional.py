@@ -1,7 +1,7 @@
 """clamp and related functions, with the gradient as a keyword.
 
 Every function has the forward of the function of the same name in torch: the same values, dtypes, strides and
-errors. What the keyword accepts stands at :func:`clamp`.
+errors. :func:`clamp` documents the values of the keyword.
 """
 
 from __future__ import annotations

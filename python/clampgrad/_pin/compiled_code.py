@@ -1,12 +1,11 @@
 """torch.compile: compiled code is guarded by the pin that it was compiled under, and caches on disk tell pins apart.
 
-Every compiled frame is guarded by the global state of torch; the pin is made part of that. Guards are saved
-with code that was compiled ahead of time, as the function that builds them and its arguments: that is
-guard_global_state with the pin of the compilation. Code that was compiled where nothing was ever pinned has
-torch's own function, and is of no pin.
+torch guards every compiled frame by its global state, and we add the pin to that guard. Code that was compiled
+ahead of time saves each guard as the function that builds it, with its arguments: guard_global_state and the pin
+of the compilation. Code that was compiled before the first pin saves torch's own function instead.
 
-AOTAutograd looks for a graph on disk before it differentiates it, by a key with the names of our operators. Without
-more, an upgrade, the other implementation or another pin would be given gradients of before.
+AOTAutograd looks a graph up on disk before it differentiates it, by a key that holds only the names of our
+operators. Without our addition to the key, another version, implementation or pin would get stale gradients.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from clampgrad._torch.private_names import expected
 
 
 def guard_global_state(builder: Any, guard: Any, *, pin: str | None) -> None:
-    """Saved with code by its name: a release that moves it refuses what an earlier one has saved."""
+    """Pickled by name: moving it invalidates saved code."""
     add_guard(builder, guard, lambda _: current() == pin, f"clampgrad.pin.current() == {pin!r}")
 
 
