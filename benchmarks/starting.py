@@ -88,8 +88,6 @@ def main():
             low, median, high = statistics.quantiles(found.get_values(), n=4, method="inclusive")
             rows.append({"what": name, "low": low, "median": median, "high": high})
     if not runner.args.worker:
-        import torch  # noqa: F401
-
         records.write("starting", rows, **records.here(), processes=PROCESSES)
 
 

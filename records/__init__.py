@@ -5,7 +5,6 @@ What the scripts of examples/ and lab/study/ write is in folders of these names,
 import json
 import os
 import platform
-import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -78,8 +77,9 @@ def machine():
 
 def here():
     """The header of a measurement: the release of torch, Python and the machine."""
-    torch = sys.modules["torch"].__version__
-    return {"torch": torch, "python": platform.python_version(), "machine": machine()}
+    import torch
+
+    return {"torch": torch.__version__, "python": platform.python_version(), "machine": machine()}
 
 
 def made_on(record):
