@@ -146,7 +146,7 @@ def vjp(f, args, g):
 
 
 def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
-    """Of torch.clamp at its lower bound and beyond the upper one: tells the pins apart."""
+    """The slope of torch.clamp at its lower bound and beyond the upper one, which differ between pins."""
     x = torch.tensor(at, requires_grad=True)
     return torch.autograd.grad(f(x).sum(), x)[0].tolist()
 

@@ -104,7 +104,7 @@ CHANGING = {
 
 @pytest.mark.parametrize("kind", CHANGING)
 def test_a_number_that_changes_beside_another_use_of_it(kind):
-    """Inductor's cache on disk has no guard of such a number, so it serves the value of before
+    """Inductor's cache on disk has no guard for such a number, so it serves the earlier value
     (github.com/pytorch/pytorch/issues/194976)."""
 
     def f(x, n):

@@ -12,7 +12,7 @@ from oracle import CONVENTIONS, EXACT
 
 
 class Module(torch.nn.Module):
-    """Of every kind of call; or of one, of a value of the graph, which may be changed in place."""
+    """Makes every kind of call; or one, on a value of the graph, which may be changed in place."""
 
     def __init__(self, convention, name=None):
         super().__init__()
@@ -51,7 +51,7 @@ def test_operators(operator, suffix, strict):
 
 
 def slopes(module, x):
-    """Of the input and of both bounds; all sums of ties are exact here."""
+    """The gradients of the input and of both bounds; all sums of ties are exact here."""
     leaf = x.clone().requires_grad_()
     bounds = [dict(module.named_parameters())[name] for name in ("lo", "hi")]
     return torch.autograd.grad(module(leaf), [leaf, *bounds], torch.ones_like(x))
@@ -125,7 +125,7 @@ MADE = {
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("how", MADE)
 def test_torchscript(how, tmp_path):
-    """Of Tensors without dimensions too, which are no numbers."""
+    """Includes 0-dim Tensors, which are not numbers."""
     args = example(), example().flip(0)
     script = MADE[how](args)
     script.save(str(tmp_path / "script.pt"))

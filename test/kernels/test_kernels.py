@@ -146,7 +146,7 @@ def disassembled():
 
 @pytest.fixture(scope="module")
 def instructions():
-    """Of the library for x86-64, as text."""
+    """The disassembled library, on x86-64."""
     if not OBJDUMP or MACHINE != "x86_64":
         pytest.skip("needs objdump and loops for AVX-512")
     code = disassembled()
@@ -172,7 +172,7 @@ def test_instructions_that_are_not_there(instructions, what):
 
 
 def test_only_loops_for_one_maker_take_a_maximum_of_floats(instructions):
-    """Of every clamp between numbers: Note [vmaxps]."""
+    """Covers every clamp between numbers: Note [vmaxps]."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
     at_once = ["7WithMax" in f.partition("\n")[0] for f in functions]
     takes = [bool(A_MAXIMUM_OF_FLOATS.search(f)) for f in functions]

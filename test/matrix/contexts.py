@@ -219,7 +219,7 @@ around("autocast", lambda: torch.autocast("cpu", torch.bfloat16))
 
 @whole("input and output changed in place")
 def changed_after(f, cell):
-    """Of the public functions the gradient stays; elsewhere it stays or it raises, as is autograd's rule."""
+    """The gradient of the public functions stays; elsewhere it stays or it raises, as is autograd's rule."""
     leaves, should = leaves_of(cell), expected(cell)
     args = [a.clone() for a in cell.laid_out(leaves)]
     y = f(*args)

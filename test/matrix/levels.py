@@ -209,7 +209,7 @@ def reverse_over_reverse(f, cell, g):
 
 @again("jvp of vjp")
 def forward_over_reverse(f, cell, g):
-    """Of a pseudo-gradient only what a bound gets has a tangent."""
+    """Under a pseudo-gradient, only what a bound gets has a tangent."""
     tangent = numbers(cell.seed + 1, g.shape, g.dtype, FINITE)
     if not linear(cell) and cell.want[0]:
         return no_jvp(lambda: jvp(pulled(f, cell)[0], (g,), (tangent,)))

@@ -49,7 +49,7 @@ def failure(cell, error):
 
 
 def check_all(cells):
-    """Of those that there are; the first that fails is named by the line that runs it again."""
+    """Checks the cells that exist. The first failure names the line that runs it again."""
     for cell in cells:
         if applies(cell) and not waived(cell):
             try:

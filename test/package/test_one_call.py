@@ -69,7 +69,7 @@ def test_the_pin_takes_six_files(texts):
 
 
 def calls():
-    """Of each name of the walk, the file that calls it.
+    """Maps each name of the walk to the file that calls it.
 
     The first name of a step is called by the step before; by its own file where that is the function in
     Python, which it replaces (below), and by the file that makes the node where it is autograd's. The

@@ -245,7 +245,7 @@ def test_the_releases_are_those_of_one_file():
 
 
 def test_releases_are_compared_as_numbers():
-    """As text, 2.9 is beyond 2.14, and a release candidate of 2.14 is none of it."""
+    """Compared as text, 2.9 would be beyond 2.14. A release candidate of 2.14 does not count as 2.14."""
     text = re.compile(r"__version__(\.split\([^)]*\)(\[[^]]*\])?)? *(<|>)=? *[\[\"']")
     for folder in ("benchmarks", "buildtools", "lab", "python", "test"):
         for path in ROOT.glob(f"{folder}/**/*.py"):

@@ -1,4 +1,4 @@
-"""What looks like a pin and is none is an error or a warning; set_pin may be called again."""
+"""What looks like a pin but does not pin is an error or a warning; set_pin may be called again."""
 
 import copy
 import functools

@@ -114,7 +114,7 @@ def test_half_is_a_composition_that_shares_every_tie(operator, row):
 
 
 def test_pseudo_gradients_are_what_the_notebook_computes():
-    """Of finite numbers: with_grad's product neither overflows nor vanishes."""
+    """Uses numbers for which the product of with_grad neither overflows nor vanishes."""
     x, g = tied(5000, seed=1, nan=False).clamp(-9, 9), torch.randint(-3, 4, (5000,)).float()
     delta = x - x.clamp(0, 1)
     with_grad, restoring = g * (g * delta >= 0), torch.where(delta == 0, g, delta.sign())

@@ -56,7 +56,7 @@ def test_a_pin_may_have_been_meant_to_be_that_of_the_release():
 
 @pytest.mark.compiled("the portable implementation is the module that is gone")
 def test_an_unknown_convention_is_an_error_without_python(monkeypatch):
-    """While Python ends, or once its modules are purged, nobody says what was meant."""
+    """While Python ends, or once its modules are purged, the error does not say what was meant."""
     monkeypatch.delitem(sys.modules, "clampgrad._contract.table")
     with pytest.raises(ValueError, match="unknown gradient 'nope'; expected one of min_norm, incl"):
         clampgrad.clamp(torch.ones(1), 0, gradient="nope")

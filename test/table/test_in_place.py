@@ -178,7 +178,7 @@ def test_a_bound_that_is_the_tensor_that_is_written():
 
 @pytest.mark.parametrize("case", CASES)
 def test_forward_mode(case):
-    """Of a view: its base has the tangent afterwards."""
+    """Writes to a view, whose base has the tangent afterwards."""
 
     def tangents(call):
         with fwad.dual_level():
@@ -204,7 +204,7 @@ def test_forward_mode_where_a_bound_alone_requires_grad():
 
 @pytest.mark.parametrize("case", CASES)
 def test_inside_transforms(case):
-    """Of a view, under grad and vmap, and functionalized."""
+    """Writes to a view under grad and vmap, and functionalized."""
 
     def f(call, x):
         y = x * 1

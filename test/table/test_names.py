@@ -11,7 +11,7 @@ BOUNDS = torch.zeros(3), torch.ones(3)
 
 
 def kind(name):
-    """Of the node."""
+    """The word for `name` in the name of the node."""
     return "extremum" if name == "maximum" else "clamp"
 
 

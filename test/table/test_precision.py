@@ -68,7 +68,7 @@ def test_deterministic_mode(deterministic, convention):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_derivative_of_a_share_does_not_overflow(dtype):
-    """Of g: a half and a quarter of what comes in, each by itself."""
+    """A half and a quarter of g, each by itself."""
     ones = [torch.ones(1, dtype=dtype, requires_grad=i > 0) for i in range(3)]
     g, large = torch.ones(1, dtype=dtype, requires_grad=True), torch.finfo(dtype).max * 0.9
     found = torch.autograd.grad(

@@ -196,7 +196,7 @@ def test_no_gradient_no_move():
 
 
 def test_what_has_no_share():
-    """Of a gradient that was 0, and of one that is infinite."""
+    """A gradient that was 0 has no share, and neither has an infinite one."""
     (found,) = audited(lambda x: clampgrad.clamp(x, 0, 6), leaf(0.0, 6.0))
     assert found.moved["inclusive"] is None and found.moved["joint"] == 0
     (found,) = audited(lambda x: x.clamp(0, 1), leaf(0.5, 0.0), g=torch.tensor([torch.inf, 1.0]))

@@ -53,7 +53,7 @@ def without_code(text):
 
 
 def anchors(path):
-    """Of the headings, as GitHub and the site both make them."""
+    """The anchors of the headings, as GitHub and the site both make them."""
     headings = re.findall(r"^#+ (.*)$", without_code(markdown(path)), flags=re.MULTILINE)
     headings = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}

@@ -29,7 +29,7 @@ def by_name(case):
 
 
 def outcomes(op, sample, recorded=False):
-    """Of ours, and of torch's own."""
+    """The outcomes of our operator and of torch's own."""
 
     def leaf(a):
         differentiable = recorded and isinstance(a, torch.Tensor) and a.is_floating_point()
