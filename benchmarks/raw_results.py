@@ -56,7 +56,7 @@ def read(name):
 
 
 def cuda_kernel(results, group, dtype):
-    """Of a group, what the kernel with the most instructions of the ALU needs."""
+    """What the kernel of a group with the most ALU instructions needs."""
     found = [
         k
         for k in results["rows"]

@@ -76,7 +76,7 @@ def measured(setting: str) -> dict:
 
 
 def digest(model: torch.nn.Module) -> str:
-    """Of every parameter's gradient, to the bit."""
+    """A hash of every parameter's gradient."""
     data = hashlib.sha256()
     for parameter in model.parameters():
         if parameter.grad is not None:

@@ -183,7 +183,7 @@ def changed_files(source: Path) -> list[str]:
 
 
 def states(source: Path) -> dict[str, str]:
-    """Of each series for the release of a tree: applied, applies, or the first line of why it does not."""
+    """Maps each series for the release of a tree to: applied, applies, or the first line of why it does not."""
     release = release_of(source)
     mine = [series for series in all_series().values() if series.fits(release)]
 

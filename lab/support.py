@@ -187,7 +187,7 @@ def merge(runs: dict[str, Run], more: dict[str, Run]) -> dict[str, Run]:
 
 
 def of_present_tests(runs: dict[str, Run]) -> dict[str, Run]:
-    """Without the files that are no more, and the runs of nothing else; a run of none was only built."""
+    """Drops the files that no longer exist, and runs that have no other file. A run without any file was only built."""
     present = {path.stem for path in ROOT.glob("test/**/test_*.py")}
     kept = {row: {f: n for f, n in run.items() if f in present} for row, run in runs.items()}
     return {row: run for row, run in kept.items() if run or not runs[row]}

@@ -26,5 +26,5 @@ def of(values):
 
 
 def paired(values, baseline):
-    """Of the differences, seed by seed: both are dictionaries by seed."""
+    """The interval of the differences, seed by seed; both arguments are dictionaries by seed."""
     return of(values[seed] - baseline[seed] for seed in sorted(values.keys() & baseline.keys()))

@@ -107,7 +107,7 @@ class Chain:
 
 
 def cross_entropy(net, x):
-    """Of every symbol that has two before it."""
+    """The loss of every symbol that has two before it."""
     logits = net(x[:, :-1])[:, 1:]
     return F.cross_entropy(logits.flatten(0, 1), x[:, 2:].flatten())
 

@@ -29,7 +29,7 @@ def sites(rows):
 
 
 def share(row, site, what="at_bound", window=None):
-    """Of all elements that came to `site`, in the training or in one part of it."""
+    """The share of all elements that came to `site`, in the training or in one part of it."""
     numbers, elements = row[what][site], row["elements"][site]
     if window is not None:
         numbers, elements = numbers[window : window + 1], elements[window : window + 1]

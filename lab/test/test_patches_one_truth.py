@@ -67,7 +67,7 @@ def theirs(tmp_path_factory):
 
 
 def gradients(text, entry, names, args, g):
-    """Of each of these arguments, by the formulas of a derivatives.yaml."""
+    """The gradient of each argument, by the formulas of a derivatives.yaml."""
     found = formulas(text, entry)
     return [evaluate(found[n], {"grad": g, **dict(zip(names, args))}) for n in names if n in found]
 

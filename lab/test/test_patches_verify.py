@@ -101,7 +101,7 @@ def test_what_it_refuses_is_a_message(words, message, tmp_path, monkeypatch, cap
 
 
 def test_only_functions_that_can_be_proved(tmp_path):
-    """Of a checkout's FunctionsManual.cpp three functions are compiled, so no other may change."""
+    """Three functions of a checkout's FunctionsManual.cpp are compiled, so no other may change."""
     text = manual_text(RELEASE, None) + "Tensor other() {\n  return 1;\n}\n"
     patch = patch_of_text(tmp_path, FUNCTIONS, text, text.replace("return 1;", "return 2;"))
     (tmp_path / SCRIPT).parent.mkdir(parents=True)
@@ -132,7 +132,7 @@ def test_the_stock_gradients_are_told_from_the_other_convention(gradients):
 
 
 def test_one_convention_for_all_operators(gradients):
-    """clamp at `half` beside maximum at `joint` is none, although each is in the table."""
+    """clamp at `half` beside maximum at `joint` is no convention, although each is in the table."""
     for claim in (Claim(STOCK), Claim()):
         assert held(gradients, gradients, claim, set()) == []
     mixed = dict(gradients)

@@ -49,7 +49,7 @@ def differentiable(call, sample):
 
 
 def of_subclasses(op, call, samples):
-    """Why the formulas do not work on inputs of which some are a subclass; None if they do."""
+    """Why the formulas do not work on inputs some of which are a subclass; None if they do."""
     for sample in samples:
         args, wrapper = [sample.input, *sample.args], op.gradcheck_wrapper
         equal = torch.testing.assert_close
