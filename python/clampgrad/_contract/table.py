@@ -46,7 +46,7 @@ BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for nam
 
 
 def unknown(name: str, *also: str) -> str:
-    """The error for a name that is none: what is known, and what was perhaps meant.
+    """The error for an unknown name: the known names, and the one that was perhaps meant.
 
     The compiled functions say it too, the operators less; `also` is what the caller accepts besides.
     """

@@ -48,7 +48,7 @@ def guard_compiled_code(_: object) -> list[Change]:
 
 
 def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
-    """Compiled ahead of time, or loaded, before the first pin of this process: it is of no pin."""
+    """Code that was compiled ahead of time, or loaded, before the first pin of this process has no guard."""
     torchs = original(expected("torch._dynamo.aot_compile:AOTCompiledFunction.guard_check"))
 
     @replacing(torchs)
@@ -71,7 +71,7 @@ def gradients() -> tuple[str, ...]:
 
 
 def key_caches(_: object) -> list[Change]:
-    """Of every graph, because one may call our operators inside somebody else's."""
+    """Changes the key of every graph, because a graph may call our operators inside somebody else's."""
     details = expected("torch._inductor.codecache:FxGraphHashDetails")
     torchs = original(details.__init__)
 

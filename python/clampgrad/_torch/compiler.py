@@ -81,7 +81,7 @@ def kept_kernels(name: str) -> Any:
 
 
 def leave_uncompiled(module: str, name: str) -> None:
-    """Of a function of ours nothing is compiled: where a compiled function calls it, that breaks its graph."""
+    """Leaves a function of ours uncompiled: where a compiled function calls it, the graph breaks."""
 
     def disable(_: object) -> None:
         ours = sys.modules[module]

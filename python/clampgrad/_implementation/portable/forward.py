@@ -76,8 +76,8 @@ def rounded(number: float, dtype: torch.dtype) -> float:
 
 
 def check_in_place(x: Tensor, *others: Any) -> None:
-    """Raises where torch lets nobody write what depends on the others to x. It would ask an autograd function
-    after that has written."""
+    """Raises where torch refuses to write what depends on the others to x. torch would check an autograd
+    function only after it has written."""
     if type(x) not in PLAIN:
         return
     none = x.dim() + 1
@@ -98,7 +98,7 @@ def uncounted(x: Tensor) -> Tensor:
 
 
 def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
-    """That of the result, of which a gradient is to be recorded."""
+    """The dtype of a result whose gradient is to be recorded."""
     tensors = [a for a in args if isinstance(a, Tensor)]
     if len({t.dtype for t in tensors}) == 1:
         return tensors[0].dtype
