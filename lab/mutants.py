@@ -5,11 +5,11 @@
     python lab/mutants.py run --only TEXT    those with TEXT in their name; the others' results stay
     python lab/mutants.py run --new          those that have no result yet: goes on where a run was ended
 
-The list is mutants.yaml. A mutant runs in a process of its own, forked from one that has everything
-imported: through what has killed it the last time, through cells of test/matrix (not the pin's: its
-tests are quicker), and through the test files that the list names for its source. It is killed by the
-first that fails, or by a crash; not by the clock. What has killed one must hold where nothing is broken.
-A mutant that changes nothing which can be seen has its reason in the list, and is not run.
+The list is mutants.yaml. Each mutant runs in its own process, forked from one that has everything imported.
+It runs what killed it the last time, cells of test/matrix (not for the pin, whose tests are quicker), and the
+test files that the list names for its source, until one fails or the process crashes; a timeout kills none.
+The killing tests must pass on the unmodified build. A mutant that no test can notice has its reason in the
+list, and does not run.
 """
 
 import argparse
