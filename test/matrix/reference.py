@@ -89,6 +89,13 @@ def forward(operator, args):
     return getattr(torch, operator)(*args)
 
 
+def bound_in(number, dtype):
+    """What a number bounds. Below the range of an unsigned dtype, releases differ: so the least integer says it."""
+    if dtype.is_floating_point:
+        return torch.as_tensor(number, dtype=dtype)
+    return torch.clamp_min(torch.full((), torch.iinfo(dtype).min, dtype=dtype), number)
+
+
 def gradients(operator, convention, maximize, args, differentiated, g):
     """The gradient of every argument, in the shape of the result and the dtype of the argument.
 
@@ -102,7 +109,7 @@ def gradients(operator, convention, maximize, args, differentiated, g):
         raised = torch.clamp_min(*args[:2]).dtype if is_mixed(args) else y.dtype
         steps = (None, raised, y.dtype)
         compared = [
-            torch.as_tensor(a, dtype=a.dtype if isinstance(a, torch.Tensor) else d).to(y.dtype)
+            (a if isinstance(a, torch.Tensor) else bound_in(a, d)).to(y.dtype)
             for a, d in zip(args, steps)
         ]
         numbers = not any(isinstance(a, torch.Tensor) for a in args[1:])
