@@ -13,12 +13,13 @@ import torch
 import torchgen
 
 import common
-from lab.series import FUNCTIONS, SCRIPT, YAML, Claim, Refusal, all_series, git
+from lab.series import FUNCTIONS, SCRIPT, YAML, Claim, Refusal, all_series, git, named
 from lab.verify import run
 from lab.verify.__main__ import TAKES, main
 from lab.verify.checks import of_several_dtypes
 from lab.verify.compile import compiler
 from lab.verify.held import against_table, changes, group, held
+from lab.verify.native import new_entries
 from lab.verify.run import CODE, GRADIENTS, SAVED, Question, ask, of_series, unlooked, verify
 from lab.verify.samples import digest
 from lab.verify.text import INCLUDE, manual_text, patched, script_text
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
 NEW = RELEASE >= "2.14"
+KERNEL = named("proposals/one-kernel")
 STOCK, OTHER = ("joint", "inclusive") if NEW else ("inclusive", "joint")
 
 
@@ -89,7 +91,6 @@ def test_a_missing_torch_is_named_on_the_command_line():
 
 
 @pytest.mark.parametrize("words, message", [
-    (["--oracle", "nowhere.py"], "There is no nowhere.py."),
     (["--source", "nowhere"], "There is no nowhere."),
     (["--patch", "none.patch"], "There is no none.patch"),
     (["--series", "v2.13.0/joint", "--convention", "nope"], "There is no convention nope"),
@@ -314,6 +315,12 @@ FORMS = {
         "OpInfo clamp_max, of subclasses: ",
     ),
 }
+# In place alone, on its result: it keeps no copy of its input.
+HARDTANH = """
+- name: hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)
+  self: hardtanh_backward(grad, result, min_val, max_val)
+  result: self_t.copy_(hardtanh_backward(original_self_t, result, min_val, max_val))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -324,6 +331,7 @@ def of_mutants(tmp_path_factory):
         found = re.search(r"- name: " + re.escape(entry) + r"\(.*\n(?:  .*\n)+", text).group()
         assert found.count(old) == 1, entry
         text = text.replace(found, found.replace(old, new))
+    text += HARDTANH.replace("(grad,", "(grad * 3,")
     patch = patch_of_text(tmp_path_factory.mktemp("mutants"), YAML, TEXT, text)
     return prove(patch, convention=STOCK, quick=False)
 
@@ -333,6 +341,16 @@ def of_mutants(tmp_path_factory):
 def test_what_is_wrong_in_one_form_is_caught(of_mutants, name):
     said = re.compile(FORMS[name][-1])
     assert any(map(said.match, of_mutants["failures"])), of_mutants["failures"]
+
+
+@pytest.mark.slow
+def test_an_in_place_operator_with_a_formula_of_its_own(of_mutants, tmp_path):
+    """The right one and one that is three times too large get different verdicts."""
+    wrong = [f for f in of_mutants["failures"] if f.startswith("OpInfo nn.functional.hardtanh_")]
+    assert wrong, of_mutants["failures"]
+    patch = patch_of_text(tmp_path, YAML, TEXT, TEXT + HARDTANH)
+    found = prove(patch, quick=False, unchanged=True)
+    assert found["failures"] == [] == found["not proved"] and found["opinfo samples"] > 0
 
 
 def test_a_series_for_another_release_is_said():
@@ -355,16 +373,42 @@ def test_any_operator_is_proved_on_the_samples_of_opinfo(tmp_path):
     assert any(f.startswith("OpInfo nn.functional.relu") for f in result["failures"])
     same = "  self: at::where(result > 0, grad, 0)"
     right = patch_of(tmp_path / "right", RELU, RELU.splitlines()[0] + "\n" + same)
-    oracle = tmp_path / "oracle.py"
-    oracle.write_text(
-        "def gradients(operator, args, kwargs, g): return [g.where(args[0] > 0, 0)]\n"
-    )
-    claim = Claim(unchanged=True)
-    found = verify(Question([right], claim, oracle=oracle), lambda line: None)
-    assert found["failures"] == [] and found["opinfo samples"] > 0
-    oracle.write_text(oracle.read_text().replace("> 0", ">= 1"))
-    found = verify(Question([right], claim, oracle=oracle), lambda line: None)
-    assert any(f.startswith("oracle, nn.functional.relu") for f in found["failures"])
+    found = prove(right, quick=False, unchanged=True)
+    assert found["failures"] == [] == found["not proved"] and found["opinfo samples"] > 0
+
+
+of_kernel = pytest.mark.skipif(not KERNEL.fits(RELEASE), reason="a proposal for another release")
+
+
+@of_kernel
+def test_operators_that_exist_must_stay(tmp_path):
+    before = patched(tmp_path / "a", [], RELEASE, None).native
+    after = patched(tmp_path / "b", KERNEL.patches, RELEASE, None).native
+    assert list(new_entries(before, after)) and after != before
+    other = after.replace("func: clamp_min(Tensor self, Scalar", "func: clamp_min(Scalar")
+    with pytest.raises(Refusal, match="Only operators that are added can be .* here, clamp_min"):
+        new_entries(before, other)
+
+
+@of_kernel
+@pytest.mark.slow
+def test_a_kernel_that_is_wrong_in_places(tmp_path):
+    """In vectors alone, of lines that are added to a file which no wheel has, and in the tangent of a backward."""
+    (path,) = KERNEL.patches
+    text = path.read_text()
+    for right, wrong in (
+        ("(x != x) & (y == y)", "(x != x) & (x != x)"),
+        ("result: _extremum_backward(grad_output_t,", "result: _extremum_backward(-grad_output_t,"),
+    ):
+        assert text.count(right) == 1
+        text = text.replace(right, wrong)
+    (tmp_path / "mine.patch").write_text(text)
+    found = prove(tmp_path / "mine.patch", convention="joint", unchanged=True)
+    changed = {line.partition(":")[0] for line in found[GRADIENTS]}
+    assert "maximum, tensors, dual numbers in backward" in changed
+    assert not changed & {"fmax, tensors, eager", "maximum, tensors, eager"}
+    assert any(f.startswith("fmax, tensors, in vectors: Assertion") for f in found["failures"])
+    assert not any("nothing here calls it" in line for line in found["not proved"])
 
 
 def test_a_tangent_of_another_dtype_is_refused(monkeypatch):

@@ -1,7 +1,4 @@
-"""python -m lab.verify: verifies a patch in the installed PyTorch.
-
-Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused.
-"""
+"""Verifies a patch in the installed PyTorch: generates its code, compiles it, and compares the gradients."""
 
 import argparse
 import json
@@ -25,79 +22,50 @@ from .told import told
 
 # Of every series that changes C++, on two cores (docs/verified.json).
 TAKES = "1 to 9 minutes"
+CODES = "Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused."
+FLAGS = {
+    "--allow-unproved": "exit with 0 even if a file of the patch was not checked",
+    "--quick": "skip Inductor and OpInfo",
+    "--json": "print the result as JSON",
+}
 
 
 def arguments(words: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.verify",
-        description="Verify a patch in the installed PyTorch: generate its code, compile it, and compare the "
-        f"gradients. On two cores this takes {TAKES}, for a patch of TorchScript alone seconds.",
-        epilog="Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused.",
+    takes = f"On two cores this takes {TAKES}, for a patch of TorchScript alone seconds."
+    parser = argparse.ArgumentParser("python -m lab.verify", None, f"{__doc__} {takes}", CODES)
+    add = parser.add_argument
+    add("--series", help="the series (default: the one for the installed PyTorch)")
+    add("--patch", type=Path, action="append", help="your own patch; can be repeated, in order")
+    add("--source", type=Path, help="a checkout to take FunctionsManual.cpp from")
+    add("--convention", help="what must hold (default: the one that the series names)")
+    scope = (
+        "what the patch may change: `numbers`, `tensors`, names of operators; all else must stay"
     )
-    parser.add_argument("--series", help="the series (default: the one for the installed PyTorch)")
-    parser.add_argument(
-        "--patch", type=Path, action="append", help="a patch of your own; can be repeated, in order"
-    )
-    parser.add_argument("--source", type=Path, help="a checkout to take FunctionsManual.cpp from")
-    parser.add_argument(
-        "--convention",
-        help="the convention that must hold (default: the one that the series names)",
-    )
-    parser.add_argument(
-        "--scope",
-        nargs="+",
-        default=[],
-        metavar="WORD",
-        help="what the patch may change: `numbers`, `tensors`, names of operators; all else must stay",
-    )
-    parser.add_argument(
-        "--expect",
-        choices=["changed", "unchanged"],
-        help="whether gradients must change (default: changed)",
-    )
-    parser.add_argument(
-        "--oracle",
-        type=Path,
-        help="a Python file with gradients(operator, args, kwargs, g), the gradients of OpInfo's samples",
-    )
-    parser.add_argument(
-        "--allow-unproved",
-        action="store_true",
-        help="exit with 0 even if a file of the patch was not checked",
-    )
-    parser.add_argument("--quick", action="store_true", help="skip Inductor and OpInfo")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add("--scope", nargs="+", default=[], metavar="WORD", help=scope)
+    expect = "whether gradients must change (default: changed)"
+    add("--expect", choices=["changed", "unchanged"], help=expect)
+    for flag, text in FLAGS.items():
+        add(flag, action="store_true", help=text)
     return parser.parse_args(words)
 
 
 def question(options: argparse.Namespace) -> Question:
     """What is asked: a series claims what its file says, a patch what the options say."""
-    for path in (options.source, options.oracle):
-        if path and not path.exists():
-            raise Refusal(f"There is no {path}.")
-    if options.patch:
-        asked = Question(options.patch)
-    else:
-        asked = of_series(options.series, torch.__version__.split("+")[0])
+    if options.source and not options.source.exists():
+        raise Refusal(f"There is no {options.source}.")
+    release = torch.__version__.split("+")[0]
+    asked = Question(options.patch) if options.patch else of_series(options.series, release)
     check_what_is_needed()
-    conventions = table().CONVENTIONS
-    if options.convention not in (None, *conventions):
-        raise Refusal(
-            f"There is no convention {options.convention}; there are {', '.join(conventions)}."
-        )
-    claim = asked.claim
-    return replace(
-        asked,
-        claim=replace(
-            claim,
-            convention=options.convention or claim.convention,
-            scope=frozenset(options.scope) or claim.scope,
-            unchanged=options.expect == "unchanged" if options.expect else claim.unchanged,
-        ),
-        source=options.source,
-        oracle=options.oracle,
-        quick=options.quick,
+    known = table().CONVENTIONS
+    if options.convention not in (None, *known):
+        raise Refusal(f"There is no convention {options.convention}; there are {', '.join(known)}.")
+    claim = replace(
+        asked.claim,
+        convention=options.convention or asked.claim.convention,
+        scope=frozenset(options.scope) or asked.claim.scope,
+        unchanged=options.expect == "unchanged" if options.expect else asked.claim.unchanged,
     )
+    return replace(asked, claim=claim, source=options.source, quick=options.quick)
 
 
 def steps() -> Callable[[str], None]:

@@ -7,7 +7,7 @@ from itertools import product
 
 import torch
 import torch.autograd.forward_ad as fwad
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.autograd.profiler import profile
 
 OPERATORS = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
 FOREACH = ("clamp_min", "clamp_max", "maximum", "minimum")
@@ -22,9 +22,19 @@ def reverse(f, args, g):
     return torch.autograd.grad(f(*args), args, g, allow_unused=True)
 
 
+def repeated(f, args, g):
+    """Every point in the vectors of a kernel, and among what is left over after them: all with the same gradient."""
+    copies = 17
+    found = reverse(f, [a.repeat(copies) for a in args], g.repeat(copies))
+    found = [None if v is None else v.view(copies, -1) for v in found]
+    for v in (v for v in found if v is not None):
+        torch.testing.assert_close(v, v[:1].expand_as(v), rtol=0, atol=0, equal_nan=True)
+    return [v if v is None else v[0] for v in found]
+
+
 def in_dtype(dtype):
     """Reverse mode in a dtype. Values of the table are exact in every dtype, and so are their quarters."""
-    return lambda f, args, g: reverse(f, [a.to(dtype) for a in args], g.to(dtype))
+    return lambda f, args, g: repeated(f, [a.to(dtype) for a in args], g.to(dtype))
 
 
 def promoted(f, args, g):
@@ -52,6 +62,15 @@ def over_reverse(f, args, g):
     """The gradient is linear in g, so the tangent of the gradient along g is the gradient of g."""
     function = torch.func.vjp(f, *args)[1]
     return torch.func.jvp(function, (torch.ones_like(g),), (g,))[1]
+
+
+def dual_backward(f, args, g):
+    """The same through the engine, with a gradient that is dual and no graph of backward."""
+    args = [a.clone().requires_grad_() for a in args]
+    y = f(*args)
+    with fwad.dual_level():
+        found = torch.autograd.grad(y, args, fwad.make_dual(torch.ones_like(g), g))
+        return [fwad.unpack_dual(v).tangent for v in found]
 
 
 def twice(f, args, g):
@@ -141,12 +160,14 @@ def jvp(f, args, g):
 
 REVERSE = {
     "eager": reverse,
+    "in vectors": repeated,
     "float32": in_dtype(torch.float32),
     "bfloat16": in_dtype(torch.bfloat16),
     "float16": in_dtype(torch.float16),
     "broadcast": broadcast,
     "double backward": twice,
     "forward over reverse": over_reverse,
+    "dual numbers in backward": dual_backward,
     "vjp": vjp,
     "vmap": vmapped,
     "aot_eager": compiled,
@@ -334,22 +355,10 @@ def inductor():
 # ---- What ran ------------------------------------------------------------------------------------------
 
 
-class Called(TorchDispatchMode):
-    """The native operators that are called, below autograd."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names.add(function.name().removeprefix("aten::"))
-        return function(*args, **kwargs or {})
-
-
 def nodes():
     """For each form of each operator the grad_fn, and what it saved: its input, its result, bounds;
     and all operators that backward calls."""
-    ran, saved, called = {}, {}, Called()
+    ran, saved, called = {}, {}, set()
     for operator, kind in [(o, k) for o in OPERATORS for k in kinds(o)]:
         forms, args, g, numbers = next(calls(operator, kind))
         for form, f in forms.items():
@@ -369,8 +378,9 @@ def nodes():
             if "foreach" in form:  # behind the cat
                 node = node.next_functions[-1][0]
             ran[key] = node.name()
-            with called:
+            with profile() as seen:  # a dispatch mode would keep formulas from their kernels
                 torch.autograd.grad(y, variables, g)
+            called |= {e.name.removeprefix("aten::") for e in seen.function_events}
             if "in place" not in form:  # there the input is a copy
                 saved[key] = [names.get(pointer, "another") for pointer in kept]
-    return {"nodes": ran, "saved": saved, "called": sorted(called.names)}
+    return {"nodes": ran, "saved": saved, "called": sorted(called)}

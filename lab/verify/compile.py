@@ -90,7 +90,8 @@ def compiled(code: Code, directory: Path, names: set[str], added: Added) -> Path
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *(DEFINES if added.sources else []),
         *added.include,
-        f"-I{directory}",  # torch/csrc, as far as a patch changes its headers
+        f"-I{directory}",  # torch/csrc and aten/, as far as a patch changes their headers
+        f"-I{directory}/aten/src",
         *(f"-I{p}" for p in (*include_paths(), sysconfig.get_path("include"))),
     ]
     sources = [(path, ["-O0"]), *added.sources]

@@ -89,7 +89,8 @@ def added(directory: Path, before: Text, after: Text) -> Added:
                 defines = [f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}"]
                 compiled.append((path, ["-O3", *flags, *defines]))  # as upstream's build
         elif name.endswith(".cpp"):
-            compiled.append((path, ["-O1"]))
+            own = [f"-include{p}" for p in (out / "ATen/ops").glob("*_native.h")]
+            compiled.append((path, ["-O1", *own]))
     headers = sorted(p.name for p in (out / "ATen/ops").glob("*.h"))
     plain = [h for h in headers if not re.search(r"_(ops|native|dispatch)\.h$", h)]
     redispatch = (out / "all/RedispatchFunctions.h").read_text()
@@ -142,7 +143,10 @@ def rows(sources: dict[str, str]) -> str:
     """REGISTER_DISPATCH says in its build for AVX512 that there is no kernel for it: so is said here."""
     text = "".join(t for n, t in sources.items() if n.startswith(KERNELS))
     stubs = re.findall(r"^REGISTER_DISPATCH\((\w+),", text, re.M)
-    headers = [n.removeprefix(ATEN) for n in sources if n.endswith(".h")]
+    headers = [
+        "ATen/native/BinaryOps.h",
+        *(n.removeprefix(ATEN) for n in sources if n.endswith(".h")),
+    ]
     includes = "".join(f"#include <{h}>\n" for h in headers)
     lines = "\n".join(f"REGISTER_AVX512_DISPATCH({stub}, nullptr)" for stub in stubs)
     return f"{includes}namespace at::native {{\n{lines}\n}}\n"

@@ -1,7 +1,6 @@
 """What upstream's files say for the installed torch, and what patches make of them.
 
-The two YAML files, the headers and the Python modules come with the wheel, and a file that is added stands
-in its patch. The functions in C++ and in TorchScript come from a checkout, or out of the hunks of our series,
+The two YAML files and the headers come with the wheel, and a file that is added stands in its patch. The functions in C++ and in TorchScript come from a checkout, or out of the hunks of our series,
 which show them whole.
 """
 
@@ -15,8 +14,7 @@ import torchgen
 from ..series import FUNCTIONS, NATIVE, SCRIPT, YAML, Refusal, files_added, files_of, git, named
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"
-INSTALLED = PACKAGED.parents[1]  # the folder of torch and torchgen
-INCLUDE = INSTALLED / "torch" / "include"
+INCLUDE = PACKAGED.parents[1] / "torch" / "include"
 MANUAL = ("clamp_backward", "clamp_backward_min_max", "clamp_jvp")
 JOINT = "v2.13.0/joint"  # the series whose hunks show the functions whole
 SCRIPTED = ("clamp_1", "clamp_2", "max", "min")
@@ -30,8 +28,7 @@ class Text:
     script: Functions
     native: str = ""  # native_functions.yaml
     added: dict[str, str] = field(default_factory=dict)  # files of aten/, where operators are added
-    python: dict[str, Path] = field(default_factory=dict)  # modules of torch that a patch changes
-    headers: set[str] = field(default_factory=set)  # of torch/csrc that a patch changes
+    headers: set[str] = field(default_factory=set)  # of torch/csrc and aten/ that a patch changes
 
 
 def manual_functions(text: str) -> Functions:
@@ -56,6 +53,48 @@ def hunks(patch: Path, name: str, side: str) -> str:
     )
     lines = section.group(1).splitlines()[1:] if section else []
     return "".join(line[1:] + "\n" for line in lines if line[:1] in (" ", side))
+
+
+# What stands around the lines that a patch adds to a file of aten/ which no wheel has.
+AROUND = {
+    "aten/src/ATen/native/cpu/": """#define TORCH_ASSERT_NO_OPERATORS
+#include <ATen/native/BinaryOps.h>
+#include <ATen/Dispatch.h>
+#include <ATen/native/cpu/Loops.h>
+namespace at::native {{ namespace {{ using namespace at::vec;
+{0}
+}}
+{1}
+}}
+""",
+    "aten/src/ATen/native/": """#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/native/BinaryOps.h>
+{2}
+namespace at::native {{
+{0}
+}}
+""",
+    "aten/src/ATen/functorch/": """#include <ATen/ATen.h>
+#include <torch/library.h>
+namespace at::functorch {{ TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {{
+{0}
+}} }}
+""",
+}
+
+
+def fragment(patch: Path, name: str) -> str:
+    """The lines that a patch adds to such a file, as one of their own: functions, then registrations."""
+    around = next((text for folder, text in AROUND.items() if name.startswith(folder)), "")
+    section = re.search(
+        rf"^\+\+\+ b/{re.escape(name)}\n(.*?)(?=^diff |\Z)", patch.read_text(), re.M | re.S
+    )
+    assert section
+    kinds = (r"^\+(?!#include|REGISTER_)(.*)", r"^\+(REGISTER_.*)", r"^\+(#include.*)")
+    return around.format(*("\n".join(re.findall(kind, section[1], re.M)) for kind in kinds))
 
 
 def manual_text(release: str, source: Path | None) -> str:
@@ -88,14 +127,15 @@ def patched(directory: Path, patches: list[Path], release: str, source: Path | N
         FUNCTIONS: manual_text(release, source),
         SCRIPT: script_text(source),
     }
-    if missing := [str(patch) for patch in patches if not patch.is_file()]:
-        raise Refusal(f"There is no {missing[0]}.")
     every = files_of(*patches)
-    modules = [n for n in every if n.startswith("torch/") and n.endswith(".py")]
-    modules = [n for n in modules if (INSTALLED / n).is_file()]
-    before |= {name: (INSTALLED / name).read_text() for name in modules}
-    headers = [n for n in every if n.startswith("torch/csrc/") and (INCLUDE / n).is_file()]
-    before |= {name: (INCLUDE / name).read_text() for name in headers}
+    headers = [n for n in every if n.endswith(".h") and of_the_wheel(n).is_file()]
+    before |= {name: of_the_wheel(name).read_text() for name in headers}
+    fragments = {
+        name: fragment(patch, name)
+        for patch in patches
+        for name in files_of(patch)
+        if name.startswith("aten/") and name.endswith(".cpp") and name not in files_added(patch)
+    }
     new = [n for patch in patches for n in files_added(patch) if n.startswith("aten/")]
     for name, text in before.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -125,14 +165,16 @@ def patched(directory: Path, patches: list[Path], release: str, source: Path | N
         manual_functions(after[FUNCTIONS]),
         script_functions(after[SCRIPT]),
         after[NATIVE],
-        {n: (directory / n).read_text() for n in new} if after[NATIVE] != before[NATIVE] else {},
-        {module_of(name): directory / name for name in modules if after[name] != before[name]},
+        {n: (directory / n).read_text() for n in new} | fragments
+        if after[NATIVE] != before[NATIVE]
+        else {},
         {name for name in headers if after[name] != before[name]},
     )
 
 
-def module_of(name: str) -> str:
-    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+def of_the_wheel(name: str) -> Path:
+    """Where it has a header."""
+    return INCLUDE / name.removeprefix("aten/src/")
 
 
 def rest(text: str, functions: Callable[[str], Functions]) -> str:

@@ -1,16 +1,18 @@
 """What was found, for people: one short line for each thing. `--json` has all of it."""
 
-import textwrap
-from collections.abc import Iterable
+from collections import defaultdict
+from textwrap import shorten, wrap
 
 from .run import CODE, GRADIENTS, SAVED
 
 WIDTH = 98
-MORE = " ..."
 
 
 def told(result: dict) -> str:
-    lines = [*listed("patches", result["patches"]), *listed(CODE, result[CODE])]
+    lines = []
+    for key in ("patches", CODE):
+        text = f"{key}: {', '.join(result[key]) or 'none'}"
+        lines += wrap(text, WIDTH, subsequent_indent="  ")
     changed = points(result[GRADIENTS])
     lines += [f"{GRADIENTS}:{'' if changed else ' none'}", *map(indented, changed)]
     for key in (SAVED, "tests and documentation", "not proved"):
@@ -19,32 +21,30 @@ def told(result: dict) -> str:
     return "\n".join(lines + (failures or [f"All of it holds: {result['convention']}."]))
 
 
-def listed(name: str, words: Iterable[str]) -> list[str]:
-    return textwrap.wrap(f"{name}: {', '.join(words) or 'none'}", WIDTH, subsequent_indent="  ")
+def ways(n: int, word: str = "") -> str:
+    return f"{n} {word}{'way' if n == 1 else 'ways'}"
 
 
 def points(changes: list[str]) -> list[str]:
     """How many points of the table changed for each operator, over all modes."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    found = defaultdict(list)
     for line in changes:
         where, counts = line.split(": ")
-        changed, of = map(int, counts.split(" of "))
-        found.setdefault(where.rpartition(", ")[0], []).append((changed, of))
+        found[where.rpartition(", ")[0]].append(tuple(map(int, counts.split(" of "))))
     return [
         f"{operator}: {sum(n for n, _ in modes):,} of {sum(of for _, of in modes):,} points "
-        f"in {len(modes)} {'way' if len(modes) == 1 else 'ways'} to differentiate or call"
+        f"in {ways(len(modes))} to differentiate or call"
         for operator, modes in found.items()
     ]
 
 
 def by_operator(failures: list[str]) -> list[str]:
     """One for each operator and kind of bounds, an example, and in how many more modes it is so."""
-    groups: dict[str, list[str]] = {}
+    groups = defaultdict(list)
     for line in failures:
         what, _, detail = line.partition(": ")
         operator, _, _ = what.rpartition(", ")
-        is_of_a_mode = detail and ", " in operator
-        groups.setdefault(operator if is_of_a_mode else what, []).append(line)
+        groups[operator if detail and ", " in operator else what].append(line)
     return [short(first, len(others)) for first, *others in groups.values()]
 
 
@@ -54,5 +54,5 @@ def indented(line: str) -> str:
 
 def short(line: str, others: int = 0) -> str:
     """The first line of it, as far as there is room."""
-    more = f" (and in {others} more {'way' if others == 1 else 'ways'})" if others else ""
-    return textwrap.shorten(line.splitlines()[0], WIDTH - len(more), placeholder=MORE) + more
+    more = f" (and in {ways(others, 'more ')})" if others else ""
+    return shorten(line.splitlines()[0], WIDTH - len(more), placeholder=" ...") + more

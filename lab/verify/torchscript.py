@@ -5,6 +5,7 @@ returns its result and a nested `backward`, which the executor lifts out of it; 
 """
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import dedent, indent
 
 import torch
@@ -50,46 +51,43 @@ def compiled(functions: Functions) -> torch.jit.CompilationUnit:
         raise Refusal(f"TorchScript does not take the functions of {SCRIPT}:\n{error}") from None
 
 
+def points() -> Iterator[tuple]:
+    """Every point of the table: its key, the function, which arguments there are, variables, all arguments, g."""
+    for (operator, kind), (name, there) in FORMS.items():
+        for _, variables, args, g in cases(operator, kind):
+            yield f"{operator}, {kind}, TorchScript", name, there, variables, args, g
+
+
+def filled(there: Sequence[bool], values: Iterable, absent: object = None) -> list:
+    given = iter(values)
+    return [next(given) if there_is else absent for there_is in there]
+
+
 def gradients(functions: Functions) -> dict[str, list]:
     """At every point of the table, in the form of checks.gradients."""
     unit = compiled(functions)
     found: dict[str, list] = {}
-    for (operator, kind), (name, there) in FORMS.items():
-        key = f"{operator}, {kind}, TorchScript"
-        for _, variables, args, g in cases(operator, kind):
-            given = iter(
-                variables if kind == "tensors" else [args[0], *(a[0].item() for a in args[1:])]
-            )
-            values = getattr(unit, name)(
-                *(next(given) if there_is else None for there_is in there), g
-            )
-            values = [v for v, there_is in zip(values, there) if there_is][: len(variables)]
-            found.setdefault(key, []).extend(stacked(args, g, values))
+    for key, name, there, variables, args, g in points():
+        numbers = [a[0].item() for a in args[len(variables) :]]
+        values = getattr(unit, name)(*filled(there, [*variables, *numbers]), g)
+        values = [v for v, there_is in zip(values, there) if there_is][: len(variables)]
+        found.setdefault(key, []).extend(stacked(args, g, values))
     return found
 
 
 def not_summed(functions: Functions) -> list[str]:
     """Where a gradient has not the shape of its argument, if one of them is broadcast over rows, or is no sum."""
     unit, failures = compiled(functions), []
-    for (operator, kind), (name, there) in FORMS.items():
-        if kind == "numbers":
-            continue
-        for _, _, args, g in cases(operator, kind):
-            for stretched in range(len(args)):
-                rows = [torch.stack([a, a]) if i != stretched else a for i, a in enumerate(args)]
-                given, alone = iter(rows), iter(args)
-                both = [next(given) if there_is else None for there_is in there]
-                one = [next(alone) if there_is else None for there_is in there]
-                finite = g.nan_to_num(2.0, 2.0, 2.0)
-                found = getattr(unit, name)(*both, torch.stack([finite, finite]))
-                single = getattr(unit, name)(*one, finite)
-                used = [i for i, there_is in enumerate(there) if there_is]
-                for i, argument in zip(used, rows):
-                    factor = 2 if argument.dim() == 1 else 1
-                    if found[i].shape != argument.shape or not torch.equal(
-                        found[i], (factor * single[i]).expand_as(argument)
-                    ):
-                        failures.append(f"{operator}, {kind}, TorchScript: a broadcast argument")
+    for key, name, there, variables, args, g in points():
+        finite = g.nan_to_num(2.0, 2.0, 2.0)
+        for stretched in range(len(args) if len(variables) > 1 else 0):
+            rows = [torch.stack([a, a]) if i != stretched else a for i, a in enumerate(args)]
+            found = getattr(unit, name)(*filled(there, rows), torch.stack([finite, finite]))
+            single = getattr(unit, name)(*filled(there, args), finite)
+            for i, argument in zip((i for i, there_is in enumerate(there) if there_is), rows):
+                sums = (single[i] * (2 if argument.dim() == 1 else 1)).expand_as(argument)
+                if found[i].shape != argument.shape or not torch.equal(found[i], sums):
+                    failures.append(f"{key}: a broadcast argument")
     return sorted(set(failures))
 
 
@@ -99,24 +97,19 @@ def executed() -> dict[str, list]:
     profiling = torch._C._jit_set_profiling_executor(False)
     torch._C._debug_set_autodiff_subgraph_inlining(False)
     try:
-        for (operator, kind), (name, there) in FORMS.items():
-            for _, variables, args, g in cases(operator, kind):
-                names = [f"a{i}" for i in range(len(variables))]
-                given = iter(names + [f"float('{a[0].item()}')" for a in args[len(names) :]])
-                passed = ", ".join(next(given) if there_is else "None" for there_is in there)
-                call = f"torch.{name.split('_')[0]}({passed})"
-                unit = torch.jit.CompilationUnit(
-                    f"def f({', '.join(names)}):\n    return {call} * 2\n"
-                )
-                leaves = [v.clone().requires_grad_() for v in variables]
-                y = unit.f(*leaves)
-                if "prim::DifferentiableGraph" not in str(
-                    torch.jit.last_executed_optimized_graph()
-                ):
-                    raise Refusal("The graph executor did not differentiate the graph itself.")
-                values = torch.autograd.grad(y, leaves, g / 2, allow_unused=True)
-                key = f"{operator}, {kind}, TorchScript"
-                found.setdefault(key, []).extend(stacked(args, g, values))
+        for key, name, there, variables, args, g in points():
+            names = [f"a{i}" for i in range(len(variables))]
+            numbers = [f"float('{a[0].item()}')" for a in args[len(names) :]]
+            passed = ", ".join(filled(there, names + numbers, "None"))
+            call = f"torch.{name.split('_')[0]}({passed})"
+            unit = torch.jit.CompilationUnit(f"def f({', '.join(names)}):\n    return {call} * 2\n")
+            leaves = [v.clone().requires_grad_() for v in variables]
+            y = unit.f(*leaves)
+            graph = torch.jit.last_executed_optimized_graph()
+            if "prim::DifferentiableGraph" not in str(graph):
+                raise Refusal("The graph executor did not differentiate the graph itself.")
+            values = torch.autograd.grad(y, leaves, g / 2, allow_unused=True)
+            found.setdefault(key, []).extend(stacked(args, g, values))
     finally:
         torch._C._jit_set_profiling_executor(profiling)
         torch._C._debug_set_autodiff_subgraph_inlining(True)
