@@ -40,6 +40,7 @@ def cases(x):
         "clamp(x, low, high), three": backward(torch.clamp, x, low, high),
         "maximum(x, y)": backward(torch.maximum, x, other),
         "fmax(x, y)": backward(torch.fmax, x, other),
+        "clamp_min(x, y)": backward(torch.clamp_min, x, other),
         "forward mode of clamp(x, low, high)": forward_mode(torch.clamp, x, low, high),
         "forward mode of maximum(x, y)": forward_mode(torch.maximum, x, other),
     }

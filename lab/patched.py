@@ -46,29 +46,30 @@ def libraries(name: str, directory: Path) -> dict[str, Path]:
     return {s: compiled(*of_side, names, n) for s, *of_side, n in zip(SIDES, codes, folders, new)}
 
 
-def rounds(built: dict[str, Path], count: int, module: str) -> dict[str, list]:
-    """What this script prints with `--library LIBRARY`, for both sides in turn, `count` times."""
+def rounds(built: dict[str, Path], count: int, module: str, cases: list[str]) -> dict[str, list]:
+    """What this script prints with `--library LIBRARY CASE...`, for both sides in turn, `count` times."""
     found: dict[str, list] = {side: [] for side in SIDES}
     for i in range(count):
         print(f"round {i + 1} of {count}", file=sys.stderr)
         for side in SIDES:
-            command = [sys.executable, "-m", module, "--library", str(built[side])]
+            command = [sys.executable, "-m", module, "--library", str(built[side]), *cases]
             found[side].append(json.loads(subprocess.check_output(command)))
     return found
 
 
 def main(
-    measured: Callable[[], dict], summary: Callable[[dict], tuple], series: str, count: int
+    measured: Callable[[list[str]], dict], summary: Callable[[dict], tuple], series: str, count: int
 ) -> None:
     """Either side measures in its process; the main process compares them, and writes a record."""
     if sys.argv[1:2] == ["--library"]:
         torch.set_num_threads(1)
         torch.ops.load_library(sys.argv[2])
-        print(json.dumps(measured()))
+        print(json.dumps(measured(sys.argv[3:])))
         return
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--series", default=series)
     parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl")
+    parser.add_argument("--cases", nargs="+", default=[], help="these alone")
     parser.add_argument("--rounds", type=int, default=count, help="0: compile and end")
     parser.add_argument("--note", default="", help="what a reader of the times must know")
     parser.add_argument(
@@ -82,7 +83,7 @@ def main(
         if not options.rounds:
             return
         module = sys.modules["__main__"].__spec__.name
-        found = rounds(built, options.rounds, module)
+        found = rounds(built, options.rounds, module, options.cases)
     rows, more = summary(found)
     header = {"series": options.series, "note": options.note, "processes": options.rounds}
     records.write(options.out, rows, **records.here(), **header, **more)
