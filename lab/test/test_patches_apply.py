@@ -90,6 +90,7 @@ def content(tree):
 PAGE = (ROOT / "docs/upstream/build.md").read_text()
 BY_HAND = PAGE.partition("## By hand\n")[2].partition("\n## ")[0]
 ASK, APPLY, JOINTLY, BY_NAME, ARCHIVE, *_ = re.findall(r"^```sh\n(.*?)^```", BY_HAND, re.M | re.S)
+(DEBIAN,) = re.findall(r"^```sh\n(apt-get source .*?)^```", PAGE, re.M | re.S)
 
 
 @pytest.fixture
@@ -171,6 +172,21 @@ def test_an_archive_within_another_repository(beside, tmp_path):
     shell(f"{listed}\n{applied}", fails=True)
     write(tree, SCRIPT, script_text(None))
     assert content(tree) == before
+
+
+@pytest.mark.skipif(not shutil.which("quilt"), reason="quilt is not installed")
+def test_in_a_package_of_debian(beside):
+    """The commands of the page between those that download and build the package."""
+    tree, shell = beside("2.13.0", STRICT)
+    before = content(tree)
+    _, variable, *commands, _ = DEBIAN.splitlines()
+    shell("\n".join(["cd pytorch", variable, *commands]))
+    assert states(tree)[STRICT] == "applied"
+    assert (tree / "debian/patches/series").read_text().split() == [
+        path.name for path in named(STRICT).patches
+    ]
+    shell(f"cd pytorch\n{variable}\nquilt pop -a")
+    assert before.items() <= content(tree).items()
 
 
 def test_what_does_not_apply_is_said(beside):
