@@ -338,6 +338,24 @@ def patched_backward(name):
     return markdown(*rows, right=range(1, len(columns) + 1)) + "\n\n" + note.strip()
 
 
+def proposal(name, *cases):
+    """What a proposal does to the operators that it changes."""
+    found = records.read(name)
+    rows = [r for r in found["rows"] if r["case"].rpartition("; ")[0] in cases]
+    sides = {r["case"]: f"{r['stock']:,.0f} → {r['patched']:,.0f}" for r in rows}
+    ratio = {r["case"]: f"{r['patched'] / r['stock']:.2f}" for r in rows}
+    columns = list(dict.fromkeys(r["case"].rpartition("; ")[2] for r in rows))
+    table = [["µs, backward" if "forward" not in cases[0] else "µs", *columns]]
+    for case in cases:
+        keys = [f"{case}; {column}" for column in columns]
+        table.append([code(case), *(f"{sides[k]} ({ratio[k]})" for k in keys)])
+    note = (
+        f"Elements by dtype: stock → this patch, and the ratio. One thread, {made_on(found)}; the fastest call in a "
+        f"process, the median of {found['processes']} interleaved rounds of processes. {found['note']}"
+    )
+    return markdown(*table, right=range(1, len(columns) + 1)) + "\n\n" + note.strip()
+
+
 def loops():
     """What a clamp takes by comparisons and by maxima."""
     record = records.read("loops")
@@ -407,6 +425,7 @@ TABLES = {
     "real_models": real_models,
     "save_result": save_result,
     "joint_backward": lambda: patched_backward("joint-2.13.0"),
+    "one_kernel": lambda: proposal("one-kernel", "maximum(x, y)", "fmax(x, y)", "clamp_min(x, y)"),
     "pin": pin,
     "starting": starting,
     "memory": memory,
