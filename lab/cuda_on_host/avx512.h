@@ -51,10 +51,14 @@ V extreme(V a, V b) {
 #undef _mm512_cmp_pd_mask
 #undef _mm512_cmp_epi16_mask
 #undef _mm512_cmp_epu16_mask
+#undef _mm512_cmp_epi32_mask
+#undef _mm512_cmp_epi64_mask
 #define _mm512_cmp_ps_mask(a, b, predicate) compared<float, __mmask16>(a, b, predicate)
 #define _mm512_cmp_pd_mask(a, b, predicate) compared<double, __mmask8>(a, b, predicate)
 #define _mm512_cmp_epi16_mask(a, b, predicate) compared<int16_t, __mmask32>(a, b, predicate)
 #define _mm512_cmp_epu16_mask(a, b, predicate) compared<uint16_t, __mmask32>(a, b, predicate)
+#define _mm512_cmp_epi32_mask(a, b, predicate) compared<int32_t, __mmask16>(a, b, predicate)
+#define _mm512_cmp_epi64_mask(a, b, predicate) compared<int64_t, __mmask8>(a, b, predicate)
 #define _mm512_max_ps(a, b) extreme<float, false>(a, b)
 #define _mm512_min_ps(a, b) extreme<float, true>(a, b)
 #define _mm512_max_pd(a, b) extreme<double, false>(a, b)
@@ -62,3 +66,5 @@ V extreme(V a, V b) {
 #define _mm512_mask_blend_ps(mask, a, b) blended<float, __mmask16>(mask, a, b)
 #define _mm512_mask_blend_pd(mask, a, b) blended<double, __mmask8>(mask, a, b)
 #define _mm512_mask_blend_epi16(mask, a, b) blended<uint16_t, __mmask32>(mask, a, b)
+#define _mm512_mask_blend_epi32(mask, a, b) blended<int32_t, __mmask16>(mask, a, b)
+#define _mm512_mask_blend_epi64(mask, a, b) blended<int64_t, __mmask8>(mask, a, b)
