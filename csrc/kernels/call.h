@@ -66,33 +66,29 @@ constexpr bool is_forward = !std::is_const_v<typename Call::Word>;
 
 // ---- Memory -------------------------------------------------------------------------------------
 
-// Elements that are walked together, n of each, and the bits that belong to them.
-template <int ins, int outs, typename Lane, typename Word>
+// Elements that are walked together, n of each, and the bits that belong to them. Lane is void
+// where the dtype is known at run time alone.
+template <typename Call, typename Lane = void>
 struct Buffers {
-  static constexpr int kIn = ins, kOut = outs;
-  const Lane* in[ins];
-  int64_t period[ins]; // in words: Note [Repeated inputs]
-  Lane* out[outs]; // null where nobody wants it; may be an input
-  Word* bits;
+  const Lane* in[Call::kIn];
+  int64_t period[Call::kIn]; // in words: Note [Repeated inputs]
+  Lane* out[Call::kOut]; // null where nobody wants it; may be an input
+  typename Call::Word* bits;
   int64_t n;
 };
-
-// The buffers of a call. Lane is void where the dtype is known at run time alone.
-template <typename Call, typename Lane = void>
-using BuffersOf = Buffers<Call::kIn, Call::kOut, Lane, typename Call::Word>;
 
 // What moves per element: 16-bit numbers as their bits.
 template <typename T>
 using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 
-template <typename Lane, int ins, int outs, typename Word>
-Buffers<ins, outs, Lane, Word> lanes_of(const Buffers<ins, outs, void, Word>& memory) {
-  Buffers<ins, outs, Lane, Word> s = {{}, {}, {}, memory.bits, memory.n};
-  for (int k = 0; k < ins; ++k) {
+template <typename Lane, typename Call>
+Buffers<Call, Lane> lanes_of(const Buffers<Call>& memory) {
+  Buffers<Call, Lane> s = {{}, {}, {}, memory.bits, memory.n};
+  for (int k = 0; k < Call::kIn; ++k) {
     s.in[k] = static_cast<const Lane*>(memory.in[k]);
     s.period[k] = memory.period[k];
   }
-  for (int k = 0; k < outs; ++k) {
+  for (int k = 0; k < Call::kOut; ++k) {
     s.out[k] = static_cast<Lane*>(memory.out[k]);
   }
   return s;
@@ -104,7 +100,7 @@ namespace cuda {
 
 // For each of the calls.
 template <typename Call>
-void run(c10::Device, at::ScalarType, const BuffersOf<Call>&, const Call&);
+void run(c10::Device, at::ScalarType, const Buffers<Call>&, const Call&);
 
 } // namespace cuda
 } // namespace clampgrad

@@ -39,8 +39,7 @@ Loop<T, Call> best_loop() {
 
 // Calls the kernel of a device: base/path.cpp takes tensors of other devices elsewhere.
 template <typename Call>
-void run(
-    c10::Device device, at::ScalarType dtype, const BuffersOf<Call>& memory, const Call& call) {
+void run(c10::Device device, at::ScalarType dtype, const Buffers<Call>& memory, const Call& call) {
 #if defined(CLAMPGRAD_WITH_CUDA)
   if (device.is_cuda()) {
     return cuda::run(device, dtype, memory, call);
@@ -89,7 +88,7 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   // First, because this moves y where it is copy-on-write, and in place y is an input.
   auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
-  BuffersOf<Call> memory = {{}, {}, {out}, to, n};
+  Buffers<Call> memory = {{}, {}, {out}, to, n};
   const auto dim_order = dim_order_of(y);
   std::array<Repeated, Call::kIn> from;
   for (int k = 0; k < Call::kIn; ++k) {
@@ -135,7 +134,7 @@ std::array<Tensor, Call::kOut> fused_backward(
   const auto [g, period] = repeated_in_dim_order(grad, of.dim_order);
   const auto bits = checked_bits(of.bits, grad, bits_of(of.call));
   const auto* from = static_cast<const uint64_t*>(bits->const_data_ptr());
-  BuffersOf<Call> memory = {{g.const_data_ptr()}, {words(period)}, {}, from, grad.numel()};
+  Buffers<Call> memory = {{g.const_data_ptr()}, {words(period)}, {}, from, grad.numel()};
   std::array<Tensor, Call::kOut> to;
   for (int i = 0; i < Call::kOut; ++i) {
     if (wanted[i]) {

@@ -33,7 +33,7 @@ void run(
     uint64_t* bits,
     const Call& call) {
   const auto dtype = static_cast<at::ScalarType>(dtype_);
-  BuffersOf<Call> memory = {{}, {}, {}, bits, n};
+  Buffers<Call> memory = {{}, {}, {}, bits, n};
   std::copy(in.begin(), in.end(), memory.in);
   std::copy(out.begin(), out.end(), memory.out);
   std::fill_n(memory.period, in.size(), words(n));

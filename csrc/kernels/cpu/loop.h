@@ -3,98 +3,99 @@
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// A word of elements: its bits are written by a forward, and read by a backward.
-template <typename Of>
-struct OpWord {
-  using Op = Of;
+template <typename Op>
+using BuffersOf = Buffers<typename Op::Call, typename Op::E::Lane>;
+
+// A word of elements: its bits are written by a forward, and read by a backward. `stride`: from the
+// words of one bit to those of the next.
+template <typename Op>
+CLAMPGRAD_HOST_DEVICE void run_word(const Op& op, const BuffersOf<Op>& s, int64_t stride) {
   using Call = typename Op::Call;
   using L = typename Op::E::Lane;
   using M = Mask<Vector<L>>;
-  Op op;
-
-  // `stride`: from the words of one bit to those of the next.
-  CLAMPGRAD_HOST_DEVICE void operator()(const BuffersOf<Call, L>& s, int64_t stride) const {
-    std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[Op::kBits];
+  std::conditional_t<is_forward<Call>, WordOf<M>, uint64_t> recorded[Op::kBits];
+  if constexpr (!is_forward<Call>) {
+    unrolled<Op::kBits>([&](int b) { recorded[b] = s.bits[b * stride]; });
+  }
+  for (int i = 0; i < kWord; i += lanes<L>) {
+    Vector<L> in[Call::kIn], out[Call::kOut];
+    M bits[Op::kBits];
+    unrolled<Call::kIn>([&](int k) { in[k] = load(s.in[k] + i); });
     if constexpr (!is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { recorded[b] = s.bits[b * stride]; });
+      unrolled<Op::kBits>([&](int b) { bits[b] = from_bits<M>(recorded[b], i); });
     }
-    for (int i = 0; i < kWord; i += lanes<L>) {
-      Vector<L> in[Call::kIn], out[Call::kOut];
-      M bits[Op::kBits];
-      unrolled<Call::kIn>([&](int k) { in[k] = load(s.in[k] + i); });
-      if constexpr (!is_forward<Call>) {
-        unrolled<Op::kBits>([&](int b) { bits[b] = from_bits<M>(recorded[b], i); });
+    op(in, bits, out);
+    unrolled<Call::kOut>([&](int k) {
+      if (Call::kOut == 1 || s.out[k]) {
+        store(s.out[k] + i, out[k]);
       }
-      op(in, bits, out);
-      unrolled<Call::kOut>([&](int k) {
-        if (Call::kOut == 1 || s.out[k]) {
-          store(s.out[k] + i, out[k]);
-        }
-      });
-      if constexpr (is_forward<Call>) {
-        unrolled<Op::kBits>([&](int b) { recorded[b].set(i, bits[b]); });
-      }
-    }
+    });
     if constexpr (is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { s.bits[b * stride] = recorded[b].bits(); });
+      unrolled<Op::kBits>([&](int b) { recorded[b].set(i, bits[b]); });
     }
   }
-};
+  if constexpr (is_forward<Call>) {
+    unrolled<Op::kBits>([&](int b) { s.bits[b * stride] = recorded[b].bits(); });
+  }
+}
 
-// Calls word(buffers, stride) for the whole words [begin, end). A function, as its code is long and
-// called twice. All is passed by value: no store can change it, and bounds stay in registers.
-template <typename F, typename Buffers>
+// Runs the whole words [begin, end). A function, as its code is long and called twice. All is
+// passed by value: no store can change it, and bounds stay in registers.
+template <typename Op>
 C10_NOINLINE void foreach_whole_word(
-    Buffers s, int64_t begin, int64_t end, int64_t stride, F word) {
+    BuffersOf<Op> s, int64_t begin, int64_t end, int64_t stride, Op op) {
+  using Call = typename Op::Call;
   auto here = s;
   for (int64_t w = begin; w < end;) {
     int64_t count = end - w; // as far as no input starts again
     decltype(here.in) from;
-    for (int k = 0; k < Buffers::kIn; ++k) {
+    for (int k = 0; k < Call::kIn; ++k) {
       const int64_t phase = w % s.period[k], left = s.period[k] - phase;
       from[k] = s.in[k] + phase * kWord;
       count = left < count ? left : count;
     }
     for (int64_t i = 0; i < count; ++i) {
-      unrolled<Buffers::kIn>([&](int k) { here.in[k] = from[k] + i * kWord; });
-      unrolled<Buffers::kOut>([&](int k) {
-        here.out[k] = Buffers::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
+      unrolled<Call::kIn>([&](int k) { here.in[k] = from[k] + i * kWord; });
+      unrolled<Call::kOut>([&](int k) {
+        here.out[k] = Call::kOut == 1 || s.out[k] ? s.out[k] + (w + i) * kWord : nullptr;
       });
       here.bits = s.bits + w + i;
-      word(here, stride);
+      run_word(op, here, stride);
     }
     w += count;
   }
 }
 
 // The same for any words. A last word that is not whole is copied to one, filled up with zeros.
-template <typename F, int ins, int outs, typename Lane, typename Word>
+template <typename Op>
 CLAMPGRAD_HOST_DEVICE void foreach_word(
-    const Buffers<ins, outs, Lane, Word>& s, int64_t begin, int64_t end, const F& word) {
+    const BuffersOf<Op>& s, int64_t begin, int64_t end, const Op& op) {
+  using Call = typename Op::Call;
+  using L = typename Op::E::Lane;
   const int64_t stride = words(s.n), full = s.n / kWord < end ? s.n / kWord : end;
-  foreach_whole_word(s, begin, full, stride, word);
+  foreach_whole_word(s, begin, full, stride, op);
   if (full == end) {
     return;
   }
-  const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(Lane));
-  Lane in[ins][kWord] = {}, out[outs][kWord];
+  const int64_t first = full * kWord, size = (s.n - first) * static_cast<int64_t>(sizeof(L));
+  L in[Call::kIn][kWord] = {}, out[Call::kOut][kWord];
   auto part = s;
-  for (int k = 0; k < ins; ++k) {
+  for (int k = 0; k < Call::kIn; ++k) {
     std::memcpy(in[k], s.in[k] + full % s.period[k] * kWord, size);
     part.in[k] = in[k];
     part.period[k] = 1;
   }
-  for (int k = 0; k < outs; ++k) {
+  for (int k = 0; k < Call::kOut; ++k) {
     part.out[k] = s.out[k] ? out[k] : nullptr;
   }
   part.bits = s.bits + full;
-  foreach_whole_word(part, 0, 1, stride, word);
-  if constexpr (!std::is_const_v<Word>) {
-    for (int b = 0; b < F::Op::kBits; ++b) { // bits beyond the end are 0
+  foreach_whole_word(part, 0, 1, stride, op);
+  if constexpr (is_forward<Call>) {
+    for (int b = 0; b < Op::kBits; ++b) { // bits beyond the end are 0
       part.bits[b * stride] &= (uint64_t{1} << (s.n - first)) - 1;
     }
   }
-  for (int k = 0; k < outs; ++k) {
+  for (int k = 0; k < Call::kOut; ++k) {
     if (s.out[k]) {
       std::memcpy(s.out[k] + first, out[k], size);
     }
@@ -122,8 +123,8 @@ struct WithMax : ElementHere<T> {
 
 template <typename E, typename T, typename Call>
 Loop<T, Call> loop_of() {
-  return [](const BuffersOf<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
-    with_op<E>(call, [&](auto op) { foreach_word(s, begin, end, OpWord<decltype(op)>{op}); });
+  return [](const Buffers<Call, Lane<T>>& s, const Call& call, int64_t begin, int64_t end) {
+    with_op<E>(call, [&](auto op) { foreach_word(s, begin, end, op); });
 #if defined(__AVX__)
     // GCC omits this where a loop takes its bounds in registers. Without it, what runs next on
     // Intel's processors depends on the upper halves of its registers, until somebody clears them.

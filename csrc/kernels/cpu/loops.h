@@ -15,7 +15,7 @@ namespace clampgrad {
 
 // A call, over the words from one to another.
 template <typename T, typename Call>
-using Loop = void (*)(const BuffersOf<Call, Lane<T>>&, const Call&, int64_t begin, int64_t end);
+using Loop = void (*)(const Buffers<Call, Lane<T>>&, const Call&, int64_t begin, int64_t end);
 
 namespace baseline {
 template <typename T, typename Call>

@@ -14,20 +14,20 @@ using Words = uint32_t[Op::kBits];
 
 // The words of bit b. A word of 64 is two of 32: the machine is little endian.
 template <typename Op, typename T>
-__device__ __forceinline__ auto* words_of(const BuffersOf<typename Op::Call, T>& s, int b) {
+__device__ __forceinline__ auto* words_of(const Buffers<typename Op::Call, T>& s, int b) {
   using Word = std::conditional_t<is_forward<typename Op::Call>, uint32_t, const uint32_t>;
   return reinterpret_cast<Word*>(s.bits + b * words(s.n));
 }
 template <typename Op, typename T>
 __device__ __forceinline__ void load_bits(
-    const BuffersOf<typename Op::Call, T>& s, bool has_word, int64_t word, Words<Op>& to) {
+    const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, Words<Op>& to) {
   if constexpr (!is_forward<typename Op::Call>) {
     unrolled<Op::kBits>([&](int b) { to[b] = has_word ? words_of<Op>(s, b)[word] : 0; });
   }
 }
 template <typename Op, typename T>
 __device__ __forceinline__ void store_bits(
-    const BuffersOf<typename Op::Call, T>& s, bool has_word, int64_t word, const Words<Op>& from) {
+    const Buffers<typename Op::Call, T>& s, bool has_word, int64_t word, const Words<Op>& from) {
   if constexpr (is_forward<typename Op::Call>) {
     unrolled<Op::kBits>([&](int b) {
       if (has_word) {
@@ -44,7 +44,7 @@ using Bit = std::conditional_t<std::is_same_v<typename Op::Call, TripleForward>,
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_row(
     const Op& op,
-    const BuffersOf<typename Op::Call, T>& s,
+    const Buffers<typename Op::Call, T>& s,
     const Tile<T, rows>& tile,
     int row,
     const Vector<T> (&in)[Op::Call::kIn],
@@ -79,7 +79,7 @@ __device__ __forceinline__ void run_row(
 // A whole tile of aligned memory, with all loads in flight at once.
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_rows(
-    const Op& op, const BuffersOf<typename Op::Call, T>& s, int64_t first) {
+    const Op& op, const Buffers<typename Op::Call, T>& s, int64_t first) {
   const Tile<T, rows> tile = {first};
   Words<Op> kept = {};
   load_bits<Op>(s, tile.has_word(), tile.word(), kept);
@@ -95,7 +95,7 @@ __device__ __forceinline__ void run_rows(
 // access of a warp is one stretch of memory here too. Each lane keeps the bits of 32 elements.
 template <typename T, typename Op>
 __device__ __forceinline__ void run_elements(
-    const Op& op, const BuffersOf<typename Op::Call, T>& s, int64_t first, int64_t end) {
+    const Op& op, const Buffers<typename Op::Call, T>& s, int64_t first, int64_t end) {
   using Call = typename Op::Call;
   constexpr int kBatch = 4; // loads in flight
   const int lane = threadIdx.x % kLanes;
@@ -143,7 +143,7 @@ __device__ __forceinline__ void run_elements(
 // A result may be one of the inputs. `rows` of a tile: 1 or kRows.
 template <typename T, typename Op>
 __global__ void __launch_bounds__(kThreads)
-    op_kernel(Op op, BuffersOf<typename Op::Call, T> s, bool aligned, int rows) {
+    op_kernel(Op op, Buffers<typename Op::Call, T> s, bool aligned, int rows) {
   int warp = threadIdx.x / kLanes;
   if constexpr (is_forward<typename Op::Call>) {
     warp = __shfl_sync(~0u, warp, 0);

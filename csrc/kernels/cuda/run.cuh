@@ -32,18 +32,20 @@ CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
 namespace clampgrad::cuda {
 
 // Whether accesses of 16 bytes are allowed: every pointer that is not null is a multiple of 16.
-template <int ins, int outs, typename Lane, typename Word>
-bool is_aligned(const Buffers<ins, outs, Lane, Word>& s) {
+template <typename Call, typename Lane>
+bool is_aligned(const Buffers<Call, Lane>& s) {
   uintptr_t all = 0;
-  for (int k = 0; k < ins + outs; ++k) {
-    all |= reinterpret_cast<uintptr_t>(k < ins ? s.in[k] : s.out[k - ins]);
+  for (const auto* in : s.in) {
+    all |= reinterpret_cast<uintptr_t>(in);
+  }
+  for (const auto* out : s.out) {
+    all |= reinterpret_cast<uintptr_t>(out);
   }
   return all % 16 == 0;
 }
 
 template <typename Call>
-void run(
-    c10::Device device, at::ScalarType dtype, const BuffersOf<Call>& memory, const Call& call) {
+void run(c10::Device device, at::ScalarType dtype, const Buffers<Call>& memory, const Call& call) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     using T = Lane<scalar_t>;
     using E = device::ElementHere<scalar_t>;
@@ -63,6 +65,6 @@ void run(
 
 // A macro, because kernels are compiled in two files, and a template would have all in both.
 #define CLAMPGRAD_RUN(Call) \
-  template void run<Call>(c10::Device, at::ScalarType, const BuffersOf<Call>&, const Call&);
+  template void run<Call>(c10::Device, at::ScalarType, const Buffers<Call>&, const Call&);
 
 } // namespace clampgrad::cuda

@@ -23,7 +23,7 @@ constexpr Gradient number_rule(Gradient gradient) {
 
 // The rule by which a forward makes bits. All pseudo-gradients have one: where x lies.
 constexpr Gradient recorded_rule(Gradient gradient) {
-  return is_pseudo(number_rule(gradient)) ? Gradient::with_grad : number_rule(gradient);
+  return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
 
 // One bit: whether g passes. Two bits: how much of it, where a tie is shared, or where x lies.

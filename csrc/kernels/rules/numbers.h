@@ -175,7 +175,7 @@ void with_op(const NumberForward& call, const F& run) {
   }
   with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
     with_constant<kGradients>(call.convention.gradient, [&](auto gradient) {
-      constexpr Gradient rule = recorded_rule(decltype(gradient)::value);
+      constexpr Gradient rule = recorded_rule(number_rule(decltype(gradient)::value));
       run(NumberForwardOp<rule, decltype(lo)::value, decltype(hi)::value, E, V>{{}, bounds, keys});
     });
   });
