@@ -117,6 +117,29 @@ struct WithMax : ElementHere<T> {
     return clamp<has_lo, has_hi>(key, key, comparable, keys, keys);
   }
 };
+
+// 16-bit numbers with as few masks as can be: a comparison is unsigned and counted from an
+// infinity, beyond which NaNs lie, and the sign is shifted.
+template <typename T>
+struct WithFewMasks : ElementHere<T> {
+  template <typename V, typename K = typename ElementHere<T>::template Key<V>>
+  static CLAMPGRAD_HOST_DEVICE K key(V x) {
+    const K sign = K(x) >> 15;
+    return K(((K(x) & int16_t(0x7fff)) ^ sign) - sign);
+  }
+  template <bool has_lo, bool has_hi, typename V, typename K>
+  static CLAMPGRAD_HOST_DEVICE V
+  clamp(V value, K key, Mask<K>, const Bounds<V>& values, const Bounds<K>& keys) {
+    constexpr uint16_t infinity = ElementOf<T>::infinity;
+    if constexpr (has_lo) {
+      value = select(lt(V(V(key) + infinity), V(V(keys.lo) + infinity)), values.lo, value);
+    }
+    if constexpr (has_hi) {
+      value = select(lt(V(infinity - V(key)), V(infinity - V(keys.hi))), values.hi, value);
+    }
+    return value;
+  }
+};
 #endif
 
 } // namespace
@@ -136,9 +159,10 @@ Loop<T, Call> loop_of() {
 template <typename T, typename Call>
 Loop<T, Call> loop() {
 #if CLAMPGRAD_VECTOR_BYTES == 64
-  if constexpr (std::is_same_v<Call, NumberForward> && std::is_floating_point_v<T>) {
+  if constexpr (std::is_same_v<Call, NumberForward>) {
     if (__builtin_cpu_is("amd")) {
-      return loop_of<WithMax<T>, T, Call>();
+      using E = std::conditional_t<sizeof(T) == 2, WithFewMasks<T>, WithMax<T>>;
+      return loop_of<E, T, Call>();
     }
   }
 #endif

@@ -80,7 +80,8 @@ CLAMPGRAD_K_REGISTERS(Vector<int64_t>, __m512i, _mm512_cmp_epi64_mask, _mm512_ma
 // After vmaxps and vminps of 512 bits, Intel's processors run slower for some microseconds, which
 // shows in a call for few elements. There a comparison and a blend take no longer for many
 // elements. A Zen 4 makes one k register in a cycle, and so compares half as fast as it takes a
-// maximum. On AMD's processors, clamps between numbers take larger_at_once() (WithMax in loop.h).
+// maximum. On AMD's processors, clamps between numbers take larger_at_once() (WithMax in loop.h), and
+// those of 16 bits few comparisons (WithFewMasks).
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V second_where_less(V a, V b, V less, V than) {
   return select(lt(less, than), b, a);
