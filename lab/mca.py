@@ -35,7 +35,7 @@ def loops(library):
         found = [code[a:b] for a, b in jumps if a is not None and a < b]
         found = [f for f in found if "zmm" in str(f) and "div" not in str(f)]
         if found and "avx512" in name:
-            operator = re.search(r"OpWord<(.*?) ?>, clampgrad::Buffers", name)
+            operator = re.search(r"foreach_whole_word<(.*?) ?>\(clampgrad::Buffers", name)
             yield NOISE.sub("", operator[1]), max(found, key=len)
 
 

@@ -64,7 +64,9 @@ CLAMPGRAD_HOST_DEVICE auto lane_of(M mask) {
   CLAMPGRAD_K_COMPARE(le, 2, V, type, compare)                                                     \
   CLAMPGRAD_HOST_DEVICE V select(decltype(eq(V(), V())) mask, V a, V b) {                          \
     /* Clang, and GCC from 16 on, would make vmaxps and vminps of it: Note [vmaxps]. */            \
-    CLAMPGRAD_HIDE("+k", mask);                                                                    \
+    if constexpr (std::is_floating_point_v<decltype(lane_of(V()))>) {                              \
+      CLAMPGRAD_HIDE("+k", mask);                                                                  \
+    }                                                                                              \
     return reinterpret_cast<V>(blend(mask, reinterpret_cast<type>(b), reinterpret_cast<type>(a))); \
   }
 CLAMPGRAD_K_REGISTERS(Vector<float>, __m512, _mm512_cmp_ps_mask, _mm512_mask_blend_ps)
@@ -80,8 +82,8 @@ CLAMPGRAD_K_REGISTERS(Vector<int64_t>, __m512i, _mm512_cmp_epi64_mask, _mm512_ma
 // After vmaxps and vminps of 512 bits, Intel's processors run slower for some microseconds, which
 // shows in a call for few elements. There a comparison and a blend take no longer for many
 // elements. A Zen 4 makes one k register in a cycle, and so compares half as fast as it takes a
-// maximum. On AMD's processors, clamps between numbers take larger_at_once() (WithMax in loop.h), and
-// those of 16 bits few comparisons (WithFewMasks).
+// maximum. On AMD's processors, clamps between numbers take larger_at_once() (WithMax in loop.h),
+// and those of 16 bits few comparisons (WithFewMasks).
 template <typename V>
 CLAMPGRAD_HOST_DEVICE V second_where_less(V a, V b, V less, V than) {
   return select(lt(less, than), b, a);
