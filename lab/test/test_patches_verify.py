@@ -405,9 +405,8 @@ def test_a_kernel_that_is_wrong_in_places(tmp_path):
     (tmp_path / "mine.patch").write_text(text)
     found = prove(tmp_path / "mine.patch", convention="joint", unchanged=True)
     changed = {line.partition(":")[0] for line in found[GRADIENTS]}
-    assert "maximum, tensors, dual numbers in backward" in changed
+    assert changed >= {"fmax, tensors, in vectors", "maximum, tensors, dual numbers in backward"}
     assert not changed & {"fmax, tensors, eager", "maximum, tensors, eager"}
-    assert any(f.startswith("fmax, tensors, in vectors: Assertion") for f in found["failures"])
     assert not any("nothing here calls it" in line for line in found["not proved"])
 
 

@@ -23,7 +23,7 @@ def reverse(f, args, g):
 
 
 def repeated(f, args, g):
-    """Every point in the vectors of a kernel, and among what is left over after them: all with the same gradient."""
+    """Every point in the vectors of a kernel. (Elsewhere g is strided, so that a kernel takes one at a time.)"""
     copies = 17
     found = reverse(f, [a.repeat(copies) for a in args], g.repeat(copies))
     found = [None if v is None else v.view(copies, -1) for v in found]
