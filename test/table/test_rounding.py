@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import OPERATORS, eager
+from common import OPERATORS, assert_same, eager
 from matrix.inputs import vector
 from matrix.reference import ARGUMENTS, GRADIENTS
 from matrix.run import Cell, check_all
@@ -58,3 +58,18 @@ def test_an_integer_of_a_graph():
         x = torch.tensor([0, bound, 2 * bound], dtype=torch.bfloat16)
         (gradient,) = eager(lambda x, n=bound: f(x, n), [x], torch.ones_like(x))
         assert gradient.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("convention", ["min_norm", "inclusive", "with_grad"])
+def test_a_number_of_numpy_beside_a_wider_tensor(convention):
+    """The first of the two clamps rounds it, as it rounds a number of Python."""
+    number = pytest.importorskip("numpy").float32(0.1)
+    x, hi = torch.tensor([0.0, 0.1, 0.2], dtype=torch.bfloat16), torch.full((3,), 0.1)
+
+    def gradients(lo):
+        return eager(
+            lambda x, hi: clampgrad.clamp(x, lo, hi, gradient=convention), [x, hi], torch.ones(3)
+        )
+
+    for found, expected in zip(gradients(number), gradients(float(number))):
+        assert_same(found, expected)

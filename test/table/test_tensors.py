@@ -46,6 +46,8 @@ def test_mixed_bounds_in_place_and_out(convention):
     assert_same(x, expected.half())
     with pytest.raises(RuntimeError, match="can't be cast"):
         clampgrad.clamp_(torch.tensor([1, 2]), lo, 1, gradient=convention)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        clampgrad.clamp_(torch.tensor([1, 2]), lo.requires_grad_(), gradient=convention)
 
 
 def test_mixed_bounds_in_place_are_cast_once():

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import torch
@@ -61,6 +62,8 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
     has no value yet."""
     if stays_unrounded(number, dtype) and number.node.has_hint():
         number = float(number)  # guards it
+    if isinstance(number, Real) and hasattr(number, "item"):
+        number = number.item()  # NumPy's
     if not isinstance(number, (int, float)) or number == 0:  # of which the sign would be lost
         return number
     if isinstance(number, int) and not -(2**63) <= number < 2**64:
@@ -87,7 +90,7 @@ def check_in_place(x: Tensor, *others: Any) -> None:
             x.cumsum_(none)  # of which vmap warns
             return
         index, source = (torch.empty(0, dtype=d, device=x.device) for d in (torch.long, x.dtype))
-        if not is_of_transform(x):
+        if x.is_floating_point() and not is_of_transform(x):
             source.requires_grad_(any(isinstance(o, Tensor) and o.requires_grad for o in others))
         x.index_add_(none, index, source)
 
