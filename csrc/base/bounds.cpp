@@ -13,15 +13,7 @@ namespace clampgrad {
 
 namespace {
 
-// A float that Dynamo made a symbol because it changes. torch spells it "zf0", and
-// test_compile_training.py fails if that changes. Floats made of sizes or data differ.
-bool is_changing_float(const at::Scalar& number) {
-  if (!number.isSymbolic() || !number.isFloatingPoint()) {
-    return false;
-  }
-  const auto node = number.toSymFloat().toSymNodeImpl();
-  return node->has_hint() && node->str().find("zf") != std::string::npos;
-}
+at::Scalar (*ask)(const at::Scalar&) = nullptr;
 
 bool has_hint(const at::Scalar& symbol) {
   return symbol.isFloatingPoint() ? symbol.toSymFloat().toSymNodeImpl()->has_hint()
@@ -31,17 +23,19 @@ bool has_hint(const at::Scalar& symbol) {
 } // namespace
 
 bool is_changing(const Number& bound) {
-  return bound && is_changing_float(*bound);
+  if (!bound || !bound->isSymbolic() || bound->isBoolean()) {
+    return false;
+  }
+  const auto text = bound->isFloatingPoint() ? bound->toSymFloat().toSymNodeImpl()->str()
+                                             : bound->toSymInt().toSymNode()->str();
+  return text.find("zf") != std::string::npos;
 }
 
+void guard_with(at::Scalar (*function)(const at::Scalar&)) {
+  ask = function;
+}
 at::Scalar guarded(const at::Scalar& bound) {
-  if (!is_changing_float(bound)) {
-    return bound;
-  }
-  const auto number = bound.toSymFloat();
-  // Dynamo specializes only the symbol whose value is asked for; so -n is asked for too.
-  number.toSymNodeImpl()->neg()->guard_float(__FILE__, __LINE__);
-  return number.guard_float(__FILE__, __LINE__);
+  return ask && is_changing(bound) ? ask(bound) : bound;
 }
 Number guarded(const Number& bound) {
   return bound ? Number(guarded(*bound)) : bound;

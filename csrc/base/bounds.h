@@ -11,12 +11,14 @@ namespace clampgrad {
 // A bound that is a number, or none.
 using Number = std::optional<at::Scalar>;
 
-// A float that Dynamo makes a symbol because it changes. Where nothing asks for its value, torch up
+// Made of a float that Dynamo makes a symbol because it changes: "zf0" in torch's own spelling,
+// which test_compile_training.py notices another of. Where nothing asks for its value, torch up
 // to 2.14 may keep one in the graph without a guard (github.com/pytorch/pytorch/issues/194976).
 bool is_changing(const Number& bound);
 
-// Such a float as its value, which a guard compares from now on; any other argument as it is. A
-// number made of sizes or of data stays a symbol.
+// A bound without such floats: a guard compares each from now on. Any other argument as it is, so
+// that a number made of sizes or of data stays a symbol. Python does it, where there are symbols.
+void guard_with(at::Scalar (*function)(const at::Scalar&));
 at::Scalar guarded(const at::Scalar& bound);
 Number guarded(const Number& bound);
 template <typename T>

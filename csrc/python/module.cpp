@@ -3,6 +3,7 @@
 // What is common (plain Tensors, Python numbers) is read by hand; the rest goes to torch's own
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
 
+#include "base/bounds.h"
 #include "base/convention.h"
 #include "clampgrad/clampgrad.h"
 #include "pin/pin.h"
@@ -345,6 +346,15 @@ void add_pin(PyObject* module_) {
   module.def("pin_reached", torch::wrap_pybind_function(&pin::calls_reached));
 }
 
+at::Scalar guarded_by_python(const at::Scalar& bound) {
+  const py::gil_scoped_acquire gil;
+  const auto guarded = py::module_::import("clampgrad._torch.surroundings").attr("guarded");
+  if (bound.isFloatingPoint()) {
+    return guarded(bound.toSymFloat()).cast<c10::SymFloat>();
+  }
+  return guarded(bound.toSymInt()).cast<c10::SymInt>();
+}
+
 } // namespace
 } // namespace clampgrad
 
@@ -356,6 +366,7 @@ PyMODINIT_FUNC PyInit__C() {
   if (module) {
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);
+    clampgrad::guard_with(&clampgrad::guarded_by_python);
     // Read from the file too, by python/clampgrad/_implementation/stamp.py.
     PyModule_AddStringConstant(module, "stamp", clampgrad::kStamp);
   }

@@ -118,6 +118,36 @@ def test_a_number_that_changes_beside_another_use_of_it(kind):
             assert_same(compiled(x, n), f(x, n))
 
 
+# What a program may make of a number before it is a bound.
+MADE = {
+    "2 * n": lambda n: 2 * n,
+    "n + 1": lambda n: n + 1,
+    "n * 0.5": lambda n: n * 0.5,
+    "1 / n": lambda n: 1 / n,
+    "max(n, 3)": lambda n: max(n, 3),
+    "-n": lambda n: -n,
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_what_is_made_of_a_number_that_changes(made):
+    """The same, of any expression."""
+
+    def f(x, n):
+        return clampgrad.clamp(x, max=MADE[made](n), gradient="half") + x * n
+
+    # Operators are called, and no C++ is compiled: this is about the cache.
+    with (
+        torch._inductor.utils.fresh_inductor_cache(),
+        torch._inductor.config.patch(fallback_by_default=True),
+    ):
+        compiled = torch.compile(f)
+        for n in (0.5, 1.0, 2.0, 4.0):
+            x = torch.tensor([-3.0, -1, -0.5, 0.25, 0.5, 1, 1.5, 2, 3, 4, 9])
+            check(partial(compiled, n=n), partial(f, n=n), [x])
+            assert_same(compiled(x, n), f(x, n))
+
+
 def of_size(x):
     return 1 - 1 / x.shape[0]
 

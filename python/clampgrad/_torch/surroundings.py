@@ -53,11 +53,17 @@ def in_autodiff() -> bool:
 
 
 def guarded(bound: Any) -> Any:
-    """A float that Dynamo makes a symbol because it changes, as its value, which a guard compares; anything
-    else as it is. Where nothing asks, torch up to 2.14 may keep the value without a guard
+    """A bound without the floats that Dynamo makes symbols because they change: a guard compares each from now
+    on, whatever the bound makes of it. Where nothing asks, torch up to 2.14 may keep the value without a guard
     (github.com/pytorch/pytorch/issues/194976)."""
-    changing = isinstance(bound, torch.SymFloat) and bound.node.has_hint() and "zf" in str(bound)
-    return float(bound) if changing else bound
+    if not isinstance(bound, (torch.SymFloat, torch.SymInt)) or "zf" not in str(bound):
+        return bound
+    changing = {s for s in bound.node.expr.free_symbols if s.name.startswith("zf")}
+    for symbol in changing:
+        bound.node.shape_env.evaluate_expr(symbol)
+    if bound.node.expr.free_symbols - changing:  # sizes, which stay symbols
+        return bound
+    return float(bound) if isinstance(bound, torch.SymFloat) else int(bound)
 
 
 def dispatch_modes_are_on() -> bool:
