@@ -116,3 +116,19 @@ def test_the_tangent_is_a_tensor_of_its_own(operator, gradient):
 
     assert jvp(f, (x,), (t,))[1].tolist() == [6, 6]
     assert t.tolist() == [1, 1]
+
+
+def test_no_level_records_without_grad_mode():
+    """As torch's own operators, for which an inner `no_grad` holds at the outer levels too."""
+
+    def constant(clamp):
+        def f(x):
+            with torch.no_grad():
+                c = clamp(x)
+            return (c * x).sum()
+
+        return grad(lambda x: grad(f)(x).sum())(torch.tensor([0.5, 2.0]))
+
+    for gradient in CONVENTIONS:
+        assert constant(lambda x: clampgrad.clamp(x, 0, 1, gradient=gradient)).tolist() == [0, 0]  # noqa: B023
+    assert constant(lambda x: clampgrad.maximum(x, torch.zeros(2))).tolist() == [0, 0]

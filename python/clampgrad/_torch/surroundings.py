@@ -11,9 +11,14 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 
+def in_forward_mode() -> bool:
+    """Whether a level of forward mode is open, be it torch.func's."""
+    return fwad._current_level >= 0
+
+
 def in_levels() -> bool:
     """Whether a level of torch.func or of forward mode is open, at which a gradient may be recorded."""
-    return torch._C._are_functorch_transforms_active() or fwad._current_level >= 0
+    return torch._C._are_functorch_transforms_active() or in_forward_mode()
 
 
 def in_transform() -> bool:
