@@ -57,7 +57,7 @@ the first column of times depends on the network):
 
 ## Other compilers, Pythons and machines
 
-Only parts of the tests have run here. {missing}
+Only parts of the tests have run on these.{missing}
 
 {unlike}
 
@@ -67,6 +67,7 @@ leaves out compilers and export.
 | compiler | platform | compiled | run |
 |---|---|---|---|
 | GCC 12 | Linux, x86-64 | everything | the tests above |
+| GCC 14 and 16 | Linux, x86-64 | the library, for torch 2.13 | all tests, from nothing |
 | Clang 14, 19 and 21 | Linux, x86-64 | the library, for torch 2.13 | what the table says |
 | GCC 12, cross | Linux, aarch64 | the library, for torch 2.13 | emulated: what the table says |
 | nvcc 13 | Linux | the CUDA kernels | no; their sources, as GCC compiles them for the host |
@@ -167,7 +168,7 @@ def pythons_missing(runs: dict[str, Run]) -> str:
     whole = {".".join(ran["python"].split(".")[:2]) for ran in from_nothing()}
     ran = {USUAL, *whole, *re.findall(r"\(Python ([\d.]+)\)", " ".join(runs))}
     untried = [python for python in PYTHONS if python not in ran]
-    return f"No test has run on Python {', '.join(untried)}." if untried else ""
+    return f" No test has run on Python {', '.join(untried)}." if untried else ""
 
 
 def page(runs: dict[str, Run]) -> str:
