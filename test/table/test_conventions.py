@@ -54,6 +54,14 @@ def test_active_inputs_are_those_that_the_forward_selects_nearby(operator, row):
 
 
 @pytest.mark.parametrize("operator, row", ROWS)
+def test_kernels_divide_a_gradient_and_multiply_none(operator, row):
+    """The portable implementation would notice in a user's call."""
+    for convention in EXACT:
+        given = [row.get("numbers", {}).get(convention, 0), *row["tensors"][convention]]
+        assert {Fraction(factor).numerator for factor in given} <= {0, 1}, convention
+
+
+@pytest.mark.parametrize("operator, row", ROWS)
 def test_min_norm_follows_from_the_active_inputs(operator, row):
     names, active = OPERATORS[operator]["arguments"], row["active"]
     share = Fraction(1, max(len(active), 1))

@@ -43,7 +43,10 @@ def pinned(name: str | None) -> None:
 @functools.cache
 def report_at_exit() -> None:
     atexit.register(report)
-    os.register_at_fork(after_in_child=lambda: counted_before.update(reached() - counted_before))
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(
+            after_in_child=lambda: counted_before.update(reached() - counted_before)
+        )
 
 
 counted_before: Counter[str] = Counter()  # by the process that forked this one
