@@ -46,6 +46,12 @@ def test_a_patched_torch_is_named(other, command):
     assert "is patched" in command("survey")[1]
 
 
+def test_a_release_that_is_not_known_is_not_called_patched(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.99.0")
+    monkeypatch.setattr(_installed, "installed", lambda: "half")
+    assert "is newer than this clampgrad" in patched()
+
+
 def test_the_audit_of_a_patched_torch_says_so(other):
     with clampgrad.audit() as report:
         torch.clamp(torch.zeros(1, requires_grad=True), 0, 1).sum().backward()

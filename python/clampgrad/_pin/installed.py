@@ -34,13 +34,20 @@ def installed() -> str:
     )
 
 
-def of_the_release() -> str:
-    """The convention that the release of the installed torch has, as the aliases in the table say."""
-    number = tuple(map(int, torch.__version__.split(".")[:2]))
+def release() -> tuple[int, ...]:
+    return tuple(map(int, torch.__version__.split(".")[:2]))
+
+
+def by_release() -> dict[tuple[int, ...], str]:
+    """The convention of the releases up to each that the aliases in the table name."""
     own = {name: convention for name, convention in ALIASES.items() if name.startswith("torch_")}
-    since = {tuple(map(int, name.split("_")[1:])): convention for name, convention in own.items()}
-    # Each stands for the releases up to its own, the last for later ones too.
-    return since[min((release for release in since if release >= number), default=max(since))]
+    return {tuple(map(int, name.split("_")[1:])): convention for name, convention in own.items()}
+
+
+def of_the_release() -> str:
+    """The convention that the release of the installed torch has; one that is newer has the last."""
+    until = by_release()
+    return until[min((number for number in until if number >= release()), default=max(until))]
 
 
 def patched() -> str | None:
@@ -52,6 +59,8 @@ def patched() -> str | None:
         found = "those of no convention"
     if found == f"those of {own}":
         return None
+    if release() > max(by_release()):
+        return f"torch {torch.__version__} is newer than this clampgrad: its gradients are {found}."
     return f"torch {torch.__version__} is patched: its gradients are {found}; the release has those of {own}."
 
 
