@@ -359,19 +359,21 @@ def proposal(name, *cases):
 def loops():
     """What a clamp takes by comparisons and by maxima."""
     record = records.read("loops")
-    models = [k for k in record["rows"][0] if k != "loop"]
-    rows = [["float32, between two numbers", *models, "Zen 4, 2^12", "2^16", "2^20"]]
+    models = ("icelake-server", "sapphirerapids", "znver4", "znver5", "neoverse-v2")
+    rows = [["float32, between two numbers", "bytes", *models, "Zen 4, 2^12", "2^16", "2^20"]]
     for rule, name in ((0, "min_norm"), (4, "with_grad")):
         for element, form in (("ElementHere", "compared"), ("WithMax", "maxima")):
             loop = f"NumberForwardOp<{rule}, true, true, {element}<float>, float>"
             (r,) = (r for r in record["rows"] if r["loop"] == loop)
             took = r["nanoseconds, by elements"].values()
-            cells = [f"{r[m]:.0f}" for m in models] + [f"{ns:.1f}" for ns in took]
+            cells = [f"{r[m]:.0f}" if m in r else "" for m in models]
+            cells = [r["bytes"], *cells, *(f"{ns:.1f}" for ns in took)]
             rows.append([f"`{name}`, {form}", *cells])
     note = (
-        f"Per word of 64 elements: cycles by llvm-mca {record['llvm']}, which knows neither memory nor that a processor "
-        f"slows down, and nanoseconds of the loop alone, by the number of elements, on {made_on(record)}. "
-        "`python -m lab.mca` lists the cycles of all loops for AVX-512."
+        f"Per word of 64 elements: the bytes that it moves; cycles by llvm-mca {record['llvm']}, of the loops for AVX-512 "
+        "and, on neoverse-v2, for NEON, which knows neither memory nor that a processor slows down; and "
+        f"nanoseconds of the loop alone, by the number of elements, on {made_on(record)}. "
+        "`python -m lab.mca` lists the cycles of all loops."
     )
     return markdown(*rows, left=1) + "\n\n" + note
 

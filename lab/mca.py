@@ -1,61 +1,113 @@
-"""What llvm-mca says of the loops for AVX-512 in the installed library: cycles per word of 64 elements.
+"""What llvm-mca says of the loops for AVX-512 in the installed library: cycles per word of 64 elements, and how many
+bytes a word moves.
 
-python -m lab.mca --out loops
+    python -m lab.mca [FILE...] --out loops
 
-It knows ports and latencies, not memory and not that a processor slows down. Needs objdump, c++filt and llvm-mca.
+FILE: a library or an object file in its place, also one for arm64, of which the loops for NEON are read. llvm-mca knows
+ports and latencies, not memory and not that a processor slows down. Needs objdump, c++filt and llvm-mca.
 """
 
 import argparse
 import re
 import subprocess
+from pathlib import Path
 
 import clampgrad
 import records
 
-MODELS = ("icelake-server", "sapphirerapids", "znver4", "znver5")
+# By the machine of an ELF file: the name of binutils, the loops, their vectors, stores of them, and the models.
+MACHINES = {
+    62: (
+        "x86_64",
+        "avx512",
+        "zmm",
+        r"v\w+\s+%zmm\d+,(?!.*%rsp).*\(",
+        ("icelake-server", "sapphirerapids", "znver4", "znver5"),
+    ),
+    183: (
+        "aarch64",
+        "baseline",
+        r"\bq\d|\bv\d+\.",
+        r"st(u?r|p)\s+q\d+(?!.*\bsp\b)",
+        ("neoverse-v2",),
+    ),
+}
 NOISE = re.compile(
-    r"\(clampgrad::Gradient\)|clampgrad::|avx512::|\(anonymous namespace\)::|c10::| __vector\(\d+\)"
+    r"\(clampgrad::Gradient\)|clampgrad::|avx512::|baseline::|\(anonymous namespace\)::|c10::| __vector\(\d+\)"
 )
+JUMP = re.compile(r"(j\w+|b(\.\w+)?|[ct]bn?z)\s")
 
 
 def run(*command, text=None):
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
-def loops(library):
+def loops(library, tools, namespace, vectors):
     """(name, instructions) of each: the longest run of vectors that ends in a jump to its beginning."""
-    text = run("c++filt", text=run("objdump", "-d", "--no-show-raw-insn", library))
+    objdump = "objdump" if tools == "x86_64" else f"{tools}-linux-gnu-objdump"
+    text = run("c++filt", text=run(objdump, "-d", "--no-show-raw-insn", library))
     for name, body in re.findall(
         r"^[0-9a-f]+ <(.*foreach_whole_word.*)>:\n((?:.+\n)*)", text, re.M
     ):
-        lines = re.findall(r"^\s*([0-9a-f]+):\t([^#<\n]*)", body, re.M)
+        lines = re.findall(r"^\s*([0-9a-f]+):\t([^<\n]*)", body, re.M)
         at = {address: i for i, (address, _) in enumerate(lines)}
-        code = [instruction.strip() for _, instruction in lines]
-        jumps = [(at.get(c.split()[-1]), i) for i, c in enumerate(code) if re.match(r"j\w+\s", c)]
+        code = [re.split(r"//|\s# ", instruction)[0].strip() for _, instruction in lines]
+        jumps = [(at.get(c.split()[-1]), i) for i, c in enumerate(code) if JUMP.match(c)]
         found = [code[a:b] for a, b in jumps if a is not None and a < b]
-        found = [f for f in found if "zmm" in str(f) and "div" not in str(f)]
-        if found and "avx512" in name:
+        found = [f for f in found if re.search(vectors, str(f)) and "div" not in str(f)]
+        if found and namespace in name:
             operator = re.search(r"foreach_whole_word<(.*?) ?>\(clampgrad::Buffers", name)
             yield NOISE.sub("", operator[1]), max(found, key=len)
 
 
-def cycles(mca, instructions, model):
-    code = "\n".join(i for i in instructions if not i.startswith("j"))
-    options = ("-mtriple=x86_64", f"-mcpu={model}", "-iterations=200", "-instruction-info=0")
+def moved(name):
+    """The bytes of a word: those of its results, and all with its inputs and its bits."""
+    lane = 8 if "double" in name else 4 if "float" in name else 2
+    arguments = next(n for n, op in enumerate(("Number", "Pair", "Triple"), 1) if op in name)
+    shares = "NumberForwardOp<[34]|NumberBackwardOp<[3-5]"  # half, and the pseudo-gradients
+    bits = 2 if re.match(shares, name) else arguments
+    results = 64 * lane * (1 if "Forward" in name else arguments)
+    return results, 64 * lane * (1 + arguments) + 8 * bits
+
+
+def cycles(mca, instructions, tools, model):
+    code = "\n".join(i for i in instructions if not JUMP.match(i))
+    options = (f"-mtriple={tools}", f"-mcpu={model}", "-iterations=200", "-instruction-info=0")
     return int(re.search(r"Total Cycles:\s+(\d+)", run(mca, *options, text=code))[1]) / 200
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", default="loops", help="a record, or a file")
+    parser.add_argument("files", nargs="*", default=[clampgrad.clamp.__self__.__file__])
+    parser.add_argument(
+        "--out", default="loops", help="a record, or a file; what else it has of a loop stays"
+    )
     parser.add_argument("--mca", default="llvm-mca", help="the command")
     given = parser.parse_args()
-    rows = [
-        {"loop": name, **{model: cycles(given.mca, code, model) for model in MODELS}}
-        for name, code in loops(clampgrad.clamp.__self__.__file__)
-    ]
+    rows = {}
+    for file in given.files:
+        machine = int.from_bytes(Path(file).read_bytes()[18:20], "little")
+        tools, namespace, vectors, stores, models = MACHINES[machine]
+        for name, code in loops(file, tools, namespace, vectors):
+            results, everything = moved(name)
+            stored = sum(
+                (64 if tools == "x86_64" else 32 if c.startswith("stp") else 16)
+                for c in code
+                if re.match(stores, c)
+            )
+            passes = results / stored  # a loop may go over a part of a word
+            if passes > 8:  # a loop over vectors in one over words: both would be counted as often
+                continue
+            row = rows.setdefault(name, {"loop": name, "bytes": everything})
+            row.update({m: passes * cycles(given.mca, code, tools, m) for m in models})
+    header = {}
+    if records.path(given.out).exists():
+        header = records.read(given.out)
+        for before in header.pop("rows"):
+            if before["loop"] in rows:
+                rows[before["loop"]] = {**before, **rows[before["loop"]]}
     version = re.search(r"LLVM version (\S+)", run(given.mca, "--version"))[1]
-    records.write(given.out, rows, **records.here(), llvm=version)
+    records.write(given.out, rows.values(), **{**header, **records.here(), "llvm": version})
 
 
 if __name__ == "__main__":
