@@ -129,23 +129,27 @@ MADE = {
 }
 
 
+@pytest.mark.parametrize("pinned", [False, True])
 @pytest.mark.parametrize("made", MADE)
-def test_what_is_made_of_a_number_that_changes(made):
-    """The same, of any expression."""
+def test_what_is_made_of_a_number_that_changes(made, pinned):
+    """The same, of any expression, and of a pinned call."""
 
     def f(x, n):
+        if pinned:
+            return torch.clamp(x, max=MADE[made](n)) + x * n
         return clampgrad.clamp(x, max=MADE[made](n), gradient="half") + x * n
 
     # Operators are called, and no C++ is compiled: this is about the cache.
     with (
         torch._inductor.utils.fresh_inductor_cache(),
         torch._inductor.config.patch(fallback_by_default=True),
+        clampgrad.pin("half" if pinned else None),
     ):
         compiled = torch.compile(f)
-        for n in (0.5, 1.0, 2.0, 4.0):
-            x = torch.tensor([-3.0, -1, -0.5, 0.25, 0.5, 1, 1.5, 2, 3, 4, 9])
+        for n in (0.5, 1.5, 1.0, 2.0, 2.25):
+            x = torch.tensor([-3.0, -1, -0.5, 0.25, 0.5, 1, 1.5, 2, 2.25, 3, 4, 4.5, 9])
             check(partial(compiled, n=n), partial(f, n=n), [x])
-            assert_same(compiled(x, n), f(x, n))
+            assert pinned or torch.equal(compiled(x, n), f(x, n))
 
 
 def of_size(x):

@@ -60,6 +60,15 @@ def test_an_integer_of_a_graph():
         assert gradient.tolist() == [1, 0, 0]
 
 
+def test_an_integer_that_float64_does_not_hold():
+    """It is rounded once: by way of float64 it would be 2**60."""
+    x = torch.tensor([2.0**60 + 2.0**37], requires_grad=True)
+    n = 2**60 + 2**36 + 1
+    y = clampgrad.clamp(x, max=n, gradient="inclusive")
+    assert y.item() == torch.clamp(x, max=n).item() == x.item()
+    assert torch.autograd.grad(y, x)[0].item() == 1
+
+
 @pytest.mark.parametrize("convention", ["min_norm", "inclusive", "with_grad"])
 def test_a_number_of_numpy_beside_a_wider_tensor(convention):
     """The first of the two clamps rounds it, as it rounds a number of Python."""

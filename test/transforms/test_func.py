@@ -132,3 +132,22 @@ def test_no_level_records_without_grad_mode():
     for gradient in CONVENTIONS:
         assert constant(lambda x: clampgrad.clamp(x, 0, 1, gradient=gradient)).tolist() == [0, 0]  # noqa: B023
     assert constant(lambda x: clampgrad.maximum(x, torch.zeros(2))).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_tangent_under_no_grad_is_a_constant_to_the_outer_level(in_place):
+    """The tangent is recorded, and what grad differentiates is not."""
+
+    def outer(clamp, which):
+        def f(x):
+            with torch.no_grad():
+                c = clamp(x * 1 if in_place else x)
+            return c * x
+
+        slope = grad(lambda x: torch.func.jvp(f, (x,), (torch.ones(()),))[which])
+        return slope(torch.tensor(0.3)).item()
+
+    ours = clampgrad.clamp_ if in_place else clampgrad.clamp
+    torchs = torch.clamp_ if in_place else torch.clamp
+    for which in (0, 1):
+        assert outer(lambda x: ours(x, 0, 1), which) == outer(lambda x: torchs(x, 0, 1), which)

@@ -65,7 +65,7 @@ def guarded(bound: Any) -> Any:
         return bound
     changing = {s for s in bound.node.expr.free_symbols if s.name.startswith("zf")}
     for symbol in changing:
-        bound.node.shape_env.evaluate_expr(symbol)
+        float(bound.node.shape_env.create_symfloatnode(symbol, hint=None))
     if bound.node.expr.free_symbols - changing:  # sizes, which stay symbols
         return bound
     return float(bound) if isinstance(bound, torch.SymFloat) else int(bound)

@@ -71,10 +71,17 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
     return rounded(number, dtype)
 
 
-@lru_cache(1024)
+@lru_cache(1024, typed=True)
 def rounded(number: float, dtype: torch.dtype) -> float:
+    kind = (
+        torch.float64
+        if isinstance(number, float)
+        else torch.int64
+        if number < 2**63
+        else torch.uint64
+    )
     with at_this_level():
-        found = torch.tensor(number, dtype=torch.float64, device="cpu").to(dtype).item()
+        found = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
     return number if math.isinf(found) else found
 
 

@@ -245,6 +245,9 @@ class Clamp(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor | None) -> tuple[Tensor | None, ...]:
         if g is None:
             return (None,) * len(ctx.needs_input_grad)
+        if not ctx.recording:  # a constant; in place, what was there keeps its history
+            kept = g if ctx.rule.in_place else None
+            return (None, None, kept, *(None,) * (len(ctx.needs_input_grad) - 3))
         g = g.to(ctx.rule.dtype)  # in place, that of x may be narrower
         found = ctx.found
         if ctx.with_tangent:
@@ -275,8 +278,9 @@ class Clamp(torch.autograd.Function):
         found = ctx.rule.shares(recorded | set(given))
         (position,) = ctx.saved_tensors
         dtype = ctx.rule.dtype
-        parts = [select(found[name], position, t.to(dtype)) for name, t in given.items()]
-        result = sum(parts[1:], parts[0])
+        with torch.set_grad_enabled(torch.is_grad_enabled() and ctx.recording):
+            parts = [select(found[name], position, t.to(dtype)) for name, t in given.items()]
+            result = sum(parts[1:], parts[0])
         if not ctx.rule.in_place or "x" not in given:
             return result
         written = given["x"].copy_(result)

@@ -31,7 +31,7 @@ from clampgrad._torch.dispatcher import (
     register_at_autograd_keys,
     to_torchs_own,
 )
-from clampgrad._torch.surroundings import carries_tangent, in_autodiff
+from clampgrad._torch.surroundings import carries_tangent, guarded, in_autodiff
 
 # ---- What holds: see _C.pyi ------------------------------------------------------------------------------
 
@@ -169,6 +169,7 @@ def kernel(name: str, operator: Any) -> Kernel:
             return operator.redispatch(to_torchs_own(keys), x, *others)
         reached[f"aten::{torchs}"] += 1
         numbers = not any(isinstance(other, Tensor) for other in others)
+        others = tuple(map(guarded, others))
         rules = torchs
         if is_clamp:
             lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
