@@ -123,8 +123,7 @@ def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
 
 
 def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
-    """The arguments as the forward compares them: in the dtype of its result, which Inductor would not
-    round a number to.
+    """The arguments as the forward compares them: in the dtype of its result, to which numbers have been rounded.
 
     With a number that is NaN the result is NaN, and torch accepts a second number that the dtype cannot
     hold. NaN stands for that one too.
@@ -134,7 +133,7 @@ def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     def compared(a: Any) -> Any:
         if isinstance(a, Tensor):
             return a if a.dtype == dtype else a.to(dtype)
-        a = in_dtype(a, dtype) if nan is None else nan
+        a = a if nan is None else nan
         # In a graph, as a Tensor of the dtype, in which a symbol is rounded.
         if isinstance(a, (int, float)) and not dispatch_modes_are_on():
             return a
