@@ -1,18 +1,12 @@
 """The tables of README.md and docs/ that show the contract, the examples and what is measured elsewhere."""
 
 import json
-from pathlib import Path
-
-import yaml
 
 import records
 from oracle import TABLE as CONTRACT
 from records import code, markdown
 
-DOCS = Path(__file__).parent.parent / "docs"
-HERE = Path(__file__).parent
-FRAMEWORKS = yaml.safe_load((HERE / "frameworks.yaml").read_text())
-CHOICES = yaml.safe_load((HERE / "choose.yaml").read_text())
+FRAMEWORKS = records.read("frameworks")
 EXAMPLES = {
     p.stem: json.loads(p.read_text()) for p in sorted(records.FOLDER.glob("examples/*.json"))
 }
@@ -25,15 +19,6 @@ def several(values):
     """Gradients of several arguments, in their order; of one alone, without brackets."""
     values = values if isinstance(values, list) else [values]
     return str(values[0]) if len(values) == 1 else f"({', '.join(map(str, values))})"
-
-
-def choices():
-    """One row per task."""
-    rows = [["You want to", "Use", "Because", "See"]]
-    for row in CHOICES:
-        links = ", ".join(f"[{text}]({path})" for text, path in row["see"].items())
-        rows.append([row["task"], row["use"], row["because"], links])
-    return markdown(*rows)
 
 
 def names():
@@ -61,7 +46,7 @@ def frameworks():
     }
     rows = [
         [f"{f['name']} {', '.join(f['versions'])}", *(cell(f[key]) for key in columns)]
-        for f in FRAMEWORKS["frameworks"]
+        for f in FRAMEWORKS["rows"]
     ]
     return markdown(["", *columns.values()], *rows) + f"\n\nAs measured: {FRAMEWORKS['measured']}."
 
@@ -163,7 +148,6 @@ def examples(keys):
 
 TABLES = {
     "names": names,
-    "choices": choices,
     "frameworks": frameworks,
     "pgd": pgd,
     "dead_pixels": dead_pixels,

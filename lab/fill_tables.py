@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import benchmarks.tables
-from lab import contract_tables, private_names_by_release, upstream_tables
+from lab import contract_tables, private_names_page, upstream_tables
 from lab.programs import program_tables
 from lab.study import tables as study_tables
 
@@ -17,7 +17,7 @@ MODULES = (
     benchmarks.tables,
     contract_tables,
     upstream_tables,
-    private_names_by_release,
+    private_names_page,
     program_tables,
     study_tables,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lab import contract_tables, fill_tables, private_names_by_release
+from lab import contract_tables, fill_tables, private_names_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +27,7 @@ def test_tables_are_what_the_data_says(page):
 def test_the_rows_elsewhere_agree_with_the_contract():
     """jax.numpy.clip is half, and the releases of torch are inclusive and joint: tests of the contract
     measure the installed one."""
-    rows = {row["versions"][0]: row for row in contract_tables.FRAMEWORKS["frameworks"]}
+    rows = {row["versions"][0]: row for row in contract_tables.FRAMEWORKS["rows"]}
     sources = {
         "inclusive": ("2.13.0", None),
         "joint": ("2.14", None),
@@ -51,6 +51,6 @@ def test_the_rows_elsewhere_agree_with_the_contract():
 
 def test_internal_headers_are_there():
     include = Path(torch.__file__).parent / "include"
-    headers = private_names_by_release.internal_headers()
+    headers = private_names_page.internal_headers()
     assert len(headers) > 5
     assert [h for h in headers if not (include / h).exists()] == []

@@ -1,0 +1,51 @@
+"""The tables of docs/private_names.md: the private names of torch that clampgrad uses, and the headers."""
+
+import re
+from pathlib import Path
+
+from clampgrad._torch.private_names import PRIVATE
+from records import code, markdown
+
+ROOT = Path(__file__).parent.parent
+INTERNAL = re.compile(
+    r"torch/csrc/|ATen/functorch/|ATen/native/|/impl/|TLS\.h|SavedTensorHooks|Legacy"
+)
+
+
+def private_names():
+    """One row a name, by what happens where it is gone; the table is python/clampgrad/_torch/private_names.py."""
+    sources = {path: path.read_text() for path in sorted(ROOT.glob("python/**/*.py"))}
+    parts = []
+    for use in PRIVATE.values():
+        rows = [["name", "where it is used", "what for"]]
+        for name, purpose in use.names.items():
+            last = re.escape(re.split(r"[.:]", name)[-1])
+            where = [
+                code(path.relative_to(ROOT / "python/clampgrad"))
+                for path, text in sources.items()
+                if re.search(rf"\b{last}\b", text) and path.name != "private_names.py"
+            ]
+            rows.append([code(name.replace(":", ".")), ", ".join(where), purpose])
+        parts.append(f"If one of these is gone: {use.gone}.\n\n{markdown(*rows)}")
+    return "\n\n".join(parts)
+
+
+def internal_headers():
+    """Header -> the files that include it."""
+    found = {}
+    for path in sorted(ROOT.glob("csrc/**/*")):
+        if path.suffix in (".h", ".cpp", ".cu", ".cuh"):
+            for header in re.findall(r"#include <((?:ATen|c10|torch)/[^>]+)>", path.read_text()):
+                if INTERNAL.search(header):
+                    found.setdefault(header, []).append(path.relative_to(ROOT / "csrc"))
+    return found
+
+
+def private_headers():
+    rows = [["header", "included by"]]
+    for header, files in sorted(internal_headers().items()):
+        rows.append([code(header), ", ".join(map(code, files))])
+    return markdown(*rows)
+
+
+TABLES = {"private_names": private_names, "private_headers": private_headers}
