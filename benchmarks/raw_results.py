@@ -115,7 +115,8 @@ def bars(results):
             if dtype in bar:
                 direction = bar.get("direction", "both")
                 malloc = bar.get("malloc", "fixed")
-                key = dict(dtype=dtype, threads=1, direction=direction, malloc=malloc)
+                key = dict(dtype=dtype, direction=direction, malloc=malloc)
+                key["threads"] = threads = bar.get("threads", 1)
                 times = seconds(results, group=bar["group"], n=bar["n"], **key)
                 if not times:  # the bar is younger than these results
                     continue
@@ -128,6 +129,7 @@ def bars(results):
                 what = f"{bar['group']}, N = {size(bar['n'])}: {bar['rival']} / ours"
                 what += f", {direction} alone" if direction != "both" else ""
                 what += ", malloc's own settings" if malloc == "default" else ""
+                what += f", {threads} threads" if threads > 1 else ""
                 yield what, dtype, bar[dtype], measured, limit and rival / limit
     times = {n: seconds(results, group="kernel", threads=n) for n in (1, 2)}
     copy, ours_ = "copy", "clamp with its gate"
