@@ -1,5 +1,5 @@
-// Who calls a front door (csrc/ops/front_doors.h): C++ and Python, and the dispatcher, which gives it
-// the name of a convention.
+// The callers of the front doors (csrc/ops/front_doors.h): the functions for C++ and Python, and
+// the kernels for the dispatcher, which get the name of a convention.
 
 #include "Kernels.h"
 #include "Operators.h"
@@ -16,8 +16,8 @@ namespace clampgrad {
 
 namespace {
 
-// Tells the profiler of a call what the dispatcher would: its name and arguments, and the number of
-// the node that it makes. Where no gradient is recorded, aten's operator is all that there is to see.
+// Tells the profiler what the dispatcher would: the name and arguments of the call, and the number
+// of the node that it makes. If no gradient is recorded, the profiler sees only aten's operator.
 class Profiled {
  public:
   template <typename... Args>
@@ -39,7 +39,7 @@ class Profiled {
     return std::string(arg);
   }
 
-  std::optional<at::RecordFunction> record_; // none where nobody profiles, as in the dispatcher
+  std::optional<at::RecordFunction> record_; // empty if nobody profiles, as in the dispatcher
 };
 
 } // namespace

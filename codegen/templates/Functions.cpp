@@ -13,8 +13,8 @@ using namespace torch::dynamo::autograd;
 
 namespace {
 
-// The engine has compared a gradient with the output before. Who calls a node directly,
-// y.grad_fn(g), comes here, where saved bits say nothing about elements that they do not have.
+// The engine compares a gradient with the output before it calls a node. A direct call of a node,
+// y.grad_fn(g), is checked here, because the saved bits know no shape.
 void check_shape(const Node& node, const variable_list& grads) {
   TORCH_CHECK(
       !grads[0].defined() || node.input_metadata(0).is_same_shape(grads[0]),

@@ -45,7 +45,7 @@ namespace VariableType {
   TORCH_CHECK(t.defined(), "Expected a Tensor for argument #", pos, " '", name, "', but got None");
   return t;
 }
-// How many references there are to a tensor that was just made. Assertions ask (CLAMPGRAD_DEBUG=1).
+// How many references there are to a tensor that was just made, for assertions (CLAMPGRAD_DEBUG=1).
 [[maybe_unused]] size_t expected_fresh_use_count(const Tensor& t) {
   if (!t.defined()) {
     return 0;

@@ -4,8 +4,8 @@
 // A fused forward records one to three bits per element, which is all that its backward needs of
 // the inputs. Bit b of element i is bit i % 64 of word b * words(n) + i / 64: the first bits of all
 // elements lie together, then their second ones. The bits of the last word that belong to no
-// element are 0. Elements are counted as they lie in memory: Note [Dim order]. What the bits mean
-// stands with the rules (kernels/rules/).
+// element are 0. Elements are counted as they lie in memory: Note [Dim order]. The rules say what
+// the bits mean (kernels/rules/).
 
 #include <cstdint>
 

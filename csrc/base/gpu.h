@@ -6,8 +6,9 @@
 namespace clampgrad {
 
 // Whether code runs on a GPU of this compute capability. `code` has nvcc's names:
-// "sm_80+compute_90". Machine code (sm) runs on later minor versions too, PTX (compute) on all that
-// is later, and what ends in "a" on this one alone; in "f", on later minor versions.
+// "sm_80+compute_90". Machine code (sm) also runs on later minor versions, PTX (compute) on all
+// later versions, a name that ends in "a" only on its own version, one in "f" on later minor
+// versions.
 constexpr bool runs_on(std::string_view code, int major, int minor) {
   while (!code.empty()) {
     const auto name = code.substr(0, code.find('+'));

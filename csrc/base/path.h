@@ -15,14 +15,15 @@ using OptionalTensor = std::optional<at::Tensor>;
 // A torch.func transform is running.
 bool in_transform();
 
-// What runs is recorded as a graph of functions: by torch.compile, say.
+// Calls are recorded as a graph of functions, by torch.compile for example.
 bool in_functionalization();
 
-// An ordinary strided tensor of a backend with kernels here, beneath no tracer, level or mode.
+// An ordinary strided tensor of a backend with kernels here, and no tracer, level or mode is
+// active.
 bool is_plain(const at::Tensor& self);
 
-// While it lives, no tensor is plain. torch.jit.trace records an operator of ours and hides from
-// what runs inside: bits that a kernel saved there would be a constant of the trace.
+// While it lives, no tensor is plain. torch.jit.trace records our operator and is invisible to what
+// runs inside: bits that a kernel saved there would be a constant of the trace.
 class Traced {
  public:
   Traced();
@@ -43,12 +44,12 @@ bool is_differentiated(const at::Tensor& self);
 // False where no gradient can be recorded, so that the front door is the ATen operator and no more.
 bool may_need_gradient(const at::Tensor& self);
 
-// Plain but for modes that look on, without a tangent, on a device with kernels: nothing but
-// reverse mode, and such modes, sees an operator.
+// Plain but for observing modes, without a tangent, on a device with kernels: only reverse mode and
+// such modes see an operator.
 bool is_fusable(const at::Tensor& self);
 bool is_fusable_dtype(at::ScalarType dtype);
 
-// Both are plain (a saved-tensor hook may return any bits), and nobody differentiates the gradient.
+// Both are plain (a saved-tensor hook may return any bits), and the gradient is not differentiated.
 bool is_fusable_backward(const at::Tensor& grad, const at::Tensor& bits);
 
 // What holds for any of the Tensors among the arguments of an operator, also in lists; the others

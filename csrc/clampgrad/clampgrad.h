@@ -4,9 +4,9 @@
 //     auto y = clampgrad::clamp(x, 0, 6);                                  // Gradient::min_norm
 //     auto z = clampgrad::clamp_min(x, bound, clampgrad::Gradient::half);  // the bound is a Tensor
 //
-// Shapes, dtypes and errors are those of the function of the same name in at::. A c10::ValueError
-// besides: for a value that is no Gradient, for `maximize` with an exact convention, and for
-// with_grad, restoring and straight_through on maximum and its kind.
+// Shapes, dtypes and errors are those of the function of the same name in at::. They also raise
+// c10::ValueError: for a value that is no Gradient, for `maximize` with an exact convention, and
+// for with_grad, restoring and straight_through on maximum and its kind.
 
 #include <clampgrad/gradient.h>
 

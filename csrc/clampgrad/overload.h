@@ -1,5 +1,5 @@
 #pragma once
-// From a Bound of the functions for C++ to the overload for what it is.
+// Chooses the overload for the Bounds of the functions for C++.
 
 #include "clampgrad/clampgrad.h"
 

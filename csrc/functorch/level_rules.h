@@ -33,10 +33,10 @@ struct Batch {
     ((any |= any_tensor(is_batched, args)), ...);
   }
 
-  // The tensor inside, with the batch dimension at `to` and the others aligned at the end; as it is
-  // where this level does not batch it and it fits. A tensor that has no dimension to the user
-  // promotes others less than one with dimensions. Inside it has one, so either all of them have or
-  // it is cast to the dtype of the result.
+  // The tensor inside, with the batch dimension at `to` and the others aligned at the end;
+  // unchanged if this level does not batch it and it fits. In type promotion, a tensor without
+  // dimensions counts less than one with dimensions. Inside, a batched one has a dimension, so
+  // unless all of them do, it is cast to the dtype of the result.
   Tensor physical(const Tensor& tensor, int64_t to) const {
     const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
     if (!batch_dim && to == 0 && dim > 0) {
@@ -82,7 +82,7 @@ struct Batched<op, Tensor(Args...)> {
     return at::functorch::makeBatched(std::move(result), 0, batch.level);
   }
 };
-// In place, the tensor that is written is no view of the one inside, which autograd would record.
+// In place, the written tensor must not be a view of the one inside: autograd would record it.
 template <auto op, typename... Args>
 struct Batched<op, Tensor&(Tensor&, Args...)> {
   static Tensor& call(Tensor& self, Args... args) {

@@ -12,7 +12,8 @@
 namespace clampgrad {
 
 // ---- What to do ---------------------------------------------------------------------------------
-// A forward makes of elements a result and bits; a backward of a gradient and bits the gradients.
+// A forward makes a result and bits from elements; a backward makes gradients from a gradient and
+// bits.
 
 struct NumberForward {
   static constexpr int kIn = 1, kOut = 1;
@@ -67,17 +68,17 @@ constexpr bool is_forward = !std::is_const_v<typename Call::Word>;
 // ---- Memory -------------------------------------------------------------------------------------
 
 // Elements that are walked together, n of each, and the bits that belong to them. Lane is void
-// where the dtype is known at run time alone.
+// where the dtype is known only at run time.
 template <typename Call, typename Lane = void>
 struct Buffers {
   const Lane* in[Call::kIn];
   int64_t period[Call::kIn]; // in words: Note [Repeated inputs]
-  Lane* out[Call::kOut]; // null where nobody wants it; may be an input
+  Lane* out[Call::kOut]; // null if it is not wanted; may be an input
   typename Call::Word* bits;
   int64_t n;
 };
 
-// What moves per element: 16-bit numbers as their bits.
+// The type that is loaded and stored: 16-bit numbers move as their bits.
 template <typename T>
 using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 

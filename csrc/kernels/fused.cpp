@@ -179,8 +179,8 @@ void unpack(const uint64_t* bits, int64_t per_element, int64_t values, bool* mas
 
 } // namespace
 
-// Only what is differentiated twice, or traced, comes here. Operators of ATen do it on other
-// devices: on a CPU they take longer than all else that a second derivative does.
+// Only double backward and traced calls come here. Other devices use ATen operators: on a CPU these
+// would take longer than all else in a second derivative.
 Tensor native::mask(
     const Tensor& bits,
     c10::SymIntArrayRef size,

@@ -27,7 +27,7 @@ struct Saved {
   at::IntArrayRef dim_order;
 };
 
-// A gradient for each argument that one is wanted for. All have the shape of grad.
+// A gradient for each argument whose gradient is wanted. All have the shape of grad.
 template <typename Call>
 std::array<at::Tensor, Call::kOut> fused_backward(
     const Saved<Call>& of, const at::Tensor& grad, const std::array<bool, Call::kOut>& wanted);

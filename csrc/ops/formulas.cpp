@@ -37,12 +37,13 @@ Compared<TensorValue> compared_in_dtype(const Tensor& t) {
 
 // Note [A result is enough]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~
-// What a compiled forward returns to the next operator is kept for backward as a rule, and what it
-// was computed of is not. So where a compiler records the gradient, masks are in terms of the
-// result y, and what they keep besides is the mask `x == y`, or nothing: x lies strictly between
-// bounds just where y does. y is computed again here, by the operator of the forward, and compilers
-// compute nothing twice. It is not what the forward has returned: that may have changed in place.
-// Where Inductor does not round y, x is compared: to a symbol (stays_unrounded), to a Tensor.
+// Compiled code usually keeps the result of a forward for backward, because the next operator needs
+// it, but not its inputs. So when a compiler records the gradient, masks are computed from the
+// result y, and save at most the mask `x == y` besides: x lies strictly between bounds exactly
+// where y does. y is computed again here, by the operator of the forward, and compilers compute
+// nothing twice. The tensor that the forward returned does not serve: it may have changed in place.
+// Where Inductor does not round y, x is compared: with a symbol (stays_unrounded), or with a
+// Tensor.
 bool result_is_kept() {
   return in_functionalization() && !in_transform();
 }
@@ -58,7 +59,7 @@ TensorValue result_of(const Op& op, const Tensor& self, const Args&... args) {
   });
 }
 
-// The result in place of self, where that is differentiated alone and gets nothing at a tie.
+// The result in place of self, if only self is differentiated and gets nothing at a tie.
 template <typename Of, typename Op>
 Tensor result_if_enough(const Of& of, const Op& op) {
   return result_is_kept() && of.convention.gradient == Gradient::min_norm &&

@@ -1,6 +1,7 @@
 #pragma once
-// The front doors: what a call comes to from Python, C++ and the dispatcher (by the generated
-// FrontDoors.cpp) and from a pin. Where no gradient is to be recorded, it is the ATen operator.
+// The front doors, which calls from Python, C++ and the dispatcher (by the generated
+// FrontDoors.cpp) and from a pin enter first. If no gradient is to be recorded, they call the ATen
+// operator.
 
 #include "base/bounds.h"
 #include "base/convention.h"
@@ -33,8 +34,8 @@ at::Tensor record_clamp(
 at::Tensor& record_clamp_(
     at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
 
-// What the composed path saves: of a plain tensor a copy, because it may change after the call. If
-// not differentiated, it repeats what the tensor repeats: that decides how a result is laid out.
+// What the composed path saves: a copy of a plain tensor, because that may change after the call.
+// If not differentiated, the copy repeats what the tensor repeats: that decides a result's layout.
 at::Tensor kept(const at::Tensor& t);
 OptionalTensor kept(const OptionalTensor& bound);
 

@@ -63,13 +63,13 @@ Number other_bound(const Scalar& bound) {
 //
 // A saved-tensor hook may raise, and `self` would have been written with nothing recorded. So where
 // there are hooks, the functional form is recorded first, and `self` gets its value and its node
-// afterwards (hand_over). So it is where `self` has gaps or modes look on, and with Tensors for
-// bounds.
+// afterwards (hand_over). The same happens if `self` has gaps, if modes observe the call, and with
+// Tensors for bounds.
 //
-// `self` does not get its value by copy_ with autograd on. Of a view that overlaps itself, the
+// `self` does not get its value by copy_ with autograd on. In a view that overlaps itself, the
 // gradient of copy_ gives every place all of g; and a view would keep its node and call hooks on
-// it, where torch replaces that node. What no kernel of ours takes, torchgen's operator in place
-// does, at each level of torch.func.
+// it, where torch replaces that node. Calls that none of our kernels takes go to torchgen's
+// in-place operator, at each level of torch.func.
 
 using ClampNode = autograd::ClampRecordedBackward0;
 

@@ -109,7 +109,7 @@ Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
 
 // ---- Lists of Tensors ---------------------------------------------------------------------------
 
-// No pin reaches them, and where a gradient is recorded it says so.
+// No pin reaches them: they raise an error where a gradient is recorded.
 template <typename Aten, Kind kind, typename = decltype(&Aten::call)>
 struct KernelForEach;
 
@@ -211,7 +211,7 @@ struct Registration {
       if (key == DispatchKey::AutogradOther) {
         continue; // see to_torchs_own
       }
-      // Replaced, it could not be called where nothing is pinned; kept, it would not be pinned.
+      // Replacing it would leave nothing to call without a pin; keeping it would leave it unpinned.
       TORCH_CHECK(
           !op.hasKernelForDispatchKey(key),
           "clampgrad.pin: ",

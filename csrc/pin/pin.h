@@ -21,9 +21,8 @@ using Pinned = std::optional<Convention>;
 Pinned parse_pinned(std::string_view name);
 std::string name_of(Convention c);
 
-// A pin that holds where it was entered until it is left, and the one around it. To enter a block
-// is to make it the innermost, and to leave it is to close it. Each is one store: neither is half
-// done.
+// A pin that holds where it was entered until it is left, and the block around it. Entering makes a
+// block the innermost, and leaving closes it. Each is one store, so neither can be half done.
 struct Block {
   Block(Pinned pinned, std::shared_ptr<Block> outer, int64_t owner)
       : pinned(pinned), outer(std::move(outer)), owner(owner) {}
@@ -36,7 +35,7 @@ using BlockRef = std::shared_ptr<Block>;
 
 // The block of this thread that was made the innermost last. It may be closed.
 BlockRef innermost();
-BlockRef make_innermost(BlockRef block); // returns what was it before
+BlockRef make_innermost(BlockRef block); // returns the former one
 
 // What holds where no block does.
 void set_process(Pinned pinned);
@@ -46,7 +45,7 @@ void set_process(Pinned pinned);
 void ask_with(BlockRef (*function)());
 void ask_in_this_thread(bool asks);
 
-// What holds in this thread: its block, or else what holds in the process. None is torch's own
+// The pin of this thread: that of its block, or else that of the process. None is torch's own
 // gradient.
 Pinned current();
 

@@ -103,7 +103,7 @@ std::string_view text_of(PyObject* gradient) {
   return "(not UTF-8)";
 }
 
-// What Python says of a name that is unknown: which one may be meant. Not while Python ends.
+// Python's message for an unknown name, which suggests a known one; `otherwise` while Python ends.
 std::string unknown_name(std::string_view name, const char* otherwise) {
   try {
     const auto table = py::reinterpret_steal<py::object>(

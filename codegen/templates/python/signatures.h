@@ -11,7 +11,7 @@ enum Parameter { kInput, kFirst, kSecond, kGradient, kMaximize, kOut, kParameter
 struct Signature {
   const char* name;
   const char* parameters[kParameters]; // null where it has none of that kind
-  // For numbers, and then for Tensors: torch words errors by the first.
+  // For numbers, then for Tensors: torch's errors name the first.
   const char* overloads[4];
 };
 

@@ -39,15 +39,15 @@ CLAMPGRAD_HOST_DEVICE void run_word(const Op& op, const BuffersOf<Op>& s, int64_
   }
 }
 
-// Runs the whole words [begin, end). A function, as its code is long and called twice. All is
-// passed by value: no store can change it, and bounds stay in registers.
+// Runs the whole words [begin, end). It is not inlined, because its code is long and called twice.
+// Everything is passed by value, so no store can change it and bounds stay in registers.
 template <typename Op>
 C10_NOINLINE void foreach_whole_word(
     BuffersOf<Op> s, int64_t begin, int64_t end, int64_t stride, Op op) {
   using Call = typename Op::Call;
   auto here = s;
   for (int64_t w = begin; w < end;) {
-    int64_t count = end - w; // as far as no input starts again
+    int64_t count = end - w; // up to where an input repeats
     decltype(here.in) from;
     for (int k = 0; k < Call::kIn; ++k) {
       const int64_t phase = w % s.period[k], left = s.period[k] - phase;
@@ -66,7 +66,7 @@ C10_NOINLINE void foreach_whole_word(
   }
 }
 
-// The same for any words. A last word that is not whole is copied to one, filled up with zeros.
+// The same for any words. An incomplete last word is copied, and padded with zeros.
 template <typename Op>
 CLAMPGRAD_HOST_DEVICE void foreach_word(
     const BuffersOf<Op>& s, int64_t begin, int64_t end, const Op& op) {

@@ -1,6 +1,6 @@
-// The elements of the CPU. There torch.fmax and fmin are the C library's: of a NaN and a number the
-// result is the number, but where the NaN signals it is NaN. torch converts float16 first, after
-// which none signals. Comes after the rules.
+// The elements of the CPU. There torch.fmax and fmin are the C library's: for a NaN and a number
+// the result is the number, or NaN if the NaN signals. torch converts float16 first, after which no
+// NaN signals. Comes after the rules.
 
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {

@@ -13,7 +13,7 @@ struct AsFloat : ElementOf<T> {
   static CLAMPGRAD_HOST_DEVICE bool number(Lane x) {
     return key(x) == key(x);
   }
-  static CLAMPGRAD_HOST_DEVICE bool comparable(Lane) { // false of NaN by themselves
+  static CLAMPGRAD_HOST_DEVICE bool comparable(Lane) { // comparisons with NaN are false anyway
     return true;
   }
   static CLAMPGRAD_HOST_DEVICE Lane halved(Lane x) {

@@ -12,7 +12,7 @@
 namespace clampgrad::device {
 namespace {
 
-// A V of a lane. The rules, which come after it, call it.
+// The V for a lane: itself. The rules, which are included after this, call it.
 template <typename Lane>
 CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
   return value;

@@ -21,7 +21,7 @@ constexpr Gradient number_rule(Gradient gradient) {
   }
 }
 
-// The rule by which a forward makes bits. All pseudo-gradients have one: where x lies.
+// The rule for the bits of a forward. All pseudo-gradients share one, which records where x lies.
 constexpr Gradient recorded_rule(Gradient gradient) {
   return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
@@ -36,7 +36,7 @@ constexpr int bits_per_element(Gradient number_rule) {
 // Sets of arguments, as bits.
 constexpr int kSelf = 1, kOther = 2, kBoth = 3;
 
-// Who gets a share where the two are equal, and who where the result is NaN.
+// Which arguments get a share at a tie, and which if the result is NaN.
 struct PairRule {
   int tie, nan;
 };
@@ -59,7 +59,7 @@ CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int dif
   }
 }
 
-// What each gets, by the bits: min_norm stands for equal shares of those whose bits are set.
+// The rule that reads the bits. min_norm means equal shares for the arguments whose bits are set.
 constexpr Gradient pair_share_rule(Gradient gradient) {
   return is_pseudo(gradient) ? gradient : Gradient::min_norm;
 }
@@ -74,12 +74,12 @@ CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
 
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 
-// Who gets a share. The pseudo-gradients have one rule: where x lies.
+// The rule that makes the bits. All pseudo-gradients share one, which records where x lies.
 constexpr Gradient triple_rule(Gradient gradient) {
   return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
 
-// What each gets, by the bits. Under inclusive equal shares, as under min_norm.
+// The rule that reads the bits. Under inclusive, shares are equal, as under min_norm.
 constexpr Gradient triple_share_rule(Gradient gradient) {
   return gradient == Gradient::inclusive ? Gradient::min_norm : gradient;
 }

@@ -94,8 +94,8 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
 // What all elements have in common.
 template <typename E>
 struct Element {
-  // The value of torch.clamp, its key, and the value of torch.fmax and fmin, whose `result` of the
-  // two `in` the rule has found. A device where torch returns something else overrides them.
+  // The value of torch.clamp, its key, and the value of torch.fmax and fmin: the rule has chosen
+  // `result` from the two `in`. A device where torch returns something else overrides them.
   template <bool has_lo, bool has_hi, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V
   clamp(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
@@ -143,7 +143,7 @@ struct Real : Element<Real<T>> {
   static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
     return eq(x, x);
   }
-  // Where comparing keys says what comparing numbers would: everywhere, as a NaN's key is a NaN.
+  // Where keys compare as the numbers do: everywhere, because a NaN's key is a NaN.
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V) {
     return everywhere<Mask<V>>();
@@ -278,8 +278,8 @@ CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
   return a.comparable & b.comparable & eq(a.key, b.key);
 }
 
-// What happens to one element (CUDA) or vector (CPU). A forward makes of its inputs the result and
-// the bits, a backward of a gradient and the bits the gradients. with_op() gives a call its Op.
+// What happens to one element (CUDA) or vector (CPU). A forward makes the result and the bits from
+// its inputs, a backward the gradients from a gradient and the bits. with_op() gives a call its Op.
 template <typename Of, typename Element, int bits>
 struct Op {
   using Call = Of;

@@ -34,9 +34,9 @@ CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
   return lt(b.lo, x) & lt(x, b.hi);
 }
 
-// For a pseudo-gradient the Position of x, else NumberMasks. K is a key, what is compared in place
-// of a number, where `comparable` (Real and Short in element.h). `result`, the key of clamp's
-// result, is read for a pseudo-gradient alone.
+// The Position of x for a pseudo-gradient, else NumberMasks. K is a key, which is compared in place
+// of a number and counts where `comparable` (Real and Short in element.h). `result` is the key of
+// clamp's result; only a pseudo-gradient reads it.
 template <Gradient rule, bool has_lo, bool has_hi, typename K>
 CLAMPGRAD_HOST_DEVICE auto number_masks(
     K x, Mask<K> comparable, const Bounds<K>& b, const K& result) {
@@ -133,7 +133,7 @@ CLAMPGRAD_HOST_DEVICE void number_bits(const Position<M>& at, M (&bits)[2]) {
   bits[1] = M(at.below | at.above);
 }
 
-// Masks that give the shares that those of number_masks() give.
+// Masks with the same shares as those of number_masks().
 template <Gradient rule, typename M>
 CLAMPGRAD_HOST_DEVICE auto number_masks_in(const M (&bits)[bits_per_element(rule)]) {
   if constexpr (is_pseudo(rule)) {

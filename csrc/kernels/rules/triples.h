@@ -38,8 +38,8 @@ struct PseudoMasks {
   M halved;
 };
 
-// For a pseudo-gradient PseudoMasks, else TripleMasks. `result`, the key of clamped(), is read for
-// a pseudo-gradient alone; `differentiated` has a bit per argument.
+// PseudoMasks for a pseudo-gradient, else TripleMasks. `result` is the key of clamped(); only a
+// pseudo-gradient reads it. `differentiated` has a bit per argument.
 template <Gradient rule, typename K>
 CLAMPGRAD_HOST_DEVICE auto triple_masks(
     const Compared<K>& x,
@@ -133,9 +133,9 @@ CLAMPGRAD_HOST_DEVICE void triple_share(V g, const PseudoMasks<Mask<V>>& at, V (
 }
 
 // ---- As bits ------------------------------------------------------------------------------------
-// A bit per argument, set where it gets a share. Those that are set share equally, but where a
-// convention says otherwise (triple_masks_in). Of a pseudo-gradient the bits are a number, x's the
-// lowest: where x lies, and which bounds get a share besides. 0 NaN; 1 inside; 2 below, lo; 3
+// A bit per argument, set where it gets a share. Those that are set share equally, unless a
+// convention says otherwise (triple_masks_in). The bits of a pseudo-gradient are a number, with x's
+// the lowest: where x lies, and which bounds also get a share. 0 NaN; 1 inside; 2 below, lo; 3
 // below, hi; 4 below, both; 5 below, none; 6 above, hi.
 
 template <Gradient rule, typename M>
@@ -156,7 +156,7 @@ CLAMPGRAD_HOST_DEVICE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
   bits[2] = M((at.x.below ^ to_one) | at.x.above);
 }
 
-// Masks that give the shares that those of triple_masks() give.
+// Masks with the same shares as those of triple_masks().
 template <Gradient rule, typename M>
 CLAMPGRAD_HOST_DEVICE auto triple_masks_in(const M (&bits)[3]) {
   const M x = bits[0], lo = bits[1], hi = bits[2];
