@@ -179,10 +179,10 @@ check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolat
 	echo "==> packages for torch $(TORCH)"
 	$(VENV)/bin/pytest test/package/test_build.py -m build $(ARGS)
 
-bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes; ARGS=--full for all of it
+bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
-	$(VENV)/bin/python -m benchmarks.raw_results out/cpu-$(TORCH).jsonl --plot out/cpu-$(TORCH).png
+	$(VENV)/bin/python -m benchmarks.tables out/cpu-$(TORCH).jsonl --plot out/cpu-$(TORCH).png
 
 study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
 study: $(VENV)/studied ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
@@ -208,7 +208,7 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there,
 	$(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
 	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json \
 		$(ARM64_PORTABLE_TESTED) $(ARGS)
-	echo "==> python -m lab.support out/arm64.json puts it into docs/support.md"
+	echo "==> python -m lab.support out/arm64.json puts it into the records"
 
 check-distro: ## Run demo and test on a minimal Debian SUITE from nothing, as root, for docs/support.md
 	lab/distro.sh $(SUITE)
@@ -250,7 +250,7 @@ pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img
 	$(VENV)/bin/python -m clampgrad gallery docs/img > /dev/null
 	cp out/demo.json records/examples/
-	$(VENV)/bin/python -m benchmarks.raw_results --plot docs/img/cpu.png > /dev/null
+	$(VENV)/bin/python -m benchmarks.tables --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
 		cp out/$$name.json records/examples/; cp out/$$name{,-dark}.png docs/img/; \

@@ -1,6 +1,6 @@
 """What is timed: functions of tensors that are all differentiated, by group, as data.
 
-The first function of a group is ours; the others are its rivals. `full` is left out of the short run.
+The first function of a group is ours; the others are its rivals.
 """
 
 from __future__ import annotations
@@ -51,12 +51,16 @@ class Group:
     name: str
     arity: int
     functions: dict[str, Callable]
-    full: frozenset[str] = frozenset()
+    not_timed: tuple[str, ...] = ()  # only what is saved for backward is asked of these
     sizes: tuple[int, ...] = (1, 2**12, 2**16, 2**17, 2**20, 2**22, 2**24)
 
     @property
     def ours(self) -> str:
         return next(iter(self.functions))
+
+    @property
+    def timed(self) -> dict[str, Callable]:
+        return {name: f for name, f in self.functions.items() if name not in self.not_timed}
 
 
 OPS = torch.ops.clampgrad
@@ -95,7 +99,7 @@ GROUPS = (
             "restoring": pinned("restoring"),
             "straight_through": pinned("straight_through"),
         },
-        full=frozenset({"half", "restoring", "straight_through", "F.relu6"}),
+        not_timed=("half", "restoring", "straight_through", "F.relu6"),
     ),
     Group(
         "maximum",
@@ -137,13 +141,7 @@ GROUPS = (
 # What programs call: timed with malloc's own settings too.
 USED = ("clamp", "maximum", "clamp(x, lo, hi)")
 
-DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float64": torch.float64,
-}
-SHORT_DTYPES = ("float32", "bfloat16")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def inputs(group: Group, n: int, dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:

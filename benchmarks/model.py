@@ -42,25 +42,31 @@ def stack(activation, channels: int = 16, blocks: int = 4, expansion: int = 6) -
     return nn.Sequential(nn.Conv2d(3, channels, 3, stride=2, padding=1), *body)
 
 
+def images(batch: int, size: int) -> torch.Tensor:
+    return torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def trainer(model: nn.Module, x: torch.Tensor):
+    """A function that takes one step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 def measure(seconds: float, batch: int = 8, size: int = 64) -> list[dict]:
     """Step time and saved bytes for each activation, on the same batch."""
-    x = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0))
-    steps, saved = {}, {}
-    for name, activation in ACTIVATIONS.items():
-        model = stack(activation)
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-
-        def train(model=model, optimizer=optimizer):
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
-
-        steps[name] = train
-        saved[name] = saved_bytes(model, x)
-    times = interleaved(steps, seconds, slice_seconds=0)
+    x = images(batch, size)
+    models = {name: stack(activation) for name, activation in ACTIVATIONS.items()}
+    saved = {name: saved_bytes(model, x) for name, model in models.items()}
+    steps = {name: trainer(model, x) for name, model in models.items()}
     same = {"group": "model", "n": batch, "size": size, "dtype": "float32", "threads": 1}
     same["direction"] = "both"
     return [
         {**same, "function": name, **summary(values), "saved_bytes": saved[name]}
-        for name, values in times.items()
+        for name, values in interleaved(steps, seconds, slice_seconds=0).items()
     ]

@@ -4,7 +4,7 @@
 
 One thread, tensors of one element, where overhead shows most. The ways take turns; of each the
 quickest round counts, because what disturbs a measurement only ever makes it slower. What costs
-nothing before the first pin of a process costs the question which pin holds after it, so half of the
+nothing before the first pin of a process costs the question which pin holds after it, so a part of the
 rounds run in a process without any.
 """
 
@@ -12,15 +12,15 @@ import json
 import os
 import subprocess
 import sys
-import time
 from contextlib import nullcontext
 
 import torch
 
 import clampgrad
 import records
+from benchmarks.timing import interleaved
 
-ROUNDS, CALLS, TURNS = 200, 500, 5
+ROUNDS, CALLS, TURNS = 40, 500, 5
 x, constant = torch.zeros(1, requires_grad=True), torch.zeros(1)
 
 
@@ -39,74 +39,65 @@ CASES = {
     "clamp, nothing recorded": lambda: torch.clamp(constant, 0, 1),
     "add, which is not pinned": lambda: torch.add(constant, 1),
 }
-# In processes of their own, before any pin and of the portable implementation.
-BEFORE = {"no pin": nullcontext}
-PORTABLE = {
-    "portable, after a pin": nullcontext,
-    "portable, pin": lambda: clampgrad.pin("inclusive"),
-}
+PINNED = clampgrad.pin("inclusive")
+# By the process that they are measured in: before any pin, after one, and after one of the portable implementation.
 WAYS = {
-    "after a pin": nullcontext,
-    "pin": lambda: clampgrad.pin("inclusive"),
-    "function mode": FunctionMode,
+    "before": {"no pin": nullcontext()},
+    "after": {"after a pin": nullcontext(), "pin": PINNED, "function mode": FunctionMode()},
+    "portable": {"portable, after a pin": nullcontext(), "portable, pin": PINNED},
 }
+VARIABLES = {"portable": {"CLAMPGRAD_PORTABLE": "1"}}
 
 
-def seconds(function, calls):
-    start = time.perf_counter()
-    for _ in range(calls):
-        function()
-    return (time.perf_counter() - start) / calls
+def block():
+    with PINNED:
+        pass
 
 
-def measure(ways, rounds):
-    best = {case: dict.fromkeys(ways, float("inf")) for case in CASES}
-    for _ in range(rounds):
-        for case, function in CASES.items():
-            for way, make in ways.items():
-                with make():
-                    best[case][way] = min(best[case][way], seconds(function, CALLS))
-    return best
+def calls(function, mode):
+    def run():
+        with mode:
+            for _ in range(CALLS):
+                function()
+
+    return run
 
 
-def one_block():
-    pin = clampgrad.pin("inclusive")
-    return min(
-        seconds(lambda: pin.__enter__().__exit__(None, None, None), 100) for _ in range(ROUNDS)
-    )
+def measure(kind):
+    """{case: {way: nanoseconds of a call}}."""
+    torch.set_num_threads(1)
+    if kind != "before":
+        block()
+    found = {}
+    for case, function in CASES.items():
+        steps = {way: calls(function, mode) for way, mode in WAYS[kind].items()}
+        times = interleaved(steps, 0, ROUNDS, slice_seconds=0)
+        found[case] = {way: 1e9 * min(of) / CALLS for way, of in times.items()}
+    if kind == "after":
+        (times,) = interleaved({"a block": block}, 0, ROUNDS).values()
+        found["a block"] = {"microseconds": 1e6 * min(times)}
+    return found
 
 
-def elsewhere(kind, **variables):
+def elsewhere(kind):
     """In a process of its own, so that all kinds of round take turns."""
     command = [sys.executable, "-m", "benchmarks.pin_cost", kind]
-    return json.loads(subprocess.check_output(command, text=True, env=os.environ | variables))
+    env = os.environ | VARIABLES.get(kind, {})
+    return json.loads(subprocess.check_output(command, text=True, env=env))
 
 
 def main():
-    torch.set_num_threads(1)
-    if "before" in sys.argv:
-        print(json.dumps(measure(BEFORE, ROUNDS // TURNS)))
+    if sys.argv[1:]:
+        print(json.dumps(measure(sys.argv[1])))
         return
-    with clampgrad.pin("inclusive"):
-        pass
-    if "portable" in sys.argv:
-        print(json.dumps(measure(PORTABLE, ROUNDS // TURNS // 4)))
-        return
-    turns = []
-    for _ in range(TURNS):
-        turns += [elsewhere("before"), measure(WAYS, ROUNDS // TURNS)]
-        turns += [elsewhere("portable", CLAMPGRAD_PORTABLE="1")]
-    best = {c: {} for c in CASES}
-    for case, way, s in (
-        (c, w, s) for turn in turns for c, ways in turn.items() for w, s in ways.items()
-    ):
-        best[case][way] = min(s, best[case].get(way, s))
-    block = round(1e6 * one_block(), 1)
-    rows = [
-        {"case": case, **{way: round(1e9 * s) for way, s in ways.items()}}
-        for case, ways in best.items()
-    ]
-    records.write("pin", rows, **records.here(), **{"a block, microseconds": block})
+    best = {}
+    for turn in [elsewhere(kind) for _ in range(TURNS) for kind in WAYS]:
+        for case, ways in turn.items():
+            of_case = best.setdefault(case, {})
+            of_case.update({way: min(s, of_case.get(way, s)) for way, s in ways.items()})
+    more = {"a block, microseconds": round(best.pop("a block")["microseconds"], 1)}
+    rows = [{"case": case, **{way: round(s) for way, s in of.items()}} for case, of in best.items()]
+    records.write("pin", rows, **records.here(), **more)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Times the cases on the CPU and writes a record.
 
-    python -m benchmarks.run [--full] [--out FILE] [--seconds S]
+    python -m benchmarks.run [--out FILE] [--seconds S]
 
 Each allocator setting has processes of its own: fresh pages cost as much as a kernel does, so that
 `fixed` (memory is recycled, never returned to the system) shows the kernels and `default` what a
@@ -15,11 +15,9 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
-from rich.progress import Progress
 
 import clampgrad
 import records
@@ -39,30 +37,29 @@ PROCESSES = 4
 CAPABILITY = "ATEN_CPU_CAPABILITY"  # a lower instruction set than the best one here
 
 
-def blocks(allocator: str, full: bool):
+def blocks(allocator: str):
     """(group, n, dtype, threads, direction): what is timed together."""
     for group in cases.GROUPS:
-        for dtype in cases.DTYPES if full else cases.SHORT_DTYPES:
+        for dtype in cases.DTYPES:
             for n in group.sizes:
                 plain = group.name == "clamp" and dtype == "float32"
-                if not full and n > 2**22 and not plain:
+                if n > 2**22 and not plain:
                     continue
                 if allocator == "default":
                     if group.name in cases.USED:
                         yield group, n, dtype, 1, "both"
                     continue
-                for direction in DIRECTIONS if plain or full else ("both",):
+                for direction in DIRECTIONS if plain else ("both",):
                     yield group, n, dtype, 1, direction
                 if group.name == "clamp" and n >= 2**16 and (os.cpu_count() or 1) > 1:
                     yield group, n, dtype, 2, "both"
 
 
-def time_block(group, n, dtype, threads, direction, seconds, full):
+def time_block(group, n, dtype, threads, direction, seconds):
     torch.set_num_threads(threads)
     inputs = cases.inputs(group, n, cases.DTYPES[dtype])
     g = torch.randn(n).to(inputs[0].dtype)
-    functions = {k: f for k, f in group.functions.items() if full or k not in group.full}
-    steps = {name: step(f, inputs, g, direction) for name, f in functions.items()}
+    steps = {name: step(f, inputs, g, direction) for name, f in group.timed.items()}
     samples = interleaved(steps, seconds, rounds=2)
     return [
         {**case(group.name, n, dtype, threads, direction, name), "samples": t}
@@ -79,7 +76,7 @@ def case(group, n, dtype, threads, direction, function):
 def kept(n: int = 2**20):
     """Bits an element that the graph keeps, and what a step has resident at most."""
     for group in cases.GROUPS:
-        for dtype in cases.SHORT_DTYPES:
+        for dtype in cases.DTYPES:
             inputs = cases.inputs(group, n, cases.DTYPES[dtype])
             g = torch.ones_like(inputs[0])
             for name, f in group.functions.items():
@@ -105,14 +102,14 @@ def kernels(seconds: float, n: int = 2**24):
             yield {**row, **summary(times), "bytes": moved[name]}
 
 
-def worker(allocator: str, number: int, full: bool, seconds: float):
-    """One process of those that share the time: the first measures what needs one process only. Results
-    to standard output, a line of progress for every block to standard error."""
-    todo = list(blocks(allocator, full))
+def worker(allocator: str, number: int, seconds: float):
+    """One process of those that share the time; the first measures what needs one process only."""
+    todo = list(blocks(allocator))
     rows = []
     for i, block in enumerate(todo):
-        print(f"{i}/{len(todo)} {block[0].name}, {block[1]}", file=sys.stderr, flush=True)
-        rows += time_block(*block, seconds / PROCESSES, full)
+        where = f"malloc: {allocator}, process {number + 1} of {PROCESSES}, {i + 1}/{len(todo)}"
+        print(f"\r{where}: {block[0].name}, {block[1]:<30}", end="", file=sys.stderr, flush=True)
+        rows += time_block(*block, seconds / PROCESSES)
     once = []
     if number == 0 and allocator == "fixed":
         once += kernels(2 * seconds)
@@ -130,70 +127,37 @@ def pooled(parts):
         yield {**rows[0], **summary(samples)}
 
 
-def git(*args):
-    done = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def run(allocator, number, args, progress):
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.run",
-        "--worker",
-        allocator,
-        "--number",
-        str(number),
-    ]
-    command += ["--seconds", str(args.seconds)] + ["--full"] * args.full
+def run(allocator: str, number: int, seconds: float):
+    words = ["--worker", allocator, "--number", str(number), "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "benchmarks.run", *words]
     env = {**os.environ, **ALLOCATORS[allocator]}
-    title = f"malloc: {allocator}, process {number + 1} of {PROCESSES}"
-    task = progress.add_task(title, total=None)
-    with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.PIPE, text=True
-        )
-        log = []
-        for line in process.stderr:
-            count, _, what = line.strip().partition(" ")
-            done, slash, total = count.partition("/")
-            if slash and done.isdigit() and total.isdigit():
-                progress.update(task, completed=int(done), total=int(total), description=what)
-            else:
-                log.append(line)
-        if process.wait():
-            sys.exit("".join(log))
-        progress.update(task, completed=1, total=1, description=title)
-        out.seek(0)
-        return json.load(out)
+    return json.loads(subprocess.check_output(command, cwd=ROOT, env=env))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="every dtype, size and direction")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each block of rivals")
     parser.add_argument("--out", type=Path, default=ROOT / "out/cpu.jsonl")
     parser.add_argument("--worker", choices=ALLOCATORS, help=argparse.SUPPRESS)
     parser.add_argument("--number", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        worker(args.worker, args.number, args.full, args.seconds)
+        worker(args.worker, args.number, args.seconds)
         return
     lowered = f"{CAPABILITY}={os.environ[CAPABILITY]} " if CAPABILITY in os.environ else ""
+    rows = []
+    for allocator in ALLOCATORS:
+        parts = [run(allocator, number, args.seconds) for number in range(PROCESSES)]
+        found = [*pooled([part["rows"] for part in parts]), *parts[0]["once"]]
+        rows += [{"malloc": allocator, **row} for row in found]
     header = {
         **records.here(),
-        "commit": git("describe", "--always", "--dirty", "--exclude", "*"),
-        "command": f"{lowered}python -m benchmarks.run --seconds {args.seconds:g}{' --full' * args.full}",
+        "commit": records.commit(),
+        "command": f"{lowered}python -m benchmarks.run --seconds {args.seconds:g}",
         "processes": PROCESSES,
     }
-    rows = []
-    with Progress() as progress:
-        for allocator in ALLOCATORS:
-            parts = [run(allocator, number, args, progress) for number in range(PROCESSES)]
-            found = [*pooled([part["rows"] for part in parts]), *parts[0]["once"]]
-            rows += [{"malloc": allocator, **row} for row in found]
-    records.write(args.out, raw_results.together(rows), **header)
-    print(f"wrote {args.out}")
+    raw_results.write(args.out, rows, **header)
+    print(f"\nwrote {args.out}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ what else the machine does.
 
 import os
 import statistics
-import sys
 import time
 
 import pyperf
@@ -17,22 +16,31 @@ import records
 PROCESSES, STEPS, ROUNDS = 9, 200, 20
 PINNED = {"CLAMPGRAD_GRADIENT": "inclusive"}
 ALONE = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # nothing of ours at the end of `import torch`
+# {what: (variables, what is imported before the clock starts, the statement that is timed)}
+CASES = {
+    "import torch": ({}, "", "import torch"),
+    "import torch, pinned": (PINNED, "", "import torch"),
+    "a step": ({}, "import torch", None),
+    "a step, pinned": (PINNED, "import torch", None),
+    "the entry point": (
+        *(ALONE, "import torch"),
+        "import _clampgrad_by_environment as ours; ours.pin()",
+    ),
+    "import clampgrad, compiled": (
+        *({**ALONE, "CLAMPGRAD_REQUIRE_COMPILED": "1"}, "import torch"),
+        "import clampgrad",
+    ),
+    "import clampgrad, portable": (
+        *({**ALONE, "CLAMPGRAD_PORTABLE": "1"}, "import torch"),
+        "import clampgrad",
+    ),
+}
 
 
-def seconds(statement, names=None):
+def seconds(call):
     start = time.process_time()
-    exec(statement, names or {})
+    call()
     return time.process_time() - start
-
-
-def importing():
-    return seconds("import torch")
-
-
-def ours(statement):
-    import torch  # noqa: F401
-
-    return seconds(statement)
 
 
 def step():
@@ -50,46 +58,23 @@ def step():
             second(first(x).clamp(0, 1)).square().mean().backward()
             optimizer.step()
 
-    return min(seconds("steps()", {"steps": steps}) for _ in range(ROUNDS)) / STEPS
+    return min(seconds(steps) for _ in range(ROUNDS)) / STEPS
 
 
-CASES = {
-    "import torch": ({}, importing),
-    "import torch, pinned": (PINNED, importing),
-    "a step": ({}, step),
-    "a step, pinned": (PINNED, step),
-    "the entry point": (
-        ALONE,
-        lambda: ours("import _clampgrad_by_environment as ours; ours.pin()"),
-    ),
-    "import clampgrad, compiled": (
-        {**ALONE, "CLAMPGRAD_REQUIRE_COMPILED": "1"},
-        lambda: ours("import clampgrad"),
-    ),
-    "import clampgrad, portable": (
-        {**ALONE, "CLAMPGRAD_PORTABLE": "1"},
-        lambda: ours("import clampgrad"),
-    ),
-}
+def value(loops, variables, before, statement):
+    os.environ.update(variables)
+    exec(before)
+    return seconds(lambda: exec(statement)) if statement else step()
 
 
-def main():
+if __name__ == "__main__":
     program = ("-m", "benchmarks.starting")
     runner = pyperf.Runner(values=1, warmups=0, loops=1, processes=PROCESSES, program_args=program)
     rows = []
-    for name, (variables, measure) in CASES.items():
-
-        def value(loops, variables=variables, measure=measure):
-            os.environ.update(variables)
-            return measure()
-
-        found = runner.bench_time_func(name, value)
+    for name, case in CASES.items():
+        found = runner.bench_time_func(name, value, *case)
         if found and not runner.args.worker:
             low, median, high = statistics.quantiles(found.get_values(), n=4, method="inclusive")
             rows.append({"what": name, "low": low, "median": median, "high": high})
     if not runner.args.worker:
         records.write("starting", rows, **records.here(), processes=PROCESSES)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -23,29 +23,33 @@ def step(function: Callable, inputs: list, g: torch.Tensor, direction: str) -> C
 
 
 def interleaved(
-    steps: dict[str, Callable], seconds: float, rounds: int = 7, slice_seconds: float = 0.01
+    steps: dict[str, Callable],
+    seconds: float,
+    rounds: int = 7,
+    slice_seconds: float = 0.01,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """The seconds per call of every function, one number per round, from at least `rounds` rounds.
 
     A round gives every function a slice of time, in a random order, because a function leaves the caches
     and the heap to the next. Rounds go on until `seconds` are spent.
     """
+
+    def timed(call, times):
+        began = clock()
+        for _ in range(times):
+            call()
+        return (clock() - began) / times
+
     repeats = {}
     for name, call in steps.items():
-        for _ in range(3):
-            call()
-        began = time.perf_counter()
-        call()
-        once = time.perf_counter() - began
-        repeats[name] = max(1, int(slice_seconds / once))
+        timed(call, 3 if slice_seconds else 1)
+        repeats[name] = max(1, int(slice_seconds / timed(call, 1)))
     samples: dict[str, list[float]] = {name: [] for name in steps}
     end, done = time.perf_counter() + seconds, 0
     while done < rounds or time.perf_counter() < end:
         for name, call in random.sample(list(steps.items()), len(steps)):
-            began = time.perf_counter()
-            for _ in range(repeats[name]):
-                call()
-            samples[name].append((time.perf_counter() - began) / repeats[name])
+            samples[name].append(timed(call, repeats[name]))
         done += 1
     return samples
 

@@ -23,4 +23,4 @@ unshare --mount bash -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/
   HOME=/root PATH=/usr/local/bin:/usr/bin:/bin PIP_DEFAULT_TIMEOUT=180 MAX_JOBS=$1 \
   bash -c "cd ~/clampgrad && python3 -m lab.from_nothing from-nothing-$2"' "$root" "${MAX_JOBS:-}" "$suite"
 cp "$root/root/clampgrad/records/from-nothing-$suite.jsonl" records/
-python3 -m lab.support
+echo "==> python -m lab.fill_tables puts it into docs/support.md"

@@ -1,27 +1,27 @@
 """Fill the generated tables of README.md and docs/: `python -m lab.fill_tables`; `make pictures` does it too.
 
-A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. Each is made beside what
-measured it, from a record.
+A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. NAME is a function of one of
+the modules here, each beside what measured it, that makes the table from a record.
 """
 
 import re
+from importlib import import_module
 from pathlib import Path
 
-import benchmarks.tables
-from lab import contract_tables, private_names_page, upstream_tables
-from lab.programs import program_tables
-from lab.study import tables as study_tables
+from records import TABLES
 
 ROOT = Path(__file__).parent.parent
-MODULES = (
-    benchmarks.tables,
-    contract_tables,
-    upstream_tables,
-    private_names_page,
-    program_tables,
-    study_tables,
-)
-TABLES = {name: table for module in MODULES for name, table in module.TABLES.items()}
+for name in (
+    "benchmarks.tables",
+    "lab.contract_tables",
+    "lab.matrix_page",
+    "lab.private_names_page",
+    "lab.programs.program_tables",
+    "lab.study.tables",
+    "lab.support",
+    "lab.upstream_tables",
+):
+    import_module(name)
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from clampgrad._torch.private_names import PRIVATE
-from records import code, markdown
+from records import code, table
 
 ROOT = Path(__file__).parent.parent
 INTERNAL = re.compile(
@@ -12,22 +12,21 @@ INTERNAL = re.compile(
 )
 
 
+@table()
 def private_names():
     """One row a name, by what happens where it is gone; the table is python/clampgrad/_torch/private_names.py."""
     sources = {path: path.read_text() for path in sorted(ROOT.glob("python/**/*.py"))}
-    parts = []
     for use in PRIVATE.values():
-        rows = [["name", "where it is used", "what for"]]
+        yield f"If one of these is gone: {use.gone}."
+        yield "name", "where it is used", "what for"
         for name, purpose in use.names.items():
             last = re.escape(re.split(r"[.:]", name)[-1])
-            where = [
+            where = (
                 code(path.relative_to(ROOT / "python/clampgrad"))
                 for path, text in sources.items()
                 if re.search(rf"\b{last}\b", text) and path.name != "private_names.py"
-            ]
-            rows.append([code(name.replace(":", ".")), ", ".join(where), purpose])
-        parts.append(f"If one of these is gone: {use.gone}.\n\n{markdown(*rows)}")
-    return "\n\n".join(parts)
+            )
+            yield code(name.replace(":", ".")), ", ".join(where), purpose
 
 
 def internal_headers():
@@ -41,11 +40,8 @@ def internal_headers():
     return found
 
 
+@table()
 def private_headers():
-    rows = [["header", "included by"]]
+    yield "header", "included by"
     for header, files in sorted(internal_headers().items()):
-        rows.append([code(header), ", ".join(map(code, files))])
-    return markdown(*rows)
-
-
-TABLES = {"private_names": private_names, "private_headers": private_headers}
+        yield code(header), ", ".join(map(code, files))

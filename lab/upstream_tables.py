@@ -1,59 +1,124 @@
-"""The tables of docs/upstream/: what a build of PyTorch and `verify` found."""
+"""The tables of docs/upstream/ and patches/: what a build of PyTorch and `verify` found, and what patches cost."""
 
 import json
 from pathlib import Path
 
 import records
-from records import code, markdown
+from records import code, made_on, minutes, table
 
-ROOT = Path(__file__).parent.parent
-
-
-def minutes(seconds):
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+VERIFIED = Path(__file__).parent.parent / "docs/verified.json"
 
 
 def called(state):
     return state if state in ("stock", "undone") else code(state)
 
 
+@table(left=1)
 def source_build():
     """What was built, and which gradients it has."""
     head = ["", "build", "files compiled", "`clamp(x, 0, 1)` at 0", "numbers", "Tensors"]
-    rows = [[*head, "points that differ from stock", "failures"]]
+    yield *head, "points that differ from stock", "failures"
     found = records.read("source-build")
     for r in found["rows"]:
-        at_bound = f"{r['clamp(x, 0, 1) at 0']:g}"
-        row = [called(r["state"]), minutes(r["seconds"]), r["files compiled"], at_bound]
+        row = [called(r["state"]), minutes(r["seconds"]), r["files compiled"]]
+        row += [f"{r['clamp(x, 0, 1) at 0']:g}"]
         row += [", ".join(r[kind]) or "of none" for kind in ("numbers", "tensors")]
         differ = f"{r['points that changed']:,} of {r['points']:,}"
-        rows.append([*row, f"{differ} ({r['as verify counts them']:,})", r["failures"]])
+        yield *row, f"{differ} ({r['as verify counts them']:,})", r["failures"]
     flags = ", ".join(f"`{key}={value}`" for key, value in found["flags"].items())
-    note = (
+    yield (
         f"PyTorch {found['release']}, {found['jobs']} jobs on {found['cores']} cores of {found['processor']}, Python "
         f"{found['python']}; {found['seconds'] / 60:.0f} minutes in all. `--minimal`, with {flags}. {found['note']}"
     )
-    return markdown(*rows, right=range(1, 8)) + "\n\n" + note
 
 
+@table()
 def source_build_tests():
     """Upstream's tests in each state."""
     states = records.read("source-build")["rows"]
-    rows = [["", *(called(r["state"]) for r in states)]]
+    yield "", *(called(r["state"]) for r in states)
     for file in states[0]["tests"]:
         counts = (r["tests"][file].items() for r in states)
-        rows.append([code(file), *(", ".join(f"{n} {how}" for how, n in of) for of in counts)])
-    return markdown(*rows)
+        yield code(file), *(", ".join(f"{n} {how}" for how, n in of) for of in counts)
 
 
+@table(right=(3, 4))
 def verified():
     """What `verify` found, release by release: docs/verified.json."""
-    rows = [["torch", "series", "gradients", "points that changed", "OpInfo samples"]]
-    for r in json.loads((ROOT / "docs/verified.json").read_text()):
+    yield "torch", "series", "gradients", "points that changed", "OpInfo samples"
+    for r in json.loads(VERIFIED.read_text()):
         convention = "unchanged" if r["unchanged"] else r["convention"]
         numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
-        rows.append([r["torch"], code(r["series"]), convention, *numbers])
-    return markdown(*rows, right=(3, 4))
+        yield r["torch"], code(r["series"]), convention, *numbers
 
 
-TABLES = {f.__name__: f for f in (source_build, source_build_tests, verified)}
+# ---- What patches cost ---------------------------------------------------------------------------
+
+
+@table(left=1)
+def save_result():
+    """What saving the result instead of the input of a clamp saves."""
+    found = records.read("save-result")
+    units = {"bytes": "bytes per element", "ms": "ms"}
+    sides = {"stock": "stock", "patched": "proposal"}
+    keys = {
+        f"{s}, {u}": f"{unit}, {side}" for u, unit in units.items() for s, side in sides.items()
+    }
+    yield "", *keys.values()
+    for r in found["rows"]:
+        yield code(r["case"]), *(f"{r[k]:g}" for k in keys)
+    note, after = found["note"] and f" {found['note']}", found["changed after"]
+    yield (
+        f"{found['n']:,} elements of {found['dtype']}, one thread, {made_on(found)}.{note} The price, "
+        f"`clamp(x, 0, 1).mul_(2), backward`: stock {after['stock']}, the proposal {after['patched']}."
+    )
+
+
+def by_case(found):
+    """{case: {elements by dtype: the row}}."""
+    cases = {}
+    for row in found["rows"]:
+        case, _, column = row["case"].rpartition("; ")
+        cases.setdefault(case, {})[column] = row
+    return cases
+
+
+def how_timed(found):
+    return (
+        f"One thread, {made_on(found)}; the fastest call in a process, the median of {found['processes']} "
+        f"interleaved rounds of processes. {found['note']}"
+    ).strip()
+
+
+@table(left=1)
+def joint_backward():
+    """The backward of clamp and its family, stock's and a series's, and beside hardtanh's."""
+    found = records.read("joint-2.13.0")
+    cases = by_case(found)
+    yardstick, beside = next(iter(cases.items()))
+    yield "µs", *(f"{c} {'elements' if c[-2:] != ' 1' else 'element'}" for c in beside)
+    for case, columns in cases.items():
+        yield (
+            code(case),
+            *(
+                f"{r['stock']:,.0f} → {r['patched']:,.0f} ({r['patched'] / beside[c]['patched']:.2f})"
+                for c, r in columns.items()
+            ),
+        )
+    yield (
+        f"Stock → `{found['series']}`, and in brackets the latter divided by `{yardstick}`, which has an "
+        f"operator of its own in both. Backward alone; forward mode with its forward. {how_timed(found)}"
+    )
+
+
+@table(left=1)
+def one_kernel():
+    """What a proposal does to the operators that it changes."""
+    found = records.read("one-kernel")
+    cases = by_case(found)
+    shown = ("maximum(x, y)", "fmax(x, y)", "clamp_min(x, y)")
+    yield "µs, backward", *cases[shown[0]]
+    for case in shown:
+        ratios = [(r["stock"], r["patched"]) for r in cases[case].values()]
+        yield code(case), *(f"{old:,.0f} → {new:,.0f} ({new / old:.2f})" for old, new in ratios)
+    yield f"Elements by dtype: stock → this patch, and the ratio. {how_timed(found)}"

@@ -2,12 +2,16 @@
 what, on what) and a case in every other. This module alone reads and writes these files.
 What the scripts of examples/ and lab/study/ write is in folders of these names, and theirs."""
 
+import functools
+import itertools
 import json
 import os
 import platform
+import subprocess
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+TABLES = {}  # those of the docs, by name
 
 
 def path(name):
@@ -39,6 +43,26 @@ def rounded(value):
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
+def table(**columns):
+    """Makes a table of the docs from what a function yields, under its name: a heading and rows, and paragraphs, which
+    are texts. What comes after a paragraph is a table of its own. `columns` are those of `markdown`."""
+
+    def register(function):
+        @functools.wraps(function)
+        def shown(*arguments):
+            parts = []
+            lines = function(*arguments)
+            for texts, some in itertools.groupby(lines, lambda line: isinstance(line, str)):
+                some = [*some]
+                parts += some if texts else [markdown(*some, **columns)]
+            return "\n\n".join(filter(None, parts))
+
+        TABLES[function.__name__] = shown
+        return shown
+
+    return register
+
+
 def markdown(heading, *rows, right=(), left=None):
     """A table. The columns `right` are numbers; or all are but the first `left`."""
     right = range(left, len(heading)) if left is not None else right
@@ -48,6 +72,10 @@ def markdown(heading, *rows, right=(), left=None):
 
 def code(text):
     return f"`{text}`"
+
+
+def minutes(seconds):
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 # ---- The machine ---------------------------------------------------------------------------------
@@ -80,6 +108,12 @@ def here():
     import torch
 
     return {"torch": torch.__version__, "python": platform.python_version(), "machine": machine()}
+
+
+def commit():
+    """That of this source tree."""
+    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(words, cwd=FOLDER, capture_output=True, text=True).stdout.strip()
 
 
 def made_on(record):

@@ -13,6 +13,9 @@ class Interval(NamedTuple):
     half: float  # half of the interval's width
     n: int
 
+    def times(self, factor):
+        return Interval(factor * self.mean, factor * self.half, self.n)
+
     @property
     def excludes_zero(self):
         return abs(self.mean) > self.half

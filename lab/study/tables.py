@@ -5,10 +5,11 @@ python -m lab.study.tables prints them all.
 
 import json
 import math
+import statistics
 
 from lab.study import intervals, records, summary
 from lab.study.summary import PRECISIONS, by_seed, select
-from records import markdown
+from records import TABLES, table
 
 TIES, RELU0, QAT = map(summary.read, ("ties", "relu0", "qat"))
 SWIGLU, GUARDS = (
@@ -50,44 +51,45 @@ def share(model, precision, site):
     return f"{power(found.mean)} ± {power(found.half)}"
 
 
+@table(left=2)
 def study_ties():
-    rows = []
+    yield "model", "site", "outside, float32", *PRECISIONS
     for model, site in summary.sites(TIES):
         wide = select(TIES, model=model, precision="float32", gradient="inclusive")
         outside = intervals.of(summary.share(row, site, "outside") for row in wide)
-        cells = (share(model, precision, site) for precision in PRECISIONS)
-        rows.append([model, site, f"{outside.mean:.2%}", *cells])
-    heading = ["model", "site", "outside, float32", *PRECISIONS]
-    note = (
+        shares = (share(model, precision, site) for precision in PRECISIONS)
+        yield model, site, f"{outside.mean:.2%}", *shares
+    yield (
         "The share of all elements of a training that are exactly at the bound, or at either of two, under "
-        "`inclusive`. Where none was met, the brackets have the most that 95% confidence leaves."
+        "`inclusive`. Where none was met, the brackets have the most that 95% confidence leaves. "
+        + of(TIES)
     )
-    return f"{markdown(heading, *rows, left=2)}\n\n{note} {of(TIES)}"
 
 
+@table(left=1)
 def study_gradient():
-    rows = []
+    yield "model", *PRECISIONS
     for model in summary.models(TIES):
         cells = []
         for precision in PRECISIONS:
             runs = select(TIES, model=model, precision=precision, gradient="inclusive")
-            means = [
-                100 * sum(r["gradient_difference"]) / len(r["gradient_difference"]) for r in runs
-            ]
-            largest = 100 * max(max(run["gradient_difference"]) for run in runs)
-            cells.append(
-                f"{plus_minus(intervals.of(means), 2)} ({largest:.2g})" if largest else "0"
-            )
-        rows.append([model, *cells])
-    note = (
+            found = [[100 * d for d in run["gradient_difference"]] for run in runs]
+            mean, largest = intervals.of(map(statistics.fmean, found)), max(map(max, found))
+            cells.append(f"{plus_minus(mean, 2)} ({largest:.2g})" if largest else "0")
+        yield model, *cells
+    yield (
         "The norm of the difference between the parameters' gradients under `inclusive` and `joint`, "
-        "in percent of the former's norm: the mean over the training ± its interval, and in brackets the largest."
+        "in percent of the former's norm: the mean over the training ± its interval, and in brackets the largest. "
+        + of(TIES)
     )
-    return f"{markdown(['model', *PRECISIONS], *rows, left=1)}\n\n{note} {of(TIES)}"
 
 
+@table(left=2)
 def study_outcome():
-    rows = []
+    yield (
+        *("model", "precision", "accuracy, %"),
+        *("loss, `joint`", "loss, control", "accuracy, `joint`", "accuracy, control"),
+    )
     for model in summary.models(TIES):
         for precision in PRECISIONS:
             runs = select(TIES, model=model, precision=precision, gradient="inclusive")
@@ -97,69 +99,63 @@ def study_outcome():
                 for gradient in ("joint", "control")
             )
             accuracy = intervals.of(100 * run["accuracy"] for run in runs)
-            rows.append([model, precision, f"{accuracy.mean:.1f}", *cells])
-    heading = [
-        *("model", "precision", "accuracy, %"),
-        *("loss, `joint`", "loss, control", "accuracy, `joint`", "accuracy, control"),
-    ]
-    note = (
+            yield model, precision, f"{accuracy.mean:.1f}", *cells
+    yield (
         "The accuracy is that under `inclusive`; the other columns are differences from `inclusive` at the end of "
         "the training, seed by seed. The control is `inclusive` from weights whose first layer is moved by "
         "one unit in the last place of float32. `same` means that the weights at the end are equal bit for bit, in "
-        "all seeds. Where a difference is bold, its interval excludes 0."
+        f"all seeds. Where a difference is bold, its interval excludes 0. {of(TIES)}"
     )
-    return f"{markdown(heading, *rows, left=2)}\n\n{note} {of(TIES)}"
 
 
 def beside_inclusive(model, precision, gradient, key, scale, digits):
     if summary.identical(TIES, model, precision, gradient):
         return "same"
-    found = summary.outcome(TIES, model, precision, gradient, key)
-    return difference(intervals.Interval(scale * found.mean, scale * found.half, found.n), digits)
+    return difference(summary.outcome(TIES, model, precision, gradient, key).times(scale), digits)
 
 
+@table(left=1)
 def study_relu0():
-    rows = []
+    yield (
+        *("precision", "share at 0", "accuracy at alpha = 0, %", "alpha"),
+        *("corrected, alpha * g", "as published, alpha"),
+    )
     for precision in dict.fromkeys(row["precision"] for row in RELU0):
         zero = select(RELU0, precision=precision, alpha=0)
         share = intervals.of(row["at_bound"] / row["elements"] for row in zero).mean
+        base = by_seed(zero, lambda row: 100 * row["accuracy"])
+        prints = by_seed(zero, lambda row: row["fingerprint"])
         for alpha in dict.fromkeys(row["alpha"] for row in RELU0 if row["alpha"]):
             cells = []
             for formula in ("alpha * g", "alpha"):
                 runs = select(RELU0, precision=precision, alpha=alpha, formula=formula)
                 ends = by_seed(runs, lambda row: 100 * row["accuracy"])
-                base = by_seed(zero, lambda row: 100 * row["accuracy"])
-                prints = by_seed(zero, lambda row: row["fingerprint"])
-                same = sum(row["fingerprint"] == prints[row["seed"]] for row in runs)
-                cells.append(
-                    "same weights"
-                    if same == len(runs)
-                    else f"{difference(intervals.paired(ends, base), 2)}"
-                )
-            accuracy = intervals.of(100 * row["accuracy"] for row in zero).mean
-            rows.append(
-                [precision, power(share) if share else "0", f"{accuracy:.1f}", alpha, *cells]
-            )
-    heading = [
-        *("precision", "share at 0", "accuracy at alpha = 0, %", "alpha"),
-        *("corrected, alpha * g", "as published, alpha"),
-    ]
-    note = (
+                same = by_seed(runs, lambda row: row["fingerprint"]) == prints
+                change = difference(intervals.paired(ends, base), 2)
+                cells.append("same weights" if same else change)
+            accuracy = intervals.of(base.values()).mean
+            yield precision, power(share) if share else "0", f"{accuracy:.1f}", alpha, *cells
+    yield (
         "The last two columns are percentage points of accuracy relative to alpha = 0, seed by seed. `same weights` "
-        "means bit for bit those of alpha = 0, in all seeds. Where a number is bold, its interval excludes 0."
+        f"means bit for bit those of alpha = 0, in all seeds. Where a number is bold, its interval excludes 0. {of(RELU0)}"
     )
-    return f"{markdown(heading, *rows, left=1)}\n\n{note} {of(RELU0)}"
 
 
 # ---- docs/howto/qat.md ---------------------------------------------------------------------------
 
 
+FAKE = dict.fromkeys(row["weights"] for row in QAT if row["weights"] != "float32")
+
+
+@table(left=2)
 def qat_outcome():
-    rows = []
-    for weights in dict.fromkeys(row["weights"] for row in QAT if row["weights"] != "float32"):
+    yield (
+        *("weights", "gradient", "loss before", "loss after", "vs. `inclusive`"),
+        *("accuracy, %", "vs. `inclusive`"),
+    )
+    for weights in FAKE:
         for gradient in summary.CONVENTIONS:
-            runs = select(QAT, weights=weights, gradient=gradient)
-            if not runs:
+            if not (runs := select(QAT, weights=weights, gradient=gradient)):
                 continue
             before, after = (
                 intervals.of(row[when]["excess_loss"] for row in runs)
@@ -168,71 +164,61 @@ def qat_outcome():
             accuracy = intervals.of(100 * row["after"]["accuracy"] for row in runs)
             cells = ["", ""]
             if gradient != "inclusive":
-                loss, right = (
-                    summary.qat_difference(QAT, weights, gradient, key)
-                    for key in ("excess_loss", "accuracy")
-                )
-                right = intervals.Interval(100 * right.mean, 100 * right.half, right.n)
+                loss = summary.qat_difference(QAT, weights, gradient, "excess_loss")
+                right = summary.qat_difference(QAT, weights, gradient, "accuracy").times(100)
                 cells = [difference(loss, 4), difference(right, 2)]
-            shown = gradient if gradient == "control" else f"`{gradient}`"
+            name = gradient if gradient == "control" else f"`{gradient}`"
             numbers = [f"{before.mean:.3f}", plus_minus(after, 4), cells[0]]
-            rows.append([weights, shown, *numbers, plus_minus(accuracy, 2), cells[1]])
-    heading = [
-        *("weights", "gradient", "loss before", "loss after", "vs. `inclusive`"),
-        *("accuracy, %", "vs. `inclusive`"),
-    ]
+            yield weights, name, *numbers, plus_minus(accuracy, 2), cells[1]
     plain = intervals.of(r["after"]["excess_loss"] for r in select(QAT, weights="float32"))
-    note = (
+    yield (
         "The loss is in nats per symbol above the best possible; `loss before` is that of the quantised model before "
         f"training continues, for {QAT[0]['steps']} steps. The same steps in float32 end at {plus_minus(plain, 4)}. "
         "Differences are taken seed by seed, and bold where the interval excludes 0. The control is `inclusive` "
-        "from weights moved by one unit in the last place."
+        f"from weights moved by one unit in the last place. {of(QAT)}"
     )
-    return f"{markdown(heading, *rows, left=2)}\n\n{note} {of(QAT)}"
 
 
+@table(left=1)
 def qat_bounds():
-    rows = []
-    for weights in dict.fromkeys(row["weights"] for row in QAT if row["weights"] != "float32"):
+    yield "weights", "start, %", "end, `inclusive`, %", "end, `joint`, %"
+    for weights in FAKE:
         bounds = summary.bounds_of_weights(weights)
         cells = []
         for gradient, when in (("inclusive", 0), ("inclusive", -1), ("joint", -1)):
             runs = select(QAT, weights=weights, gradient=gradient)
             found = [100 * summary.at_bound(run["bounds"][when], bounds) for run in runs]
             cells.append(plus_minus(intervals.of(found), 2))
-        rows.append([weights, *cells])
-    heading = ["weights", "start, %", "end, `inclusive`, %", "end, `joint`, %"]
-    note = "The weights that are exactly at a bound. Those at the end are counted after nine tenths of the steps."
-    return f"{markdown(heading, *rows, left=1)}\n\n{note} {of(QAT)}"
+        yield weights, *cells
+    yield (
+        "The weights that are exactly at a bound. Those at the end are counted after nine tenths of the steps. "
+        + of(QAT)
+    )
 
 
-# ---- docs/howto/swiglu.md ------------------------------------------------------------------------
+# ---- docs/howto/ ---------------------------------------------------------------------------------
 
 
+@table(left=1)
 def swiglu():
-    rows = []
+    yield "", "saved bytes", "kernels"
     for name, found in SWIGLU["ways"].items():
-        kernels = found.get("kernels")
-        cells = [f"{found['saved_bytes'] / SWIGLU['elements']:.3g}", kernels or ""]
-        rows.append([name, *cells])
-    note = (
+        saved = found["saved_bytes"] / SWIGLU["elements"]
+        yield name, f"{saved:.3g}", found.get("kernels", "")
+    yield (
         f"The bytes that the graph keeps for a pair of a gate and an up in {SWIGLU['dtype']}, and the kernels that "
         f"Inductor makes for forward and backward together. torch {SWIGLU['torch']}, CPU."
     )
-    return f"{markdown(['', 'saved bytes', 'kernels'], *rows, left=1)}\n\n{note}"
 
 
-# ---- docs/howto/nan_guards.md --------------------------------------------------------------------
-
-
+@table(left=3)
 def guards():
-    rows = []
+    heading = ["guard", "at", "dtype", "the bound is", "value"]
+    yield *heading, "gradient, `inclusive`", "gradient, `min_norm`"
     for row in GUARDS["guards"]:
         gradients = (shown(row["gradient"][how]) for how in ("inclusive", "min_norm"))
         numbers = [f"{row['bound']:.7g}", shown(row["value"]), *gradients]
-        rows.append([f"`{row['guard']}`", f"{row['at']:g}", row["dtype"], *numbers])
-    heading = ["guard", "at", "dtype", "the bound is", "value"]
-    return markdown([*heading, "gradient, `inclusive`", "gradient, `min_norm`"], *rows, left=3)
+        yield f"`{row['guard']}`", f"{row['at']:g}", row["dtype"], *numbers
 
 
 def shown(number):
@@ -240,20 +226,6 @@ def shown(number):
     return f"{float(number):.4g}" if math.isfinite(float(number)) else f"**{number}**"
 
 
-TABLES = {
-    table.__name__: table
-    for table in (
-        study_ties,
-        study_gradient,
-        study_outcome,
-        study_relu0,
-        qat_outcome,
-        qat_bounds,
-        swiglu,
-        guards,
-    )
-}
-
 if __name__ == "__main__":
-    for name, table in TABLES.items():
-        print(f"{name}\n\n{table()}\n")
+    for name, of_records in TABLES.items():
+        print(f"{name}\n\n{of_records()}\n")

@@ -2,7 +2,7 @@
 
 import zipfile
 
-from lab.support import PAGE, built, cell, of_present_tests, page, recorded
+from lab.support import built, cell, of_present_tests
 
 
 def a_wheel(path, library):
@@ -36,7 +36,3 @@ def test_a_run_of_files_that_are_no_more_is_dropped():
         "partly": {"test_gone": ran, "test_cli": ran},
     }
     assert of_present_tests(runs) == {"only built": {}, "partly": {"test_cli": ran}}
-
-
-def test_the_support_page_is_that_of_the_committed_runs():
-    assert PAGE.read_text() == page(recorded())

@@ -34,11 +34,11 @@ def test_every_case_is_timed(group, direction):
 
 
 @pytest.mark.compiled("the portable implementation keeps a byte per element")
-@pytest.mark.parametrize("dtype", cases.DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("bar", raw_results.BARS["saved"], ids=lambda bar: bar["function"])
 def test_bits_that_are_saved(bar, dtype):
     (group,) = (group for group in cases.GROUPS if group.name == bar["group"])
-    inputs = cases.inputs(group, 2**12, cases.DTYPES[dtype])
+    inputs = cases.inputs(group, 2**12, dtype)
     assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * 2**12
 
 
@@ -64,9 +64,6 @@ def test_instructions_of_the_cuda_kernels():
     """What was read of them keeps the bars; one that needs more of anything does not."""
     found = records.read("cuda-sass")
     assert list(raw_results.cuda_misses(found)) == []
-    assert {
-        bar["group"] for bar in raw_results.BARS["cuda"]["alu"]
-    } == raw_results.CUDA_GROUPS.keys()
     for what, name in {"spills": "spills", "registers": "registers", "alu": "an element"}.items():
         worse = [{**row, what: row[what] + 1000} for row in found["rows"]]
         missed = [*raw_results.cuda_misses({"rows": worse})]
