@@ -54,7 +54,7 @@ FAST = ["-O3"] if "-O2" in OPTIMISATION else []
 
 
 def flags_of_files(machine: str) -> dict[str, list[str]]:
-    """For a machine that is built for, not on."""
+    """The flags of single files, for the machine that is built for."""
     return {name: [*FAST, *(flags if machine == "x86_64" else [])] for name, flags in LOOPS.items()}
 
 

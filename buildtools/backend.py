@@ -25,5 +25,5 @@ def get_requires_for_build_editable(config_settings=None):  # type: ignore[no-un
 
 
 def _of_torch() -> list[str]:
-    """Nothing, where no extension is built."""
+    """The torch that an extension needs; nothing without one."""
     return [] if portable() else requirements()

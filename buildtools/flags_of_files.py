@@ -1,6 +1,4 @@
-"""torch's BuildExtension, and flags for single files, of which it knows none: ninja gets one list for all.
-And a ninja that it finds.
-"""
+"""torch's BuildExtension with flags for single files, where it has one list for all; and a ninja that it finds."""
 
 from __future__ import annotations
 

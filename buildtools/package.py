@@ -1,4 +1,4 @@
-"""What the package holds beside its files of Python, and that it holds nothing else."""
+"""Puts the files that are not Python into the package, and keeps everything else out."""
 
 from __future__ import annotations
 

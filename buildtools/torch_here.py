@@ -48,7 +48,7 @@ def requirements() -> list[str]:
 
 
 def refuse_newer() -> None:
-    """Ends the build where torch is newer than the sources. pip shows no message of a build that goes on."""
+    """Ends the build if torch is newer than the sources. pip shows no messages of a build that succeeds."""
     torch = torch_here()
     if torch and minor(torch) > NEWEST:
         raise SystemExit(

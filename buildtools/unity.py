@@ -36,7 +36,7 @@ def together(files: list[Path], out: Path) -> list[Path]:
 
 
 def included(path: Path, out: Path) -> str:
-    """Its name for the compiler, which looks in both folders."""
+    """The name of the file for the compiler, which looks in both folders."""
     folder = out if path.is_relative_to(out) else ROOT / "csrc"
     return path.relative_to(folder).as_posix()
 

@@ -63,7 +63,7 @@ def call_door(f: NativeFunction, name: str, convention: str, arguments: str) -> 
 
 
 def convention_of(f: NativeFunction) -> tuple[str, str]:
-    """The name of the front door, and what an operator that has no argument `gradient` gives it."""
+    """The name of the front door, and the convention of an operator without the argument `gradient`."""
     name = cpp.name(f.func)
     suffix = next((s for s in NAMED_AFTER if s in name), None)
     if suffix is None:
@@ -98,7 +98,7 @@ def operator_kernel(f: NativeFunction) -> str:
 
 
 def prototype(f: NativeFunction, defaults: bool) -> str:
-    """Of the one function for all overloads of `f`, the first of them: a Bound is a number or a Tensor."""
+    """The one function for all overloads of `f`, the first of them: a Bound is a number or a Tensor."""
     with native_function_manager(f):
         signature = CppSignatureGroup.from_native_function(f, method=False).signature
         text = signature.decl() if defaults else signature.defn()

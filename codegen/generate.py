@@ -1,6 +1,6 @@
 """Generate the C++ of every operator from native_functions.yaml and derivatives.yaml.
 
-What comes out, and why each file exists:
+It writes these files:
 
     Operators.h, .cpp         clampgrad::_ops::*, clampgrad::*, clampgrad::redispatch::*: how C++ calls an operator
     Kernels.h                 declarations of the kernels named in native_functions.yaml
@@ -123,7 +123,7 @@ def parse(path: Path) -> tuple[list[NativeFunction], dict[DispatchKey, BackendIn
 
 
 def adapt(info: DifferentiabilityInfo, functions: list[NativeFunction]) -> DifferentiabilityInfo:
-    """Two things that formulas say here and that torchgen does not know."""
+    """Rewrites two things in formulas that torchgen does not know."""
     return record_differentiated(qualify(info, functions))
 
 
@@ -191,7 +191,7 @@ def operators(
 
 
 def is_node_alone(f: NativeFunction, backends: dict[DispatchKey, BackendIndex]) -> bool:
-    """No operator: its node is made by hand."""
+    """Whether it is no operator, but a node that is made by hand."""
     kernel = backends[DispatchKey.CompositeExplicitAutograd].get_kernel(f)
     return kernel is not None and kernel.kernel == "node_alone"
 
@@ -220,13 +220,13 @@ def qualified(kernel: BackendMetadata) -> str:
 
 
 def arguments_of(kernel: BackendMetadata, f: NativeFunction) -> list[str]:
-    """What the kernel is called with: ATen's knows no convention."""
+    """The arguments for the kernel; ATen's take no convention."""
     names = [a.name for a in f.func.arguments.flat_all]
     return [n for n in names if not (is_aten(kernel) and n in ("gradient", "maximize"))]
 
 
 def as_pointer(kernel: BackendMetadata, f: NativeFunction, sig: NativeSignature) -> str:
-    """Of the type that the schema says."""
+    """A pointer to the kernel, of the type that the schema implies."""
     if len(given := arguments_of(kernel, f)) == len(f.func.arguments.flat_all):
         # Overloads share a name: the cast says which one.
         return f"static_cast<{sig.ptr_type()}>({qualified(kernel)})"
@@ -321,7 +321,7 @@ def autograd(pairs, node_infos, backends) -> dict[str, object]:  # type: ignore[
 
 
 def check_shape(text: str) -> str:
-    """Bits know no shape: the node looks at it before it reads them."""
+    """Makes the node check the shape, which bits do not know, before it reads them."""
     entry = "::apply(variable_list&& grads) {\n"
     if entry not in text:
         raise RuntimeError(f"no function {entry!r} in {text!r} (torch {torch.__version__})")

@@ -42,7 +42,7 @@ def _with_rules(text: str | None) -> str:
 
 
 def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> Tensor:
-    """What torch.compile traces, and what runs where there is no compiled function."""
+    """The call that torch.compile traces, and that runs where there is no compiled function."""
     if out is not None:
         keywords["out"] = out
     if is_dynamo_compiling():

@@ -69,6 +69,6 @@ def load_library() -> ModuleType:
 
 
 def words(folder: str) -> str:
-    """ "torch 2.13 with CUDA 13" of "torch_2_13_cu13"."""
+    """ "torch 2.13 with CUDA 13" for "torch_2_13_cu13"."""
     _, major, minor, *cuda = folder.split("_")
     return f"torch {major}.{minor}" + "".join(f" with CUDA {c[2:]}" for c in cuda)

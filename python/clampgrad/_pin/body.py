@@ -1,4 +1,4 @@
-"""Code that runs under a pin, whenever it runs: later, or bit by bit."""
+"""Code that runs under a pin whenever it runs: later, or in steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clampgrad._pin.state import current, innermost, make_innermost, new_block
 
 
 class Body:
-    """What runs under a pin bit by bit. The pin holds while it runs, and in tasks that it starts until it ends."""
+    """Code that runs under a pin in steps. The pin holds while it runs, and in tasks that it starts until it ends."""
 
     def __init__(self, name: str | None) -> None:
         self.block = new_block(name)
@@ -58,5 +58,5 @@ class Remembered:
 
 
 def remember(function: Callable[..., Any]) -> Remembered:
-    """With the pin that holds now. What is remembered already keeps its pin."""
+    """The function with the pin that holds now; a remembered one keeps its pin."""
     return function if isinstance(function, Remembered) else Remembered(function, current())

@@ -1,6 +1,6 @@
 """What clampgrad.pin makes of a function that it decorates: its body runs under the pin, and nothing else does.
 
-Whether a body runs later and bit by bit is decided by what the call returns. `inspect` cannot tell for a partial, an
+What the call returns decides whether a body runs later and in steps: `inspect` cannot tell for a partial, an
 object with `__call__` or a function around the function.
 """
 
@@ -48,7 +48,7 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
             return result
         return functools.wraps(function)(later)()
 
-    # They run the same bodies. What asks inspect, such as pytest, sees in them what it sees in the function.
+    # They run the same bodies. To inspect, and so to pytest, each looks like the function.
     instead: Callable[..., Any] = call
     if inspect.iscoroutinefunction(function):
         instead = coroutine(function, name)

@@ -68,7 +68,7 @@ def slopes(functions: Any, **keywords: Any) -> list[float]:
     """The gradient of the first argument in each row of the table: beside constants, beside others that are being
     differentiated, and beside numbers.
 
-    At a NaN nothing is documented, and releases that have a convention otherwise differ there.
+    NaN is left out: nothing is documented there, and releases of one convention differ.
     """
     found = []
     for name, operator in TABLE["operators"].items():

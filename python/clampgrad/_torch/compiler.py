@@ -17,7 +17,7 @@ GUARDED = "_clampgrad_pin"  # an attribute of guards that we have added to
 
 
 def guard_of_every_frame(builder: type) -> tuple[str, Callable[..., Any]]:
-    """A method of torch's GuardBuilder that every compiled frame is guarded by, and its name. Before 2.10
+    """The method of torch's GuardBuilder that guards every compiled frame, and its name. Before 2.10
     the global state has none."""
     name = "GLOBAL_STATE" if hasattr(builder, "GLOBAL_STATE") else "GRAD_MODE"
     return name, original(expect_attribute(builder, name))

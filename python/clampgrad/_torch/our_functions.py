@@ -1,11 +1,11 @@
 """What parts of torch must know about clampgrad's functions, told to them when they are imported.
 
-- torch.compile: a compiled function can be compared, used as a key and given to map, as torch.clamp can. In
-  place of a call of it, the Python function is traced. (torch.compiler.substitute_in_graph does not serve:
+- torch.compile: a compiled function can be compared, used as a key and given to map, as torch.clamp can. Instead
+  of a call of it, the Python function is traced. (torch.compiler.substitute_in_graph does not serve:
   before 2.15, what it makes can only be called.)
-- torch.fx: it would give a call all the arguments of the operator that TorchScript takes for the function. It
-  is made to leave a call as it was written.
-- torch.jit.script: it takes a function for the operator of the same name, whose keywords are the same but that
+- torch.fx leaves a call as it was written. Otherwise it would give the call all the arguments of the operator
+  that TorchScript takes for the function.
+- torch.jit.script takes a function for the operator of the same name, whose keywords are the same, except that
   the input is called `self`.
 
 All of this is internal to torch. It is checked before anything is changed; where a release is different,

@@ -1,4 +1,4 @@
-"""The private names of torch that this package uses, why, and what happens where torch no longer has one.
+"""The private names of torch that this package uses, why, and what happens if torch no longer has one.
 
 A name is private where a part of it begins with an underscore. `Class().name` is an attribute of
 instances. docs/private_names.md is made of this table, and test/pin/test_private.py compares it with the

@@ -1,4 +1,4 @@
-"""torch.ao.quantization finds modules by their exact type: it refuses modules of ours, which it would skip."""
+"""torch.ao.quantization finds modules by their exact type and would skip ours: this makes it refuse them."""
 
 from functools import partial, wraps
 from typing import Any, NoReturn
@@ -34,7 +34,7 @@ class Unprepared:
 
 
 def refuse_in_graphs(ours: type[nn.Module]) -> None:
-    """Also refuses modules of ours in the passes over graphs, whose tracer would trace into them."""
+    """Also refuses our modules in the passes over graphs, whose tracer would trace into them."""
     when_imported("torch.ao.quantization.fx.tracer", partial(_refuse_in_graphs, ours))
 
 

@@ -82,7 +82,7 @@ def without_dispatch_modes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """A block of computations of our own: no function mode (torch.set_default_device is one) and no dispatch mode
+    """A block for our own computations: no function mode (torch.set_default_device is one) and no dispatch mode
     sees them."""
     modes = without_dispatch_modes() if dispatch_modes_are_on() else nullcontext()
     with torch._C.DisableTorchFunction(), modes:
@@ -91,7 +91,7 @@ def unseen() -> Iterator[None]:
 
 @contextmanager
 def differentiating() -> Iterator[None]:
-    """As `unseen`, with gradients on, whatever is set around it. They may be NaN, so anomaly mode is off."""
+    """Like `unseen`, with gradients on, whatever is set around it. They may be NaN, so anomaly mode is off."""
     with ExitStack() as stack:
         for block in (unseen(), torch.inference_mode(False), torch.enable_grad()):
             stack.enter_context(block)

@@ -66,7 +66,7 @@ def _split(
 def _misplaced(
     parser: argparse.ArgumentParser, ours: Sequence[str], program: Sequence[str]
 ) -> dict[str, bool]:
-    """Our options that stand only after the program, and whether they are required."""
+    """Our options that were given only after the program, and whether they are required."""
 
     def of(words: Sequence[str]) -> set[str]:
         return {word.partition("=")[0] for word in words}
@@ -107,7 +107,7 @@ class Program:
     def run(self) -> None:
         """Runs the program to its end. Like python, it turns an exception into a traceback and exit code 1.
 
-        `__main__` stays the program's when it has ended: what runs at exit, and other threads, need it.
+        `__main__` stays the program's after its end: functions that run at exit, and other threads, need it.
         """
         main = ModuleType("__main__")
         main.__dict__.update(__builtins__=builtins, __file__=None)
@@ -204,7 +204,7 @@ def _from_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 
 
 def _first_on_path(folder: str) -> None:
-    """Puts a folder in the place of the one that python put there for us; under `python -P` it puts none."""
+    """Replaces the folder that python put first on the path for us; `python -P` puts none there."""
     if not _is_safe_path():
         sys.path[0] = folder
 

@@ -7,7 +7,7 @@ from clampgrad._contract.table import ALIASES, CONVENTIONS
 from clampgrad._pin.pin import set_pin_in_words
 from clampgrad.cli import program
 
-# Of torch: with 0, `import torch` calls no entry points, and so not ours in a process that is started.
+# torch's variable: with 0, `import torch` calls no entry points, and so not ours in a new process.
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
 

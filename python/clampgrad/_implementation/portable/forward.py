@@ -1,4 +1,4 @@
-"""Torch's own operators, which every forward here is, and what torch.func.vmap asks of a call of them."""
+"""Torch's own operators, of which every forward here is made, and their calls under torch.func.vmap."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def in_dtype(number: Any, dtype: torch.dtype) -> Any:
         number = float(number)  # guards it
     if isinstance(number, Real) and hasattr(number, "item"):
         number = number.item()  # NumPy's
-    if not isinstance(number, (int, float)) or number == 0:  # of which the sign would be lost
+    if not isinstance(number, (int, float)) or number == 0:  # a zero would lose its sign
         return number
     if isinstance(number, int) and not -(2**63) <= number < 2**64:
         return number  # no number of torch's
@@ -94,7 +94,7 @@ def check_in_place(x: Tensor, *others: Any) -> None:
     # torch asks whether x may be written before it sees that there is no such dimension.
     with suppress(IndexError, NotImplementedError), at_this_level():
         if x.requires_grad and not is_of_transform(x):
-            x.cumsum_(none)  # of which vmap warns
+            x.cumsum_(none)  # vmap warns of it
             return
         index, source = (torch.empty(0, dtype=d, device=x.device) for d in (torch.long, x.dtype))
         if x.is_floating_point() and not is_of_transform(x):

@@ -1,7 +1,7 @@
 """torch.ops.clampgrad, with the schemas of csrc/native_functions.yaml, in plain PyTorch.
 
-An operator here is what its Python function is, at the levels of torch.func too: it decomposes before
-any of them looks at it.
+An operator here does what its Python function does, at the levels of torch.func too: it decomposes before
+they see it.
 """
 
 from __future__ import annotations

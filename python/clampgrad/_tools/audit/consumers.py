@@ -49,7 +49,7 @@ Side = tuple[Site, str]  # a site and "min" or "max"
 
 
 class Trace(NamedTuple):
-    """The bounds, in the dtype and with the value that they have by now."""
+    """The bounds, in their present dtype and with their present value."""
 
     sides: tuple[Side, ...]
     values: tuple[float, ...]
@@ -69,7 +69,7 @@ class Singular:
     """An operator that a bound is a singular point of."""
 
     function: str
-    argument: float  # what the bound has become when it gets there
+    argument: float  # the value of the bound there
     dtype: torch.dtype
     finite: bool  # whether the result is finite; if it is, its derivative is not
     caller: Caller

@@ -29,7 +29,7 @@ class Finding:
         at_bound: how many of them are exactly at a bound.
         beyond: how many are beyond one.
         nan: how many are NaN.
-        dead: how many elements of the input were inside their bounds in no call; None if shapes changed
+        dead: how many elements of the input were never inside their bounds; None if shapes changed
             from call to call, or `memory` was used up.
         moved: for each convention, how far it would move the gradient relative to its norm; None if the
             gradient is 0 now and would not be. Empty if no gradient arrived.

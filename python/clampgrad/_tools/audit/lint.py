@@ -102,7 +102,7 @@ def _changed(
 
 
 def diagnostics(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
-    """Everything that there is to warn of at a site."""
+    """All warnings for a site."""
     found = []
     for key, hazard in site.hazards.items():
         if isinstance(hazard, Rounded):
@@ -151,7 +151,7 @@ def _passes(site: Site, which: str, convention: str | None = None) -> bool:
 
 
 def _is_guard(site: Site, which: str, hazard: Singular) -> bool:
-    """Whether the gradient stops that infinite derivative, on every release of torch."""
+    """Whether the gradient blocks that infinite derivative, on every release of torch."""
     return hazard.finite and not site.follows_torch and not _passes(site, which)
 
 
@@ -233,7 +233,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def remedy(warnings: list[Diagnostic], function: str, file: str) -> str:
-    """The one thing to do about all that is warned of at a line."""
+    """One piece of advice for all warnings of a line."""
     found = {name: [w.evidence for w in warnings if w.name == name] for name in WARNINGS}
     rounds, singular, differ = (
         found[name] for name in ("bound-rounds", "bound-singular", "conventions-differ")

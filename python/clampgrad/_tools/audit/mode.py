@@ -38,13 +38,13 @@ class audit(TorchFunctionMode):
     ``hardtanh`` and their modules, and the functions of clampgrad, on Tensors of floating-point dtypes.
 
     For every call site (file, line, path of the module) the report has the number of elements; how many are
-    exactly at a bound, beyond one, or NaN; how many were inside their bounds in no call (dead); how far the
+    exactly at a bound, beyond one, or NaN; how many were never inside their bounds (dead); how far the
     gradient that the call returns would move under each convention, as the norm of the difference over the
     norm, computed from the gradients that arrived; and warnings:
 
     - ``bound-rounds``: the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one;
     - ``bound-singular``: a bound is a singular point of what consumes the result: log, sqrt, a division;
-    - ``gradient-not-finite``: an infinite or NaN gradient arrived, or the function before the call made one of a 0;
+    - ``gradient-not-finite``: an infinite or NaN gradient arrived, or the function before the call turned a 0 into one;
     - ``conventions-differ``: torch up to 2.13 and torch from 2.14 on differ there beyond the thresholds.
 
     The effect of a gradient further back in the model is not followed. The audit sees calls from Python in
@@ -105,7 +105,7 @@ class audit(TorchFunctionMode):
         return result
 
     def _safely(self, look: Any, *args: Any) -> Any:
-        """Where the audit itself fails, the program goes on, and the report says so."""
+        """If the audit itself fails, the program goes on, and the report says so."""
         try:
             return look(*args)
         except Exception as error:

@@ -1,7 +1,7 @@
 """What is counted at a call site.
 
-What the gradient of a clamp-like call is depends, for one element, on where its input stands and on
-the incoming gradient g alone. So a site keeps, for every possible position, how many elements stood
+For one element, the gradient of a clamp-like call depends only on where its input stands and on
+the incoming gradient g. So a site keeps, for every possible position, how many elements stood
 there and the sums of |g| and of g squared: a few kilobytes for any model. The report works out what each
 convention would have done with them.
 """
@@ -147,7 +147,7 @@ class Site:
         return kinds
 
     def dead(self) -> int | None:
-        """How many elements were inside their bounds in no call; None if shapes changed or memory ran out."""
+        """How many elements were never inside their bounds; None if shapes changed or memory ran out."""
         maps = [v.inside for v in self.variants.values() if v.calls]
         if not maps or any(m is None or m.shape != maps[0].shape for m in maps):  # type: ignore[union-attr]
             return None
