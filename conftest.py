@@ -48,7 +48,7 @@ def same_start():
     torch.set_num_threads(1)
     if guards := sys.modules.get("torch._dynamo.guards"):
         # For its log, each compilation empties the CPU's caches and times its guards: 0.1 s.
-        # A name that is gone would be set to no effect. Releases before 2.11 are slow and right.
+        # Setting a name that is gone would have no effect. Releases before 2.11 are slow, but right.
         renamed = f"torch renamed {TIMES_GUARDS}"
         assert hasattr(guards, TIMES_GUARDS) or RELEASE < (2, 11), renamed
         setattr(guards, TIMES_GUARDS, lambda *given: 0.0)
@@ -56,7 +56,7 @@ def same_start():
 
 @pytest.fixture
 def folder_of_programs(tmp_path, monkeypatch):
-    """An empty folder, to run programs from in this process; what they change of sys is put back."""
+    """An empty folder, to run programs from in this process; their changes to sys are undone."""
     monkeypatch.chdir(tmp_path)
     for name in ("path", "argv"):
         monkeypatch.setattr(sys, name, list(getattr(sys, name)))
@@ -95,7 +95,7 @@ def installed(tmp_path_factory):
 
 @pytest.fixture
 def program(installed, tmp_path):
-    """Runs Python in an empty folder, in an environment that says nothing of a pin; it may fail."""
+    """Runs Python in an empty folder, in an environment without a pin; it may fail."""
     ours = ("CLAMPGRAD_GRADIENT", "CLAMPGRAD_VERBOSE", "TORCH_DEVICE_BACKEND_AUTOLOAD")
     env = {k: v for k, v in os.environ.items() if k not in ours}
     env |= {"PYTHONPATH": installed, "OMP_NUM_THREADS": "1"}

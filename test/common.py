@@ -48,8 +48,8 @@ def checked(*command, **keywords):
 
 @cache
 def package_path():
-    """What PYTHONPATH has to name for a process to find the package where this one did: nothing, if
-    any process does. All that is installed beside the package would go before what is not."""
+    """The PYTHONPATH by which a process finds the package where this one did: nothing, if
+    any process does. Otherwise all that is installed beside the package would come first."""
     home = str(Path(clampgrad.__file__).parents[1])
     found = checked(sys.executable, "-Ec", "import sys; print(*sys.path, sep=chr(10))", cwd=os.sep)
     return [] if home in found.splitlines() else [home]
@@ -88,7 +88,7 @@ for line in sys.stdin:
 
 @contextmanager
 def forks(*modules):
-    """Runs scripts, each in a process of its own; what takes long to import, one process imports for all.
+    """Runs scripts, each in a process of its own; one process imports slow modules for all.
 
     Yields run(script, *arguments, cwd=..., **variables) -> exit code, what it printed, what it complained of.
     """
@@ -186,7 +186,7 @@ class Dispatched(TorchDispatchMode):
 def outcome(f, *args, **keywords):
     """What a call returns, or the type and the first line of its error.
 
-    A backend without the operator names it; there clamp is tried in place of clamp_min or clamp_.
+    A backend without the operator names it; then clamp is tried in place of clamp_min or clamp_.
     """
     try:
         return f(*args, **keywords)

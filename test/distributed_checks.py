@@ -46,12 +46,12 @@ def check(f, mesh, args, placements):
 
 
 def tensors(count, *shape):
-    """Without infinities, for a sum of them has no order that does not matter."""
+    """Random tensors without infinities, because the order of their sum would matter."""
     return [tied(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
 
 
 def check_all(f, mesh, args, conventions=CONVENTIONS):
-    """Under each convention, with the arguments in shards of rows, of columns, and whole everywhere."""
+    """Every convention, with the arguments sharded by rows, sharded by columns, and replicated."""
     for convention in conventions:
         for placement in PLACEMENTS:
             check(partial(f, gradient=convention), mesh, args, [placement] * len(args))
@@ -72,7 +72,7 @@ def tensors_for_bounds(mesh):
 
 
 def a_replicated_bound_for_all_rows(mesh):
-    """Its gradient is a sum over rows that live in several places: Partial, until it is read."""
+    """Its gradient is a sum over rows on several ranks: Partial, until it is read."""
     args = [*tensors(1, 8, 6), *tensors(1, 6)]
     for convention in CONVENTIONS:
         f = partial(clampgrad.clamp_min, gradient=convention)
@@ -204,7 +204,7 @@ def run(rank, world, folder):
         init_method=f"file://{folder}/store",
         rank=rank,
         world_size=world,
-        timeout=datetime.timedelta(minutes=1),  # where one rank fails, the others must not wait on
+        timeout=datetime.timedelta(minutes=1),  # if one rank fails, the others must not wait long
     )
     mesh = init_device_mesh("cpu", (world,))
     for name, check in CHECKS.items():

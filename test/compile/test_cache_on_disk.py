@@ -1,4 +1,4 @@
-"""AOTAutograd's cache on disk serves no gradient of another clampgrad, where nothing is pinned either."""
+"""AOTAutograd's cache on disk never serves a gradient of another clampgrad, even without a pin."""
 
 import json
 import shutil
@@ -56,7 +56,7 @@ def a_corrected_gradient(package):
 
 
 def check(one, other, slope):
-    """Each finds what it wrote itself, the second time."""
+    """The second time, each finds only what it wrote itself."""
     found = [run() for run in (one, other) * 2]
     assert found == [[s, hits] for hits in "01" for s in ("0.5", slope)]
 

@@ -35,7 +35,7 @@ def recording(graphs):
 
 
 def foreign(graph):
-    """What a graph calls that is not an aten operator."""
+    """The calls of a graph that are no aten operators."""
     calls = {node.target for node in graph.graph.nodes if node.op not in ("placeholder", "output")}
     return [t for t in calls - {operator.getitem} if getattr(t, "namespace", "?") != "aten"]
 
@@ -72,7 +72,7 @@ def test_every_row_of_tensors(operator):
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_in_the_middle_of_a_graph(convention):
-    """An input changed in place, a value used twice, a sum: what partitioning makes of it."""
+    """Partitioning handles an input changed in place, a value used twice, and a sum."""
 
     def f(x):
         y = x * 2

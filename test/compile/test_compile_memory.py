@@ -74,7 +74,7 @@ TENSORS = {
 @pytest.mark.parametrize("convention", CONVENTIONS)
 @pytest.mark.parametrize("form", NUMBERS)
 def test_bounds_that_are_numbers(form, convention):
-    """As much as relu, or one mask more."""
+    """It keeps as much as relu, or one mask more."""
     relu = kept(F.relu)
     assert relu == 4
     found = kept(lambda x: NUMBERS[form](x, gradient=convention))
@@ -100,7 +100,7 @@ def test_a_pin(convention):
 
 @pytest.mark.parametrize("convention", SAID_BY_RESULT[:2])
 def test_in_place(convention):
-    """Then it is a mask, as the next operator gets a copy. A result that is changed is no error, as after relu."""
+    """It keeps a mask, because the next operator gets a copy. Changing the result is no error, as after relu."""
     for form in (
         lambda x: clampgrad.clamp(x, 0, 1, gradient=convention).mul_(2),
         lambda x: clampgrad.clamp_(x, 0, 1, gradient=convention),

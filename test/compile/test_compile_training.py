@@ -14,8 +14,8 @@ from oracle import EXACT
 
 pytestmark = pytest.mark.thorough
 
-# One that asks what is being differentiated, one that shares ties, one that is no derivative. That no
-# convention is lost in a compiler is test_compile.py's promise.
+# One depends on what is being differentiated, one shares ties, one is no derivative. test_compile.py
+# checks that a compiler loses no convention.
 SOME = ("min_norm", "half", "with_grad")
 
 
@@ -84,8 +84,8 @@ def test_another_integer_for_a_bound(dtype):
 
 
 def test_another_number_for_a_bound():
-    """Every other one compiles again, as with torch.clamp. One attempt to make it a symbol is in vain,
-    which torch.clamp is spared in some releases."""
+    """Every other one compiles again, as with torch.clamp. One attempt to make it a symbol fails; some
+    releases do not make that attempt for torch.clamp."""
     bounds = (0.5, 1.5, 2.5, 4.5)
     ours, theirs = (compilations(f, bounds) for f in (clampgrad.clamp, torch.clamp))
     assert ours == [1, 3, 4, 5]
@@ -118,7 +118,7 @@ def test_a_number_that_changes_beside_another_use_of_it(kind):
             assert_same(compiled(x, n), f(x, n))
 
 
-# What a program may make of a number before it is a bound.
+# What a program may compute from a number before it is a bound.
 MADE = {
     "2 * n": lambda n: 2 * n,
     "n + 1": lambda n: n + 1,
@@ -184,7 +184,7 @@ def test_a_bound_made_of_a_size(dtype, backend):
 @torch._dynamo.config.patch(capture_scalar_outputs=True)
 @pytest.mark.parametrize("number", [lambda x: x.sum().int().item(), lambda x: x.sum().item()])
 def test_a_bound_made_of_data(number):
-    """It asks the symbol nothing that the forward does not need."""
+    """It asks nothing of the symbol that the forward does not need."""
 
     def f(x):
         return clampgrad.clamp(x, 0, number(x), gradient="half") + clampgrad.clamp_min(x, number(x))

@@ -1,5 +1,5 @@
-"""An exported graph holds our operator, saved and loaded, and its convention, which training finds; after
-run_decompositions() it has aten operators alone. So does TorchScript, but for that."""
+"""An exported graph holds our operator and its convention, saved and loaded, also for training; after
+run_decompositions() it has only aten operators. TorchScript does the same, but decomposes nothing."""
 
 import pytest
 import torch
@@ -167,7 +167,7 @@ DIFFERENTIATED = (
 )
 @pytest.mark.parametrize("kind", DIFFERENTIATED)
 def test_a_gradient_that_is_traced(kind):
-    """It is of the inputs of the trace, not of those that it was recorded with."""
+    """It belongs to the inputs of a run, not to those of the recording."""
     f = DIFFERENTIATED[kind]
     recorded, others = (
         [torch.tensor(v, requires_grad=True) for v in values]

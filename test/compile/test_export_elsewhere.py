@@ -1,4 +1,4 @@
-"""A decomposed graph runs where this package is not: torch.export, ONNX, AOTInductor."""
+"""A decomposed graph runs without this package: torch.export, ONNX, AOTInductor."""
 
 import sys
 
@@ -11,7 +11,7 @@ from common import run, tied
 
 pytestmark = pytest.mark.slow
 
-# What runs it: no clampgrad to import, no operator of ours.
+# The runner: it cannot import clampgrad, and has none of our operators.
 ALONE = """
 import sys
 sys.modules["clampgrad"] = None
@@ -48,7 +48,7 @@ class Model(torch.nn.Module):
 
 
 class Theirs(Model):
-    """With PyTorch's own operators, to be pinned."""
+    """A module of PyTorch's own operators, to be pinned."""
 
     def forward(self, x):
         x = torch.clamp(self.inner(x), -1.0, 1.5)

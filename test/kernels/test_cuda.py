@@ -1,7 +1,7 @@
 """On a GPU: the kernels agree with the CPU's, and keep CUDA's own rules.
 
-The other test files run there too, with `pytest --device cuda`. What of the kernels can be checked
-without a GPU is in test_cuda_on_host.py and lab/check_cuda.py.
+The other test files run there too, with `pytest --device cuda`. test_cuda_on_host.py and
+lab/check_cuda.py check what needs no GPU.
 """
 
 import os
@@ -45,7 +45,7 @@ LENGTHS = [0, 1, 63, 64, 65, 127, 511, 512, 1025, 4096, 300_007]
 
 
 def agree(f, args, g, offset=0):
-    """The memory of x and its like begins `offset` elements later."""
+    """Compares with the CPU. The memory of x and the others begins `offset` elements later."""
     found = []
     for device in ("cpu", "cuda"):
         moved = [torch.cat([a.new_zeros(offset), a]).to(device)[offset:] for a in args]
@@ -221,7 +221,7 @@ def test_compute_sanitizer():
     sanitizer = shutil.which("compute-sanitizer", path=path)
     if sanitizer is None:
         pytest.skip("there is no compute-sanitizer")
-    # Of our kernels alone, and with no allocator in between that would make room around a tensor.
+    # Only our kernels, and without the allocator, which would leave room around a tensor.
     command = [sanitizer, "--error-exitcode", "9", "--kernel-name", "kernel_substring=clampgrad"]
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     ended = run(*command, sys.executable, "-c", SMALL, env=environment)

@@ -1,5 +1,5 @@
-"""Tensors of several devices: what torch takes we take, 0-dim CPU tensors beside others; the rest is
-torch's own error. Without a GPU the other device is meta, which has the same rules and no values."""
+"""Tensors of several devices: we accept what torch accepts, such as 0-dim CPU tensors beside others; the rest
+raises torch's own error. Without a GPU the other device is meta, which has the same rules and no values."""
 
 from itertools import product
 
@@ -15,7 +15,7 @@ OTHER = "cuda" if torch.cuda.is_available() else "meta"
 
 
 def arguments(operator, where):
-    """Of each argument, whether it is a 0-dim CPU tensor, a vector on the CPU, or on the device."""
+    """For each argument: a 0-dim CPU tensor, a vector on the CPU, or one on the device."""
     made = {
         "scalar": lambda i: torch.tensor([0.0, 0.5, 1.0][i], device="cpu"),
         "vector": lambda i: tied(12, seed=i).cpu(),

@@ -1,4 +1,4 @@
-"""What backward needs is recorded in the forward, by several threads, and of every 16-bit number."""
+"""The forward records what backward needs, in several threads, and for every 16-bit number."""
 
 from functools import partial
 
@@ -69,7 +69,7 @@ def test_every_16_bit_gradient_in_thirds(dtype):
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("bounds", [(0, 1), (torch.tensor(0.0), torch.tensor(1.0))])
 def test_a_gradient_of_zero_is_let_through(bounds, maximize):
-    """Seen by double backward alone: the selection has derivative 1 where g passed."""
+    """Only double backward sees it: the selection has derivative 1 where g passed."""
     x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
     g = torch.zeros(3, requires_grad=True)
     for call in (clampgrad.clamp, lambda x, *b, **k: clampgrad.clamp_(x * 1, *b, **k)):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.compiled(
     "it looks at kernels and nodes that the portable implementation does not have"
 )
 
-# Ties, both zeros, what 16 bits cannot hold exactly, and what is no number.
+# Ties, both zeros, numbers that 16 bits cannot hold exactly, infinities and NaN.
 VALUES = torch.tensor(
     [0, -0.0, 1, 1, 2, -3, 0.1, 6, 6e-8, 1e30, torch.inf, -torch.inf, torch.nan],
     dtype=torch.float64,
@@ -81,7 +81,7 @@ def test_numbers(bounds, convention, dtype):
         agree(f, [laid_out(shape, generator, dtype)], laid_out(shape, generator, dtype))
 
 
-BROADCAST = {  # what repeats is less than a word, some words, no whole number of words; or is not outside
+BROADCAST = {  # what repeats is less than a word, some words, no whole number of words, or inner dimensions
     (40, 100): [(), (100,), (1, 100)],
     (2500,): [(1,)],
     (3000, 3): [(3,)],
@@ -182,7 +182,7 @@ def test_only_loops_for_one_maker_take_a_maximum_of_floats(instructions):
 
 
 def test_no_loop_takes_a_vector_apart(instructions):
-    """Lane by lane, an element takes ten times as long: torch.fmax and fmin once did, of floats on AVX-512."""
+    """Lane by lane, an element takes ten times as long, as torch.fmax and fmin on floats once did with AVX-512."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
     loops = [f for f in functions if "foreach_whole_word" in f.partition("\n")[0]]
     assert len(loops) > 100
@@ -190,7 +190,7 @@ def test_no_loop_takes_a_vector_apart(instructions):
 
 
 def test_loops_leave_no_upper_halves(instructions):
-    """What wrote them ends in vzeroupper, so that the code of others does not wait for registers of ours."""
+    """A function that wrote them ends with vzeroupper, so that other code does not wait for our registers."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
     loops = [
         f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)7loop_ofI", f)
@@ -213,7 +213,7 @@ def test_what_is_compiled_for_a_set_stays_there(instructions):
 
 @pytest.mark.skipif(not OBJDUMP or MACHINE != "aarch64", reason="needs objdump and loops for NEON")
 def test_bits_are_not_taken_lane_by_lane_on_arm64():
-    """Those of a word are added up in bytes."""
+    """The bits of a word are added up in bytes."""
     code = disassembled()
     added, taken = (len(re.findall(i, code)) for i in (r"\taddp\tv\d+\.16b", r"\tumov\t"))
     assert added > 100 * taken

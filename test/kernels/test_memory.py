@@ -1,4 +1,4 @@
-"""Nothing is kept: no memory over many calls, no reference to input or result afterwards."""
+"""A call keeps nothing: no memory over many calls, no reference to its input or result."""
 
 import gc
 import weakref

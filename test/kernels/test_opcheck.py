@@ -26,8 +26,8 @@ INPUTS = {
     "bfloat16": lambda: torch.linspace(-2, 2, 5, dtype=torch.bfloat16),
 }
 
-# What is traced takes a third of a second, so every layout and every convention is one overload's: the rest
-# are instances of the same templates, and in place is what functionalization makes of it.
+# A trace takes a third of a second, so each layout and each convention is tried with one overload: the others
+# are instances of the same templates, and functionalization replaces in-place calls.
 EVERY_LAYOUT = ("clamp", "clamp_mingrad", "clamp_mingrad_backward")
 EVERY_CONVENTION = ("clamp", "clamp.Tensor", "clamp.Tensor_Scalar", "clamp.Scalar_Tensor")
 

@@ -50,7 +50,7 @@ LAYOUTS = {
 
 
 def shown(thing, first):
-    """The call that makes it: its first fields by position, of the others what is no default."""
+    """The call that makes it: the first fields by position, the others if they are not the default."""
     values = {f.name: getattr(thing, f.name) for f in fields(thing)}
     words = [repr(v) for v in values.values()][:first]
     words += [
@@ -83,7 +83,7 @@ class Arg:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Equal where it is written alike: 0 is another bound than 0.0, and promotes otherwise."""
+    """Two cells are equal if their text is: 0 is another bound than 0.0, and promotes differently."""
 
     operator: str
     args: tuple  # Arg, number or None
@@ -155,7 +155,7 @@ class Cell:
         return [next(tensors) if isinstance(a, Arg) else a for a in self.args]
 
     def spread(self, want):
-        """Per argument, what `want` says per Tensor; False for numbers."""
+        """One entry per argument, from `want`, which has one per Tensor; False for numbers."""
         want = iter(want)
         return [next(want) if isinstance(a, Arg) else False for a in self.args]
 
@@ -168,7 +168,7 @@ class Cell:
         return reference.forward(self.operator, args)
 
     def reduced(self):
-        """Operator and arguments without what is None: a clamp with one bound is clamp_min or _max."""
+        """Operator and arguments without those that are None: a clamp with one bound is clamp_min or _max."""
         if self.operator == "clamp" and None in self.args:
             return ("clamp_max" if self.args[1] is None else "clamp_min"), [
                 i for i, a in enumerate(self.args) if a is not None

@@ -1,8 +1,8 @@
 """Everything around a call that its gradient has to survive.
 
-A context takes a form's function and a cell, and says where what comes is not what should: it
-raises. Most are one function (f, leaves, args, g) -> (value, gradients of the leaves), which
-`reverse` compares with the reference.
+A context takes a form's function and a cell, and raises if a result or gradient is wrong. Most are one
+function (f, leaves, args, g) -> (value, gradients of the leaves), which `reverse` compares with the
+reference.
 """
 
 import copy
@@ -155,7 +155,7 @@ def retain_graph(f, leaves, args, g):
 
 @reverse("one gradient at a time")
 def one_at_a_time(f, leaves, args, g):
-    """What is asked for is not what was being differentiated."""
+    """Each call asks for only one of the gradients that were being differentiated."""
     y = f(*args)
     return y, [grad(y, [leaf], g, retain_graph=True)[0] for leaf in wanted_of(leaves)]
 
@@ -219,7 +219,7 @@ around("autocast", lambda: torch.autocast("cpu", torch.bfloat16))
 
 @whole("input and output changed in place")
 def changed_after(f, cell):
-    """The gradient of the public functions stays; elsewhere it stays or it raises, as is autograd's rule."""
+    """The gradient of the public functions stays; elsewhere it stays or raises, by autograd's rule."""
     leaves, should = leaves_of(cell), expected(cell)
     args = [a.clone() for a in cell.laid_out(leaves)]
     y = f(*args)
@@ -239,7 +239,7 @@ def changed_after(f, cell):
 
 
 def public(cell):
-    """The doors for which the contract promises it, and bounds that leave x on the fast path."""
+    """The forms for which the contract promises it, with bounds that leave x on the fast path."""
     return cell.form in ("function", "in place") and cell.args[0].layout not in ("neg", "conj")
 
 
@@ -331,7 +331,7 @@ def vectorized(f, cell):
 
 @whole("double backward", accepts=has_gradient)
 def double_backward(f, cell):
-    """The gradient is linear in g, or selects of it; it is constant in everything else."""
+    """The gradient is linear in g, or selects from it; it is constant in everything else."""
     leaves = leaves_of(cell)
     should = expected(cell)
     g = should.g.clone().requires_grad_()
@@ -353,7 +353,7 @@ def double_backward(f, cell):
 
 
 def pushed(cell, tangents, want, g, args=None):
-    """The tangent of the result: the transpose of the gradient. Of a selection, what it let by."""
+    """The tangent of the result: the transpose of the gradient, or what a selection passes."""
     args = cell.fill(cell.tensors) if args is None else args
     value = cell.forward(args)
     total = torch.zeros_like(value)
@@ -365,13 +365,13 @@ def pushed(cell, tangents, want, g, args=None):
         if cell.pseudo and positions[n] == 0:
             total = total + torch.where(passes(cell, args[0].to(value.dtype), value, g), t, 0)
         else:
-            # Of mixed bounds, a share has the dtype of its argument: of 0-dim ones, another one.
+            # With mixed bounds, a share has the dtype of its argument, which differs for 0-dim ones.
             total = total + gradients(cell, args, cell.spread(want), t)[n].to(value.dtype)
     return total
 
 
 def passes(cell, x, y, g):
-    """Where the table says of a pseudo-gradient of x that it is g itself."""
+    """Where the table gives g itself as the pseudo-gradient of x."""
     if cell.gradient == "straight_through":
         return torch.ones_like(x, dtype=torch.bool)
     return reference.let_through(cell.gradient, cell.maximize, x, y, g)
@@ -453,7 +453,7 @@ def inference(f, cell):
 
 @torch.no_grad()
 def torchs_own(cell, tensors):
-    """What torch makes of these; of a call in place, x itself."""
+    """What torch returns for these; for a call in place, x itself."""
     args = cell.fill(tensors)
     return args[0].clone() if FORMS[cell.form].in_place else cell.forward(args)
 
@@ -483,7 +483,7 @@ def strides(f, cell):
 
 @whole("strides of gradients")
 def strides_of_gradients(f, cell):
-    """What comes in as the result lies in memory goes out so: channels_last stays channels_last."""
+    """A gradient laid out like the result stays so: channels_last stays channels_last."""
 
     def steps(t):  # nobody steps over a dimension of size 1
         return [stride for stride, size in zip(t.stride(), t.shape) if size > 1]

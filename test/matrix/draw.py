@@ -1,4 +1,4 @@
-"""A cell drawn from anything that chooses as random.Random does; and a failing one made small."""
+"""Draws a cell by an object like random.Random, and shrinks one that fails."""
 
 from dataclasses import fields, replace
 
@@ -70,7 +70,7 @@ def smaller(cell):
     yield replace(cell, seed=0)
     tensors = cell.tensor_args
     longest = max(len(a.values) for a in tensors)
-    for k in range(longest):  # one element alone, where no argument is broadcast along others
+    for k in range(longest):  # a single element, where no argument is broadcast
         if all(len(a.values) in (1, longest) for a in tensors):
             one = (replace(a, values=(a.values[k % len(a.values)],), shape=(1,)) for a in tensors)
             yield replace(cell, args=tuple(cell.fill(one)))

@@ -28,7 +28,7 @@ def is_clamp(cell):
 
 
 def keeps_x(cell):
-    """In place: neither the shape nor the dtype of x changes."""
+    """Whether a call in place fits: neither the shape nor the dtype of x changes."""
     x, value = cell.args[0], cell.value
     return value.shape == torch.Size(x.shape) and value.dtype == getattr(torch, x.dtype)
 
@@ -40,7 +40,7 @@ class Form:
     in_place: bool = False
     writes: bool = False  # has out=: values alone
     pin: bool = False
-    process: bool = False  # a pin of the process, around all of the context
+    process: bool = False  # a pin of the process, around the whole context
     module: bool = False
 
 
@@ -49,7 +49,7 @@ def keywords(cell):
 
 
 def overlapping(function):
-    """The same of a view in which all elements but the first and the last are twice."""
+    """The same on a view that has all elements but the first and the last twice."""
 
     def written(x, *bounds, **more):
         x = x.contiguous()
@@ -148,7 +148,7 @@ def bounds_of(cell, args):
 
 
 def module(in_place):
-    """nn.Clamp; made in the call where its bounds are Tensors that a context makes."""
+    """nn.Clamp; the call makes it if its bounds are Tensors that a context makes."""
 
     def make(cell):
         named = {"gradient": cell.gradient, "maximize": cell.maximize, "inplace": in_place}

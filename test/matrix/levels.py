@@ -166,7 +166,7 @@ for _word in WORDS:
 
 
 def pulled(f, cell):
-    """That function, and how the tangents of its results come back to g."""
+    """That function, and the one that pulls tangents of its results back to g."""
     wanted = [i for i, w in enumerate(cell.want) if w]
 
     def pull(g):

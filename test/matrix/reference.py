@@ -1,6 +1,6 @@
-"""What the contract asks of one call, by oracle.py: any number of arguments, Tensors and numbers.
+"""The gradients that the contract requires of one call, by oracle.py: any number of Tensors and numbers.
 
-Nothing of the package is used here. A factor of 0 blocks whatever the incoming gradient is.
+This uses nothing of the package. A factor of 0 blocks whatever the incoming gradient is.
 """
 
 import torch
@@ -23,8 +23,8 @@ def divided(g, factor):
 def shares(operator, convention, args, differentiated, g):
     """The gradient of each argument before broadcasting is undone. None stands for a number's.
 
-    `args` are Tensors of the result's dtype; `differentiated` says of each whether it is, or is
-    None where all bounds are numbers.
+    `args` are Tensors of the result's dtype; `differentiated` has a bool for each, or is None if all
+    bounds are numbers.
     """
     if differentiated is None:
         found = factors(operator, "numbers", convention, args)
@@ -90,7 +90,7 @@ def forward(operator, args):
 
 
 def bound_in(number, dtype):
-    """What a number bounds. Below the range of an unsigned dtype, releases differ: so the least integer says it."""
+    """A number as bound. Releases differ below the range of an unsigned dtype, so the least integer stands for it."""
     if dtype.is_floating_point:
         return torch.as_tensor(number, dtype=dtype)
     return torch.clamp_min(torch.full((), torch.iinfo(dtype).min, dtype=dtype), number)
@@ -105,7 +105,7 @@ def gradients(operator, convention, maximize, args, differentiated, g):
     if is_mixed(args) and convention not in (*PSEUDO, "min_norm"):
         _, found = in_steps(convention, args, differentiated, g)
     else:
-        # A number is what its own step makes of it.
+        # Each step converts its own number.
         raised = torch.clamp_min(*args[:2]).dtype if is_mixed(args) else y.dtype
         steps = (None, raised, y.dtype)
         compared = [

@@ -30,7 +30,7 @@ def pin_of_the_process(cell):
 
 
 def check(cell):
-    """Raises where the cell is not what it should be; returns why it is refused, where a pin may refuse it."""
+    """Raises if the cell is wrong; returns the reason if a pin refuses it, where it may."""
     form = FORMS[cell.form]
     f = form.make(cell)
     expected(cell)  # without the pin

@@ -29,7 +29,7 @@ SCALAR, CUBE = Arg((0.0,), ()), Arg((0.0,) * 8, (2, 2, 2), layout="neg")
 SQUARE = Arg((0.0,) * 4, (2, 2), layout="reversed")
 KINDS = ("number: number", "min alone, Tensor", "Tensors", "mixed: Tensor, number")
 
-# What was wrong once, here or elsewhere, and is no more.
+# Cells that were once wrong, here or elsewhere.
 FOUND = [
     Cell("clamp", (SCALAR, 0.1, vector((-1.0,), "bfloat16")), "half", context="dual tensors"),
     Cell("fmax", (CUBE, SQUARE), context="strides of gradients"),
@@ -39,7 +39,7 @@ FOUND = [
         for kind in ("numbers", "Tensors")
         for form in ("function", "in place", "mingrad")
     ),
-    # Whoever saves what is written saves it afterwards.
+    # An operator that saves what it writes must save it after writing.
     *(
         Cell("clamp", args, gradient, form="in place", context=context)
         for args in (

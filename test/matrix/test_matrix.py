@@ -24,7 +24,7 @@ PAIRS = [
 
 
 def some(context, form, count):
-    """That many cells, or what is found of them: other ones for every pair and release."""
+    """That many cells, or as many as are found; different ones for every pair and release."""
     order = random.Random(f"{context}, {form}, {torch.__version__}")
     found = 0
     for call in order.sample(calls(), min(25 * count, len(calls()))):

@@ -1,4 +1,4 @@
-"""What torch's own operator refuses, every form refuses in kind, and leaves its input as it was."""
+"""Every form refuses what torch's own operator refuses, with an error of its kind, and leaves its input unchanged."""
 
 from functools import partial
 from itertools import product
@@ -78,11 +78,11 @@ def doors(operator, in_place, convention):
 
 
 def called(call, x, *bounds):
-    """Its outcome; x is as it was where that is an error."""
+    """The outcome of a call, which must leave x unchanged if it is an error."""
     before = str(x.detach())  # not every kind of tensor compares
     found = outcome(call, x, *bounds)
     if isinstance(found, tuple) and not x.is_inference():
-        # Of those torch writes first, and complains when it counts the version.
+        # torch writes these first, and raises when it counts the version.
         assert str(x.detach()) == before, f"x changed before the error: {found}"
     return found
 
@@ -147,7 +147,7 @@ WRONG = {  # the error, and what it says
 
 @pytest.mark.parametrize("name, maximize", WRONG)
 def test_a_wrong_name_is_refused_whatever_the_arguments(name, maximize):
-    """And said before a wrong bound, or a wrong input."""
+    """It is reported before a wrong bound or a wrong input."""
     error, text = WRONG[name, maximize]
     more = {"gradient": name} | ({"maximize": True} if maximize else {})
     operators = [op + suffix for op in OPERATORS for suffix in ("", "_")]
@@ -174,7 +174,7 @@ def test_no_interval_to_be_outside_of(operator, name):
 
 
 def test_hooks_that_lose_bits_are_refused():
-    """What comes back must be what was given: never a misread gradient."""
+    """A hook must return what it was given: bits are never misread."""
     spoil = {
         "shorter": lambda t: t[:-1],
         "one": lambda t: t[:1],
@@ -193,7 +193,7 @@ def test_hooks_that_lose_bits_are_refused():
         with torch.autograd.graph.saved_tensors_hooks(*hooks):
             y = call(x)
         if name == "with gaps" and clampgrad.implementation == "portable":
-            # It does not look at memory, but at elements, which these are.
+            # It reads elements, not memory, and the elements are the same.
             (wanted,) = torch.autograd.grad(call(x).sum(), x)
             assert torch.equal(torch.autograd.grad(y.sum(), x)[0], wanted)
             continue

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = [f"test/table/test_{name}.py" for name in ("table", "conventions", "gradcheck")]
 TESTS += ["test/kernels/test_operator_counts.py"]
 
-# Its column, where it is not that of `inclusive`: what x gets beside numbers, and all beside Tensors.
+# Its column where it differs from `inclusive`: the share of x beside numbers, all shares beside Tensors.
 COLUMN = {
     ("clamp", "x < lo = hi"): (0, [0, 0, 1]),
     ("clamp", "x = lo = hi"): (0, [0, 0, 1]),
@@ -112,7 +112,7 @@ def edited(file):
 
 
 def test_it_takes_few_files():
-    """One more for every kind of arguments for which its rule is new."""
+    """Each kind of arguments for which its rule is new takes one more."""
     assert len(EDITS) <= 4 + 2
     table = yaml.safe_load(edited("conventions.yaml"))
     for operator in table["operators"].values():
@@ -132,7 +132,7 @@ def test_it_holds(tmp_path):
     for file in EDITS:
         (tree / file).write_text(edited(file))
     build_quickly(tree, library)
-    shutil.rmtree(tree / "python")  # so that what was built is tested
+    shutil.rmtree(tree / "python")  # so that the built package is tested
 
     def run(*command, **environment):
         paths = os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])

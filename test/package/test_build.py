@@ -1,4 +1,4 @@
-"""What pip makes of the sources: sdist, wheel, installed twice, uninstalled, editable, in isolation.
+"""pip builds and installs the sources: sdist, wheel, installed twice, uninstalled, editable, in isolation.
 
 Every test compiles, which takes minutes; `make check-package` runs them, on one release of torch.
 """
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.build
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """The source distribution, unpacked elsewhere: what is not in it is not there."""
+    """The source distribution, unpacked elsewhere, so that a missing file is noticed."""
     folder = tmp_path_factory.mktemp("sdist")
     checkout = folder / "checkout"
     ignored = shutil.ignore_patterns("build", "dist", "out", ".*", "*.egg-info", "__pycache__")

@@ -1,4 +1,4 @@
-"""A build packs what it has made and nothing else, and says what it lacks: what needs no compiler."""
+"""A build packs what it has made and nothing else, and says what it lacks. These tests need no compiler."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def setup(tree, *command):
 
 @pytest.fixture
 def tree(tree):
-    """With what earlier builds leave: in setuptools' folder, and beside the sources."""
+    """A tree with files that earlier builds leave: in setuptools' folder, and beside the sources."""
     for name in STALE:
         for package in ("build/lib/clampgrad", "python/clampgrad"):
             if (package, name) != ("python/clampgrad", "gone.py"):  # which would be a source
@@ -83,7 +83,7 @@ with clampgrad.pin("half"):
 
 
 def test_without_a_home_a_path_bytecode_and_utf8(tree, tmp_path):
-    """What is installed runs, and a wheel can be made."""
+    """The installed package runs, and a wheel can be made."""
     env = {**os.environ, **BARE}
     told = checked(sys.executable, "-W", "error", "-c", DIFFERENTIATED, cwd=tmp_path, env=env)
     assert told.split() == ["0.5", clampgrad.implementation, "1.0"]

@@ -1,4 +1,4 @@
-"""The generator: what comes out for one operator, and that a mistake stops the build and says where."""
+"""The generator: its output for one operator; and a mistake stops the build with an error that says where."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,7 @@ ENTRY = re.search("- name: _clamp_straight_through.*?(?=- name)", DERIVATIVES.re
 FRONT_DOOR = (
     'clamp_min(Tensor self, Scalar min, *, str gradient="min_norm", bool maximize=False) -> Tensor'
 )
-# What stands in derivatives.yaml, what it becomes, and what is said of that.
+# A text in derivatives.yaml, its replacement, and the error.
 MISTAKES = [
     (f"{NAME}\n", "clamp_maxgrad(Tensor self) -> Tensor\n",
      "unknown operator 'clamp_maxgrad(Tensor self) -> Tensor'; native_functions.yaml has no such operator"),

@@ -1,4 +1,4 @@
-"""What the build decides about CUDA, and that it says why. What it then builds: `make check-cuda`."""
+"""The build decides about CUDA and says why. `make check-cuda` tests what it then builds."""
 
 import ctypes
 import os
@@ -73,8 +73,8 @@ GPUS = {
 
 @pytest.mark.parametrize("gpus", GPUS)
 def test_the_kernels_are_for_the_gpus_that_are_here(decide, monkeypatch, gpus):
-    """As torch decides by itself, but that it takes 9.0 for newer than 12.0, which is about PTX alone. A
-    variable that is set decides before."""
+    """As torch chooses by itself, except that torch takes 9.0 for newer than 12.0, which matters only for PTX. A
+    variable that is set comes first."""
     here, expected = GPUS[gpus]
     monkeypatch.setattr(cuda_build.torch.cuda, "device_count", lambda: len(here))
     monkeypatch.setattr(cuda_build.torch.cuda, "get_device_capability", lambda i: here[i])
@@ -121,7 +121,7 @@ def runs_on(tmp_path_factory):
 
 @pytest.mark.parametrize("architectures", GPUS_OF)
 def test_where_no_code_runs_the_composed_path_does(runs_on, monkeypatch, architectures):
-    """Which GPUs take the kernels is decided by what nvcc was asked for. PTX runs on what is later."""
+    """The architectures given to nvcc decide which GPUs run the kernels. PTX runs on later ones."""
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", architectures)
     code = cuda_build.code().encode()
     every = [(6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
@@ -129,7 +129,7 @@ def test_where_no_code_runs_the_composed_path_does(runs_on, monkeypatch, archite
 
 
 def test_code_of_a_family(runs_on):
-    """nvcc has names that torch does not ask for: those of a family run on its later members."""
+    """nvcc has names that torch does not use: code for a family runs on its later members."""
     for code in (b"sm_100f", b"compute_100f"):
         assert [runs_on(code, *gpu) for gpu in ((10, 0), (10, 3), (12, 0))] == [True, True, False]
     assert not runs_on(b"", 9, 0)

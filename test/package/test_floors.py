@@ -1,4 +1,4 @@
-"""The floors of csrc/ and of python/clampgrad: a file uses its own floor and those below, and no two use each other."""
+"""The floors of csrc/ and python/clampgrad: a file uses only its own floor and those below, without circles."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CSRC, PACKAGE = ROOT / "csrc", ROOT / "python/clampgrad"
 
-# From the ground up; what stands on one floor does not use each other.
+# From the ground up; the rooms of one floor do not use each other.
 FLOORS = {
     CSRC: [["base"], ["kernels"], ["ops"], ["clampgrad", "functorch", "pin"], ["python"]],
     PACKAGE: [
@@ -69,7 +69,7 @@ def used(path):
 
 
 def room(tree, path):
-    """What of FLOORS a file belongs to: a folder, or a module; a program is on top wherever it lies."""
+    """The entry of FLOORS for a file: a folder, or a module; a program is on top wherever it lies."""
     return path.stem if path.stem == "__main__" else Path(path.relative_to(tree).parts[0]).stem
 
 
@@ -94,7 +94,7 @@ def test_everything_is_on_a_floor():
 
 
 def circle(paths, uses):
-    """The files of a circle, if there is one: what is left when those that use nothing are taken away."""
+    """The files of a circle, if there is one: those that are left after removing files that use nothing."""
     left = {path: set(uses(path)) & set(paths) for path in paths}
     while free := {path for path, to in left.items() if not to}:
         left = {path: to - free for path, to in left.items() if path not in free}

@@ -114,7 +114,7 @@ CHANGES = {
 @pytest.mark.compiled("the portable functions are traced as they are")
 @pytest.mark.parametrize("module", CHANGES)
 def test_the_compiler_is_imported_where_it_is_different(script, module):
-    """One warning, and what torch compiles of its own is compiled."""
+    """There is one warning, and torch still compiles its own functions."""
     code = f"""
 def change(module): {CHANGES[module]}
 on_import("torch._dynamo.{module}", change)

@@ -37,7 +37,7 @@ def is_defined(name, text):
 
 
 def is_called(name, text):
-    """Or named, where it is a type or a template. With arguments in a line that is not indented, it is defined."""
+    """Also if it is only named, as a type or a template. With arguments in an unindented line, it is defined."""
     return re.search(
         rf"^(?:[ \t].*(?<!\w){name}\b\s*\(|.*(?<!\w){name}\b\s*[<,;])", text, re.MULTILINE
     )
@@ -56,7 +56,7 @@ def test_each_file_has_what_the_walk_says(texts):
 
 
 def test_the_pin_takes_six_files(texts):
-    """Each has what the walk says; what is called, one of them calls. Python calls the first and the last, torch a kernel."""
+    """Each file defines its functions, and one of them calls each. Python calls the first and the last, torch a kernel."""
     steps = walk("One pin")
     assert len({file for file, _ in steps}) <= 6
     for file, names in steps:

@@ -1,4 +1,4 @@
-"""The package as it is installed: what it is called, what it says on a wrong torch, its types."""
+"""The installed package: its metadata, its messages on a wrong torch, its types."""
 
 import importlib.metadata
 import os
@@ -46,7 +46,7 @@ def file(copy):
 
 @pytest.fixture
 def imported(copy, script):
-    """Imports the package -> which implementation it has, what it complained of."""
+    """Imports the package -> its implementation, and its warnings or errors."""
     show = "import clampgrad; print(clampgrad.implementation, end='')"
     return partial(script, show, cwd=copy.parent, check=False)
 
@@ -59,7 +59,7 @@ def test_the_version():
 
 
 def say(package, **facts):
-    """Has the build of a package say something else."""
+    """Changes facts in the build file of a package."""
     with open(package / "_implementation/build.py", "a") as file:
         file.writelines(f"\n{name} = {value!r}\n" for name, value in facts.items())
 
@@ -82,7 +82,7 @@ def with_bytes(old, new):
 
 
 NINES = "9" * len(MINOR)
-# What happens to it, and what is said of that.
+# What happens to the library, and the message.
 MISFITS = {
     "another minor": (another_minor, ["for torch 2.10", f"here is torch {torch.__version__}"]),
     "another version": (another_build("VERSION"), ["of another build", "version=other"]),
@@ -100,7 +100,7 @@ MISFITS = {
 @about_the_library
 @pytest.mark.parametrize("what", MISFITS)
 def test_a_library_that_does_not_fit_is_one_warning_or_an_error(file, imported, what):
-    """With what mends it. Where the portable implementation is asked for, nothing is said."""
+    """The message says what mends it. There is none if the portable implementation is asked for."""
     change, says = MISFITS[what]
     change(file)
     out, warning = imported()

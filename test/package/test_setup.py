@@ -85,7 +85,7 @@ def test_a_file_has_flags_of_its_own(tmp_path, ninja):
 
 @pytest.mark.parametrize("kind", ["its own", "none"])
 def test_which_ninja_builds(tmp_path, kind):
-    """The environment's, which need not be activated; the machine's may be old or broken. Without any it says so."""
+    """The environment's, even if not activated, because the machine's may be old or broken; without any, an error."""
     for name in ("one", "other"):
         (tmp_path / f"{name}.cpp").write_text("")
     hidden = "import sys; sys.modules['ninja'] = None\n" if kind == "none" else ""
@@ -125,7 +125,7 @@ def test_cmake_gets_the_same(monkeypatch, tmp_path):
 
 
 def only(tmp_path, *distributions, torch=None):
-    """A folder with nothing but these distributions of this environment, and metadata of a torch."""
+    """A folder with only these distributions of this environment, and the metadata of a torch."""
     folder = tmp_path / "site"
     folder.mkdir()
     for name in distributions:
@@ -152,7 +152,7 @@ print(open(os.path.join(folder, name, "METADATA")).read())
 
 @pytest.mark.parametrize("torch", [None, "2.13.0"])
 def test_metadata_need_no_torch_and_no_compiler(tree, tmp_path, torch):
-    """Where a torch is there it is not imported, and no compiler is started."""
+    """An installed torch is not imported, and no compiler is started."""
     called = tmp_path / "called"
     for name in ("c++", "g++", "cc", "nvcc"):
         script = tmp_path / "bin" / name

@@ -1,4 +1,4 @@
-"""What type checkers and editors see: every public name, the types of functions, and nothing else."""
+"""Type checkers and editors see every public name, the types of functions, and nothing else."""
 
 import ast
 import re

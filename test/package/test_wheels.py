@@ -1,4 +1,4 @@
-"""One wheel out of several: the libraries of all, and a record that holds."""
+"""One wheel made from several has all their libraries, and a record that is right."""
 
 import zipfile
 from pathlib import Path
@@ -29,7 +29,7 @@ def a_wheel(folder, library):
 
 
 def test_merge(tmp_path):
-    """What the record does not hold is an error when it is read."""
+    """Reading a file that the record does not list is an error."""
     names = ["torch_2_11", "torch_2_13", "torch_2_15"]
     merged = merge([a_wheel(tmp_path / name, name) for name in names], tmp_path)
     with WheelFile(merged) as wheel:

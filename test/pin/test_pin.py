@@ -1,6 +1,6 @@
 """A pin gives aten's own clamp and its family a named gradient, whoever calls it, and undoes itself.
 
-That it is the gradient of the table, element for element: the forms of test/matrix that are pinned.
+The pinned forms of test/matrix check that it is the gradient of the table, element for element.
 """
 
 import sys
@@ -45,7 +45,7 @@ def test_without_a_pin_gradients_are_torchs_own():
 
 
 def test_an_operator_that_has_an_autograd_kernel_of_its_own_is_refused():
-    """Not left out in silence. Nothing is registered before the first pin, which holds when that kernel is gone."""
+    """It is not skipped silently. Nothing is registered until the first pin succeeds, once that kernel is gone."""
     code = """if True:
         import torch
         registered = lambda: torch._C._dispatch_dump("aten::clamp")
@@ -110,7 +110,7 @@ def test_clamp_in_place_with_tensors_under_vmap(pin):
         for found, wanted in zip(torch.autograd.grad(y.sum(), (lo, hi)), expected):
             assert_same(found, wanted)
         assert_same(y.detach(), x.clamp(0, 1))
-        # Each of the three that may write it has words of its own.
+        # Each of the three that may write it has its own message.
         with pytest.raises(RuntimeError, match="vmap: (inplace|aten::clamp_)"):
             torch.func.vmap(lambda lo: x[0].clone().clamp_(lo, hi))(torch.zeros(3, 5))
 
@@ -130,7 +130,7 @@ def in_blocks(n):
 
 @pytest.mark.parametrize("deep", [decorated, in_blocks])
 def test_a_recursion_error_leaves_nothing_pinned(deep):
-    """Wherever it comes, in entering and leaving too, and no other error hides it."""
+    """Wherever it is raised, even while entering or leaving, and no other error hides it."""
     with clampgrad.pin("half"):
         pass  # the first pin is over
     limit = sys.getrecursionlimit()
@@ -149,7 +149,7 @@ class Injected(Exception):
 
 
 def raised_at(n, pin):
-    """Enters and leaves a block, and raises at the n-th bytecode of ours; the function where that was, if it was."""
+    """Enters and leaves a block, and raises at the n-th bytecode of ours; returns the function that raised, if any."""
     places = iter(range(n + 1))
     here = None
 
@@ -178,8 +178,8 @@ def raised_at(n, pin):
 
 
 def test_an_error_at_any_bytecode_leaves_nothing_pinned():
-    """But for the return of __enter__, and the few of __exit__ that close the block. Python looks for a signal at
-    none of them but the first. torch's own guards leave more."""
+    """Except at the return of __enter__, and at the few of __exit__ that close the block. Of these, Python handles
+    a signal only at the first. torch's own guards have more such places."""
     pin, n, left_pinned = clampgrad.pin("half"), 0, []
     with pin:
         pass
@@ -203,7 +203,7 @@ def test_what_is_raised_inside_is_not_hidden_by_the_order():
 
 @pytest.mark.parametrize("function", [F.relu, F.relu6, partial(F.hardtanh, min_val=0)])
 def test_what_has_a_formula_of_its_own_is_not_pinned(function):
-    """What is made of a clamp is: test_pin_reach.py."""
+    """Functions that are composed of clamps are pinned: test_pin_reach.py."""
     with clampgrad.pin("straight_through"):
         assert eager(function, [torch.zeros(1)], torch.ones(1))[0].item() == 0
 
@@ -320,7 +320,7 @@ def test_enable_and_disable_out_of_order():
 
 
 def test_blocks_out_of_order():
-    """An error, and no block holds any longer than it was entered for."""
+    """It is an error, and no block holds after its end."""
     half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
     half.__enter__()
     through.__enter__()

@@ -68,7 +68,7 @@ def test_a_wrong_name_ends_the_program_with_a_sentence_that_lists_the_names(
 
 
 def test_another_module_of_the_name_is_one_warning(python):
-    """It is not taken for a package that is being imported, which would pin when it is complete."""
+    """It is not mistaken for a partly imported package, which would pin later."""
     another = "import sys, types; sys.modules['clampgrad'] = types.ModuleType('clampgrad')"
     run = python(another + AT_A_BOUND, CLAMPGRAD_GRADIENT="half")
     assert run.returncode == 0 and run.stdout.strip() != "0.5"
@@ -88,7 +88,7 @@ def test_wrong_switches_end_the_program_too(python, variables, says):
     assert python(AT_A_BOUND, **variables).returncode == 0  # no pin, no promise
 
 
-# What stands in for the package and its _pin.py, and the last line of the program, where it ends.
+# The texts in place of the package and of its _pin.py, and the last line of the program if it ends.
 PIN = "def set_pin_in_words(name): "
 WRONG = {
     "an ImportError": ("raise ImportError", PIN, None),
@@ -124,8 +124,8 @@ ASKED = [{}, {"CLAMPGRAD_REQUIRE_COMPILED": "1"}, {"PYTHONWARNINGS": "error::Use
 @pytest.mark.parametrize("asked", ASKED, ids="".join)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_beside_a_broken_package(broken, wrong, asked):
-    """torch is imported, and one warning says that nothing is pinned; a pin that is refused, or what is
-    asked for, makes that an error, whatever the reason, and the sentence is still ours."""
+    """torch is imported, and one warning says that nothing is pinned. If the pin is refused, or if the variables
+    require one, that is an error with our sentence, whatever the reason."""
     text, pin, refused = WRONG[wrong]
     run = broken(text, pin, **asked)
     if asked or refused:

@@ -75,7 +75,7 @@ def test_another_implementation_of_checkpoints_can_remember(x):
 
 
 def test_what_a_pinned_clamp_calls_sees_the_pin(x):
-    """A saved-tensor hook and a mode run inside of the operator, and may remember what holds."""
+    """A saved-tensor hook and a mode run inside the operator, and may remember the pin."""
     seen = []
 
     def see(t=None):
@@ -158,7 +158,7 @@ LISTS = {
 @pytest.mark.parametrize("suffix", ["", "_"])
 @pytest.mark.parametrize("operator", ["clamp_min", "clamp_max", "maximum", "minimum"])
 def test_no_pin_reaches_a_list(x, operator, suffix, name):
-    """And it says so where a gradient is recorded, whoever calls it."""
+    """It raises an error where a gradient is recorded, whoever calls it."""
     for of in (torch, torch.ops.aten):
         call = partial(LISTS[name], getattr(of, f"_foreach_{operator}{suffix}"))
         pin = clampgrad.pin("half")

@@ -1,4 +1,4 @@
-"""No cache serves code that was compiled under another pin. That another pin compiles again: test_pin_calls.py."""
+"""No cache serves code that was compiled under another pin. test_pin_calls.py checks that another pin recompiles."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from common import RELEASE, SLOPE
 pytestmark = pytest.mark.thorough
 
 
-# What Inductor keeps is the same where it calls operators and has no C++ to compile.
+# Inductor keeps the same if it calls operators and has no C++ to compile.
 START = f"{SLOPE}\ntorch._inductor.config.fallback_by_default = True\n"
 SCRIPT = """
 early = torch.compile(clamp, backend="aot_eager")
@@ -26,7 +26,7 @@ print(counters["autograd_cache_hit"], counters["autograd_cache_miss"])
 
 
 def test_caches_on_disk_and_code_compiled_before_the_first_pin(script, tmp_path):
-    """Every pin has an entry, and so has none; the last compilation, of the first pin again, finds its own."""
+    """Each pin, and no pin, has its own entry; the last compilation, under the first pin again, finds its entry."""
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     assert script(START + SCRIPT, cwd=tmp_path, **cache)[0].split() == ["1", "3"]
 

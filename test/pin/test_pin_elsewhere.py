@@ -29,7 +29,7 @@ TORCH_LIBRARY(clamps_in_cpp, m) {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """A compiled extension that has never heard of clampgrad."""
+    """A compiled extension that knows nothing of clampgrad."""
     from torch.utils import cpp_extension
 
     cpp_extension.load_inline(

@@ -1,4 +1,4 @@
-"""What programs put around a clamp, beside the contexts of test/matrix: pinned, it is the operator that names its convention."""
+"""Contexts of programs beyond those of test/matrix: a pinned clamp is the operator that names its convention."""
 
 import copy
 from functools import partial

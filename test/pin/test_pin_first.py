@@ -1,4 +1,4 @@
-"""The first pin of a process changes torch once, as a whole or not at all, whoever else is about."""
+"""The first pin of a process changes torch once, as a whole or not at all, whatever other threads do."""
 
 import pytest
 
@@ -10,7 +10,7 @@ own = slope(clamp)
 import clampgrad
 """
 
-# A failure is provoked at every line of ours that calls something, one line per attempt.
+# Provokes a failure at every line of ours that calls something, one line per attempt.
 FAILURES = """
 import torch._dynamo.guards, torch._dynamo.aot_compile, torch._inductor.codecache
 import torch.utils.checkpoint as segments

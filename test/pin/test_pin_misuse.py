@@ -1,4 +1,4 @@
-"""What looks like a pin but does not pin is an error or a warning; set_pin may be called again."""
+"""Code that looks like a pin but does not pin is an error or a warning; set_pin may be called again."""
 
 import copy
 import functools
@@ -89,7 +89,7 @@ def test_a_decorated_function_is_not_scripted():
 
 
 def dropped(make):
-    """What is said of what `make` makes, when it is gone."""
+    """The warnings when the object that `make` returns is dropped."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         make()
@@ -143,7 +143,7 @@ def pickled(p):
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
 def test_a_copy_of_a_pin(copied):
-    """A module may hold one: its copies pin alike, and none of them is missed."""
+    """A module may hold one: its copies pin alike, and an unused copy gives no warning."""
     original = pin("half")
 
     def use():
@@ -224,7 +224,7 @@ def test_a_wrong_name_changes_nothing(wrong):
 
 
 def test_a_wrong_switch_changes_nothing(monkeypatch):
-    """The line that it asks for would come after the pin."""
+    """The variable is read before anything is pinned."""
     monkeypatch.setenv("CLAMPGRAD_VERBOSE", "yes")
     set_half = functools.partial(set_pin, "half")
     for act in (set_half, pin("half").enable):

@@ -50,7 +50,7 @@ def fresh_compiler():
 @pytest.mark.parametrize("pin", [None, *PINS])
 @pytest.mark.parametrize("name", REACHED)
 def test_the_pin_of_the_forward(name, pin):
-    """Also that there was none."""
+    """Or that there was none."""
     x = X.clone().requires_grad_()
     with clampgrad.pin(pin):
         y = OPERATORS[name](pinned, x)
@@ -134,7 +134,7 @@ def test_functions_of_ours(name):
 
 @pytest.mark.parametrize("name", [name for name in REACHED if name != "cond"])
 def test_a_second_derivative(name):
-    """By a pin, for functions of ours too: what torch differentiates twice has ATen operators alone."""
+    """A pin decides it for our functions too: the graph that torch differentiates twice has only ATen operators."""
 
     def ours(x):
         return clampgrad.clamp(x * 1, 0, 1, gradient="straight_through") * x

@@ -148,7 +148,7 @@ def test_a_program_that_clears_the_environment(run):
 
 
 def test_where_nothing_tells_the_processes(run):
-    """Without torch's entry points they would not be pinned."""
+    """It is an error, because without torch's entry points the processes would not be pinned."""
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     done = run("-m", *PINNED[:4], "work.py", **off)
     assert done.returncode == 2 and "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in done.stderr

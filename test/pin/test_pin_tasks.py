@@ -1,4 +1,4 @@
-"""A pin holds in the body that it is put around, also where that runs bit by bit: generators and tasks."""
+"""A pin holds in the body that it is put around, even if that runs in steps: generators and tasks."""
 
 import asyncio
 import contextlib
@@ -319,7 +319,7 @@ async def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_
 
 @in_a_loop
 async def test_threads_started_from_a_task():
-    """They get a copy of the context; a block is of its thread all the same."""
+    """They get a copy of the context, but a block still belongs to its thread."""
 
     def in_the_thread():
         before = slope()

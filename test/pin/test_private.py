@@ -27,7 +27,7 @@ def is_private(word):
 
 
 def defined(tree):
-    """What our own modules call something."""
+    """Names that our own modules define."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             yield node.name
@@ -36,7 +36,7 @@ def defined(tree):
 
 
 def used(node):
-    """(module or None, name, whether a string names it) of what is private and may be torch's."""
+    """(module or None, name, whether a string names it) for private names that may be torch's."""
     if isinstance(node, ast.Attribute) and is_private(node.attr):
         if ast.unparse(node) != "torch._C":
             yield None, node.attr, False

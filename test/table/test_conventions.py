@@ -1,4 +1,4 @@
-"""The table itself: complete, consistent, and true of the torch that is installed.
+"""The table itself is complete, consistent, and true of the installed torch.
 
 A wrong number in conventions.yaml would make every other test agree on the wrong thing.
 """
@@ -55,7 +55,7 @@ def test_active_inputs_are_those_that_the_forward_selects_nearby(operator, row):
 
 @pytest.mark.parametrize("operator, row", ROWS)
 def test_kernels_divide_a_gradient_and_multiply_none(operator, row):
-    """The portable implementation would notice in a user's call."""
+    """Otherwise the portable implementation would fail in a user's call."""
     for convention in EXACT:
         given = [row.get("numbers", {}).get(convention, 0), *row["tensors"][convention]]
         assert {Fraction(factor).numerator for factor in given} <= {0, 1}, convention
@@ -106,7 +106,7 @@ def test_half_is_a_composition_that_shares_every_tie(operator, row):
         "clamp_max": torch.minimum,
         "maximum": torch.maximum,
         "minimum": torch.minimum,
-        # A NaN that is passed over is as good as the weakest possible value.
+        # A NaN that is ignored counts as the weakest possible value.
         "fmax": lambda *args: torch.maximum(*(torch.where(a.isnan(), -torch.inf, a) for a in args)),
         "fmin": lambda *args: torch.minimum(*(torch.where(a.isnan(), torch.inf, a) for a in args)),
     }
@@ -137,7 +137,7 @@ def test_examples_name_every_convention_that_applies(example):
 
 
 def test_the_compiled_names_are_those_of_the_contract():
-    """csrc states the names and aliases once more: both ways, nothing is left out."""
+    """csrc lists the names and aliases once more: neither list lacks one of the other's."""
     header = (Path(__file__).parents[2] / "csrc/clampgrad/gradient.h").read_text()
     lists = {
         name: dict(re.findall(r"_\((\w+), (\w+)\)", text))

@@ -1,4 +1,4 @@
-"""Wrong gradients, wrong results and crashes that were found, where no other file has the class of them."""
+"""Wrong gradients, wrong results and crashes that were found, if no other file tests that kind."""
 
 import pytest
 import torch

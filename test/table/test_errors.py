@@ -1,4 +1,4 @@
-"""Bad input gets a clear error, torch's own where torch has one, and nothing is changed."""
+"""Bad input raises a clear error, torch's own where torch has one, and changes nothing."""
 
 import enum
 import sys
@@ -41,7 +41,7 @@ MEANT = {
 
 @pytest.mark.parametrize("wrong", MEANT)
 def test_an_unknown_convention_is_told_what_was_meant(wrong):
-    """The same by both implementations, and by a pin, which has one name more."""
+    """Both implementations say the same, and so does a pin, which has one name more."""
     error, message = complaint(clampgrad.clamp, torch.ones(1), 0, gradient=wrong)
     assert (error, message) == (ValueError, unknown(wrong))
     assert all(name in message for name in (*CONVENTIONS, *ALIASES))
@@ -111,7 +111,7 @@ def test_what_torch_refuses_it_refuses_under_a_pin(gradient, context):
         lambda x: torch.clamp_(x, torch.zeros(2, 3)),  # the result would not fit
         lambda x: torch.clamp_min_(x, torch.zeros(3, 3)),
         lambda x: torch.clamp(x, None, None),
-        # No gradient is recorded of these, so the call goes back to torch, and must not come here again.
+        # No gradient is recorded for these, so the call goes back to torch, and must not come here again.
         lambda x: torch.clamp(x, 0, 1j),
         lambda x: torch.clamp_min(x, 1j),
         lambda x: x.clamp_(1j),

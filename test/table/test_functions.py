@@ -1,4 +1,4 @@
-"""The functions themselves, compiled or not: what they are called with, and what they say about themselves."""
+"""The functions themselves, compiled or not: their arguments, signatures and documentation."""
 
 import copy
 import inspect
@@ -44,7 +44,7 @@ def test_what_a_function_says_about_itself(name):
 
 @every_function
 def test_help_has_the_types(name):
-    """Python takes none into the signature of a builtin; there the documentation begins with them."""
+    """The signature of a builtin has no types, so its documentation begins with them."""
     text = pydoc.render_doc(getattr(clampgrad, name), renderer=pydoc.plaintext)
     assert ") -> Tensor" in text or ") -> 'Tensor'" in text
     assert re.search("input: '?Tensor'?, ", text)
@@ -120,7 +120,7 @@ def chosen(x, function):
 
 REGISTRY = {clampgrad.clamp: 2, clampgrad.clamp_min: 3}
 
-# As an argument, in a registry, mapped: what programs do with a function besides calling it.
+# Programs also pass a function as an argument, keep it in a registry, and map it.
 USES = {
     "compared": lambda x: chosen(x, clampgrad.clamp),
     "in a set": lambda x: x + (clampgrad.clamp in {clampgrad.clamp, clampgrad.maximum}),
@@ -139,7 +139,7 @@ USES = {
 @pytest.mark.parametrize("forgotten", [False, True])
 @pytest.mark.parametrize("use", USES)
 def test_uses_in_one_graph(use, forgotten):
-    """Also where torch has forgotten its rules, as it does where a process group is initialized."""
+    """Even after torch has forgotten its rules, as it does when a process group is initialized."""
     if forgotten:
         torch._dynamo.trace_rules.clear_lru_cache()
         torch._dynamo.reset()
@@ -201,7 +201,7 @@ if x.grad.tolist() != [0, 0, 1, 0]:
     (f"import torch, torch._dynamo, clampgrad; {AGAIN}", ["-OO"]),
 ])  # fmt: skip
 def test_torch_compile_learns_what_to_trace_when_both_are_there(imports, flags):
-    """In whichever order they are imported, and if ours is executed again; with docstrings or without."""
+    """In either order of import, even if ours is executed again; with docstrings or without."""
     python(*flags, "-c", imports + COMPILED)
 
 
@@ -217,7 +217,7 @@ def test_symbolic_bounds_without_dynamo():
 
 @pytest.mark.parametrize("name", ["clamp", "clamp_", "maximum"])
 def test_a_node_has_one_gradient(name):
-    """As torch's, which is what its pre-hooks get and return."""
+    """Like torch's nodes: it is what pre-hooks get and return."""
     x = torch.tensor([0.25, 0.5], requires_grad=True)
     y = getattr(clampgrad, name)(x * 1, torch.zeros(2))
     y.grad_fn.register_prehook(lambda g: (g[0] * 2,))

@@ -55,5 +55,5 @@ def test_first_and_second_order(name):
     f, arguments = FUNCTIONS[name]
     leaves = [a.clone().requires_grad_() for a in arguments]
     assert gradcheck(f, leaves, check_batched_grad=True, **FORWARD)
-    # Curved on both sides, or the second derivative is 0 and the check is empty.
+    # Curved on both sides; otherwise the second derivative is 0 and the check is empty.
     assert gradgradcheck(lambda *args: f(*args).sin(), leaves, check_batched_grad=True, **SECOND)

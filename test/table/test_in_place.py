@@ -1,7 +1,7 @@
-"""In place, all that can be seen: programs are drawn, and run with torch.clamp_ and its kind, with ours under the
-convention of the installed release, and with torch's under that pin. They have views of views, hooks before and
-after, retain_grad, no_grad, and tensors that torch refuses to write. Values, gradients, version counters,
-errors and the calls of hooks must be the same. That input and output may change after a call: the matrix."""
+"""In-place operators behave like torch's in all that can be seen: random programs run with torch.clamp_ and its
+relatives, with ours under the convention of the installed release, and with torch's under that pin. They have views of
+views, hooks before and after, retain_grad, no_grad, and tensors that torch refuses to write. Values, gradients, version
+counters, errors and calls of hooks must be the same. The matrix checks that input and output may change after a call."""
 
 import random
 from contextlib import nullcontext
@@ -156,7 +156,7 @@ CASES = {
 @pytest.mark.parametrize("convention", ["min_norm", "inclusive", "half"])
 @pytest.mark.parametrize("tangent", [False, True])
 def test_a_hook_on_a_view_that_is_clamped_by_a_number_and_a_tensor(tangent, convention):
-    """Which torch has no operator for: not called, as where both are numbers."""
+    """torch has no operator for it: the hook is not called, as with two numbers."""
     for bounds in ((torch.zeros(2), 1.0), (0.0, torch.ones(2))):
         x = torch.tensor([-2.0, 0.5, 3.0], requires_grad=True)
         with fwad.dual_level():
@@ -168,7 +168,7 @@ def test_a_hook_on_a_view_that_is_clamped_by_a_number_and_a_tensor(tangent, conv
 
 
 def test_a_bound_that_is_the_tensor_that_is_written():
-    """It is read before."""
+    """It is read before it is written."""
     for min, max in ((0.0, None), (None, 1.0)):
         y = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True) * 1
         bounds = [y if bound is None else bound for bound in (min, max)]
@@ -224,7 +224,7 @@ def test_inside_transforms(case):
 
 
 def one_after_the_other(call, x, lo, hi):
-    """Which torch writes as two."""
+    """torch has no operator for it, so there it is two calls."""
     if call is not torchs:
         return call("clamp_", x, lo, hi)
     return call("clamp_max_", call("clamp_min_", x, lo), hi)
@@ -285,7 +285,7 @@ def test_a_share_is_not_rounded_to_the_dtype_of_a_view(dtype):
 
 
 def test_a_hook_on_a_view_inside_a_transform():
-    """As torch: it is not called, and what is written cannot be vmapped over x with one gradient."""
+    """As in torch, it is not called, and the result cannot be vmapped over x with one gradient."""
 
     def f(call, x):
         view = x.clone()[1:]
@@ -317,8 +317,8 @@ def test_a_level_of_a_transform_notices_that_its_tensor_was_written():
 @pytest.mark.parametrize("root", [lambda y: y, lambda y: y[:]], ids=["tensor", "view"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_in_place_where_a_hook_raises(convention, root, nth):
-    """Nothing is written that has no gradient, whichever of the tensors that are saved it raises for. Compiled,
-    nothing is written; but of a clamp by a Tensor and a number, the first may have been done."""
+    """For whichever saved tensor it raises, nothing is written without a gradient. The compiled implementation writes
+    nothing, except that the first of the two clamps by a Tensor and a number may have run."""
     zeros, ones = torch.zeros(3), torch.ones(3)
     for bounds in ((0, 1), (zeros, ones), (zeros, 1), (None, 1)):
         saved = []

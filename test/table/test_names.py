@@ -1,4 +1,4 @@
-"""What PyTorch's own tools say of our operators: anomaly mode, the profiler, nodes of the graph."""
+"""PyTorch's own tools name our operators: anomaly mode, the profiler, nodes of the graph."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def test_without_a_gradient_the_profiler_shows_aten():
     ("maximum", [[2, 3]]),
 ])  # fmt: skip
 def test_the_profiler_shows_arguments(name, shapes):
-    """As torch.ops.clampgrad's do, which the dispatcher calls: name, shapes, and the node's number."""
+    """The same as for torch.ops.clampgrad, which the dispatcher calls: name, shapes, and the node's number."""
     bounds = [torch.ones(shape) if shape else 0.25 for shape in shapes]
 
     def shown(namespace):
@@ -79,7 +79,7 @@ def test_the_profiler_shows_arguments(name, shapes):
 @pytest.mark.compiled("the portable implementation saves masks, which broadcast as torch's")
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_a_node_refuses_a_gradient_of_another_shape(others):
-    """Called directly: the engine has compared them before."""
+    """In a direct call; the engine compares shapes before it calls a node."""
     x = torch.zeros(2, 3, requires_grad=True)
     function = clampgrad.maximum if others == 1 else clampgrad.clamp
     node = function(x, *[torch.ones(2, 3)] * others or [0]).grad_fn
@@ -92,8 +92,8 @@ def test_a_node_refuses_a_gradient_of_another_shape(others):
 
 @pytest.mark.compiled("a node in Python has no such attributes")
 def test_attributes_of_a_node():
-    """Where the kernels of the front doors are not taken, as with a tangent, the operators that
-    PyTorch itself would carry save what clamp's node saves."""
+    """Where the fused kernels are not used, as with a tangent, the operators that PyTorch itself would
+    carry save what clamp's node saves."""
     leaf = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
     with torch.autograd.forward_ad.dual_level():
         x = torch.autograd.forward_ad.make_dual(leaf, torch.ones(3))

@@ -185,7 +185,7 @@ def test_convert_changes_the_gradient_and_nothing_else():
 
 
 def test_a_layout_without_the_gradient_that_is_asked_for():
-    """Never torch's own in place of the one that is named."""
+    """It is an error: torch's own gradient never replaces the named one."""
     x = torch.eye(3).to_sparse().requires_grad_()
     with pytest.raises(NotImplementedError, match="gradient='inclusive' of a sparse_coo tensor"):
         clampgrad.relu(x, gradient="inclusive")
@@ -265,7 +265,7 @@ def test_a_module_that_quantization_would_skip_is_refused(prepare):
 
 @pytest.mark.filterwarnings("ignore")
 def test_what_was_prepared_may_be_converted():
-    """It trains with the gradient that is named, and becomes the same model of integers, undone or not."""
+    """It trains with the named gradient, and converts to the same integer model, undone or not."""
     plain, ours, undone = (prepare_eager(quantizable()) for _ in range(3))
     x = torch.randn(2, 1, 3, 3)
     for model in (ours, undone):

@@ -14,7 +14,7 @@ DEVICE = torch.get_default_device().type  # --device
 
 @pytest.mark.parametrize("convention", EXACT)
 def test_the_scaler_sees_an_overflow_where_it_is_let_through(convention):
-    """An infinite gradient of a clamped element is no reason to skip a step; of an open one it is."""
+    """An infinite gradient is a reason to skip a step at an open element, but not at a blocked one."""
     for x, taken in ((2.0, True), (0.5, False)):
         parameter = torch.nn.Parameter(torch.tensor([x, 0.25]))
         optimizer = torch.optim.SGD([parameter], lr=1.0)
@@ -30,7 +30,7 @@ def test_the_scaler_sees_an_overflow_where_it_is_let_through(convention):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_subnormal_numbers_are_numbers(convention, dtype):
-    """As values, as bounds and as gradients: none is taken for 0, and none becomes 0."""
+    """As values, bounds and gradients: none is treated as 0 or becomes 0."""
     s = torch.finfo(dtype).tiny / 4
     x = torch.tensor([-s, 0, s, 2 * s, 3 * s], dtype=dtype).repeat(3)
     g = torch.tensor([-s, s, 2 * s], dtype=dtype).repeat_interleave(5)
@@ -54,7 +54,7 @@ def deterministic():
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_deterministic_mode(deterministic, convention):
-    """It raises nothing, and memory that it fills with NaN is all written."""
+    """It raises no error, and all memory that it fills with NaN is overwritten."""
     assert torch.utils.deterministic.fill_uninitialized_memory
     x, g = tied(999), tied(999, seed=1)
     (gradient,) = eager(lambda x: clampgrad.clamp(x, 0, 1, gradient=convention), [x], g)

@@ -61,7 +61,7 @@ def test_an_integer_of_a_graph():
 
 
 def test_an_integer_that_float64_does_not_hold():
-    """It is rounded once: by way of float64 it would be 2**60."""
+    """It is rounded once: through float64 it would become 2**60."""
     x = torch.tensor([2.0**60 + 2.0**37], requires_grad=True)
     n = 2**60 + 2**36 + 1
     y = clampgrad.clamp(x, max=n, gradient="inclusive")
@@ -71,7 +71,7 @@ def test_an_integer_that_float64_does_not_hold():
 
 @pytest.mark.parametrize("convention", ["min_norm", "inclusive", "with_grad"])
 def test_a_number_of_numpy_beside_a_wider_tensor(convention):
-    """The first of the two clamps rounds it, as it rounds a number of Python."""
+    """The first of the two clamps rounds it, as it rounds a Python number."""
     number = pytest.importorskip("numpy").float32(0.1)
     x, hi = torch.tensor([0.0, 0.1, 0.2], dtype=torch.bfloat16), torch.full((3,), 0.1)
 

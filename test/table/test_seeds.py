@@ -1,4 +1,4 @@
-"""The documents this project started from: their numbers come out, element for element."""
+"""clampgrad reproduces the numbers of the documents that it started from, element for element."""
 
 from fractions import Fraction
 from functools import partial
@@ -63,7 +63,7 @@ def test_the_blog(convention, a_grad, b_grad):
     assert (a.grad.tolist(), b.grad.tolist()) == (a_grad, b_grad)
 
 
-# A notebook: clamp_with_grad, what it proposes in its place, and clamp. From g and x - clamp(x), the gradient.
+# A notebook: clamp_with_grad, its own proposal, and clamp, each as the gradient from g and x - clamp(x).
 FORMULAS = {
     "with_grad": lambda g, delta: g * (g * delta >= 0),
     "restoring": lambda g, delta: torch.where(delta == 0, g, delta.sign()),

@@ -51,7 +51,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_build_ends_with_one_sentence(name):
-    """Also where it would not have looked: there a compiler is, and no library is missing."""
+    """Even where it would not read the variable: there is a compiler, and no library is missing."""
     rest = {k: v for k, v in os.environ.items() if not k.startswith("CLAMPGRAD_")}
     ended = run(sys.executable, "setup.py", "--version", cwd=ROOT, env=rest | WRONG[name])
     assert ended.returncode == 1 and ended.stderr.count("\n") == 1, ended.stderr

@@ -51,7 +51,7 @@ def test_mixed_bounds_in_place_and_out(convention):
 
 
 def test_mixed_bounds_in_place_are_cast_once():
-    """After both, as torch does with two Tensors."""
+    """After both clamps, as torch does with two Tensors."""
     x, lo, hi = torch.tensor([1, 2], dtype=torch.uint8), torch.tensor([1, 1]), -torch.ones(2).long()
     expected = torch.clamp_(x.clone(), lo, hi)
     assert_same(clampgrad.clamp_(x.clone(), lo, -1), expected)

@@ -76,7 +76,7 @@ KINDS = [(*call, kind) for call in CALLED for kind in ("numbers", "tensors")]
     "module, name, kind", [k for k in KINDS if k[1] not in PAIRS or "tensors" in k]
 )
 def test_how_far_the_gradient_would_move(module, name, kind):
-    """The sums of an audit say the same as every element differentiated again, under each convention."""
+    """The sums of an audit equal those from differentiating every element again, under each convention."""
     theirs, ours = getattr(torch, name) if module is torch else inclusive, getattr(clampgrad, name)
     x, *bounds = (tied(500, seed=s, nan=False) for s in range(3 if name == "clamp" else 2))
     args, fixed = ([x], (0, 1)[: len(bounds)]) if kind == "numbers" else ([x, *bounds], ())
@@ -196,7 +196,7 @@ def test_no_gradient_no_move():
 
 
 def test_what_has_no_share():
-    """A gradient that was 0 has no share, and neither has an infinite one."""
+    """A gradient of 0 does not count, nor does an infinite one."""
     (found,) = audited(lambda x: clampgrad.clamp(x, 0, 6), leaf(0.0, 6.0))
     assert found.moved["inclusive"] is None and found.moved["joint"] == 0
     (found,) = audited(lambda x: x.clamp(0, 1), leaf(0.5, 0.0), g=torch.tensor([torch.inf, 1.0]))

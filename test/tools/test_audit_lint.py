@@ -1,4 +1,4 @@
-"""The warnings of an audit: each has programs that it is about, and others that look alike and are sound."""
+"""The warnings of an audit: each appears for the programs it is about, and not for sound ones that look alike."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ def clamp(x):
 
 
 def warnings_of(f, x, g=None, **keywords):
-    """What is warned of in one forward and backward, by name."""
+    """The names of the warnings in one forward and backward."""
     with clampgrad.audit(**keywords) as report:
         y = f(x)
         y.backward(torch.ones_like(y) if g is None else g)
@@ -36,7 +36,7 @@ def warnings_of(f, x, g=None, **keywords):
 
 
 def advice(f, x):
-    """What the report says to do about the one line that it warns of."""
+    """The advice of the report for its one line with warnings."""
     with clampgrad.audit() as report:
         f(x).sum().backward()
     (remedy,) = filter(None, (finding.remedy for finding in report))
@@ -159,7 +159,7 @@ def test_bound_singular(name):
     (warning,) = of("bound-singular", f, values(0.25, 0.5, 0.75))
     assert (warning.evidence["bound"], warning.evidence["function"]) == (which, function)
     assert warning.evidence["file"] == __file__
-    # The numbers bear it out: with every element there, values or gradients are not finite.
+    # The numbers confirm it: with every element there, values or gradients are not finite.
     x = values(*[-2.0 if which == "min" else 200.0] * 3)
     assert not f(x).isfinite().all() or of("gradient-not-finite", f, x)
 
@@ -196,7 +196,7 @@ def test_a_gradient_that_was_chosen_to_block_it_is_a_guard():
 
 
 def test_anomaly_mode_is_for_the_program():
-    """What is evaluated to see whether it is NaN is no anomaly."""
+    """The audit's own evaluations, which may be NaN, are no anomaly."""
     with torch.autograd.set_detect_anomaly(True):
         assert of("bound-singular", lambda x: x.clamp(min=-1).sqrt(), values(0.5))
         assert torch.is_anomaly_enabled()
@@ -281,7 +281,7 @@ INCLUSIVE, MIN_NORM = 'gradient="inclusive"', 'gradient="min_norm"'
     (lambda x: torch.clip(x, 0, 1).sqrt(), TRIPLE, MIN_NORM, "clampgrad.clamp("),
     (lambda x: x.clamp(1e-50, 1).sqrt(), TRIPLE, MIN_NORM, "Take min=1.1754944e-38"),
     (lambda x: clamp(x) * torch.tensor([torch.inf, 1, 1]), TRIPLE, MIN_NORM, "detect_anomaly"),
-    # None helps against an infinite value; after the bound has moved, the one of before is right.
+    # No gradient helps against an infinite value; after the bound has moved, the former one is right.
     (lambda x: clamp(x).log(), TRIPLE, INCLUSIVE, "Until then no gradient helps. Then name one"),
     (lambda x: clampgrad.clamp(x, 0, 1).log(), TRIPLE, None, "Until then no gradient helps."),
     # It arrives where every gradient lets it through.

@@ -156,7 +156,7 @@ PROGRAMS = {
 
 
 def ours(report):
-    """What went wrong in the audit itself: nothing may rely on the net under it."""
+    """The errors inside the audit itself, which it catches: no program may cause one."""
     return [reason for reason in report.skipped if reason.endswith("in the audit")]
 
 
@@ -281,7 +281,7 @@ def test_fail_on(script, fail_on, end, code, command):
 
 
 def test_a_report_that_fails_keeps_the_exit_code(script, command, monkeypatch):
-    """Working it out asks the device, which may be of no use after what the program did."""
+    """Making the report uses the device, which the program may have broken."""
     monkeypatch.setattr(clampgrad.Report, "__iter__", lambda _: 1 / 0)
     code, _, err = command("audit", "--json", "a.json", script("sys.exit(7)"))
     assert code == 7

@@ -1,4 +1,4 @@
-"""The report of an audit: a sentence that answers, rows that can be told apart, and all of it as JSON."""
+"""The report of an audit: a first sentence with the answer, distinct rows, and everything as JSON."""
 
 import json
 from itertools import product
@@ -85,7 +85,7 @@ def test_the_release_decides_whether_an_infinite_gradient_passes():
 
 
 def test_what_the_release_decides_comes_first():
-    """relu would move further, and is no matter of an upgrade."""
+    """relu would move further, but no upgrade changes it."""
     report = audited(
         lambda: F.relu(leaf(0.0, 0.0, 1e-3)),
         lambda: leaf(0.0, 1.0, 1.0, 1.0, 1.0).clamp(min=0),
@@ -144,7 +144,7 @@ def test_a_row_for_each_gradient():
 
 
 def test_variants_are_added_up():
-    """What moves is the norm over all calls, not that of the last kind of them."""
+    """The norm is taken over all calls, not only over those of the last variant."""
 
     for dtypes in ([torch.float32], [torch.float32, torch.float64]):
         with clampgrad.audit() as report:
@@ -248,7 +248,7 @@ def test_json_without_infinities(f, g, tmp_path):
 
 
 def test_a_line_is_warned_of_once_whatever_the_number_of_modules():
-    """Fifty layers are fifty rows, and one line to mend."""
+    """Fifty layers are fifty rows, but one line of code."""
     model = nn.Sequential(*(Clamp() for _ in range(5)))
     report = audited(lambda: model(leaf(0.0, 0.5, 1.0)))
     assert len(report) == 5 and all(len(f.warnings) == 1 for f in report)

@@ -1,4 +1,4 @@
-"""The benchmarks run what they say, and what is saved for backward is what they claim."""
+"""The benchmarks run what they name, and save for backward what they claim."""
 
 import pytest
 import torch

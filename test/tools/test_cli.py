@@ -21,7 +21,7 @@ from common import forks, run
 HOME = str(Path(clampgrad.__file__).parents[1])
 CLAMPGRAD = [sys.executable, "-m", "clampgrad"]
 SCRIPT = "import sys\nfrom clampgrad.cli import main\nsys.exit(main())\n"  # as pip writes it
-# How a pin of a process is asked for where it does not reach all of it.
+# Ways to ask for a pin of a process that cannot reach all of it.
 
 
 # ---- The commands --------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_info_for_programs_and_for_people(command):
 @pytest.mark.parametrize("words", ["audit script.py", "audit --wide script.py", "survey",
                                    "survey --wide"])  # fmt: skip
 def test_how_wide_a_table_is(words, folder_of_programs, monkeypatch, command):
-    """As COLUMNS says, or as wide as it is: to a file, and by --wide where a command has it."""
+    """COLUMNS decides; in a file, or with --wide where a command has it, it is as wide as it needs."""
     (folder_of_programs / "script.py").write_text("import torch\ntorch.zeros(1).clamp(0, 1)\n")
     monkeypatch.setattr(measured, "CASES", measured.CASES[:2])
     for columns in ("", "60"):
@@ -251,7 +251,7 @@ def test_nothing_to_run(program, message, folder_of_programs, command):
 
 @pytest.mark.parametrize("option", ["-v", "--maximize"])
 def test_an_option_of_ours_that_the_program_gets(option, folder_of_programs, caplog):
-    """Only the program knows whether it takes it; where it does not, what helps is said."""
+    """Only the program knows whether it takes the option; if not, a message says what helps."""
     script = folder_of_programs / "script.py"
     script.write_text("import argparse\nargparse.ArgumentParser().parse_args()")
     caplog.set_level("INFO", "clampgrad")

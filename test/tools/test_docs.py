@@ -97,7 +97,7 @@ def test_every_field_is_in_the_reference(name):
     "name", [n for n in clampgrad.__all__ if n.islower() and callable(getattr(clampgrad, n))]
 )
 def test_every_function_says_what_it_raises(name):
-    """Or whose errors and arguments it has."""
+    """Or names the function with the same errors and arguments."""
     text = getattr(clampgrad, name).__doc__
     assert re.search(r"^ *Raises:$|\berrors\b", text, flags=re.M)
 

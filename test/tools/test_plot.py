@@ -1,4 +1,4 @@
-"""Pictures show what is so: the curves and the paths of descent behind them, and the files."""
+"""Pictures are right: the curves and the paths of descent behind them, and the files."""
 
 import json
 from math import pi

@@ -80,7 +80,7 @@ def test_nan(rows):
 
 
 def test_a_pin_changes_nothing(monkeypatch):
-    """It would give a gradient of ours; and a scripted clamp raises under one."""
+    """Otherwise it would measure our gradient, and a scripted clamp would raise."""
     monkeypatch.setattr(measured, "CASES", measured.CASES[:2])
     found = clampgrad.survey()
     assert isinstance(found, list)
@@ -100,7 +100,7 @@ def test_the_verdict_can_be_bad():
 
 
 def test_the_command(command):
-    """What it prints: a table, Markdown, JSON, each with every row."""
+    """It prints a table, Markdown or JSON, each with every row."""
     table, markdown, data = (command("survey", *o)[1] for o in ([], ["--markdown"], ["--json"]))
     data = json.loads(data)
     assert data["torch"] == torch.__version__

@@ -1,4 +1,4 @@
-"""A checkpoint that is not reentrant runs its function again in backward, whatever surrounds either."""
+"""A checkpoint that is not reentrant runs its function again in backward, whatever surrounds the two."""
 
 from contextlib import nullcontext
 from itertools import product

@@ -1,4 +1,4 @@
-"""The forward is torch's own: values to the bit, dtype, strides, out= and in-place rules. Of gradients, the strides."""
+"""The forward is torch's own: values to the bit, dtype, strides, out= and in-place rules; so are gradients' strides."""
 
 import platform
 from functools import partial
@@ -74,8 +74,8 @@ def make(dtype):
 
 
 def bits(x):
-    """The values as integers of the same size, every NaN alike. On arm64 the zeros too: torch's own
-    sign of them depends on whether the element is in a vector."""
+    """The values as integers of the same size, every NaN alike. On arm64 zeros are alike too: there torch's
+    sign of a zero depends on whether the element is in a vector."""
     if not x.is_floating_point():
         return x
     if platform.machine() in ("aarch64", "arm64"):
@@ -85,12 +85,12 @@ def bits(x):
 
 
 def strides(x):
-    """Those that anyone steps by."""
+    """The strides of dimensions with more than one element."""
     return [stride for stride, size in zip(x.stride(), x.shape) if size != 1]
 
 
 def assert_identical(actual, expected, message, of_a_copy=False):
-    """Strides too; but of the result of a copy, a dimension of size 1 may have any, as torch's own."""
+    """Strides too; but in a copy, a dimension of size 1 may have any stride, as in torch's own."""
     __tracebackhide__ = True
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), message
     steps = strides if of_a_copy else torch.Tensor.stride
@@ -143,7 +143,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_strides_of_results_and_gradients(layout, call):
-    """A convolution before the clamp sums in another order where they are others."""
+    """With other strides, a convolution before the clamp sums in another order."""
     leaf = LAYOUTS[layout](lambda *shape: torch.randn(shape)).detach().requires_grad_()
     theirs, ours = (CALLS[call](m, leaf) for m in (torch, clampgrad))
     assert ours.stride() == theirs.stride()
@@ -171,7 +171,7 @@ def test_strides_and_gradient_of_what_carries_a_tangent(layout, call):
 @pytest.mark.compiled("the portable implementation saves the arguments themselves")
 @pytest.mark.parametrize("differentiated", [False, True])
 def test_a_bound_may_change_beside_a_tangent(differentiated):
-    """The composed path has kept a copy: of a constant, without what it repeats."""
+    """The composed path has kept a copy, for a constant without its repetitions."""
     values = torch.zeros(3, requires_grad=differentiated)
     x = torch.tensor([[-1.0, 0.0, 1.0], [1.0, 0.0, -1.0]], requires_grad=True)
     with fwad.dual_level():

@@ -1,5 +1,5 @@
-"""What torch.func does beside the nests of test/matrix: no loop over samples, the gradient differentiated,
-tangents. Where the bounds are Tensors: test_func_tensors.py."""
+"""torch.func beyond the nests of test/matrix: no loop over samples, the gradient differentiated, tangents.
+test_func_tensors.py has Tensor bounds."""
 
 from dataclasses import replace
 
@@ -95,7 +95,7 @@ def test_samples_along_the_last_dimension(operator):
 
 
 def test_what_carries_a_tangent_is_being_differentiated():
-    """Beside what requires grad: the two share a tie, forward and backward."""
+    """It shares a tie with an input that requires grad, in forward and backward."""
     x = torch.zeros(2, requires_grad=True)
     with fwad.dual_level():
         y = fwad.make_dual(torch.zeros(2), torch.ones(2))
@@ -119,7 +119,7 @@ def test_the_tangent_is_a_tensor_of_its_own(operator, gradient):
 
 
 def test_no_level_records_without_grad_mode():
-    """As torch's own operators, for which an inner `no_grad` holds at the outer levels too."""
+    """As with torch's own operators, an inner `no_grad` holds at the outer levels too."""
 
     def constant(clamp):
         def f(x):

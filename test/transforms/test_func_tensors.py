@@ -14,7 +14,7 @@ IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 
 
 
 def values(*shape, seed):
-    """Few different ones, so that many tie; sums of them are exact."""
+    """Few different values, so that many tie; their sums are exact."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(-2, 3, shape, generator=generator) / 2
 
@@ -85,8 +85,8 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     "operator", ["maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"]
 )
 def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first):
-    """Inside, the batched one has a dimension, and would decide the dtype alone. Beside samples with a
-    dimension they promote as 0-dim tensors do, as under torch's vmap."""
+    """Inside, the batched one has a dimension, and would decide the dtype by itself. Beside samples with a
+    dimension, they promote like 0-dim tensors, as under torch's vmap."""
     x, c = torch.tensor([0.1, 0.2, 0.3]).to(first), torch.tensor(0.2).to(second)
     rows, op = torch.randn(3, 2).to(second), getattr(clampgrad, operator)
     for args, in_dims in (((x, c), (0, None)), ((c, x), (None, 0)), ((x, rows[:, 0]), (0, 0))):

@@ -20,7 +20,7 @@ OPINFOS = [op for op in op_db if op.name in NAMES]
 
 @pytest.fixture(autouse=True)
 def no_unittest_to_look_for(monkeypatch):
-    """To name the samples after it, every iterator of them would read the source of the whole stack."""
+    """To name samples after a unittest, each iterator over them would read the source of the whole stack."""
     monkeypatch.setattr(common_utils, "extract_test_fn", lambda: None)
 
 
@@ -44,7 +44,7 @@ def assert_same_outcome(op, sample, recorded):
     if not isinstance(expected, torch.Tensor):
         assert actual == expected
         return
-    # Between +0 and -0 of two Tensors torch's own vector loop and its tail differ: == it is.
+    # For +0 and -0 of two Tensors, torch's own vector loop and its tail differ, so compare with ==.
     assert_same(actual.detach(), expected.detach(), sample)
     assert actual.stride() == expected.stride()
     assert actual.requires_grad == expected.requires_grad
@@ -60,7 +60,7 @@ MANY = (torch.float32, torch.bfloat16, torch.int32)  # noncontiguous, broadcast,
 @pytest.mark.parametrize("recorded", [False, True], ids=["constant", "recorded"])
 @pytest.mark.parametrize("op", OPINFOS, ids=by_name)
 def test_sample_inputs(op, recorded):
-    """On every dtype that torch supports, and on those where it must say no."""
+    """On every dtype that torch supports, and on those that it must refuse."""
     dtypes = set(op.dtypes)
     assert dtypes >= {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64}
     for dtype in sorted(dtypes | {torch.bool, torch.complex64}, key=str):
