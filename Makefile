@@ -210,7 +210,7 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there,
 		$(ARM64_PORTABLE_TESTED) $(ARGS)
 	echo "==> python -m lab.support out/arm64.json puts it into the records"
 
-check-distro: ## Run demo and test on a minimal Debian SUITE from nothing, as root, for docs/support.md
+check-distro: ## Run demo and test on a minimal Debian SUITE from nothing, for docs/support.md; needs mmdebstrap, but not root
 	lab/distro.sh $(SUITE)
 
 count-cuda: ## Count the instructions of the CUDA kernels, for benchmarks/README.md; needs nvcc
