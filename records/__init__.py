@@ -1,6 +1,6 @@
 """What was measured, in one place and one shape: NAME.jsonl has a header in its first line (what was measured, with
 what, on what) and a case in every other. This module alone reads and writes these files.
-What the scripts of examples/ and lab/study/ write is in folders of these names, and theirs."""
+What the scripts of examples/ write is in a folder of that name, and theirs."""
 
 import functools
 import itertools
@@ -25,22 +25,26 @@ def read(name):
     return {**header, "rows": rows}
 
 
-def write(name, rows, **header):
+def write(name, rows, digits=4, **header):
+    """At once, so that what is interrupted leaves what was there. Times to four digits: their quartiles are further apart
+    than that."""
+    text = "".join(line(case, digits) + "\n" for case in (header, *rows))
     path(name).parent.mkdir(parents=True, exist_ok=True)
-    path(name).write_text("".join(line(case) + "\n" for case in (header, *rows)))
+    path(name).with_suffix(".new").write_text(text)
+    path(name).with_suffix(".new").replace(path(name))
 
 
-def line(case):
-    return json.dumps(rounded(case), ensure_ascii=False, separators=(",", ":"))
+def line(case, digits):
+    case = case if digits is None else rounded(case, digits)
+    return json.dumps(case, ensure_ascii=False, separators=(",", ":"))
 
 
-def rounded(value):
-    """Times, to four digits: their quartiles are further apart than that."""
+def rounded(value, digits):
     if isinstance(value, dict):
-        return {k: rounded(v) for k, v in value.items()}
+        return {k: rounded(v, digits) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [*map(rounded, value)]
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+        return [rounded(v, digits) for v in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
 def table(**columns):

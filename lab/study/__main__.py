@@ -6,49 +6,36 @@ import time
 
 import torch
 
-from lab.study import records
+import records
+from lab.study import results
 
 # How many seeds each study has.
 SEEDS = {"ties": 4, "relu0": 4, "qat": 5}
-
-
-def main():
-    parser = argparse.ArgumentParser(prog="python -m lab.study", description=__doc__)
-    parser.add_argument("studies", nargs="*", default=list(SEEDS), help=", ".join(SEEDS))
-    parser.add_argument("--seeds", type=int, nargs="+", help="several processes may share them out")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    for study in arguments.studies:
-        carry_out(study, arguments.seeds or range(SEEDS[study]))
 
 
 def module(study):
     return importlib.import_module(f"lab.study.{study}")
 
 
-def carry_out(study, seeds):
-    """The runs of `study` that have no record yet."""
-    done = records.read(study)
-    runs = list(module(study).runs(seeds))
-    missing = [settings for settings in runs if records.settings(settings) not in done]
+def carry_out(study):
+    """The runs that have no record yet. What is recorded is in the order of the runs, and of no others."""
+    runs, rows = list(module(study).runs(range(SEEDS[study]))), results.read(study)
+    missing = [run for run in runs if not results.select(rows, **run)]
     print(f"{study}: {len(runs)} runs, {len(missing)} of them to do", flush=True)
-    began = time.monotonic()
-    for i, settings in enumerate(missing, 1):
-        processor = time.process_time()
-        measured = module(study).run(**settings)
-        seconds = round(time.process_time() - processor, 2)
-        records.add(
-            study, {**settings, **measured, "cpu_seconds": seconds, "torch": torch.__version__}
-        )
-        left = (time.monotonic() - began) / i * (len(missing) - i)
-        shown = ", ".join(str(value) for value in settings.values())
-        print(
-            f"[{i}/{len(missing)}] {shown}: {seconds:.1f} s, {left / 60:.0f} min left", flush=True
-        )
-    every = list(module(study).runs(range(SEEDS[study])))
-    if {records.settings(run) for run in every} <= records.read(study).keys():
-        records.tidy(study, every)
+    for i, run in enumerate(missing, 1):
+        start = time.process_time()
+        measured = module(study).run(**run)
+        seconds = round(time.process_time() - start, 2)
+        rows.append({**run, **measured, "cpu_seconds": seconds, "torch": torch.__version__})
+        rows = [row for each in runs for row in results.select(rows, **each)]
+        records.write(results.path(study), rows, digits=None)
+        shown = ", ".join(map(str, run.values()))
+        print(f"[{i}/{len(missing)}] {shown}: {seconds:.1f} s", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(prog="python -m lab.study", description=__doc__)
+    parser.add_argument("studies", nargs="*", default=list(SEEDS), help=", ".join(SEEDS))
+    torch.set_num_threads(1)
+    for study in parser.parse_args().studies:
+        carry_out(study)

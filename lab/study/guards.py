@@ -1,17 +1,15 @@
 """Guards against NaN whose bound vanishes in a dtype of few bits, and guards that hold.
 
-python -m lab.study.guards writes guards.json.
+python -m lab.study.guards writes guards.jsonl.
 """
-
-import json
 
 import torch
 
 import clampgrad
-from lab.study import records
+import records
+from lab.study import results
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-GRADIENTS = ("inclusive", "min_norm")
 
 # Guard, the bound in it, what stands behind it, and the argument at which it is needed.
 FRAGILE = (
@@ -22,33 +20,19 @@ FRAGILE = (
 )
 
 
-def at(function, bound, side, x, dtype, gradient):
-    """Value and gradient of a guarded function at `x`."""
-    x = torch.tensor(x, dtype=dtype, requires_grad=True)
-    y = function(clampgrad.clamp(x, **{side: bound}, gradient=gradient))
-    (slope,) = torch.autograd.grad(y, x)
-    return y.item(), slope.item()
-
-
 def measure():
-    rows = []
-    for guard, written, function, side, x in FRAGILE:
+    """Value and gradient of every guarded function, as texts: JSON has no infinity."""
+    for guard, written, function, side, at in FRAGILE:
         for dtype in DTYPES:
-            ends = [at(function, written, side, x, dtype, gradient) for gradient in GRADIENTS]
-            rows.append(
-                dict(
-                    guard=guard,
-                    at=x,
-                    dtype=str(dtype).removeprefix("torch."),
-                    bound=torch.tensor(written, dtype=dtype).item(),
-                    value=str(ends[0][0]),
-                    gradient={how: str(end[1]) for how, end in zip(GRADIENTS, ends)},
-                )
-            )
-    return dict(guards=rows, torch=torch.__version__)
+            row = {"guard": guard, "at": at, "dtype": str(dtype).removeprefix("torch.")}
+            row["bound"] = torch.tensor(written, dtype=dtype).item()
+            for how in ("inclusive", "min_norm"):
+                x = torch.tensor(at, dtype=dtype, requires_grad=True)
+                y = function(clampgrad.clamp(x, **{side: written}, gradient=how))
+                row["value"] = str(y.item())
+                row[how] = str(torch.autograd.grad(y, x)[0].item())
+            yield row
 
 
 if __name__ == "__main__":
-    data = measure()
-    records.write("guards", data)
-    print(json.dumps(data, indent=1))
+    records.write(results.path("guards"), measure(), digits=None, torch=torch.__version__)

@@ -1,7 +1,5 @@
 """The clamps inside a model: the gradient they have, and how many elements stand exactly at a bound."""
 
-from collections import defaultdict
-
 import torch
 
 import clampgrad
@@ -14,10 +12,8 @@ class Kinks:
         self.gradient = gradient
         self.precision = precision
         self.window = None
-        # site -> window -> number of elements
-        self.elements = defaultdict(lambda: defaultdict(int))
-        self.at_bound = defaultdict(lambda: defaultdict(int))
-        self.outside = defaultdict(lambda: defaultdict(int))
+        # {what: {site: the number in each window}}
+        self.counts = {what: {} for what in ("elements", "at_bound", "outside")}
 
     def relu(self, x, site):
         x = self.precision.at_clamp(x)
@@ -54,19 +50,11 @@ class Kinks:
         if self.window is None:
             return
         x = x.detach()
-        self.elements[site][self.window] += x.numel()
+        at, outside = torch.zeros((2, *x.shape), dtype=torch.bool)
         for bound, beyond in ((lo, torch.lt), (hi, torch.gt)):
             if bound is not None:
-                self.at_bound[site][self.window] += int((x == bound).sum())
-                self.outside[site][self.window] += int(beyond(x, bound).sum())
-
-    def counts(self):
-        """For the record: per site the numbers of each window, in order."""
-        return {
-            name: {site: list(windows.values()) for site, windows in counted.items()}
-            for name, counted in [
-                ("elements", self.elements),
-                ("at_bound", self.at_bound),
-                ("outside", self.outside),
-            ]
-        }
+                at, outside = at | (x == bound), outside | beyond(x, bound)
+        for what, n in zip(self.counts, (x.numel(), int(at.sum()), int(outside.sum()))):
+            windows = self.counts[what].setdefault(site, [])
+            windows += [0] * (self.window + 1 - len(windows))
+            windows[self.window] += n

@@ -15,33 +15,24 @@ CLASSES = 8
 
 
 class MLP(nn.Module):
-    """Two hidden layers of ReLU, the second around a residual connection, as in a ResNet.
-
-    The teacher is a wider random network of tanh.
-    """
+    """Two hidden layers of ReLU, the second around a residual connection, as in a ResNet."""
 
     steps, batch_size, learning_rate = 300, 128, 3e-3
     inputs, hidden = 32, 96
 
     def __init__(self, generator):
         super().__init__()
-        self.teacher = [
-            torch.randn(128, self.inputs, generator=generator) * 2 / math.sqrt(self.inputs),
-            torch.randn(CLASSES, 128, generator=generator),
-        ]
+        self.labels = teacher(self.inputs, generator)
         self.first = linear(self.inputs, self.hidden, generator)
         self.second = linear(self.hidden, self.hidden, generator)
         self.head = linear(self.hidden, CLASSES, generator)
 
     def batch(self, n, generator):
         x = torch.randn(n, self.inputs, generator=generator)
-        first, second = self.teacher
-        return x, (torch.tanh(x @ first.T) @ second.T).argmax(1)
+        return x, self.labels(x)
 
     def forward(self, x, kinks):
-        def layer(x, part):
-            return kinks.precision.layer(F.linear, x, part.weight, part.bias)
-
+        layer = kinks.precision.linear
         x = kinks.relu(layer(x, self.first), "relu of a layer at 0")
         x = kinks.relu(x + layer(x, self.second), "relu of a sum at 0")
         return layer(x, self.head).float()
@@ -85,7 +76,7 @@ class ConvNet(nn.Module):
             x = layer(F.conv2d, x, part.weight, part.bias, stride=stride, padding=1)
             x = activation(norm(x.float()).to(x.dtype))
         x = x.float().mean((2, 3))
-        return layer(F.linear, x, self.head.weight, self.head.bias).float()
+        return kinks.precision.linear(x, self.head).float()
 
 
 class SwiGLU(nn.Module):
@@ -97,10 +88,7 @@ class SwiGLU(nn.Module):
     def __init__(self, generator, limit):
         super().__init__()
         self.limit = limit
-        self.teacher = [
-            torch.randn(128, self.width, generator=generator) * 2 / math.sqrt(self.width),
-            torch.randn(CLASSES, 128, generator=generator),
-        ]
+        self.labels = teacher(self.width, generator)
         self.gate = linear(self.width, self.hidden, generator, gain=2.0)
         self.up = linear(self.width, self.hidden, generator, gain=2.0)
         self.down = linear(self.hidden, self.width, generator)
@@ -111,13 +99,10 @@ class SwiGLU(nn.Module):
         normal = torch.randn(shape, generator=generator)
         chi = torch.randn(3, *shape, generator=generator).square().mean(0)
         x = normal / chi.sqrt()
-        first, second = self.teacher
-        return x, (torch.tanh(x @ first.T) @ second.T).argmax(1)
+        return x, self.labels(x)
 
     def forward(self, x, kinks):
-        def layer(x, part):
-            return kinks.precision.layer(F.linear, x, part.weight, part.bias)
-
+        layer = kinks.precision.linear
         x = x.to(kinks.precision.dtype)
         hidden = kinks.swiglu(layer(x, self.gate), layer(x, self.up), self.limit)
         return layer(x + layer(hidden, self.down), self.head).float()
@@ -129,6 +114,13 @@ MODELS = {
     "swiglu, limit 7": lambda generator: SwiGLU(generator, 7),
     "swiglu, limit 10": lambda generator: SwiGLU(generator, 10),
 }
+
+
+def teacher(inputs, generator):
+    """The labels of a wider random network of tanh."""
+    first = torch.randn(128, inputs, generator=generator) * 2 / math.sqrt(inputs)
+    second = torch.randn(CLASSES, 128, generator=generator)
+    return lambda x: (torch.tanh(x @ first.T) @ second.T).argmax(1)
 
 
 def linear(before, after, generator, gain=1.0):

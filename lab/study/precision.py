@@ -8,6 +8,7 @@ without instructions for it this is also several times quicker than torch's own 
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 
 E4M3 = torch.float8_e4m3fn
 
@@ -29,6 +30,9 @@ class Precision:
         """`function` is F.linear or a convolution."""
         operands = (t.to(self.dtype).float() for t in (x, self.weight(weight), bias))
         return function(*operands, **options).to(self.dtype)
+
+    def linear(self, x, part):
+        return self.layer(F.linear, x, part.weight, part.bias)
 
     def at_clamp(self, x):
         return straight_through(x, x.to(E4M3).to(x.dtype)) if self.float8_clamps else x

@@ -6,9 +6,9 @@ float32 and then trained on with fake-quantised weights, under `clampgrad.pin`, 
 clamps obey. The data come from a Markov chain of order 2, of which the best possible loss is known.
 """
 
+import copy
 import functools
-import math
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import clampgrad
+from lab.study.training import CONTROL, move, train
 
-CONTROL = "control"  # `inclusive`, from weights moved by one unit in the last place
 GRADIENTS = ("inclusive", "joint", "half", "straight_through", CONTROL)
 SYMBOLS, CONTEXT, WIDTH, HEADS, BLOCKS, GROUP = 16, 24, 32, 2, 1, 32
 BATCH, TEST = 16, 512
@@ -38,19 +38,20 @@ def runs(seeds):
                 yield dict(weights=weights, gradient=gradient, seed=seed)
 
 
-def run(weights, gradient, seed, steps=QAT_STEPS, rate=QAT_RATE, decay=True):
+def run(weights, gradient, seed, steps=QAT_STEPS):
     net, chain = pretrained(seed)
-    net = clone(net)
+    net = copy.deepcopy(net)
     if weights != "float32":
         quantise(net, weights)
     start = test(net, chain, seed)
     if gradient == CONTROL:
-        with torch.no_grad():
-            for p in net.parameters():
-                p.copy_(torch.nextafter(p, torch.tensor(torch.inf)))
-    how = {"none": None, CONTROL: "inclusive"}.get(gradient, gradient)
-    curve, bounds = train(net, chain, steps, rate, 5000 + seed, how, decay)
-    return dict(before=start, after=test(net, chain, seed), curve=curve, bounds=bounds, steps=steps)
+        move(net.parameters())
+    # float32 has no clamp.
+    pinned = {"none": nullcontext(), CONTROL: clampgrad.pin("inclusive")}
+    pin = pinned[gradient] if gradient in pinned else clampgrad.pin(gradient)
+    curve, bounds = trained(net, chain, steps, QAT_RATE, 5000 + seed, pin)
+    end = test(net, chain, seed)
+    return dict(before=start, **end, curve=curve, bounds=bounds, steps=steps)
 
 
 # ---- The model and its data ----------------------------------------------------------------------
@@ -118,14 +119,8 @@ def pretrained(seed):
     chain = Chain(generator)
     torch.manual_seed(seed)
     net = Transformer()
-    train(net, chain, FLOAT_STEPS, FLOAT_RATE, 3000 + seed, None)
+    trained(net, chain, FLOAT_STEPS, FLOAT_RATE, 3000 + seed, nullcontext())
     return net, chain
-
-
-def clone(net):
-    copy = Transformer()
-    copy.load_state_dict(net.state_dict())
-    return copy
 
 
 # ---- Quantisation --------------------------------------------------------------------------------
@@ -186,34 +181,21 @@ def count(net, x):
 # ---- Training ------------------------------------------------------------------------------------
 
 
-@contextmanager
-def pinned(gradient):
-    """The pin of that name, or torch as it is where there is none: float32 has no clamp."""
-    if gradient is None:
-        yield
-    else:
-        with clampgrad.pin(gradient):
-            yield
-
-
-def train(net, chain, steps, rate, seed, gradient, decay=True):
-    """Adam, its rate falling along a cosine if `decay`: the mean loss of each part, and counts."""
+def trained(net, chain, steps, rate, seed, pin):
+    """The mean loss of each part of the training, and what is at a bound when it begins."""
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(net.parameters(), lr=rate)
     curve, bounds = [0.0] * PARTS, []
-    for step in range(steps):
-        if decay:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
+
+    def loss(step):
         x = chain.sequences(BATCH, generator)
         if step % (steps // PARTS) == 0:
             bounds.append(count(net, x))
-        optimizer.zero_grad()
-        with pinned(gradient):
-            loss = cross_entropy(net, x)
-        loss.backward()
-        optimizer.step()
-        curve[step * PARTS // steps] += loss.item() * PARTS / steps
+        with pin:
+            value = cross_entropy(net, x)
+        curve[step * PARTS // steps] += value.item() * PARTS / steps
+        return value
+
+    train(net, steps, rate, loss, decay=True)
     return curve, bounds
 
 

@@ -52,12 +52,6 @@ class ReLUPrime(Kinks):
 def run(precision, alpha, formula, seed):
     net = ties.build("mlp", seed)
     kinks = ReLUPrime(alpha, formula, PRECISIONS[precision])
-    ties.train(net, kinks, seed, comparisons=0)
-    loss, accuracy = ties.test(net, kinks, seed)
-    counts = kinks.counts()
-    return dict(
-        loss=loss,
-        accuracy=accuracy,
-        fingerprint=ties.fingerprint(net),
-        **{name: sum(map(sum, counts[name].values())) for name in ("at_bound", "elements")},
-    )
+    ends = ties.trained(net, kinks, seed)
+    counts = {what: sum(map(sum, kinks.counts[what].values())) for what in ("at_bound", "elements")}
+    return {**ends, **counts}

@@ -3,18 +3,15 @@
 python -m lab.study.tables prints them all.
 """
 
-import json
 import math
 import statistics
 
-from lab.study import intervals, records, summary
-from lab.study.summary import PRECISIONS, by_seed, select
-from records import TABLES, table
+import records
+from lab.study import results
+from lab.study.results import PRECISIONS, change, different, identical, interval, select
+from records import TABLES, code, table
 
-TIES, RELU0, QAT = map(summary.read, ("ties", "relu0", "qat"))
-SWIGLU, GUARDS = (
-    json.loads((records.FOLDER / f"{name}.json").read_text()) for name in ("swiglu", "guards")
-)
+TIES, RELU0, QAT = map(results.read, ("ties", "relu0", "qat"))
 
 
 def power(value):
@@ -23,28 +20,27 @@ def power(value):
     return f"{mantissa}e{int(exponent)}"
 
 
-def plus_minus(interval, digits):
-    return f"{interval.mean:.{digits}f} ± {interval.half:.{digits}f}"
+def plus_minus(found, digits):
+    return f"{found.mean:.{digits}f} ± {found.half:.{digits}f}"
 
 
-def difference(interval, digits):
+def difference(found, digits):
     """Bold where the interval excludes 0."""
-    text = f"{interval.mean:+.{digits}f} ± {interval.half:.{digits}f}"
-    return f"**{text}**" if interval.excludes_zero else text
+    text = f"{found.mean:+.{digits}f} ± {found.half:.{digits}f}"
+    return f"**{text}**" if found.excludes_zero else text
 
 
-def of(rows):
-    seeds = len({row["seed"] for row in rows})
-    (release,) = {row["torch"] for row in rows}
-    return f"{seeds} seeds, 95% intervals by Student's t over them; torch {release}."
+def note(rows, text):
+    (release,) = different(rows, "torch")
+    seeds = len(different(rows, "seed"))
+    return f"{text} {seeds} seeds, 95% intervals by Student's t over them; torch {release}."
 
 
 # ---- docs/study.md -------------------------------------------------------------------------------
 
 
-def share(model, precision, site):
-    rows = select(TIES, model=model, precision=precision, gradient="inclusive")
-    found = intervals.of(summary.share(row, site) for row in rows)
+def share(rows, site):
+    found = interval(results.share(row, site) for row in rows)
     if found.mean == 0:
         # None among n: with 95% confidence the share is below 3 / n.
         return f"0 (< {power(3 / sum(sum(row['elements'][site]) for row in rows))})"
@@ -54,128 +50,113 @@ def share(model, precision, site):
 @table(left=2)
 def study_ties():
     yield "model", "site", "outside, float32", *PRECISIONS
-    for model, site in summary.sites(TIES):
-        wide = select(TIES, model=model, precision="float32", gradient="inclusive")
-        outside = intervals.of(summary.share(row, site, "outside") for row in wide)
-        shares = (share(model, precision, site) for precision in PRECISIONS)
-        yield model, site, f"{outside.mean:.2%}", *shares
-    yield (
+    for model, site in results.sites(TIES):
+        of = [select(TIES, model=model, precision=p, gradient="inclusive") for p in PRECISIONS]
+        outside = interval(results.share(row, site, "outside") for row in of[0])
+        yield model, site, f"{outside.mean:.2%}", *(share(rows, site) for rows in of)
+    yield note(
+        TIES,
         "The share of all elements of a training that are exactly at the bound, or at either of two, under "
-        "`inclusive`. Where none was met, the brackets have the most that 95% confidence leaves. "
-        + of(TIES)
+        "`inclusive`. Where none was met, the brackets have the most that 95% confidence leaves.",
     )
 
 
 @table(left=1)
 def study_gradient():
     yield "model", *PRECISIONS
-    for model in summary.models(TIES):
+    for model in different(TIES, "model"):
         cells = []
         for precision in PRECISIONS:
             runs = select(TIES, model=model, precision=precision, gradient="inclusive")
             found = [[100 * d for d in run["gradient_difference"]] for run in runs]
-            mean, largest = intervals.of(map(statistics.fmean, found)), max(map(max, found))
+            mean, largest = interval(map(statistics.fmean, found)), max(map(max, found))
             cells.append(f"{plus_minus(mean, 2)} ({largest:.2g})" if largest else "0")
         yield model, *cells
-    yield (
+    yield note(
+        TIES,
         "The norm of the difference between the parameters' gradients under `inclusive` and `joint`, "
-        "in percent of the former's norm: the mean over the training ± its interval, and in brackets the largest. "
-        + of(TIES)
+        "in percent of the former's norm: the mean over the training ± its interval, and in brackets the largest.",
     )
 
 
 @table(left=2)
 def study_outcome():
-    yield (
-        *("model", "precision", "accuracy, %"),
-        *("loss, `joint`", "loss, control", "accuracy, `joint`", "accuracy, control"),
-    )
-    for model in summary.models(TIES):
+    columns = ("loss, `joint`", "loss, control", "accuracy, `joint`", "accuracy, control")
+    yield "model", "precision", "accuracy, %", *columns
+    for model in different(TIES, "model"):
         for precision in PRECISIONS:
-            runs = select(TIES, model=model, precision=precision, gradient="inclusive")
-            cells = (
-                beside_inclusive(model, precision, gradient, *unit)
-                for unit in (("loss", 1, 4), ("accuracy", 100, 2))
-                for gradient in ("joint", "control")
-            )
-            accuracy = intervals.of(100 * run["accuracy"] for run in runs)
+            here = select(TIES, model=model, precision=precision)
+            base = select(here, gradient="inclusive")
+            cells = []
+            for key, scale, digits in (("loss", 1, 4), ("accuracy", 100, 2)):
+                for gradient in ("joint", "control"):
+                    runs = select(here, gradient=gradient)
+                    found = difference(change(runs, base, key, scale), digits)
+                    cells.append("same" if identical(runs, base) else found)
+            accuracy = interval((run["accuracy"] for run in base), 100)
             yield model, precision, f"{accuracy.mean:.1f}", *cells
-    yield (
+    yield note(
+        TIES,
         "The accuracy is that under `inclusive`; the other columns are differences from `inclusive` at the end of "
         "the training, seed by seed. The control is `inclusive` from weights whose first layer is moved by "
         "one unit in the last place of float32. `same` means that the weights at the end are equal bit for bit, in "
-        f"all seeds. Where a difference is bold, its interval excludes 0. {of(TIES)}"
+        "all seeds. Where a difference is bold, its interval excludes 0.",
     )
-
-
-def beside_inclusive(model, precision, gradient, key, scale, digits):
-    if summary.identical(TIES, model, precision, gradient):
-        return "same"
-    return difference(summary.outcome(TIES, model, precision, gradient, key).times(scale), digits)
 
 
 @table(left=1)
 def study_relu0():
-    yield (
-        *("precision", "share at 0", "accuracy at alpha = 0, %", "alpha"),
-        *("corrected, alpha * g", "as published, alpha"),
-    )
-    for precision in dict.fromkeys(row["precision"] for row in RELU0):
-        zero = select(RELU0, precision=precision, alpha=0)
-        share = intervals.of(row["at_bound"] / row["elements"] for row in zero).mean
-        base = by_seed(zero, lambda row: 100 * row["accuracy"])
-        prints = by_seed(zero, lambda row: row["fingerprint"])
-        for alpha in dict.fromkeys(row["alpha"] for row in RELU0 if row["alpha"]):
+    columns = ("alpha", "corrected, alpha * g", "as published, alpha")
+    yield "precision", "share at 0", "accuracy at alpha = 0, %", *columns
+    for precision in different(RELU0, "precision"):
+        base = select(RELU0, precision=precision, alpha=0)
+        at_zero = interval(row["at_bound"] / row["elements"] for row in base).mean
+        accuracy = interval((row["accuracy"] for row in base), 100).mean
+        for alpha in filter(None, different(RELU0, "alpha")):
             cells = []
             for formula in ("alpha * g", "alpha"):
                 runs = select(RELU0, precision=precision, alpha=alpha, formula=formula)
-                ends = by_seed(runs, lambda row: 100 * row["accuracy"])
-                same = by_seed(runs, lambda row: row["fingerprint"]) == prints
-                change = difference(intervals.paired(ends, base), 2)
-                cells.append("same weights" if same else change)
-            accuracy = intervals.of(base.values()).mean
-            yield precision, power(share) if share else "0", f"{accuracy:.1f}", alpha, *cells
-    yield (
+                found = difference(change(runs, base, "accuracy", 100), 2)
+                cells.append("same weights" if identical(runs, base) else found)
+            yield precision, power(at_zero) if at_zero else "0", f"{accuracy:.1f}", alpha, *cells
+    yield note(
+        RELU0,
         "The last two columns are percentage points of accuracy relative to alpha = 0, seed by seed. `same weights` "
-        f"means bit for bit those of alpha = 0, in all seeds. Where a number is bold, its interval excludes 0. {of(RELU0)}"
+        "means bit for bit those of alpha = 0, in all seeds. Where a number is bold, its interval excludes 0.",
     )
 
 
-# ---- docs/howto/qat.md ---------------------------------------------------------------------------
+# ---- docs/howto/ ---------------------------------------------------------------------------------
 
-
-FAKE = dict.fromkeys(row["weights"] for row in QAT if row["weights"] != "float32")
+FAKE = [weights for weights in different(QAT, "weights") if weights != "float32"]
 
 
 @table(left=2)
 def qat_outcome():
-    yield (
-        *("weights", "gradient", "loss before", "loss after", "vs. `inclusive`"),
-        *("accuracy, %", "vs. `inclusive`"),
-    )
+    columns = ("loss before", "loss after", "vs. `inclusive`", "accuracy, %", "vs. `inclusive`")
+    yield "weights", "gradient", *columns
     for weights in FAKE:
-        for gradient in summary.CONVENTIONS:
-            if not (runs := select(QAT, weights=weights, gradient=gradient)):
-                continue
-            before, after = (
-                intervals.of(row[when]["excess_loss"] for row in runs)
-                for when in ("before", "after")
-            )
-            accuracy = intervals.of(100 * row["after"]["accuracy"] for row in runs)
-            cells = ["", ""]
-            if gradient != "inclusive":
-                loss = summary.qat_difference(QAT, weights, gradient, "excess_loss")
-                right = summary.qat_difference(QAT, weights, gradient, "accuracy").times(100)
-                cells = [difference(loss, 4), difference(right, 2)]
-            name = gradient if gradient == "control" else f"`{gradient}`"
-            numbers = [f"{before.mean:.3f}", plus_minus(after, 4), cells[0]]
-            yield weights, name, *numbers, plus_minus(accuracy, 2), cells[1]
-    plain = intervals.of(r["after"]["excess_loss"] for r in select(QAT, weights="float32"))
-    yield (
+        here = select(QAT, weights=weights)
+        base = select(here, gradient="inclusive")
+        for gradient in different(here, "gradient"):
+            runs = select(here, gradient=gradient)
+            before = interval(row["before"]["excess_loss"] for row in runs)
+            after = interval(row["excess_loss"] for row in runs)
+            accuracy = interval((row["accuracy"] for row in runs), 100)
+            loss = difference(change(runs, base, "excess_loss"), 4)
+            right = difference(change(runs, base, "accuracy", 100), 2)
+            if runs == base:
+                loss = right = ""
+            name = gradient if gradient == "control" else code(gradient)
+            numbers = [f"{before.mean:.3f}", plus_minus(after, 4), loss]
+            yield weights, name, *numbers, plus_minus(accuracy, 2), right
+    plain = interval(row["excess_loss"] for row in select(QAT, weights="float32"))
+    yield note(
+        QAT,
         "The loss is in nats per symbol above the best possible; `loss before` is that of the quantised model before "
         f"training continues, for {QAT[0]['steps']} steps. The same steps in float32 end at {plus_minus(plain, 4)}. "
         "Differences are taken seed by seed, and bold where the interval excludes 0. The control is `inclusive` "
-        f"from weights moved by one unit in the last place. {of(QAT)}"
+        "from weights moved by one unit in the last place.",
     )
 
 
@@ -183,31 +164,27 @@ def qat_outcome():
 def qat_bounds():
     yield "weights", "start, %", "end, `inclusive`, %", "end, `joint`, %"
     for weights in FAKE:
-        bounds = summary.bounds_of_weights(weights)
         cells = []
-        for gradient, when in (("inclusive", 0), ("inclusive", -1), ("joint", -1)):
+        for gradient, part in (("inclusive", 0), ("inclusive", -1), ("joint", -1)):
             runs = select(QAT, weights=weights, gradient=gradient)
-            found = [100 * summary.at_bound(run["bounds"][when], bounds) for run in runs]
-            cells.append(plus_minus(intervals.of(found), 2))
+            found = interval(results.weights_at_bound(run, part) for run in runs)
+            cells.append(plus_minus(found, 2))
         yield weights, *cells
-    yield (
-        "The weights that are exactly at a bound. Those at the end are counted after nine tenths of the steps. "
-        + of(QAT)
+    yield note(
+        QAT,
+        "The weights that are exactly at a bound. Those at the end are counted after nine tenths of the steps.",
     )
-
-
-# ---- docs/howto/ ---------------------------------------------------------------------------------
 
 
 @table(left=1)
 def swiglu():
+    found = records.read(results.path("swiglu"))
     yield "", "saved bytes", "kernels"
-    for name, found in SWIGLU["ways"].items():
-        saved = found["saved_bytes"] / SWIGLU["elements"]
-        yield name, f"{saved:.3g}", found.get("kernels", "")
+    for row in found["rows"]:
+        yield row["way"], f"{row['saved_bytes'] / found['elements']:.3g}", row.get("kernels", "")
     yield (
-        f"The bytes that the graph keeps for a pair of a gate and an up in {SWIGLU['dtype']}, and the kernels that "
-        f"Inductor makes for forward and backward together. torch {SWIGLU['torch']}, CPU."
+        f"The bytes that the graph keeps for a pair of a gate and an up in {found['dtype']}, and the kernels that "
+        f"Inductor makes for forward and backward together. torch {found['torch']}, CPU."
     )
 
 
@@ -215,14 +192,13 @@ def swiglu():
 def guards():
     heading = ["guard", "at", "dtype", "the bound is", "value"]
     yield *heading, "gradient, `inclusive`", "gradient, `min_norm`"
-    for row in GUARDS["guards"]:
-        gradients = (shown(row["gradient"][how]) for how in ("inclusive", "min_norm"))
-        numbers = [f"{row['bound']:.7g}", shown(row["value"]), *gradients]
-        yield f"`{row['guard']}`", f"{row['at']:g}", row["dtype"], *numbers
+    for row in records.read(results.path("guards"))["rows"]:
+        found = (row["value"], row["inclusive"], row["min_norm"])
+        numbers = [f"{row['bound']:.7g}", *map(bold_unless_finite, found)]
+        yield code(row["guard"]), f"{row['at']:g}", row["dtype"], *numbers
 
 
-def shown(number):
-    """Bold where it is not finite."""
+def bold_unless_finite(number):
     return f"{float(number):.4g}" if math.isfinite(float(number)) else f"**{number}**"
 
 

@@ -5,16 +5,14 @@ changes one gradient, the runs part, as they would after any rounding: how far t
 compared with a control, `inclusive` from weights that are moved by one unit in the last place.
 """
 
-import hashlib
-
 import torch
 import torch.nn.functional as F
 
 from lab.study.kinks import Kinks
 from lab.study.models import MODELS
 from lab.study.precision import PRECISIONS
+from lab.study.training import CONTROL, fingerprint, move, train
 
-CONTROL = "control"
 GRADIENTS = ("inclusive", "joint", CONTROL)
 WINDOWS = 4  # of the training, for the counts
 COMPARISONS = 8  # of gradients, over the training
@@ -30,54 +28,38 @@ def runs(seeds):
 
 
 def run(model, precision, gradient, seed):
-    moved = gradient == CONTROL
-    net = build(model, seed, moved)
-    kinks = Kinks("inclusive" if moved else gradient, PRECISIONS[precision])
-    differences = train(net, kinks, seed)
-    loss, accuracy = test(net, kinks, seed)
-    return dict(
-        loss=loss,
-        accuracy=accuracy,
-        fingerprint=fingerprint(net),
-        gradient_difference=differences,
-        **kinks.counts(),
-    )
+    net = build(model, seed)
+    if gradient == CONTROL:
+        move([next(net.parameters())])
+    kinks = Kinks("inclusive" if gradient == CONTROL else gradient, PRECISIONS[precision])
+    every, differences = net.steps // COMPARISONS, []
 
-
-def build(model, seed, moved=False):
-    net = MODELS[model](torch.Generator().manual_seed(seed))
-    if moved:
-        with torch.no_grad():
-            first = next(net.parameters())
-            first.copy_(torch.nextafter(first, torch.tensor(torch.inf)))
-    return net
-
-
-def fingerprint(net):
-    """A number of the final weights: it is equal where they are equal to the bit."""
-    weights = torch.cat([p.detach().flatten() for p in net.parameters()])
-    return hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:12]
-
-
-def train(net, kinks, seed, comparisons=COMPARISONS):
-    """Adam under the convention of `kinks`; gives back how far two conventions' gradients differ."""
-    steps = net.steps
-    generator = torch.Generator().manual_seed(1000 + seed)
-    optimizer = torch.optim.Adam(net.parameters(), lr=net.learning_rate)
-    scale = kinks.precision.loss_scale
-    differences = []
-    for step in range(steps):
-        x, label = net.batch(net.batch_size, generator)
-        if comparisons and step % (steps // comparisons) == steps // comparisons // 2:
+    def compare(step, x, label):
+        if step % every == every // 2:
             differences.append(gradient_difference(net, kinks.precision, x, label))
-        kinks.window = step * WINDOWS // steps
-        optimizer.zero_grad()
-        (F.cross_entropy(net(x, kinks), label) * scale).backward()
-        for p in net.parameters():
-            p.grad /= scale
-        optimizer.step()
+
+    ends = trained(net, kinks, seed, compare)
+    return dict(**ends, gradient_difference=differences, **kinks.counts)
+
+
+def build(model, seed):
+    return MODELS[model](torch.Generator().manual_seed(seed))
+
+
+def trained(net, kinks, seed, before_step=lambda *_: None):
+    """Trains under the convention of `kinks`: the loss and the accuracy at the end, and the weights' fingerprint."""
+    generator = torch.Generator().manual_seed(1000 + seed)
+
+    def loss(step):
+        x, label = net.batch(net.batch_size, generator)
+        before_step(step, x, label)
+        kinks.window = step * WINDOWS // net.steps
+        return F.cross_entropy(net(x, kinks), label)
+
+    train(net, net.steps, net.learning_rate, loss, scale=kinks.precision.loss_scale)
     kinks.window = None
-    return differences
+    found, accuracy = test(net, kinks, seed)
+    return dict(loss=found, accuracy=accuracy, fingerprint=fingerprint(net))
 
 
 def gradient_difference(net, precision, x, label):
@@ -95,8 +77,7 @@ def gradient_difference(net, precision, x, label):
 @torch.no_grad()
 def test(net, kinks, seed):
     net.eval()
-    generator = torch.Generator().manual_seed(2000 + seed)
-    x, label = net.batch(TEST_SIZE, generator)
+    x, label = net.batch(TEST_SIZE, torch.Generator().manual_seed(2000 + seed))
     logits = net(x, kinks)
     accuracy = (logits.argmax(1) == label).float().mean()
     return F.cross_entropy(logits, label).item(), accuracy.item()
