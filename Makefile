@@ -62,7 +62,7 @@ SERIES ?= v2.13.0/strict v2.13.0/joint
 
 # What `make check-programs` runs programs on: a release whose own gradient is `inclusive`, and one whose own
 # is `joint`.
-PROGRAM_RELEASES ?= 2.13.0 2.15.0
+PROGRAM_RELEASES ?= 2.13.0 $(NEWEST)
 
 # How long `make fuzz` takes.
 SECONDS ?= 300
