@@ -1,6 +1,6 @@
-"""The laboratory: what measures, breaks and proves, and no user of the package needs. README.md lists it.
+"""The laboratory, which no user of the package needs: README.md lists it.
 
-It runs on an installed clampgrad and stands on the product's rooms; none of these knows of it (test/package/test_floors.py).
+It runs on an installed clampgrad and uses the product's folders; none of these imports it (test/package/test_floors.py).
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The calls of the clamp family that are timed where a series changes their gradients. Nothing but torch is needed, since
+"""The calls of the clamp family that are timed because a series changes their gradients. They need only torch, since
 a torch that was built in its checkout imports this too."""
 
 import torch

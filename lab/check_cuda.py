@@ -1,4 +1,4 @@
-"""What can be asserted of the CUDA side without a GPU, in the environment it was built in.
+"""Checks of the CUDA kernels that need no GPU, in the environment of the build.
 
     python -m lab.check_cuda
 

@@ -1,10 +1,10 @@
-"""What llvm-mca says of the loops for AVX-512 in the installed library: cycles per word of 64 elements, and how many
-bytes a word moves.
+"""llvm-mca's figures for the AVX-512 loops of the installed library: cycles per word of 64 elements, and bytes moved
+per word.
 
     python -m lab.mca [FILE...] --out loops
 
-FILE: a library or an object file in its place, also one for arm64, of which the loops for NEON are read. llvm-mca knows
-ports and latencies, not memory and not that a processor slows down. Needs objdump, c++filt and llvm-mca.
+FILE: a library or an object file in its place, also one for arm64, whose NEON loops are read. llvm-mca models
+ports and latencies, not memory or a change of clock speed. Needs objdump, c++filt and llvm-mca.
 """
 
 import argparse

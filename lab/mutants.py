@@ -210,7 +210,7 @@ def fails_a_test(tests):
 
 
 def survive(k, cells, tests, last, said):
-    """Runs in a process of its own; says what killed the mutant, and how."""
+    """Runs in its own process; returns which test killed the mutant, and how."""
     break_this_process(k)
     quiet = open(os.devnull, "w")  # noqa: SIM115
     sys.stdout = sys.stderr = quiet
@@ -224,7 +224,7 @@ def survive(k, cells, tests, last, said):
 
 
 def unbroken(cells):
-    """Those that hold where nothing is broken; found by a process of its own, for what it leaves."""
+    """Those that hold where nothing is broken; found in another process, because it leaves traces."""
     from matrix.run import check
 
     def try_all(said):
@@ -265,7 +265,7 @@ def outcome(k, cells, tests, last=""):
 
 
 def run_some(implementation, count, seed, only, new):
-    """Those of one implementation: what the process has imported cannot be both."""
+    """Those of one implementation: a process can import only one."""
     import warnings
 
     sys.path[:0] = [str(LIB), str(ROOT / "test")]

@@ -1,4 +1,4 @@
-"""What a series does to the time of clamp's backward, and of its family's:
+"""Times the backward of clamp and its family with and without a series:
 
     python -m lab.patched_backward --series v2.13.0/joint --built FOLDER --out FILE
 

@@ -1,5 +1,4 @@
-"""What the CUDA kernels cost in instructions, read from their machine code: no GPU is needed, and no time
-is measured.
+"""Counts the instructions of the CUDA kernels in their machine code: this needs no GPU, and measures no time.
 
     python -m lab.sass                        # records/cuda-sass.jsonl
     python -m lab.sass --csrc OTHER/csrc --out FILE.jsonl

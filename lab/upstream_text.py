@@ -1,4 +1,4 @@
-"""Takes out of wheels the text of upstream's that the series for a release need, for lab/test/upstream:
+"""Extracts from wheels the text of upstream's that the series for a release need, for lab/test/upstream:
 
     python lab/upstream_text.py WHEEL_OR_SITE_PACKAGES... > lab/test/upstream/derivatives-2.14.yaml
 

@@ -1,7 +1,7 @@
 """Numbers of few bits in the forward and the backward, with weights that are kept in float32.
 
 Matrix products and convolutions take operands of the low precision, accumulate in float32 and round
-once, as tensor cores do; what stands between them is computed in the low precision itself. On a CPU
+once, as tensor cores do; everything between them is computed in the low precision itself. On a CPU
 without instructions for it this is also several times quicker than torch's own bfloat16 and float16.
 """
 

@@ -1,4 +1,4 @@
-"""ReLU'(0) = alpha, as it is meant, alpha * g, and as a widely read experiment computed it, alpha.
+"""ReLU'(0) = alpha: the correct gradient, alpha * g, and that of a widely read experiment, alpha.
 
 Bertoin, Bolte, Gerchinovitz and Pauwels, "Numerical influence of ReLU'(0) on backpropagation" (2021).
 The code that was published with it puts alpha itself where the input is 0, whatever gradient arrives

@@ -1,8 +1,8 @@
 """How often do elements stand exactly at a bound over a training, and does the convention matter?
 
-Runs that differ in the convention alone see the same data from the same weights. Where a convention
-changes one gradient, the runs part, as they would after any rounding: how far they part is
-compared with a control, `inclusive` from weights that are moved by one unit in the last place.
+Runs that differ only in the convention start from the same weights and see the same data. Once a convention
+changes a gradient, the runs diverge, as they would after any rounding: how far is compared with a
+control, `inclusive` from weights that are moved by one unit in the last place.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Programs under a pin are judged: a pin that does nothing fails, and so does one that does more."""
+"""The check of programs under a pin fails for a pin without effect, and for one with too much."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""docs/support.md says of each release what ran there."""
+"""docs/support.md says what ran on each release."""
 
 import zipfile
 
