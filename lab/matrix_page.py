@@ -111,9 +111,8 @@ def matrix_summary():
         " compiled autograd), which take seconds each."
     )
     yield (
-        f"Under the portable pin, {portable['held']:,} cells ran on torch {portable['torch']}, of"
-        f" {portable['forms']} forms; {portable['refused']} more were refused, and"
-        " the rest hold."
+        f"Under the portable pin, {portable['held']:,} cells of {portable['forms']} forms ran on torch"
+        f" {portable['torch']}, and all hold; {portable['refused']} more were refused."
     )
     mutants = json.loads(MUTANTS.read_text())
     left = mutants["listed"] - mutants["ran"]
