@@ -6,11 +6,11 @@ PYTHON ?= python3
 ifndef MAX_JOBS
 MAX_JOBS := $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 31) or 1)' 2> /dev/null)
 endif
-# Each process starts with files of its own, and so makes few of their fixtures twice.
+# Each worker starts with whole files, so few fixtures are made twice.
 PARALLEL := -n $(MAX_JOBS) --dist worksteal
 # More arguments for pytest, as in `make test ARGS="-k nan -x"`.
 ARGS ?=
-# What of pyproject.toml the tests get: all that any needs, or test-core.
+# The extra of pyproject.toml for the tests: `test`, all that any of them needs, or `test-core`.
 EXTRA ?= test
 # What `.ci/release` tests on, and what a wheel of `make wheels` has a library for.
 SUPPORTED := $(shell cat torch_releases.txt)
@@ -18,10 +18,10 @@ RELEASES ?= $(SUPPORTED)
 OLDEST := $(firstword $(SUPPORTED))
 NEWEST := $(lastword $(SUPPORTED))
 
-# What `make wheels` makes the wheel clampgrad-cuda for too; it needs nvcc. By default there is none.
+# The releases for which `make wheels` also makes the wheel clampgrad-cuda, which needs nvcc; none by default.
 CUDA_RELEASES ?=
 
-# What `make wheels` makes a wheel for arm64 for too; it needs Debian. By default there is none.
+# The releases for which `make wheels` also makes a wheel for arm64, which needs Debian; none by default.
 ARM64_RELEASES ?=
 
 # WHEEL=dist/NAME.whl, or several: the environments get these, and nothing is compiled for them.
@@ -33,7 +33,7 @@ CUDA_TORCH ?= $(OLDEST)
 # What `make check-jax` measures; it needs Python 3.11.
 JAX ?= 0.10.2
 
-# What `make sanitize` runs: everything with kernels under it, but compilers, processes and pictures.
+# What `make sanitize` runs: all tests that run kernels, but no compilers, processes and pictures.
 SANITIZED ?= test/kernels/test_kernels.py test/kernels/test_gate.py test/table/test_table.py test/table/test_tensors.py \
              test/transforms/test_forward.py test/table/test_in_place.py test/kernels/test_threads.py test/matrix
 
@@ -43,7 +43,7 @@ PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_table.py test/t
                    test/table/test_gradcheck.py test/table/test_nan.py test/table/test_seeds.py test/table/test_nn.py \
                    test/kernels/test_layouts.py test/compile/test_compile.py test/compile/test_compile_memory.py test/pin test/matrix/test_refused.py test/matrix/test_fuzz.py
 
-# What `make check-arm64` runs, where an instruction takes ten: the kernels and what every implementation
+# What `make check-arm64` runs, ten times slower than here: the kernels and what every implementation
 # must do, but no compilers and few processes.
 ARM64_TESTED ?= test/table/test_seeds.py test/table/test_table.py test/table/test_tensors.py test/kernels/test_kernels.py \
                 test/kernels/test_gate.py test/transforms/test_forward.py test/table/test_nan.py test/table/test_rounding.py test/kernels/test_threads.py
@@ -53,8 +53,8 @@ ARM64_PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_seeds.py 
 # What the documentation site is built with.
 SITE = mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3 $(filter ruff%,$(LINTERS))
 
-# How `make cpp` builds: Debug has every assertion and no optimisation, nor debug information, which takes
-# long to write.
+# How `make cpp` builds: Debug has every assertion, but neither optimisation nor debug information, which
+# takes long to write.
 BUILD_TYPE ?= Release
 
 # What `make check-build` builds PyTorch with, one after another.
@@ -82,7 +82,7 @@ DOCS := .venv/docs
 CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
 PACKING := .venv/packing
-# One for each checkout, whose torch it has.
+# One environment for each checkout, because it has the torch of that checkout.
 SOURCE_BUILD = .venv/source-build$(subst /,-,$(abspath $(CHECKOUT)))
 PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
 ARM64 := .venv/torch-$(TORCH)-arm64
@@ -94,7 +94,7 @@ SOURCES := $(shell find csrc codegen buildtools python/clampgrad -not -name __py
            conventions.yaml derivatives.yaml setup.py pyproject.toml torch_releases.txt
 CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
-# Those that are programs of their own; the others are parts of the demo.
+# The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
 .PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-distro count-cuda check-package check-sources check-build lint format clean help
@@ -107,7 +107,7 @@ test: $(TESTED) ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
 	$(VENV)/bin/pytest $(PARALLEL) $(ARGS)
 
-test-portable: $(TESTED) ## Run the tests of what every implementation must do on the portable one
+test-portable: $(TESTED) ## Run the tests for every implementation on the portable one
 	echo "==> tests of the portable implementation on torch $(TORCH)"
 	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) $(PORTABLE_TESTED) $(ARGS)
 
@@ -179,7 +179,7 @@ check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolat
 	echo "==> packages for torch $(TORCH)"
 	$(VENV)/bin/pytest test/package/test_build.py -m build $(ARGS)
 
-bench: $(VENV)/installed ## Time the CPU side beside its rivals, in minutes
+bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
 	$(VENV)/bin/python -m benchmarks.tables out/cpu-$(TORCH).jsonl --plot out/cpu-$(TORCH).png
@@ -331,13 +331,13 @@ $(VENV)/installed: $(VENV)/torch $(WHEEL)
 else
 $(VENV)/installed: $(VENV)/torch $(SOURCES)
 	echo "==> building clampgrad for torch $(TORCH), with $(MAX_JOBS) jobs (minutes the first time)"
-	# What an earlier build left to be packed may hold files that are gone by now.
+	# The folders of an earlier build may hold files that are gone by now.
 	rm -rf build/lib.* build/bdist.*
 	$(call with_progress,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
 	touch $@
 endif
 
-# As above, but that pip would fetch the libraries of CUDA, which torch asks for.
+# As above, but without the CUDA libraries that torch requires and pip would fetch.
 $(ARM64)/torch: lab/arm64.sh
 	echo "==> making $(ARM64): a cross compiler, an emulator and torch $(TORCH) for arm64"
 	lab/arm64.sh $(ARM64) $(TORCH)
@@ -350,7 +350,7 @@ $(ARM64)/installed: $(ARM64)/torch $(SOURCES)
 		-v --no-build-isolation --no-deps --force-reinstall .,$(ARM64)/build.log)
 	touch $@
 
-# All that the tests need, beside the portable wheel: for .ci/run, before anything is compiled.
+# All that the tests need, installed with the portable wheel: for .ci/run, before anything is compiled.
 $(VENV)/requirements-$(EXTRA): $(VENV)/torch
 	$(call with_progress,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[$(EXTRA)]",$(VENV)/requirements.log)
 	touch $@
@@ -359,7 +359,7 @@ $(VENV)/requirements-$(EXTRA): $(VENV)/torch
 requirements: $(VENV)/requirements-$(EXTRA)
 tested: $(TESTED)
 
-# What the demo can do without.
+# The demo does not need these.
 $(TESTED): $(VENV)/installed
 	echo "==> installing what the tests need"
 	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[$(EXTRA)]',$(VENV)/tested.log)

@@ -2,8 +2,8 @@
 # An environment for arm64 on another Linux: its python is emulated, the compiler it calls is a cross compiler.
 #     lab/arm64.sh FOLDER TORCH
 # FOLDER/bin/python then builds, installs and tests as that of any other environment (make check-arm64).
-# All of it comes from Debian's packages and PyPI's wheels and is unpacked beside FOLDER, nothing is
-# installed. Exit code 3: not to be had here.
+# All of it comes from Debian's packages and PyPI's wheels and is unpacked beside FOLDER; nothing is
+# installed. Exit code 3: not available here.
 set -euo pipefail
 
 torch=$2
@@ -61,7 +61,7 @@ if [ ! -f "$base/complete" ]; then
       "export LD_LIBRARY_PATH=$(printf '%s:' "$tools"/usr/lib/*-linux-gnu)" \
       "exec $tools/usr/bin/aarch64-linux-gnu-$name $sysroot \"\$@\""
   done
-  # What programs ask of the machine, where the emulator would show them this one.
+  # Programs that read facts of the machine, for which the emulator would show this one's.
   machine=$root/sys/devices/system/cpu/cpu0/regs/identification
   mkdir -p "$root/proc" "$machine"
   for core in 0 1; do
@@ -83,8 +83,8 @@ wheels() { # for arm64, by the pip of this machine: an emulated one would take m
     --python-version "${python#python}" "$@" 2>&1 | { grep -v '^WARNING' || true; }
 }
 echo "    torch $torch for arm64 (the download is large)"
-# torch requires all libraries of CUDA, gigabytes. One of them is called when torch is loaded; the others
-# have to be there then, and that is all.
+# torch requires all libraries of CUDA, gigabytes. It calls one of them when it is loaded; the others
+# only have to be there.
 wheels --no-deps "torch==$torch"
 wheels --no-deps 'nvidia-cuda-runtime<14'
 wheels numpy 'setuptools>=77' wheel pyyaml pip filelock 'typing-extensions>=4.10' 'sympy>=1.13.3' networkx \

@@ -20,7 +20,7 @@ WORK=${WORK:-$(mktemp -d)}
 exec > >(tee "$OUT/gpu_check.log") 2>&1
 
 failed=()
-# step NAME SECONDS COMMAND...: what fails is remembered, and the next step is tried. All steps together
+# step NAME SECONDS COMMAND...: remembers a failure and goes on with the next step. All steps together
 # end in time.
 step() {
   local name=$1 start=$SECONDS left=$((LIMIT - SECONDS))
@@ -87,7 +87,7 @@ assert info["cuda_kernels"] is $kernels, "the kernels for CUDA are not there"
 END
 [ ${#failed[@]} = 0 ] || end
 
-# What is about CUDA first, then the figures; the tests of the CPU take the time that is left.
+# First the tests of CUDA, then the figures; the tests of the CPU take the time that is left.
 if has pytest; then
   step "tests of CUDA" 200 "$PYTHON" -m pytest -q -rs -p no:cacheprovider \
     --junitxml="$OUT/tests-cuda.xml" test/kernels/test_cuda.py test/kernels/test_devices.py

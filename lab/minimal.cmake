@@ -1,4 +1,4 @@
-# A PyTorch that is built soonest, for --minimal: included by CMake before anything of PyTorch's own.
+# The quickest build of PyTorch, for --minimal: CMake includes this before anything of PyTorch's own.
 
 # One CPU capability. Where the result of a check is known, FindAVX.cmake does not run it.
 foreach(capability AVX2 AVX512)
@@ -9,7 +9,7 @@ foreach(capability AVX2 AVX512)
 endforeach()
 
 # Once the targets exist: no optimisation, whatever else asks for it, and headers that are parsed once.
-# The kernels keep theirs, which CMake gives each file: so what they take says something.
+# The kernels keep theirs, which CMake gives each file: so their times mean something.
 function(_cheaper)
   set(CLAMPGRAD_MINIMAL ON CACHE INTERNAL "That this file was included.")
   foreach(target c10 torch_cpu torch_python onnx onnx_proto functorch)
