@@ -1,7 +1,6 @@
 """transformers: DeepSeek-V4, whose experts clamp at swiglu_limit. In bfloat16 many values are at it."""
 
-import torch
-from digests import compiled, train
+from digests import train_language_model
 from transformers import DeepseekV4Config, DeepseekV4ForCausalLM
 
 config = DeepseekV4Config(
@@ -26,12 +25,4 @@ config = DeepseekV4Config(
     attn_implementation="eager",
     experts_implementation="eager",
 )
-model = DeepseekV4ForCausalLM(config).bfloat16()
-model.config.use_cache = False
-forward = compiled(model)
-tokens = torch.randint(0, 128, (2, 16))
-train(
-    torch.optim.SGD(model.parameters(), lr=1e-2),
-    lambda: forward(input_ids=tokens, labels=tokens).loss,
-    2,
-)
+train_language_model(DeepseekV4ForCausalLM(config))

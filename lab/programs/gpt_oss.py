@@ -1,7 +1,6 @@
 """transformers: gpt-oss, whose experts clamp gate and up at a limit. In bfloat16 many values are at it."""
 
-import torch
-from digests import compiled, train
+from digests import train_language_model
 from transformers import GptOssConfig, GptOssForCausalLM
 
 config = GptOssConfig(
@@ -18,12 +17,4 @@ config = GptOssConfig(
     attn_implementation="eager",
     experts_implementation="eager",
 )
-model = GptOssForCausalLM(config).bfloat16()
-model.config.use_cache = False
-forward = compiled(model)
-tokens = torch.randint(0, 128, (2, 16))
-train(
-    torch.optim.SGD(model.parameters(), lr=1e-2),
-    lambda: forward(input_ids=tokens, labels=tokens).loss,
-    2,
-)
+train_language_model(GptOssForCausalLM(config))

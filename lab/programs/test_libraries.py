@@ -1,6 +1,6 @@
 """The tests that other people's libraries have of themselves, without a pin and under `inclusive`: `make check-programs`.
 
-A library is here if its wheel or source distribution has tests; of these, the files that concern clamps are run
+A library is here if its source distribution has tests; of these, the files that concern clamps are run
 (libraries.yaml). PyTorch is of a release whose own gradient is `inclusive`, so that every test must end as it does
 without the pin. out/library-tests.jsonl, written at the end, is the record of docs/programs.md.
 """
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,25 +23,17 @@ import records
 OUT = Path(__file__).resolve().parents[2] / "out"
 LIBRARIES = yaml.safe_load(Path(__file__).with_name("libraries.yaml").read_text())
 LIMIT = 1800  # seconds of the tests of a library
+FIXED = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
 
 
 def unpacked(name, version, folder):
     """The source distribution of the installed version."""
     stem = f"{name.replace('-', '[-_]')}-{version}"
     if not [*folder.glob(stem)]:
-        words = [
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--no-binary",
-            name,
-            "--dest",
-            folder,
-        ]
+        words = f"download --quiet --no-deps --no-binary {name} {name}=={version} --dest".split()
         # pip asks the distribution's build backend for its metadata, which in isolation pip installs itself.
         rest = {k: v for k, v in os.environ.items() if k != "PIP_NO_BUILD_ISOLATION"}
-        command = [sys.executable, "-m", "pip", *words, f"{name}=={version}"]
-        subprocess.run(command, env=rest, check=True)
+        subprocess.run([sys.executable, "-m", "pip", *words, folder], env=rest, check=True)
         (archive,) = folder.glob(f"{stem}.tar.gz")
         with tarfile.open(archive) as file:
             file.extractall(folder, filter="data")
@@ -48,25 +41,16 @@ def unpacked(name, version, folder):
     return root
 
 
-def outcomes(root, words, pin, report):
+def outcomes(root, files, pin, report):
     """How every test ended, by name, and how many calls the pin reached."""
     rest = {k: v for k, v in os.environ.items() if not k.startswith(("CLAMPGRAD_", "PYTEST_"))}
     ours = {"CLAMPGRAD_GRADIENT": pin, "CLAMPGRAD_VERBOSE": "1"} if pin else {}
-    fixed = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
     report.unlink(missing_ok=True)
-    options = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:randomly",
-        "--junitxml",
-        report,
-    ]
+    words = f"-q -p no:cacheprovider -p no:randomly --junitxml {report}".split()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *words],
+        [sys.executable, "-m", "pytest", *words, *files],
         cwd=root,
-        env={**rest, **ours, **fixed},
+        env={**rest, **ours, **FIXED},
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -91,35 +75,26 @@ def rows():
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_its_own_tests_end_as_without_a_pin(name, rows):
-    what, folder = LIBRARIES[name], OUT / "library-tests"
+    folder, version = OUT / "library-tests", importlib.metadata.version(name)
     folder.mkdir(parents=True, exist_ok=True)
-    version, words = (
-        importlib.metadata.version(name),
-        [*what["files"], *what.get("options", [])],
-    )
     # For a library without a configuration of pytest, which would take that of a folder above: this project's.
-    configuration = folder / "pytest.ini"
-    configuration.touch()
-    if what.get("installed"):
-        root = Path(str(importlib.metadata.distribution(name).locate_file("")))
-        words += ["-c", configuration, "--rootdir", root]
-    else:
-        root = unpacked(name, version, folder)
-    report = folder / f"{name}.xml"
-    stock, _ = outcomes(root, words, None, report)
-    pinned, calls = outcomes(root, words, "inclusive", report)
-    differ = {k: [stock.get(k, "absent"), pinned.get(k, "absent")] for k in {**stock, **pinned}}
-    differ = {k: both for k, both in sorted(differ.items()) if both[0] != both[1]}
-    ended = [*stock.values()]
+    (folder / "pytest.ini").touch()
+    root, report = unpacked(name, version, folder), folder / f"{name}.xml"
+    stock, _ = outcomes(root, LIBRARIES[name], None, report)
+    pinned, calls = outcomes(root, LIBRARIES[name], "inclusive", report)
+    ended = {
+        k: [stock.get(k, "absent"), pinned.get(k, "absent")] for k in sorted({**stock, **pinned})
+    }
+    differ = {k: both for k, both in ended.items() if both[0] != both[1]}
     rows[name] = {
         "library": name,
         "version": version,
         "torch": importlib.metadata.version("torch"),
-        "files": what["files"],
+        "files": LIBRARIES[name],
         "tests": len(stock),
         "calls": calls,
-        "stock": {e: ended.count(e) for e in sorted({*ended})},
+        "stock": dict(sorted(Counter(stock.values()).items())),
         "differ": differ,
     }
     # What ends in an error without a pin has tested nothing.
-    assert stock and not differ and "error" not in ended
+    assert stock and not differ and "error" not in stock.values()

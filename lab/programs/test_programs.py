@@ -20,7 +20,7 @@ import platform
 import re
 import subprocess
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,14 @@ LIMIT = 1200  # seconds of a program
 
 PORTABLE = {"CLAMPGRAD_PORTABLE": "1"}
 COMPILED = {"PROGRAM_COMPILED": "1"}
+FIXED = {
+    "CLAMPGRAD_VERBOSE": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -71,52 +79,19 @@ SETTINGS = {
         Setting(1, "later joint", "joint", like="later stock"),
     )
 }
-
-
-# ---- Running -------------------------------------------------------------------------------------
-
-
-@dataclass
-class Run:
-    lines: dict[str, list[str]]  # label: hash and number
-    stderr: str
-    code: int
-    seconds: float
-
-    @property
-    def reached(self) -> dict[str, int]:
-        """How many calls of each operator the pin reached."""
-        found: dict[str, int] = {}
-        for calls in re.findall(r"clampgrad: .* the pin reached [\d,]+ calls?: (.*)", self.stderr):
-            for name, n in re.findall(r"(\w+) (\d+)", calls):
-                found[name] = found.get(name, 0) + int(n)
-        return found
-
-    @property
-    def error(self) -> str:
-        """The last line on stderr, where Python names an exception."""
-        lines = [s for s in self.stderr.splitlines() if s and not s.startswith("clampgrad: ")]
-        return lines[-1] if lines else f"exit code {self.code}"
+Run = dict[str, Any]  # what a process did: lines {label: [hash, number]}, stderr, code, seconds
 
 
 def run(script: Path, setting: Setting, python: str, folder: Path) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     rest = {k: v for k, v in os.environ.items() if not k.startswith(("CLAMPGRAD_", "PROGRAM_"))}
-    fixed = {
-        "CLAMPGRAD_VERBOSE": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONHASHSEED": "0",
-        # One cache for all runs: its keys must tell pins apart.
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    }
-    pin = {"CLAMPGRAD_GRADIENT": setting.pin} if setting.pin else {}
+    # One cache of graphs for all runs: its keys must tell pins apart.
+    env = {**rest, **FIXED, "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
+    env |= {"CLAMPGRAD_GRADIENT": setting.pin} if setting.pin else {}
     start = time.monotonic()
     ended = subprocess.run(
         [python, script],
-        env={**rest, **fixed, **pin, **setting.variables},
+        env=env | setting.variables,
         cwd=folder,
         capture_output=True,
         text=True,
@@ -127,61 +102,67 @@ def run(script: Path, setting: Setting, python: str, folder: Path) -> Run:
     stderr, code = ended.stderr[-10_000:], ended.returncode
     if len(lines) < len(found):
         stderr, code = f"{stderr}\nit prints a label twice", code or 1
-    return Run(lines, stderr, code, round(time.monotonic() - start, 1))
+    seconds = round(time.monotonic() - start, 1)
+    return {"lines": lines, "stderr": stderr, "code": code, "seconds": seconds}
 
 
 def kept_at(name: str, setting: Setting) -> Path:
     """Where a run is kept; a program that has changed since has none."""
-    texts = [(HERE / f"{file}.py").read_bytes() for file in (name, "digests")]
-    return (
-        OUT
-        / f"program-runs/{setting.name}/{name}-{hashlib.sha256(b''.join(texts)).hexdigest()[:12]}.json"
-    )
+    texts = b"".join((HERE / f"{file}.py").read_bytes() for file in (name, "digests"))
+    file = f"{name}-{hashlib.sha256(texts).hexdigest()[:12]}.json"
+    return OUT / "program-runs" / setting.name / file
 
 
 def ran(name: str, setting: Setting) -> Run:
     path = kept_at(name, setting)
     if not path.exists():
         done = run(HERE / f"{name}.py", setting, PYTHONS[setting.release][1], path.parents[1])
-        if done.code:
+        if done["code"]:
             return done
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(asdict(done)))
-    return Run(**json.loads(path.read_text()))
+        path.write_text(json.dumps(done))
+    return json.loads(path.read_text())
 
 
 # ---- Judging -------------------------------------------------------------------------------------
 
 
-def first_difference(a: Run, b: Run) -> str | None:
+def reached(stderr: str) -> dict[str, int]:
+    """How many calls of each operator the pin reached."""
+    found: dict[str, int] = {}
+    for calls in re.findall(r"clampgrad: .* the pin reached [\d,]+ calls?: (.*)", stderr):
+        for name, n in re.findall(r"(\w+) (\d+)", calls):
+            found[name] = found.get(name, 0) + int(n)
+    return found
+
+
+def first_difference(a: dict, b: dict) -> str | None:
     """The label of the first line that differs."""
-    if list(a.lines) != list(b.lines):
+    if list(a) != list(b):
         return "the lines themselves"
-    return next((label for label in a.lines if a.lines[label][0] != b.lines[label][0]), None)
+    return next((label for label in a if a[label][0] != b[label][0]), None)
 
 
-def judge(
-    setting: Setting, program: dict[str, Any], this: Run, reference: Run | None
-) -> dict[str, Any]:
+def judge(setting: Setting, program: dict[str, Any], this: Run, reference: Run | None) -> Run:
     """What is recorded of a run, with what is wrong with it under "failures"."""
-    if this.code:
-        return {
-            "seconds": this.seconds,
-            "failures": [f"exit code {this.code}: {this.error}"],
-        }
-    record: dict[str, Any] = {"seconds": this.seconds}
-    failures = [] if this.lines else ["it printed nothing"]
+    lines, stderr, code, seconds = this.values()
+    if code:
+        said = [s for s in stderr.splitlines() if s and not s.startswith("clampgrad: ")]
+        why = said[-1] if said else "nothing on stderr"
+        return {"seconds": seconds, "failures": [f"exit code {code}: {why}"]}
+    record: Run = {"seconds": seconds}
+    failures = [] if lines else ["it printed nothing"]
     if setting.pin:
         how = "portable" if setting.variables == PORTABLE else "compiled"
-        if f": pinned to {setting.pin} ({how} implementation" not in this.stderr:
+        if f": pinned to {setting.pin} ({how} implementation" not in stderr:
             failures.append(f"it was not pinned to {setting.pin} ({how})")
-        record["reached"] = this.reached
+        record["reached"] = reached(stderr)
     if reference:
-        first = first_difference(this, reference)
-        record["compared with"], record["differs first at"] = setting.beside, first
+        first = first_difference(lines, reference["lines"])
+        record |= {"compared with": setting.beside, "differs first at": first}
         if first:
-            runs = (reference, this)
-            record["from"], record["to"] = (r.lines.get(first, ("", ""))[1] for r in runs)
+            both = (reference["lines"], lines)
+            record["from"], record["to"] = (of.get(first, ("", ""))[1] for of in both)
         label = program.get("joint") if setting.changes else None
         if first != label:
             what = f"at {label!r}" if label else "nowhere"
@@ -189,15 +170,11 @@ def judge(
     return {**record, "failures": failures}
 
 
-def is_compiled(name: str) -> bool:
-    return "compiled(" in (HERE / f"{name}.py").read_text()
-
-
 CASES = [
     (name, setting)
     for name in PROGRAMS
     for setting in SETTINGS.values()
-    if "compiled" not in setting.name or is_compiled(name)
+    if "compiled" not in setting.name or "eager" not in PROGRAMS[name]
 ]
 
 
@@ -211,17 +188,6 @@ def test_program(name, setting):
 
 # ---- Recording -----------------------------------------------------------------------------------
 
-VERSIONS = """
-import importlib.metadata as m, json, sys
-found = {}
-for name in sys.argv[1:]:
-    try:
-        found[name] = m.version(name)
-    except m.PackageNotFoundError:
-        found[name] = ""
-print(json.dumps(found))
-"""
-
 
 def recorded(name: str) -> dict[str, Any]:
     """What is recorded of a program."""
@@ -234,20 +200,24 @@ def recorded(name: str) -> dict[str, Any]:
         "program": name,
         "libraries": program["needs"],
         "clamp": program.get("clamp", ""),
-        "eager": "" if is_compiled(name) else program.get("eager", ""),
-        "lines": kept["stock"].lines,
+        "eager": program.get("eager", ""),
+        "lines": kept["stock"]["lines"],
         "runs": runs,
     }
+
+
+def versions(python: str) -> dict[str, str]:
+    """Of torch and of what the programs need, with pip's own spelling."""
+    listed = subprocess.check_output([python, "-m", "pip", "list", "--format=json"])
+    there = {p["name"].lower().replace("_", "-"): p["version"] for p in json.loads(listed)}
+    needed = sorted({package for p in PROGRAMS.values() for package in p["needs"]})
+    return {package: there.get(package, "") for package in ("torch", *needed)}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def record():
     yield
-    packages = sorted({package for p in PROGRAMS.values() for package in p["needs"]})
-    versions = {}
-    for release, python in PYTHONS:
-        shown = subprocess.check_output([python, "-c", VERSIONS, "torch", *packages], text=True)
-        versions[release] = json.loads(shown)
+    releases = {release: versions(python) for release, python in PYTHONS}
     machine = f"{platform.machine()}, Python {platform.python_version()}"
     rows = [recorded(n) for n in PROGRAMS if kept_at(n, SETTINGS["stock"]).exists()]
-    records.write(OUT / "programs.jsonl", rows, machine=machine, releases=versions)
+    records.write(OUT / "programs.jsonl", rows, machine=machine, releases=releases)
