@@ -63,23 +63,6 @@ class Group:
         return {name: f for name, f in self.functions.items() if name not in self.not_timed}
 
 
-OPS = torch.ops.clampgrad
-
-
-def mingrad(operator, arity, *numbers):
-    """An operator that has one gradient, beside the front door with that gradient: called in the same
-    way, which is what the bar is about, and as the function, which spares what torch.ops costs."""
-    name, overload = operator.removesuffix(".Tensor"), "Tensor" if "." in operator else "default"
-    door = name.removesuffix("_mingrad")
-    functions = {
-        operator: getattr(getattr(OPS, name), overload),
-        "torch.ops.clampgrad": getattr(getattr(OPS, door), overload),
-        "clampgrad": getattr(clampgrad, door),
-    }
-    functions = {n: lambda *x, f=f: f(*x, *numbers) for n, f in functions.items()}
-    return Group(operator, arity, functions, sizes=(1, 2**12, 2**20))
-
-
 GROUPS = (
     Group(
         "clamp",
@@ -128,14 +111,6 @@ GROUPS = (
             "torch.clamp": compiled(lambda x: torch.clamp(x, LO, HI)),
         },
     ),
-    mingrad("clamp_mingrad", 1, LO, HI),
-    mingrad("clamp_min_mingrad", 1, LO),
-    mingrad("clamp_max_mingrad", 1, HI),
-    mingrad("clamp_mingrad.Tensor", 3),
-    mingrad("clamp_min_mingrad.Tensor", 2),
-    mingrad("clamp_max_mingrad.Tensor", 2),
-    mingrad("maximum_mingrad", 2),
-    mingrad("minimum_mingrad", 2),
 )
 
 # What programs call: timed with malloc's own settings too.

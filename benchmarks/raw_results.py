@@ -12,7 +12,7 @@ BARS = yaml.safe_load(Path(__file__).with_name("bars.yaml").read_text())
 SIZES = {"float32": 4, "bfloat16": 2}
 
 # What the functions of a block have in common, which are timed in turns: a block is a row of a record.
-BLOCK = ("malloc", "group", "n", "size", "dtype", "threads", "direction")
+BLOCK = ("malloc", "group", "n", "dtype", "threads", "direction")
 
 
 def write(name, rows, **header):
@@ -63,19 +63,17 @@ LIMITS = {
 
 def bars(results, kind="ratios"):
     """(what, dtype, required, measured, the rival over the limit) for every bar that these results can be held to."""
-    groups = {r["group"]: None for r in results["rows"]}
     cases = [
-        (bar, group, n, rival, dtype)
+        (bar, n, rival, dtype)
         for bar in BARS[kind]
-        for group in groups
-        if group == bar["group"] or (bar["group"] == "_mingrad" and "_mingrad" in group)
         for n in bar["n"]
         for rival in bar["rivals"]
         for dtype in SIZES
         if dtype in bar
     ]
-    for bar, group, n, rival, dtype in cases:
-        direction, malloc = bar.get("direction", "both"), bar.get("malloc", "fixed")
+    for bar, n, rival, dtype in cases:
+        group, malloc = bar["group"], bar.get("malloc", "fixed")
+        direction = bar.get("direction", "both")
         key = dict(group=group, n=n, dtype=dtype, direction=direction, malloc=malloc)
         key["threads"] = threads = bar.get("threads", 1)
         medians = {name: t["median"] for name, t in seconds(results, **key).items()}

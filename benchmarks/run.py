@@ -21,7 +21,7 @@ import torch
 
 import clampgrad
 import records
-from benchmarks import cases, memory, model, raw_results
+from benchmarks import cases, memory, raw_results
 from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 
 ROOT = Path(__file__).parent.parent
@@ -113,8 +113,6 @@ def worker(allocator: str, number: int, seconds: float):
     once = []
     if number == 0 and allocator == "fixed":
         once += kernels(2 * seconds)
-        torch.set_num_threads(1)
-        once += model.measure(4 * seconds)
     if number == 0 and allocator == "default":
         once += kept()
     print(json.dumps({"rows": rows, "once": once}))

@@ -92,16 +92,10 @@ def speed_used():
 
 def bars(named, kind="ratios"):
     """Every ratio that must hold, beside what was measured."""
-    measured = []
-    for results in named.values():
-        found = {}
-        for what, *rest in raw_results.bars(results, kind):
-            operator, comma, case = what.partition(", ")
-            if "_mingrad" in operator:  # of all these, the one that does worst
-                what = f"the `_mingrad` operators{comma}{case}, the least of them"
-            key = (what, *rest[:2])
-            found[key] = min(found.get(key, rest[2:]), rest[2:])
-        measured.append(found)
+    measured = [
+        {(what, dtype, required): found for what, dtype, required, *found in of}
+        for of in (raw_results.bars(results, kind) for results in named.values())
+    ]
     yield "the rival's time over ours", "dtype", "target", *named
     for key in {key: None for found in measured for key in found}:
         what, dtype, required = key
@@ -162,8 +156,7 @@ def speed_saved():
     yield "", "function", "float32, bits", "bfloat16, bits", "float32, peak MiB"
     cases = {}
     for r in raw_results.kept(USUAL):
-        if "_mingrad" not in r["group"]:  # which are like the front doors
-            cases.setdefault((r["group"], r["function"]), []).append(r)
+        cases.setdefault((r["group"], r["function"]), []).append(r)
     for (group, function), (wide, narrow) in cases.items():
         peak = "" if wide["peak_bytes"] is None else f"{wide['peak_bytes'] / 2**20:.1f}"
         yield group, code(function), f"{wide['saved_bits']:g}", f"{narrow['saved_bits']:g}", peak
@@ -174,17 +167,6 @@ def speed_saved():
 
 
 # ---- Models --------------------------------------------------------------------------------------
-
-
-@table(left=1)
-def speed_model():
-    yield "activation", "step", "saved for backward"
-    for r in raw_results.of(USUAL, group="model"):
-        yield code(r["function"]), with_spread(r), f"{r['saved_bytes'] / 2**20:.1f} MiB"
-    yield (
-        f"A batch of {r['n']} images of {r['size']} x {r['size']}, float32, one thread, malloc set to recycle "
-        f"memory ([why](../benchmarks/README.md#how-it-is-measured)). {machine(USUAL)}"
-    )
 
 
 @table()
