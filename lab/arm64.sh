@@ -61,7 +61,7 @@ if [ ! -f "$base/complete" ]; then
       "export LD_LIBRARY_PATH=$(printf '%s:' "$tools"/usr/lib/*-linux-gnu)" \
       "exec $tools/usr/bin/aarch64-linux-gnu-$name $sysroot \"\$@\""
   done
-  # Programs that read facts of the machine, for which the emulator would show this one's.
+  # What programs read about the machine; the emulator would show them this one.
   machine=$root/sys/devices/system/cpu/cpu0/regs/identification
   mkdir -p "$root/proc" "$machine"
   for core in 0 1; do
