@@ -1,4 +1,4 @@
-"""What the contract asks for, in plain torch: conventions.yaml looked up element by element.
+"""The gradients that the contract requires, in plain torch: looks up conventions.yaml element by element.
 
 There is no rule in here. How the arguments of one element compare decides its row, and the row
 holds the factors.

@@ -1,1 +1,1 @@
-"""What is timed, and how: each file is a command, `python -m benchmarks.run`, say."""
+"""The benchmarks. Each file is a command, `python -m benchmarks.run` for example."""

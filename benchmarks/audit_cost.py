@@ -1,4 +1,4 @@
-"""What an audit costs: `python -m benchmarks.audit_cost [ROUNDS]`.
+"""Measures the cost of an audit: `python -m benchmarks.audit_cost [ROUNDS]`.
 
 Training steps of a small convolutional network on one thread, plain and under audits that look at one in
 so many calls, taken in turns. A round is a whole number of periods: an audit with `every=N` looks at all

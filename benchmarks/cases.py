@@ -1,4 +1,4 @@
-"""What is timed: functions of tensors that are all differentiated, by group, as data.
+"""The cases that are timed, as data: groups of functions of tensors, which are all differentiated.
 
 The first function of a group is ours; the others are its rivals.
 """
@@ -19,7 +19,7 @@ LO, HI = 0.0, 6.0
 
 
 class ClampWithGrad(torch.autograd.Function):
-    """As people write it in Python: the gradient passes where it moves the input back."""
+    """The usual version in Python: the gradient passes where it moves the input back."""
 
     @staticmethod
     def forward(ctx, x, lo, hi):
@@ -113,7 +113,7 @@ GROUPS = (
     ),
 )
 
-# What programs call: timed with malloc's own settings too.
+# The cases that programs call: timed with malloc's own settings too.
 USED = ("clamp", "maximum", "clamp(x, lo, hi)")
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

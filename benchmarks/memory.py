@@ -1,4 +1,4 @@
-"""What autograd keeps between forward and backward, and the most a step has resident."""
+"""The bytes that autograd keeps between forward and backward, and the peak of a step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def saved_bytes(function: Callable, *inputs: torch.Tensor) -> int:
 
 
 def peak_bytes(step: Callable) -> int | None:
-    """By how much a step raises the resident size of this process at most (Linux with glibc)."""
+    """The largest increase of this process's resident size during a step (Linux with glibc)."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None or not status.exists():

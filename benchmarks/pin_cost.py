@@ -1,4 +1,4 @@
-"""What a pin costs, as it is made and as a function mode would make it: writes records/pin.jsonl.
+"""Measures the cost of a pin, as kernels and as a function mode: writes records/pin.jsonl.
 
     python -m benchmarks.pin_cost
 
@@ -40,7 +40,7 @@ CASES = {
     "add, which is not pinned": lambda: torch.add(constant, 1),
 }
 PINNED = clampgrad.pin("inclusive")
-# By the process that they are measured in: before any pin, after one, and after one of the portable implementation.
+# The cases by process: before any pin, after one, and after one of the portable implementation.
 WAYS = {
     "before": {"no pin": nullcontext()},
     "after": {"after a pin": nullcontext(), "pin": PINNED, "function mode": FunctionMode()},
@@ -80,7 +80,7 @@ def measure(kind):
 
 
 def elsewhere(kind):
-    """In a process of its own, so that all kinds of round take turns."""
+    """Measures in another process, so that all kinds of rounds take turns."""
     command = [sys.executable, "-m", "benchmarks.pin_cost", kind]
     env = os.environ | VARIABLES.get(kind, {})
     return json.loads(subprocess.check_output(command, text=True, env=env))

@@ -1,4 +1,4 @@
-"""What the raw results say: which cases they have, and their ratios against the bars."""
+"""Reads the raw results: their cases, and the ratios that the bars limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import records
 BARS = yaml.safe_load(Path(__file__).with_name("bars.yaml").read_text())
 SIZES = {"float32": 4, "bfloat16": 2}
 
-# What the functions of a block have in common, which are timed in turns: a block is a row of a record.
+# What the functions of a block share; they are timed in turns, and a block is a row of a record.
 BLOCK = ("malloc", "group", "n", "dtype", "threads", "direction")
 
 

@@ -1,4 +1,4 @@
-"""What a process pays for clampgrad: `python -m benchmarks.starting`. By pyperf: every value is of a process of its own.
+"""The cost of clampgrad at the start of a process: `python -m benchmarks.starting`. pyperf takes each value in a new process.
 
 `import torch`, which calls the entry point of the package, without CLAMPGRAD_GRADIENT and with it; a step of a small
 network, likewise; and `import clampgrad`, which both implementations have. Seconds of CPU: the wall clock also counts

@@ -13,7 +13,7 @@ DIRECTIONS = ("forward", "backward", "both")
 
 
 def step(function: Callable, inputs: list, g: torch.Tensor, direction: str) -> Callable[[], object]:
-    """What is repeated. With `backward`, the graph is kept and walked again."""
+    """The function that is repeated. With `backward`, the graph is kept and walked again."""
     if direction == "forward":
         return lambda: function(*inputs)
     if direction == "backward":

@@ -1,1 +1,1 @@
-"""What a build of the package needs, and no more: setup.py, CMakeLists.txt and pyproject.toml name what is in here."""
+"""Only what a build of the package needs: setup.py, CMakeLists.txt and pyproject.toml name these files."""

@@ -43,7 +43,7 @@ def cuda_build() -> tuple[bool, str]:
 
 
 def architectures_here() -> str:
-    """Those of the GPUs that are here, as torch.utils.cpp_extension takes them; CMake needs them too. A GPU
+    """The architectures of this machine's GPUs, as torch.utils.cpp_extension takes them; CMake needs them too. A GPU
     newer than torch's own kernels compiles the PTX."""
     gpus = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
     known = re.findall(r"sm_(\d+)(\d)", " ".join(torch.cuda.get_arch_list()))
@@ -53,7 +53,7 @@ def architectures_here() -> str:
 
 
 def code() -> str:
-    """What nvcc makes for them, by its own names, as csrc/base/gpu.h reads them: "sm_80+sm_90+compute_90"."""
+    """The code that nvcc makes for them, by its own names, for csrc/base/gpu.h: "sm_80+sm_90+compute_90"."""
     from torch.utils.cpp_extension import _get_cuda_arch_flags
 
     return "+".join(re.findall(r"code=(\w+)", " ".join(_get_cuda_arch_flags())))

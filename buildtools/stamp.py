@@ -1,4 +1,4 @@
-"""What a compiled library and the package around it must agree on: both contain it.
+"""The stamp that a compiled library and the package around it share, if they belong together.
 
 The package compares (clampgrad/_implementation/stamp.py), so that a library which another build left is not used.
 """

@@ -1,4 +1,4 @@
-"""Which torch a build is for, asked without importing it, and what else it lacks."""
+"""Finds the torch that a build is for, without importing it, and what else the build lacks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def torch_here() -> str | None:
 
 
 def requirements() -> list[str]:
-    """What a build in isolation gets: the release that its library will meet. Where the sources are not for
+    """The requirements of a build in isolation: the torch that its library will meet. If the sources are not for
     that one, there will be no library, and torch is not needed."""
     torch = torch_of_the_environment()
     if torch is None:

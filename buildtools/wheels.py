@@ -99,7 +99,7 @@ def companion(wheel: Path, out: Path) -> Path:
 
 
 def tag(wheel: Path, dist: Path) -> None:
-    """With the platform that it runs on. Where there is no auditwheel it stays as pip named it."""
+    """Tags the wheel with the platform that it runs on. Without auditwheel it keeps the name that pip gave it."""
     if not sys.platform.startswith("linux"):
         shutil.copy(wheel, dist)
         return

@@ -1,4 +1,4 @@
-"""What follows from the schema of a front door: the function for C++, the kernel of the operator, and the
+"""Generates code from the schema of a front door: the function for C++, the kernel of the operator, and the
 signature for Python. The front doors themselves are written by hand: csrc/ops/front_doors.h."""
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def python_signature(overloads: list[NativeFunction]) -> str:
 
 
 def signature(f: NativeFunction) -> str:
-    """In the language of torch's parser, for the public function."""
+    """The signature of the public function, in the language of torch's parser."""
     arguments = str(f.func.arguments).replace("(a!)", "").replace("str ", "std::string_view ")
     if f.func.kind() is SchemaKind.functional:
         arguments += ", Tensor out=None"

@@ -237,7 +237,7 @@ def as_pointer(kernel: BackendMetadata, f: NativeFunction, sig: NativeSignature)
 
 
 def level_rules(f: NativeFunction) -> list[tuple[str, str]]:
-    """What levels of torch.func other than grad do with an operator."""
+    """The rules for levels of torch.func other than grad."""
 
     def rule(template: str, *names: OperatorName) -> str:
         calls = (f"{NAMESPACE}::_ops::{name.unambiguous_name()}::call" for name in names)

@@ -26,7 +26,7 @@ DTYPES = 4
 CSRC = ROOT / "csrc"
 # With numbers joint is the same as min_norm; with_grad and restoring have an instance for maximize too.
 EXACT, DIRECTED = 3, 2 * 2
-# Of each operation: tensors read, tensors written, and how many instances a dtype has.
+# For each operation: tensors read, tensors written, and instances per dtype.
 OPERATIONS = {
     # All pseudo-gradients record the same; there may be a lower bound, an upper bound or both.
     "NumberForwardOp": (1, 1, (EXACT + 1) * 3),
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def check_operators() -> None:
-    """By the dispatcher's own list of operators."""
+    """Compares operators by the dispatcher's own list."""
     import torch
 
     import clampgrad  # noqa: F401

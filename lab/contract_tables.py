@@ -60,7 +60,7 @@ def pgd():
 
 @table(right=(1, 2))
 def dead_pixels():
-    """What becomes of the image where the loss is a mean over its values, and where it is a sum."""
+    """The wrong pixels of the image, for a loss that is a mean and for one that is a sum."""
     fit = EXAMPLES["demo"]["image_fit"]
     yield "`gradient=`", "wrong pixels, mean of squares", "sum of squares"
     for how in ("min_norm", "with_grad", "restoring", "straight_through"):
@@ -121,7 +121,7 @@ def tensors():
 
 @table()
 def migration():
-    """Where the gradients of the two ends of PyTorch's change differ."""
+    """The positions where the gradients before and after PyTorch's change differ."""
     yield "call", "at", "arguments", "`inclusive`: up to 2.13", "`joint`: 2.15"
     for kind in ("numbers", "tensors"):
         for name, operator in CONTRACT["operators"].items():

@@ -15,7 +15,7 @@ from pathlib import Path
 import clampgrad
 import records
 
-# By the machine of an ELF file: the name of binutils, the loops, their vectors, stores of them, and the models.
+# For each machine of ELF files: the name in binutils, the loops, their vectors, stores of them, and the models.
 MACHINES = {
     62: (
         "x86_64",

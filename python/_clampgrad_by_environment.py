@@ -24,7 +24,7 @@ class CannotPin(BaseException):
 
 
 def pin() -> None:
-    """What `import torch` calls."""
+    """The entry point that `import torch` calls."""
     try:
         by_environment()
     except (ValueError, RuntimeError, Warning) as error:  # a Warning where these are errors

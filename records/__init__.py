@@ -1,4 +1,4 @@
-"""What was measured, in one place and one shape: NAME.jsonl has a header in its first line (what was measured, with
+"""Measurements, in one place and one shape: NAME.jsonl has a header in its first line (what was measured, with
 what, on what) and a case in every other. This module alone reads and writes these files.
 What the scripts of examples/ write is in a folder of that name, and theirs."""
 
@@ -96,7 +96,7 @@ def processor():
 
 
 def machine():
-    """What a record says of it, under the key "machine"."""
+    """The description of this machine in a record, under the key "machine"."""
     import torch
 
     return {

@@ -1,4 +1,4 @@
-"""What every process of a group runs for test_distributed.py; each check must pass on each rank."""
+"""The checks of test_distributed.py, which every process of a group runs; each must pass on each rank."""
 
 import datetime
 import faulthandler
@@ -80,7 +80,7 @@ def a_replicated_bound_for_all_rows(mesh):
 
 
 def operators_without_keywords(mesh):
-    """Those that PyTorch itself would carry."""
+    """The operators that PyTorch itself would carry."""
     operators = torch.ops.clampgrad
     for placement in PLACEMENTS:
         check(lambda x: operators.clamp_mingrad(x, 0, 1), mesh, [tied(8, 6)], [placement])

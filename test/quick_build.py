@@ -14,7 +14,7 @@ NOT_COPIED = ("docs/img", "lab/study/", "records/")
 
 
 def copy_to(tree: Path) -> None:
-    """What git knows, as it is now."""
+    """Copies the files that git tracks, as they are now."""
     shutil.rmtree(tree, ignore_errors=True)
     files = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     for file in filter(None, files):

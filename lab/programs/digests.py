@@ -1,4 +1,4 @@
-"""What the programs beside this file print: lines by which two runs are compared to the bit.
+"""Prints for the programs beside this file: lines by which two runs are compared to the bit.
 
     gradients 0 | 3f2a91c4d05b | 18.904
 

@@ -77,7 +77,7 @@ def rows():
 def test_its_own_tests_end_as_without_a_pin(name, rows):
     folder, version = OUT / "library-tests", importlib.metadata.version(name)
     folder.mkdir(parents=True, exist_ok=True)
-    # For a library without a configuration of pytest, which would take that of a folder above: this project's.
+    # A library without a configuration of pytest would take that of a folder above, this project's.
     (folder / "pytest.ini").touch()
     root, report = unpacked(name, version, folder), folder / f"{name}.xml"
     stock, _ = outcomes(root, LIBRARIES[name], None, report)
@@ -96,5 +96,5 @@ def test_its_own_tests_end_as_without_a_pin(name, rows):
         "stock": dict(sorted(Counter(stock.values()).items())),
         "differ": differ,
     }
-    # What ends in an error without a pin has tested nothing.
+    # A test that ends in an error without a pin has tested nothing.
     assert stock and not differ and "error" not in stock.values()

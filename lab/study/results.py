@@ -1,4 +1,4 @@
-"""What was measured, a row a run, and what tables and figures take from it: differences, and their intervals."""
+"""The records of the studies, one row per run, and the differences and intervals for tables and figures."""
 
 import math
 import os
@@ -53,7 +53,7 @@ def share(row, site, what="at_bound", window=None):
 
 
 def weights_at_bound(row, part):
-    """In percent, of those that are quantised, at the start of a part of the training."""
+    """The percentage of the quantised weights at the start of a part of the training."""
     bits = int(row["weights"].split(",")[0].removeprefix("int"))
     n, at, _ = row["bounds"][part][f"{-(2 ** (bits - 1))}..{2 ** (bits - 1) - 1}"]
     return 100 * (at / n)

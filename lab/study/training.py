@@ -25,7 +25,7 @@ def train(net, steps, rate, loss, decay=False, scale=1):
 
 @torch.no_grad()
 def move(parameters):
-    """By one unit in the last place."""
+    """Moves weights by one unit in the last place."""
     for p in parameters:
         p.copy_(torch.nextafter(p, torch.tensor(torch.inf)))
 

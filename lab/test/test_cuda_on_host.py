@@ -87,7 +87,7 @@ def dtype_code(dtype):
 
 
 def given_bounds(lo, hi, dtype):
-    """As kernels take them: 16-bit numbers by their bits, and which of them are there."""
+    """The bounds as kernels take them: 16-bit numbers by their bits, and which of the two exist."""
     numbers = torch.tensor([lo or 0.0, hi or 0.0], dtype=dtype)
     lanes = numbers.view(torch.uint16) if dtype.itemsize == 2 else numbers
     return [*map(float, lanes), lo is not None, hi is not None]
@@ -192,7 +192,7 @@ def set_of(differentiated):
 
 
 def check_forward(kernels, name, dtype, args, y, bits, offset, *call):
-    """Of Tensors: the kernel writes what is recorded here, to the bit, and nothing beside it."""
+    """For Tensors: the kernel writes what the CPU records, to the bit, and nothing beside it."""
     n = y.numel()
     result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
     kernels(name, dtype_code(dtype), n, *args, result.tensor, saved.tensor, *call)

@@ -19,7 +19,7 @@ def test_every_cell_of_that_run_held():
 
 
 def test_a_pin_is_equal_refused_or_in_the_limits():
-    """In every context that a call of torch's has, for both implementations."""
+    """In every context of torch's own calls, for both implementations."""
     for row in RUN["rows"]:
         if row["context"] not in ("deepcopy and pickle", CHANGED):
             found = [cell for form, cell in row["forms"].items() if "process" in form]

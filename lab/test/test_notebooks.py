@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def printed(notebook):
-    """What every cell prints; of a picture, that there is one."""
+    """The output of every cell; for a picture, only that there is one."""
     outputs = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     return [[output.get("text") or sorted(output["data"]) for output in of] for of in outputs]
 

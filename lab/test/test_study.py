@@ -92,7 +92,7 @@ def test_relu_prime(formula, expected):
 
 
 def test_a_convention_changes_bfloat16_and_not_float32():
-    """What the study finds of the gradient, on the first batch of the convolutional net."""
+    """The study's finding about the gradient, on the first batch of the convolutional net."""
     net = ties.build("conv", 0)
     x, label = net.batch(32, torch.Generator().manual_seed(0))
     found = {p: ties.gradient_difference(net, PRECISIONS[p], x, label) for p in PRECISIONS}
@@ -118,7 +118,7 @@ def torchao():
 
 
 def test_min_norm_is_joint_in_qat(torchao, monkeypatch):
-    """To the bit, which is why the study trains with one of them."""
+    """They are equal to the bit, so the study trains with only one of them."""
     monkeypatch.setattr(qat, "FLOAT_STEPS", 10)
     qat.pretrained.cache_clear()
     ends = {how: qat.run("int2", how, 0, steps=10) for how in ("min_norm", "joint", "inclusive")}

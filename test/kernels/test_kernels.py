@@ -130,7 +130,7 @@ def test_nothing_that_is_broadcast_is_copied():
     assert copied(lambda: clampgrad.maximum(x, row[:1])) < n / 100
     y = clampgrad.maximum(x, row).sum()
     assert copied(lambda: torch.autograd.grad(y, x)) < n / 100
-    # What repeats along the last dimension is.
+    # An input that repeats along the last dimension is copied.
     assert copied(lambda: clampgrad.maximum(x, x.detach()[:, :1])) >= n
 
 
@@ -157,8 +157,8 @@ def instructions():
 NOT_IN_AVX512 = {
     # vpmovw2m is what Clang makes of the signs of 16-bit numbers.
     "a mask that becomes a vector of lanes and a mask again": r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s",
-    # Where the bits of a gradient are not in the cache, its elements are fetched all the same. What lies
-    # on the stack, or is a constant, is always there.
+    # If the bits of a gradient are not in the cache, its elements are fetched all the same. Data on the
+    # stack, and constants, are always there.
     "a load that waits for a mask": (
         r"\tv\w+\s[^\n]*\((?!%rip|%rsp)[^)]*\),[^\n]*%(?:[xyz]mm\d+|k\d)\{%k\d\}"
     ),

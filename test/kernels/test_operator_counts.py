@@ -44,7 +44,7 @@ EXTREMA = {
 }
 
 
-# From 2.15 on, what is traced of detach() is an alias.
+# From 2.15 on, a trace has an alias for detach().
 DETACHES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 
 
@@ -57,7 +57,7 @@ def counted():
 
 
 def reverse(function, inputs, wanted):
-    """On a device that has no kernel of ours."""
+    """Forward and backward on a device without kernels of ours."""
     there = {id(t): t.detach().to("meta").requires_grad_(t.requires_grad) for t in inputs}
     wanted = [there[id(t)] for t in wanted]
     with counted() as seen:
@@ -87,7 +87,7 @@ def forward_mode(function, inputs, wanted):
 
 
 def traced(function, inputs, wanted):
-    """As a compiler sees it: nothing dead, nothing twice."""
+    """The graph as a compiler sees it: nothing dead, nothing twice."""
 
     def both_ways(*inputs):
         kept = [t for t in inputs if t.requires_grad]

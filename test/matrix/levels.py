@@ -50,7 +50,7 @@ class Nest:
         return t
 
     def aligned(self, i, result_dim):
-        """With a dimension for every vmap and every dimension of the result, to broadcast."""
+        """The tensor with a dimension for every vmap and every dimension of the result, to broadcast."""
         t, shape = self.physical(i), list(self.tensors[i].shape)
         batched = [i in c for k, c in zip(self.word, self.chosen) if k == "vmap"]
         lead = [BATCH if b else 1 for b in batched]

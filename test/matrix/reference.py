@@ -16,7 +16,7 @@ GRADIENTS = tuple((c, False) for c in CONVENTIONS) + tuple(
 
 
 def divided(g, factor):
-    """By a whole number, in float64 and rounded once, which is exact for every dtype."""
+    """g divided by a whole number, in float64 and rounded once, which is exact for every dtype."""
     return torch.where(factor == 0, 0, g.double() / (1 / factor).round()).to(g.dtype)
 
 
@@ -35,7 +35,7 @@ def shares(operator, convention, args, differentiated, g):
 
 
 def let_through(convention, maximize, x, y, g):
-    """Where a pseudo-gradient of x is the incoming one, whatever that is."""
+    """Where a pseudo-gradient passes the incoming gradient to x, whatever that is."""
     chosen = selection(convention, maximize, x.expand_as(y), y, g)
     return torch.tensor([c == "g" for c in chosen], dtype=torch.bool).view_as(y)
 

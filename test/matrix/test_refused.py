@@ -118,7 +118,7 @@ IN_PLACE += ["a view of a leaf", "x overlaps itself, a Tensor", "x overlaps the 
 @pytest.mark.parametrize("make", [plain, recorded])
 @pytest.mark.parametrize("bad", IN_PLACE)
 def test_refused_in_place_beside_a_number(bad, make):
-    """Which torch has no operator for."""
+    """torch has no operator for it."""
     for convention, number_first in product(CONVENTIONS, (False, True)):
         x, bound = BAD[bad](make)
         bound = torch.as_tensor(bound, dtype=x.dtype)

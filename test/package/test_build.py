@@ -64,7 +64,7 @@ def wheel_of(sources, folder, *options, **keywords):
 
 
 def file_of(environment, folder):
-    """Where the package is, after a gradient of it was computed."""
+    """Computes a gradient with the package, and returns where the package is."""
     script = """
 import clampgrad, torch
 x = torch.tensor([0.0, 0.5, 1.0], requires_grad=True)

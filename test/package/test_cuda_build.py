@@ -97,7 +97,7 @@ extern "C" bool runs_on(const char* code, int major, int minor) {
   return clampgrad::runs_on(code, major, minor);
 }
 """
-# What is built, and the GPUs that it runs on, of all these.
+# What is built, and on which of all these GPUs it runs.
 GPUS_OF = {
     "7.5;8.0;9.0+PTX": [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)],
     "7.5;8.0": [(7, 5), (8, 0), (8, 6)],

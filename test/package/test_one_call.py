@@ -15,7 +15,7 @@ ROW = re.compile(r"^\| \d \| `([^`]+)` \| (.+?) \|", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def texts():
-    """Those of the files, generated ones too."""
+    """The texts of the files, generated ones too."""
     generated = render(ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
     texts = {f"generated/{name}": text for name, text in generated.items()}
     return {

@@ -50,7 +50,7 @@ def fresh_compiler():
 @pytest.mark.parametrize("pin", [None, *PINS])
 @pytest.mark.parametrize("name", REACHED)
 def test_the_pin_of_the_forward(name, pin):
-    """Or that there was none."""
+    """Backward knows it, or that there was none."""
     x = X.clone().requires_grad_()
     with clampgrad.pin(pin):
         y = OPERATORS[name](pinned, x)

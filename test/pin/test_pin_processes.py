@@ -101,7 +101,7 @@ QUIET = (
     "fit --trainer.accelerator cpu --trainer.devices 1 --trainer.max_epochs 1 --trainer.logger false "
     "--trainer.enable_checkpointing false --trainer.enable_progress_bar false"
 )
-# What starts processes, what it starts, and how many of them say their slope.
+# The launcher, its program, and how many processes print their slope.
 LAUNCHERS = {
     "torchrun": ("-m torch.distributed.run --standalone --nproc-per-node 2", "work.py", 2),
     "accelerate": (

@@ -1,4 +1,4 @@
-"""Where torch clamps by itself: a pin reaches it."""
+"""A pin reaches the clamps that torch makes by itself."""
 
 from contextlib import nullcontext
 

@@ -181,7 +181,7 @@ def test_what_holds_a_body(body, held):
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda f: f.__name__)
 def test_a_decorated_partial_in_a_class_is_a_method(body):
-    """As a function is. By itself a partial is one since Python 3.14."""
+    """Like a function. A partial itself is a method only since Python 3.14."""
     kind = type("Kind", (), {"m": half(functools.partial(lambda self: body()))})
     assert asyncio.run(result_of(kind().m())) == HALF
 
@@ -313,7 +313,7 @@ async def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_
     await asyncio.sleep(0)
     left.set()
     await asyncio.gather(*running, *beside)
-    # What is remembered has ended before a task that it started begins.
+    # The remembered function has ended before a task that it started begins.
     assert seen == [OWN if start == "remembered" else HALF, OWN]
 
 

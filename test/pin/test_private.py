@@ -16,7 +16,7 @@ SOURCES = sorted((ROOT / "python/clampgrad").rglob("*.py"))
 NAMES = sorted({name for use in PRIVATE.values() for name in use.names})
 PARTS = {part for name in NAMES for part in re.split(r"[.:()]+", name)}
 
-# With an underscore, and not torch's: Python's own.
+# Names with an underscore that are Python's own, not torch's.
 PYTHONS = {"_getframe", "_get_running_loop", "_asdict", "_actions", "_option_string_actions"}
 MODULE = re.compile(r"torch(\.\w+)*\._\w+(\.\w+)*")
 LOOK_UP = {"getattr", "hasattr", "setattr", "delattr", "expect_attribute"}

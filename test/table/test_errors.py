@@ -209,7 +209,7 @@ OUTS = {
 @pytest.mark.parametrize("name", OUTS)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_out_has_the_rules_of_torch(operator, name):
-    """And carries no gradient."""
+    """It carries no gradient."""
     functions = getattr(torch, operator), getattr(torch.ops.clampgrad, operator).out
     for recorded in (True,) if name == "right" else (False, True):
         x = torch.tensor([-1.0, 2.0], requires_grad=recorded)

@@ -6,7 +6,7 @@ import torch
 import clampgrad
 from common import assert_same
 
-# By dtype: the bits of a NaN that signals, in the integer of that width.
+# The bits of a signalling NaN for each dtype, in the integer of that width.
 SIGNALLING = {
     torch.float32: (torch.int32, 0x7F800001),
     torch.float64: (torch.int64, 0x7FF0000000000001),

@@ -35,7 +35,7 @@ def test_a_twin_is_the_same_module(theirs, ours, arguments, bounds, inplace):
         assert_same(b(x.clone()), a(x.clone()))
         given = x.clone()
         assert (b(given) is given) == inplace
-    # Where x is NaN torch's gradients differ among themselves: g or 0.
+    # If x is NaN, torch's own modules differ: their gradient is g or 0.
     x, g = tied(50, nan=False), tied(50, seed=1)
     x.mul_(6)
     expected = eager(lambda x: a(x.clone()), [x], g)
@@ -156,7 +156,7 @@ def test_convert_of_one_module_and_of_none():
 
 
 def test_a_forward_of_the_instance_is_left_alone_and_named():
-    """As accelerate's hooks set it: another class would not change what it calls."""
+    """accelerate's hooks set one: another class would not change what it calls."""
     model = nn.Sequential(nn.ReLU6(), nn.ReLU6())
     old = model[0].forward
     model[0].forward = lambda *args: old(*args)

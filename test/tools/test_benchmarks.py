@@ -61,7 +61,7 @@ def test_a_record_names_the_processor_and_a_caption_says_so():
 
 
 def test_instructions_of_the_cuda_kernels():
-    """What was read of them keeps the bars; one that needs more of anything does not."""
+    """The recorded counts meet the bars; a kernel that needs more does not."""
     found = records.read("cuda-sass")
     assert list(raw_results.cuda_misses(found)) == []
     for what, name in {"spills": "spills", "registers": "registers", "alu": "an element"}.items():

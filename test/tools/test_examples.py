@@ -17,7 +17,7 @@ NAMES = sorted(path.stem for path in COMMITTED.glob("*.json") if path.stem != "d
 
 
 def test_every_example_is_here():
-    """Those that are programs of their own: they end by calling main."""
+    """Every example that is a program of its own, and so ends by calling main."""
     files = ROOT.glob("examples/*.py")
     programs = sorted(p.stem for p in files if "\n    main(measure, draw)" in p.read_text())
     assert programs == NAMES and len(NAMES) == 5

@@ -61,7 +61,7 @@ LAYOUTS = {
 }
 for _odd in ODD_STRIDES.items():
     LAYOUTS[f"odd strides at size 1: {_odd[0]}"] = lambda make, odd=_odd: make(32).as_strided(*odd)
-# In place, an error.
+# In place, these raise an error.
 SHARED = ["expanded", "expanded from one", "permuted and expanded", "overlapping"]
 
 
@@ -102,7 +102,7 @@ def assert_identical(actual, expected, message, of_a_copy=False):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_values_dtypes_and_strides(operator, layout, dtype):
-    """With a gradient to record, without one, inside a transform, and in place."""
+    """They are torch's with a gradient to record, without one, inside a transform, and in place."""
     plain = LAYOUTS[layout](make(dtype)).detach()
     wanted = [False, True] if dtype.is_floating_point else [False]
     for bounds in BOUNDS[operator]:

@@ -10,7 +10,7 @@ TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("table.json").read_t
 CONVENTIONS: tuple[str, ...] = tuple(TABLE["conventions"])
 PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gradients"]["rows"][0])
 EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
-# Those whose gradient is 0 at a bound that is a number, as that of torch's relu.
+# The conventions whose gradient is 0 at a bound that is a number, like that of torch's relu.
 _TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(row["active"]) > 1]
 STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))
 ALIASES: dict[str, str] = TABLE["aliases"]

@@ -65,7 +65,7 @@ def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
 
 @functools.cache
 def gradients() -> tuple[str, ...]:
-    """Where those of our operators come from. Builds of one version may differ in their sources."""
+    """The origin of our operators' gradients. Builds of one version may differ in their sources."""
     table = json.dumps(TABLE, sort_keys=True).encode()
     return VERSION, SOURCES, _implementation.name, hashlib.sha256(table).hexdigest()
 

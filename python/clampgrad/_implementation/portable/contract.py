@@ -24,7 +24,7 @@ COLUMNS = [
     TABLE["pseudo_gradients"]["columns"].index(name)
     for name in ("g is NaN", "g < 0", "g > 0", "g = 0")
 ]
-# What is compared, and its weight in a position. Two arguments are compared with themselves too, which tells
+# The pairs that are compared, and their weights in a position. Two arguments are also compared with themselves, which tells
 # which of them is NaN; of three, the pairs tell.
 PAIRS = {2: [(0, 0, 16), (0, 1, 4), (1, 1, 1)], 3: [(0, 1, 16), (0, 2, 4), (1, 2, 1)]}
 
@@ -84,7 +84,7 @@ def rows(operator: str) -> dict[int, tuple[dict, str]]:
 def shares(
     operator: str, gradient: str, numbers: bool, differentiated: frozenset[str]
 ) -> dict[str, Share]:
-    """What every argument gets of a gradient g, and where; elsewhere it gets 0."""
+    """The shares of a gradient g for every argument, and where it gets them; elsewhere it gets 0."""
     names = OPERATORS[operator]["arguments"]
     found: dict[str, Any] = {
         name: defaultdict(lambda: tuple([] for _ in COLUMNS)) for name in names

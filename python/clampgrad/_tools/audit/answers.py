@@ -1,4 +1,4 @@
-"""What gradient a function hands back for an element at each position, found by asking it."""
+"""The gradient that a function returns for an element at each position, found by calling it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ def _ask(call: Call, function: Callable[..., Tensor], elements: list[Operands]) 
     result = function(*arguments)
     answers = torch.zeros(2, len(elements), 2, 3, dtype=torch.float64)
     for sign, unit in enumerate((1.0, -1.0)):
-        # Of g = 1 and g = 2: what doubles is in proportion to g, what stays does not depend on it.
+        # For g = 1 and g = 2: a part that doubles is proportional to g, one that stays does not depend on it.
         one, two = (
             torch.autograd.grad(
                 result,

@@ -1,4 +1,4 @@
-"""Which calls are looked at: how to read their operands, and what decides their gradient."""
+"""The calls that the audit examines: how to read their operands, and what decides their gradient."""
 
 from collections.abc import Callable
 from functools import partial

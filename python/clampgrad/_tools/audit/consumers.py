@@ -34,7 +34,7 @@ FOLLOWED = {
     "same": """
         view reshape flatten unflatten squeeze unsqueeze permute transpose swapaxes movedim t expand
         contiguous clone to float double half bfloat16 type getitem select narrow""",
-    # Of a bound 0 alone: where every element is 0, so is the sum.
+    # Only for a bound of 0: if every element is 0, so is the sum.
     "sum": "sum mean",
     # As if every element were at the bound.
     "norm": "norm vector_norm",
@@ -57,7 +57,7 @@ class Trace(NamedTuple):
 
 
 class Image(NamedTuple):
-    """What an operator returns for the value of a bound."""
+    """The result of an operator for the value of a bound."""
 
     value: float
     finite: bool
@@ -161,7 +161,7 @@ class Consumers:
             return
         sound = []
         for side, before, image in zip(trace.sides, trace.values, images):
-            # Where nothing is differentiated, a derivative that is not finite does no harm.
+            # If nothing is differentiated, a derivative that is not finite does no harm.
             if image.finite and (image.smooth or not result.requires_grad):
                 sound.append((side, image.value))
             else:

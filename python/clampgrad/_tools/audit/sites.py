@@ -1,4 +1,4 @@
-"""What is counted at a call site.
+"""The counts of a call site.
 
 For one element, the gradient of a clamp-like call depends only on where its input stands and on
 the incoming gradient g. So a site keeps, for every possible position, how many elements stood
@@ -29,7 +29,7 @@ MOST_BOUNDS = 8  # pairs of bounds that a site remembers; a schedule may go thro
 
 
 class Key(NamedTuple):
-    """What makes a site: two calls that differ in these have a row each."""
+    """The key of a site: two calls that differ in these have a row each."""
 
     caller: Caller
     function: str
@@ -190,7 +190,7 @@ class Site:
 
 
 def passing(answer: Answer) -> Tensor:
-    """Where a gradient goes on: by position and sign."""
+    """Whether a gradient is passed on, by position and sign."""
     return (answer.slope != 0).any(-1)
 
 
