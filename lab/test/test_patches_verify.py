@@ -30,7 +30,7 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
-NEW = RELEASE >= "2.14"
+NEW = common.RELEASED != "inclusive"
 KERNEL = named("proposals/one-kernel")
 STOCK, OTHER = ("joint", "inclusive") if NEW else ("inclusive", "joint")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import DTYPES, RELEASE, eager, tied
+from common import DTYPES, RELEASE, RELEASED, eager, tied
 from oracle import EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled, signature
 
 OPERATORS = TABLE["operators"]
@@ -83,7 +83,6 @@ OPERATORS_AND_KINDS = [
 @pytest.mark.parametrize("operator, kind", OPERATORS_AND_KINDS)
 def test_inclusive_is_torch_up_to_2_13_and_joint_from_2_15(operator, kind):
     """On random tensors full of ties."""
-    convention = "inclusive" if RELEASE < (2, 14) else "joint"
     function, names = getattr(torch, operator), OPERATORS[operator]["arguments"]
     values = [-1.0, 0.0, 1.0, torch.inf, torch.nan]
     of_numbers = product(values, repeat=len(names) - 1) if kind == "numbers" else [()]
@@ -92,7 +91,7 @@ def test_inclusive_is_torch_up_to_2_13_and_joint_from_2_15(operator, kind):
         g = torch.randint(1, 9, (3000,)).to(dtype)
         found = eager(lambda *args: function(*args, *bounds), args, g)
         constants = [torch.full_like(g, v) for v in bounds]
-        expected = factors(operator, kind, convention, (*args, *constants))
+        expected = factors(operator, kind, RELEASED, (*args, *constants))
         for factor, actual in zip(expected, found, strict=True):
             torch.testing.assert_close(scaled(g, factor), actual)
 

@@ -13,11 +13,10 @@ import torch.autograd.forward_ad as fwad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from common import RELEASE, assert_same
+from common import RELEASED, assert_same
 from oracle import CONVENTIONS, EXACT
 
 PORTABLE = clampgrad.implementation == "portable"
-RELEASED = "inclusive" if RELEASE < (2, 14) else "joint"
 
 
 def torchs(name, x, *bounds):
