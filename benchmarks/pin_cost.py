@@ -33,30 +33,28 @@ class FunctionMode(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+def pinned():
+    return clampgrad.pin("inclusive")
+
+
 CASES = {
     "clamp": lambda: torch.clamp(x, 0, 1),
     "clamp and its backward": lambda: torch.autograd.grad(torch.clamp(x, 0, 1), x),
     "clamp, nothing recorded": lambda: torch.clamp(constant, 0, 1),
     "add, which is not pinned": lambda: torch.add(constant, 1),
 }
-PINNED = clampgrad.pin("inclusive")
 # The cases by process: before any pin, after one, and after one of the portable implementation.
 WAYS = {
-    "before": {"no pin": nullcontext()},
-    "after": {"after a pin": nullcontext(), "pin": PINNED, "function mode": FunctionMode()},
-    "portable": {"portable, after a pin": nullcontext(), "portable, pin": PINNED},
+    "before": {"no pin": nullcontext},
+    "after": {"after a pin": nullcontext, "pin": pinned, "function mode": FunctionMode},
+    "portable": {"portable, after a pin": nullcontext, "portable, pin": pinned},
 }
 VARIABLES = {"portable": {"CLAMPGRAD_PORTABLE": "1"}}
 
 
-def block():
-    with PINNED:
-        pass
-
-
 def calls(function, mode):
     def run():
-        with mode:
+        with mode():
             for _ in range(CALLS):
                 function()
 
@@ -67,6 +65,12 @@ def measure(kind):
     """{case: {way: nanoseconds of a call}}."""
     torch.set_num_threads(1)
     if kind != "before":
+        pin = pinned()
+
+        def block():
+            with pin:
+                pass
+
         block()
     found = {}
     for case, function in CASES.items():

@@ -152,18 +152,14 @@ def memory():
 
 @table(left=2)
 def speed_saved():
-    """What the graph keeps, and what a step has resident."""
-    yield "", "function", "float32, bits", "bfloat16, bits", "float32, peak MiB"
+    """What the graph keeps."""
+    yield "", "function", "float32", "bfloat16"
     cases = {}
     for r in raw_results.kept(USUAL):
         cases.setdefault((r["group"], r["function"]), []).append(r)
     for (group, function), (wide, narrow) in cases.items():
-        peak = "" if wide["peak_bytes"] is None else f"{wide['peak_bytes'] / 2**20:.1f}"
-        yield group, code(function), f"{wide['saved_bits']:g}", f"{narrow['saved_bits']:g}", peak
-    yield (
-        "Bits per element saved for backward, and how far a step with N elements raises resident memory: "
-        f"N = {size(wide['n'])}, the default malloc."
-    )
+        yield group, code(function), f"{wide['saved_bits']:g}", f"{narrow['saved_bits']:g}"
+    yield f"Bits per element saved for backward. {machine(USUAL)}"
 
 
 # ---- Models --------------------------------------------------------------------------------------

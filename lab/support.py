@@ -1,8 +1,7 @@
 """The tables of docs/support.md, from what ran: which torch, implementation and device passed which tests.
 
 pytest --record=out/support.json ...      adds a run to the file
-python -m lab.support FILE...             puts those runs into records/support.jsonl, with the libraries
-                                          of a wheel if FILE is one
+python -m lab.support FILE...             puts those runs into records/support.jsonl
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import zipfile
 from pathlib import Path
 
 import records
@@ -61,20 +59,10 @@ def of_present_tests(runs: dict[str, Run]) -> dict[str, Run]:
     return {row: run for row, run in kept.items() if run or not runs[row]}
 
 
-def built(wheel: Path, runs: dict[str, Run]) -> dict[str, Run]:
-    """A row for each library of a wheel whose release has none."""
-    with zipfile.ZipFile(wheel) as archive:
-        folders = {n.split("/")[2] for n in archive.namelist() if n.startswith("clampgrad/_lib/")}
-    releases = [".".join(folder.split("_")[1:3]) for folder in sorted(folders)]
-    ran = {minor(row) for row in runs if "compiled" in row}
-    return {f"{release}, compiled, cpu": {} for release in releases if minor(release) not in ran}
-
-
 def main() -> None:
     runs = recorded()
     for path in map(Path, sys.argv[1:]):
-        more = built(path, runs) if path.suffix == ".whl" else json.loads(path.read_text())
-        for name, files in more.items():
+        for name, files in json.loads(path.read_text()).items():
             runs.setdefault(name, {}).update(files)
     record(of_present_tests(runs))
     print("python -m lab.fill_tables puts it into docs/support.md")

@@ -1,14 +1,6 @@
 """docs/support.md says what ran on each release."""
 
-import zipfile
-
-from lab.support import built, cell, of_present_tests
-
-
-def a_wheel(path, library):
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(f"clampgrad/_lib/{library}/_C.so", library)
-    return path
+from lab.support import cell, of_present_tests
 
 
 def test_a_cell_of_the_support_page_says_what_ran():
@@ -19,13 +11,6 @@ def test_a_cell_of_the_support_page_says_what_ran():
     assert cell({"test_a": ran, "test_b": failed}, files) == "1 of 7 failed"
     assert cell({"test_a": {"passed": 0, "failed": 0}}, files) == cell(None, files) == "untried"
     assert cell({}, files, "compiled") == "built" and cell(None, files, "compiled") == "untried"
-
-
-def test_a_wheel_adds_the_releases_that_no_test_has_run_on(tmp_path):
-    runs = {"2.13.0+cpu, compiled, cpu": {"test_export": {"passed": 3, "failed": 0}}}
-    row = "2.12, compiled, cpu"
-    assert built(a_wheel(tmp_path / "a.whl", "torch_2_12"), runs) == {row: {}}
-    assert built(a_wheel(tmp_path / "b.whl", "torch_2_13"), runs) == {}
 
 
 def test_a_run_of_files_that_are_no_more_is_dropped():

@@ -42,17 +42,6 @@ def test_bits_that_are_saved(bar, dtype):
     assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * 2**12
 
 
-def test_the_peak_is_seen_in_a_heap_that_has_room():
-    x = torch.randn(2**20, requires_grad=True)
-    torch.ones(2**22)  # once freed, malloc keeps memory as large as this
-    heap = [torch.ones(2**20) for _ in range(10)]
-    del heap[:-1]
-    peak = memory.peak_bytes(step(torch.neg, [x], torch.ones_like(x), "both"))
-    if peak is None:
-        pytest.skip("the system does not tell what was resident at most")
-    assert peak == pytest.approx(2 * 4 * x.numel(), rel=0.1)  # the result and the gradient
-
-
 def test_a_record_names_the_processor_and_a_caption_says_so():
     found = records.machine()
     said = records.made_on({"torch": "2.13.0", "machine": found})
