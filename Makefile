@@ -248,7 +248,7 @@ notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs
 
 pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img
-	$(VENV)/bin/python -m clampgrad gallery docs/img > /dev/null
+	$(VENV)/bin/python examples/conventions.py --out docs/img
 	cp out/demo.json records/examples/
 	$(VENV)/bin/python -m benchmarks.tables --plot docs/img/cpu.png > /dev/null
 	for name in $(EXAMPLES); do \

@@ -17,10 +17,10 @@ from rich.progress import Progress
 
 import at_the_bounds
 import behind_a_clamp
+import conventions
 import image_fit
 import show
 import worked_example
-from clampgrad._tools import gallery
 from clampgrad._tools.style import on_both
 from clampgrad._tools.tables import width_of
 
@@ -47,7 +47,7 @@ def main():
     tell(show.worked_example(data["worked_example"]))
 
     data["behind_a_clamp"] = behind_a_clamp.measure()
-    on_both(gallery.conventions, out / "conventions.png")
+    on_both(conventions.conventions, out / "conventions.png")
 
     with Progress() as progress:
         steps = image_fit.STEPS * len(image_fit.runs())

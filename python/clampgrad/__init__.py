@@ -61,7 +61,6 @@ __all__ = [
     "clip_",
     "fmax",
     "fmin",
-    "gallery",
     "hardtanh",
     "implementation",
     "maximum",
@@ -78,7 +77,6 @@ __all__ = [
 if TYPE_CHECKING:
     from clampgrad import nn
     from clampgrad._tools.audit import Diagnostic, Finding, Report, Thresholds, audit
-    from clampgrad._tools.gallery import gallery
     from clampgrad._tools.plot import plot
     from clampgrad._tools.survey import Row, Survey, survey
 
@@ -87,7 +85,7 @@ _LAZY = dict.fromkeys(
     ("Diagnostic", "Finding", "Report", "Thresholds", "audit"), "clampgrad._tools.audit"
 )
 _LAZY |= dict.fromkeys(("Row", "Survey", "survey"), "clampgrad._tools.survey")
-_LAZY |= {"gallery": "clampgrad._tools.gallery", "plot": "clampgrad._tools.plot"}
+_LAZY |= {"plot": "clampgrad._tools.plot"}
 
 
 def __getattr__(name: str) -> Any:

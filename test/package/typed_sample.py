@@ -92,9 +92,6 @@ async def pins(x: Tensor) -> None:
     assert_type([page async for page in pages(1)], list[int])
     assert_type(SoftClip(1.0).forward(x), Tensor)
     assert_type(clampgrad.pin.remember(step)(x), float)
-    whole = clampgrad.pin("inclusive")
-    whole.enable()
-    whole.disable()
     clampgrad.set_pin("installed")
     clampgrad.set_pin(None)
     assert_type(clampgrad.pin.current(), str | None)
@@ -106,7 +103,6 @@ def tools(x: Tensor, folder: Path) -> None:
         x.clamp(0, 1).sum().backward()  # type: ignore[no-untyped-call]
     assert_type(report, clampgrad.Report)
     report.save(folder / "audit.json")
-    report.picture(folder / "audit.png")
     print(report, report.summary(), report.skipped)
     for finding in report:
         assert_type(finding, clampgrad.Finding)
@@ -116,4 +112,3 @@ def tools(x: Tensor, folder: Path) -> None:
     row: clampgrad.Row = rows[0]
     print(row.function, row.verdict)
     clampgrad.plot("half", torch.tanh, loss=torch.square, path=folder / "plot.png")
-    assert_type(clampgrad.gallery(folder), list[Path])

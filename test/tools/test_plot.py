@@ -1,15 +1,13 @@
 """Pictures are right: the curves and the paths of descent behind them, and the files."""
 
-import json
+import sys
 from math import pi
-from pathlib import Path
 
 import pytest
 import torch
 
 import clampgrad
 from clampgrad._tools import plot as _plot
-from clampgrad._tools.gallery import GALLERY
 
 
 def test_curves():
@@ -50,10 +48,7 @@ def test_plot(tmp_path, suffix, start):
         clampgrad.plot("typo")
 
 
-def test_gallery(tmp_path, command, monkeypatch):
-    code, out, _ = command("gallery", tmp_path / "new", "--json")
-    written = json.loads(out)["pictures"]
-    assert code == 0 and len(written) == 2 * len(GALLERY)  # for light and for dark pages
-    assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in written)
-    monkeypatch.setattr("clampgrad._tools.gallery.gallery", lambda folder: written)
-    assert command("gallery", tmp_path)[1].splitlines() == [f"wrote {path}" for path in written]
+def test_without_matplotlib_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="matplotlib is missing: pip install matplotlib"):
+        clampgrad.plot("half")

@@ -17,7 +17,6 @@ COMMANDS = {
     "run": "run a program with the gradient of torch.clamp and its family pinned",
     "audit": "run a program; report unsafe bounds, and gradients that depend on the convention",
     "survey": "measure the gradients of the installed PyTorch at kinks and ties",
-    "gallery": "draw pictures of every convention",
     "info": "show versions, and which implementation runs here and why",
 }
 

@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from clampgrad._tools.audit import WARNINGS, Report, Thresholds, audit
@@ -35,9 +34,6 @@ def main(arguments: list[str]) -> int | str | None:
     )
     parser.add_argument(
         "--json", metavar="FILE", type=Path, help="write the report to FILE as JSON"
-    )
-    parser.add_argument(
-        "--picture", metavar="FILE", type=Path, help="draw the report to FILE (needs matplotlib)"
     )
     parser.add_argument(
         "--wide",
@@ -72,13 +68,10 @@ def main(arguments: list[str]) -> int | str | None:
     if options.every < 1:
         parser.error("--every must be at least 1")
     # What a report needs is checked before the program runs, not after.
-    files = {name: _of_this_rank(getattr(options, name)) for name in ("json", "picture")}
-    for path in filter(None, files.values()):
-        _check(parser, path)
-    if options.picture:
-        _check_picture(parser, options.picture)
-    # The program may go elsewhere.
-    files = {name: path and path.absolute() for name, path in files.items()}
+    file = options.json and _of_this_rank(options.json)
+    if file:
+        _check(parser, file)
+        file = file.absolute()  # the program may go elsewhere
 
     code: int | str | None = 0
     looking = audit(every=options.every, thresholds=Thresholds(options.norm, options.signs))
@@ -88,7 +81,7 @@ def main(arguments: list[str]) -> int | str | None:
     except SystemExit as end:
         code = end.code
     finally:  # of a program that is interrupted, too
-        _tell(looking.report, files["json"], files["picture"], options.wide)
+        _tell(looking.report, file, options.wide)
     if code or not options.fail_on:
         return code
     found = {warning.name for finding in looking.report for warning in finding.warnings}
@@ -105,10 +98,10 @@ def _rank() -> int | None:
     return int(os.environ.get("RANK", "0")) if several else None
 
 
-def _of_this_rank(path: Path | None) -> Path | None:
+def _of_this_rank(path: Path) -> Path:
     """audit.json becomes audit.rank0.json, one file per process."""
     rank = _rank()
-    return path if path is None or rank is None else path.with_suffix(f".rank{rank}{path.suffix}")
+    return path if rank is None else path.with_suffix(f".rank{rank}{path.suffix}")
 
 
 # ---- The report ------------------------------------------------------------------------------------
@@ -123,24 +116,13 @@ def _check(parser: argparse.ArgumentParser, path: Path) -> None:
         parser.error(f"cannot write {path}: {error.strerror}")
 
 
-def _check_picture(parser: argparse.ArgumentParser, path: Path) -> None:
-    if find_spec("matplotlib") is None:
-        parser.error("--picture: matplotlib is missing: pip install matplotlib")
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    formats = FigureCanvasBase.get_supported_filetypes()
-    if path.suffix[1:].lower() not in formats:
-        parser.error(f"--picture {path}: the name has to end in one of {', '.join(formats)}")
-
-
-def _tell(report: Report, json: Path | None, picture: Path | None, wide: bool) -> None:
-    """Writes the files first, because the terminal may be gone. Where one part fails, the next still runs."""
-    for write, path in ((report.save, json), (report.picture, picture)):
-        if path is not None:
-            try:
-                write(path)
-            except Exception as error:
-                logger.error("cannot write %s: %s", path, error)
+def _tell(report: Report, file: Path | None, wide: bool) -> None:
+    """Writes the file first, because the terminal may be gone. Where that fails, the rest still runs."""
+    if file is not None:
+        try:
+            report.save(file)
+        except Exception as error:
+            logger.error("cannot write %s: %s", file, error)
     rank = _rank()
     try:
         width = None if wide else width_of(sys.stderr)

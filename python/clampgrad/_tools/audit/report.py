@@ -14,7 +14,7 @@ import torch
 
 from clampgrad._contract.words import counted
 from clampgrad._pin.installed import patched
-from clampgrad._tools.audit import picture, text
+from clampgrad._tools.audit import text
 from clampgrad._tools.audit.callers import short
 from clampgrad._tools.audit.finding import Finding, found_at
 from clampgrad._tools.audit.lint import USUAL, Thresholds
@@ -88,10 +88,6 @@ class Report:
     def save(self, path: str | Path) -> None:
         """Writes :meth:`as_data` as JSON."""
         Path(path).write_text(json.dumps(self.as_data(), indent=1, allow_nan=False) + "\n")
-
-    def picture(self, path: str | Path, most: int = 12) -> None:
-        """Draws where elements are and how far gradients would move, one bar per call site."""
-        picture.picture(list(self)[:most], path, self.place)
 
 
 def _plain(value: Any) -> Any:

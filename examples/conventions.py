@@ -1,33 +1,26 @@
-"""The pictures that `clampgrad gallery` draws, of every convention."""
+"""Pictures of every convention, for light and for dark pages: those of README.md and of docs.
 
-from collections.abc import Callable, Sequence
+python examples/conventions.py [--out DIR]
+"""
+
+import argparse
 from pathlib import Path
-from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 
-from clampgrad._contract.table import CONVENTIONS, EXACT, STRICT
-from clampgrad._tools.plot import (
-    HI,
-    LO,
-    X,
-    curves,
-    draw_curves,
-    function_of,
-    in_columns,
-    legend,
-    shade_outside,
-)
-from clampgrad._tools.style import BLUE, GREY, RED, dark, need, on_both
-from clampgrad.functional import maximum
+from clampgrad import CONVENTIONS, EXACT, maximum
+from clampgrad._contract.table import STRICT
+from clampgrad._tools.plot import HI, LO, X, curves, function_of, in_columns, shade_outside
+from clampgrad._tools.style import BLUE, GREY, RED, on_both
 
 # With numbers for bounds some are the same (min_norm and joint), so one panel shows them.
 PANELS = {STRICT[0]: ", ".join(STRICT)} | {n: n for n in CONVENTIONS if n not in STRICT}
 
 
-def conventions(path: str | Path) -> None:
+def conventions(path):
     """What x receives from clamp(x, -1, 1) for an incoming gradient of +1 and of -1."""
-    figure = need("matplotlib.figure").Figure(figsize=(11, 5), layout="constrained")
+    figure = Figure(figsize=(11, 5), layout="constrained")
     axes = figure.subplots(2, (len(PANELS) + 3) // 2)
     for panel, (how, title) in zip([*axes[0, :-1], *axes[1]], PANELS.items()):
         draw_response(panel, how)
@@ -40,7 +33,7 @@ def conventions(path: str | Path) -> None:
     figure.savefig(path)
 
 
-def draw_response(panel: Any, how: str) -> None:
+def draw_response(panel, how):
     """The gradient of x for g = 1 and g = -1, as curves that are cut at the bounds."""
     shade_outside(panel)
     inside, at_bound = X.abs() < HI, X.abs() == HI
@@ -60,10 +53,9 @@ def draw_response(panel: Any, how: str) -> None:
     panel.set_xlabel("x")
 
 
-def draw_tie(panel: Any) -> None:
+def draw_tie(panel):
     """Where min_norm and joint differ: a Tensor that is not being differentiated."""
     shares = {}
-    how: Any
     for how in EXACT:
         x = torch.zeros(1, requires_grad=True)
         with torch.enable_grad():
@@ -77,24 +69,20 @@ def draw_tie(panel: Any) -> None:
     panel.invert_yaxis()
 
 
-def notebook(path: str | Path) -> None:
+def notebook(path):
     """clamp, `clamp_with_grad` and what the notebook on it proposed, side by side."""
-    figure = need("matplotlib.figure").Figure(figsize=(10, 3.6), layout="constrained")
     titles = {
         "min_norm": "clamp",
         "with_grad": "clamp_with_grad",
         "restoring": "clamp_with_grad_proposed",
     }
-    panels = figure.subplots(1, 3, sharey=True)
-    for panel, (how, title) in zip(panels, titles.items()):
-        draw_curves(panel, function_of(how))
-        panel.set_title(f"{title}\n(gradient={how!r})", fontsize=10)
-        panel.set_xlabel("x")
-    legend(figure, panels[0])
+    figure = in_columns(list(titles))
+    for panel, (how, title) in zip(figure.axes, titles.items()):
+        panel.set_title(f"{title}\n(gradient={how!r})")
     figure.savefig(path)
 
 
-def descents(path: str | Path) -> None:
+def descents(path):
     """The loss under every convention, and where gradient descent goes from several starts."""
     figure = in_columns(list(PANELS))
     for panel, title in zip(figure.axes, PANELS.values()):
@@ -102,9 +90,9 @@ def descents(path: str | Path) -> None:
     figure.savefig(path)
 
 
-def upgrade(path: str | Path) -> None:
+def upgrade(path):
     """What PyTorch 2.14 changed: the gradient of a clamp at its bounds. Legible on a phone."""
-    figure = need("matplotlib.figure").Figure(figsize=(7, 3), layout="constrained")
+    figure = Figure(figsize=(7, 3), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     releases = {"inclusive": "PyTorch 2.13", "joint": "PyTorch 2.14"}
     for panel, (how, title) in zip(panels, releases.items()):
@@ -124,22 +112,14 @@ def upgrade(path: str | Path) -> None:
     figure.savefig(path)
 
 
-GALLERY: Sequence[Callable[[Path], None]] = (upgrade, conventions, notebook, descents)
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("out"), help="where the files go")
+    out = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    for draw in (upgrade, conventions, notebook, descents):
+        on_both(draw, out / f"{draw.__name__}.png")
 
 
-def gallery(folder: str | Path) -> list[Path]:
-    """Draws all pictures into a folder, for light and for dark pages, and returns their paths.
-
-    Args:
-        folder: where to; it is created if it does not exist.
-
-    Raises:
-        ImportError: matplotlib is missing.
-        OSError: the folder cannot be written.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{draw.__name__}.png" for draw in GALLERY]
-    for draw, path in zip(GALLERY, paths):
-        on_both(draw, path)
-    return [p for path in paths for p in (path, dark(path))]
+if __name__ == "__main__":
+    main()
