@@ -18,7 +18,6 @@ import torch
 from clampgrad._implementation.build import MISSING
 from clampgrad._implementation.environment import is_set, one_sentence
 from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
-from clampgrad._implementation.registered import register, registered
 from clampgrad._implementation.stamp import minor
 from clampgrad._torch.private_names import check
 
@@ -36,8 +35,11 @@ FUNCTIONS = (
 def choose() -> tuple[str, str, ModuleType]:
     """The name of the implementation, why it was chosen, and its functions."""
     portable, required = is_set("CLAMPGRAD_PORTABLE"), is_set("CLAMPGRAD_REQUIRE_COMPILED")
-    if earlier := registered(portable, required):
-        return earlier
+    if hasattr(torch.ops.clampgrad, "_registered_by"):
+        raise ImportError(
+            "this process has imported clampgrad before, and has removed it from sys.modules; its operators "
+            "stay: start the process again"
+        )
     if hasattr(torch.ops.clampgrad, "clamp"):
         raise ImportError(
             "another library, libclampgrad perhaps, has registered torch.ops.clampgrad in this "
@@ -71,7 +73,7 @@ def choose() -> tuple[str, str, ModuleType]:
 with one_sentence(ImportError):
     check("package")
     name, why, functions = choose()
-    register(name, why, functions)
+    torch.ops.clampgrad._registered_by = functions
 
 globals().update({f: getattr(functions, f) for f in FUNCTIONS})
 
