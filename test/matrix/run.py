@@ -21,12 +21,11 @@ def applies(cell):
 
 @contextmanager
 def pin_of_the_process(cell):
-    pin = clampgrad.pin(cell.gradient, maximize=cell.maximize)
-    pin.enable()
+    clampgrad.set_pin(cell.gradient, maximize=cell.maximize)
     try:
         yield
     finally:
-        pin.disable()
+        clampgrad.set_pin(None)
 
 
 def check(cell):

@@ -54,14 +54,14 @@ def test_an_operator_that_has_an_autograd_kernel_of_its_own_is_refused():
         library = torch.library.Library("aten", "IMPL")
         library.impl("fmin", lambda *_: None, "AutogradPrivateUse1")  # one of the last
         try:
-            clampgrad.pin("half").enable()
+            clampgrad.set_pin("half")
         except RuntimeError as error:
             assert "aten::fmin has an autograd kernel of its own at AutogradPrivateUse1" in str(error)
         else:
             raise SystemExit("no error")
         assert registered() == before and clampgrad.pin.current() is None
         library._destroy()
-        clampgrad.pin("half").enable()
+        clampgrad.set_pin("half")
         assert registered() != before and clampgrad.pin.current() == "half"
     """
     python("-c", code)
@@ -234,16 +234,12 @@ def test_it_nests():
 
 
 def test_of_a_process():
-    half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
-    clampgrad.pin("half").enable()  # another object of the same name disables it
+    clampgrad.set_pin("half")
     assert (slope(), clampgrad.pin.current()) == (HALF, "half")
-    through.enable()
-    assert slope() == THROUGH
-    with half:  # a block wins
-        assert slope() == HALF
-    through.disable()
+    with clampgrad.pin("straight_through"):  # a block wins
+        assert slope() == THROUGH
     assert slope() == HALF
-    half.disable()
+    clampgrad.set_pin(None)
     assert slope() == OWN
 
 
@@ -263,9 +259,9 @@ def test_a_block_is_of_its_thread():
         assert in_a_thread(slope) == OWN
         assert in_a_thread(clampgrad.pin("straight_through")(slope)) == THROUGH
         assert slope() == HALF
-    clampgrad.pin("half").enable()
+    clampgrad.set_pin("half")
     assert in_a_thread(slope) == HALF
-    clampgrad.pin("half").disable()
+    clampgrad.set_pin(None)
 
 
 def test_a_thread_that_ends_inside_a_block_leaves_nothing():
@@ -301,22 +297,6 @@ def test_no_direction_where_the_gradient_has_none(name):
     """Unknown names: test_errors.py."""
     with pytest.raises(ValueError, match="maximize"):
         clampgrad.pin(name, maximize=True)
-
-
-def test_enable_and_disable_out_of_order():
-    half, through = clampgrad.pin("half"), clampgrad.pin("straight_through")
-    with pytest.raises(RuntimeError, match="half> is not enabled"):
-        half.disable()
-    half.enable()
-    with pytest.raises(RuntimeError, match="half> is enabled already"):
-        half.enable()
-    through.enable()
-    with pytest.raises(RuntimeError, match="'straight_through' was enabled after"):
-        half.disable()
-    assert slope() == THROUGH
-    through.disable()
-    half.disable()
-    assert slope() == OWN
 
 
 def test_blocks_out_of_order():

@@ -70,9 +70,8 @@ def test_a_first_pin_that_fails_anywhere_changes_nothing_and_can_be_tried_again(
 
 LOCKED = """
 import os, signal, time
-from clampgrad._pin import first_pin, state
+from clampgrad._pin import first_pin
 lock = {
-    "state": state.lock,
     "first": first_pin._first,
     "changing": first_pin._changing,
     "compiler": torch._dynamo.convert_frame.compile_lock,
@@ -98,7 +97,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-@pytest.mark.parametrize("lock", ["state", "first", "changing", "compiler"])
+@pytest.mark.parametrize("lock", ["first", "changing", "compiler"])
 def test_a_fork_while_another_thread_has_a_lock(script, lock):
     """It waits for ours, and not for a compilation."""
     script(START + LOCKED, lock)
@@ -180,6 +179,36 @@ with clampgrad.pin("inclusive"):
 @pytest.mark.parametrize("kind", ["block", "one graph", "decorated", "installed", "set_pin"])
 def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
     script(START + INSIDE, kind, backend)
+
+
+UNKNOWN = """
+import torch._higher_order_ops
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(x): return 2 * x
+    @staticmethod
+    def setup_context(ctx, inputs, output): pass
+    @staticmethod
+    def backward(ctx, g): return 2 * g
+module = sys.modules["torch._higher_order_ops.cond"]
+module.Double, Double.__module__ = Double, module.__name__
+def cond(x): return torch.cond(x.sum() > -1, clamp, clamp, (x,))
+def refused(function, *args):
+    try:
+        function(*args)
+    except RuntimeError as error:
+        return "does not take 'ctx' first; the pin 'half' cannot hold in it" in str(error)
+before = slope(Double.apply), Double.apply(torch.ones(1, requires_grad=True))
+with clampgrad.pin("half"):
+    assert slope(clamp) == slope(cond) == HALF
+    assert refused(slope, Double.apply) and refused(before[1].backward)
+assert slope(Double.apply) == before[0] and not refused(Double.apply(before[1]).backward)
+"""
+
+
+def test_an_operator_of_a_kind_that_is_not_known_is_refused_alone(script):
+    """In the forward, and where it is backward alone that runs under a pin."""
+    script(START + UNKNOWN)
 
 
 RACING = """

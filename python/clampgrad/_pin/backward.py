@@ -52,7 +52,10 @@ def remember_in_operators(package: ModuleType) -> list[Change]:
             for thing in vars(module).values():
                 # Others are there because the module imports them.
                 if is_autograd_function(thing) and thing.__module__ == name:
-                    changes += remember_in(thing)
+                    try:
+                        changes += remember_in(thing)
+                    except RuntimeError as error:
+                        changes += refuse_under_a_pin(thing, error)
     if not changes:
         raise unsupported(f"{package!r} differentiates nothing")
     return changes
@@ -60,6 +63,22 @@ def remember_in_operators(package: ModuleType) -> list[Change]:
 
 def is_autograd_function(thing: Any) -> bool:
     return isinstance(thing, type) and issubclass(thing, torch.autograd.Function)
+
+
+def refuse_under_a_pin(function: Any, why: Exception) -> list[Change]:
+    """Without a pin, an operator of a kind that we do not know works as before."""
+
+    def refusing(torchs: Callable[..., Any]) -> Any:
+        @replacing(torchs)
+        def refused(*args: Any, **keywords: Any) -> Any:
+            if current() is not None:
+                raise RuntimeError(f"{why}; the pin {current()!r} cannot hold in it")
+            return torchs(*args, **keywords)
+
+        return staticmethod(refused)
+
+    names = "forward", "backward"
+    return [Change(function, n, refusing(original(getattr(function, n)))) for n in names]
 
 
 def remember_in(function: Any) -> list[Change]:

@@ -11,6 +11,7 @@ the first pin raises, and nothing is changed.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from typing import Any
 from clampgrad import _implementation
 from clampgrad._pin.backward import remember_in_checkpoints, remember_in_operators
 from clampgrad._pin.compiled_code import guard_compiled_code, key_caches, refuse_code_without_guard
-from clampgrad._pin.state import current, held_over_forks
+from clampgrad._pin.state import current
 from clampgrad._torch import after_import, compiler
 from clampgrad._torch.after_import import imported, when_imported
 from clampgrad._torch.changes import Change, made
@@ -34,6 +35,20 @@ CHANGES: dict[str, Callable[[Any], list[Change]]] = {
     "torch._dynamo.aot_compile": refuse_code_without_guard,
     "torch._dynamo.guards": guard_compiled_code,
 }
+
+
+def held_over_forks(lock: Any) -> Any:
+    """Returns the lock, an RLock, which the thread that forks holds during the fork: a thread that held it in the
+    parent is not there to release it in the child.
+
+    Python calls the hooks of `before` in reverse: of two locks, the one that is made last is taken first.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
+    return lock
+
 
 _done = False
 # Held while torch is changed, and never while something is imported.

@@ -47,7 +47,7 @@ class pin:
         (tensor([1.]),)
 
     Threads started inside the block, such as those of ``nn.DataParallel``, are not pinned by it. To pin
-    a whole process, use :func:`set_pin`, or :meth:`enable` and :meth:`disable`; a block takes precedence.
+    a whole process, use :func:`set_pin`; a block takes precedence.
 
     Args:
         gradient: one of ``clampgrad.CONVENTIONS`` or an alias; ``"installed"`` for the convention that the
@@ -59,8 +59,8 @@ class pin:
     Raises:
         TypeError: `gradient` is neither a str nor None, or what is decorated is no function.
         ValueError: as in :func:`clampgrad.clamp`.
-        RuntimeError: a pin is enabled twice, or removed in another order or another thread than it was
-            set; or TorchScript differentiates a clamp by its own rules, which no pin reaches.
+        RuntimeError: a block is left in another order or another thread than it was entered; or TorchScript
+            differentiates a clamp by its own rules, which no pin reaches.
     """
 
     _is_used = True  # until it has been made
@@ -81,9 +81,6 @@ class pin:
                 UserWarning,
                 *self._made_at,
             )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return copied, (self._name,)
 
     def __repr__(self) -> str:
         return f"<clampgrad.pin: {self._name}>"
@@ -132,32 +129,6 @@ class pin:
         self._is_used = True
         return decorated(function, self._name)
 
-    def enable(self) -> None:
-        """Pins every thread of the process, until :meth:`disable`."""
-        self._is_used = True
-        verbose.is_wanted()  # raises for a wrong value, before anything is pinned
-        tell_torch()
-        with state.lock:
-            if self._name in state.enabled:
-                raise RuntimeError(f"{self!r} is enabled already")
-            state.pin_process([*state.enabled, self._name], state.set_to)
-        verbose.pinned(pin.current())
-
-    def disable(self) -> None:
-        """Removes the pin from the process; the one that was enabled before it becomes active again."""
-        self._is_used = True
-        with state.lock:
-            enabled = state.enabled
-            if self._name not in enabled:
-                set_by = "; clampgrad.set_pin(None) ends what is set for the process"
-                is_set = self._name is not None and self._name == state.set_to
-                raise RuntimeError(f"{self!r} is not enabled{set_by if is_set else ''}")
-            if enabled[-1] != self._name:
-                raise RuntimeError(
-                    f"{enabled[-1]!r} was enabled after {self!r}: disable that first"
-                )
-            state.pin_process(enabled[:-1], state.set_to)
-
     @staticmethod
     def current() -> str | None:
         """Returns the convention that is pinned in this thread, or None for torch's own gradient.
@@ -187,19 +158,11 @@ def named(gradient: Pinned | None, maximize: bool) -> str | None:
     return _implementation.pin_named(name, maximize)
 
 
-def copied(name: str | None) -> pin:
-    """What copy and pickle make. Nobody is asked to use a copy."""
-    made = pin(None)
-    made._name, made._is_used = name, True
-    return made
-
-
 def set_pin(gradient: Pinned | None, *, maximize: bool = False) -> None:
     """Pins every thread of the process, in place of what was set before; None ends that.
 
-    For notebooks and scripts: unlike :meth:`pin.enable` it may be called again. Blocks and
-    :meth:`pin.enable` take precedence. ``clampgrad run`` and the variable CLAMPGRAD_GRADIENT pin in the
-    same way, so that None ends their pin, too, in this process::
+    It may be called again. Blocks take precedence. ``clampgrad run`` and the variable CLAMPGRAD_GRADIENT
+    pin in the same way, so that None ends their pin, too, in this process::
 
         >>> clampgrad.set_pin("inclusive")
         >>> clampgrad.set_pin("min_norm")
@@ -213,18 +176,14 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False) -> None:
 
     Raises:
         TypeError, ValueError: as in :class:`pin`; or CLAMPGRAD_VERBOSE has a value that it cannot have.
-        RuntimeError: another pin is enabled, which would hide this one.
     """
     name = named(gradient, maximize)
     if name is not None:
         verbose.is_wanted()  # raises for a wrong value, before anything is pinned
         tell_torch()
-    with state.lock:
-        if state.enabled and name != state.set_to:
-            raise RuntimeError(f"the pin {state.enabled[-1]!r} is enabled: disable it first")
-        state.pin_process(state.enabled, name)
+    state.pin_process(name)
     if name is not None:
-        verbose.pinned(pin.current())
+        verbose.pinned(name)
 
 
 def set_pin_in_words(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What is pinned, and where. The state has a file of its own, so that reloading clampgrad.pin keeps it.
+"""What is pinned, and where.
 
 What is pinned is the name of a convention, or None for torch's own gradient. A block pins, from when it is
 entered until it is left, the thread that entered it or, in an event loop, the task; where no block holds,
@@ -10,33 +10,14 @@ holds. Each is one store, after all that may fail, so nothing that is raised fin
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from contextvars import ContextVar
-from typing import Any
 from weakref import WeakSet
 
 from clampgrad import _implementation
 from clampgrad._implementation import Block
-
-# ---- Locks ----------------------------------------------------------------------------------------------
-
-
-def held_over_forks(lock: Any) -> Any:
-    """Returns the lock, an RLock, which the thread that forks holds during the fork: a thread that held it in the
-    parent is not there to release it in the child.
-
-    Python calls the hooks of `before` in reverse: of two locks, the one that is made last is taken first.
-    """
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-        )
-    return lock
-
-
-# ---- Blocks ----------------------------------------------------------------------------------------------
+from clampgrad._torch.compiler import leave_uncompiled
 
 
 class _Thread(threading.local):
@@ -112,17 +93,11 @@ def current() -> str | None:
     return _implementation.pin_current()
 
 
+def pin_process(name: str | None) -> None:
+    """What is pinned where no block holds."""
+    _implementation.pin_process(name)
+
+
 _implementation.pin_ask(answer)
-
-# ---- The process -----------------------------------------------------------------------------------------
-
-enabled: list[str | None] = []  # the last one counts
-set_to: str | None = None  # by set_pin; holds where nothing is enabled
-lock = held_over_forks(threading.RLock())
-
-
-def pin_process(now_enabled: list[str | None], now_set_to: str | None) -> None:
-    """What is pinned from now on."""
-    global enabled, set_to
-    enabled, set_to = now_enabled, now_set_to
-    _implementation.pin_process(enabled[-1] if enabled else set_to)
+# A compiled function that pins the process breaks its graph: what comes after it runs under the pin.
+leave_uncompiled(__name__, "pin_process")
