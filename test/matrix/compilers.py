@@ -21,7 +21,13 @@ def compilable(cell):
     return plain_memory(cell) and not cell.empty
 
 
-@reverse("functionalize", accepts=plain_memory)
+def functionalizable(cell):
+    """torch.func.functionalize has no rule for an autograd function, which a portable call is that no pin makes."""
+    recorded = clampgrad.implementation == "portable" and not FORMS[cell.form].pin
+    return plain_memory(cell) and not recorded
+
+
+@reverse("functionalize", accepts=functionalizable)
 def functionalized(f, leaves, args, g):
     """The gradient is taken of a graph without writes in place."""
     y = functionalize(f)(*args)

@@ -4,7 +4,7 @@
     surroundings    where a call runs, in torch.func, forward mode, backward or modes, and what torch knows of a tensor
     dispatcher      kernels in Python, and the node that one makes
     compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
-    our_functions, functionalize, quantization  what those parts of torch are told of ours
+    our_functions, quantization  what those parts of torch are told of ours
     changes         changes of torch: checked, made together or not at all
     after_import    what is done to a module that torch imports later
 

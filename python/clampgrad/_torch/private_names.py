@@ -32,7 +32,6 @@ PRIVATE = {
             "torch.autograd.forward_ad:_current_level": "whether a tangent may be recorded",
             "torch._C:_are_functorch_transforms_active": "whether torch.func may record",
             "torch._C._functorch:is_legacy_batchedtensor": "a gradient that is batched",
-            "torch._C._functorch:TransformType": "names the transforms of torch.func",
             "torch._C:_is_alias_of": "in place: a bound that shares memory",
             "torch._C:_len_torch_dispatch_stack": "in place: whether a mode is on",
             "torch.autograd.forward_ad:_set_fwd_grad_enabled": "pin: a node goes on at the next level",
@@ -109,10 +108,6 @@ PRIVATE = {
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",
             "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",
             "torch.fx.operator_schemas:_manual_overrides": "torch.fx keeps the arguments of a call",
-            "torch._functorch.autograd_function:custom_function_call": (
-                "portable: torch.func.functionalize"
-            ),
-            "torch._subclasses.functional_tensor:FunctorchFunctionalizeAPI": "the same",
             "torch._dynamo.guards:GuardBuilder.GLOBAL_STATE": "the guard is part of this, or of GRAD_MODE",
             "torch._higher_order_ops:cond": "operators that call functions remember their pin",
             "torch._dynamo.convert_frame:compile_lock": "the first pin waits for the compiler",

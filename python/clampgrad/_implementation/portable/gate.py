@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -169,10 +169,6 @@ class Pseudo(torch.autograd.Function):
     def jvp(ctx: Any, *_: Any) -> Tensor:
         raise NotImplementedError(NOT_LINEAR)
 
-    @staticmethod
-    def functional(*args: Any) -> tuple[None, tuple[Any, ...]]:
-        return None, args
-
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, share: Share, *args: Tensor) -> Any:
         batched = (
@@ -304,14 +300,6 @@ class Clamp(torch.autograd.Function):
         # Written as it is, and not as a view, which autograd would record.
         cls.apply(rule, recording, args[0], *batch_at(in_dims[2], args, in_dims[2:])[1:])
         return args[0], in_dims[2]
-
-    @staticmethod
-    def functional(rule: Rule, *args: Any) -> tuple[Tensor | None, tuple[Any, ...]]:
-        """What is written, if anything, and the arguments of a call that writes nothing."""
-        return (
-            args[1] if rule.in_place else None,
-            (replace(rule, name=rule.name.rstrip("_")), *args),
-        )
 
 
 class Extremum(Clamp):
