@@ -14,7 +14,6 @@ from _clampgrad_by_environment import by_environment as _pin_by_environment
 from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._contract.table import CONVENTIONS, EXACT, PSEUDO
 from clampgrad._implementation.build import VERSION
-from clampgrad._implementation.environment import one_sentence as _one_sentence
 from clampgrad._pin.pin import pin, set_pin
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import (
@@ -48,7 +47,6 @@ __all__ = [
     "Report",
     "Row",
     "Survey",
-    "Thresholds",
     "audit",
     "clamp",
     "clamp_",
@@ -76,14 +74,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from clampgrad import nn
-    from clampgrad._tools.audit import Diagnostic, Finding, Report, Thresholds, audit
+    from clampgrad._tools.audit import Diagnostic, Finding, Report, audit
     from clampgrad._tools.plot import plot
     from clampgrad._tools.survey import Row, Survey, survey
 
 # Tools are imported when they are asked for, so that importing the operators stays quick.
-_LAZY = dict.fromkeys(
-    ("Diagnostic", "Finding", "Report", "Thresholds", "audit"), "clampgrad._tools.audit"
-)
+_LAZY = dict.fromkeys(("Diagnostic", "Finding", "Report", "audit"), "clampgrad._tools.audit")
 _LAZY |= dict.fromkeys(("Row", "Survey", "survey"), "clampgrad._tools.survey")
 _LAZY |= {"plot": "clampgrad._tools.plot"}
 
@@ -102,5 +98,4 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-with _one_sentence(ValueError), _one_sentence(RuntimeError):
-    _pin_by_environment()
+_pin_by_environment()

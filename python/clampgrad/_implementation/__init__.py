@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clampgrad._implementation.build import MISSING
-from clampgrad._implementation.environment import is_set, one_sentence
+from clampgrad._implementation.environment import is_set
 from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
 from clampgrad._implementation.stamp import minor
 from clampgrad._torch.private_names import check
@@ -70,10 +70,9 @@ def choose() -> tuple[str, str, ModuleType]:
     return "portable", why, import_module("clampgrad._implementation.portable")
 
 
-with one_sentence(ImportError):
-    check("package")
-    name, why, functions = choose()
-    torch.ops.clampgrad._registered_by = functions
+check("package")
+name, why, functions = choose()
+torch.ops.clampgrad._registered_by = functions
 
 globals().update({f: getattr(functions, f) for f in FUNCTIONS})
 

@@ -11,7 +11,6 @@ from types import ModuleType
 import torch
 
 from clampgrad._implementation.build import MISSING
-from clampgrad._implementation.elf import is_cut_off
 from clampgrad._implementation.stamp import minor, why_stale
 
 # What to do where no library fits.
@@ -54,8 +53,6 @@ def load_library() -> ModuleType:
             f"the compiled libraries are for {there}, and here is torch {torch.__version__}"
         )
     file = find_spec(found[name])
-    if file and file.origin and is_cut_off(file.origin):
-        raise NoLibrary(f"the compiled library for {words(name)} is cut off ({file.origin})")
     if file and file.origin and (stale := why_stale(file.origin, minor(torch.__version__))):
         raise NoLibrary(f"the compiled library for {words(name)} is not used, because {stale}")
     try:
