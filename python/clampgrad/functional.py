@@ -18,7 +18,7 @@ from clampgrad import _implementation
 from clampgrad._contract.gradients import ExactGradient, Gradient
 from clampgrad._contract.table import ALIASES, CONVENTIONS, TABLE
 from clampgrad._implementation.traced import traced
-from clampgrad._torch.our_functions import bare_signature, document, tell_torch, written_signature
+from clampgrad._torch.our_functions import bare_signature, document, tell_torch
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -64,15 +64,9 @@ def _implemented(function: _F) -> _F:
         return function
     compiled = getattr(_implementation, name)
     if compiled.__text_signature__ is None:
-        # Python makes the signature of a builtin out of the first line, and drops the types. So the second
-        # line has them, for people.
-        lines = [
-            f"{name}{bare_signature(function)}",
-            "--",
-            "",
-            f"{name}{written_signature(function)}",
-        ]
-        document(compiled, "\n".join([*lines, "", _with_rules(function.__doc__)]))
+        # Python makes the signature of a builtin out of the first line.
+        first = f"{name}{bare_signature(function)}\n--\n\n"
+        document(compiled, first + _with_rules(function.__doc__))
     compiled.__module__ = __name__
     _TRACED[compiled] = function
     return compiled

@@ -98,8 +98,7 @@ async def pins(x: Tensor) -> None:
 
 
 def tools(x: Tensor, folder: Path) -> None:
-    thresholds = clampgrad.Thresholds(norm=0.1)
-    with clampgrad.audit(every=10, thresholds=thresholds) as report:
+    with clampgrad.audit(every=10) as report:
         x.clamp(0, 1).sum().backward()  # type: ignore[no-untyped-call]
     assert_type(report, clampgrad.Report)
     report.save(folder / "audit.json")

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import nn
 
 import clampgrad
-from clampgrad import Thresholds
 from clampgrad._tools.audit import WARNINGS
 
 BF16, FP16 = torch.bfloat16, torch.float16
@@ -263,11 +262,14 @@ def test_conventions_do_not_differ(name):
     assert not of("conventions-differ", f, values(*numbers))
 
 
-def test_thresholds():
-    x = (0.0, *[0.5] * 99)  # 0.1 of the norm, 0.01 of the signs
-    for thresholds, warns in [((0.09, 1), True), ((0.11, 1), False), ((1, 0.009), True)]:
-        found = of("conventions-differ", clamp, values(*x), thresholds=Thresholds(*thresholds))
-        assert bool(found) == warns
+@pytest.mark.parametrize(
+    "others, g, warns", [(5000, 1, True), (20000, 1, False), (500, 1e-3, True)]
+)
+def test_how_much_is_a_difference(others, g, warns):
+    """One element at a bound: the gradient that it receives is .014, .007 and .00004 of the norm."""
+    weights = torch.tensor([g, *[1.0] * others])
+    found = of("conventions-differ", lambda x: clamp(x) * weights, values(0.0, *[0.5] * others))
+    assert bool(found) == warns
 
 
 # ---- One line, one advice ------------------------------------------------------------------------

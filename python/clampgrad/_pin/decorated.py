@@ -25,8 +25,11 @@ RUNS_LATER = Iterator, Awaitable, AsyncIterator, ContextDecorator, AsyncContextD
 
 def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
     """The function that stands for one that is decorated: a function or generator, asynchronous or not."""
-    if wrong := not_a_function(function):
-        raise TypeError(f"clampgrad.pin decorates functions, not {wrong}")
+    if not callable(function) or isinstance(function, (type, nn.Module, classmethod, staticmethod)):
+        raise TypeError(
+            f"clampgrad.pin decorates functions, not {function!r}: decorate the function or the method that it "
+            "is made of, such as forward, or call it inside `with clampgrad.pin(...)`"
+        )
 
     def call(*args: Any, **keywords: Any) -> Any:
         with under(name) as body:
@@ -109,19 +112,3 @@ def asynchronous_generator(make: Callable[..., Any], name: str | None) -> Callab
 def under(name: str | None) -> Body:
     tell_torch()
     return Body(name)
-
-
-def not_a_function(thing: Any) -> str | None:
-    """What it is instead, and what to write."""
-    if isinstance(thing, type):
-        return f"the class {thing.__name__}: decorate its methods, such as forward"
-    if isinstance(thing, nn.Module):
-        kind = type(thing).__name__
-        return f"a module: decorate {kind}.forward, or call the module inside `with clampgrad.pin(...)`"
-    is_descriptor = hasattr(type(thing), "__get__") and not callable(thing)
-    if is_descriptor or isinstance(thing, (classmethod, staticmethod)):
-        kind = type(thing).__name__
-        return (
-            f"a {kind}: decorate the function that it is made of, with @clampgrad.pin below @{kind}"
-        )
-    return None if callable(thing) else repr(thing)

@@ -1,4 +1,4 @@
-"""Tables as text and as HTML. Where the terminal is too narrow for columns, one record stands below another."""
+"""Tables as text. Where the terminal is too narrow for columns, one record stands below another."""
 
 import os
 import textwrap
@@ -44,21 +44,6 @@ class Table:
         body = self._aligned(widths) if fits else self._records(width or PROSE)
         return "\n".join([*prose(self.title, width), *body, *prose(self.caption, width)])
 
-    def html(self) -> str:
-        """The table as a notebook shows it, with its title above and its caption below."""
-        styles = [
-            f' style="text-align: {"left" if name in self.left else "right"}"'
-            for name in self.columns
-        ]
-
-        def line(cells: Sequence[str], tag: str) -> str:
-            inside = (f"<{tag}{style}>{escape(c)}</{tag}>" for c, style in zip(cells, styles))
-            return f"<tr>{''.join(inside)}</tr>"
-
-        head, body = line(self.columns, "th"), "".join(line(row, "td") for row in self.rows)
-        rows = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-        return paragraphs(self.title.splitlines()) + rows + paragraphs(self.caption.splitlines())
-
     def _aligned(self, widths: list[int]) -> list[str]:
         def line(cells: Sequence[str]) -> str:
             padded = [
@@ -96,9 +81,9 @@ def prose(text: str, width: int | None) -> list[str]:
     return [line for part in text.splitlines() for line in textwrap.wrap(part, most) or [""]]
 
 
-def paragraphs(texts: Sequence[str]) -> str:
-    """Sentences as a notebook shows them."""
-    return "".join(f"<p>{escape(text)}</p>" for text in texts if text)
+def preformatted(text: str) -> str:
+    """A text with tables as a notebook shows it: lines do not wrap."""
+    return f'<pre style="white-space: pre; overflow-x: auto">{escape(text)}</pre>'
 
 
 # ---- Where it is read ------------------------------------------------------------------------------

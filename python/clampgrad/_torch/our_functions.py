@@ -64,22 +64,6 @@ def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 
 
-class _Written(str):
-    """An annotation, as text in the source."""
-
-    __repr__ = str.__str__
-
-
-def written_signature(function: Callable[..., Any]) -> str:
-    """The signature with types as the source has them, for people."""
-    signature = signature_of(function)
-    parameters = [
-        p.replace(annotation=_Written(p.annotation)) for p in signature.parameters.values()
-    ]
-    returned = _Written(signature.return_annotation)
-    return str(signature.replace(parameters=parameters, return_annotation=returned))
-
-
 def document(function: Callable[..., Any], text: str) -> None:
     """Gives a compiled function its documentation. Python reads the signature from the first line of it."""
     if add := getattr(torch._C, "_add_docstr", None):

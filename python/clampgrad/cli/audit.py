@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from clampgrad._tools.audit import WARNINGS, Report, Thresholds, audit
+from clampgrad._tools.audit import WARNINGS, Report, audit
 from clampgrad._tools.tables import width_of
 from clampgrad.cli import program
 
@@ -36,11 +36,6 @@ def main(arguments: list[str]) -> int | str | None:
         "--json", metavar="FILE", type=Path, help="write the report to FILE as JSON"
     )
     parser.add_argument(
-        "--wide",
-        action="store_true",
-        help="print a table, also where the terminal is narrower",
-    )
-    parser.add_argument(
         "--fail-on",
         metavar="WARNING",
         action="append",
@@ -48,21 +43,6 @@ def main(arguments: list[str]) -> int | str | None:
         choices=[*WARNINGS, "any"],
         help=f"exit with {FAILED} if there is such a warning and the program itself exited with 0; "
         "can be repeated",
-    )
-    normal = Thresholds()
-    parser.add_argument(
-        "--norm",
-        metavar="X",
-        type=float,
-        default=normal.norm,
-        help="threshold of conventions-differ: norm of the difference over norm (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--signs",
-        metavar="X",
-        type=float,
-        default=normal.signs,
-        help="threshold of conventions-differ: share of gradients whose sign differs, 0 being a sign of its own (default: %(default)s)",
     )
     options, theirs = program.parse(parser, arguments)
     if options.every < 1:
@@ -74,14 +54,14 @@ def main(arguments: list[str]) -> int | str | None:
         file = file.absolute()  # the program may go elsewhere
 
     code: int | str | None = 0
-    looking = audit(every=options.every, thresholds=Thresholds(options.norm, options.signs))
+    looking = audit(every=options.every)
     try:
         with looking:
             theirs.run()
     except SystemExit as end:
         code = end.code
     finally:  # of a program that is interrupted, too
-        _tell(looking.report, file, options.wide)
+        _tell(looking.report, file)
     if code or not options.fail_on:
         return code
     found = {warning.name for finding in looking.report for warning in finding.warnings}
@@ -116,7 +96,7 @@ def _check(parser: argparse.ArgumentParser, path: Path) -> None:
         parser.error(f"cannot write {path}: {error.strerror}")
 
 
-def _tell(report: Report, file: Path | None, wide: bool) -> None:
+def _tell(report: Report, file: Path | None) -> None:
     """Writes the file first, because the terminal may be gone. Where that fails, the rest still runs."""
     if file is not None:
         try:
@@ -125,8 +105,7 @@ def _tell(report: Report, file: Path | None, wide: bool) -> None:
             logger.error("cannot write %s: %s", file, error)
     rank = _rank()
     try:
-        width = None if wide else width_of(sys.stderr)
-        text = report.text(width) if not rank else f"rank {rank}: {report.summary()}"
+        text = report.text(width_of(sys.stderr)) if not rank else f"rank {rank}: {report.summary()}"
     except Exception as error:
         text = f"The audit cannot be reported: {error}"
     with suppress(OSError, ValueError, AttributeError):  # stderr is closed

@@ -1,4 +1,4 @@
-"""clampgrad info: versions, which implementation runs here, why, and how to get the other."""
+"""clampgrad info: versions, which implementation runs here, and why."""
 
 import argparse
 import platform
@@ -8,25 +8,15 @@ import torch
 
 from clampgrad import _implementation
 from clampgrad._implementation.build import VERSION
-from clampgrad._implementation.library import TO_MEND, libraries
+from clampgrad._implementation.library import libraries
 from clampgrad._pin.installed import patched
 from clampgrad._pin.state import current
 from clampgrad.cli.output import write, write_json
 
 
-def instruction_set(compiled: bool) -> str:
-    """What the kernels of the CPU use here. ATen's choice decides for the compiled ones too
-    (csrc/kernels/fused.cpp); the portable implementation runs torch's kernels."""
-    chosen = torch.backends.cpu.get_cpu_capability()
-    return chosen if compiled else f"{chosen} (torch's kernels)"
-
-
 def facts() -> dict[str, Any]:
     compiled = _implementation.name == "compiled"
     folder = _implementation.functions.__name__.split(".")[-2] if compiled else ""
-    other = "set CLAMPGRAD_PORTABLE=1" if compiled else TO_MEND
-    if _implementation.why.startswith("CLAMPGRAD_PORTABLE") and libraries():
-        other = "unset CLAMPGRAD_PORTABLE"
     return {
         "clampgrad": VERSION,
         "implementation": _implementation.name,
@@ -34,8 +24,6 @@ def facts() -> dict[str, Any]:
         "libraries": list(libraries()),
         "torch": torch.__version__,
         "cuda_kernels": "_cu" in folder,
-        "instruction_set": instruction_set(compiled),
-        "to_change": other,
         "patched": patched(),
         "pinned": current(),
         "python": platform.python_version(),

@@ -1,11 +1,8 @@
-"""What a command prints: results on stdout, and what the user can correct as an error message."""
+"""What a command prints on stdout."""
 
-import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 BROKEN_PIPE = 141  # what a shell reports of a process that SIGPIPE ended
@@ -22,15 +19,6 @@ def write(text: str) -> None:
         # What is left in the buffer must not fail again when Python flushes it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(BROKEN_PIPE) from None
-
-
-@contextmanager
-def as_usage_error(parser: argparse.ArgumentParser, *kinds: type[Exception]) -> Iterator[None]:
-    """Turns errors that a user can correct into a message and exit code 2."""
-    try:
-        yield
-    except kinds as error:
-        parser.error(str(error))
 
 
 def write_json(data: Any) -> None:

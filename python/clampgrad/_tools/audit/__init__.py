@@ -5,8 +5,8 @@ counted), consumers and lint (what it means), finding and report (what is told),
 """
 
 from clampgrad._tools.audit.finding import Finding
-from clampgrad._tools.audit.lint import WARNINGS, Diagnostic, Thresholds
+from clampgrad._tools.audit.lint import WARNINGS, Diagnostic
 from clampgrad._tools.audit.mode import audit
 from clampgrad._tools.audit.report import Report
 
-__all__ = ["WARNINGS", "Diagnostic", "Finding", "Report", "Thresholds", "audit"]
+__all__ = ["WARNINGS", "Diagnostic", "Finding", "Report", "audit"]

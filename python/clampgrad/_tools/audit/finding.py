@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from clampgrad._contract.table import EXACT
-from clampgrad._tools.audit.lint import Diagnostic, Thresholds, diagnostics, name_of, remedy
+from clampgrad._tools.audit.lint import Diagnostic, diagnostics, name_of, remedy
 from clampgrad._tools.audit.sites import Site
 
 # The conventions that torch has had by itself, and in which releases.
@@ -30,7 +30,7 @@ class Finding:
         beyond: how many are beyond one.
         nan: how many are NaN.
         dead: how many elements of the input were never inside their bounds; None if shapes changed
-            from call to call, or `memory` was used up.
+            from call to call, or memory ran out.
         moved: for each convention, how far it would move the gradient relative to its norm; None if the
             gradient is 0 now and would not be. Empty if no gradient arrived.
         not_finite: for each of ``"inclusive"`` and ``"joint"``, how many infinite or NaN gradients it would
@@ -95,10 +95,10 @@ class Finding:
         return 0, -ties, self.beyond, self.elements
 
 
-def found_at(site: Site, thresholds: Thresholds) -> Finding:
+def found_at(site: Site) -> Finding:
     variants = [v for v in site.variants.values() if v.calls]
     kinds = site.counts()
-    warnings = diagnostics(site, thresholds)
+    warnings = diagnostics(site)
     return Finding(
         function=site.key.function,
         gradient=site.key.gradient,

@@ -19,7 +19,7 @@ WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
     "bound-singular": "a bound is a singular point of what consumes the result: log, sqrt, a division",
     "gradient-not-finite": "an infinite or NaN gradient arrived at the clamp, or is made right behind it",
-    "conventions-differ": "torch up to 2.13 and torch from 2.14 on differ here beyond the thresholds",
+    "conventions-differ": "torch up to 2.13 and torch from 2.14 on differ here",
 }
 
 MEANINGFUL = (0.0, 1.0, -1.0, torch.inf, -torch.inf)
@@ -41,20 +41,9 @@ class Diagnostic:
     evidence: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """The differences above which ``conventions-differ`` warns.
-
-    Attributes:
-        norm: norm of the difference over the norm.
-        signs: share of the gradients whose sign differs; 0 is a sign of its own.
-    """
-
-    norm: float = 0.01
-    signs: float = 0.001
-
-
-USUAL = Thresholds()
+# Above which differences `conventions-differ` warns: the norm of the difference over the norm, and the share of
+# gradients whose sign differs. 0 is a sign of its own.
+NORM, SIGNS = 0.01, 0.001
 
 
 # ---- Noted while the program runs ----------------------------------------------------------------
@@ -101,7 +90,7 @@ def _changed(
 # ---- Read from a site ----------------------------------------------------------------------------
 
 
-def diagnostics(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
+def diagnostics(site: Site) -> list[Diagnostic]:
     """All warnings for a site."""
     found = []
     for key, hazard in site.hazards.items():
@@ -109,7 +98,7 @@ def diagnostics(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
             found.append(_of_rounding(hazard))
         elif not _is_guard(site, key[1], hazard):
             found.append(_of_singularity(site, key[1], hazard))
-    return [*found, *_not_finite(site), *_differ(site, thresholds)]
+    return [*found, *_not_finite(site), *_differ(site)]
 
 
 def _of_rounding(r: Rounded) -> Diagnostic:
@@ -201,12 +190,12 @@ def _not_finite(site: Site) -> list[Diagnostic]:
     return [*found, Diagnostic("gradient-not-finite", message, evidence)]
 
 
-def _differ(site: Site, thresholds: Thresholds) -> list[Diagnostic]:
+def _differ(site: Site) -> list[Diagnostic]:
     if not site.follows_torch:
         return []
     norm, signs = site.between("inclusive", "joint")
     of = sum(int(v.sums[COUNT].sum()) for v in site.heard())
-    if norm <= thresholds.norm and signs <= thresholds.signs * of:
+    if norm <= NORM and signs <= SIGNS * of:
         return []
     message = (
         f"torch up to 2.13 (inclusive) and torch from 2.14 on (joint) differ: the norm of the "

@@ -13,7 +13,7 @@ from clampgrad._pin.pin import pin
 from clampgrad._tools.audit.callers import caller
 from clampgrad._tools.audit.calls import Call, Operands, Operator, operators, unreadable
 from clampgrad._tools.audit.consumers import Consumers, Side
-from clampgrad._tools.audit.lint import USUAL, Thresholds, note_rounding
+from clampgrad._tools.audit.lint import note_rounding
 from clampgrad._tools.audit.positions import compared, of_bounds, positions, rounded
 from clampgrad._tools.audit.report import Report
 from clampgrad._tools.audit.sites import Key, Site, Variant
@@ -22,6 +22,10 @@ from clampgrad._torch.surroundings import in_backward, unseen
 logger = logging.getLogger("clampgrad")
 # torch's own operators that call functions; some run only compiled.
 CALL_FUNCTIONS = ("cond", "map_impl", "while_loop", "scan")
+
+
+# Bytes for finding dead elements, one per element; for call sites beyond that, `dead` is None.
+MEMORY = 1 << 28
 
 
 class audit(TorchFunctionMode):
@@ -45,7 +49,8 @@ class audit(TorchFunctionMode):
     - ``bound-rounds``: the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one;
     - ``bound-singular``: a bound is a singular point of what consumes the result: log, sqrt, a division;
     - ``gradient-not-finite``: an infinite or NaN gradient arrived, or the function before the call turned a 0 into one;
-    - ``conventions-differ``: torch up to 2.13 and torch from 2.14 on differ there beyond the thresholds.
+    - ``conventions-differ``: torch up to 2.13 and torch from 2.14 on differ there, by .01 of the norm of the
+      gradient or in the signs of .001 of its elements.
 
     The effect of a gradient further back in the model is not followed. The audit sees calls from Python in
     the thread that entered the block. It does not see calls from C++ or TorchScript, inside functions of
@@ -54,24 +59,19 @@ class audit(TorchFunctionMode):
     forward of a checkpoint is not counted again.
 
     Args:
-        memory: how many bytes to spend on finding dead elements, at one per element; for call sites beyond
-            that, ``dead`` is None. Between forward and backward, the audit keeps one more byte per element.
         every: examine one in ``every`` calls of each call site, including the first. Examining a call costs
             several times as much as the call.
-        thresholds: above which differences ``conventions-differ`` warns.
 
     Raises:
         ValueError: `every` is less than 1.
     """
 
-    def __init__(
-        self, memory: int = 1 << 28, every: int = 1, thresholds: Thresholds = USUAL
-    ) -> None:
+    def __init__(self, every: int = 1) -> None:
         super().__init__()
         if every < 1:
             raise ValueError(f"audit: every must be at least 1, not {every}")
-        self._memory, self._every = memory, every
-        self.report = Report(every, thresholds)
+        self._memory, self._every = MEMORY, every
+        self.report = Report(every)
         self._operators = operators()
         self._consumers = Consumers()
 

@@ -17,9 +17,8 @@ from clampgrad._pin.installed import patched
 from clampgrad._tools.audit import text
 from clampgrad._tools.audit.callers import short
 from clampgrad._tools.audit.finding import Finding, found_at
-from clampgrad._tools.audit.lint import USUAL, Thresholds
 from clampgrad._tools.audit.sites import Key, Site
-from clampgrad._tools.tables import paragraphs, width_of
+from clampgrad._tools.tables import preformatted, width_of
 from clampgrad._torch.surroundings import unseen
 
 
@@ -34,15 +33,15 @@ class Report:
         skipped: how many calls were not examined, by reason.
     """
 
-    def __init__(self, every: int = 1, thresholds: Thresholds = USUAL) -> None:
+    def __init__(self, every: int = 1) -> None:
         self._sites: dict[Key, Site] = {}
-        self._every, self._thresholds = every, thresholds
+        self._every = every
         self._folder = os.getcwd()  # the program may go elsewhere
         self.skipped: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Finding]:
         with unseen():
-            findings = [found_at(site, self._thresholds) for site in self._sites.values()]
+            findings = [found_at(site) for site in self._sites.values()]
         return iter(sorted(findings, key=Finding._importance, reverse=True))
 
     def __len__(self) -> int:
@@ -62,8 +61,7 @@ class Report:
         return "\n".join(filter(None, [told, patched()]))
 
     def _repr_html_(self) -> str:
-        told = text.html(list(self), self.skipped, self._every, self.place)
-        return told + paragraphs([patched() or ""])
+        return preformatted(self.text())
 
     def place(self, file: str, line: int) -> str:
         """Returns a place as the report names it: relative to the working directory or to site-packages."""
@@ -80,7 +78,6 @@ class Report:
             "patched": patched(),
             "summary": self.summary(),
             "every": self._every,
-            "thresholds": asdict(self._thresholds),
             "sites": [_plain(asdict(finding)) for finding in self],
             "skipped": dict(self.skipped),
         }

@@ -11,7 +11,7 @@ from clampgrad._contract.words import any_of, counted, out_of
 from clampgrad._tools.audit.finding import RELEASES, Finding
 from clampgrad._tools.audit.lint import Diagnostic, remedy
 from clampgrad._tools.audit.sites import MOST_BOUNDS
-from clampgrad._tools.tables import PROSE, Table, paragraphs, prose
+from clampgrad._tools.tables import PROSE, Table, prose
 
 Place: TypeAlias = Callable[[str, int], str]
 Group: TypeAlias = list[Finding]
@@ -41,14 +41,6 @@ def text(
     return "\n".join([*parts, "", *lines] if lines else parts)
 
 
-def html(findings: list[Finding], skipped: Counter[str], every: int, place: Place) -> str:
-    """The whole report, for a notebook."""
-    warnings = [" ".join(lines) for lines in _warnings(findings, place)]
-    tables = "".join(table.html() for table in _tables(findings, place))
-    before = paragraphs([summary(findings, place), *warnings])
-    return before + tables + paragraphs(_notes(findings, skipped, every))
-
-
 def summary(findings: list[Finding], place: Place) -> str:
     """What the release of PyTorch decides, then what another convention would change; and the warnings."""
     if not findings:
@@ -67,7 +59,7 @@ def summary(findings: list[Finding], place: Place) -> str:
         far, name = first.by_release
         parts.append(
             f"The release of PyTorch decides the gradient at {out_of(len(decided), len(heard), SITE)} "
-            f"that a gradient reached, most at {_site(first, place)}: {name}, the gradient "
+            f"that a gradient reached, most at {_name(first, [first.module], place)}: {name}, the gradient "
             f"{RELEASES[name]}, would {_instead(first, name) or f'move it {_much(far)}'}"
         )
     if others:
@@ -76,7 +68,7 @@ def summary(findings: list[Finding], place: Place) -> str:
         where = f"{len(others)} more" if decided else out_of(len(others), len(heard), SITE)
         parts.append(
             f"No release of PyTorch changed the gradient at {where}, where another exact convention would, "
-            f"most at {_site(first, place)}: {name} would move it {_much(far)}"
+            f"most at {_name(first, [first.module], place)}: {name} would move it {_much(far)}"
         )
     if not parts:
         parts.append(
@@ -94,10 +86,6 @@ def _instead(f: Finding, name: str) -> str:
     count = f.not_finite[name]
     verb = "pass on" if name == "inclusive" else "block"
     return f"{verb} {counted(count, 'infinite or NaN gradient')}" if count else ""
-
-
-def _site(f: Finding, place: Place) -> str:
-    return _name(f, [f.module], place)
 
 
 def _warned(findings: list[Finding], place: Place) -> str:

@@ -5,7 +5,6 @@ is its subdifferential there, whether it is convex is tried, and PyTorch's numbe
 "Gradients for non-differentiable functions", notes on autograd) say which element to expect.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from clampgrad._pin.pin import pin
 from clampgrad._tools.survey.rows import Row, Survey, text
-from clampgrad._tools.survey.subdifferential import Vector, least, same, verdict
+from clampgrad._tools.survey.subdifferential import Vector, least, verdict
 
 X, C, XY = ("x",), ("x", "c"), ("x", "y")
 
@@ -74,8 +73,7 @@ def survey(device: str = "cpu") -> Survey:
         RuntimeError: torch has no such device.
     """
     torchs_own = pin(None) if pin.current() else nullcontext()
-    with torchs_own, torch.enable_grad(), torch.device(device), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit speaks of itself
+    with torchs_own, torch.enable_grad(), torch.device(device):
         cases = [(f, names, point) for f, names, points in CASES for point in points]
         return Survey(_row(*case) for case in cases)
 
@@ -91,20 +89,18 @@ def _row(expression: str, names: Sequence[str], point: Any) -> Row:
     def call(*arguments: Tensor) -> Tensor:
         return eval(expression, {"torch": torch, "F": F}, dict(zip(names, arguments)))
 
-    def at(first: Any = None, function: Callable[..., Tensor] = call) -> list[Vector]:
+    def at(first: Any = None) -> list[Vector]:
         here = [values[0] if first is None else first, *values[1:]]
         arguments = [
             torch.tensor(v, dtype=torch.float32) if reduces else torch.full((WIDTH,), float(v))
             for v in here
         ]
-        return _unique(_gradients(function, arguments, free, reduces))
+        return _unique(_gradients(call, arguments, free, reduces))
 
     limits, rule = _around(call, values, free, reduces)
     # Rules 1 to 3 in one: a smooth point has one limit.
     expected = None if rule == 4 else least(limits)
     measured = at()
-    scripted = _scripted(expression, names)
-    also = at(function=scripted) if scripted else measured
     return Row(
         function=expression,
         at=", ".join(f"{n} = {text(v)}" for n, v in zip(names, values)),
@@ -113,7 +109,6 @@ def _row(expression: str, names: Sequence[str], point: Any) -> Row:
         expected=expected,
         measured=measured,
         verdict=verdict(measured, expected, limits),
-        torchscript=None if same(also, measured) else also,
         nan=at([torch.nan, *point[1:]] if reduces else torch.nan),
     )
 
@@ -124,13 +119,8 @@ def _gradients(
     """One row per element: the gradient of that element of the result, argument by argument."""
     arguments = [a.clone().requires_grad_(r) for a, r in zip(arguments, free)]
     wanted = [a for a, r in zip(arguments, free) if r]
-    gradients = _grad(function(*arguments), wanted)
+    gradients = torch.autograd.grad(function(*arguments).sum(), wanted)
     return gradients[0][None] if reduces else torch.stack(gradients, 1)
-
-
-def _grad(result: Tensor, arguments: list[Tensor]) -> tuple[Tensor, ...]:
-    # Some of TorchScript's formulas leave an argument out: that is a gradient of 0.
-    return torch.autograd.grad(result.sum(), arguments, allow_unused=True, materialize_grads=True)
 
 
 def _unique(rows: Tensor) -> list[Vector]:
@@ -170,22 +160,3 @@ def _around(
     convex, concave = (bend > -step / 1000).all().item(), (bend < step / 1000).all().item()
     rule = 1 if convex and concave else 2 if convex else 3 if concave else 4
     return limits, rule
-
-
-def _scripted(expression: str, names: Sequence[str]) -> Callable[..., Tensor] | None:
-    """The function as TorchScript runs it after it has begun to differentiate by itself, or None."""
-    # TorchScript differentiates groups of operators, after it has seen a few calls.
-    source = f"def f({', '.join(names)}, one):\n    return ({expression}) * one * one\n"
-    try:
-        # It looks up torch and F in this frame.
-        compiled = torch.jit.CompilationUnit(source, _frames_up=0).f
-    except Exception:  # not scriptable, or no TorchScript in this build
-        return None
-
-    def call(*arguments: Tensor) -> Tensor:
-        for _ in range(3):
-            result = compiled(*arguments, torch.ones(()))
-            _grad(result, [a for a in arguments if a.requires_grad])
-        return compiled(*arguments, torch.ones(()))
-
-    return call

@@ -9,7 +9,7 @@ import torch
 
 from clampgrad._pin.installed import patched
 from clampgrad._tools.survey.subdifferential import Vector
-from clampgrad._tools.tables import Table, width_of
+from clampgrad._tools.tables import Table, preformatted, width_of
 
 RULES = {
     1: "smooth: the derivative",
@@ -31,7 +31,6 @@ class Row:
         expected: the gradient that the rule asks for, or None if it leaves the choice.
         measured: the gradient; more than one if elements of the same Tensor differ.
         verdict: ``"as documented"``, ``"a free choice"``, ``"not of least norm"`` or ``"no subgradient"``.
-        torchscript: the gradient in TorchScript, or None if it is the same or cannot be measured.
         nan: the gradient where the first argument is NaN, which PyTorch leaves undefined.
     """
 
@@ -42,7 +41,6 @@ class Row:
     expected: Vector | None
     measured: list[Vector]
     verdict: str
-    torchscript: list[Vector] | None
     nan: list[Vector]
 
 
@@ -50,8 +48,7 @@ class Survey(list[Row]):
     """A list of :class:`clampgrad.Row`. ``print`` and notebooks show it as a table, which fits the terminal.
 
     The table has the function, the point, the limits of the gradient there, PyTorch's documented rule and
-    the gradient that it expects, the measured gradient, a verdict, the gradient of TorchScript where it
-    differs, and the gradient at NaN.
+    the gradient that it expects, the measured gradient, a verdict, and the gradient at NaN.
     """
 
     def __repr__(self) -> str:
@@ -65,11 +62,28 @@ class Survey(list[Row]):
         return self.table().text(width_of(sys.stdout))
 
     def _repr_html_(self) -> str:
-        return self.table().html()
+        return preformatted(self.table().text())
 
     def table(self) -> Table:
         """Returns what is shown, for another width or format."""
-        return _table(self)
+        caption = [
+            "*: not what PyTorch documents.",
+            *(f"Rule {number}, {text}." for number, text in RULES.items()),
+            "NaN: where the first argument is NaN.",
+            *filter(None, [patched()]),
+        ]
+        table = Table(
+            COLUMNS,
+            left=("function", "at", "verdict"),
+            title=f"The gradient at kinks and ties: torch {torch.__version__}",
+            caption="\n".join(caption),
+            names=2,
+        )
+        for row in self:
+            *before, verdict, nan = cells(row)
+            mark = " *" * (verdict in NOT_DOCUMENTED)
+            table.add_row(*before, verdict + mark, nan)
+        return table
 
 
 COLUMNS = (
@@ -80,7 +94,6 @@ COLUMNS = (
     "expected",
     "measured",
     "verdict",
-    "TorchScript",
     "NaN",
 )
 
@@ -95,37 +108,16 @@ def text(value: Any) -> str:
 NOT_DOCUMENTED = ("not of least norm", "no subgradient")  # verdicts
 
 
-def _table(rows: list[Row]) -> Table:
-    caption = [
-        "*: not what PyTorch documents.",
-        *(f"Rule {number}, {text}." for number, text in RULES.items()),
-        "TorchScript: where it differs from eager mode. NaN: where the first argument is NaN.",
-        *filter(None, [patched()]),
-    ]
-    table = Table(
-        COLUMNS,
-        left=("function", "at", "verdict"),
-        title=f"The gradient at kinks and ties: torch {torch.__version__}",
-        caption="\n".join(caption),
-        names=2,
-    )
-    for row in rows:
-        *before, verdict, scripted, nan = cells(row)
-        mark = " *" * (verdict in NOT_DOCUMENTED)
-        table.add_row(*before, verdict + mark, scripted, nan)
-    return table
-
-
 def cells(row: Row) -> list[str]:
     """A row as text, in the order of COLUMNS."""
 
-    def several(vectors: list[Vector] | None) -> str:
-        return " or ".join(map(text, vectors or ()))
+    def several(vectors: list[Vector]) -> str:
+        return " or ".join(map(text, vectors))
 
     return [
         *(row.function, row.at, several(row.limits), str(row.rule)),
         "" if row.expected is None else text(row.expected),
-        *(several(row.measured), row.verdict, several(row.torchscript), several(row.nan)),
+        *(several(row.measured), row.verdict, several(row.nan)),
     ]
 
 
