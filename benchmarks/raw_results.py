@@ -85,23 +85,6 @@ def bars(results, kind="ratios"):
             what += f", {threads} threads" if threads > 1 else ""
             measured = medians[rival] / next(iter(medians.values()))
             yield what, dtype, bar[dtype], measured, limit and medians[rival] / limit
-    if kind == "ratios":
-        yield from bars_of_kernels(results)
-
-
-def bars_of_kernels(results):
-    times = {n: seconds(results, group="kernel", threads=n) for n in (1, 2)}
-    copy, ours = "copy", "clamp with its gate"
-    if times[2]:
-        what = f"{ours}, kernel alone, N = {size(times[1][copy]['n'])}: 1 thread / 2 threads"
-        measured, limit = (times[1][f]["median"] / times[2][f]["median"] for f in (ours, copy))
-        yield what, "float32", BARS["kernels"]["threads_2_over_1"], measured, limit
-    for threads, found in times.items():
-        if found:
-            what = f"its bandwidth over that of a copy, {threads} thread{'s' * (threads != 1)}"
-            speed = {f: r["bytes"] / r["median"] for f, r in found.items()}
-            required = BARS["kernels"]["of_copy_bandwidth"]
-            yield what, "float32", required, speed[ours] / speed[copy], 1.0
 
 
 def cuda_kernel(results, bar, dtype):

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import torch
 
-import clampgrad
 import records
 from benchmarks import cases, memory, raw_results
 from benchmarks.timing import DIRECTIONS, interleaved, step, summary
@@ -83,36 +82,15 @@ def kept(n: int = 2**20):
                 yield {**row, "saved_bits": 8 * memory.saved_bytes(f, *inputs) / n}
 
 
-def kernels(seconds: float, n: int = 2**24):
-    """A forward that records its bits, beside a copy to memory that is there already."""
-    x, y = 4 * torch.randn(n), torch.empty(n)
-    leaf = x.clone().requires_grad_()
-    steps = {
-        "copy": lambda: y.copy_(x),
-        "clamp with its gate": lambda: clampgrad.clamp(leaf, cases.LO, cases.HI),
-    }
-    moved = {"copy": 8 * n, "clamp with its gate": 8 * n + n // 8}
-    for threads in sorted({1, min(2, os.cpu_count() or 1)}):
-        torch.set_num_threads(threads)
-        for name, times in interleaved(steps, seconds).items():
-            row = case("kernel", n, "float32", threads, "forward", name)
-            yield {**row, **summary(times), "bytes": moved[name]}
-
-
 def worker(allocator: str, number: int, seconds: float):
-    """One process of those that share the time; the first measures what needs one process only."""
+    """One process of those that share the time."""
     todo = list(blocks(allocator))
     rows = []
     for i, block in enumerate(todo):
         where = f"malloc: {allocator}, process {number + 1} of {PROCESSES}, {i + 1}/{len(todo)}"
         print(f"\r{where}: {block[0].name}, {block[1]:<30}", end="", file=sys.stderr, flush=True)
         rows += time_block(*block, seconds / PROCESSES)
-    once = []
-    if number == 0 and allocator == "fixed":
-        once += kernels(2 * seconds)
-    if number == 0 and allocator == "default":
-        once += kept()
-    print(json.dumps({"rows": rows, "once": once}))
+    print(json.dumps(rows))
 
 
 def pooled(parts):
@@ -143,8 +121,8 @@ def main():
     rows = []
     for allocator in ALLOCATORS:
         parts = [run(allocator, number, args.seconds) for number in range(PROCESSES)]
-        found = [*pooled([part["rows"] for part in parts]), *parts[0]["once"]]
-        rows += [{"malloc": allocator, **row} for row in found]
+        rows += [{"malloc": allocator, **row} for row in pooled(parts)]
+    rows += [{"malloc": "default", **row} for row in kept()]
     header = {
         **records.here(),
         "commit": records.commit(),

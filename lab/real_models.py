@@ -11,16 +11,14 @@ With --compiled, what is kept under torch.compile: with relu in the place of ReL
 pin, and converted.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
+import importlib.metadata
 import json
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
@@ -34,7 +32,7 @@ STEPS = 5
 DATA = "a batch of 4 sequences of 64 tokens, or of 8 images of 96 x 96"
 
 
-def t5(blocks: int = 4) -> tuple[torch.nn.Module, Callable]:
+def t5(blocks=4):
     from transformers import T5Config, T5ForConditionalGeneration
 
     size = {"d_model": 256, "d_kv": 32, "d_ff": 512, "num_layers": blocks, "num_heads": 8}
@@ -44,7 +42,7 @@ def t5(blocks: int = 4) -> tuple[torch.nn.Module, Callable]:
     return model, lambda: model(input_ids=tokens, labels=tokens).loss
 
 
-def timm_model(name: str) -> tuple[torch.nn.Module, Callable]:
+def timm_model(name):
     import timm
 
     model = timm.create_model(name, num_classes=10)
@@ -52,7 +50,7 @@ def timm_model(name: str) -> tuple[torch.nn.Module, Callable]:
     return model, lambda: torch.nn.functional.cross_entropy(model(images), labels)
 
 
-def beginning(name: str, *stages: int, **options) -> tuple[torch.nn.Module, Callable]:
+def beginning(name, *stages, **options):
     """The first stages of a convolutional network."""
     import timm
 
@@ -61,13 +59,13 @@ def beginning(name: str, *stages: int, **options) -> tuple[torch.nn.Module, Call
     return model, lambda: model(images)[-1].square().mean()
 
 
-def two_layers() -> tuple[torch.nn.Module, Callable]:
+def two_layers():
     layers = torch.nn.Linear(256, 1024), torch.nn.ReLU6(), torch.nn.Linear(1024, 256)
     model, x = torch.nn.Sequential(*layers), torch.randn(512, 256)
     return model, lambda: model(x).square().mean()
 
 
-def mixer(blocks: int) -> tuple[torch.nn.Module, Callable]:
+def mixer(blocks):
     from timm.models.mlp_mixer import MlpMixer
 
     size = {"img_size": 96, "patch_size": 16, "embed_dim": 256, "num_blocks": blocks}
@@ -105,28 +103,49 @@ ACTIVATIONS = {"relu": torch.nn.ReLU, 'pin("joint")': Clamp}
 COMPILED_SETTINGS = ("stock", *ACTIVATIONS, "convert")
 
 
-def pinned(setting: str):
+def pinned(setting):
     """`with pinned(setting):` the gradient is that of the setting."""
     return clampgrad.pin(setting.split('"')[1]) if setting.startswith("pin") else nullcontext()
 
 
-def measured(setting: str) -> dict:
+def measured(setting):
+    """A row a model."""
     torch.set_num_threads(1)
-    found = {}
     for name, make in MODELS.items():
         torch.manual_seed(0)
         model, loss = make()
         if setting == "convert":
             clampgrad.nn.convert(model)
         with pinned(setting):
-            saved = saved_bytes(loss)
-            seconds = min(once(model, loss) for _ in range(STEPS))
-        found[name] = {"milliseconds": 1e3 * seconds, "saved_bytes": saved}
-        found[name]["gradients"] = digest(model)
-    return found
+            row = {"setting": setting, "model": name, "saved_bytes": saved_bytes(loss)}
+            row["milliseconds"] = 1e3 * min(seconds(model, loss) for _ in range(STEPS))
+        digest = hashlib.sha256()
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                digest.update(parameter.grad.view(torch.uint8).numpy().tobytes())
+        yield {**row, "gradients": digest.hexdigest()[:16]}
 
 
-def kept_when_compiled(setting: str, make: Callable) -> int:
+def seconds(model, loss):
+    model.zero_grad()
+    start = time.perf_counter()
+    loss().backward()
+    return time.perf_counter() - start
+
+
+def in_rounds(rounds):
+    """Each setting in processes of its own, in turn: the medians of the times."""
+    found = {}
+    for _ in range(rounds):
+        for setting in SETTINGS:
+            command = [sys.executable, "-m", "lab.real_models", "--setting", setting]
+            for row in json.loads(subprocess.check_output(command)):
+                found.setdefault((setting, row["model"]), []).append(row)
+    for rows in found.values():
+        yield {**rows[0], "milliseconds": statistics.median(r["milliseconds"] for r in rows)}
+
+
+def kept_when_compiled(setting, make):
     """Bytes, as Inductor's decompositions and its partition of the graph decide; no C++ is compiled."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.aot_autograd import make_boxed_func
@@ -151,44 +170,14 @@ def kept_when_compiled(setting: str, make: Callable) -> int:
         return saved_bytes(torch.compile(loss, backend=backend))
 
 
-def compiled() -> list[dict]:
-    return [
-        {"setting": setting, "model": name, "saved_bytes": kept_when_compiled(setting, make)}
-        for name, make in COMPILED_MODELS.items()
-        for setting in COMPILED_SETTINGS
-    ]
+def compiled():
+    for name, make in COMPILED_MODELS.items():
+        for setting in COMPILED_SETTINGS:
+            kept = kept_when_compiled(setting, make)
+            yield {"setting": setting, "model": name, "saved_bytes": kept}
 
 
-def digest(model: torch.nn.Module) -> str:
-    """A hash of every parameter's gradient."""
-    data = hashlib.sha256()
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            data.update(parameter.grad.view(torch.uint8).numpy().tobytes())
-    return data.hexdigest()[:16]
-
-
-def once(model: torch.nn.Module, loss: Callable) -> float:
-    model.zero_grad()
-    start = time.perf_counter()
-    loss().backward()
-    return time.perf_counter() - start
-
-
-def summary(setting: str, rounds: list[dict]) -> list[dict]:
-    """A row a model; the digest is that of the first round."""
-    return [
-        {
-            "setting": setting,
-            "model": name,
-            **first,
-            "milliseconds": statistics.median(r[name]["milliseconds"] for r in rounds),
-        }
-        for name, first in rounds[0].items()
-    ]
-
-
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", help="a record, or a file")
     parser.add_argument("--rounds", type=int, default=5)
@@ -196,23 +185,14 @@ def main() -> None:
     parser.add_argument("--compiled", action="store_true", help="what is kept under torch.compile")
     options = parser.parse_args()
     if options.setting:
-        print(json.dumps(measured(options.setting)))
+        print(json.dumps([*measured(options.setting)]))
         return
-    found: dict[str, list] = {setting: [] for setting in SETTINGS}
-    for _ in range(0 if options.compiled else options.rounds):
-        for setting in SETTINGS:
-            command = [sys.executable, "-m", "lab.real_models", "--setting", setting]
-            found[setting].append(json.loads(subprocess.check_output(command)))
-    import timm
-    import transformers
-
-    header = {"versions": {m.__name__: m.__version__ for m in (transformers, timm)}, "data": DATA}
+    versions = {name: importlib.metadata.version(name) for name in ("transformers", "timm")}
+    header = {**records.here(), "versions": versions, "data": DATA}
     if options.compiled:
-        rows = compiled()
+        records.write(options.out, compiled(), **header)
     else:
-        rows = [row for setting, rounds in found.items() for row in summary(setting, rounds)]
-        header["rounds"] = options.rounds
-    records.write(options.out, rows, **records.here(), **header)
+        records.write(options.out, in_rounds(options.rounds), **header, rounds=options.rounds)
 
 
 if __name__ == "__main__":
