@@ -170,10 +170,10 @@ fuzz: $(TESTED) ## Call the operators with random arguments, in random forms and
 	echo "==> fuzz on torch $(TORCH), $(SECONDS) s"
 	SECONDS_OF_FUZZ=$(SECONDS) $(VENV)/bin/pytest -s test/matrix/test_fuzz.py -k as_long $(ARGS)
 
-mutants: $(TESTED) ## Break the rules one operator at a time; the tests must notice (lab/mutants.yaml)
+mutants: $(TESTED) ## Break the library by rule, one place at a time; the tests must notice; ARGS="--sample 50"
 	echo "==> mutants on torch $(TORCH)"
-	$(call with_progress,$(VENV)/bin/python lab/mutants.py build,$(VENV)/mutants.log)
-	$(VENV)/bin/python lab/mutants.py run
+	$(call with_progress,$(VENV)/bin/python -m lab.mutants build,$(VENV)/mutants.log)
+	PYTHONPATH=build/mutants/lib:test $(VENV)/bin/python -m lab.mutants run $(ARGS)
 
 check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
 	echo "==> packages for torch $(TORCH)"

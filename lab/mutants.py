@@ -1,377 +1,365 @@
-"""Breaks the code one operator at a time, and asks whether a test notices.
+"""Breaks the code by rule, one place at a time, and reports what no test notices.
 
-    python lab/mutants.py build              all mutants in one library, chosen while it runs
-    python lab/mutants.py run                every mutant; writes lab/mutants.json
-    python lab/mutants.py run --only TEXT    those with TEXT in their name; the others' results stay
-    python lab/mutants.py run --new          those that have no result yet: goes on where a run was ended
+    python -m lab.mutants build                             all of it in one library, chosen while it runs
+    python -m lab.mutants run [--sample N] [--only TEXT]    writes records/mutants.jsonl; `make mutants` sets the paths
 
-The list is mutants.yaml. Each mutant runs in its own process, forked from one that has everything imported.
-It runs what killed it the last time, cells of test/matrix (not for the pin, whose tests are quicker), and the
-test files that the list names for its source, until one fails or the process crashes; a timeout kills none.
-The killing tests must pass on the unmodified build. A mutant that no test can notice has its reason in the
-list, and does not run.
+A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is left out; the formulas of
+derivatives.yaml change in the same way. Each mutant runs in its own process, forked from one that
+has everything imported. It runs cells of test/matrix, then the tests of its folder, until one fails or the process
+crashes. An interrupted run goes on. WAIVED lists the mutants that no test can notice, with the reason.
 """
+
+from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import json
 import multiprocessing
 import os
 import random
 import re
-import subprocess
 import sys
-import time
-from collections import defaultdict
+import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+import pytest
+
+import records
+from quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "test")]
-
-from quick_build import build_quickly, copy_to  # noqa: E402
-
 WORK = ROOT / "build" / "mutants"
-TREE, LIB = WORK / "tree", WORK / "lib"
-RESULT = ROOT / "lab" / "mutants.json"
-SYMBOL = "clampgrad_mutant"
-VARIABLE = "CLAMPGRAD_MUTANT"
+TREE, LIB, RAN = WORK / "tree", WORK / "lib", WORK / "ran.jsonl"
+VARIABLE, SYMBOL = "CLAMPGRAD_MUTANT", "clampgrad_mutant"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
-# Of the environment, so that processes which a test starts are broken too.
-DEFINED = f"""#include <cstdlib>
-{DECLARED}int {SYMBOL} = [] {{
-  const char* k = std::getenv("{VARIABLE}");
-  return k ? std::atoi(k) : 0;
-}}();
-"""
-PYTHON = f'(__import__("os").environ.get("{VARIABLE}") == "{{k}}")'
-SECONDS = 300
+DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
+SECONDS, CELLS = 300, 600  # per mutant
+
+# For each folder, the tests that run after the cells. The rules break every file of these folders.
+KERNELS = ["test/kernels/test_gate.py", "test/matrix/test_fuzz.py::test_found_once"]
+KERNELS += ["test/kernels/test_operator_counts.py", "test/transforms/test_func.py"]
+KERNELS += [f"test/table/test_{name}.py" for name in ("defects", "errors", "rounding", "in_place")]
+KERNELS += ["test/matrix/test_matrix.py::test_every_form_compiled", "test/matrix/test_refused.py"]
+KERNELS += ["test/pin/test_pin_calls.py", "test/transforms/test_forward.py"]
+KERNELS += ["test/kernels/test_kernels.py::test_what_is_broadcast"]
+PIN = [f"test/pin/test_{name}.py" for name in ("pin", "pin_tasks", "pin_calls", "pin_misuse")]
+FOLDERS = ("base", "functorch", "kernels", "kernels/rules", "ops")
+TESTS = dict.fromkeys([*(f"csrc/{folder}" for folder in FOLDERS), "derivatives.yaml"], KERNELS)
+TESTS["csrc/pin"] = PIN
+# (file, the expression): why no test can notice.
+WAIVED = {
+    ("csrc/kernels/fused.cpp", 'capability == "AVX2"'): "the build has the baseline's loops alone",
+    ("csrc/kernels/fused.cpp", 'capability == "AVX512"'): "the same",
+    ("csrc/kernels/rules/element.h", "eq(x, x)"): "whether x is a number: le says the same",
+}
 
 
-def listed():
-    return yaml.safe_load((ROOT / "lab" / "mutants.yaml").read_text())["mutants"]
+@dataclass(frozen=True)
+class Mutant:
+    file: str
+    at: str  # line:column
+    start: int
+    end: int
+    was: str
+    becomes: str
+
+    @property
+    def folder(self) -> str:
+        return self.file if self.file in TESTS else self.file.rpartition("/")[0]
+
+    def __str__(self) -> str:
+        return " ".join(f"{self.file}:{self.at}: {self.was} -> {self.becomes}".split())
+
+    def either(self, number: int, was: str) -> str:
+        """What it was or what it becomes, by the number of the mutant that runs."""
+        on = f"::{SYMBOL} == {number}"
+        if self.becomes == ";":
+            return f"if (!({on})) {{ {was} }}"
+        if self.becomes == f"!({self.was})":  # a condition, of any type
+            return f"(({on}) != bool({was}))"
+        return f"({on} ? ({self.becomes}):({was}))"
 
 
-def name(mutant):
-    return mutant["name"]
+# ---- C++ -----------------------------------------------------------------------------------------
+
+NEIGHBOURS = {"lt": "le", "le": "lt", "eq": "le", "quartered": "halved"}
+NEIGHBOURS |= {"larger": "", "lesser": "", "halved": ""}  # their first argument
+INFIX = {" & ": " | ", " | ": " & ", " && ": " || ", " || ": " && ", " == ": " != "}
+INFIX |= {" != ": " == ", " < ": " <= ", " <= ": " < "}
+# What stands before a call, and not before the name of a function that is declared.
+BEFORE = re.compile(r"(\breturn|[(,=|&?:{!^;])\s*$")
+CALL = re.compile(rf"\b((?:\w+::)*(?:template )?)({'|'.join(NEIGHBOURS)}|select|negate<\w+>)\(")
+OPERAND = r"!?[A-Za-z_][\w.]*(?:\([\w.:, ]*\))?"
+PAIR = re.compile(  # in a look-ahead: what is refused may overlap with what is not
+    rf"(?<![\w.>)!*~:-])(?=({OPERAND}({'|'.join(map(re.escape, INFIX))}){OPERAND})(?![\w.(<:\[]))"
+)
+# How tightly an operator binds; and what may stand around an expression besides looser ones.
+BINDS = {"<": 6, "<=": 6, "==": 5, "!=": 5, "&": 4, "|": 3, "&&": 2, "||": 1}
+AROUND = {*"(,=?:{}[];)", "return"}
+IF = re.compile(r"(?<!else )\bif \(|(?<=else )if \(")
+WORDS = {  # a condition, and the sets of arguments that rules/conventions.h names
+    rf"(?:(?<=[^=!<>]= )|(?<=, )|(?<=\()|(?<=return ))(?!mask )({OPERAND})(?= \? )": r"!(\1)",
+    r"\bk(Self|Other)\b": r"kBoth",
+    r"\bkBoth\b": r"kSelf",
+    r"\bk(X|Lo|All)\b": r"kHi",
+    r"\bkHi\b": r"kX",
+}
+STATEMENT = re.compile(  # a call or an assignment, behind another statement or a comment
+    r"[;{}](?: *//[^\n]*)?\n(?: *//[^\n]*\n|\n)* +((?:::)?(?!return\b)[\w:.\[\]>-]+(?:\(| = ))"
+)
+# What the compiler needs as a constant, or reads as something else; a loop that must end.
+SKIPPED = re.compile(
+    r"//[^\n]*|\"[^\"\n]*\"|^#[^\n]*|\bif constexpr \([^{]*|\b(?:static_assert|sizeof)\b[^;]*"
+    r"|\btemplate <[^{;]*?>\n|\b(?:using|constexpr) [^;{(]*=[^;]*;|\bdecltype\([^()]*\)|\bfor \([^{]*",
+    re.MULTILINE,
+)
+CONSTEXPR = re.compile(r"(?<!if )\bconstexpr [^;{}=]*\([^;{}]*\{")
 
 
-def tests_of(mutant):
-    """The files of the longest folder or file that the list has for this source."""
-    tests = yaml.safe_load((ROOT / "lab" / "mutants.yaml").read_text())["tests"]
-    return tests[max((p for p in tests if mutant["file"].startswith(p)), key=len)]
+def bracket(text: str, start: int) -> tuple[int, list[str]]:
+    """Where the bracket ends that begins at `start`, and what is in it, by commas."""
+    depth, parts = 0, [""]
+    for i in range(start, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if not depth:
+            return i + 1, parts
+        if depth == 1 and text[i] == ",":
+            parts.append("")
+        elif i > start:
+            parts[-1] += text[i]
+    raise ValueError(text[start : start + 80])
 
 
-PORTABLE = ("python/clampgrad/_implementation/portable/", "python/clampgrad/_contract/")
+def places_of_cpp(text: str) -> Iterator[tuple[int, int, str]]:
+    """(start, end, what stands there instead)."""
+    spans = [m.span() for m in SKIPPED.finditer(text)]
+    spans += [(m.start(), bracket(text, m.end() - 1)[0]) for m in CONSTEXPR.finditer(text)]
 
+    def found(pattern: re.Pattern, group: int = 0) -> Iterator[re.Match]:
+        for m in pattern.finditer(text):
+            if not any(a <= m.start(group) < b for a, b in spans):
+                yield m
 
-def in_a_cell(mutant):
-    return mutant["file"].startswith(("csrc/", *PORTABLE)) and "pin" not in mutant["file"]
-
-
-def replaced(was, mutants):
-    """One expression that is each of its mutants in turn."""
-    python = mutants[0][1]["file"].endswith(".py")
-    on = {k: PYTHON.format(k=k) if python else f"({SYMBOL} == {k})" for k, _ in mutants}
-    if "text" in mutants[0][1]:
-        ((k, m),) = mutants
-        return m["text"].replace("{on}", on[k])
-    result = f"({was})"
-    for k, m in mutants:
-        becomes = f"({m['becomes']})"
-        if python:
-            result = f"({becomes} if {on[k]} else {result})"
+    for m in found(CALL):
+        (end, of), (scope, name) = bracket(text, m.end() - 1), m.groups()
+        inside = text[m.end() : end - 1]
+        if not BEFORE.search(text, 0, m.start()):
+            continue
+        if name.startswith("negate"):
+            yield m.start(), end, f"{name[7:-1]}({inside})"
+        elif name == "select":
+            if len(of) == 3 and "everywhere" not in inside:
+                yield m.start(), end, f"{scope}select({of[0]},{of[2]},{of[1]})"
         else:
-            result = f"({on[k]} ? {becomes} : {result})"
-    return result
+            neighbour = NEIGHBOURS[name]
+            yield m.start(), end, f"{scope}{neighbour}({inside})" if neighbour else of[0]
+    last = 0
+    for m in found(PAIR):
+        binds, end = BINDS[m[2].strip()], m.end(1)
+        before = re.search(r"(\w+|[=<>&|!]+|\S)\s*$", text[: m.start()])
+        after = re.match(r"\s*(\w+|[=<>&|!]+|\S)", text[end:])
+        around = [t[1] for t in (before, after) if t]
+        if m.start() >= last and all(t in AROUND or BINDS.get(t, 9) <= binds for t in around):
+            instead = " <= " if re.match(r"\w == ", m[1]) else INFIX[m[2]]  # values have no !=
+            yield m.start(), end, m[1].replace(m[2], instead)
+            last = end
+    for m in found(IF):
+        end = bracket(text, m.end() - 1)[0] - 1
+        if not re.search(r";|[^=!<>]=[^=]", text[m.end() : end]):
+            yield m.end(), end, f"!({text[m.end() : end]})"
+    for pattern, instead in WORDS.items():
+        for m in found(re.compile(pattern)):
+            yield *m.span(), m.expand(instead)
+    for m in found(STATEMENT, 1):
+        end = bracket(text, m.end() - 1)[0] if m[1].endswith("(") else m.end()
+        if m[1].endswith(" = ") or text[end] in ";.":
+            while text[end] != ";":
+                end = bracket(text, end)[0] if text[end] in "([{" else end + 1
+            yield m.start(1), end + 1, ";"
 
 
-def broken():
-    """By file, its text with every mutant in it. What is replaced must stand there exactly once."""
-    by_place = defaultdict(list)
-    for k, mutant in enumerate(listed(), 1):
-        by_place[mutant["file"], mutant["was"]].append((k, mutant))
-    texts, filled = {}, {}
-    for (file, was), mutants in by_place.items():
-        text = texts.get(file) or (ROOT / file).read_text()
-        if text.count(was) != 1:
-            raise ValueError(f"mutants.yaml: {text.count(was)} times in {file}: {was}")
-        mark = f"@mutants {len(filled)}@"
-        texts[file], filled[mark] = text.replace(was, mark), replaced(was, mutants)
-    for file in texts:
-        for mark, text in filled.items():
-            texts[file] = texts[file].replace(mark, text)
-    return texts
+FORMULAS = {
+    r"Extremum::maximum": r"Extremum::minimum",
+    r"Extremum::minimum": r"Extremum::maximum",
+    r"Gradient::min_norm": r"Gradient::half",
+    r"\bmaximize\b": r"!maximize",
+    r"std::array\{(\w+), (\w+)(.*?)\}": r"std::array{\2, \1\3}",
+    r"(\w+Shares)\{\{(\w+), (\w+)(.*?differentiated)\}": r"\1{{\3, \2\4}",
+    r"at::where\((\w+), grad, 0\)": r"at::where(\1, 0, grad)",
+    r"(clamp_mingrad_backward\(grad, self), (\S+), (\S+)\)": r"\1, \3, \2)",
+}
 
 
-def build():
-    texts = broken()
+def places_of_formulas(text: str) -> Iterator[tuple[int, int, str]]:
+    for line in re.finditer(r"^  \w[^\n]*", text, re.MULTILINE):
+        for pattern, instead in FORMULAS.items():
+            for m in re.compile(pattern).finditer(text, *line.span()):
+                yield *m.span(), m.expand(instead)
+
+
+# ---- All of them ---------------------------------------------------------------------------------
+
+
+def sources() -> dict[str, str]:
+    paths = (p for key in TESTS for p in (ROOT / key, *sorted((ROOT / key).glob("*.[ch]*"))))
+    return {p.relative_to(ROOT).as_posix(): p.read_text() for p in paths if p.is_file()}
+
+
+def mutants_of(file: str, text: str) -> Iterator[Mutant]:
+    places = places_of_formulas if file.endswith(".yaml") else places_of_cpp
+    for start, end, becomes in sorted(places(text), key=lambda p: (p[0], -p[1])):
+        line, was = text.count("\n", 0, start) + 1, text[start:end]
+        at = f"{line}:{start - text.rfind(chr(10), 0, start)}"
+        yield Mutant(file, at, start, end, was, becomes)
+
+
+def mutants() -> list[Mutant]:
+    return [m for file, text in sources().items() for m in mutants_of(file, text)]
+
+
+def broken(text: str, numbered: list[tuple[int, Mutant]]) -> str:
+    """With all mutants of the text, which stand one behind or in another."""
+
+    def written(start: int, end: int, inside: list[tuple[int, Mutant]]) -> str:
+        parts = []
+        while inside:
+            (k, m), *inside = inside
+            here = [f for f in inside if f[1].start < m.end]
+            inside = inside[len(here) :]
+            parts += [text[start : m.start], m.either(k, written(m.start, m.end, here))]
+            start = m.end
+        return "".join([*parts, text[start:end]])
+
+    return written(0, len(text), numbered)
+
+
+def build() -> None:
     copy_to(TREE)
-    for file, text in texts.items():
-        (TREE / file).write_text(text if file.endswith(".py") else DECLARED + text)
-    one = TREE / "csrc" / "base" / "convention.cpp"
+    RAN.unlink(missing_ok=True)
+    numbered = [*enumerate(mutants(), 1)]
+    for file, text in sources().items():
+        start = "" if file.endswith(".yaml") else DECLARED
+        (TREE / file).write_text(start + broken(text, [n for n in numbered if n[1].file == file]))
+    one = TREE / "csrc/base/convention.cpp"
     one.write_text(f"{one.read_text()}\n{DEFINED}")
     build_quickly(TREE, LIB, CFLAGS="-include immintrin.h")
-    print(f"{len(listed())} mutants in {LIB}")
 
 
 # ---- Running -------------------------------------------------------------------------------------
 
 
-def chosen_cells(count, seed):
-    """Every call in the plainest form and context, and `count` others, in the cheap contexts alone."""
-    from dataclasses import replace
+def chosen_cells() -> list:
+    """Calls in the plainest form and context, and drawn ones in others."""
+    from matrix.draw import draw
+    from matrix.run import calls
 
-    from matrix.run import CONTEXTS, FORMS, applies, calls, waived
-
-    order = random.Random(seed)
-    every, cells = calls(), []
-    cheap = [c for c in CONTEXTS if not CONTEXTS[c].costly and "thread" not in c]
-    while len(cells) < count:
-        form, context = order.choice(list(FORMS)), order.choice(cheap)
-        cell = replace(order.choice(every), form=form, context=context)
-        writes = FORMS[form].writes and not CONTEXTS[context].records_nothing
-        if not writes and applies(cell) and not waived(cell):
-            cells.append(cell)
-    cells += every
-    order.shuffle(cells)
-    return cells
+    order = random.Random(0)
+    drawn = filter(None, (draw(order) for _ in itertools.count()))
+    return calls()[:: len(calls()) // CELLS] + [next(drawn) for _ in range(CELLS)]
 
 
-class FirstFailure:
-    """A plugin of pytest."""
-
-    found = None
-
-    def pytest_runtest_logreport(self, report):
-        if report.failed and not self.found:
-            self.found = report.nodeid, str(report.longrepr).strip().split("\n")[-1]
-
-    pytest_collectreport = pytest_runtest_logreport
-
-
-def break_this_process(k):
-    os.environ[VARIABLE] = str(k)
-    library = next(LIB.rglob("_C*.so"), None)
-    if k and library and listed()[k - 1]["file"].startswith("csrc/"):
-        ctypes.c_int.in_dll(ctypes.CDLL(str(library)), SYMBOL).value = k
-    contract = sys.modules.get("clampgrad._implementation.portable.contract")
-    for thing in vars(contract).values() if contract else ():
-        if hasattr(thing, "cache_clear"):
-            thing.cache_clear()
-
-
-def cells_among(killers):
-    """As they are written: of another run, perhaps."""
-    from matrix.cells import Arg, Cell, inf, nan
-
-    names = {"Arg": Arg, "Cell": Cell, "inf": inf, "nan": nan}
-    return [eval(k, names) for k in sorted(killers) if k.startswith("Cell(")]
-
-
-def tests_among(killers):
-    return sorted(k for k in killers if "::" in k)
-
-
-def fails_a_cell(cells):
+def first_failure(k: int, cells: list, tests: list[str], said) -> None:
+    """In a process of its own."""
     from matrix.run import check
 
+    os.environ[VARIABLE] = str(k)  # for processes that a test starts
+    library = ctypes.CDLL(str(next(LIB.rglob("_C*.so"))))
+    ctypes.c_int.in_dll(library, SYMBOL).value = k
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for cell in cells:
         try:
             check(cell)
-        except Exception as e:
-            return repr(cell), f"{type(e).__name__}: {str(e)[:80]}"
-
-
-def fails_a_test(tests):
-    import pytest
-
-    first = FirstFailure()
-    options = [
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-W",
-        "ignore",
-        "-m",
-        "not slow",
-    ]
-    if tests:
-        pytest.main([*options, *tests], plugins=[first])
-    if not first.found:
-        return None
-    name, error = first.found
-    return name, re.sub(rf"{ROOT}/|\S*site-packages/", "", error)[:80]
-
-
-def survive(k, cells, tests, last, said):
-    """Runs in its own process; returns which test killed the mutant, and how."""
-    break_this_process(k)
-    quiet = open(os.devnull, "w")  # noqa: SIM115
-    sys.stdout = sys.stderr = quiet
-    said.put(
-        fails_a_cell(cells_among([last]))
-        or fails_a_test(tests_among([last]))
-        or fails_a_cell(cells)
-        or fails_a_test(tests)
-        or (None, None)
-    )
-
-
-def unbroken(cells):
-    """Those that hold where nothing is broken; found in another process, because it leaves traces."""
-    from matrix.run import check
-
-    def try_all(said):
-        holding = []
-        for i, cell in enumerate(cells):
-            try:
-                check(cell)
-                holding.append(i)
-            except Exception:
-                pass
-        said.put(holding)
-
-    context = multiprocessing.get_context("fork")
-    said = context.Queue()
-    context.Process(target=try_all, args=(said,)).start()
-    return [cells[i] for i in said.get(timeout=SECONDS)]
-
-
-def outcome(k, cells, tests, last=""):
-    context = multiprocessing.get_context("fork")
-    said = context.Queue()
-    worker = context.Process(target=survive, args=(k, cells, tests, last, said))
-    worker.start()
-    ends = time.monotonic() + SECONDS
-    result = None, f"no test failed in {SECONDS} s"
-    while time.monotonic() < ends:
-        try:
-            result = said.get(timeout=1)
-            break
         except Exception:
-            if not worker.is_alive() and said.empty():
-                result = "a crash", f"exit code {worker.exitcode}"
-                break
-    worker.join(1)
-    if worker.is_alive():
+            return said.send(repr(cell)[:200])
+
+    class Said:
+        @staticmethod
+        def pytest_runtest_logreport(report):
+            if report.failed:
+                said.send(report.nodeid)
+
+    quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
+    quiet += ["-m", "not slow", "-k", "not any_bytecode and not private_operators_check"]
+    failed = (t for t in tests if pytest.main([*quiet, t], plugins=[Said]))
+    said.send(next(failed, None))
+
+
+def outcome(*asked) -> str | None:
+    """What failed."""
+    context = multiprocessing.get_context("fork")
+    found, said = context.Pipe(duplex=False)
+    worker = context.Process(target=first_failure, args=(*asked, said))
+    worker.start()
+    said.close()
+    try:
+        return found.recv() if found.poll(SECONDS) else None
+    except EOFError:
+        return "a crash"
+    finally:
         worker.kill()
-    return result
 
 
-def run_some(implementation, count, seed, only, new):
-    """Those of one implementation: a process can import only one."""
-    import warnings
-
-    sys.path[:0] = [str(LIB), str(ROOT / "test")]
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(LIB), os.environ.get("PYTHONPATH", "")])
+def run(chosen: list[tuple[int, Mutant]]) -> None:
     warnings.simplefilter("ignore")
-    os.chdir(ROOT)
     import torch
 
-    import clampgrad
-
-    assert clampgrad.implementation == implementation
     torch.set_num_threads(1)
-    found = part_of(implementation)
-    cells, results = chosen_cells(count, seed), last_results() | found
-    mutants = [
-        (k, m)
-        for k, m in enumerate(listed(), 1)
-        if m["file"].startswith(PORTABLE) == (implementation == "portable")
-        and only in name(m)
-        and not (new and name(m) in results)
-        and "changes_nothing" not in m
-    ]
-    if not mutants:
-        return
+    cells = chosen_cells()
+    pytest.main(["--collect-only", "-qq", *KERNELS, *PIN])  # imports them, once for all
+    for tests in [] if ran() else ([], KERNELS, PIN):
+        if killed := outcome(0, [] if tests else cells, tests):
+            sys.exit(f"it fails where nothing is broken: {killed}")
 
-    holding = unbroken(cells)
-    if implementation == "compiled" and len(holding) < len(cells):
-        sys.exit("cells fail unbroken: make test says which")
-    cells = holding  # the portable implementation has limits (docs/limits.md)
-    last = {n: r["killed_by"] or "" for n, r in results.items()}
-
-    def try_one(numbered):
+    def one(numbered):
         k, mutant = numbered
-        start, some = time.monotonic(), cells if in_a_cell(mutant) else []
-        killed, error = outcome(k, some, tests_of(mutant), last.get(name(mutant), ""))
-        took = round(time.monotonic() - start, 1)
-        how = error and error.replace(f"{TREE}{os.sep}", "")
-        return {"killed_by": killed, "how": how, "seconds": took}
+        tests = TESTS[mutant.folder]
+        killed = outcome(k, [] if tests is PIN else cells, tests)
+        print("killed  " if killed else "SURVIVES", mutant, flush=True)
+        with RAN.open("a") as file:
+            print(json.dumps([str(mutant), killed]), file=file)
 
     with ThreadPoolExecutor(int(os.environ.get("MAX_JOBS", 2))) as pool:
-        for (k, mutant), result in zip(mutants, pool.map(try_one, mutants)):
-            found[name(mutant)] = result
-            (WORK / f"{implementation}.json").write_text(json.dumps(found))
-            said = "killed" if result["killed_by"] else "SURVIVES"
-            print(f"{k:>3} {said} {result['seconds']:>5} s  {name(mutant)}", flush=True)
-    killers = {r["killed_by"] for r in found.values() if r["killed_by"]}
-    failed, error = outcome(0, cells_among(killers), tests_among(killers))
-    if failed:
-        sys.exit(f"fails unbroken: {failed}\n{error}")
+        [*pool.map(one, chosen)]
 
 
-def part_of(implementation):
-    """The results so far of a run."""
-    part = WORK / f"{implementation}.json"
-    return json.loads(part.read_text()) if part.exists() else {}
+def ran() -> dict[str, str | None]:
+    """What killed each that ran in this build."""
+    return dict(map(json.loads, RAN.read_text().splitlines())) if RAN.exists() else {}
 
 
-def last_results():
-    if not RESULT.exists():
-        return {}
-    return {r.pop("mutant"): r for r in json.loads(RESULT.read_text())["results"]}
+def record(every: list[Mutant]) -> int:
+    """A row per file. Returns how many survive."""
+    done, rows = ran(), []
+    for file, of_file in itertools.groupby(every, lambda m: m.file):
+        made = [str(m) for m in of_file]
+        survived = [m for m in made if m in done and not done[m]]
+        killed = sum(m in done for m in made) - len(survived)
+        rows.append({"file": file, "made": len(made), "killed": killed, "survived": survived})
+    records.write("mutants", rows, **records.here(), commit=records.commit())
+    survive = sum(len(r["survived"]) for r in rows)
+    print(f"{sum(r['killed'] for r in rows)} killed, {survive} survive, {len(every)} made")
+    return survive
 
 
-def run(count, seed, only, new):
-    found = last_results() if only or new else {}
-    for implementation in ("compiled", "portable"):
-        if not new:
-            (WORK / f"{implementation}.json").unlink(missing_ok=True)
-        command = [sys.executable, __file__, "some", "--implementation", implementation]
-        command += ["--cells", str(count), "--seed", str(seed), "--only", only]
-        command += ["--new"] * new
-        portable = {"CLAMPGRAD_PORTABLE": "1"} if implementation == "portable" else {}
-        subprocess.check_call(command, env=os.environ | portable)
-        found |= part_of(implementation)
-    counted = [name(m) for m in listed() if "changes_nothing" not in m]
-    results = [{"mutant": n, **found[n]} for n in counted if n in found]
-    killed = sum(r["killed_by"] is not None for r in results)
-    import torch
-
-    report = {
-        "torch": torch.__version__.split("+")[0],
-        "cells": count,
-        "seed": seed,
-        "seconds": round(sum(r.get("seconds", 0) for r in results)),
-        "listed": len(counted),
-        "ran": len(results),
-        "killed": killed,
-        "results": results,
-    }
-    RESULT.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"{killed} of {len(results)} mutants killed")
-    return killed < len(results)
+def main() -> bool | None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=["build", "run"])
+    parser.add_argument("--only", default="", help="those with this text")
+    parser.add_argument("--sample", type=int, help="that many of them, by chance")
+    given = parser.parse_args()
+    if given.what == "build":
+        return build()
+    every = [(k, m) for k, m in enumerate(mutants(), 1) if (m.file, m.was) not in WAIVED]
+    chosen = [(k, m) for k, m in every if given.only in str(m)]
+    chosen = random.Random(0).sample(chosen, given.sample or len(chosen))
+    done = ran()
+    run([(k, m) for k, m in chosen if str(m) not in done])
+    return record([m for _, m in every]) > 0
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["build", "run", "some"])
-    parser.add_argument("--cells", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--new", action="store_true")
-    parser.add_argument("--implementation")
-    given = parser.parse_args()
-    if given.what == "build":
-        build()
-    elif given.what == "run":
-        sys.exit(run(given.cells, given.seed, given.only, given.new))
-    else:
-        run_some(given.implementation, given.cells, given.seed, given.only, given.new)
+    sys.exit(main())

@@ -1,9 +1,57 @@
-"""The list of what `make mutants` breaks is up to date."""
+"""What `make mutants` breaks: by rule, everywhere in the folders that it names."""
 
-from lab.mutants import broken, listed, name
+import pytest
+
+from lab.mutants import TESTS, WAIVED, broken, mutants, mutants_of, sources
 
 
-def test_what_is_to_be_broken_stands_where_the_list_says():
-    """Exactly once: broken() raises otherwise."""
-    assert len(broken()) == len({mutant["file"] for mutant in listed()})
-    assert len({name(mutant) for mutant in listed()}) == len(listed())
+@pytest.mark.parametrize("text, expected", [
+    ("return lt(a, f(b));", [("lt(a, f(b))", "le(a, f(b))")]),
+    ("x = select(m, E::halved(g), g);", [
+        ("select(m, E::halved(g), g)", "select(m, g, E::halved(g))"), ("E::halved(g)", "g"),
+    ]),
+    ("M open = negate<M>(a) | b;", [("negate<M>(a)", "M(a)")]),
+    ("return a | b & c;", [("b & c", "b | c")]),
+    ("if (a.size() > 2) {", [("a.size() > 2", "!(a.size() > 2)")]),
+    ("y = has ? a : b;", [("has", "!(has)")]),
+    ("return {kBoth, 0};", [("kBoth", "kSelf")]),
+    ("{\n  check(a, b);\n  x = a;\n}", [("check(a, b);", ";"), ("x = a;", ";")]),
+    ("Mask<K> lt(K a, K b) {}\n// lt(a, b)\nstatic_assert(a == b);\nconstexpr bool f(int a) {\n return a && b; }", []),
+    ("if constexpr (a && b) { return eq(a, b); }", [("eq(a, b)", "le(a, b)")]),
+])  # fmt: skip
+def test_rules_for_cpp(text, expected):
+    assert [(m.was, " ".join(m.becomes.split())) for m in mutants_of("a.h", text)] == expected
+
+
+@pytest.mark.parametrize("was, becomes", [
+    ("NumberShares{{a, b}, differentiated}", "NumberShares{{b, a}, differentiated}"),
+    ("std::array{a_t, b_t, c_t}", "std::array{b_t, a_t, c_t}"),
+    ("at::where(passes, grad, 0)", "at::where(passes, 0, grad)"),
+])  # fmt: skip
+def test_rules_for_formulas(was, becomes):
+    text = f"- name: f({was})\n  x: g({was})\n"
+    assert [(m.at, m.was, m.becomes) for m in mutants_of("a.yaml", text)] == [("2:8", was, becomes)]
+
+
+def test_a_broken_file_is_itself_unless_a_mutant_runs():
+    text = "if (has) { return select(m, eq(a, b), c); }"
+    inner = "(::clampgrad_mutant == 3 ? (le(a, b)):(eq(a, b)))"
+    assert broken(text, [*enumerate(mutants_of("a.h", text), 1)]) == (
+        "if (((::clampgrad_mutant == 1) != bool(has)))"
+        f" {{ return (::clampgrad_mutant == 2 ? (select(m, c, eq(a, b))):(select(m, {inner}, c))); }}"
+    )
+
+
+def test_every_file_with_a_rule_has_mutants():
+    files = {m.file for m in mutants()}
+    without = {f for f in sources() if f not in files}
+    assert without == {  # declarations, and what the compiler decides
+        *(f"csrc/base/{name}.h" for name in ("bits", "bounds", "convention", "gpu")),
+        *("csrc/kernels/dim_order.h", "csrc/kernels/fused.h", "csrc/kernels/rules/all.h"),
+        "csrc/pin/pin.h",
+    }
+    assert all(any(f.startswith(folder) for f in files) for folder in TESTS)
+
+
+def test_what_is_waived_is_made():
+    assert {*WAIVED} <= {(m.file, m.was) for m in mutants()} and all(WAIVED.values())
