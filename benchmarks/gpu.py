@@ -1,6 +1,6 @@
 """How fast a clamp and its gradient are on the GPU, beside torch's own and beside a plain copy.
 
-    python -m benchmarks.gpu [--out FOLDER]          # gpu.jsonl, and the bars in gpu.md
+    python -m benchmarks.gpu [--out FOLDER]          # gpu.jsonl, and prints the bars
 
 The cases of cases.py, as run.py times them, but forward and backward are captured in a CUDA graph. With `--device cpu`
 everything runs but the graphs: for trying the script, not for figures.
@@ -18,7 +18,7 @@ import records
 from benchmarks import cases, raw_results
 from benchmarks.memory import saved_bytes
 from benchmarks.run import case
-from benchmarks.tables import bars
+from benchmarks.tables import print_bars
 from benchmarks.timing import interleaved, step, summary
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,14 +76,8 @@ def main():
     header = {**records.here(), "commit": records.commit(), "command": "python -m benchmarks.gpu"}
     if args.device == "cuda":
         header["machine"] = {"cpu": torch.cuda.get_device_name()}
-    args.out.mkdir(parents=True, exist_ok=True)
     raw_results.write(f"{args.out}/gpu.jsonl", rows, **header)
-    results = raw_results.read(f"{args.out}/gpu.jsonl")
-    lines = [
-        row if isinstance(row, str) else " | ".join(row) for row in bars({"gpu": results}, "gpu")
-    ]
-    (args.out / "gpu.md").write_text("\n".join(lines) + "\n")
-    print(*lines, sep="\n")
+    print_bars(f"{args.out}/gpu.jsonl", "gpu")
 
 
 if __name__ == "__main__":

@@ -113,6 +113,11 @@ def bars(named, kind="ratios"):
     )
 
 
+def print_bars(name, kind="ratios"):
+    for row in bars({Path(name).stem: raw_results.read(name)}, kind):
+        print(row if isinstance(row, str) else " | ".join(row))
+
+
 @table(left=2)
 def speed_bars():
     yield from bars(SPEED)
@@ -367,12 +372,11 @@ def main():
     parser.add_argument("results", nargs="?", default="cpu-2.13.0-avx512", help="a record or file")
     parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
-    results = raw_results.read(args.results)
-    for row in bars({Path(args.results).stem: results}):
-        print(row if isinstance(row, str) else " | ".join(row))
+    print_bars(args.results)
     if args.plot:
         from clampgrad._tools.style import on_both
 
+        results = raw_results.read(args.results)
         on_both(lambda path: plot(results, path), args.plot)
 
 
