@@ -7,7 +7,6 @@ errors. :func:`clamp` documents the values of the keyword.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,19 +25,13 @@ if TYPE_CHECKING:
 Bound: TypeAlias = int | float | Tensor
 
 
-@cache
-def _rules() -> str:
-    """The conventions, their aliases and their rules, as the contract has them."""
+def _with_rules(text: str | None) -> str:
+    """A docstring with the conventions, their aliases and rules in their place; python -OO leaves docstrings out."""
     lines = []
     for name in CONVENTIONS:
         aliases = "".join(f" or ``{alias}``" for alias in ALIASES if ALIASES[alias] == name)
         lines.append(f"- ``{name}``{aliases}: {TABLE['conventions'][name]}")
-    return "\n".join(lines)
-
-
-def _with_rules(text: str | None) -> str:
-    """A docstring with the list of conventions in its place; python -OO leaves docstrings out."""
-    return cleandoc(text).replace("{conventions}", _rules()) if text else ""
+    return cleandoc(text).replace("{conventions}", "\n".join(lines)) if text else ""
 
 
 def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> Tensor:

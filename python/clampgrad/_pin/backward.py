@@ -50,8 +50,9 @@ def remember_in_operators(package: ModuleType) -> list[Change]:
     for name, module in sorted(sys.modules.items()):
         if name.startswith(f"{package.__name__}."):
             for thing in vars(module).values():
+                is_function = isinstance(thing, type) and issubclass(thing, torch.autograd.Function)
                 # Others are there because the module imports them.
-                if is_autograd_function(thing) and thing.__module__ == name:
+                if is_function and thing.__module__ == name:
                     try:
                         changes += remember_in(thing)
                     except RuntimeError as error:
@@ -59,10 +60,6 @@ def remember_in_operators(package: ModuleType) -> list[Change]:
     if not changes:
         raise unsupported(f"{package!r} differentiates nothing")
     return changes
-
-
-def is_autograd_function(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, torch.autograd.Function)
 
 
 def refuse_under_a_pin(function: Any, why: Exception) -> list[Change]:

@@ -87,7 +87,14 @@ class pin:
 
     def __enter__(self) -> pin:
         self._is_used = True
-        self._warn_where_lost()
+        captured = torch.jit.is_tracing() or torch.compiler.is_exporting()
+        if captured and _implementation.name == "compiled":
+            warnings.warn(
+                f"{self!r} is entered while a graph is captured, which has the gradient of the pin under "
+                "which the graph runs, and not of this one. To keep a convention in it, call "
+                "clampgrad.clamp and its kind",
+                stacklevel=2,
+            )
         tell_torch()
         block = state.new_block(self._name, self)
         try:
@@ -111,17 +118,6 @@ class pin:
                 "may have had the wrong pin"
                 if block
                 else f"{self!r} is not entered here"
-            )
-
-    def _warn_where_lost(self) -> None:
-        if _implementation.name == "compiled" and (
-            torch.jit.is_tracing() or torch.compiler.is_exporting()
-        ):
-            warnings.warn(
-                f"{self!r} is entered while a graph is captured, which has the gradient of the pin under "
-                "which the graph runs, and not of this one. To keep a convention in it, call "
-                "clampgrad.clamp and its kind",
-                stacklevel=3,
             )
 
     def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

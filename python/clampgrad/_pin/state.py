@@ -88,9 +88,8 @@ def answer() -> Block | None:
     return innermost()
 
 
-def current() -> str | None:
-    """What is pinned here; None for torch's own gradient."""
-    return _implementation.pin_current()
+# What is pinned here, by name; None for torch's own gradient.
+current = _implementation.pin_current
 
 
 def pin_process(name: str | None) -> None:

@@ -54,13 +54,10 @@ def trace_in_place(traced: Traced, _: object) -> None:
     manual_torch_name_rule_map.update(dict.fromkeys(names, CompiledFunctionVariable))
 
 
-signature_of = cache(inspect.signature)
-
-
 @cache
 def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
     """The signature without annotations: what reads it need not resolve their names."""
-    parameters = signature_of(function).parameters.values()
+    parameters = inspect.signature(function).parameters.values()
     return inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
 
 

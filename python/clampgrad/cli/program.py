@@ -137,12 +137,8 @@ def _from_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 
 def _first_on_path(folder: str) -> None:
     """Replaces the folder that python put first on the path for us; `python -P` puts none there."""
-    if not _is_safe_path():
+    if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
         sys.path[0] = folder
-
-
-def _is_safe_path() -> bool:
-    return getattr(sys.flags, "safe_path", False)  # since Python 3.11
 
 
 def _theirs(traceback: TracebackType | None) -> TracebackType | None:

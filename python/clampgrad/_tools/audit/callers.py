@@ -2,9 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
+from traceback import walk_stack
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -30,20 +29,13 @@ class Caller(NamedTuple):
 def caller() -> Caller:
     """Who makes the current call."""
     place, modules = None, []
-    for frame in _frames():
+    for frame, line in walk_stack(sys._getframe()):
         code = frame.f_code
         if code is CALL_MODULE:
             modules.append(frame.f_locals["self"])
         elif place is None and not code.co_filename.startswith(LIBRARIES):
-            place = code.co_filename, frame.f_lineno
+            place = code.co_filename, line
     return Caller(*(place or ("?", 0)), _path(modules[-1], modules[0]) if modules else "")
-
-
-def _frames() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _path(root: nn.Module, module: nn.Module) -> str:

@@ -44,13 +44,7 @@ class audit(TorchFunctionMode):
     For every call site (file, line, path of the module) the report has the number of elements; how many are
     exactly at a bound, beyond one, or NaN; how many were never inside their bounds (dead); how far the
     gradient that the call returns would move under each convention, as the norm of the difference over the
-    norm, computed from the gradients that arrived; and warnings:
-
-    - ``bound-rounds``: the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one;
-    - ``bound-singular``: a bound is a singular point of what consumes the result: log, sqrt, a division;
-    - ``gradient-not-finite``: an infinite or NaN gradient arrived, or the function before the call turned a 0 into one;
-    - ``conventions-differ``: torch up to 2.13 and torch from 2.14 on differ there, by .01 of the norm of the
-      gradient or in the signs of .001 of its elements.
+    norm, computed from the gradients that arrived; and warnings, which docs/audit.md describes.
 
     The effect of a gradient further back in the model is not followed. The audit sees calls from Python in
     the thread that entered the block. It does not see calls from C++ or TorchScript, inside functions of
