@@ -1,4 +1,4 @@
-"""What your torch does at a bound, and what each convention does instead.
+"""Shows what your torch does at a bound, and what each convention does instead.
 
     python examples/demo.py [--out DIR]
 

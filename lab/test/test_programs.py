@@ -35,7 +35,7 @@ def check(installed, tmp_path, monkeypatch):
     (tmp_path / "digests.py").write_text((programs.HERE / "digests.py").read_text())
 
     def check(program=JOINT, text=STUB, settings=("stock", "joint"), **others):
-        """What is found of a program under some settings, of which `others` stand in for some, and what is wrong."""
+        """The findings and failures of a program under some settings; `others` replace some of them."""
         script = tmp_path / "stub.py"
         script.write_text(text)
         chosen = {name: others.get(name, programs.SETTINGS[name]) for name in settings}

@@ -1,4 +1,4 @@
-"""Which cells there are, which of them run, and one cell run."""
+"""Lists the cells, chooses those that run, and runs one."""
 
 from contextlib import contextmanager, nullcontext
 from functools import cache

@@ -121,7 +121,7 @@ def files_of_the_product():
 
 
 def modules_named(tree):
-    """By imports, and by texts that are nothing but the name of a module."""
+    """The modules that imports name, and texts that are only the name of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

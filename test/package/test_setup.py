@@ -71,7 +71,7 @@ setup(name="two", ext_modules=[extension], cmdclass={{"build_ext": build_ext}})
 
 @pytest.mark.parametrize("ninja", [True, False])
 def test_a_file_has_flags_of_its_own(tmp_path, ninja):
-    """And those of all, also at a path with a space."""
+    """It also has those of all files, even at a path with a space."""
     tmp_path /= "a folder"
     tmp_path.mkdir()
     for name in ("one", "other"):

@@ -1,4 +1,4 @@
-"""Which implementation runs: the compiled extension or, in plain PyTorch, the portable one.
+"""Chooses the implementation: the compiled extension or, in plain PyTorch, the portable one.
 
 Both have the functions of `_C.pyi`, and this module has those of the one that was chosen: the rest of
 the package calls `_implementation.clamp` and never asks which it is.

@@ -13,7 +13,7 @@ import torch
 from clampgrad._implementation.build import MISSING
 from clampgrad._implementation.stamp import minor, why_stale
 
-# What to do where no library fits.
+# The advice if no library fits.
 TO_MEND = (
     "install a wheel for this torch, or, in the source tree, `pip install --force-reinstall --no-deps "
     "--no-build-isolation .`"
@@ -50,7 +50,7 @@ def load_library() -> ModuleType:
     if name not in found:
         there = " and ".join(dict.fromkeys(words(folder) for folder in found))
         raise NoLibrary(
-            f"the compiled libraries are for {there}, and here is torch {torch.__version__}"
+            f"the compiled libraries are for {there}, and the installed torch is {torch.__version__}"
         )
     file = find_spec(found[name])
     if file and file.origin and (stale := why_stale(file.origin, minor(torch.__version__))):

@@ -1,6 +1,5 @@
-"""What calls a function again in backward, and records its gradient there, does so under the pin of the forward.
-
-Checkpoints do, and operators that call functions (cond, while_loop, map, ...).
+"""Checkpoints, and operators that call functions (cond, while_loop, map, ...), call a function again in backward and
+record its gradient there. They do so under the pin of the forward.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clampgrad.pin makes of a function that it decorates: its body runs under the pin, and nothing else does.
+"""Functions that clampgrad.pin decorates: their bodies run under the pin, and nothing else does.
 
 What the call returns decides whether a body runs later and in steps: `inspect` cannot tell for a partial, an
 object with `__call__` or a function around the function.
@@ -19,7 +19,7 @@ from torch import nn
 from clampgrad._pin.body import Body
 from clampgrad._pin.first_pin import tell_torch
 
-# What runs code after the call has returned. A ContextDecorator is what @contextmanager makes.
+# Objects that run code after the call has returned. @contextmanager makes a ContextDecorator.
 RUNS_LATER = Iterator, Awaitable, AsyncIterator, ContextDecorator, AsyncContextDecorator
 
 
@@ -60,7 +60,7 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
     elif inspect.isgeneratorfunction(function) and hasattr(function, "__code__"):
         instead = generator(function, name, function.__code__)
     instead = functools.wraps(function)(instead)
-    # What torch.jit.script raises. It would compile the function without the pin.
+    # torch.jit.script raises this. It would compile the function without the pin.
     instead.__script_unsupported = (  # type: ignore[attr-defined]
         "clampgrad.pin decorates what TorchScript would compile without it: script the function, and pin the call"
     )
@@ -74,7 +74,7 @@ def generator(
         with under(name) as body:
             return (yield from body.steps(body.run(make, *args, **keywords)))
 
-    # What types.coroutine made of a generator is awaited.
+    # A generator that types.coroutine decorates is awaited.
     return types.coroutine(generate) if runs.co_flags & inspect.CO_ITERABLE_COROUTINE else generate
 
 

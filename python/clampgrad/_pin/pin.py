@@ -90,7 +90,7 @@ class pin:
         captured = torch.jit.is_tracing() or torch.compiler.is_exporting()
         if captured and _implementation.name == "compiled":
             warnings.warn(
-                f"{self!r} is entered while a graph is captured, which has the gradient of the pin under "
+                f"{self!r} is entered while a graph is captured. The graph has the gradient of the pin under "
                 "which the graph runs, and not of this one. To keep a convention in it, call "
                 "clampgrad.clamp and its kind",
                 stacklevel=2,
@@ -186,5 +186,5 @@ def set_pin_in_words(text: str) -> None:
     """Sets a pin as CLAMPGRAD_GRADIENT names it: `maximize` may follow the name, after a comma."""
     name, *words = (word.strip() for word in text.split(","))
     if words not in ([], ["maximize"]):
-        raise ValueError(f"{words[0]!r} is no word of a pin; after the name may come maximize")
+        raise ValueError(f"{words[0]!r} is not part of a pin; after the name may come maximize")
     set_pin(name, maximize=bool(words))

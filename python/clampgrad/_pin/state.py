@@ -1,11 +1,11 @@
-"""What is pinned, and where.
+"""The state of pins: what is pinned, and where.
 
-What is pinned is the name of a convention, or None for torch's own gradient. A block pins, from when it is
-entered until it is left, the thread that entered it or, in an event loop, the task; where no block holds,
-the process decides. Kernels ask, wherever an operator is called (csrc/pin, portable/kernels.py).
+A pin is the name of a convention, or None for torch's own gradient. From when a block is entered until it is
+left, it pins the thread that entered it or, in an event loop, the task; where no block holds, the pin of the
+process does. Kernels ask wherever an operator is called (csrc/pin, portable/kernels.py).
 
-To enter a block is to make it the innermost, and to leave it is to close it: the innermost that is open
-holds. Each is one store, after all that may fail, so nothing that is raised finds one half done.
+Entering a block makes it the innermost, and leaving closes it: the innermost that is open holds. Each is one
+store, after all that may fail, so an exception finds neither half done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clampgrad._torch.compiler import leave_uncompiled
 
 
 class _Thread(threading.local):
-    """What each thread has. By its token, a context that was copied from another thread is recognised."""
+    """The state of a thread. Its token shows whether a context was copied from another thread."""
 
     def __init__(self) -> None:
         self.token = object()
@@ -56,7 +56,7 @@ def opened(block: Block | None) -> Block | None:
 
 
 def make_innermost(block: Block | None) -> Block | None:
-    """Returns what was it before."""
+    """Returns the former innermost block."""
     if not in_task():
         return _implementation.pin_make_innermost(block)
     before = innermost()

@@ -1,6 +1,6 @@
-"""What is private to torch: the list of it, plain names for it, and how torch is changed.
+"""All use of torch's private names: the list of them, plain names for them, and how torch is changed.
 
-    private_names   the list: what for, and what happens where a name is gone
+    private_names   the list: what for, and what happens if a name is gone
     surroundings    where a call runs, in torch.func, forward mode, backward or modes, and what torch knows of a tensor
     dispatcher      kernels in Python, and the node that one makes
     compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps

@@ -1,4 +1,4 @@
-"""What parts of torch must know about clampgrad's functions, told to them when they are imported.
+"""Tells parts of torch what they must know about clampgrad's functions, when they are imported.
 
 - torch.compile: a compiled function can be compared, used as a key and given to map, as torch.clamp can. Instead
   of a call of it, the Python function is traced. (torch.compiler.substitute_in_graph does not serve:

@@ -21,9 +21,9 @@ PRIVATE = {
         "`import clampgrad` raises an ImportError that names it",
         {
             "torch.utils._python_dispatch:_disable_current_modes": (
-                "work of our own that modes must not see"
+                "our own work, which modes must not see"
             ),
-            "torch._C:DisableTorchFunction": "the same, of function modes",
+            "torch._C:DisableTorchFunction": "the same, for function modes",
         },
     ),
     "portable": Use(
@@ -82,7 +82,7 @@ PRIVATE = {
             "torch._dynamo.guards:GuardManagerWrapper().root": "the same",
             "torch._C._dynamo.guards:RootGuardManager().add_lambda_guard": "the same",
             "torch._guards:Guard().create_fn": "saved code keeps its guard",
-            "torch._guards:Guard().user_stack": "what the guard is of, in error messages",
+            "torch._guards:Guard().user_stack": "the source of a guard, in error messages",
             "torch._dynamo.guards:GuardBuilder().check_fn_manager": "whether code was saved",
             "torch._dynamo.guards:CheckFunctionManager().output_graph": "the same",
             "torch._dynamo.aot_compile:AOTCompiledFunction()._artifacts": "code compiled without a pin is refused",
@@ -93,17 +93,17 @@ PRIVATE = {
         "a warning; clampgrad's compiled functions break the graphs of torch.compile",
         {
             "torch._dynamo.symbolic_convert:InstructionTranslatorBase.inline_user_function_return": (
-                "the function of Python is traced in place of the compiled one"
+                "the Python function is traced in place of the compiled one"
             ),
             "torch._dynamo.trace_rules:get_torch_obj_rule_map": "the same",
             "torch._dynamo.trace_rules:manual_torch_name_rule_map": "the same",
             "torch._dynamo.variables:TorchInGraphFunctionVariable": "the same",
-            "torch._dynamo.variables.torch_function:can_dispatch_torch_function": "the same, of subclasses",
-            "torch._dynamo.variables.torch_function:dispatch_torch_function": "the same, of subclasses",
+            "torch._dynamo.variables.torch_function:can_dispatch_torch_function": "the same, for subclasses",
+            "torch._dynamo.variables.torch_function:dispatch_torch_function": "the same, for subclasses",
         },
     ),
     "one thing": Use(
-        "a warning, or where torch has nothing of the kind none; that one thing is not done",
+        "a warning, or none where torch has no such thing; that one thing is not done",
         {
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",
             "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",

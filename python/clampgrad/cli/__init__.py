@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int | str | None:
-    """What the process exits with, as sys.exit takes it."""
+    """Runs a command, and returns the exit status for sys.exit."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(
         "clampgrad", description="One forward and a named, pinned gradient for clamp."

@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int | str | None:
     options, theirs = program.parse(parser, arguments)
     if options.every < 1:
         parser.error("--every must be at least 1")
-    # What a report needs is checked before the program runs, not after.
+    # Check what the report needs before the program runs, not after.
     file = options.json and _of_this_rank(options.json)
     if file:
         _check(parser, file)

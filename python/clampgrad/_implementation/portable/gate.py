@@ -63,7 +63,7 @@ NOT_LINEAR = (
 
 @dataclass(eq=False)
 class Rule:
-    """What is called, and the gradient it is to have. The arguments are x, lo, hi or x, y."""
+    """The operator of a call, and the gradient it is to have. The arguments are x, lo, hi or x, y."""
 
     name: str  # torch's
     operator: str  # the contract's
@@ -122,7 +122,7 @@ def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = No
 
 
 def named(flags: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """What belongs to each of the arguments, with its name in the contract."""
+    """The values by argument, with its name in the contract."""
     return list(zip(("x", "y") if len(flags) == 2 else ("x", "lo", "hi"), flags))
 
 
@@ -132,8 +132,7 @@ def needed(ctx: Any) -> set[str]:
 
 
 def unpacked(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
-    """What was saved, the position first, after a check that it is what was saved: a saved-tensor hook
-    may have changed it."""
+    """The saved tensors, the position first, after a check that a saved-tensor hook did not change them."""
     saved = ctx.saved_tensors
     if not is_compiling() and torch.jit.is_tracing():
         raise RuntimeError(NOT_TRACED)

@@ -1,4 +1,4 @@
-"""What an audit saw at one call site."""
+"""The findings of an audit at one call site."""
 
 import math
 from dataclasses import dataclass, field

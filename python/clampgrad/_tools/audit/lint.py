@@ -1,4 +1,4 @@
-"""What the counts of a site mean: warnings, each with its evidence, and what to do about all of them."""
+"""Judges the counts of a site: warnings, each with its evidence, and one piece of advice for all of them."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from clampgrad._tools.audit.sites import COUNT, Site, passing
 WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
     "bound-singular": "a bound is a singular point of what consumes the result: log, sqrt, a division",
-    "gradient-not-finite": "an infinite or NaN gradient arrived at the clamp, or is made right behind it",
+    "gradient-not-finite": "an infinite or NaN gradient arrived at the clamp, or arises right behind it",
     "conventions-differ": "torch up to 2.13 and torch from 2.14 on differ here",
 }
 

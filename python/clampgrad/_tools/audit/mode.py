@@ -203,7 +203,7 @@ class audit(TorchFunctionMode):
 
 
 def describe(function: Any, operator: Operator, operands: Operands, kwargs: dict[str, Any]) -> Call:
-    """What decides how a call differentiates."""
+    """The facts that decide how a call differentiates."""
     x, lo, hi = operands
     dtype = x.dtype
     for tensor in (t for t in (lo, hi) if isinstance(t, Tensor)):

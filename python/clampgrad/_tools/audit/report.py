@@ -1,4 +1,4 @@
-"""What an audit found: a sentence, warnings, a table; and all of it as data."""
+"""The report of an audit: a sentence, warnings, a table; and all of it as data."""
 
 import json
 import math

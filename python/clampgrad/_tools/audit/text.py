@@ -42,7 +42,7 @@ def text(
 
 
 def summary(findings: list[Finding], place: Place) -> str:
-    """What the release of PyTorch decides, then what another convention would change; and the warnings."""
+    """Says what the release of PyTorch decides, then what another convention would change; and the warnings."""
     if not findings:
         return "No call of the clamp family was seen."
     heard = [f for f in findings if f.moved]
@@ -205,7 +205,7 @@ def _notes(findings: list[Finding], skipped: Counter[str], every: int) -> list[s
     if any(None in f.moved.values() for f in findings):
         notes.append("from 0: the gradient is 0 now, and would not be under that convention.")
     if any(f.dead for f in findings):
-        notes.append("dead: elements that were inside their bounds in no call.")
+        notes.append("dead: elements that were never inside their bounds.")
     if any(f.dead is None for f in findings):
         notes.append("dead is blank where shapes changed from call to call, or memory ran out.")
     if every > 1:

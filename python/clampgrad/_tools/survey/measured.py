@@ -1,4 +1,4 @@
-"""What the installed torch does at kinks and ties, measured, beside what PyTorch documents.
+"""Measures the installed torch at kinks and ties, beside what PyTorch documents.
 
 Nothing here knows what a function should give. Its gradients around the point are sampled, their hull
 is its subdifferential there, whether it is convex is tried, and PyTorch's numbered rules (its

@@ -1,4 +1,4 @@
-"""What a survey found, and how it is shown: as a table, as Markdown, as data."""
+"""The rows of a survey, and how they are shown: as a table, as Markdown, as data."""
 
 import sys
 from collections import Counter
