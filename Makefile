@@ -21,9 +21,6 @@ NEWEST := $(lastword $(SUPPORTED))
 # The releases for which `make wheels` also makes the wheel clampgrad-cuda, which needs nvcc; none by default.
 CUDA_RELEASES ?=
 
-# The releases for which `make wheels` also makes a wheel for arm64, which needs Debian; none by default.
-ARM64_RELEASES ?=
-
 # WHEEL=dist/NAME.whl, or several: the environments get these, and nothing is compiled for them.
 WHEEL ?=
 
@@ -124,11 +121,9 @@ check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip
 
 wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a library per torch of RELEASES
 	for release in $(RELEASES) $(CUDA_RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
-	for release in $(ARM64_RELEASES); do $(MAKE) .venv/torch-$$release-arm64/torch TORCH=$$release; done
-	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)$(ARM64_RELEASES:%=, for arm64 %)"
+	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)"
 	$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
-		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)) \
-		$(if $(ARM64_RELEASES),--arm64 $(ARM64_RELEASES:%=.venv/torch-%-arm64/bin/python))
+		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python))
 
 portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds
 	rm -rf build/portable

@@ -1,14 +1,13 @@
 """Puts together what dist/ holds; `make wheels` runs it.
 
-    python -m buildtools.wheels DIST PYTHON... [--cuda PYTHON...] [--arm64 PYTHON...]
+    python -m buildtools.wheels DIST PYTHON... [--cuda PYTHON...]
 
 Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform and
 this Python with a library per minor release of torch, of which the package takes the one that fits when
 it is imported; a wheel for everything else, without any library; and the source distribution. Those
 libraries have kernels for the CPU only. With --cuda there is another distribution, clampgrad-cuda, with
 libraries that have kernels for CUDA too; installed beside clampgrad, they are preferred where torch is a
-build for their CUDA. Each of its PYTHONs has such a torch, and there is an nvcc. With --arm64 there is one more wheel, for that
-platform; its PYTHONs are emulated (lab/arm64.sh).
+build for their CUDA. Each of its PYTHONs has such a torch, and there is an nvcc.
 
 The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled: libtorch and
 the OpenMP runtime are those that torch brings.
@@ -120,7 +119,7 @@ def compiled(source: Path, pythons: list[str], out: Path, cuda: str) -> Path:
     return merge(wheels, out)
 
 
-def main(dist: Path, pythons: list[str], cuda: list[str], arm64: list[str]) -> None:
+def main(dist: Path, pythons: list[str], cuda: list[str]) -> None:
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
@@ -132,8 +131,6 @@ def main(dist: Path, pythons: list[str], cuda: list[str], arm64: list[str]) -> N
         tag(compiled(source, pythons, out / "cpu", "0"), dist)
         if cuda:
             tag(companion(compiled(source, cuda, out / "cuda", "1"), out / "companion"), dist)
-        if arm64:
-            tag(compiled(source, arm64, out / "arm64", "0"), dist)
     print(run(sys.executable, "-m", "twine", "check", *dist.iterdir()).strip())
     for file in sorted(dist.iterdir()):
         size = file.stat().st_size / 2**20
@@ -145,6 +142,5 @@ if __name__ == "__main__":
     parser.add_argument("dist", type=Path)
     parser.add_argument("pythons", nargs="+")
     parser.add_argument("--cuda", nargs="+", default=[])
-    parser.add_argument("--arm64", nargs="+", default=[])
     given = parser.parse_args()
-    main(given.dist.absolute(), given.pythons, given.cuda, given.arm64)
+    main(given.dist.absolute(), given.pythons, given.cuda)

@@ -1,21 +1,8 @@
-// The sources of the CUDA kernels, for the host, behind functions that ctypes can call; or the
-// loops for AVX-512, which this machine may not run.
+// The sources of the CUDA kernels, for the host, behind functions that ctypes can call.
 
 #include "base/convention.cpp"
-
-#if defined(EMULATE_AVX512)
-#include "kernels/cpu/loops.h"
-
-#include <ATen/Dispatch.h>
-
-#include "avx512.h"
-#define CLAMPGRAD_SET baseline
-#define CLAMPGRAD_VECTOR_BYTES 64
-#include "kernels/cpu/every_loop.h"
-#else
 #include "kernels/cuda/numbers_kernel.cu"
 #include "kernels/cuda/tensors_kernel.cu"
-#endif
 
 #include <algorithm>
 #include <initializer_list>
@@ -26,24 +13,17 @@ namespace {
 
 template <typename Call>
 void run(
-    int dtype_,
+    int dtype,
     int64_t n,
     std::initializer_list<void*> in,
     std::initializer_list<void*> out,
     uint64_t* bits,
     const Call& call) {
-  const auto dtype = static_cast<at::ScalarType>(dtype_);
   Buffers<Call> memory = {{}, {}, {}, bits, n};
   std::copy(in.begin(), in.end(), memory.in);
   std::copy(out.begin(), out.end(), memory.out);
   std::fill_n(memory.period, in.size(), words(n));
-#if defined(EMULATE_AVX512)
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
-    baseline::loop<scalar_t, Call>()(lanes_of<Lane<scalar_t>>(memory), call, 0, words(n));
-  });
-#else
-  cuda::run(c10::kCPU, dtype, memory, call);
-#endif
+  cuda::run(c10::kCPU, static_cast<at::ScalarType>(dtype), memory, call);
 }
 
 } // namespace

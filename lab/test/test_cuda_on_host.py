@@ -3,13 +3,10 @@
 Their sources are compiled for the host and run there, a warp as 32 coroutines that meet at every
 shuffle (lab/cuda_on_host/). So indices, tails, alignment and arithmetic are checked without a GPU;
 what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
-
-The CPU's own loops for AVX-512 are compared alike, with the instructions emulated.
 """
 
 import ctypes
 import os
-import platform
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -39,11 +36,7 @@ TILE = {dtype: 32 * 64 // dtype.itemsize for dtype in DTYPES}
 BORDER = 97  # bytes around a result that must stay as they are
 
 
-DEFINED = {
-    "cuda": [],
-    "cuda, a row per tile": ["-DSMALL_TILES"],
-    "avx512": ["-DEMULATE_AVX512"],
-}
+DEFINED = {"tiles of four rows": [], "of one": ["-DSMALL_TILES"]}
 
 
 AS_C = {
@@ -58,8 +51,6 @@ AS_C = {
 
 @pytest.fixture(scope="module", params=DEFINED)
 def kernels(request, tmp_path_factory):
-    if request.param == "avx512" and platform.machine() not in ("x86_64", "AMD64"):
-        pytest.skip("the vectors of AVX-512 are types of x86-64 compilers")
     library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
     paths = [ROOT / "lab/cuda_on_host", ROOT / "csrc", *include_paths()]
     torch_libraries = Path(torch.__file__).parent / "lib"
