@@ -1,5 +1,11 @@
-"""Stock torch beside a series of patches: both sides compiled as `verify` compiles them, each loaded in
-processes of its own, in turn."""
+"""What a series does to the time of clamp's backward, and of its family's:
+
+    python -m lab.patched --series v2.13.0/joint --built FOLDER --out FILE
+
+Stock torch beside the series: both sides are compiled as `verify` compiles them, and each is loaded in processes of its
+own, in turn. Backward alone; forward mode with its forward. One thread: the best of many calls in a process, the median
+over interleaved rounds of processes. hardtanh, which no series changes, is the yardstick.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +13,84 @@ import argparse
 import hashlib
 import json
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
 from pathlib import Path
 
 import torch
+import torch.autograd.forward_ad as fwad
 
 import records
 
 SIDES = ("stock", "patched")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+SIZES = (1, 2**16, 2**20)
+# Of float32 whatever x is, as transformers' T5 has them.
+T5 = "clamp(x, low, high), bounds of float32 and no dimension"
+
+
+def backward(function, *variables):
+    y = function(*variables)
+    g = torch.ones_like(y)
+    return lambda: torch.autograd.grad(y, variables, g, retain_graph=True)
+
+
+def forward_mode(function, *variables):
+    tangents = [torch.ones_like(v) for v in variables]
+
+    def run():
+        with fwad.dual_level():
+            function(*map(fwad.make_dual, variables, tangents))
+
+    return run
+
+
+def cases(x):
+    """Name: what is timed."""
+    low, high = (torch.full_like(x, b).requires_grad_() for b in (0.0, 1.0))
+    other = x.detach().flip(0).contiguous().requires_grad_()
+    constants = low.detach(), high.detach()
+    numbers = torch.tensor(0.0), torch.tensor(1.0)
+    return {
+        "hardtanh(x, 0, 1)": backward(lambda x: torch.nn.functional.hardtanh(x, 0.0, 1.0), x),
+        "clamp(x, 0, 1)": backward(lambda x: x.clamp(0, 1), x),
+        "clamp_min(x, 0)": backward(lambda x: x.clamp_min(0), x),
+        T5: backward(lambda x: x.clamp(*numbers), x),
+        "clamp(x, low, high), one gradient": backward(lambda x: x.clamp(*constants), x),
+        "clamp(x, low, high), three": backward(torch.clamp, x, low, high),
+        "maximum(x, y)": backward(torch.maximum, x, other),
+        "fmax(x, y)": backward(torch.fmax, x, other),
+        "clamp_min(x, y)": backward(torch.clamp_min, x, other),
+        "forward mode of clamp(x, low, high)": forward_mode(torch.clamp, x, low, high),
+        "forward mode of maximum(x, y)": forward_mode(torch.maximum, x, other),
+    }
+
+
+def microseconds(run, n):
+    """One call. At N = 1 a thousand are timed together."""
+    inner, times = (1000, []) if n == 1 else (1, [])
+    for _ in range(15 if n == 1 else 60):
+        start = time.perf_counter()
+        for _ in range(inner):
+            run()
+        times.append(1e6 * (time.perf_counter() - start) / inner)
+    return min(times)
+
+
+def measured(library):
+    """In a process of its own."""
+    torch.set_num_threads(1)
+    torch.ops.load_library(library)
+    found = {}
+    for name, dtype in DTYPES.items():
+        for n in SIZES:
+            x = torch.linspace(-1, 2, n).to(dtype).requires_grad_()
+            assert x.clamp(0, 1).grad_fn.name().startswith("Proved")
+            found |= {f"{c}; {name}, {n}": microseconds(f, n) for c, f in cases(x).items()}
+    return found
 
 
 def libraries(name: str, directory: Path) -> dict[str, Path]:
@@ -46,44 +119,31 @@ def libraries(name: str, directory: Path) -> dict[str, Path]:
     return {s: compiled(*of_side, names, n) for s, *of_side, n in zip(SIDES, codes, folders, new)}
 
 
-def rounds(built: dict[str, Path], count: int, module: str, cases: list[str]) -> dict[str, list]:
-    """What this script prints with `--library LIBRARY CASE...`, for both sides in turn, `count` times."""
-    found: dict[str, list] = {side: [] for side in SIDES}
-    for i in range(count):
-        print(f"round {i + 1} of {count}", file=sys.stderr)
-        for side in SIDES:
-            command = [sys.executable, "-m", module, "--library", str(built[side]), *cases]
-            found[side].append(json.loads(subprocess.check_output(command)))
-    return found
-
-
-def main(
-    measured: Callable[[list[str]], dict], summary: Callable[[dict], tuple], series: str, count: int
-) -> None:
-    """Either side measures in its process; the main process compares them, and writes a record."""
+def main():
     if sys.argv[1:2] == ["--library"]:
-        torch.set_num_threads(1)
-        torch.ops.load_library(sys.argv[2])
-        print(json.dumps(measured(sys.argv[3:])))
+        print(json.dumps(measured(sys.argv[2])))
         return
-    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument("--series", default=series)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--series", default="v2.13.0/joint")
     parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl")
-    parser.add_argument("--cases", nargs="+", default=[], help="these alone")
-    parser.add_argument("--rounds", type=int, default=count, help="0: compile and end")
-    parser.add_argument("--note", default="", help="what a reader of the times must know")
-    parser.add_argument(
-        "--built",
-        type=Path,
-        help="a folder for the libraries; those of the same patches are taken from it",
-    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--built", type=Path, help="a folder that keeps the libraries")
     options = parser.parse_args()
+    found = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
         built = libraries(options.series, options.built or Path(scratch))
-        if not options.rounds:
-            return
-        module = sys.modules["__main__"].__spec__.name
-        found = rounds(built, options.rounds, module, options.cases)
-    rows, more = summary(found)
-    header = {"series": options.series, "note": options.note, "processes": options.rounds}
-    records.write(options.out, rows, **records.here(), **header, **more)
+        for i in range(options.rounds):
+            print(f"round {i + 1} of {options.rounds}", file=sys.stderr)
+            for side in SIDES:
+                command = [sys.executable, "-m", "lab.patched", "--library", str(built[side])]
+                found[side].append(json.loads(subprocess.check_output(command)))
+    rows = [
+        {"case": c, **{s: statistics.median(r[c] for r in found[s]) for s in SIDES}}
+        for c in found["stock"][0]
+    ]
+    header = {"series": options.series, "note": "", "processes": options.rounds}
+    records.write(options.out, rows, **records.here(), **header)
+
+
+if __name__ == "__main__":
+    main()
