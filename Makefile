@@ -84,8 +84,6 @@ SOURCE_BUILD = .venv/source-build$(subst /,-,$(abspath $(CHECKOUT)))
 PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
 ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
-# The one that the build would find (buildtools/cuda_build.py).
-NVCC = $(shell PATH="$${CUDA_HOME:+$$CUDA_HOME/bin:}$$PATH:/usr/local/cuda/bin" command -v nvcc)
 # Folders are in the list so that a removed file counts as a change too.
 SOURCES := $(shell find csrc codegen buildtools python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
            conventions.yaml derivatives.yaml setup.py pyproject.toml torch_releases.txt
@@ -94,7 +92,7 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-distro count-cuda check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-distro check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -188,14 +186,10 @@ study: $(VENV)/studied ## Train what docs/study.md reports, about 20 minutes; in
 	$(VENV)/bin/python -m lab.study.figures --out $$STUDY_RESULTS
 	$(VENV)/bin/python -m lab.study.tables | tee $$STUDY_RESULTS/tables.md
 
-check-cuda: ## Compile, link and import the CUDA kernels, and read their PTX; needs nvcc, but no GPU
-	if [ -z "$(NVCC)" ]; then \
-		echo "==> no nvcc: the CUDA kernels are not checked"; \
-	else \
-		$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH); \
-		echo "==> CUDA kernels on torch $(CUDA_TORCH)"; \
-		.venv/torch-$(CUDA_TORCH)/bin/python -m lab.check_cuda; \
-	fi
+check-cuda: ## Compile, link and import the CUDA kernels, and count their instructions; needs nvcc, but no GPU
+	$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH)
+	echo "==> CUDA kernels on torch $(CUDA_TORCH)"
+	.venv/torch-$(CUDA_TORCH)/bin/python -m lab.sass $(ARGS)
 
 check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian
 	echo "==> tests on torch $(TORCH) for arm64"
@@ -207,10 +201,6 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there,
 
 check-distro: ## Run demo and test on a minimal Debian SUITE from nothing, for docs/support.md; needs mmdebstrap, but not root
 	lab/distro.sh $(SUITE)
-
-count-cuda: ## Count the instructions of the CUDA kernels, for benchmarks/README.md; needs nvcc
-	$(MAKE) .venv/torch-$(CUDA_TORCH)/torch TORCH=$(CUDA_TORCH)
-	.venv/torch-$(CUDA_TORCH)/bin/python -m lab.sass
 
 check-sources: $(TESTED) ## Apply the patches to PyTorch 2.6.0, Debian's source package, fetched
 	if lab/debian_source.sh build/debian-source; then \

@@ -1,9 +1,11 @@
-"""Counts the instructions of the CUDA kernels in their machine code: this needs no GPU, and measures no time.
+"""What can be said of the CUDA side without a GPU: that it is whole, and what its kernels cost in instructions.
 
-    python -m lab.sass                        # records/cuda-sass.jsonl
+    python -m lab.sass                        # records/cuda-sass.jsonl; make check-cuda
     python -m lab.sass --csrc OTHER/csrc --out FILE.jsonl
 
-It fails where a bar of benchmarks/bars.yaml is missed. Needs nvcc and cuobjdump, which may be Triton's. Per kernel:
+It fails where an operator of the installed library has a kernel for the CPU and none for CUDA, where a kernel moves
+elements of a whole tile by less than 128 bits at a time, and where a bar of benchmarks/bars.yaml is missed. Needs nvcc
+and cuobjdump, which may be Triton's. Per kernel, by its machine code:
 
 alu           instructions of the ALU (comparison, selection, logic, integers) per element, on the longest way
               that a whole tile of a large tensor can take from the block with the most loads of 128 bits.
@@ -31,14 +33,24 @@ from pathlib import Path
 import records
 from benchmarks import raw_results
 from buildtools.cuda_build import find_nvcc, version
-from lab.check_cuda import compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 H100 = {"processors": 132, "alu_per_clock": 64, "hertz": 1.755e9, "bytes_per_second": 3.35e12}
 DTYPES = {"f": "float32", "d": "float64", "Half": "float16", "BFloat16": "bfloat16"}
 SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
-INPUTS = {"PairForwardOp": 2, "LookUpTriple": 3}
-OUTPUTS = {"PairBackwardOp": 2, "TripleBackwardOp": 3}
+ROWS = 4 + 1  # of a large and of a small tile (csrc/kernels/cuda/tile.cuh): accesses of a lane
+# With numbers joint is the same as min_norm; with_grad and restoring have an instance for maximize too.
+EXACT, DIRECTED = 3, 2 * 2
+# For each operation: tensors read, tensors written, and instances per dtype.
+OPERATIONS = {
+    # All pseudo-gradients record the same; there may be a lower bound, an upper bound or both.
+    "NumberForwardOp": (1, 1, (EXACT + 1) * 3),
+    "NumberBackwardOp": (1, 1, EXACT + DIRECTED),
+    "PairForwardOp": (2, 1, 4),  # the larger or the smaller, NaN skipped or not
+    "PairBackwardOp": (1, 2, 2 + DIRECTED + 1),  # NaN to both or not; pseudo-gradients
+    "LookUpTriple": (3, 1, 1),  # whatever the rule
+    "TripleBackwardOp": (1, 3, EXACT + DIRECTED + 1),
+}
 # By how their names begin: memory, what lanes exchange, control flow, what a warp does once, and the other
 # units of arithmetic, which work beside the ALU.
 NOT_ALU = re.compile(
@@ -47,6 +59,38 @@ NOT_ALU = re.compile(
 )
 JUMPS = ("BRA", "EXIT", "RET", "BRX")
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(@\S+\s+)?([A-Z][\w.]*)([^;]*);")
+
+
+def check_operators() -> None:
+    """Compares operators by the dispatcher's own list."""
+    import torch
+
+    import clampgrad  # noqa: F401
+
+    def has(name: str, key: str) -> bool:
+        return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+
+    names = [n for n in torch._C._dispatch_get_all_op_names() if n.startswith("clampgrad::")]
+    on_cpu = [n for n in names if has(n, "CPU")]
+    without = [n for n in on_cpu if not has(n, "CUDA")]
+    if without or not on_cpu:
+        raise SystemExit(
+            f"no CUDA kernel for {without or 'anything'}: was the installed extension built without "
+            "CUDA? `rm .venv/torch-*/installed` and build again, with CLAMPGRAD_CUDA=1"
+        )
+
+
+def compiled(kernel: Path, architecture: str, output: Path, csrc: Path) -> None:
+    import torch
+    from torch.utils.cpp_extension import COMMON_NVCC_FLAGS, include_paths
+
+    nvcc = find_nvcc() or sys.exit("there is no nvcc")
+    # The kernels are C++17; the headers of 2.13 and later need C++20.
+    release = tuple(map(int, torch.__version__.split(".")[:2]))
+    command = [nvcc, "-cubin", f"-arch=sm_{architecture}", *COMMON_NVCC_FLAGS, "-O2", "-DNDEBUG"]
+    command += [f"-std=c++{17 if release < (2, 13) else 20}", f"-I{csrc}"]
+    command += [f"-I{path}" for path in include_paths()]
+    subprocess.run([*command, str(kernel), "-o", str(output)], check=True)
 
 
 def find_cuobjdump() -> str:
@@ -116,9 +160,13 @@ def count(sass: str, name: str) -> dict:
 
     alu, every = longest(start)
     operation, *_, dtype = name.split()
-    size, reads = SIZES[dtype], INPUTS.get(operation, 1)
+    size, (reads, writes, _) = SIZES[dtype], OPERATIONS[operation]
+    for what, tensors in (("LDG", reads), ("STG", writes)):
+        wide = sum(opcode.startswith(f"{what}.E.128") for _, _, opcode, _ in code)
+        if wide < ROWS * tensors:  # the compiler may write a store twice
+            raise SystemExit(f"{name}: {wide} {what} of 128 bits, not {ROWS} for each of {tensors}")
     per_lane = sum(map(is_wide_load, blocks[start])) // reads * 16 // size
-    traffic = size * (reads + OUTPUTS.get(operation, 1)) + bits_per_element(name) / 8
+    traffic = size * (reads + writes) + bits_per_element(name) / 8
     clocks = alu / per_lane / (H100["processors"] * H100["alu_per_clock"])
     return {
         "alu": round(alu / per_lane, 2),
@@ -145,11 +193,12 @@ def main() -> None:
     parser.add_argument("--architecture", default="90")
     parser.add_argument("--out", default="cuda-sass", help="a record, or a file")
     args = parser.parse_args()
+    check_operators()
     kernels: dict[str, dict] = {}
     with tempfile.TemporaryDirectory() as folder:
         for source in sorted((args.csrc / "kernels/cuda").glob("*.cu")):
             cubin = Path(folder, source.stem + ".cubin")
-            compiled(source, "cubin", f"sm_{args.architecture}", cubin, args.csrc)
+            compiled(source, args.architecture, cubin, args.csrc)
             kernels |= read(cubin)
     header = {
         "commit": subprocess.getoutput(f"git -C {args.csrc} rev-parse --short HEAD"),

@@ -1,110 +1,90 @@
-// The sources of the CUDA kernels, for the host, behind functions that ctypes can call.
+// The sources of the CUDA kernels, for the host, behind operators.
+
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
 
 #include "base/convention.cpp"
 #include "kernels/cuda/numbers_kernel.cu"
 #include "kernels/cuda/tensors_kernel.cu"
 
 #include <algorithm>
-#include <initializer_list>
+#include <string>
 
 using namespace clampgrad;
+using at::Tensor;
+using Tensors = std::vector<std::optional<Tensor>>;
 
 namespace {
 
+void* data(const std::optional<Tensor>& t) {
+  return t ? t->data_ptr() : nullptr;
+}
+
 template <typename Call>
-void run(
-    int dtype,
-    int64_t n,
-    std::initializer_list<void*> in,
-    std::initializer_list<void*> out,
-    uint64_t* bits,
-    const Call& call) {
-  Buffers<Call> memory = {{}, {}, {}, bits, n};
-  std::copy(in.begin(), in.end(), memory.in);
-  std::copy(out.begin(), out.end(), memory.out);
+void run(const Tensors& in, const Tensors& out, const Tensor& bits, const Call& call) {
+  const int64_t n = in[0]->numel();
+  Buffers<Call> memory = {{}, {}, {}, static_cast<uint64_t*>(bits.data_ptr()), n};
+  std::transform(in.begin(), in.end(), memory.in, data);
+  std::transform(out.begin(), out.end(), memory.out, data);
   std::fill_n(memory.period, in.size(), words(n));
-  cuda::run(c10::kCPU, static_cast<at::ScalarType>(dtype), memory, call);
+  cuda::run(c10::kCPU, in[0]->scalar_type(), memory, call);
+}
+
+void number_forward(
+    const Tensor& x,
+    const Tensor& y,
+    const Tensor& bits,
+    std::optional<double> lo,
+    std::optional<double> hi,
+    std::string gradient,
+    bool maximize) {
+  const auto c = parse_convention(gradient, maximize);
+  const auto has_lo = lo.has_value(), has_hi = hi.has_value();
+  run({x}, {y}, bits, NumberForward{lo.value_or(0), hi.value_or(0), has_lo, has_hi, c});
+}
+
+void number_backward(
+    const Tensor& g, const Tensor& bits, const Tensor& dx, std::string gradient, bool maximize) {
+  run({g}, {dx}, bits, NumberBackward{parse_convention(gradient, maximize)});
+}
+
+// Of two Tensors with the name of an operator, and of three without.
+void forward(
+    const Tensors& in,
+    const Tensor& y,
+    const Tensor& bits,
+    std::optional<std::string> extremum,
+    std::string gradient,
+    int64_t differentiated) {
+  const auto rule = parse_convention(gradient, false).gradient;
+  const int set = static_cast<int>(differentiated);
+  if (extremum) {
+    run(in, {y}, bits, PairForward{parse_extremum(*extremum), rule, set});
+  } else {
+    run(in, {y}, bits, TripleForward{rule, set});
+  }
+}
+
+void backward(
+    const Tensor& g,
+    const Tensor& bits,
+    const Tensors& out,
+    std::optional<std::string> extremum,
+    std::string gradient,
+    bool maximize) {
+  const auto c = parse_convention(gradient, maximize);
+  if (extremum) {
+    run({g}, out, bits, PairBackward{parse_extremum(*extremum), c});
+  } else {
+    run({g}, out, bits, TripleBackward{c});
+  }
 }
 
 } // namespace
 
-extern "C" {
-
-void number_forward(
-    int dtype,
-    int64_t n,
-    void* x,
-    void* y,
-    uint64_t* bits,
-    double lo,
-    double hi,
-    int has_lo,
-    int has_hi,
-    const char* gradient,
-    int maximize) {
-  const auto c = parse_convention(gradient, maximize != 0);
-  run(dtype, n, {x}, {y}, bits, NumberForward{lo, hi, has_lo != 0, has_hi != 0, c});
-}
-
-void number_backward(
-    int dtype, int64_t n, void* g, uint64_t* bits, void* dx, const char* gradient, int maximize) {
-  run(dtype, n, {g}, {dx}, bits, NumberBackward{parse_convention(gradient, maximize != 0)});
-}
-
-void pair_forward(
-    int dtype,
-    int64_t n,
-    void* self,
-    void* other,
-    void* y,
-    uint64_t* bits,
-    const char* extremum,
-    const char* gradient,
-    int differentiated) {
-  const auto c = parse_convention(gradient, false);
-  const PairForward call = {parse_extremum(extremum), c.gradient, differentiated};
-  run(dtype, n, {self, other}, {y}, bits, call);
-}
-
-void pair_backward(
-    int dtype,
-    int64_t n,
-    void* g,
-    uint64_t* bits,
-    void* of_self,
-    void* of_other,
-    const char* extremum,
-    const char* gradient,
-    int maximize) {
-  const auto c = parse_convention(gradient, maximize != 0);
-  run(dtype, n, {g}, {of_self, of_other}, bits, PairBackward{parse_extremum(extremum), c});
-}
-
-void triple_forward(
-    int dtype,
-    int64_t n,
-    void* x,
-    void* lo,
-    void* hi,
-    void* y,
-    uint64_t* bits,
-    const char* gradient,
-    int differentiated) {
-  const auto c = parse_convention(gradient, false);
-  run(dtype, n, {x, lo, hi}, {y}, bits, TripleForward{c.gradient, differentiated});
-}
-
-void triple_backward(
-    int dtype,
-    int64_t n,
-    void* g,
-    uint64_t* bits,
-    void* of_x,
-    void* of_lo,
-    void* of_hi,
-    const char* gradient,
-    int maximize) {
-  const auto c = parse_convention(gradient, maximize != 0);
-  run(dtype, n, {g}, {of_x, of_lo, of_hi}, bits, TripleBackward{c});
-}
+TORCH_LIBRARY(NAME, m) {
+  m.def("number_forward", number_forward);
+  m.def("number_backward", number_backward);
+  m.def("forward", forward);
+  m.def("backward", backward);
 }

@@ -5,7 +5,6 @@ shuffle (lab/cuda_on_host/). So indices, tails, alignment and arithmetic are che
 what a GPU adds (streams, its memory, its compiler) is checked in test_cuda.py.
 """
 
-import ctypes
 import os
 import subprocess
 from itertools import product
@@ -39,49 +38,34 @@ BORDER = 97  # bytes around a result that must stay as they are
 DEFINED = {"tiles of four rows": [], "of one": ["-DSMALL_TILES"]}
 
 
-AS_C = {
-    torch.Tensor: lambda tensor: ctypes.c_void_p(tensor.data_ptr()),
-    type(None): ctypes.c_void_p,
-    float: ctypes.c_double,
-    str: lambda text: ctypes.c_char_p(text.encode()),
-    int: ctypes.c_int64,
-    bool: ctypes.c_int64,
-}
-
-
 @pytest.fixture(scope="module", params=DEFINED)
 def kernels(request, tmp_path_factory):
     library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
+    name = f"on_host_{[*DEFINED].index(request.param)}"
     paths = [ROOT / "lab/cuda_on_host", ROOT / "csrc", *include_paths()]
     torch_libraries = Path(torch.__file__).parent / "lib"
     command = [
         *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-w"),
         # A misaligned vector traps.
         *("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"),
-        *DEFINED[request.param],
+        *(f"-DNAME={name}", *DEFINED[request.param]),
         *(f"-I{path}" for path in paths),
         str(ROOT / "lab/cuda_on_host/kernels.cpp"),
-        *("-o", str(library), f"-L{torch_libraries}", "-lc10", "-ltorch_cpu"),
+        *("-o", str(library), f"-L{torch_libraries}", "-lc10", "-ltorch", "-ltorch_cpu"),
     ]
     subprocess.run(command, check=True)
-    functions = ctypes.CDLL(str(library))
-
-    def call(name, *args):
-        getattr(functions, name)(*(AS_C[type(a)](a) for a in args))
-
-    return call
+    torch.ops.load_library(library)
+    return getattr(torch.ops, name)
 
 
-def dtype_code(dtype):
-    """c10::ScalarType."""
-    return {torch.float16: 5, torch.float32: 6, torch.float64: 7, torch.bfloat16: 15}[dtype]
+def as_lanes(dtype, *numbers):
+    """Numbers as kernels take them: those of 16 bits by their bits."""
 
+    def lane(number):
+        x = torch.tensor(number, dtype=dtype)
+        return float(x.view(torch.uint16) if dtype.itemsize == 2 else x)
 
-def given_bounds(lo, hi, dtype):
-    """The bounds as kernels take them: 16-bit numbers by their bits, and which of the two exist."""
-    numbers = torch.tensor([lo or 0.0, hi or 0.0], dtype=dtype)
-    lanes = numbers.view(torch.uint16) if dtype.itemsize == 2 else numbers
-    return [*map(float, lanes), lo is not None, hi is not None]
+    return [None if number is None else lane(number) for number in numbers]
 
 
 def lengths(dtype):
@@ -135,10 +119,10 @@ def gradients(y, leaves, g):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("call", [c for c in CALLS if c[0] != "straight_through"], ids=str)
 def test_numbers(kernels, call, dtype):
-    code, bounds = dtype_code(dtype), [(0.0, 1.0), (0.0, None), (None, 1.0), (1.0, 0.0), (1.0, 1.0)]
+    bounds = [(0.0, 1.0), (0.0, None), (None, 1.0), (1.0, 0.0), (1.0, 1.0)]
     for i, n in enumerate(lengths(dtype)):
         lo, hi = bounds[i % len(bounds)]
-        given = given_bounds(lo, hi, dtype)
+        given = as_lanes(dtype, lo, hi)
         for offset in (0, 1 + i % 5):
             x, g = random(n, dtype, i), random(n, dtype, i + 100)
             leaf = x.clone().requires_grad_()
@@ -147,34 +131,33 @@ def test_numbers(kernels, call, dtype):
 
             result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
             source = at_offset(x, offset)
-            kernels("number_forward", code, n, source, result.tensor, saved.tensor, *given, *call)
+            kernels.number_forward(source, result.tensor, saved.tensor, *given, *call)
             # Which zero a clamp returns differs between CPU and GPU.
             assert_same(result.tensor, y.detach())
             assert torch.equal(saved.tensor, bits)
-            kernels("number_forward", code, n, source, source, saved.tensor, *given, *call)
+            kernels.number_forward(source, source, saved.tensor, *given, *call)
             assert_same(source, y.detach())
             assert torch.equal(saved.tensor, bits)
 
             gradient = Guarded(n, dtype, offset)
             g = at_offset(g, offset)
-            kernels("number_backward", code, n, g, saved.tensor, gradient.tensor, *call)
+            kernels.number_backward(g, saved.tensor, gradient.tensor, *call)
             assert_same(gradient.tensor, dx, f"{call} {n} {offset} {lo} {hi}")
             for guarded in (result, saved, gradient):
                 guarded.check()
 
 
-def check_backward(kernels, name, dtype, g, saved, expected, offset, *rest):
+def check_backward(kernels, g, saved, expected, offset, *rest):
     """All gradients, and each of them alone."""
     n, count = g.numel(), len(expected)
     for wanted in [range(count), *([i] for i in range(count))]:
-        out = [Guarded(n, dtype, offset) if i in wanted else None for i in range(count)]
-        pointers = [o and o.tensor for o in out]
-        kernels(name, dtype_code(dtype), n, g, saved, *pointers, *rest)
+        out = [Guarded(n, g.dtype, offset) if i in wanted else None for i in range(count)]
+        kernels.backward(g, saved, [o and o.tensor for o in out], *rest)
         for guarded, gradient in zip(out, expected):
             if guarded:
                 guarded.check()
             if guarded and gradient is not None:
-                assert_same(guarded.tensor, gradient, f"{name} {n} {offset} {rest}")
+                assert_same(guarded.tensor, gradient, f"{n} {offset} {rest}")
 
 
 def set_of(differentiated):
@@ -182,11 +165,10 @@ def set_of(differentiated):
     return sum(is_in << i for i, is_in in enumerate(differentiated))
 
 
-def check_forward(kernels, name, dtype, args, y, bits, offset, *call):
+def check_forward(kernels, args, y, bits, offset, *call):
     """For Tensors: the kernel writes what the CPU records, to the bit, and nothing beside it."""
-    n = y.numel()
-    result, saved = Guarded(n, dtype, offset), Guarded(bits.numel(), torch.uint8)
-    kernels(name, dtype_code(dtype), n, *args, result.tensor, saved.tensor, *call)
+    result, saved = Guarded(y.numel(), y.dtype, offset), Guarded(bits.numel(), torch.uint8)
+    kernels.forward(args, result.tensor, saved.tensor, *call)
     assert same_bits(result.tensor, y.detach()) and torch.equal(saved.tensor, bits)
     result.check()
     saved.check()
@@ -201,9 +183,9 @@ def test_two_tensors(kernels, extremum, call, dtype):
         leaves = [a.clone().requires_grad_(d) for a, d in zip(args, differentiated)]
         y, bits = recorded(extremum, *leaves, call=call)
         how = extremum, call[0], set_of(differentiated)
-        check_forward(kernels, "pair_forward", dtype, args, y, bits, offset, *how)
+        check_forward(kernels, args, y, bits, offset, *how)
         expected = gradients(y, leaves, g)
-        check_backward(kernels, "pair_backward", dtype, g, bits, expected, offset, extremum, *call)
+        check_backward(kernels, g, bits, expected, offset, extremum, *call)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -214,22 +196,22 @@ def test_three_tensors(kernels, call, dtype):
         *args, g = (random(n, dtype, i + 50 * k) for k in range(4))
         leaves = [a.clone().requires_grad_(d) for a, d in zip(args, differentiated)]
         y, bits = recorded("clamp", *leaves, call=call)
-        check_forward(kernels, "triple_forward", dtype, args, y, bits, offset, call[0], which)
+        check_forward(kernels, args, y, bits, offset, None, call[0], which)
         expected = gradients(y, leaves, g)
-        check_backward(kernels, "triple_backward", dtype, g, bits, expected, offset, *call)
+        check_backward(kernels, g, bits, expected, offset, None, *call)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_every_16_bit_number(kernels, dtype):
     """As x, and as a gradient of which a half, a quarter or a third passes."""
     every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(dtype)
-    n, code = every.numel(), dtype_code(dtype)
+    n = every.numel()
     leaf = every.clone().requires_grad_()
     half, least_norm = ("half", False), ("min_norm", False)
     y, bits = recorded("clamp", leaf, -1.0, 1.0, call=half)
     result, saved = Guarded(n, dtype), Guarded(bits.numel(), torch.uint8)
-    bounds = given_bounds(-1.0, 1.0, dtype)
-    kernels("number_forward", code, n, every, result.tensor, saved.tensor, *bounds, *half)
+    bounds = as_lanes(dtype, -1.0, 1.0)
+    kernels.number_forward(every, result.tensor, saved.tensor, *bounds, *half)
     assert_same(result.tensor, y.detach())
     assert torch.equal(saved.tensor, bits)
 
@@ -237,10 +219,10 @@ def test_every_16_bit_number(kernels, dtype):
         tied_there = torch.zeros(n, dtype=dtype, requires_grad=True)
         y, bits = recorded("clamp", tied_there, *bound, call=half)
         (expected,) = torch.autograd.grad(y, tied_there, every)
-        kernels("number_backward", code, n, every, bits, result.tensor, *half)
+        kernels.number_backward(every, bits, result.tensor, *half)
         assert_same(result.tensor, expected)
 
     leaves = [torch.zeros(n, dtype=dtype, requires_grad=True) for _ in range(3)]
     y, bits = recorded("clamp", *leaves, call=least_norm)
     expected = torch.autograd.grad(y, leaves, every)
-    check_backward(kernels, "triple_backward", dtype, every, bits, expected, 0, *least_norm)
+    check_backward(kernels, every, bits, expected, 0, None, *least_norm)
