@@ -166,7 +166,7 @@ fuzz: $(TESTED) ## Call the operators with random arguments, in random forms and
 mutants: $(TESTED) ## Break the library by rule, one place at a time; the tests must notice; ARGS="--sample 50"
 	echo "==> mutants on torch $(TORCH)"
 	$(call with_progress,$(VENV)/bin/python -m lab.mutants build,$(VENV)/mutants.log)
-	PYTHONPATH=build/mutants/lib:test $(VENV)/bin/python -m lab.mutants run $(ARGS)
+	PYTHONPATH=$(abspath build/mutants/lib) $(VENV)/bin/python -m lab.mutants run $(ARGS)
 
 check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
 	echo "==> packages for torch $(TORCH)"
