@@ -55,10 +55,6 @@ class Group:
     sizes: tuple[int, ...] = (1, 2**12, 2**16, 2**17, 2**20, 2**22, 2**24)
 
     @property
-    def ours(self) -> str:
-        return next(iter(self.functions))
-
-    @property
     def timed(self) -> dict[str, Callable]:
         return {name: f for name, f in self.functions.items() if name not in self.not_timed}
 

@@ -77,7 +77,7 @@ def main():
     if args.device == "cuda":
         header["machine"] = {"cpu": torch.cuda.get_device_name()}
     raw_results.write(f"{args.out}/gpu.jsonl", rows, **header)
-    print_bars(f"{args.out}/gpu.jsonl", "gpu")
+    print_bars(f"{args.out}/gpu.jsonl", kind="gpu")
 
 
 if __name__ == "__main__":

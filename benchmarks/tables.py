@@ -1,6 +1,6 @@
 """The tables of README.md, docs/ and this folder that show what the commands here measured: records/.
 
-python -m benchmarks.tables [RESULTS] [--plot FILE.png]      the bars, and a picture, for one record of benchmarks.run
+python -m benchmarks.tables [RESULTS...] [--plot FILE.png]   the bars of records of benchmarks.run, a picture of the first
 """
 
 import argparse
@@ -113,8 +113,8 @@ def bars(named, kind="ratios"):
     )
 
 
-def print_bars(name, kind="ratios"):
-    for row in bars({Path(name).stem: raw_results.read(name)}, kind):
+def print_bars(*names, kind="ratios"):
+    for row in bars({name: raw_results.read(name) for name in names}, kind):
         print(row if isinstance(row, str) else " | ".join(row))
 
 
@@ -369,14 +369,15 @@ def plot(results, path, n=2**20):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", nargs="?", default="cpu-2.13.0-avx512", help="a record or file")
+    usual = ["cpu-2.13.0-avx512"]
+    parser.add_argument("results", nargs="*", default=usual, help="records, or files")
     parser.add_argument("--plot", type=Path)
     args = parser.parse_args()
-    print_bars(args.results)
+    print_bars(*args.results)
     if args.plot:
         from clampgrad._tools.style import on_both
 
-        results = raw_results.read(args.results)
+        results = raw_results.read(args.results[0])
         on_both(lambda path: plot(results, path), args.plot)
 
 
