@@ -50,7 +50,7 @@ def test_decorating_what_is_no_function(name):
 
 @pytest.mark.parametrize("thing", [slope, Net, Net()])
 def test_without_a_name(thing):
-    with pytest.raises(TypeError, match="with the name of a convention"):
+    with pytest.raises(TypeError, match="gradient must be a str, not "):
         pin(thing)
 
 

@@ -66,8 +66,6 @@ class pin:
     _is_used = True  # until it has been made
 
     def __init__(self, gradient: Pinned | None, *, maximize: bool = False) -> None:
-        if callable(gradient):
-            raise TypeError('write @clampgrad.pin("inclusive"), with the name of a convention')
         self._name = named(gradient, maximize)
         caller = sys._getframe(1)
         self._made_at = caller.f_code.co_filename, caller.f_lineno

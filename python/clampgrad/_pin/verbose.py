@@ -33,10 +33,8 @@ def is_wanted() -> bool:
 def pinned(name: str | None) -> None:
     """One line for each pin of a process, and one when the process ends."""
     if is_wanted():
-        kind = (
-            f"{_implementation.name} implementation, torch {torch.__version__}, clampgrad {VERSION}"
-        )
-        say(f"pinned to {name} ({kind})")
+        kind = f"{_implementation.name} implementation, torch {torch.__version__}"
+        say(f"pinned to {name} ({kind}, clampgrad {VERSION})")
         report_at_exit()
 
 
