@@ -94,6 +94,11 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
   }
   // If torch refuses the second clamp, it raises before the first has written anything.
   below_autograd([&] { check_fits(self, at::clamp_max(self, max)); });
+  TORCH_CHECK(
+      at::result_type(self, min) == self.scalar_type(),
+      "clampgrad: clamp_ would round what min makes of its input to ",
+      self.scalar_type(),
+      " before max is compared, and so see other ties than clamp does. Call clamp, or convert min");
   auto hi = max;
   if constexpr (std::is_same_v<Max, at::Tensor>) {
     hi = max.clone(); // which may be self

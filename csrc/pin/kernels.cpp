@@ -11,8 +11,10 @@
 #include "ops/front_doors.h"
 #include "pin/pin.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/ops/clamp.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
@@ -134,11 +136,15 @@ const c10::SafeKernelFunction* torchs_batched = nullptr;
 // torch has no batching rule for clamp_, but loops over the samples. If a bound requires grad, so
 // does x once its first sample is written: the others would have the gradient of an x that is being
 // differentiated. And the samples are views, through which an outer vmap cannot write what it
-// differentiates. Under a pin, the front door writes all of them at once.
+// differentiates. Under a pin, the front door writes all of them at once, but where they share
+// memory, which torch writes sample by sample only.
 template <typename Aten, typename Bound>
 Tensor& batched_clamp_(DispatchKeySet keys, Tensor& self, const Bound& min, const Bound& max) {
   const auto c = current();
-  if (!c || !is_recorded(self, min, max)) {
+  const auto* batched = at::functorch::maybeGetBatchedImpl(self);
+  const bool shares_memory =
+      batched && at::has_internal_overlap(batched->value()) == at::MemOverlap::Yes;
+  if (!c || !is_recorded(self, min, max) || shares_memory) {
     torch::jit::Stack stack = {self, min, max};
     torchs_batched<Aten>->callBoxed(torchs_batched<Aten>->opHandle(), keys, &stack);
     return self;

@@ -102,6 +102,7 @@ def gradients(operator, convention, maximize, args, differentiated, g):
     None for numbers. `differentiated` has one entry per argument, False for numbers.
     """
     y = forward(operator, args)
+    # Under half in steps too, though both implementations take the rule of three: it is the same.
     if is_mixed(args) and convention not in (*PSEUDO, "min_norm"):
         _, found = in_steps(convention, args, differentiated, g)
     else:

@@ -286,6 +286,25 @@ def test_a_share_is_not_rounded_to_the_dtype_of_a_view(dtype):
             assert_same(found, g.float() / 3)
 
 
+@pytest.mark.parametrize("gradient", CONVENTIONS)
+def test_no_tie_is_made_where_a_view_is_rounded(gradient):
+    """A Tensor and a number that differ, but not in the dtype of what is written."""
+    lo, hi = torch.tensor([1.001], requires_grad=True), 1.0005
+
+    def gradients(clamp, again):
+        x = torch.ones(1, dtype=torch.bfloat16, requires_grad=True)
+        y = again(x)
+        return torch.autograd.grad(clamp(y, lo, hi, gradient=gradient).sum(), (x, lo))
+
+    expected = gradients(clampgrad.clamp, torch.clone)
+    if gradient in ("inclusive", "joint"):  # which clamp twice
+        with pytest.raises(RuntimeError, match="would round .* Call clamp, or convert min"):
+            gradients(clampgrad.clamp_, torch.clone)
+        return
+    assert gradients(clampgrad.clamp_, torch.clone) == expected
+    assert gradients(clampgrad.clamp_, lambda x: x.clone()[:]) == expected
+
+
 def test_a_hook_on_a_view_inside_a_transform():
     """As in torch, it is not called, and the result cannot be vmapped over x with one gradient."""
 

@@ -85,9 +85,10 @@ constexpr Gradient triple_share_rule(Gradient gradient) {
 }
 
 // Whether a number and a Tensor for bounds take a rule of three, in which the number is a Tensor
-// that is a constant. The other conventions clamp by one bound after the other.
+// that is a constant. The other conventions clamp by one bound after the other, of which the rule
+// of three is the outcome under half.
 inline bool mixed_at_once(Gradient gradient) {
-  return gradient == Gradient::min_norm || is_pseudo(gradient);
+  return gradient == Gradient::min_norm || gradient == Gradient::half || is_pseudo(gradient);
 }
 
 constexpr Gradient own_rule(Gradient gradient) {

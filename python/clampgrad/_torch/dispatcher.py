@@ -100,9 +100,10 @@ def batch_first(arg: Any, dim: int | None, missing: int) -> Any:
     return arg.unflatten(0, (-1, *[1] * missing)) if missing else arg
 
 
-def batched_in_place(operator: Any) -> Kernel:
+def batched_in_place(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
     """What vmap does with an elementwise operator in place for which torch loops over the samples. Each sample
-    would be a view, and once one is written, what is being differentiated is another."""
+    would be a view, and once one is written, what is being differentiated is another. So under a pin all are
+    written at once, but where they share memory, or torch is to raise its error."""
 
     def rule(x: torch.Tensor, *others: Any) -> torch.Tensor:
         level = torch._C._functorch.current_level()
@@ -115,9 +116,13 @@ def batched_in_place(operator: Any) -> Kernel:
             a.dim() - (d is not None) if isinstance(a, torch.Tensor) else 0
             for a, d in zip(args, dims)
         ]
-        first = [batch_first(a, d, max(sizes) - n) for a, d, n in zip(args, dims, sizes)]
+        share_memory = any(n > 1 and step == 0 for n, step in zip(args[0].shape, args[0].stride()))
         with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.FuncTorchBatched)):
-            operator(*first)
+            if is_pinned() and max(sizes) == sizes[0] and not share_memory:
+                operator(*(batch_first(a, d, sizes[0] - n) for a, d, n in zip(args, dims, sizes)))
+                return x
+            for i in range(args[0].size(dims[0])):
+                operator(*(a if d is None else a.select(d, i) for a, d in zip(args, dims)))
         return x
 
     return rule

@@ -70,6 +70,12 @@ def recorded(args: tuple[Any, ...]) -> bool:
 # ---- Clamps --------------------------------------------------------------------------------------------
 
 
+ROUNDS = (
+    "clampgrad: clamp_ would round what min makes of its input to {} before max is compared, and so see other "
+    "ties than clamp does. Call clamp, or convert min"
+)
+
+
 def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
     """A clamp of any name; of its bounds, one at least is given."""
     if not recorded((x, lo, hi)):
@@ -79,12 +85,14 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
         check_in_place(x, lo, hi)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
-        if gradient.partition(",")[0] not in (*PSEUDO, "min_norm"):
-            # Under these it is one clamp after the other.
+        if gradient.partition(",")[0] not in (*PSEUDO, "min_norm", "half"):
+            # Under these it is one clamp after the other; under half the rule of three is the same.
             if suffix:
                 # What refuses the second does so before the first has written anything.
                 with torch.no_grad():
                     check_fits(x, (lo, hi), torch.clamp_max(x, hi))
+                if torch.result_type(x, lo) != x.dtype:
+                    raise RuntimeError(ROUNDS.format(str(x.dtype)))
                 # The first writes hi too, if it is x.
                 hi = hi.clone() if isinstance(hi, Tensor) else hi
             raised = clamped("clamp_min" + suffix, x, lo, None, gradient)

@@ -224,5 +224,6 @@ def pin_register() -> list[str]:
         kernels[name] = make(name.partition(".")[0], operator_named(name))
     library = register_at_autograd_keys(kernels)
     for name in ("clamp_", "clamp_.Tensor"):
-        library.impl(name, batched_in_place(operator_named(name)), "FuncTorchBatched")
+        rule = batched_in_place(operator_named(name), lambda: pin_current() is not None)
+        library.impl(name, rule, "FuncTorchBatched")
     return [f"aten::{name}" for name in kernels]
