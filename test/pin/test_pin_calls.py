@@ -5,8 +5,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from torch._dynamo import decorators
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.overrides import BaseTorchFunctionMode
 
@@ -143,6 +145,43 @@ def test_spellings(x, name):
     function, expected = SPELLINGS[name]
     with clampgrad.pin("min_norm"):
         assert slope(function, x) == expected
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("pin", [None, "half"])
+def test_what_vmap_writes_in_place(pin):
+    """After the first pin, what torch writes, and its errors."""
+
+    def clamp(x, bound):
+        return x.clamp_(bound, bound + 1)
+
+    with clampgrad.pin("half"), clampgrad.pin(pin):
+        once = torch.full((1, 2), 5.0)
+        assert (
+            torch.vmap(clamp)(once.expand(3, 2), torch.zeros(3, 2)).eq(1).all() and once.eq(1).all()
+        )
+        with pytest.raises(RuntimeError, match="output with shape|as many dimensions as a bound"):
+            torch.vmap(clamp)(torch.full((3, 2), 5.0), torch.zeros(3, 1, 2))
+
+
+def keywords_and_numpy(x):
+    y = torch.clamp(input=x, min=0).clamp_max(max=1) + x.max(dim=0).values
+    return torch.distributions.Normal(x, scale=y + 1).log_prob(x * 2) * (np.float64(2) * 3)
+
+
+@pytest.mark.parametrize("name", ["allow_in_graph", "nonstrict_trace", "leaf_function", None])
+def test_what_compiled_code_calls(x, name):
+    """What Dynamo takes whole, and what it reads; NumPy also where nothing is clamped."""
+    f = getattr(decorators, name)(lambda x: torch.clamp(x, 0, 1)) if name else keywords_and_numpy
+    if name == "leaf_function":
+        f.register_fake(torch.empty_like)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: f(x), backend="aot_eager", fullgraph=True)
+    numpy = torch.compile(lambda x: x * (np.float64(2) * 3), backend="aot_eager", fullgraph=True)
+    for pin in ("half", None):
+        with clampgrad.pin(pin):
+            assert slope(compiled, x) == slope(f, x)
+            assert slope(numpy, x) == [6, 6, 6, 6]
 
 
 LISTS = {

@@ -73,6 +73,19 @@ def test_compiled(name, backend):
         assert_same(torch.autograd.grad(y, x, G.clone())[0], gradient_of_x(pin, X, G, 0, 1))
 
 
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_pin_inside_is_an_error(name):
+    """As docs/pin.md says, of a function that it decorates and of a block."""
+
+    def block(x):
+        with clampgrad.pin("half"):
+            return pinned(x)
+
+    for f in (clampgrad.pin("half")(pinned), block):
+        with pytest.raises(Exception, match="(?i)graph break|captured|trace"):
+            OPERATORS[name](f, X.clone().requires_grad_())
+
+
 @pytest.mark.skipif(not PORTABLE, reason="the compiled implementation reaches it")
 def test_what_the_portable_pin_does_not_reach():
     x = X.clone().requires_grad_()
