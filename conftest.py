@@ -54,6 +54,15 @@ def same_start():
         setattr(guards, TIMES_GUARDS, lambda *given: 0.0)
 
 
+@pytest.fixture(params=["aot_eager", "inductor"])
+def backend(request):
+    """What compiles: Inductor fuses, and computes in float32 what has 16 bits."""
+    torch._dynamo.reset()
+    # Its cache does not know our formulas: a stale entry would test yesterday's.
+    with torch._inductor.config.patch(force_disable_caches=True):
+        yield request.param
+
+
 @pytest.fixture
 def folder_of_programs(tmp_path, monkeypatch):
     """An empty folder, to run programs from in this process; their changes to sys are undone."""

@@ -80,8 +80,8 @@ assert [x.grad.tolist() for x in xs] == [own, own]
     script(SLOPE + text)
 
 
-def test_compiled_around_a_segment():
-    @torch.compile(backend="aot_eager", fullgraph=True)
+def test_compiled_around_a_segment(backend):
+    @torch.compile(backend=backend, fullgraph=True)
     def f(x):
         return checkpoint(segment, x, use_reentrant=False)
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, outcome
+from common import DTYPES, assert_same, check_rows, outcome
 from matrix.reference import forward
-from oracle import CONVENTIONS
+from oracle import CONVENTIONS, EXACT
 
 OF_BOTH = (*DTYPES, torch.uint8, torch.int8, torch.int64)
 NUMBERS = (0.1, -1, 1000, torch.nan)
@@ -84,22 +84,36 @@ def written(how, x, *rest):
     return y
 
 
-@pytest.mark.parametrize(
-    "how, backend",
-    [*((how, None) for how in IN_PLACE), ("tensor", "aot_eager"), ("view", "aot_eager")],
-)
+@pytest.mark.parametrize("how", IN_PLACE)
 @pytest.mark.parametrize("dtype, value, wider, bound, name", WIDER)
-@pytest.mark.parametrize("gradient", ["min_norm", "inclusive", "joint", "half"])
+@pytest.mark.parametrize("gradient", EXACT)
 def test_a_bound_of_a_wider_dtype_is_compared_in_it_in_place_too(
-    dtype, value, wider, bound, name, gradient, how, backend
+    dtype, value, wider, bound, name, gradient, how
 ):
     x = torch.tensor([value], dtype=dtype, requires_grad=True)
     b = torch.tensor([bound], dtype=wider, requires_grad=True)
     expected = getattr(clampgrad, name)(x, b, gradient=gradient)
-    torch._dynamo.reset()
-    f = torch.compile(written, backend=backend, fullgraph=True) if backend else written
-    found = f(how, x, b, name, gradient)
+    if (how, name) == ("beside a number", "clamp_min") and gradient in ("inclusive", "joint"):
+        pytest.skip("refused: test_in_place.py")
+    found = written(how, x, b, name, gradient)
     assert_same(found.detach(), expected.detach().to(dtype))
     theirs = torch.autograd.grad(expected.sum(), (x, b))
     for ours, other in zip(torch.autograd.grad(found.sum(), (x, b)), theirs):
         assert_same(ours, other)
+
+
+def test_the_same_compiled(backend):
+    given = [
+        torch.tensor([v], dtype=t) for d, x, wider, b, _ in WIDER for v, t in ((x, d), (b, wider))
+    ]
+
+    def f(*given):
+        return torch.stack([
+            written(how, x, b, name, gradient).double()
+            for x, b, (*_, name) in zip(given[::2], given[1::2], WIDER)
+            for how in ("tensor", "view")
+            for gradient in EXACT
+        ])  # fmt: skip
+
+    compiled = torch.compile(f, backend=backend, fullgraph=True)
+    check_rows(compiled, f, given, torch.ones(1, dtype=torch.float64))
