@@ -24,7 +24,7 @@ BLOCK = [name for name, form in FORMS.items() if form.pin and not form.process]
 PROCESS = [name for name, form in FORMS.items() if form.process]
 # {what a column shows: (the implementation, its forms)}
 COLUMNS = {
-    "function": ("compiled", ["function", "clamp_with_grad"]),
+    "function": ("compiled", ["function", "function, overlapping", "clamp_with_grad"]),
     "in place": ("compiled", ["in place", "in place, overlapping"]),
     "`out=`": ("compiled", ["out"]),
     "`torch.ops`": ("compiled", ["torch.ops", "torch.ops in place"]),

@@ -1,15 +1,26 @@
 """Contexts that trace the call: make_fx, functionalize, what torch.compile stands on, and TorchScript."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 from torch._dynamo import compiled_autograd
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_map
 
 import clampgrad
 from matrix.cells import expected
-from matrix.contexts import Wrong, compare, grad, leaves_of, reverse, same, whole
+from matrix.contexts import (
+    Wrong,
+    compare,
+    grad,
+    leaves_of,
+    reverse,
+    same,
+    wanted_of,
+    whole,
+)
 from matrix.forms import FORMS
 
 
@@ -79,7 +90,47 @@ def compiled(name, backend, **more):
 
 compiled("compile, aot_eager", "aot_eager")
 compiled("compile, aot_eager, dynamic", "aot_eager", dynamic=True)
-compiled("compile, Inductor", "inductor")
+
+
+def numbers_of(cell):
+    """Those that a form takes with each call. A module is made with them."""
+    return [a for a in cell.args if isinstance(a, (int, float)) and not FORMS[cell.form].module]
+
+
+def other_numbers(cell):
+    args = tuple(a + 1 if isinstance(a, (int, float)) else a for a in cell.args)
+    return replace(cell, args=args) if numbers_of(cell) else cell
+
+
+def check_together(cells):
+    """Many calls in one graph, whose C++ is compiled at once, and which gets other numbers first."""
+    functions = [FORMS[cell.form].make(cell) for cell in cells]
+    bare = [getattr(f, "bare", f) for f in functions]
+    torch._dynamo.reset()
+
+    @torch.compile(fullgraph=True, dynamic=True)
+    def step(tensors, numbers):
+        return [f(*given, *more) for f, given, more in zip(bare, tensors, numbers)]
+
+    with next((f.pin for f in functions if hasattr(f, "pin")), nullcontext()):
+        for now in ([*map(other_numbers, cells)], cells):
+            leaves = [leaves_of(cell) for cell in now]
+            args = [cell.laid_out(of_cell) for cell, of_cell in zip(now, leaves)]
+            tree_map(torch._dynamo.mark_static, args)
+            results = step(args, [*map(numbers_of, now)])
+            gs = [expected(cell).g for cell in now]
+            recorded = [i for i, g in enumerate(gs) if g is not None]
+            wanted = sum((leaves[i] for i in recorded), [])
+            ys = [results[i] for i in recorded]
+            found = iter(grad(ys, wanted, [gs[i].clone() for i in recorded]) if ys else ())
+            for cell, of_cell, y, g in zip(now, leaves, results, gs):
+                given = [] if g is None else [next(found) for _ in wanted_of(of_cell)]
+                compare(cell, of_cell, y, given)
+
+
+@whole("compile, Inductor", accepts=compilable, costly=True)
+def by_inductor(f, cell):
+    check_together([cell])
 
 
 @reverse("compiled autograd", accepts=plain_memory, costly=True)

@@ -28,7 +28,7 @@ def shapes(r, count):
     return found if r.choice([0, 1]) else [tuple(whole)] * count
 
 
-def draw(r):
+def draw(r, whole=None, contexts=CHEAP):
     """A cell, or None where torch takes no such arguments or nothing fits."""
     operator = r.choice(list(ARGUMENTS))
     of_it = [g for g in GRADIENTS if operator in CLAMPS or g[0] not in PSEUDO]
@@ -37,7 +37,8 @@ def draw(r):
     plain, one_dtype = r.choice([True, False]), r.choice([True, False])
     dtype = r.choice(FLOATS)
     args = []
-    for shape in shapes(r, len(ARGUMENTS[operator])):
+    count = len(ARGUMENTS[operator])
+    for shape in [whole] * count if whole else shapes(r, count):
         if args and operator in CLAMPS and r.choice([True, False]):
             args.append(r.choice(NUMBERS))
             continue
@@ -56,10 +57,24 @@ def draw(r):
     except RuntimeError:
         return None
     form = r.choice([f for f in FORMS if FORMS[f].accepts(cell)])
-    contexts = [c for c in CHEAP if FORMS[form].writes <= CONTEXTS[c].records_nothing]
+    contexts = [c for c in contexts if FORMS[form].writes <= CONTEXTS[c].records_nothing]
     cells = [replace(cell, form=form, context=c) for c in contexts]
     cells = [c for c in cells if applies(c) and not waived(c)]
     return r.choice(cells) if cells else None
+
+
+def draw_together(r, count):
+    """Cells of one shape and dtype, so that Inductor fuses them. Those that are pinned have one gradient."""
+    cells, pins, dtype = [], set(), r.choice(FLOATS)
+    while len(cells) < count:
+        cell = draw(r, (8,), ["compile, Inductor"])
+        if cell is None or {a.dtype for a in cell.tensor_args} != {dtype}:
+            continue
+        pin = {(cell.gradient, cell.maximize)} if FORMS[cell.form].pin else set()
+        if len(pins | pin) < 2:
+            pins |= pin
+            cells.append(cell)
+    return cells
 
 
 def smaller(cell):

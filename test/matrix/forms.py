@@ -48,16 +48,35 @@ def keywords(cell):
     return {"gradient": cell.gradient} | ({"maximize": True} if cell.maximize else {})
 
 
-def overlapping(function):
-    """The same on a view that has all elements but the first and the last twice."""
+def pairs(x, seed):
+    """A view that has all elements but the first and the last twice."""
+    x, n = x.view(-1), x.numel()
+    return (
+        x.unfold(0, min(2, n), 1) if seed % 2 else x.as_strided((max(n - 1, 1), min(2, n)), (1, 1))
+    )
+
+
+def overlapping(function, seed):
+    """The same on a view that overlaps itself."""
 
     def written(x, *bounds, **more):
         x = x.contiguous()
-        elements = x.view(-1)
-        function(elements.unfold(0, min(2, len(elements)), 1), *bounds, **more)
+        function(pairs(x, seed), *bounds, **more)
         return x
 
     return written
+
+
+def of_overlapping(function, seed):
+    """Each element of the result is read at one of its places."""
+
+    def read(x, *bounds, **more):
+        if seed % 3 == 2:
+            return function(x.expand(2, *x.shape), *bounds, **more)[1]
+        y, n = function(pairs(x.contiguous(), seed), *bounds, **more), x.numel()
+        return y.reshape(-1)[[*range(0, 2 * n - 2, 2), max(2 * n - 3, 0)]].view(x.shape)
+
+    return read
 
 
 def called(function, cell, in_place=False, **more):
@@ -74,9 +93,13 @@ def called(function, cell, in_place=False, **more):
     return f
 
 
-def public(suffix="", view=lambda function: function):
+def itself(function, seed):
+    return function
+
+
+def public(suffix="", view=itself):
     def make(cell):
-        function = view(getattr(clampgrad, cell.operator + suffix))
+        function = view(getattr(clampgrad, cell.operator + suffix), cell.seed)
         return called(function, cell, bool(suffix), **keywords(cell))
 
     return make
@@ -122,8 +145,8 @@ def function(cell):
     return getattr(torch, cell.operator)
 
 
-def method(suffix="", view=lambda function: function):
-    return lambda cell: view(getattr(torch.Tensor, cell.operator + suffix))
+def method(suffix="", view=itself):
+    return lambda cell: view(getattr(torch.Tensor, cell.operator + suffix), cell.seed)
 
 
 def with_grad_name(cell):
@@ -194,11 +217,16 @@ def both(*conditions):
 
 has_in_place = both(is_clamp, keeps_x)
 overlaps = both(has_in_place, lambda cell: cell.numbers)
+# What is read of a place twice gets no gradient there, but from `restoring`.
+is_read_in_parts = both(
+    is_clamp, lambda cell: cell.numbers and not cell.empty and cell.gradient != "restoring"
+)
 pins = lambda cell: (exact(cell) or is_clamp(cell)) and one_kind(cell)  # noqa: E731
 
 TORCHS = {  # torch's own calls: which, whether in place, and what they accept
     "function": (function, False, pins),
     "method": (method(), False, pins),
+    "method, overlapping": (method("", of_overlapping), False, both(pins, is_read_in_parts)),
     "method in place": (method("_"), True, both(pins, has_in_place)),
     "method in place, overlapping": (method("_", overlapping), True, both(pins, overlaps)),
 }
@@ -206,6 +234,7 @@ FORMS = {
     "function": Form(public()),
     "in place": Form(public("_"), has_in_place, in_place=True),
     "in place, overlapping": Form(public("_", overlapping), overlaps, in_place=True),
+    "function, overlapping": Form(public("", of_overlapping), is_read_in_parts),
     "out": Form(out, writes=True),
     "clamp_with_grad": Form(
         with_grad_name, lambda cell: (cell.operator, cell.gradient) == ("clamp", "with_grad")

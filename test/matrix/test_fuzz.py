@@ -14,7 +14,8 @@ import torch
 
 import records
 from matrix.cells import Arg, Cell, nan
-from matrix.draw import draw, shrunk
+from matrix.compilers import check_together
+from matrix.draw import draw, draw_together, shrunk
 from matrix.inputs import X, inputs, layouts, vector
 from matrix.reference import CONVENTIONS, GRADIENTS
 from matrix.run import check, failure
@@ -107,10 +108,18 @@ def error_of(cell):
         return e
 
 
-def draw_and_check(r, goes_on):
+def draw_and_check(r, goes_on, compiles=False):
     """As long as goes_on(how many there were)."""
     ran = 0
     while goes_on(ran):
+        if compiles and ran % 1000 == 0:
+            cells = draw_together(r, 20)
+            try:
+                check_together(cells)
+            except Exception as e:
+                cell = next(filter(error_of, cells), cells)
+                raise failure(cell, e) from e
+            ran += len(cells)
         cell = draw(r)
         if cell is None:
             continue
@@ -131,7 +140,7 @@ def test_briefly(count):
 def test_for_as_long_as_asked():
     ends = time.monotonic() + SECONDS
     print(f"\nfuzz: seed {SEED}", flush=True)
-    ran = draw_and_check(random.Random(SEED), lambda _: time.monotonic() < ends)
+    ran = draw_and_check(random.Random(SEED), lambda _: time.monotonic() < ends, compiles=True)
     print(f"fuzz: {ran} cells in {SECONDS:.0f} s, nothing found")
     release = torch.__version__.split("+")[0]
     found = {"torch": release, "seconds": round(SECONDS), "seed": SEED, "cells": ran}
