@@ -137,13 +137,11 @@ class Hardtanh(_Named, nn.Hardtanh):
         min_val: float = -1.0,
         max_val: float = 1.0,
         inplace: bool = False,
-        min_value: float | None = None,  # torch's former names, which it warns about
-        max_value: float | None = None,
         *,
         gradient: Gradient = "min_norm",
         maximize: bool = False,
     ) -> None:
-        super().__init__(min_val, max_val, inplace, min_value, max_value)
+        super().__init__(min_val, max_val, inplace)
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:

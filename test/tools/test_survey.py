@@ -8,8 +8,8 @@ import torch
 
 import clampgrad
 from clampgrad._tools.survey import measured
+from clampgrad._tools.survey.measured import verdict
 from clampgrad._tools.survey.rows import as_data
-from clampgrad._tools.survey.subdifferential import verdict
 from common import RELEASED
 
 
@@ -107,5 +107,5 @@ def test_how_a_survey_is_shown(rows):
     assert {"as documented", "not of least norm *"} <= {row[6] for row in table.rows}
     assert "*: not what PyTorch documents." in table.text()
     found = clampgrad.Survey([*rows.values()][:7])
-    assert repr(found).startswith(f"<clampgrad.Survey: torch {torch.__version__}, 7 points: ")
+    assert repr(found) == f"<clampgrad.Survey: torch {torch.__version__}, 7 points; print it>"
     assert found.table().text() in html.unescape(found._repr_html_())

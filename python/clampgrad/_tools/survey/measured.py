@@ -7,6 +7,7 @@ is its subdifferential there, whether it is convex is tried, and PyTorch's numbe
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -14,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clampgrad._pin.pin import pin
-from clampgrad._tools.survey.rows import Row, Survey, text
-from clampgrad._tools.survey.subdifferential import Vector, least, verdict
+from clampgrad._tools.survey.rows import Row, Survey, Vector, text
 
 X, C, XY = ("x",), ("x", "c"), ("x", "y")
 
@@ -160,3 +160,45 @@ def _around(
     convex, concave = (bend > -step / 1000).all().item(), (bend < step / 1000).all().item()
     rule = 1 if convex and concave else 2 if convex else 3 if concave else 4
     return limits, rule
+
+
+# ---- The subdifferential: the hull of the limits ------------------------------------------------------------
+
+
+def least(vertices: Sequence[Vector]) -> Vector:
+    """The point of least norm in the convex hull of a few points, searched face by face."""
+    points = torch.tensor(vertices, dtype=torch.float64, device="cpu")
+    best: Tensor | None = None
+    for size in range(1, min(len(points), points.shape[1] + 1) + 1):
+        for chosen in combinations(range(len(points)), size):
+            face = points[list(chosen)]
+            edges = (face[1:] - face[0]).T
+            weights = torch.linalg.pinv(edges) @ -face[0] if size > 1 else face.new_zeros(0)
+            if (weights < -1e-9).any() or weights.sum() > 1 + 1e-9:
+                continue  # the nearest point of the plane is outside the face
+            nearest = face[0] + edges @ weights
+            if best is None or nearest.norm() < best.norm() - 1e-12:
+                best = nearest
+    assert best is not None  # a vertex is a face
+    return tuple(round(v, 6) + 0.0 for v in best.tolist())
+
+
+def inside(point: Vector, vertices: Sequence[Vector]) -> bool:
+    if any(v != v for v in point):
+        return False
+    shifted = [tuple(a - b for a, b in zip(v, point)) for v in vertices]
+    return max(map(abs, least(shifted))) < 1e-3
+
+
+def same(a: Sequence[Vector], b: Sequence[Vector]) -> bool:
+    return len(a) == len(b) and all(
+        abs(p - q) < 1e-3 for u, v in zip(sorted(a), sorted(b)) for p, q in zip(u, v)
+    )
+
+
+def verdict(measured: list[Vector], expected: Vector | None, limits: list[Vector]) -> str:
+    if not all(inside(m, limits) for m in measured):
+        return "no subgradient"
+    if expected is None:
+        return "a free choice"
+    return "as documented" if same(measured, [expected]) else "not of least norm"

@@ -1,15 +1,16 @@
 """The rows of a survey, and how they are shown: as a table, as Markdown, as data."""
 
 import sys
-from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from clampgrad._pin.installed import patched
-from clampgrad._tools.survey.subdifferential import Vector
 from clampgrad._tools.tables import Table, preformatted, width_of
+
+# A gradient of all arguments together.
+Vector: TypeAlias = tuple[float, ...]
 
 RULES = {
     1: "smooth: the derivative",
@@ -52,11 +53,7 @@ class Survey(list[Row]):
     """
 
     def __repr__(self) -> str:
-        verdicts = Counter(row.verdict for row in self)
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-        return (
-            f"<clampgrad.Survey: torch {torch.__version__}, {len(self)} points: {counts}; print it>"
-        )
+        return f"<clampgrad.Survey: torch {torch.__version__}, {len(self)} points; print it>"
 
     def __str__(self) -> str:
         return self.table().text(width_of(sys.stdout))
