@@ -73,7 +73,7 @@ def of_overlapping(function, seed):
     def read(x, *bounds, **more):
         if seed % 3 == 2:
             return function(x.expand(2, *x.shape), *bounds, **more)[1]
-        y, n = function(pairs(x.contiguous(), seed), *bounds, **more), x.numel()
+        y, n = function(pairs(x.contiguous(), seed), *bounds, **more), int(x.numel())
         return y.reshape(-1)[[*range(0, 2 * n - 2, 2), max(2 * n - 3, 0)]].view(x.shape)
 
     return read
