@@ -28,7 +28,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # What is printed is as wide as COLUMNS says, and workers of xdist set it.
+    # COLUMNS decides how wide tables are printed, and workers of xdist set it.
     os.environ.pop("COLUMNS", None)
     # Before the tests are collected: some make tensors when they are imported.
     if config.getoption("device") != "cpu":
@@ -89,7 +89,7 @@ def command(capsys):
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
-    """Where Python finds the package and its entry point, installed or not: a PYTHONPATH."""
+    """A PYTHONPATH by which Python finds the package and its entry point, installed or not."""
     points = importlib.metadata.entry_points(group="torch.backends")
     if any(p.name == "clampgrad" for p in points):
         return os.pathsep.join(package_path())

@@ -1,4 +1,4 @@
-"""What several test files share: processes, ways to differentiate, and comparing."""
+"""Shared by several test files: processes, ways to differentiate, and comparing."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def run(*command, **keywords):
 
 
 def checked(*command, **keywords):
-    """What a process printed that has ended well."""
+    """The output of a process that has succeeded."""
     ended = run(*command, **keywords)
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-5000:]
     return ended.stdout
@@ -60,7 +60,7 @@ def package_path():
 
 
 def python(*command, cwd=None, **variables):
-    """What Python prints in a process of its own, which finds the package where this one did."""
+    """The output of another Python process, which finds the package where this one did."""
     path = os.pathsep.join([*package_path(), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, **variables}
     return checked(sys.executable, *command, cwd=cwd, env=env)
@@ -165,7 +165,7 @@ def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
 
 OWN, HALF, THROUGH = slope(), [0.5, 0], [1, 1]
 
-# What scripts about it begin with.
+# The beginning of scripts about it.
 SLOPE = """
 import sys
 import torch

@@ -1,5 +1,5 @@
-"""What compiled code keeps for backward: the result of a clamp, which the next operator needs anyway, and a mask
-beside it only where the result does not say what the gradient is."""
+"""Compiled code keeps for backward the result of a clamp, which the next operator needs anyway, and also a mask only
+if the result does not say what the gradient is."""
 
 from contextlib import nullcontext
 from itertools import product
@@ -115,7 +115,7 @@ BOUNDS = [*product((None, -torch.inf, 0, 0.1, 1), (None, torch.inf, 1, 0.1, 0)),
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_the_gradient_is_that_of_eager_mode(convention, dtype):
-    """Where bounds are equal, crossed, infinite or NaN too, and where the result is changed afterwards."""
+    """Also if bounds are equal, crossed, infinite or NaN, and if the result is changed afterwards."""
     x = torch.cat([tied(64, dtype=dtype), torch.tensor([0.1, 0.2], dtype=dtype)])
     g = tied(66, seed=1, dtype=dtype)
     bounds = [b for b in BOUNDS if b != (None, None)]

@@ -97,7 +97,7 @@ def test_another_number_for_a_bound():
     assert theirs in ([1, 2, 3, 4], ours)
 
 
-# Where the value of a bound is asked for, and where nothing needs it.
+# Calls that ask for the value of a bound, and calls that do not need it.
 CHANGING = {
     "half": lambda x, n: clampgrad.clamp(x, -n, n, gradient="half"),
     "straight_through": lambda x, n: clampgrad.clamp(x, -n, n, gradient="straight_through"),

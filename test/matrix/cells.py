@@ -34,7 +34,7 @@ def backwards(t):
     return t.permute(tuple(range(t.dim()))[::-1])
 
 
-# What a tensor may look like in memory, as a differentiable function that keeps its values.
+# The layouts of a tensor in memory, each as a differentiable function that keeps its values.
 LAYOUTS = {
     "plain": lambda t: t,
     "transposed": lambda t: t.clone().mT.contiguous().mT if t.dim() > 1 else t.clone(),
@@ -193,7 +193,7 @@ def numbers(seed, shape, dtype, values=COTANGENTS):
 
 @dataclass
 class Expected:
-    """What a call should give: the result, and by Tensor argument its gradient before reduction."""
+    """The expected result of a call, and the gradient of each Tensor argument before reduction."""
 
     value: torch.Tensor
     g: torch.Tensor | None = None
@@ -201,7 +201,7 @@ class Expected:
 
 
 def gradients(cell, args, want, g):
-    """By Tensor argument; `args` and `want` have an entry each for every argument of the call."""
+    """The gradient of each Tensor argument; `args` and `want` have an entry for every argument of the call."""
     operator, given = cell.reduced()
     args, want = ([every[i] for i in given] for every in (args, want))
     found = reference.gradients(operator, cell.gradient, cell.maximize, args, want, g)
@@ -223,5 +223,5 @@ def expected(cell):
 
 
 def reduced_to(share, like):
-    """As autograd undoes a broadcast, and casts."""
+    """Sums and casts a gradient as autograd does to undo a broadcast."""
     return share.sum_to_size(like.shape).to(like.dtype)

@@ -162,7 +162,7 @@ def of_a_process(cell):
 
 def torchscript(f, args):
     given = tuple(a.detach().requires_grad_(a.requires_grad) for a in args)
-    # Of graphs with several operators, TorchScript differentiates some itself.
+    # TorchScript differentiates some graphs with several operators itself.
     return torch.jit.trace(lambda *a: (f(*a) * 1.0) * 1.0 * 1.0, given, check_trace=False)
 
 

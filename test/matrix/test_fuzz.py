@@ -71,7 +71,7 @@ FOUND = [
     ),
     # On some releases a number below the range of an unsigned dtype bounds nothing.
     Cell("clamp", (vector((1, 2), "uint8"), -1, vector((100.0, 300.0)))),
-    # In place where the fused kernels decline.
+    # In-place calls that the fused kernels do not take.
     *(
         Cell("clamp", args, *gradient, form="in place", context=context)
         for context, args in (

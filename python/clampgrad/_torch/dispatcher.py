@@ -73,7 +73,7 @@ def operator_named(name: str) -> Any:
 
 
 def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Library:
-    """In place of torch's own, at those of every backend, until the result is gone."""
+    """Registers kernels in place of torch's own, at the autograd keys of every backend, until the result is deleted."""
     names = [name for name in DispatchKey.__members__ if name.startswith("Autograd")]
     keys = [
         n for n in names if n not in NO_BACKENDS and torch._C._parse_dispatch_key(n) is not None
@@ -81,7 +81,7 @@ def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Libra
     library = torch.library.Library("aten", "IMPL")
     for name, kernel in kernels.items():
         for key in keys:
-            # Replaced, it could not be called where nothing is pinned; kept, it would not be pinned.
+            # Replacing it would leave nothing to call without a pin; keeping it would leave it unpinned.
             if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key):
                 raise RuntimeError(
                     f"clampgrad.pin: aten::{name} has an autograd kernel of its own at {key}, which a pin "

@@ -1,4 +1,4 @@
-"""What people call: names are checked, torch says what is wrong with the rest, and one rule is chosen."""
+"""The functions that people call: they check names, leave all other errors to torch, and choose one rule."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
         if gradient.partition(",")[0] not in (*PSEUDO, "min_norm", "half"):
             # Under these it is one clamp after the other; under half the rule of three is the same.
             if suffix:
-                # What refuses the second does so before the first has written anything.
+                # If torch refuses the second, it raises before the first has written anything.
                 with torch.no_grad():
                     check_fits(x, (lo, hi), torch.clamp_max(x, hi))
                 if torch.result_type(x, lo) != x.dtype:
@@ -118,7 +118,7 @@ def column_of(gradient: str, maximize: bool) -> str:
 
 
 def clamp_kernel(name: str) -> Callable[..., Tensor]:
-    """What the operator and the function of that name do."""
+    """The function behind the operator and the Python function of that name."""
 
     def kernel(
         input: Tensor,

@@ -159,7 +159,7 @@ def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
 
 
 def kernel(name: str, operator: Any) -> Kernel:
-    """What is called in place of torch's own kernel of an operator."""
+    """The kernel that replaces torch's own kernel of an operator."""
     torchs, is_clamp = name.rstrip("_"), name.startswith("clamp")
     in_place = name.endswith("_")
 
@@ -185,7 +185,7 @@ def kernel(name: str, operator: Any) -> Kernel:
 
 
 def kernel_for_lists(name: str, operator: Any) -> Kernel:
-    """No pin reaches a list of tensors, and where a gradient is recorded it says so."""
+    """No pin reaches a list of tensors: this raises an error where a gradient is recorded."""
 
     def call(keys: Any, *args: Any) -> Any:
         each = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
