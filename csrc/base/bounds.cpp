@@ -15,20 +15,19 @@ namespace {
 
 at::Scalar (*ask)(const at::Scalar&) = nullptr;
 
-bool has_hint(const at::Scalar& symbol) {
-  return symbol.isFloatingPoint() ? symbol.toSymFloat().toSymNodeImpl()->has_hint()
-                                  : symbol.toSymInt().toSymNode()->has_hint();
+bool is_symbolic_number(const Number& bound) {
+  return bound && bound->isSymbolic() && !bound->isBoolean();
+}
+
+c10::SymNode node_of(const at::Scalar& symbol) {
+  return symbol.isFloatingPoint() ? symbol.toSymFloat().toSymNodeImpl()
+                                  : symbol.toSymInt().toSymNode();
 }
 
 } // namespace
 
 bool is_changing(const Number& bound) {
-  if (!bound || !bound->isSymbolic() || bound->isBoolean()) {
-    return false;
-  }
-  const auto text = bound->isFloatingPoint() ? bound->toSymFloat().toSymNodeImpl()->str()
-                                             : bound->toSymInt().toSymNode()->str();
-  return text.find("zf") != std::string::npos;
+  return is_symbolic_number(bound) && node_of(*bound)->str().find("zf") != std::string::npos;
 }
 
 void guard_with(at::Scalar (*function)(const at::Scalar&)) {
@@ -54,17 +53,20 @@ bool overflows(const Number& bound, const at::Tensor& self) {
 }
 
 bool stays_unrounded(const Number& bound, at::ScalarType dtype) {
-  if (!bound || !bound->isSymbolic() || bound->isBoolean() || !at::isReducedFloatingType(dtype)) {
+  if (!is_symbolic_number(bound) || !at::isReducedFloatingType(dtype)) {
     return false;
   }
-  const int64_t exact = dtype == at::kHalf ? 2048 : 256; // and all integers nearer to 0
+  using Half = std::numeric_limits<at::Half>;
+  using BFloat16 = std::numeric_limits<at::BFloat16>;
+  // The dtype holds this integer, and all that are nearer to 0.
+  const auto exact = int64_t{1} << (dtype == at::kHalf ? Half::digits : BFloat16::digits);
   return bound->isFloatingPoint() || !TORCH_GUARD_OR_FALSE(bound->toSymInt().sym_ge(-exact)) ||
       !TORCH_GUARD_OR_FALSE(bound->toSymInt().sym_le(exact));
 }
 
 Number in_dtype(const Number& bound, const at::Tensor& self) {
   const auto dtype = self.scalar_type();
-  if (stays_unrounded(bound, dtype) && has_hint(*bound)) {
+  if (stays_unrounded(bound, dtype) && node_of(*bound)->has_hint()) {
     return in_dtype(at::Scalar(bound->toDouble()), self); // guards the value
   }
   if (!bound || bound->isSymbolic() || !is_fusable_dtype(dtype) || overflows(bound, self)) {

@@ -8,8 +8,6 @@
 
 namespace clampgrad {
 
-// ---- Conventions --------------------------------------------------------------------------------
-
 struct Named {
   std::string_view name;
   Gradient gradient;
@@ -52,8 +50,6 @@ Convention parse_convention(std::string_view gradient, bool maximize);
 
 // Checks an enumerator, which may be any integer. Errors call it `name`.
 Convention checked_convention(Gradient gradient, bool maximize, std::string_view name = {});
-
-// ---- Operators of two Tensors -------------------------------------------------------------------
 
 // A clamp by one Tensor is one of them. The loops call the functions of this enum, which are
 // therefore inlined everywhere: Note [One translation unit per instruction set].

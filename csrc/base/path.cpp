@@ -2,7 +2,6 @@
 
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #if defined(CLAMPGRAD_WITH_CUDA)

@@ -6,6 +6,7 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
+#include <c10/util/bit_cast.h>
 
 #include <type_traits>
 
@@ -65,8 +66,6 @@ constexpr bool is_forward = !std::is_const_v<typename Call::Word>;
   _(NumberForward)                 \
   _(NumberBackward) _(PairForward) _(PairBackward) _(TripleForward) _(TripleBackward)
 
-// ---- Memory -------------------------------------------------------------------------------------
-
 // Elements that are walked together, n of each, and the bits that belong to them. Lane is void
 // where the dtype is known only at run time.
 template <typename Call, typename Lane = void>
@@ -84,22 +83,11 @@ using Lane = std::conditional_t<sizeof(T) == 2, uint16_t, T>;
 
 template <typename Lane, typename Call>
 Buffers<Call, Lane> lanes_of(const Buffers<Call>& memory) {
-  Buffers<Call, Lane> s = {{}, {}, {}, memory.bits, memory.n};
-  for (int k = 0; k < Call::kIn; ++k) {
-    s.in[k] = static_cast<const Lane*>(memory.in[k]);
-    s.period[k] = memory.period[k];
-  }
-  for (int k = 0; k < Call::kOut; ++k) {
-    s.out[k] = static_cast<Lane*>(memory.out[k]);
-  }
-  return s;
+  return c10::bit_cast<Buffers<Call, Lane>>(memory);
 }
-
-// ---- On CUDA ------------------------------------------------------------------------------------
 
 namespace cuda {
 
-// For each of the calls.
 template <typename Call>
 void run(c10::Device, at::ScalarType, const Buffers<Call>&, const Call&);
 

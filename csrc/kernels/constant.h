@@ -3,8 +3,6 @@
 
 #include "base/bits.h"
 
-#include <cstdint>
-
 namespace clampgrad {
 
 template <auto constant>

@@ -10,7 +10,6 @@
 #include <ATen/Version.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_right_shift.h>
-#include <c10/util/bit_cast.h>
 
 #include <algorithm>
 

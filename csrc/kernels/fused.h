@@ -5,8 +5,6 @@
 #include "base/bounds.h"
 #include "kernels/call.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <array>
 
 namespace clampgrad {

@@ -3,14 +3,11 @@
 #include "ops/formulas.h"
 
 #include "Kernels.h"
-#include "Operators.h"
-#include "base/bounds.h"
 #include "ops/composed.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
 
 #include <ATen/ExpandUtils.h>
-#include <ATen/TensorOperators.h>
 #include <ATen/TracerMode.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
@@ -217,7 +214,7 @@ Shares<3> shares(const ClampShares& of) {
   return with_rule<own_rule>(of.convention, [&](auto constant, auto maximize) {
     constexpr Gradient gradient = decltype(constant)::value;
     return triple_shares<triple_share_rule(gradient), decltype(maximize)::value>(
-        composed::triple_masks<triple_rule(gradient)>(x, lo, hi, y, differentiated));
+        composed::triple_masks<recorded_rule(gradient)>(x, lo, hi, y, differentiated));
   });
 }
 

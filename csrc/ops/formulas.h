@@ -4,18 +4,14 @@
 #include "base/path.h"
 #include "kernels/fused.h"
 
-#include <ATen/core/Tensor.h>
-
-#include <array>
-
 namespace clampgrad {
 
 inline at::Tensor cast(const at::Tensor& t, at::ScalarType dtype) {
   return t.scalar_type() == dtype ? t : t.to(dtype); // to() takes time at each level of torch.func
 }
 
-// ---- What the arguments get of a gradient -------------------------------------------------------
-// From what the operator was called with, or from the bits that a fused forward has saved.
+// What the arguments get of a gradient is computed from what the operator was called with, or from
+// the bits that a fused forward has saved.
 
 // clamp between numbers, in the dtype of args[0].
 struct NumberShares {

@@ -7,7 +7,6 @@
 #include "base/convention.h"
 #include "base/path.h"
 
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/clamp_min.h>
 
@@ -39,7 +38,7 @@ at::Tensor& record_clamp_(
 at::Tensor kept(const at::Tensor& t);
 OptionalTensor kept(const OptionalTensor& bound);
 
-// ATen's own.
+// By the operator of ATen.
 at::Tensor aten_extremum(Extremum op, const at::Tensor& self, const at::Tensor& other);
 
 // Raises, as torch's in-place operators do, where writing to self would change memory of `other`.
@@ -50,8 +49,6 @@ void check_fits(const at::Tensor& self, const at::Tensor& result);
 
 // Gives self the value of `result` and the node that has recorded it from self: Note [In place].
 at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);
-
-// ---- The front doors ----------------------------------------------------------------------------
 
 namespace front_door {
 

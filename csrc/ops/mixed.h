@@ -2,18 +2,14 @@
 // clamp between a number and a Tensor, which ATen lacks. The value and its dtype are those of
 // torch.clamp_max(torch.clamp_min(self, min), max).
 
-#include "base/bounds.h"
 #include "kernels/rules/conventions.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
 
-#include <ATen/ops/clamp_max.h>
-#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <tuple>
-#include <type_traits>
 
 namespace clampgrad {
 

@@ -1,7 +1,6 @@
 // clamp between numbers: the front door, how a gradient is recorded, and how it is read again.
 
 #include "Operators.h"
-#include "base/bounds.h"
 #include "ops/formulas.h"
 #include "ops/front_doors.h"
 #include "ops/record.h"
@@ -13,8 +12,6 @@ namespace clampgrad {
 
 using at::Scalar;
 using at::Tensor;
-
-// ---- The front door -----------------------------------------------------------------------------
 
 Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
   return is_recorded(self, min, max) ? record_clamp(self, min, max, c) : at::clamp(self, min, max);
@@ -53,8 +50,6 @@ Number other_bound(const Scalar& bound) {
   return is_nan(bound) ? Number(bound) : std::nullopt;
 }
 
-// ---- Forward ------------------------------------------------------------------------------------
-
 // Note [In place]
 // ~~~~~~~~~~~~~~~
 // In place, the kernel writes the result over its input and returns the bits. An in-place operator
@@ -66,10 +61,8 @@ Number other_bound(const Scalar& bound) {
 // afterwards (hand_over). The same happens if `self` has gaps, if modes observe the call, and with
 // Tensors for bounds.
 //
-// `self` does not get its value by copy_ with autograd on. In a view that overlaps itself, the
-// gradient of copy_ gives every place all of g; and a view would keep its node and call hooks on
-// it, where torch replaces that node. Calls that none of our kernels takes go to torchgen's
-// in-place operator, at each level of torch.func.
+// `self` does not get its value by copy_ with autograd on: docs/architecture.md says why. Calls
+// that none of our kernels takes go to torchgen's in-place operator, at each level of torch.func.
 
 using ClampNode = autograd::ClampRecordedBackward0;
 
@@ -112,8 +105,6 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
   torch::autograd::rebase_history(self, node);
   return self;
 }
-
-// ---- Backward -----------------------------------------------------------------------------------
 
 Tensor clamp_backward(const Tensor& grad, const SavedNumber& of) {
   return std::get<0>(

@@ -43,7 +43,8 @@ void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor&
   node->dim_order = dim_order_of(y);
 }
 
-// `aten` calls torch's own operator, which observing modes see in place of the fused forward.
+// `aten` calls torch's own operator, which observing modes see in place of the fused forward. Its
+// result is theirs, and is computed a second time, because bits are saved as without modes.
 template <typename Node, typename Aten>
 at::Tensor recorded(
     const Node& node, Convention c, at::Tensor y, const at::Tensor& bits, const Aten& aten) {

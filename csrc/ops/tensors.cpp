@@ -15,41 +15,25 @@
 #include <ATen/ops/minimum.h>
 
 #include <tuple>
-#include <type_traits>
 
 namespace clampgrad {
 
 using at::Tensor;
 
-namespace {
-
-// ---- By the operators of ATen -------------------------------------------------------------------
-
-// By the value of the Extremum.
-constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {
-    at::maximum, at::minimum, at::fmax, at::fmin};
-
-} // namespace
-
 Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
-  TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", name_of(op), " is no extremum");
+  constexpr Tensor (*kAten[])(const Tensor&, const Tensor&) = {
+      at::maximum, at::minimum, at::fmax, at::fmin, at::clamp_min, at::clamp_max};
   return kAten[static_cast<size_t>(op)](self, other);
 }
 
 namespace {
 
 Tensor aten(const PairForward& call, const std::array<Tensor, 2>& args) {
-  const auto& [self, other] = args;
-  return !is_clamp(call.op)   ? aten_extremum(call.op, self, other)
-      : takes_larger(call.op) ? at::clamp(self, other)
-                              : at::clamp(self, std::nullopt, other);
+  return aten_extremum(call.op, args[0], args[1]);
 }
-
 Tensor aten(const TripleForward&, const std::array<Tensor, 3>& args) {
   return at::clamp(args[0], args[1], args[2]);
 }
-
-// ---- By the fused kernels -----------------------------------------------------------------------
 
 // Undefined where no kernel takes the arguments. Kernels take plain tensors of one dtype and one
 // shape: promotion and broadcasting are operators of their own, whose backward casts and sums.
@@ -199,8 +183,6 @@ Tensor& record_clamp_(
   return clampgrad::_clamp_composed_(self, kept(min), kept(max), name_of(c.gradient), c.maximize);
 }
 
-// ---- In place -----------------------------------------------------------------------------------
-
 void check_no_overlap(const Tensor& self, const Tensor& other) {
   if (is_plain(self) && is_plain(other) && !self.is_same(other)) {
     at::assert_no_partial_overlap(self, other);
@@ -222,16 +204,12 @@ void check_fits(const Tensor& self, const Tensor& result) {
   }
 }
 
-// ---- Below autograd, the composed operator is torch's own ---------------------------------------
-
-namespace native {
-
-Tensor extremum_composed(
+Tensor native::extremum_composed(
     const Tensor& self, const Tensor& other, std::string_view extremum, std::string_view gradient) {
   const auto op = parse_extremum(extremum);
   parse_exact(gradient, extremum);
+  TORCH_CHECK_VALUE(!is_clamp(op), "clampgrad: ", extremum, " is no extremum");
   return aten_extremum(op, self, other);
 }
 
-} // namespace native
 } // namespace clampgrad

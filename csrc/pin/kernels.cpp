@@ -7,7 +7,6 @@
 // holds, and hands over to torch's own kernel if none does. Registering with every pin would write
 // to the dispatcher's tables while other threads read them, unguarded, and take 0.4 ms per block.
 
-#include "base/path.h"
 #include "ops/front_doors.h"
 #include "pin/pin.h"
 
@@ -18,7 +17,6 @@
 #include <ATen/ops/clamp.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
-#include <atomic>
 #include <utility>
 
 namespace clampgrad::pin {
@@ -68,7 +66,7 @@ Pinned pinned_for(const Args&... args) {
 template <typename Aten>
 std::atomic<int64_t> reached = 0;
 
-// ---- One Tensor ---------------------------------------------------------------------------------
+// ---- Where one holds ----------------------------------------------------------------------------
 
 // Maximum and minimum have no interval to be outside of: a pseudo-gradient leaves them alone.
 enum class Kind { clamp, extremum };
@@ -76,12 +74,15 @@ bool applies(const Pinned& c, Kind kind) {
   return c && (kind == Kind::clamp || !is_pseudo(c->gradient));
 }
 
-// `front_door` is called directly: we are where the dispatcher would call it.
-template <typename Aten, auto front_door, Kind kind, typename = decltype(&Aten::call)>
+template <typename Schema>
 struct Kernel;
 
-template <typename Aten, auto front_door, Kind kind, typename Result, typename... Args>
-struct Kernel<Aten, front_door, kind, Result (*)(Args...)> {
+template <typename Result, typename... Args>
+struct Kernel<Result(Args...)> {
+  using Door = Result (*)(Args..., Convention);
+
+  // The front door is called directly: we are where the dispatcher would call it.
+  template <typename Aten, Door front_door, Kind kind>
   static Result call(DispatchKeySet keys, Args... args) {
     const auto c = pinned_for(args...);
     // Where the front door records nothing it calls aten's operator, which is this one.
@@ -92,32 +93,10 @@ struct Kernel<Aten, front_door, kind, Result (*)(Args...)> {
     return c ? Aten::redispatch(to_torchs_own(keys), guarded(args)...)
              : Aten::redispatch(to_torchs_own(keys), args...);
   }
-};
 
-// The front door for the arguments of an operator, as one of its overloads.
-template <typename Schema>
-struct DoorOf;
-template <typename Result, typename... Args>
-struct DoorOf<Result(Args...)> {
-  using type = Result (*)(Args..., Convention);
-};
-template <typename Aten>
-using Door = typename DoorOf<typename Aten::schema>::type;
-
-template <Extremum op>
-Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
-  return front_door::extremum(op, self, other, c.gradient);
-}
-
-// ---- Lists of Tensors ---------------------------------------------------------------------------
-
-// No pin reaches them: they raise an error where a gradient is recorded.
-template <typename Aten, Kind kind, typename = decltype(&Aten::call)>
-struct KernelForEach;
-
-template <typename Aten, Kind kind, typename Result, typename... Args>
-struct KernelForEach<Aten, kind, Result (*)(Args...)> {
-  static Result call(DispatchKeySet keys, Args... args) {
+  // No pin reaches a list of Tensors, which raises an error where a gradient is recorded.
+  template <typename Aten, Kind kind>
+  static Result call_for_each(DispatchKeySet keys, Args... args) {
     const bool recorded = (any_tensor(is_differentiated, args) || ...);
     TORCH_CHECK(
         !recorded || !applies(current(), kind),
@@ -127,6 +106,11 @@ struct KernelForEach<Aten, kind, Result (*)(Args...)> {
     return Aten::redispatch(to_torchs_own(keys), args...);
   }
 };
+
+template <Extremum op>
+Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
+  return front_door::extremum(op, self, other, c.gradient);
+}
 
 // ---- Under vmap ---------------------------------------------------------------------------------
 
@@ -209,10 +193,10 @@ struct Registration {
             "clampgrad"));
   }
 
-  template <typename Aten, typename Kernel>
-  void add() {
+  template <typename Aten, typename Function>
+  void add(Function function) {
     const auto op = find<Aten>();
-    const auto kernel = c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(Kernel::call));
+    const auto kernel = c10::KernelFunction::makeFromUnboxedFunction(function);
     for (const auto key : c10::getRuntimeDispatchKeySet(DispatchKey::Autograd)) {
       if (key == DispatchKey::AutogradOther) {
         continue; // see to_torchs_own
@@ -239,15 +223,20 @@ struct Registration {
     add_at(key, op, c10::KernelFunction::makeFromUnboxedFunction(kernel));
   }
 
-  template <typename Aten, Door<Aten> front_door, Kind kind = Kind::clamp>
+  template <
+      typename Aten,
+      typename Kernel<typename Aten::schema>::Door front_door,
+      Kind kind = Kind::clamp>
   void add_one() {
-    add<Aten, Kernel<Aten, front_door, kind>>();
+    using Of = Kernel<typename Aten::schema>;
+    add<Aten>(TORCH_FN((Of::template call<Aten, front_door, kind>)));
     counts.emplace_back(names.back(), &reached<Aten>);
   }
 
   template <typename Aten, Kind kind>
   void add_each() {
-    add<Aten, KernelForEach<Aten, kind>>();
+    using Of = Kernel<typename Aten::schema>;
+    add<Aten>(TORCH_FN((Of::template call_for_each<Aten, kind>)));
   }
 };
 

@@ -22,14 +22,20 @@ constexpr std::string_view kMaximize = ", maximize";
 
 } // namespace
 
-Pinned parse_pinned(std::string_view name) {
-  const bool maximize =
-      name.size() > kMaximize.size() && name.substr(name.size() - kMaximize.size()) == kMaximize;
-  return parse_convention(name.substr(0, name.size() - maximize * kMaximize.size()), maximize);
+Pinned parse_pinned(const Name& name) {
+  if (!name) {
+    return std::nullopt;
+  }
+  const auto gradient = std::string_view(*name).substr(0, name->rfind(kMaximize));
+  return parse_convention(gradient, /*maximize=*/gradient.size() < name->size());
 }
 
-std::string name_of(Convention c) {
-  return std::string(clampgrad::name_of(c.gradient)).append(c.maximize ? kMaximize : "");
+Name name_of(Pinned pinned) {
+  if (!pinned) {
+    return std::nullopt;
+  }
+  return std::string(clampgrad::name_of(pinned->gradient))
+      .append(pinned->maximize ? kMaximize : "");
 }
 
 BlockRef innermost() {

@@ -7,9 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace clampgrad::pin {
@@ -17,9 +15,11 @@ namespace clampgrad::pin {
 // What is pinned: a convention, or torch's own gradient.
 using Pinned = std::optional<Convention>;
 
-// As people and Python write it: "with_grad, maximize". Raises ValueError as the operators do.
-Pinned parse_pinned(std::string_view name);
-std::string name_of(Convention c);
+// As people and Python write it: "with_grad, maximize", or None. Raises ValueError as the operators
+// do.
+using Name = std::optional<std::string>;
+Pinned parse_pinned(const Name& name);
+Name name_of(Pinned pinned);
 
 // A pin that holds where it was entered until it is left, and the block around it. Entering makes a
 // block the innermost, and leaving closes it. Each is one store, so neither can be half done.

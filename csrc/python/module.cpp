@@ -4,22 +4,18 @@
 // argument parser, which knows every kind of number, __torch_function__, and how to word an error.
 
 #include "base/bounds.h"
-#include "base/convention.h"
 #include "clampgrad/clampgrad.h"
 #include "pin/pin.h"
 #include "python/signatures.h"
 #include "python/stamp.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
-#include <ATen/core/Tensor.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/utils/python_arg_parser.h>
 
 #include <algorithm>
-#include <type_traits>
-#include <utility>
 
 namespace clampgrad {
 
@@ -299,47 +295,30 @@ void pin_ask(py::object function) {
   pin::ask_with(&ask);
 }
 
-std::string pin_named(py::object gradient, bool maximize) {
-  return pin::name_of(parse_convention(text_of(gradient.ptr()), maximize));
-}
-
-using Name = std::optional<std::string>;
-
-Name name_of(pin::Pinned pinned) {
-  return pinned ? Name(pin::name_of(*pinned)) : std::nullopt;
-}
-
-Name pin_current() {
-  return name_of(pin::current());
-}
-
-pin::Pinned pinned_of(const Name& name) {
-  return name ? pin::Pinned(pin::parse_pinned(*name)) : std::nullopt;
-}
-
-void pin_process(const Name& name) {
-  pin::set_process(pinned_of(name));
-}
-
 void add_pin(PyObject* module_) {
   using pin::Block;
   auto module = py::reinterpret_borrow<py::module>(module_);
   py::class_<Block, pin::BlockRef>(module, "Block")
-      .def(py::init([](const Name& name, pin::BlockRef outer, int64_t owner) {
-        return std::make_shared<Block>(pinned_of(name), std::move(outer), owner);
+      .def(py::init([](const pin::Name& name, pin::BlockRef outer, int64_t owner) {
+        return std::make_shared<Block>(pin::parse_pinned(name), std::move(outer), owner);
       }))
-      .def_property_readonly("name", [](const Block& block) { return name_of(block.pinned); })
+      .def_property_readonly("name", [](const Block& block) { return pin::name_of(block.pinned); })
       .def_readonly("outer", &Block::outer)
       .def_readonly("owner", &Block::owner)
       .def_property(
           "is_open",
           [](const Block& block) { return block.is_open.load(); },
           [](Block& block, bool is_open) { block.is_open = is_open; });
-  module.def("pin_named", torch::wrap_pybind_function(&pin_named));
+  const auto named = [](const py::object& gradient, bool maximize) {
+    return pin::name_of(parse_convention(text_of(gradient.ptr()), maximize));
+  };
+  const auto set = [](const pin::Name& name) { pin::set_process(pin::parse_pinned(name)); };
+  const auto current = [] { return pin::name_of(pin::current()); };
+  module.def("pin_named", torch::wrap_pybind_function(named));
   module.def("pin_innermost", &pin::innermost);
   module.def("pin_make_innermost", &pin::make_innermost);
-  module.def("pin_process", &pin_process);
-  module.def("pin_current", torch::wrap_pybind_function(&pin_current));
+  module.def("pin_process", set);
+  module.def("pin_current", torch::wrap_pybind_function(current));
   module.def("pin_ask", torch::wrap_pybind_function(&pin_ask));
   module.def("pin_ask_in_this_thread", &pin::ask_in_this_thread);
   module.def("pin_register", torch::wrap_pybind_function(&pin::register_kernels));

@@ -75,7 +75,7 @@ EDITS = {
         r"EXACT_GRADIENTS\(_\)(.*\\\n)*.*", rf"\g<0> _(interval, {len(CONVENTIONS)})", text, count=1
     ),
     "csrc/kernels/rules/conventions.h": before(
-        "    default: // a pseudo-gradient: what is at the bound",
+        "    case Gradient::with_grad:",
         "    case Gradient::interval:\n      return {kSelf, 0};\n",
     ),
     "csrc/kernels/rules/numbers.h": before(

@@ -9,7 +9,6 @@
 #include "base/bits.h"
 #include "kernels/cuda/memory.cuh"
 
-#include <cstdint>
 #include <cstring>
 
 namespace clampgrad::cuda {

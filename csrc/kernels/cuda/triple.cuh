@@ -43,7 +43,7 @@ TripleTable table_of(int differentiated) {
 
 inline TripleTable table_of(const TripleForward& call) {
   return with_constant<kGradients>(call.gradient, [&](auto gradient) {
-    return table_of<triple_rule(decltype(gradient)::value)>(call.differentiated);
+    return table_of<recorded_rule(decltype(gradient)::value)>(call.differentiated);
   });
 }
 

@@ -12,16 +12,12 @@ namespace clampgrad {
 // A number is a constant, so least norm gives x nothing at a bound, as joint does. straight_through
 // has no rule here: nothing is recorded for it.
 constexpr Gradient number_rule(Gradient gradient) {
-  switch (gradient) {
-    case Gradient::joint:
-    case Gradient::straight_through:
-      return Gradient::min_norm;
-    default:
-      return gradient;
-  }
+  const bool has_none = gradient == Gradient::straight_through;
+  return has_none || gradient == Gradient::joint ? Gradient::min_norm : gradient;
 }
 
-// The rule for the bits of a forward. All pseudo-gradients share one, which records where x lies.
+// The rule for the bits of a forward, except for two Tensors. All pseudo-gradients share one, which
+// records where x lies.
 constexpr Gradient recorded_rule(Gradient gradient) {
   return is_pseudo(gradient) ? Gradient::with_grad : gradient;
 }
@@ -54,9 +50,12 @@ CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int dif
       return is_clamp(op) ? PairRule{kSelf, 0}
           : skips_nan(op) ? PairRule{kSelf, kSelf}
                           : PairRule{kBoth, kBoth};
-    default: // a pseudo-gradient: what is at the bound belongs to self
-      return {kSelf, 0};
+    case Gradient::with_grad:
+    case Gradient::restoring:
+    case Gradient::straight_through:
+      break;
   }
+  return {kSelf, 0}; // a pseudo-gradient: what is at the bound belongs to self
 }
 
 // The rule that reads the bits. min_norm means equal shares for the arguments whose bits are set.
@@ -73,11 +72,6 @@ CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
 // ---- Three Tensors ------------------------------------------------------------------------------
 
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
-
-// The rule that makes the bits. All pseudo-gradients share one, which records where x lies.
-constexpr Gradient triple_rule(Gradient gradient) {
-  return is_pseudo(gradient) ? Gradient::with_grad : gradient;
-}
 
 // The rule that reads the bits. Under inclusive, shares are equal, as under min_norm.
 constexpr Gradient triple_share_rule(Gradient gradient) {

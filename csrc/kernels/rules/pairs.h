@@ -59,8 +59,6 @@ CLAMPGRAD_HOST_DEVICE void pair_share(
   out[1] = select(at.other, share, zero);
 }
 
-// ---- As bits ------------------------------------------------------------------------------------
-
 template <Gradient rule, bool nan_to_both, typename M>
 CLAMPGRAD_HOST_DEVICE PairMasks<M> pair_masks_in(const M (&bits)[2]) {
   const M self = bits[0], other = bits[1];
@@ -73,8 +71,6 @@ CLAMPGRAD_HOST_DEVICE PairMasks<M> pair_masks_in(const M (&bits)[2]) {
     return {self, other, M(self & other)};
   }
 }
-
-// ---- In the kernels -----------------------------------------------------------------------------
 
 template <bool takes_larger, bool skips_nan, typename E>
 struct PairForwardOp : Op<PairForward, E, 2> {

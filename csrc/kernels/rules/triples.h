@@ -195,7 +195,7 @@ struct TripleForwardOp : Op<TripleForward, E, 3> {
 template <typename E, typename F>
 void with_op(const TripleForward& call, const F& run) {
   with_constant<kGradients>(call.gradient, [&](auto gradient) {
-    run(TripleForwardOp<triple_rule(decltype(gradient)::value), E>{{}, call.differentiated});
+    run(TripleForwardOp<recorded_rule(decltype(gradient)::value), E>{{}, call.differentiated});
   });
 }
 
