@@ -84,30 +84,27 @@ def act(action: Action, module: ModuleType) -> None:
         )
 
 
-def on_import(name: str, action: Action) -> bool:
-    """Calls `action` on the module whenever it is imported from now on; returns False if that was arranged
-    before."""
+def on_import(name: str, action: Action) -> None:
+    """Calls `action` on the module whenever it is imported from now on."""
     actions = _finder.actions.setdefault(name, [])
-    if action in actions:
-        return False
-    actions.append(action)
+    if action not in actions:
+        actions.append(action)
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
-    return True
 
 
 @contextmanager
 def acting(names: Iterable[str], action: Action) -> Iterator[None]:
     """Calls `action` on each of the modules when it is imported, from now on, unless the block fails."""
-    added = []
+    new = [name for name in names if action not in _finder.actions.get(name, ())]
     try:
-        for name in names:
-            if on_import(name, action):
-                added.append(name)
+        for name in new:
+            on_import(name, action)
         yield
     except BaseException:
-        for name in added:
-            _finder.actions[name].remove(action)
+        for name in new:
+            if action in _finder.actions.get(name, ()):
+                _finder.actions[name].remove(action)
         raise
 
 
