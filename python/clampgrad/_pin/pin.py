@@ -85,8 +85,10 @@ class pin:
 
     def __enter__(self) -> pin:
         self._is_used = True
-        captured = torch.jit.is_tracing() or torch.compiler.is_exporting()
-        if captured and _implementation.name == "compiled":
+        # Releases before those that a library is compiled for cannot all say whether they export.
+        if _implementation.name == "compiled" and (
+            torch.jit.is_tracing() or torch.compiler.is_exporting()
+        ):
             warnings.warn(
                 f"{self!r} is entered while a graph is captured. The graph has the gradient of the pin under "
                 "which the graph runs, and not of this one. To keep a convention in it, call "
