@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import json
 import os
 import re
 import shutil
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import records
-from lab.series import Refusal, Series, files_of, git, named, release_of
+from lab.series import Refusal, Series, files_of, git, named, refused, release_of
 
 FAMILY = ("clamp", "maximum", "minimum", "fmax", "fmin")
 # Upstream's test files, with parts of the names of tests; all of them where there are none.
@@ -94,13 +93,8 @@ def there(module: str) -> bool:
 
 
 def put(tree: Path, series: Series, *how: str) -> None:
-    """`git apply`, whole or not at all; `how` is --check or --reverse."""
-    text = "".join(
-        patch.read_text() for patch in series.patches
-    )  # of several files git makes several steps
-    done = git(tree, "apply", *how, input=text)
-    if done.returncode:
-        raise Refusal(f"{series.name} does not apply to {tree}: {done.stderr.strip()}")
+    if error := refused(tree, series.patches, *how):
+        raise Refusal(f"{series.name} does not apply to {tree}: {error}")
 
 
 # ---- A state of the tree -------------------------------------------------------------------------
@@ -134,14 +128,11 @@ def build(tree: Path, state: str, minimal: bool, log: Path) -> int:
     return round(time.monotonic() - start)
 
 
-def gradients(out: Path) -> State:
-    """What the torch that is imported gives, asked in a process of its own."""
-    command = [sys.executable, "-m", "lab.build_pytorch", "--gradients", str(out)]
-    ours = {"CLAMPGRAD_GRADIENT": "", "PYTHONPATH": str(ROOT)}
-    if subprocess.run(command, cwd=ROOT, env={**os.environ, **ours}).returncode:
-        raise Refusal(f"The gradients cannot be asked: {' '.join(command)}")
-    found: State = json.loads(out.read_text())
-    return found
+def gradients() -> State:
+    """What the torch that was built gives, asked in processes of their own."""
+    from lab.verify.proof import ask
+
+    return {"gradients": ask("table")[0], "scripted": ask("scripted")}
 
 
 def tests(tree: Path, file: str, names: tuple[str, ...], out: Path) -> Results:
@@ -187,23 +178,22 @@ def of_tests(
 
 def of_gradients(stock: State, mine: State, series: Series | None) -> list[str]:
     """What is not as the series claims, or, without one, as on stock."""
-    from lab.verify.held import changes, group, held
+    from lab.verify.claims import changes, held
 
     changed = changes(stock["gradients"], mine["gradients"])
     if series is None or series.claim.unchanged:
-        return changed + changes(stock["scripted"], mine["scripted"])
-    touched = {group(line.rpartition(": ")[0]) for line in changed}
-    found = held(mine["gradients"], stock["gradients"], series.claim, touched)
+        return [*changed, *changes(stock["scripted"], mine["scripted"])]
+    _, found = held(mine["gradients"], stock["gradients"], series.claim)
     return found if changed else [*found, "no gradient changed"]
 
 
 def row(name: str, stock: State, mine: State) -> dict[str, Any]:
     """What is recorded of a state: counts."""
-    pairs = [(stock["gradients"][key], rows) for key, rows in mine["gradients"].items()]
-    # As JSON, in which a NaN equals itself.
-    differ = sum(json.dumps(a) != json.dumps(b) for old, new in pairs for a, b in zip(old, new))
+    from lab.verify.claims import changes
+
+    differ = sum(n for n, _ in changes(stock["gradients"], mine["gradients"]).values())
     counts = {file: dict(sorted(Counter(r.values()).items())) for file, r in mine["tests"].items()}
-    points = {"points": sum(len(new) for _, new in pairs), "points that changed": differ}
+    points = {"points": sum(map(len, mine["gradients"].values())), "points that changed": differ}
     return {"state": name, "seconds": mine["seconds"], **points, "tests": counts}
 
 
@@ -224,7 +214,7 @@ def run(tree: Path, chosen: list[Series], minimal: bool) -> tuple[list[dict], li
             put(tree, series)
         try:
             seconds = build(tree, name, minimal, out.with_suffix(".build.log"))
-            mine = gradients(out.with_suffix(".json")) | {"seconds": seconds}
+            mine = gradients() | {"seconds": seconds}
             mine["tests"] = {
                 file: tests(tree, file, names, Path(f"{out}-{file.replace('/', '-')}.xml"))
                 for file, names in files.items()
@@ -248,14 +238,7 @@ def main() -> int:
     parser.add_argument("--minimal", action="store_true", help="what the tests of autograd need")
     parser.add_argument("--check", action="store_true", help="only say what would be refused")
     parser.add_argument("--out", type=Path, help="a record of counts, NAME.jsonl")
-    parser.add_argument("--gradients", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.gradients:
-        from lab.verify import checks, torchscript
-
-        found = checks.gradients() | {"scripted": torchscript.executed()}
-        options.checkout.write_text(json.dumps(found))
-        return 0
     try:
         tree, chosen = options.checkout.resolve(), [named(name) for name in options.series]
         check(tree, chosen, options.minimal)

@@ -1,13 +1,11 @@
-"""What a series does to the time of clamp's backward, and of its family's:
+"""Times the backward of clamp and its family with and without a series:
 
     python -m lab.patched --series v2.13.0/joint --built FOLDER --out FILE
 
-Stock torch beside the series: both sides are compiled as `verify` compiles them, and each is loaded in processes of its
-own, in turn. Backward alone; forward mode with its forward. One thread: the best of many calls in a process, the median
-over interleaved rounds of processes. hardtanh, which no series changes, is the yardstick.
+Both sides are compiled as `verify` compiles them, and each is loaded in processes of its own, in turn. Backward alone;
+forward mode with its forward. One thread: the best of many calls in a process, the median over interleaved rounds of
+processes. hardtanh, which no series changes, is the yardstick.
 """
-
-from __future__ import annotations
 
 import argparse
 import hashlib
@@ -24,10 +22,12 @@ import torch
 import torch.autograd.forward_ad as fwad
 
 import records
+from lab.series import named
+from lab.verify import library, upstream_files
 
 SIDES = ("stock", "patched")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SIZES = (1, 2**16, 2**20)
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # Of float32 whatever x is, as transformers' T5 has them.
 T5 = "clamp(x, low, high), bounds of float32 and no dimension"
 
@@ -66,6 +66,7 @@ def cases(x):
         "clamp_min(x, y)": backward(torch.clamp_min, x, other),
         "forward mode of clamp(x, low, high)": forward_mode(torch.clamp, x, low, high),
         "forward mode of maximum(x, y)": forward_mode(torch.maximum, x, other),
+        "forward mode of clamp_min(x, y)": forward_mode(torch.clamp_min, x, other),
     }
 
 
@@ -80,70 +81,68 @@ def microseconds(run, n):
     return min(times)
 
 
-def measured(library):
-    """In a process of its own."""
+def measured(path, only):
+    """In a process that has one side's library."""
     torch.set_num_threads(1)
-    torch.ops.load_library(library)
+    torch.ops.load_library(path)
     found = {}
     for name, dtype in DTYPES.items():
         for n in SIZES:
             x = torch.linspace(-1, 2, n).to(dtype).requires_grad_()
             assert x.clamp(0, 1).grad_fn.name().startswith("Proved")
-            found |= {f"{c}; {name}, {n}": microseconds(f, n) for c, f in cases(x).items()}
+            mine = {c: f for c, f in cases(x).items() if not only or c in only}
+            found |= {f"{c}; {name}, {n}": microseconds(f, n) for c, f in mine.items()}
     return found
 
 
-def libraries(name: str, directory: Path) -> dict[str, Path]:
+def libraries(name, directory):
     """Compiled under `directory`, unless those of the same patches and torch are there."""
-    from lab.series import named
-    from lab.verify.compile import compiled
-    from lab.verify.generate import affected, generated
-    from lab.verify.native import Added, added
-    from lab.verify.text import patched
-
     release = torch.__version__.split("+")[0]
     series = named(name)
     patches = [p for p in series.patches if p not in series.unproved]
     text = torch.__version__.encode() + b"".join(p.read_bytes() for p in patches)
     directory = directory / hashlib.sha256(text).hexdigest()[:16]
     found = {side: directory / side / "libproved.so" for side in SIDES}
-    if all(library.exists() for library in found.values()):
+    if all(path.exists() for path in found.values()):
         return found
     print(f"compiling stock and {name}", file=sys.stderr)
     shutil.rmtree(directory, ignore_errors=True)  # what an interrupted run left
-    folders = [directory / side for side in SIDES]
-    texts = [patched(f, p, release, None) for f, p in zip(folders, ([], patches))]
-    codes = [generated(folder, text) for folder, text in zip(folders, texts)]
-    names = affected(*codes)
-    new = [Added(), added(folders[1], *texts)]
-    return {s: compiled(*of_side, names, n) for s, *of_side, n in zip(SIDES, codes, folders, new)}
+    both = zip(("text", "patched text"), ([], patches))
+    texts = [upstream_files.patched(directory / folder, p, release) for folder, p in both]
+    stems = {*library.FAMILY, *map(library.stem, library.changed_entries(*texts))}
+    library.libraries(directory, texts, stems)
+    return found
 
 
 def main():
-    if sys.argv[1:2] == ["--library"]:
-        print(json.dumps(measured(sys.argv[2])))
-        return
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("--series", default="v2.13.0/joint")
     parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--built", type=Path, help="a folder that keeps the libraries")
+    parser.add_argument("--cases", nargs="+", default=[], help="these alone")
+    parser.add_argument("--rounds", type=int, default=5, help="0: compile and end")
+    parser.add_argument("--note", default="", help="what a reader of the times must know")
+    built = "a folder for the libraries; those of the same patches are taken from it"
+    parser.add_argument("--built", type=Path, help=built)
     options = parser.parse_args()
     found = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
-        built = libraries(options.series, options.built or Path(scratch))
-        for i in range(options.rounds):
-            print(f"round {i + 1} of {options.rounds}", file=sys.stderr)
+        paths = libraries(options.series, options.built or Path(scratch))
+        for _ in range(options.rounds):
             for side in SIDES:
-                command = [sys.executable, "-m", "lab.patched", "--library", str(built[side])]
-                found[side].append(json.loads(subprocess.check_output(command)))
+                command = [sys.executable, "-m", "lab.patched", "--library", paths[side]]
+                found[side].append(json.loads(subprocess.check_output([*command, *options.cases])))
+    if not options.rounds:
+        return
     rows = [
-        {"case": c, **{s: statistics.median(r[c] for r in found[s]) for s in SIDES}}
+        {"case": c, **{side: statistics.median(r[c] for r in found[side]) for side in SIDES}}
         for c in found["stock"][0]
     ]
-    header = {"series": options.series, "note": "", "processes": options.rounds}
+    header = {"series": options.series, "note": options.note, "processes": options.rounds}
     records.write(options.out, rows, **records.here(), **header)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--library"]:
+        print(json.dumps(measured(sys.argv[2], sys.argv[3:])))
+    else:
+        main()

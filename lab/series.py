@@ -131,20 +131,16 @@ def files_added(patch: Path) -> list[str]:
     return re.findall(r"^--- /dev/null\n\+\+\+ b/(.*)$", patch.read_text(), re.MULTILINE)
 
 
-def run_git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[Any]:
+def git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
     """Runs git on a folder's own repository, also where a hook or `git rebase --exec` names another."""
     theirs = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
     environment = {key: value for key, value in os.environ.items() if key not in theirs}
     environment["GIT_CEILING_DIRECTORIES"] = str(source.resolve().parent)
-    command = ["git", *arguments]
+    how |= {"cwd": source, "env": environment, "capture_output": True, "text": True}
     try:
-        return subprocess.run(command, cwd=source, env=environment, capture_output=True, **how)
+        return subprocess.run(["git", *arguments], **how)
     except FileNotFoundError:
         raise Refusal("There is no git on PATH, which applies the patches: install it.") from None
-
-
-def git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    return run_git(source, *arguments, text=True, **how)
 
 
 def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
@@ -157,14 +153,6 @@ def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
     return result.stdout
 
 
-def is_repository(source: Path) -> bool:
-    """Whether the tree itself is under git; a folder inside somebody else's repository is not."""
-    top = git(source, "rev-parse", "--show-toplevel")
-    if top.returncode and (source / ".git").exists():
-        raise Refusal(f"git does not read {source}: {top.stderr.strip()}")
-    return top.returncode == 0 and Path(top.stdout.strip()).resolve() == source.resolve()
-
-
 def release_of(source: Path) -> str:
     """The release a tree says it is, as 2.13.0; refuses what is no PyTorch tree."""
     if not (source / YAML).is_file() or not (source / "version.txt").is_file():
@@ -175,35 +163,27 @@ def release_of(source: Path) -> str:
     return found.group()
 
 
-def changed_files(source: Path) -> list[str]:
-    """The tracked files that differ from the commit; a tree without git has nothing to compare."""
-    if not is_repository(source):
-        return []
-    return git(source, "diff", "HEAD", "--name-only").stdout.splitlines()
+def refused(source: Path, patches: Sequence[Path], *how: str) -> str:
+    """Why `git apply` does not take patches, whole or not at all; `how` is --check or --reverse."""
+    text = "".join(
+        patch.read_text() for patch in patches
+    )  # of several files git makes several steps
+    tried = git(source, "apply", *how, input=text) if text else None
+    return tried.stderr.strip() if tried and tried.returncode else ""
 
 
 def states(source: Path) -> dict[str, str]:
     """Maps each series for the release of a tree to: applied, applies, or the first line of why it does not."""
     release = release_of(source)
     mine = [series for series in all_series().values() if series.fits(release)]
-
-    def why_not(patches: Sequence[Path], *options: str) -> str:
-        text = "".join(
-            patch.read_text() for patch in patches
-        )  # of several files git makes several steps
-        tried = git(source, "apply", "--check", *options, input=text) if text else None
-        if not tried or not tried.returncode:
-            return ""
-        return tried.stderr.strip().partition("\n")[0]
-
-    applied = [s for s in mine if not why_not(s.patches, "--reverse")]
+    applied = [s for s in mine if not refused(source, s.patches, "--check", "--reverse")]
     found = {}
     for series in mine:
         # Under a longer series that begins with it, it can no longer be undone by itself.
         within = [s.name for s in applied if s.patches[: len(series.patches)] == series.patches]
-        rest = [p for s in applied for p in s.patches]
-        rest = [p for p in series.patches if p not in rest]
-        found[series.name] = "applied" if within else why_not(rest) or "applies"
+        rest = [p for p in series.patches if not any(p in s.patches for s in applied)]
+        why_not = refused(source, rest, "--check").partition("\n")[0]
+        found[series.name] = "applied" if within else why_not or "applies"
     return found
 
 

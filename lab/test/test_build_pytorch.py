@@ -129,8 +129,7 @@ def test_what_differs_by_name():
 
 def test_gradients_are_held_to_the_claim():
     def state(slope):
-        at_nan = [math.nan, 0, 1, 1, 0, 0, 0]
-        rows = [[0.0, 0.0, 1.0, 1.0, slope, 0, 0], at_nan]
+        rows = torch.tensor([[0, 0, 1, 1, slope], [math.nan, 0, 1, 1, 0]])
         return {"gradients": {"clamp, numbers, eager": rows}, "scripted": {}}
 
     series = build_pytorch.Series(

@@ -25,9 +25,10 @@ from lab.series import (
     files_of,
     main,
     named,
+    refused,
     states,
 )
-from lab.verify.text import hunks, manual_text, script_text
+from lab.verify.upstream_files import hunks, manual_text, of_the_wheel, script_text
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = torch.__version__.split("+")[0]
@@ -66,15 +67,14 @@ def tree_of(directory, release=RELEASE, *names):
     """A tree with what the wheel has of the files of these series, or of all for the release, and of the other
     files what the hunks quote."""
     minor = ".".join(release.split(".")[:2])
-    headers = Path(torch.__file__).parent / "include"
     texts = {YAML: TEXT if RELEASE.startswith(minor) else UPSTREAM[minor]}
-    texts |= {FUNCTIONS: manual_text(release, None), SCRIPT: script_text(None)}
+    texts |= {FUNCTIONS: manual_text(release), SCRIPT: script_text()}
     mine = [s for s in all_series().values() if s.fits(release) and s.name in (names or [s.name])]
     for patch in (p for s in mine for p in s.patches):
         for name in set(files_of(patch)) - set(files_added(patch)) - texts.keys():
-            whole = [p / name for p in (headers, headers.parents[1]) if (p / name).exists()]
-            here = whole and RELEASE.startswith(minor)
-            texts[name] = whole[0].read_text() if here else hunks(patch, name, "-")
+            whole = of_the_wheel(name)
+            here = RELEASE.startswith(minor) and whole.is_file()
+            texts[name] = whole.read_text() if here else hunks(patch, name, "-")
     for name, text in texts.items():
         write(directory, name, text)
     write(directory, "version.txt", f"{release}a0\n")
@@ -170,7 +170,7 @@ def test_an_archive_within_another_repository(beside, tmp_path):
     assert content(tree) == before
     write(tree, SCRIPT, "another text\n")
     shell(f"{listed}\n{applied}", fails=True)
-    write(tree, SCRIPT, script_text(None))
+    write(tree, SCRIPT, script_text())
     assert content(tree) == before
 
 
@@ -224,26 +224,25 @@ def test_comments_say_what_is_so(beside, name):
     assert ("at a Tensor bound we return 1" in text) == (name == STRICT)
 
 
-def test_what_is_no_tree_for_a_series(tmp_path, capsys):
-    assert main([str(tmp_path)]) == 2
-    assert "is no PyTorch source tree" in capsys.readouterr().out
-    write(tmp_path, YAML, TEXT)
-    write(tmp_path, "version.txt", "main\n")
-    assert main([str(tmp_path)]) == 2
-    assert "does not begin with a release" in capsys.readouterr().out
-    write(tmp_path, "version.txt", "2.6.1\n")
-    assert main([str(tmp_path)]) == 0
-    assert "2.6.1: there is none for 2.6.1, only for 2.7, 2.8" in capsys.readouterr().out
+@pytest.mark.parametrize("version, code, says", [
+    (None, 2, "is no PyTorch source tree"),
+    ("main", 2, "does not begin with a release"),
+    ("2.6.1", 0, "2.6.1: there is none for 2.6.1, only for 2.7, 2.8"),
+])  # fmt: skip
+def test_what_is_no_tree_for_a_series(tmp_path, capsys, version, code, says):
+    if version:
+        write(tmp_path, YAML, TEXT)
+        write(tmp_path, "version.txt", f"{version}\n")
+    assert main([str(tmp_path)]) == code
+    assert says in capsys.readouterr().out
+
+
+def test_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
     assert main(["--patches", "v2.6.0/none"]) == 2
     assert "There is no series v2.6.0/none" in capsys.readouterr().out
-    with pytest.raises(Refusal, match="no git on PATH"), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", "")
-        states(tree_of_nothing(tmp_path))
-
-
-def tree_of_nothing(directory):
-    write(directory, "version.txt", "2.13.0\n")
-    return directory
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(Refusal, match="no git on PATH"):
+        refused(tmp_path, named(STRICT).patches)
 
 
 def test_the_list_is_that_of_the_page(capsys):
@@ -306,15 +305,11 @@ def test_a_proposal_has_what_upstream_asks_for():
         assert "must disclose machine help" in statement
 
 
-@pytest.mark.parametrize(
-    "name", [s.name for s in all_series().values() if s.name.startswith("proposals/")]
-)
+PROPOSALS = [name for name in all_series() if name.startswith("proposals/")]
+
+
+@pytest.mark.parametrize("name", PROPOSALS)
 def test_a_proposal_is_small(name):
     """At most 400 added lines, its tests among them."""
-    added = [
-        li
-        for p in named(name).patches
-        for li in p.read_text().splitlines()
-        if re.match(r"\+(?!\+\+ )", li)
-    ]
-    assert len(added) <= 400
+    text = "".join(patch.read_text() for patch in named(name).patches)
+    assert len(re.findall(r"^\+(?!\+\+ )", text, re.MULTILINE)) <= 400

@@ -12,8 +12,8 @@ import torch
 
 import clampgrad
 from lab.series import YAML, files_added, git, named
-from lab.verify.checks import cases
-from lab.verify.text import patched
+from lab.verify.gradients import points
+from lab.verify.upstream_files import patched
 
 RELEASE = torch.__version__.split("+")[0]
 SERIES = named("v2.13.0/joint")
@@ -63,7 +63,7 @@ def same(a, b):
 def theirs(tmp_path_factory):
     """derivatives.yaml of the installed torch with the series, or as it is where upstream has the rule."""
     patches = SERIES.patches if SERIES.fits(RELEASE) else []
-    return patched(tmp_path_factory.mktemp("tree"), patches, RELEASE, None).yaml
+    return patched(tmp_path_factory.mktemp("tree"), patches, RELEASE)[YAML]
 
 
 def gradients(text, entry, names, args, g):
@@ -75,7 +75,7 @@ def gradients(text, entry, names, args, g):
 @pytest.mark.parametrize("operator", SCALAR)
 def test_scalar_formulas_are_those_of_our_operators(theirs, operator):
     """clamp itself is in C++ alone: `verify` compiles it, and holds it to the table."""
-    for _, _, (x, bound), g in cases(operator, "numbers"):
+    for (x, bound), g in points(operator, "numbers"):
         names, args = ("self", SCALAR[operator]), (x, bound[0].item())
         (ours,) = gradients(OURS, f"{operator}_mingrad", names, args, g)
         (wanted,) = gradients(theirs, operator, names, args, g)
@@ -86,7 +86,7 @@ def test_scalar_formulas_are_those_of_our_operators(theirs, operator):
 def test_tensor_formulas_are_those_of_joint(theirs, operator):
     """That of clamp is in C++, too."""
     entry, *names = TENSOR[operator]
-    ((_, _, args, g),) = cases(operator, "tensors")
+    ((args, g),) = points(operator, "tensors")
     leaves = [a.clone().requires_grad_() for a in args]
     y = getattr(clampgrad, operator)(*leaves, gradient="joint")
     ours = torch.autograd.grad(y, leaves, g)
@@ -118,7 +118,7 @@ def test_the_formulas_of_joint_give_what_those_of_2_15_give(joint, operator, dty
     entry, *names = TENSOR[operator]
     for release in ("2.15",) if operator in ("fmax", "fmin") else ("2.14", "2.15"):
         sides = [formulas(text, entry) for text in (joint, FORMULAS_OF[release])]
-        for _, _, args, g in cases(operator, "tensors"):
+        for args, g in points(operator, "tensors"):
             given = dict(zip(names, (a.to(dtype) for a in args)), grad=g.to(dtype))
             for one, other in ((g, g.flip(0)), (torch.full_like(g, 4e4),) * 2):
                 given |= dict(zip((f"{n}_t" for n in names), (one.to(dtype), other.to(dtype))))

@@ -2,96 +2,117 @@
 
 import argparse
 import json
+import math
 import sys
 import time
-from collections.abc import Callable
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-try:
-    import torch
-except ModuleNotFoundError as error:
-    print(
-        f"refused: verify asks the installed torch, and there is no {error.name}: pip install {error.name}."
-    )
-    sys.exit(2)
-from ..series import Refusal
-from .held import table
-from .run import Question, check_what_is_needed, of_series, verify
-from .told import told
+import torch
 
-# Of every series that changes C++, on two cores (docs/verified.json).
-TAKES = "1 to 12 minutes"
+from oracle import CONVENTIONS
+
+from ..series import Claim, Refusal, Series, default, named
+from .proof import CODE, GRADIENTS, verify
+
+RECORD = Path(__file__).resolve().parents[2] / "docs/verified.json"
 CODES = "Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused."
-FLAGS = {
-    "--allow-unproved": "exit with 0 even if a file of the patch was not checked",
-    "--quick": "skip Inductor and OpInfo",
-    "--json": "print the result as JSON",
-}
 
 
-def arguments(words: list[str] | None) -> argparse.Namespace:
-    takes = f"On two cores this takes {TAKES}, for a patch of TorchScript alone seconds."
-    parser = argparse.ArgumentParser("python -m lab.verify", None, f"{__doc__} {takes}", CODES)
+def takes():
+    """What every series that changes C++ took, as words."""
+    runs = [r for r in json.loads(RECORD.read_text()) if "torchscript" not in r["series"]]
+    minutes = [r["seconds"] / 60 for r in runs]
+    return f"{math.floor(min(minutes))} to {math.ceil(max(minutes))} minutes on two cores"
+
+
+def arguments(words):
+    text = f"{__doc__} This takes {takes()}, for a patch of TorchScript alone seconds."
+    parser = argparse.ArgumentParser("python -m lab.verify", None, text, CODES)
     add = parser.add_argument
     add("--series", help="the series (default: the one for the installed PyTorch)")
     add("--patch", type=Path, action="append", help="your own patch; can be repeated, in order")
-    add("--source", type=Path, help="a checkout to take FunctionsManual.cpp from")
-    add("--convention", help="what must hold (default: the one that the series names)")
-    scope = (
-        "what the patch may change: `numbers`, `tensors`, names of operators; all else must stay"
-    )
+    convention = "what must hold (default: the one that the series names)"
+    add("--convention", help=convention, choices=CONVENTIONS)
+    scope = "what the patch may change: numbers, tensors, names of operators; all else must stay"
     add("--scope", nargs="+", default=[], metavar="WORD", help=scope)
     expect = "whether gradients must change (default: changed)"
     add("--expect", choices=["changed", "unchanged"], help=expect)
-    for flag, text in FLAGS.items():
-        add(flag, action="store_true", help=text)
+    unproved = "exit with 0 even if a file of the patch was not checked"
+    add("--allow-unproved", action="store_true", help=unproved)
+    add("--quick", action="store_true", help="skip Inductor and OpInfo")
+    add("--record", action="store_true", help="add what was found to docs/verified.json")
     return parser.parse_args(words)
 
 
-def question(options: argparse.Namespace) -> Question:
-    """What is asked: a series claims what its file says, a patch what the options say."""
-    if options.source and not options.source.exists():
-        raise Refusal(f"There is no {options.source}.")
-    release = torch.__version__.split("+")[0]
-    asked = Question(options.patch) if options.patch else of_series(options.series, release)
-    check_what_is_needed()
-    known = table().CONVENTIONS
-    if options.convention not in (None, *known):
-        raise Refusal(f"There is no convention {options.convention}; there are {', '.join(known)}.")
+def asked(options, release):
+    """A series claims what its file says, a patch what the options say."""
+    if options.patch:
+        minor = release.rpartition(".")[0]
+        series = Series("a patch", [minor], Claim(), "", options.patch, set())
+    else:
+        series = named(options.series) if options.series else default(release)
+    claim = series.claim
     claim = replace(
-        asked.claim,
-        convention=options.convention or asked.claim.convention,
-        scope=frozenset(options.scope) or asked.claim.scope,
-        unchanged=options.expect == "unchanged" if options.expect else asked.claim.unchanged,
+        claim,
+        convention=options.convention or claim.convention,
+        scope=frozenset(options.scope) or claim.scope,
+        unchanged=options.expect == "unchanged" if options.expect else claim.unchanged,
     )
-    return replace(asked, claim=claim, source=options.source, quick=options.quick)
+    return replace(series, claim=claim)
 
 
-def steps() -> Callable[[str], None]:
-    """A function that says which step begins, and how long it has taken so far."""
-    began = time.monotonic()
+def report(found):
+    """A line for each operator and kind of bounds."""
+    for key in (CODE, "not proved"):
+        print(f"{key}:", *(f"  {what}" for what in found[key]), sep="\n")
+    counts, failures = defaultdict(list), defaultdict(list)
+    for key, count in found[GRADIENTS].items():
+        counts[key.rpartition(", ")[0] or key].append(count)
+    print(f"{GRADIENTS}:")
+    for key, every in counts.items():
+        changed, points = map(sum, zip(*every))
+        print(f"  {key}: {changed:,} of {points:,} points (ways to call it: {len(every)})")
+    for line in found["failures"]:
+        failures[line.partition(":")[0].rpartition(", ")[0] or line].append(line)
+    for first, *others in failures.values():
+        print(first, f"(other ways to call it: {len(others)})" * bool(others))
+    if not failures:
+        print(f"All of it holds: {found['convention']}.")
 
-    def say(step: str) -> None:
-        minutes, seconds = divmod(int(time.monotonic() - began), 60)
-        print(f"{minutes}:{seconds:02}  {step}", file=sys.stderr, flush=True)
 
-    return say
+def record(series, found, seconds):
+    """For the table of lab.fill_tables."""
+    rows = {(r["torch"], r["series"]): r for r in json.loads(RECORD.read_text())}
+    release = torch.__version__.split("+")[0]
+    rows[release, series.name] = {
+        "torch": release,
+        "series": series.name,
+        "convention": found["convention"],
+        "unchanged": series.claim.unchanged,
+        "points that changed": sum(changed for changed, _ in found[GRADIENTS].values()),
+        "opinfo samples": found["samples"],
+        "not proved": found["not proved"],
+        "seconds": round(seconds),
+    }
+    RECORD.write_text(json.dumps([rows[key] for key in sorted(rows)], indent=1) + "\n")
 
 
-def main(words: list[str] | None = None) -> int:
+def main(words=None):
     options = arguments(words)
+    print(f"this takes {takes()}, with --quick less", file=sys.stderr)
+    began = time.monotonic()
     try:
-        asked = question(options)
-        less = "less than the usual " if asked.quick else ""
-        print(f"this takes {less}{TAKES} on two cores", file=sys.stderr)
-        result = verify(asked, steps())
+        series = asked(options, torch.__version__.split("+")[0])
+        found = verify(series, options.quick)
     except Refusal as refusal:
-        print(json.dumps({"error": str(refusal)}) if options.json else f"refused: {refusal}")
+        print(f"refused: {refusal}")
         return 2
-    print(json.dumps(result) if options.json else told(result))
-    unproved = result["not proved"] and not options.allow_unproved
-    return 1 if result["failures"] or unproved else 0
+    report(found)
+    if options.record and not found["failures"]:
+        record(series, found, time.monotonic() - began)
+    return bool(found["failures"] or (found["not proved"] and not options.allow_unproved))
 
 
 if __name__ == "__main__":

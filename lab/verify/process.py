@@ -1,26 +1,28 @@
-"""The process that `verify` asks: python -m lab.verify.process TASK, a JSON on stdin and one on stdout."""
+"""The process that `verify` asks: python -m lab.verify.process ANSWER TASK [LIBRARY [OPERATOR...]]"""
 
-import json
 import sys
 
 import torch
 
+from . import gradients, opinfo, torchscript
 
-def main() -> None:
-    question = json.load(sys.stdin)
-    if library := question.pop("library"):
+
+def main(answer, task, library="", *operators):
+    if library:
         torch.ops.load_library(library)
     torch.set_num_threads(1)
-    if sys.argv[1] == "opinfo":
-        from . import samples
-
-        result = samples.opinfo(**question)
+    if task == "table":
+        found, errors = gradients.gradients()
+        found |= gradients.compiled("aot_eager")
+        found = found, errors, *gradients.what_ran(errors)
+    elif task == "inductor":
+        found = gradients.compiled("inductor")
+    elif task == "scripted":
+        found = torchscript.executed()
     else:
-        from . import checks
-
-        result = getattr(checks, sys.argv[1])() | checks.nodes()
-    json.dump(result, sys.stdout)
+        found = opinfo.gradients(operators, check=task == "checked samples")
+    torch.save(found, answer)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

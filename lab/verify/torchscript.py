@@ -5,18 +5,17 @@ returns its result and a nested `backward`, which the executor lifts out of it; 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
 from textwrap import dedent, indent
 
 import torch
 
 from ..series import SCRIPT, Refusal
-from .checks import cases, stacked
-from .restated import SCRIPT_HELPER
-from .text import Functions
+from .gradients import calls, rows
+from .upstream_files import SCRIPTED
 
 # For each operator and kind of bounds, the function, and which of its arguments there are.
-FORMS = {
+ARGUMENTS = {
     ("clamp", "numbers"): ("clamp_1", (True, True, True)),
     ("clamp_min", "numbers"): ("clamp_1", (True, True, False)),
     ("clamp_max", "numbers"): ("clamp_1", (True, False, True)),
@@ -26,9 +25,14 @@ FORMS = {
     ("maximum", "tensors"): ("max", (True, True)),
     ("minimum", "tensors"): ("min", (True, True)),
 }
+# symbolic_script.cpp has it among its functions; there `torch.` alone reaches every operator.
+HELPER = """def AD_sizes_if_not_equal_multi_0(t1, t2, result):
+    first = torch.ops.aten._size_if_not_equal(t1.size(), result.size())
+    return first, torch.ops.aten._size_if_not_equal(t2.size(), result.size())
+"""
 
 
-def lifted(function: str) -> str:
+def lifted(function):
     """The statements before `backward` and those in it, as a function of the arguments and grad_output."""
     found = re.match(
         r"(def .*?)\):\n(.*?)^( +)def backward\(grad_output\):\n(.*?)(?=^\3\S)",
@@ -41,59 +45,59 @@ def lifted(function: str) -> str:
     return f"{signature}, grad_output):\n{before}{indent(dedent(block), margin)}"
 
 
-def compiled(functions: Functions) -> torch.jit.CompilationUnit:
+def compiled(text):
     """The backward of every function; refuses with TorchScript's own error."""
-    texts = [dedent(function) for _, function in functions]
+    texts = [dedent(found[0]) for found in SCRIPTED.finditer(text)]
     try:
-        torch.jit.CompilationUnit("\n".join([SCRIPT_HELPER, *texts]))
-        return torch.jit.CompilationUnit("\n".join([SCRIPT_HELPER, *map(lifted, texts)]))
+        torch.jit.CompilationUnit("\n".join([HELPER, *texts]))
+        return torch.jit.CompilationUnit("\n".join([HELPER, *map(lifted, texts)]))
     except RuntimeError as error:
         raise Refusal(f"TorchScript does not take the functions of {SCRIPT}:\n{error}") from None
 
 
-def points() -> Iterator[tuple]:
+def points():
     """Every point of the table: its key, the function, which arguments there are, variables, all arguments, g."""
-    for (operator, kind), (name, there) in FORMS.items():
-        for _, variables, args, g in cases(operator, kind):
+    for operator, kind, _, variables, args, g in calls():
+        if (operator, kind) in ARGUMENTS:
+            name, there = ARGUMENTS[operator, kind]
             yield f"{operator}, {kind}, TorchScript", name, there, variables, args, g
 
 
-def filled(there: Sequence[bool], values: Iterable, absent: object = None) -> list:
+def filled(there, values, absent=None):
     given = iter(values)
     return [next(given) if there_is else absent for there_is in there]
 
 
-def gradients(functions: Functions) -> dict[str, list]:
-    """At every point of the table, in the form of checks.gradients."""
-    unit = compiled(functions)
-    found: dict[str, list] = {}
+def gradients(text):
+    """At every point of the table, as gradients.gradients has them."""
+    unit, found = compiled(text), defaultdict(list)
     for key, name, there, variables, args, g in points():
         numbers = [a[0].item() for a in args[len(variables) :]]
         values = getattr(unit, name)(*filled(there, [*variables, *numbers]), g)
         values = [v for v, there_is in zip(values, there) if there_is][: len(variables)]
-        found.setdefault(key, []).extend(stacked(args, g, values))
-    return found
+        found[key].append(rows(args, g, values))
+    return {key: torch.cat(parts) for key, parts in found.items()}
 
 
-def not_summed(functions: Functions) -> list[str]:
+def not_summed(text):
     """Where a gradient has not the shape of its argument, if one of them is broadcast over rows, or is no sum."""
-    unit, failures = compiled(functions), []
+    unit, failures = compiled(text), set()
     for key, name, there, variables, args, g in points():
         finite = g.nan_to_num(2.0, 2.0, 2.0)
         for stretched in range(len(args) if len(variables) > 1 else 0):
-            rows = [torch.stack([a, a]) if i != stretched else a for i, a in enumerate(args)]
-            found = getattr(unit, name)(*filled(there, rows), torch.stack([finite, finite]))
+            given = [torch.stack([a, a]) if i != stretched else a for i, a in enumerate(args)]
+            found = getattr(unit, name)(*filled(there, given), torch.stack([finite, finite]))
             single = getattr(unit, name)(*filled(there, args), finite)
-            for i, argument in zip((i for i, there_is in enumerate(there) if there_is), rows):
+            for i, argument in zip((i for i, there_is in enumerate(there) if there_is), given):
                 sums = (single[i] * (2 if argument.dim() == 1 else 1)).expand_as(argument)
                 if found[i].shape != argument.shape or not torch.equal(found[i], sums):
-                    failures.append(f"{key}: a broadcast argument")
-    return sorted(set(failures))
+                    failures.add(f"{key}: a broadcast argument")
+    return sorted(failures)
 
 
-def executed() -> dict[str, list]:
+def executed():
     """What the installed torch's executor gives, at the same points."""
-    found: dict[str, list] = {}
+    found = defaultdict(list)
     profiling = torch._C._jit_set_profiling_executor(False)
     torch._C._debug_set_autodiff_subgraph_inlining(False)
     try:
@@ -105,12 +109,11 @@ def executed() -> dict[str, list]:
             unit = torch.jit.CompilationUnit(f"def f({', '.join(names)}):\n    return {call} * 2\n")
             leaves = [v.clone().requires_grad_() for v in variables]
             y = unit.f(*leaves)
-            graph = torch.jit.last_executed_optimized_graph()
-            if "prim::DifferentiableGraph" not in str(graph):
+            if "prim::DifferentiableGraph" not in str(torch.jit.last_executed_optimized_graph()):
                 raise Refusal("The graph executor did not differentiate the graph itself.")
-            values = torch.autograd.grad(y, leaves, g / 2, allow_unused=True)
-            found.setdefault(key, []).extend(stacked(args, g, values))
+            values = torch.autograd.grad(y, leaves, g / 2, materialize_grads=True)
+            found[key].append(rows(args, g, values))
     finally:
         torch._C._jit_set_profiling_executor(profiling)
         torch._C._debug_set_autodiff_subgraph_inlining(True)
-    return found
+    return {key: torch.cat(parts) for key, parts in found.items()}
