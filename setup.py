@@ -45,7 +45,7 @@ FLAGS = [
     "-fvisibility-inlines-hidden",
     "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
 ]
-# Of single files (buildtools/flags_of_files.py). GCC unrolls and vectorises what the loops need at -O3 alone.
+# Flags of single files (buildtools/flags_of_files.py). Only at -O3 does GCC unroll and vectorise as the loops need.
 LOOPS = {
     "loops_baseline.cpp": [],
     "loops_avx2.cpp": ["-mavx2"],

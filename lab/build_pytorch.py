@@ -3,8 +3,8 @@
     python -m lab.build_pytorch CHECKOUT SERIES... [--minimal] [--check] [--out FILE.jsonl]
 
 It runs in the environment of the build, which has what PyTorch's requirements.txt lists, and pytest. Every state is
-built and asked alike: its gradients, at every point of the table of conventions, and upstream's tests, by name. What is
-refused is said in one sentence, and then nothing was changed. Exit codes: 0 it holds, 1 something does not, 2 refused.
+built and checked alike: its gradients, at every point of the table of conventions, and upstream's tests, by name. A
+refusal is one sentence, and changes nothing. Exit codes: 0 it holds, 1 something does not, 2 refused.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def put(tree: Path, series: Series, *how: str) -> None:
 
 
 def environment(minimal: bool) -> dict[str, str]:
-    """That of the build; what is set already keeps its value."""
+    """The environment of the build; variables that are set keep their values."""
     ours = {"BUILD_TEST": "0", "CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
     if minimal:
         ours |= {f"USE_{feature}": "0" for feature in FEATURES.split()}
@@ -136,7 +136,7 @@ def gradients() -> State:
 
 
 def tests(tree: Path, file: str, names: tuple[str, ...], out: Path) -> Results:
-    """A file of upstream's, by pytest. What ends the process is one result more."""
+    """The results of a test file of upstream's, run by pytest. If the process dies, that is one more result."""
     chosen = ["-k", " or ".join(names)] if names else []
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, *chosen]
     out.unlink(missing_ok=True)
@@ -160,7 +160,7 @@ def tests(tree: Path, file: str, names: tuple[str, ...], out: Path) -> Results:
 def of_tests(
     stock: dict[str, Results], mine: dict[str, Results], series: Series | None
 ) -> list[str]:
-    """What differs by name, but for tests that the series brings and that pass, or says that it fails."""
+    """The tests that differ, except those that the series adds and that pass, or that it says fail."""
     wrong = []
     for file, results in mine.items():
         if "passed" not in results.values():
@@ -177,7 +177,7 @@ def of_tests(
 
 
 def of_gradients(stock: State, mine: State, series: Series | None) -> list[str]:
-    """What is not as the series claims, or, without one, as on stock."""
+    """The gradients that are not as the series claims or, without one, as on stock."""
     from lab.verify.claims import changes, held
 
     changed = changes(stock["gradients"], mine["gradients"])
@@ -188,7 +188,7 @@ def of_gradients(stock: State, mine: State, series: Series | None) -> list[str]:
 
 
 def row(name: str, stock: State, mine: State) -> dict[str, Any]:
-    """What is recorded of a state: counts."""
+    """The record of a state: counts."""
     from lab.verify.claims import changes
 
     differ = sum(n for n, _ in changes(stock["gradients"], mine["gradients"]).values())

@@ -23,12 +23,12 @@ SCRIPT = "torch/csrc/jit/runtime/symbolic_script.cpp"
 
 
 class Refusal(Exception):
-    """What cannot be done, in a sentence for people."""
+    """An error that one sentence explains to people."""
 
 
 @dataclass
 class Claim:
-    """What a patch promises about gradients.
+    """The claim of a patch about gradients.
 
     `scope` holds words such as "numbers", "tensors" or "fmax": the operators and kinds of bounds that
     have `convention` afterwards; all of them if it is empty. Everything else keeps its gradient.
@@ -37,7 +37,7 @@ class Claim:
     convention: str | None = None
     scope: frozenset[str] = frozenset()
     unchanged: bool = False  # no gradient changes: what is saved, or how fast it is, does
-    forward: str = "transpose"  # of reverse mode; or "2.15": as in that release, also at a NaN
+    forward: str = "transpose"  # the transpose of reverse mode; or "2.15": as in that release, also at a NaN
 
     def covers(self, operator: str, kind: str) -> bool:
         return not self.scope or bool(self.scope & {operator, kind})
@@ -144,7 +144,7 @@ def git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProces
 
 
 def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
-    """What a command writes; if it fails, a refusal with the last lines of its errors."""
+    """The output of a command; if it fails, a refusal with the last lines of its errors."""
     words = list(map(str, command))
     result = subprocess.run(words, capture_output=True, text=True, **keywords)
     if result.returncode:

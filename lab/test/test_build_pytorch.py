@@ -1,5 +1,5 @@
-"""lab/build_pytorch.py, on a stub of a tree in place of PyTorch's: its build makes nothing, and the torch of this
-environment answers. So the tree is patched and the torch never is, which the script has to notice."""
+"""lab/build_pytorch.py, on a stub in place of PyTorch's tree: its build makes nothing, and the torch of this
+environment is asked. So the tree is patched, but the torch never is, which the script has to notice."""
 
 import math
 import sys

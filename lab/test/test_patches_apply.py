@@ -1,4 +1,4 @@
-"""Each series applies to upstream's text by the commands that docs/upstream/build.md gives, and by these it goes."""
+"""The commands of docs/upstream/build.md apply each series to upstream's text, and undo it."""
 
 import os
 import re
@@ -38,7 +38,7 @@ STRICT, JOINT = "v2.13.0/strict", "v2.13.0/joint"
 IDENTITY = {
     f"GIT_{who}_{what}": "t@e" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
 }
-# What the wheels say about clamp and its family: text, by release (lab/upstream_text.py).
+# The text of the wheels about clamp and its family, by release (lab/upstream_text.py).
 UPSTREAM = {
     release: path.read_text()
     for path in ROOT.glob("lab/test/upstream/*.yaml")
@@ -64,8 +64,8 @@ def commit(tree):
 
 
 def tree_of(directory, release=RELEASE, *names):
-    """A tree with what the wheel has of the files of these series, or of all for the release, and of the other
-    files what the hunks quote."""
+    """A tree with the files of these series, or of all for the release, as far as the wheel has them; the other
+    files have only the lines that the hunks quote."""
     minor = ".".join(release.split(".")[:2])
     texts = {YAML: TEXT if RELEASE.startswith(minor) else UPSTREAM[minor]}
     texts |= {FUNCTIONS: manual_text(release), SCRIPT: script_text()}
@@ -141,7 +141,7 @@ def test_a_series_by_its_name(beside, name, release):
 
 
 def test_strict_and_then_joint(beside):
-    """As the page has it: both at once, or joint in a tree that has strict."""
+    """As on the page: both at once, or joint in a tree that has strict."""
     tree, shell = beside("2.13.0")
     before = content(tree)
     shell(APPLY)
@@ -158,7 +158,7 @@ def test_strict_and_then_joint(beside):
 
 
 def test_an_archive_within_another_repository(beside, tmp_path):
-    """All patches or none, and undone again, in a tree without git that unpacks into somebody's repository."""
+    """All patches or none, and undone again, in a tree without git inside somebody's repository."""
     tree, shell = beside("2.13.0")
     shutil.rmtree(tree / ".git")
     git(tmp_path, "init")

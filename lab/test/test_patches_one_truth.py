@@ -1,4 +1,4 @@
-"""What the series writes into upstream's files says the same as our own operators.
+"""The formulas that the series write into upstream's files equal our own operators.
 
 Both sides are read from their files, as expressions, and evaluated at every point of the table.
 """
@@ -27,7 +27,7 @@ TENSOR = {
 
 
 class at:
-    """What formulas call in C++; `grad.options()` keeps the dtype."""
+    """The functions that formulas call in C++; `grad.options()` keeps the dtype."""
 
     scalar_tensor = staticmethod(lambda value, options: torch.tensor(value, dtype=options))
     where = staticmethod(torch.where)

@@ -31,7 +31,7 @@ def broken(directory, old, new):
 
 
 def test_the_patch_gives_the_gradients_of_eager_mode():
-    """This is `verify` from its beginning to its end: no C++ changes, so none is compiled."""
+    """All of `verify` runs: no C++ changes, so none is compiled."""
     result = prove(PATCH)
     assert result["failures"] == []
     assert result[CODE] == [SCRIPT]

@@ -103,7 +103,7 @@ MUTANTS = {
         "OpInfo nn.functional.relu: ",
     ),
 }
-# In place alone, on its result: it keeps no copy of its input.
+# Only in place, where it uses the result: it keeps no copy of its input.
 HARDTANH = """
 - name: hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)
   self: hardtanh_backward(grad, result, min_val, max_val)

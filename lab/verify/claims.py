@@ -20,14 +20,14 @@ def changes(a, b):
 
 
 def group(key):
-    """Which kernels a mode reaches: forward mode stands in each of them anew."""
+    """The kernels that a mode reaches: each has forward mode of its own."""
     operator, kind, mode = key.split(", ")
     return "clamp" if "of clamp" in mode else operator, kind, "foreach" in mode
 
 
 def selected(operator, args, shares):
-    """Of forward mode on 2.15, which beside a NaN is not the transpose: a comparison with a NaN is false, and the
-    tangent is that of the argument which is then selected."""
+    """The shares of forward mode on 2.15. Beside a NaN it is not the transpose: a comparison with a NaN is false,
+    and the tangent is that of the argument that is then selected."""
     if operator in ("fmax", "fmin"):
         return shares
     chosen = torch.ones_like(args[0])
