@@ -37,7 +37,8 @@ class Claim:
     convention: str | None = None
     scope: frozenset[str] = frozenset()
     unchanged: bool = False  # no gradient changes: what is saved, or how fast it is, does
-    forward: str = "transpose"  # the transpose of reverse mode; or "2.15": as in that release, also at a NaN
+    # The transpose of reverse mode; or "2.15": as in that release, also at a NaN.
+    forward: str = "transpose"
 
     def covers(self, operator: str, kind: str) -> bool:
         return not self.scope or bool(self.scope & {operator, kind})
