@@ -126,3 +126,9 @@ def proposal(name, heading):
 def one_kernel():
     """The backward of maximum and its relatives."""
     return proposal("one-kernel", "µs, backward")
+
+
+@table(left=1)
+def forward_mode_at_nan():
+    """Forward mode of maximum and of a clamp by one Tensor."""
+    return proposal("forward-mode-at-nan", "µs, forward mode")
