@@ -172,6 +172,8 @@ def keywords_and_numpy(x):
 @pytest.mark.parametrize("name", ["allow_in_graph", "nonstrict_trace", "leaf_function", None])
 def test_what_compiled_code_calls(x, name):
     """What Dynamo takes whole, and what it reads; NumPy also where nothing is clamped."""
+    if name and not hasattr(decorators, name):
+        pytest.skip("this release of torch does not have it")
     f = getattr(decorators, name)(lambda x: torch.clamp(x, 0, 1)) if name else keywords_and_numpy
     if name == "leaf_function":
         f.register_fake(torch.empty_like)
