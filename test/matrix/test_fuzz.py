@@ -7,6 +7,7 @@ long, prints its seed, and writes out/fuzz.jsonl where it finds nothing.
 import os
 import random
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ import records
 from matrix.cells import Arg, Cell, nan
 from matrix.compilers import check_together
 from matrix.draw import draw, draw_together, shrunk
+from matrix.forms import FORMS
 from matrix.inputs import X, inputs, layouts, vector
 from matrix.reference import CONVENTIONS, GRADIENTS
-from matrix.run import check, failure
+from matrix.run import check, failure, pin_of_the_process
 
 SECONDS = float(os.environ.get("SECONDS_OF_FUZZ", 0))
 SEED = int(os.environ.get("SEED_OF_FUZZ", time.time_ns() % 2**32))
@@ -114,8 +116,10 @@ def draw_and_check(r, goes_on, compiles=False):
     while goes_on(ran):
         if compiles and ran % 1000 == 0:
             cells = draw_together(r, 20)
+            of_process = (pin_of_the_process(c) for c in cells if FORMS[c.form].process)
             try:
-                check_together(cells)
+                with next(of_process, nullcontext()):
+                    check_together(cells)
             except Exception as e:
                 cell = next(filter(error_of, cells), cells)
                 raise failure(cell, e) from e
