@@ -28,8 +28,12 @@ Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
 
 namespace {
 
+// A clamp stays clamp, which policies of selective checkpointing go by.
 Tensor aten(const PairForward& call, const std::array<Tensor, 2>& args) {
-  return aten_extremum(call.op, args[0], args[1]);
+  const auto& [self, other] = args;
+  return !is_clamp(call.op)   ? aten_extremum(call.op, self, other)
+      : takes_larger(call.op) ? at::clamp(self, other)
+                              : at::clamp(self, std::nullopt, other);
 }
 Tensor aten(const TripleForward&, const std::array<Tensor, 3>& args) {
   return at::clamp(args[0], args[1], args[2]);

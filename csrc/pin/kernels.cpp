@@ -10,14 +10,15 @@
 #include "ops/front_doors.h"
 #include "pin/pin.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/ops/clamp.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace clampgrad::pin {
 
@@ -117,6 +118,25 @@ Tensor extremum(const Tensor& self, const Tensor& other, Convention c) {
 template <typename Aten>
 const c10::SafeKernelFunction* torchs_batched = nullptr;
 
+// Whether elements of t may share memory, by the strides (at::has_internal_overlap looks for
+// strides of 0 alone).
+bool may_share_memory(const Tensor& t) {
+  std::vector<std::pair<c10::SymInt, c10::SymInt>> dims;
+  for (const auto i : c10::irange(t.dim())) {
+    dims.emplace_back(t.sym_stride(i), t.sym_size(i));
+  }
+  std::sort(
+      dims.begin(), dims.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  c10::SymInt extent = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= extent && size > 1) {
+      return true;
+    }
+    extent += stride * (size - 1);
+  }
+  return false;
+}
+
 // torch has no batching rule for clamp_, but loops over the samples. If a bound requires grad, so
 // does x once its first sample is written: the others would have the gradient of an x that is being
 // differentiated. And the samples are views, through which an outer vmap cannot write what it
@@ -126,9 +146,7 @@ template <typename Aten, typename Bound>
 Tensor& batched_clamp_(DispatchKeySet keys, Tensor& self, const Bound& min, const Bound& max) {
   const auto c = current();
   const auto* batched = at::functorch::maybeGetBatchedImpl(self);
-  const bool shares_memory =
-      batched && at::has_internal_overlap(batched->value()) == at::MemOverlap::Yes;
-  if (!c || !is_recorded(self, min, max) || shares_memory) {
+  if (!c || !is_recorded(self, min, max) || (batched && may_share_memory(batched->value()))) {
     torch::jit::Stack stack = {self, min, max};
     torchs_batched<Aten>->callBoxed(torchs_batched<Aten>->opHandle(), keys, &stack);
     return self;

@@ -163,6 +163,22 @@ def test_what_vmap_writes_in_place(pin):
         with pytest.raises(RuntimeError, match="output with shape|as many dimensions as a bound"):
             torch.vmap(clamp)(torch.full((3, 2), 5.0), torch.zeros(3, 1, 2))
 
+    x = torch.tensor([-1.0, 0, 0.5, 1], requires_grad=True)
+    bounds = torch.tensor([[0.0, 0, 1], [1, 2, -1]])
+    with clampgrad.pin("installed"), clampgrad.pin("installed" if pin else None):
+        windows = torch.vmap(torch.clamp_)(x.clone().unfold(0, 3, 1), bounds)
+    assert torch.autograd.grad(windows.sum(), x)[0].tolist() == [0, 0, 0, 1]
+
+
+def test_a_dispatch_mode_sees_the_operator_that_was_called(x):
+    """A policy of selective checkpointing goes by it."""
+
+    for call in (torch.clamp, clampgrad.clamp):
+        seen = []
+        with clampgrad.pin("half"), Dispatched(seen.append):
+            call(x.clone().requires_grad_(), torch.zeros(4))
+        assert torch.ops.aten.clamp.Tensor in seen
+
 
 def keywords_and_numpy(x):
     y = torch.clamp(input=x, min=0).clamp_max(max=1) + x.max(dim=0).values

@@ -100,6 +100,16 @@ def batch_first(arg: Any, dim: int | None, missing: int) -> Any:
     return arg.unflatten(0, (-1, *[1] * missing)) if missing else arg
 
 
+def may_share_memory(x: torch.Tensor) -> bool:
+    """Whether elements of the tensor may share memory, by the strides."""
+    extent = 0
+    for step, n in sorted(zip(x.stride(), x.shape), key=lambda dim: dim[0]):
+        if step <= extent and n > 1:
+            return True
+        extent += step * (n - 1)
+    return False
+
+
 def batched_in_place(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
     """What vmap does with an elementwise operator in place for which torch loops over the samples. Each sample
     would be a view, and once one is written, what is being differentiated is another. So under a pin all are
@@ -116,9 +126,8 @@ def batched_in_place(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
             a.dim() - (d is not None) if isinstance(a, torch.Tensor) else 0
             for a, d in zip(args, dims)
         ]
-        share_memory = any(n > 1 and step == 0 for n, step in zip(args[0].shape, args[0].stride()))
         with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.FuncTorchBatched)):
-            if is_pinned() and max(sizes) == sizes[0] and not share_memory:
+            if is_pinned() and max(sizes) == sizes[0] and not may_share_memory(args[0]):
                 operator(*(batch_first(a, d, sizes[0] - n) for a, d, n in zip(args, dims, sizes)))
                 return x
             for i in range(args[0].size(dims[0])):
