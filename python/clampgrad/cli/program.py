@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 
@@ -99,7 +99,7 @@ class Program:
             raise SystemExit(1) from None
 
     def _file(self, main: ModuleType) -> CodeType:
-        """The code to run. Sets what the program finds in `sys` and `__main__`."""
+        """Returns the code of a file, and sets what it finds in `sys` and `__main__`."""
         path = os.path.abspath(self.argv[0])
         _first_on_path(os.path.dirname(os.path.realpath(path)))
         main.__dict__.update(
@@ -109,7 +109,7 @@ class Program:
             return compile(file.read(), path, "exec", dont_inherit=True)
 
     def _module(self, main: ModuleType) -> CodeType:
-        """The same."""
+        """The same for a module."""
         name = self.argv[0]
         spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -118,21 +118,17 @@ class Program:
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name}", name=name)
         self.argv[0] = spec.origin or name
-        return _from_spec(spec, main)
-
-
-def _from_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
-    main.__dict__.update(
-        __file__=spec.origin,
-        __cached__=spec.cached,
-        __loader__=spec.loader,
-        __package__=spec.parent,
-        __spec__=spec,
-    )
-    code = spec.loader.get_code(spec.name) if spec.loader else None  # type: ignore[attr-defined]
-    if code is None:
-        raise ImportError(f"No code object available for {spec.name}", name=spec.name)
-    return code
+        main.__dict__.update(
+            __file__=spec.origin,
+            __cached__=spec.cached,
+            __loader__=spec.loader,
+            __package__=spec.parent,
+            __spec__=spec,
+        )
+        code = spec.loader.get_code(spec.name) if spec.loader else None  # type: ignore[attr-defined]
+        if code is None:
+            raise ImportError(f"No code object available for {spec.name}", name=spec.name)
+        return code
 
 
 def _first_on_path(folder: str) -> None:
