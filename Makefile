@@ -175,7 +175,6 @@ check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolat
 bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
-	$(VENV)/bin/python -m benchmarks.tables out/cpu-$(TORCH).jsonl --plot out/cpu-$(TORCH).png
 
 study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
 study: $(VENV)/studied ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
@@ -235,7 +234,7 @@ pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img
 	$(VENV)/bin/python examples/conventions.py --out docs/img
 	cp out/demo.json records/examples/
-	$(VENV)/bin/python -m benchmarks.tables --plot docs/img/cpu.png > /dev/null
+	$(VENV)/bin/python -m benchmarks.tables docs/img/cpu.png
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
 		cp out/$$name.json records/examples/; cp out/$$name{,-dark}.png docs/img/; \

@@ -1,6 +1,4 @@
-"""Times the cases on the CPU and writes a record.
-
-    python -m benchmarks.run [--out FILE] [--seconds S]
+"""Times the cases and writes a record: `python -m benchmarks.run`, or `make bench`.
 
 Each allocator setting has processes of its own: fresh pages cost as much as a kernel does, so that
 `fixed` (memory is recycled, never returned to the system) shows the kernels and `default` what a
@@ -15,12 +13,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import torch
 
 import records
-from benchmarks import cases, memory, raw_results
+from benchmarks import bars, cases, memory
 from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 
 ROOT = Path(__file__).parent.parent
@@ -34,17 +33,18 @@ ALLOCATORS = {
 }
 PROCESSES = 4
 CAPABILITY = "ATEN_CPU_CAPABILITY"  # a lower instruction set than the best one here
+GPU_SIZES = (2**12, 2**16, 2**22, 2**28)
 
 
-def blocks(allocator: str):
+def blocks(allocator: str, device: str, elements: list[int]):
     """(group, n, dtype, threads, direction): what is timed together."""
     for group in cases.GROUPS:
         for dtype in cases.DTYPES:
-            for n in group.sizes:
+            for n in elements or (group.sizes if device == "cpu" else GPU_SIZES):
                 plain = group.name == "clamp" and dtype == "float32"
-                if n > 2**22 and not plain:
+                if n > 2**22 and not plain and device == "cpu":
                     continue
-                if allocator == "default":
+                if allocator == "default" or device == "cuda":
                     if group.name in cases.USED:
                         yield group, n, dtype, 1, "both"
                     continue
@@ -54,22 +54,27 @@ def blocks(allocator: str):
                     yield group, n, dtype, 2, "both"
 
 
-def time_block(group, n, dtype, threads, direction, seconds):
+def finished() -> float:
+    """The clock for a GPU, which works on while Python goes on."""
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def time_block(group, n, dtype, threads, direction, seconds, device):
+    """A row of the record, with the samples of each function."""
     torch.set_num_threads(threads)
-    inputs = cases.inputs(group, n, cases.DTYPES[dtype])
-    g = torch.randn(n).to(inputs[0].dtype)
+    given = cases.inputs(group, n, cases.DTYPES[dtype])
+    inputs = [t.detach().to(device).requires_grad_() for t in given]
+    g = torch.randn_like(inputs[0])
     steps = {name: step(f, inputs, g, direction) for name, f in group.timed.items()}
-    samples = interleaved(steps, seconds, rounds=2)
-    return [
-        {**case(group.name, n, dtype, threads, direction, name), "samples": t}
-        for name, t in samples.items()
-    ]
+    clock = time.perf_counter if device == "cpu" else finished
+    samples = interleaved(steps, seconds, rounds=2, clock=clock)
+    return row(group.name, n, dtype, threads, direction, samples)
 
 
-def case(group, n, dtype, threads, direction, function):
-    """How a row begins."""
+def row(group, n, dtype, threads, direction, functions):
     row = {"group": group, "n": n, "dtype": dtype, "threads": threads}
-    return {**row, "direction": direction, "function": function}
+    return {**row, "direction": direction, "functions": functions}
 
 
 def kept(n: int = 2**20):
@@ -77,60 +82,60 @@ def kept(n: int = 2**20):
     for group in cases.GROUPS:
         for dtype in cases.DTYPES:
             inputs = cases.inputs(group, n, cases.DTYPES[dtype])
-            for name, f in group.functions.items():
-                row = case(group.name, n, dtype, 1, "kept", name)
-                yield {**row, "saved_bits": 8 * memory.saved_bytes(f, *inputs) / n}
+            functions = {
+                name: {"saved_bits": 8 * memory.saved_bytes(f, *inputs) / n}
+                for name, f in group.functions.items()
+            }
+            yield {"malloc": "default", **row(group.name, n, dtype, 1, "kept", functions)}
 
 
-def worker(allocator: str, number: int, seconds: float):
+def worker(allocator: str, seconds: float, device: str, elements: list[int]):
     """One process of those that share the time."""
-    todo = list(blocks(allocator))
     rows = []
-    for i, block in enumerate(todo):
-        where = f"malloc: {allocator}, process {number + 1} of {PROCESSES}, {i + 1}/{len(todo)}"
-        print(f"\r{where}: {block[0].name}, {block[1]:<30}", end="", file=sys.stderr, flush=True)
-        rows += time_block(*block, seconds / PROCESSES)
+    for block in blocks(allocator, device, elements):
+        print(f"malloc: {allocator}, {block[0].name}, {block[1:]}", file=sys.stderr, flush=True)
+        rows.append(time_block(*block, seconds / PROCESSES, device))
     print(json.dumps(rows))
 
 
 def pooled(parts):
     """The same rows in every part: summaries of the samples of all."""
     for rows in zip(*parts, strict=True):
-        samples = [t for row in rows for t in row.pop("samples")]
-        yield {**rows[0], **summary(samples)}
-
-
-def run(allocator: str, number: int, seconds: float):
-    words = ["--worker", allocator, "--number", str(number), "--seconds", str(seconds)]
-    command = [sys.executable, "-m", "benchmarks.run", *words]
-    env = {**os.environ, **ALLOCATORS[allocator]}
-    return json.loads(subprocess.check_output(command, cwd=ROOT, env=env))
+        functions = {
+            name: summary([t for row in rows for t in row["functions"][name]])
+            for name in rows[0]["functions"]
+        }
+        yield {**rows[0], "functions": functions}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=2.0, help="for each block of rivals")
     parser.add_argument("--out", type=Path, default=ROOT / "out/cpu.jsonl")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--elements", type=int, nargs="+", help="instead of the usual sizes")
     parser.add_argument("--worker", choices=ALLOCATORS, help=argparse.SUPPRESS)
-    parser.add_argument("--number", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        worker(args.worker, args.number, args.seconds)
+        worker(args.worker, args.seconds, args.device, args.elements)
         return
-    lowered = f"{CAPABILITY}={os.environ[CAPABILITY]} " if CAPABILITY in os.environ else ""
     rows = []
-    for allocator in ALLOCATORS:
-        parts = [run(allocator, number, args.seconds) for number in range(PROCESSES)]
-        rows += [{"malloc": allocator, **row} for row in pooled(parts)]
-    rows += [{"malloc": "default", **row} for row in kept()]
+    for allocator in ALLOCATORS if args.device == "cpu" else ["fixed"]:
+        command = [sys.executable, "-m", "benchmarks.run", *sys.argv[1:], "--worker", allocator]
+        env = {**os.environ, **ALLOCATORS[allocator]}
+        parts = [subprocess.check_output(command, cwd=ROOT, env=env) for _ in range(PROCESSES)]
+        rows += [{"malloc": allocator, **row} for row in pooled(map(json.loads, parts))]
+    lowered = f"{CAPABILITY}={os.environ[CAPABILITY]} " if CAPABILITY in os.environ else ""
     header = {
         **records.here(),
         "commit": records.commit(),
         "command": f"{lowered}python -m benchmarks.run --seconds {args.seconds:g}",
         "processes": PROCESSES,
     }
-    raw_results.write(args.out, rows, **header)
-    print(f"\nwrote {args.out}")
+    if args.device == "cuda":
+        header["machine"] = {"cpu": torch.cuda.get_device_name()}
+    records.write(args.out, [*rows, *kept()], **header)
+    print(*bars.ratios(records.read(args.out), args.device), f"wrote {args.out}", sep="\n")
 
 
 if __name__ == "__main__":

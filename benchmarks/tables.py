@@ -1,18 +1,17 @@
-"""The tables of README.md, docs/ and this folder that show what the commands here measured: records/.
+"""The tables of README.md and docs/ that show what the commands here measured: records/.
 
-python -m benchmarks.tables [RESULTS...] [--plot FILE.png]   the bars of records of benchmarks.run, a picture of the first
+python -m benchmarks.tables PICTURE.png     the picture of docs/performance.md
 """
 
-import argparse
+import sys
 from pathlib import Path
 
 import records
-from benchmarks import raw_results
-from benchmarks.raw_results import seconds, size, with_spread
+from benchmarks.bars import BARS, DTYPES, blocks, cuda_kernel, size
 from records import code, made_on, minutes, table
 
 SPEED = {
-    name.removeprefix("cpu-"): raw_results.read(name)
+    name.removeprefix("cpu-"): records.read(name)
     for name in sorted(path.stem for path in records.FOLDER.glob("cpu-*.jsonl"))
 }
 USUAL = SPEED["2.13.0"]
@@ -23,41 +22,48 @@ def machine(results):
     return f"{made_on(results)}; `{results['command']}` at commit {results['commit']}."
 
 
+def duration(value):
+    for unit, scale in (("s", 1), ("ms", 1e3), ("us", 1e6)):
+        if value * scale >= 1:
+            return f"{value * scale:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def with_spread(t):
+    return f"{duration(t['median'])} ({duration(t['low'])} to {duration(t['high'])})"
+
+
 # ---- One call ------------------------------------------------------------------------------------
 
-USED = {
-    "clamp": ("torch.clamp", "F.hardtanh", "F.relu"),
-    "maximum": ("torch.maximum",),
-    "clamp(x, lo, hi)": ("torch.clamp",),
-}
+RIVALS = [
+    ("clamp", "torch.clamp"),
+    ("clamp", "F.hardtanh"),
+    ("clamp", "F.relu"),
+    ("maximum", "torch.maximum"),
+    ("clamp(x, lo, hi)", "torch.clamp"),
+]
 
 
-def used():
-    """{(record, dtype, group, rival): {n: the rival's time over ours}} with the default malloc."""
+def ratios(results, group, rival, dtype):
+    """{n: the rival's time over ours} with the default malloc."""
+    key = dict(group=group, dtype=dtype, threads=1, direction="both", malloc="default")
     found = {}
-    for name, results in SPEED.items():
-        for dtype in raw_results.SIZES:
-            for group, rivals in USED.items():
-                for n in sorted({r["n"] for r in raw_results.of(results, group=group)}):
-                    key = dict(group=group, n=n, dtype=dtype, threads=1, direction="both")
-                    times = seconds(results, malloc="default", **key)
-                    medians = [t["median"] for t in times.values()]
-                    for rival in rivals if times else ():
-                        ratios = found.setdefault((name, dtype, group, rival), {})
-                        ratios[n] = times[rival]["median"] / medians[0]
+    for row in blocks(results, **key):
+        ours, *_ = row["functions"].values()
+        found[row["n"]] = row["functions"][rival]["median"] / ours["median"]
     return found
 
 
 @table()
 def speed():
     """What a program gets that sets nothing, the worst beside the best: one sentence."""
-    ranges = {}
-    for (_, _, group, rival), ratios in used().items():
-        if "lo" not in group:
-            ranges.setdefault((group, rival), []).extend(ratios.values())
-    clamp, hardtanh, relu, maximum = (
-        f"{min(found):.2g} to {max(found):.3g} times" for found in ranges.values()
-    )
+
+    def ends(*rival):
+        of_each = (ratios(results, *rival, dtype) for results in SPEED.values() for dtype in DTYPES)
+        found = [ratio for by_size in of_each for ratio in by_size.values()]
+        return f"{min(found):.2g} to {max(found):.3g} times"
+
+    clamp, hardtanh, relu, maximum = (ends(*rival) for rival in RIVALS[:4])
     machines = {}
     for m in (results["machine"] for results in SPEED.values()):
         machines.setdefault(m["cpu"], {})[m["instruction_set"]] = None
@@ -73,68 +79,34 @@ def speed():
 @table()
 def speed_used():
     """What a program gets that sets nothing: the worst beside the best."""
-    found = used()
-    rivals = [(group, rival) for group, rivals in USED.items() for rival in rivals]
-    names = [r + group.removeprefix("clamp") if "lo" in group else r for group, r in rivals]
+    names = (
+        rival + group.removeprefix("clamp") if "lo" in group else rival for group, rival in RIVALS
+    )
     yield "machine", "dtype", *map(code, names)
-    for name, results in SPEED.items():
+    for results in SPEED.values():
         m, torch = results["machine"], results["torch"].partition("+")[0]
         cpu = m["cpu"].replace("(R)", "").removesuffix(" Processor")
-        for dtype in raw_results.SIZES:
+        for dtype in DTYPES:
             cells = []
-            for rival in rivals:
-                ratios = found[(name, dtype, *rival)]
-                ends = (pick(ratios, key=ratios.get) for pick in (min, max))
-                cells.append(" to ".join(f"{ratios[n]:.2g} ({size(n)})" for n in ends))
+            for rival in RIVALS:
+                found = ratios(results, *rival, dtype)
+                ends = (pick(found, key=found.get) for pick in (min, max))
+                cells.append(" to ".join(f"{found[n]:.2g} ({size(n)})" for n in ends))
             yield f"{cpu}, {m['instruction_set']}, torch {torch}", dtype, *cells
     yield f"The number of elements is in brackets. {' '.join(map(machine, SPEED.values()))}"
-
-
-def bars(named, kind="ratios"):
-    """Every ratio that must hold, beside what was measured."""
-    measured = [
-        {(what, dtype, required): found for what, dtype, required, *found in of}
-        for of in (raw_results.bars(results, kind) for results in named.values())
-    ]
-    yield "the rival's time over ours", "dtype", "target", *named
-    for key in {key: None for found in measured for key in found}:
-        what, dtype, required = key
-        cells = []
-        for found in measured:
-            value, limit = found.get(key, (None, None))
-            if value is None:
-                cells.append("")
-                continue
-            cell = f"{value:.2f}" if round(value, 2) >= required else f"**{value:.2f}**"
-            cells.append(cell + ("" if limit is None else f" of {limit:.2f}"))
-        yield what, dtype, f"{required:g}", *cells
-    yield "Bold: below the target. Of: the limit. Empty: not measured there. " + " ".join(
-        map(machine, named.values())
-    )
-
-
-def print_bars(*names, kind="ratios"):
-    for row in bars({name: raw_results.read(name) for name in names}, kind):
-        print(row if isinstance(row, str) else " | ".join(row))
-
-
-@table(left=2)
-def speed_bars():
-    yield from bars(SPEED)
 
 
 @table(left=1)
 def speed_times():
     """Medians and quartiles of the clamps, one thread."""
-    key = dict(group="clamp", dtype="float32", threads=1, malloc="fixed")
-    sizes = (1, 2**12, 2**16, 2**20, 2**24)
-    for direction in ("forward", "backward", "both"):
-        columns = [seconds(USUAL, n=n, direction=direction, **key) for n in sizes]
-        yield ""
-        yield direction, *(f"N = {size(n)}" for n in sizes)
-        for function in columns[0]:
-            yield code(function), *(with_spread(column[function]) for column in columns)
-    yield f"Median (lower to upper quartile), float32, one thread. {machine(USUAL)}"
+    key = dict(group="clamp", dtype="float32", threads=1, malloc="fixed", direction="both")
+    columns = {
+        row["n"]: row["functions"] for row in blocks(USUAL, **key) if row["n"] not in (2**17, 2**22)
+    }
+    yield "forward and backward", *(f"N = {size(n)}" for n in columns)
+    for function in columns[1]:
+        yield code(function), *(with_spread(times[function]) for times in columns.values())
+    yield f"Median (lower to upper quartile), float32, one thread, malloc that recycles memory. {machine(USUAL)}"
 
 
 # ---- What is kept --------------------------------------------------------------------------------
@@ -143,12 +115,8 @@ def speed_times():
 @table()
 def memory():
     """What is saved for backward: one sentence."""
-    ours, theirs = (
-        r["saved_bits"]
-        for function in ("clampgrad.clamp", "torch.clamp")
-        for r in raw_results.kept(USUAL)
-        if (r["group"], r["function"], r["dtype"]) == ("clamp", function, "float32")
-    )
+    (row,) = blocks(USUAL, direction="kept", group="clamp", dtype="float32")
+    ours, theirs = (row["functions"][f]["saved_bits"] for f in ("clampgrad.clamp", "torch.clamp"))
     yield (
         f"For backward it keeps **{ours:g} bit per element**; `torch.clamp`, `F.hardtanh` and `F.relu6` "
         f"keep {theirs:g} in float32."
@@ -158,12 +126,11 @@ def memory():
 @table(left=2)
 def speed_saved():
     """What the graph keeps."""
-    yield "", "function", "float32", "bfloat16"
-    cases = {}
-    for r in raw_results.kept(USUAL):
-        cases.setdefault((r["group"], r["function"]), []).append(r)
-    for (group, function), (wide, narrow) in cases.items():
-        yield group, code(function), f"{wide['saved_bits']:g}", f"{narrow['saved_bits']:g}"
+    yield "", "function", *DTYPES
+    for wide, narrow in zip(*(blocks(USUAL, direction="kept", dtype=dtype) for dtype in DTYPES)):
+        for function, kept in wide["functions"].items():
+            cells = (f"{of['saved_bits']:g}" for of in (kept, narrow["functions"][function]))
+            yield wide["group"], code(function), *cells
     yield f"Bits per element saved for backward. {machine(USUAL)}"
 
 
@@ -231,7 +198,7 @@ def audit_cost():
         f"A stack of MobileNetV2 blocks with {found['call_sites']} call sites of `relu6`, a batch of "
         f"{found['batch']} images of {found['size']} x {found['size']}, one thread, {1000 * plain['seconds']:.0f} ms of "
         f"processor time per step without an audit, on a machine with other load. {made_on(found)}; "
-        "`python -m benchmarks.audit_cost`."
+        "`python -m benchmarks.overheads audit`."
     )
 
 
@@ -248,25 +215,21 @@ def pin():
         yield way, *(ways[way] for ways in cases.values())
     yield (
         f"Tensors of one element, float32, one thread, {made_on(found)}; the fastest of many rounds. Entering and "
-        f"leaving a block takes {found['a block, microseconds']} µs."
+        f"leaving a block takes {found['a block, microseconds']} µs. `python -m benchmarks.overheads pin`."
     )
 
 
-@table(left=1)
+@table()
 def starting():
-    """What a program pays for clampgrad and for CLAMPGRAD_GRADIENT."""
+    """What a program pays for clampgrad and for CLAMPGRAD_GRADIENT: one paragraph."""
     record = records.read("starting")
-    found = {r["what"]: r for r in record["rows"]}
-    yield "seconds of CPU", "without", "`CLAMPGRAD_GRADIENT=inclusive`"
-    for what in ("import torch", "a step"):
-        yield what, with_spread(found[what]), with_spread(found[f"{what}, pinned"])
-    ms = {name: f"{1000 * r['median']:.2g}" for name, r in found.items()}
+    took = {r["what"]: with_spread(r) for r in record["rows"]}
     yield (
-        f"Median (quartiles) of {record['processes']} processes, one thread, {made_on(record)}. A step is forward, "
-        "backward and update of two layers of 64 x 64 with a clamp between them, on 64 samples in float32. Where the "
-        f"variable is not set, `import torch` takes {ms['the entry point']} ms more than without clampgrad. "
-        f"`import clampgrad` after it takes {ms['import clampgrad, compiled']} ms with the compiled implementation and "
-        f"{ms['import clampgrad, portable']} ms with the portable one (`python -m benchmarks.starting`)."
+        f"`import torch` takes {took['import torch']} of processor time, and {took['import torch, pinned']} with "
+        f"`CLAMPGRAD_GRADIENT=inclusive`. Where the variable is not set, {took['the entry point']} of that are "
+        f"clampgrad's. `import clampgrad` takes {took['import clampgrad, compiled']} more with the compiled "
+        f"implementation and {took['import clampgrad, portable']} with the portable one. Median (quartiles) of "
+        f"{record['processes']} processes, one thread, {made_on(record)}; `python -m benchmarks.overheads starting`."
     )
 
 
@@ -282,40 +245,16 @@ def from_nothing():
     )
 
 
-# ---- Loops and kernels ---------------------------------------------------------------------------
-
-
-@table(left=1)
-def loops():
-    """What a clamp takes by comparisons and by maxima."""
-    record = records.read("loops")
-    models = ("icelake-server", "sapphirerapids", "znver4", "znver5", "neoverse-v2")
-    yield "float32, between two numbers", "bytes", *models, "Zen 4, 2^12", "2^16", "2^20"
-    for rule, name in ((0, "min_norm"), (4, "with_grad")):
-        for element, form in (("ElementHere", "compared"), ("WithMax", "maxima")):
-            loop = f"NumberForwardOp<{rule}, true, true, {element}<float>, float>"
-            (r,) = (r for r in record["rows"] if r["loop"] == loop)
-            cycles = [f"{r[m]:.0f}" if m in r else "" for m in models]
-            took = (f"{ns:.1f}" for ns in r["nanoseconds, by elements"].values())
-            yield f"`{name}`, {form}", r["bytes"], *cycles, *took
-    yield (
-        f"Per word of 64 elements: the bytes that it moves; cycles by llvm-mca {record['llvm']}, of the loops for AVX-512 "
-        "and, on neoverse-v2, for NEON, which knows neither memory nor that a processor slows down; and "
-        f"nanoseconds of the loop alone, by the number of elements, on {made_on(record)}. "
-        "`python -m lab.mca` lists the cycles of all loops."
-    )
-
-
 @table(left=1)
 def cuda_instructions():
     """The machine code of the CUDA kernels."""
     found = records.read("cuda-sass")
-    dtypes, kernels = raw_results.SIZES, found["rows"]
-    yield "", *(f"{d}: {what}" for d in dtypes for what in ("ALU", "at most", "of DRAM's time"))
-    for bar in raw_results.BARS["cuda"]["alu"]:
+    kernels = found["rows"]
+    yield "", *(f"{d}: {what}" for d in DTYPES for what in ("ALU", "at most", "of DRAM's time"))
+    for bar in BARS["sass"]["alu"]:
         cells = []
-        for dtype in dtypes:
-            kernel = raw_results.cuda_kernel(found, bar, dtype)
+        for dtype in DTYPES:
+            kernel = cuda_kernel(found, bar, dtype)
             cells += [f"{kernel['alu']:.1f}", bar[dtype], f"{kernel['alu_time']:.2f}"]
         yield bar["group"], *cells
     yield (
@@ -346,8 +285,8 @@ def plot(results, path, n=2**20):
 
     figure = Figure(figsize=(11, 2.6), layout="constrained")
     for panel, (group, dtype, functions) in zip(figure.subplots(1, len(PANELS)), PANELS):
-        key = dict(group=group, n=n, direction="both", malloc="default")
-        times = seconds(results, dtype=dtype, threads=1, **key)
+        key = dict(group=group, dtype=dtype, n=n, direction="both", malloc="default", threads=1)
+        times = blocks(results, **key)[0]["functions"]
         low, median, high = (
             [times[f][k] * 1e6 for f in functions] for k in ("low", "median", "high")
         )
@@ -367,19 +306,7 @@ def plot(results, path, n=2**20):
     figure.savefig(path)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    usual = ["cpu-2.13.0-avx512"]
-    parser.add_argument("results", nargs="*", default=usual, help="records, or files")
-    parser.add_argument("--plot", type=Path)
-    args = parser.parse_args()
-    print_bars(*args.results)
-    if args.plot:
-        from clampgrad._tools.style import on_both
-
-        results = raw_results.read(args.results[0])
-        on_both(lambda path: plot(results, path), args.plot)
-
-
 if __name__ == "__main__":
-    main()
+    from clampgrad._tools.style import on_both
+
+    on_both(lambda path: plot(SPEED["2.13.0-avx512"], path), Path(sys.argv[1]))

@@ -20,7 +20,7 @@ if [ "$DEVICE" = cuda ]; then
   sizes=()
 else
   export CLAMPGRAD_PORTABLE=1
-  sizes=(--elements 4096 --rounds 2)
+  sizes=(--elements 4096 --seconds 0.1)
 fi
 # As README says, but what is installed on this machine stays as it is.
 step build "$PYTHON" -m pip install --no-build-isolation --no-deps --no-index --target "$LIB" .
@@ -28,7 +28,7 @@ export PYTHONPATH=$LIB
 step info "$PYTHON" -m clampgrad info
 # What is about CUDA first, then the figures; the tests of the CPU can be interrupted.
 step tests-cuda "$PYTHON" -m pytest -q -rs test/kernels/test_cuda.py test/kernels/test_devices.py
-step benchmark "$PYTHON" -m benchmarks.gpu --out "$OUT" --device "$DEVICE" "${sizes[@]}"
+step benchmark "$PYTHON" -m benchmarks.run --out "$OUT/$DEVICE.jsonl" --device "$DEVICE" "${sizes[@]}"
 step tests-device "$PYTHON" -m pytest -q --device "$DEVICE" \
   test/*/test_{gate,tensors,table,nan,forward,rounding,precision,in_place,gradcheck}.py
 [ ${#failed[@]} = 0 ] || { printf '==> failed: %s\n' "${failed[@]}"; exit 1; }

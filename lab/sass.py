@@ -31,7 +31,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import records
-from benchmarks import raw_results
+from benchmarks.bars import cuda_misses
 from buildtools.cuda_build import find_nvcc, version
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -209,7 +209,7 @@ def main() -> None:
     }
     rows = [{"kernel": name, **counts} for name, counts in sorted(kernels.items())]
     records.write(args.out, rows, **header)
-    if missed := list(raw_results.cuda_misses({"rows": rows})):
+    if missed := list(cuda_misses({"rows": rows})):
         raise SystemExit("\n".join(missed))
 
 

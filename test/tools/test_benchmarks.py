@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import records
-from benchmarks import cases, memory, raw_results
+from benchmarks import bars, cases, memory
+from benchmarks.run import pooled, time_block
 from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 
 PLAIN = [group for group in cases.GROUPS if "compiled" not in group.name]
@@ -33,9 +34,20 @@ def test_every_case_is_timed(group, direction):
     assert all(0 < t["low"] <= t["median"] <= t["high"] and t["rounds"] == 2 for t in times)
 
 
+def test_a_ratio_below_its_target_is_missed():
+    parts = [[time_block(cases.GROUPS[0], 1, "float32", 1, "both", 0, "cpu")] for _ in range(2)]
+    (row,) = pooled(parts)
+    assert row["functions"].keys() == cases.GROUPS[0].timed.keys()
+    for rival, median in {"F.relu": 1.0, "torch.clamp": 1.3, "torch.neg": 0.94}.items():
+        row["functions"][rival]["median"] = median * row["functions"]["clampgrad.clamp"]["median"]
+    lines = [*bars.ratios({"rows": [{"malloc": "fixed", **row}]}, "cpu")]
+    assert [line.endswith("missed") for line in lines] == [False, True, True]
+    assert lines[1] == "torch.clamp / ours: 1.30, target 1.35: clamp, N = 1, float32  missed"
+
+
 @pytest.mark.compiled("the portable implementation keeps a byte per element")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-@pytest.mark.parametrize("bar", raw_results.BARS["saved"], ids=lambda bar: bar["function"])
+@pytest.mark.parametrize("bar", bars.BARS["saved"], ids=lambda bar: bar["function"])
 def test_bits_that_are_saved(bar, dtype):
     (group,) = (group for group in cases.GROUPS if group.name == bar["group"])
     inputs = cases.inputs(group, 2**12, dtype)
@@ -52,8 +64,8 @@ def test_a_record_names_the_processor_and_a_caption_says_so():
 def test_instructions_of_the_cuda_kernels():
     """The recorded counts meet the bars; a kernel that needs more does not."""
     found = records.read("cuda-sass")
-    assert list(raw_results.cuda_misses(found)) == []
+    assert list(bars.cuda_misses(found)) == []
     for what, name in {"spills": "spills", "registers": "registers", "alu": "an element"}.items():
         worse = [{**row, what: row[what] + 1000} for row in found["rows"]]
-        missed = [*raw_results.cuda_misses({"rows": worse})]
+        missed = [*bars.cuda_misses({"rows": worse})]
         assert missed and all(name in miss for miss in missed)

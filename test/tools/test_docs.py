@@ -21,7 +21,6 @@ PATTERNS = [
     "*.md",
     "docs/**/*.md",
     "patches/**/*.md",
-    "benchmarks/README.md",
     "lab/README.md",
     "docs/*.ipynb",
 ]
@@ -148,7 +147,7 @@ def test_the_citation_names_the_version():
 SNIPPETS = [
     pytest.param(page, code, id=f"{page}, {i}")
     for page in IDS
-    if not page.startswith(("benchmarks", "patches"))  # theirs are parts of programs
+    if not page.startswith("patches")  # theirs are parts of programs
     for i, code in enumerate(snippets(page), 1)
 ]
 

@@ -1,0 +1,57 @@
+"""What must hold (bars.yaml), and what the records say of it."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import yaml
+
+BARS = yaml.safe_load(Path(__file__).with_name("bars.yaml").read_text())
+DTYPES = ("float32", "bfloat16")
+USUAL = {"direction": "both", "threads": 1, "malloc": "fixed"}
+
+
+def blocks(results, **key):
+    """The rows of a record of benchmarks.run with this key. The first function of a row is ours."""
+    return [row for row in results["rows"] if key.items() <= row.items()]
+
+
+def ratios(results, kind):
+    """A line for every bar that these results can be held to."""
+    for bar in BARS[kind]:
+        key = {what: bar.get(what, usual) for what, usual in USUAL.items()}
+        unusual = [f"{what}: {key[what]}" for what in USUAL if what in bar]
+        for n, rival, dtype in product(bar["n"], bar["rivals"], DTYPES):
+            if dtype not in bar:
+                continue
+            for row in blocks(results, group=bar["group"], n=n, dtype=dtype, **key):
+                ours, *_ = row["functions"].values()
+                ratio = row["functions"][rival]["median"] / ours["median"]
+                missed = "  missed" if round(ratio, 2) < bar[dtype] else ""
+                what = ", ".join([bar["group"], f"N = {size(n)}", dtype, *unusual])
+                yield f"{rival} / ours: {ratio:.2f}, target {bar[dtype]:g}: {what}{missed}"
+
+
+def cuda_kernel(results, bar, dtype):
+    """What the kernel of a group with the most ALU instructions needs."""
+    begins, ends = f"{bar['kernel']} ", f" {dtype}"
+    found = [r for r in results["rows"] if r["kernel"].startswith(begins)]
+    return max((r for r in found if r["kernel"].endswith(ends)), key=lambda r: r["alu"])
+
+
+def cuda_misses(results):
+    """What of the CUDA kernels' machine code is above its bar."""
+    bars = BARS["sass"]
+    for kernel in results["rows"]:
+        for what in ("spills", "registers"):
+            if kernel[what] > bars[what]:
+                yield f"{kernel['kernel']}: {kernel[what]} {what}, at most {bars[what]}"
+    for bar, dtype in product(bars["alu"], DTYPES):
+        alu = cuda_kernel(results, bar, dtype)["alu"]
+        if alu > bar[dtype]:
+            yield f"{bar['group']}, {dtype}: {alu} instructions an element, at most {bar[dtype]}"
+
+
+def size(n):
+    return f"2^{n.bit_length() - 1}" if n > 1 else "1"

@@ -1,0 +1,191 @@
+"""What a pin, an audit and an import add to a program.
+
+python -m benchmarks.overheads pin         records/pin.jsonl
+python -m benchmarks.overheads starting    records/starting.jsonl
+python -m benchmarks.overheads audit       records/audit.jsonl
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import clampgrad
+import records
+from benchmarks.timing import interleaved, summary
+
+
+def python(*words, **variables):
+    """What another Python prints."""
+    command, env = [sys.executable, *words], {**os.environ, **variables}
+    return json.loads(subprocess.check_output(command, env=env))
+
+
+# ---- A pin, as kernels and as a function mode ------------------------------------------------------
+
+CALLS, ROUNDS, TURNS = 500, 40, 5
+x, constant = torch.zeros(1, requires_grad=True), torch.zeros(1)
+CASES = {
+    "clamp": lambda: torch.clamp(x, 0, 1),
+    "clamp and its backward": lambda: torch.autograd.grad(torch.clamp(x, 0, 1), x),
+    "clamp, nothing recorded": lambda: torch.clamp(constant, 0, 1),
+    "add, which is not pinned": lambda: torch.add(constant, 1),
+}
+
+
+class FunctionMode(torch.overrides.TorchFunctionMode):
+    """The other way to pin; it reaches what is called from Python."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.clamp:
+            return clampgrad.clamp(*args, **(kwargs or {}), gradient="inclusive")
+        return function(*args, **(kwargs or {}))
+
+
+def pinned():
+    return clampgrad.pin("inclusive")
+
+
+# By process: before any pin, after one, and after one of the portable implementation.
+WAYS = {
+    "before": {"no pin": nullcontext},
+    "after": {"after a pin": nullcontext, "pin": pinned, "function mode": FunctionMode},
+    "portable": {"portable, after a pin": nullcontext, "portable, pin": pinned},
+}
+
+
+def pin():
+    """Of each way the quickest round counts, because what disturbs a measurement only ever makes it slower. Processes
+    take turns, too."""
+    best = {}
+    for process in list(WAYS) * TURNS:
+        portable = "1" if process == "portable" else "0"
+        words = ("-m", "benchmarks.overheads", "pin_in", process)
+        for case, ways in python(*words, CLAMPGRAD_PORTABLE=portable).items():
+            of_case = best.setdefault(case, {})
+            of_case.update({way: min(s, of_case.get(way, s)) for way, s in ways.items()})
+    block = best.pop("a block")["after"] * 1e6
+    rows = [{"case": c, **{way: round(s * 1e9) for way, s in of.items()}} for c, of in best.items()]
+    records.write("pin", rows, **records.here(), **{"a block, microseconds": round(block, 1)})
+
+
+def pin_in(process):
+    """Prints {case: {way: seconds of a call}}, on one thread and tensors of one element, where overhead shows most."""
+    torch.set_num_threads(1)
+    one = nullcontext() if process == "before" else pinned()
+
+    def block():
+        with one:
+            pass
+
+    def repeated(function, mode):
+        def run():
+            with mode():
+                for _ in range(CALLS):
+                    function()
+
+        return run
+
+    block()
+    found = {}
+    for case, function in CASES.items():
+        steps = {way: repeated(function, mode) for way, mode in WAYS[process].items()}
+        times = interleaved(steps, 0, ROUNDS, slice_seconds=0)
+        found[case] = {way: min(of) / CALLS for way, of in times.items()}
+    if process == "after":
+        found["a block"] = {process: min(interleaved({"": block}, 0, ROUNDS)[""])}
+    print(json.dumps(found))
+
+
+# ---- An import -----------------------------------------------------------------------------------
+
+ALONE = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # nothing of ours at the end of `import torch`
+PROCESSES = 9
+# {what: (what runs before the clock starts, the statement that is timed, variables)}
+STARTS = {
+    "import torch": ("", "import torch", {}),
+    "import torch, pinned": ("", "import torch", {"CLAMPGRAD_GRADIENT": "inclusive"}),
+    "the entry point": ("import torch", "import _clampgrad_by_environment as b; b.pin()", ALONE),
+}
+for name, variable in {
+    "compiled": "CLAMPGRAD_REQUIRE_COMPILED",
+    "portable": "CLAMPGRAD_PORTABLE",
+}.items():
+    case = ("import torch", "import clampgrad", {**ALONE, variable: "1"})
+    STARTS[f"import clampgrad, {name}"] = case
+
+
+def starting():
+    """In seconds of CPU: the wall clock also counts what else the machine does."""
+    rows = []
+    for what, (before, statement, variables) in STARTS.items():
+        clock = "time.process_time()"
+        program = f"import time\n{before}\nt = {clock}\n{statement}\nprint({clock} - t)"
+        found = [python("-c", program, **variables) for _ in range(PROCESSES)]
+        rows.append({"what": what, **summary(found)})
+    records.write("starting", rows, **records.here(), processes=PROCESSES)
+
+
+# ---- An audit ------------------------------------------------------------------------------------
+
+EVERY, PERIOD = (1, 10, 50), 50
+BATCH, SIZE, CHANNELS, WIDE, BLOCKS = 8, 64, 16, 96, 4
+
+
+class InvertedResidual(nn.Module):
+    """Expand, depthwise, project, as in MobileNetV2; https://arxiv.org/abs/1801.04381"""
+
+    def __init__(self):
+        super().__init__()
+        self.expand = nn.Conv2d(CHANNELS, WIDE, 1, bias=False)
+        self.depthwise = nn.Conv2d(WIDE, WIDE, 3, padding=1, groups=WIDE, bias=False)
+        self.project = nn.Conv2d(WIDE, CHANNELS, 1, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(c) for c in (WIDE, WIDE, CHANNELS))
+
+    def forward(self, x):
+        y = F.relu6(self.norms[0](self.expand(x)))
+        y = F.relu6(self.norms[1](self.depthwise(y)))
+        return x + self.norms[2](self.project(y))
+
+
+def audit(rounds=3):
+    """Training steps of a small convolutional network on one thread, plain and under audits that look at one in so
+    many calls, taken in turns. A round is a whole number of periods: an audit with `every=N` looks at all
+    sites in one step and at none in the next N - 1."""
+    torch.set_num_threads(1)
+    first = nn.Conv2d(3, CHANNELS, 3, stride=2, padding=1)
+    model = nn.Sequential(first, *(InvertedResidual() for _ in range(BLOCKS)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    images = torch.randn(BATCH, 3, SIZE, SIZE)
+
+    def under(mode):
+        def steps():
+            for _ in range(PERIOD):
+                with mode:
+                    optimizer.zero_grad()
+                    model(images).square().mean().backward()
+                    optimizer.step()
+
+        return steps
+
+    modes = {"plain": nullcontext(), **{str(n): clampgrad.audit(every=n) for n in EVERY}}
+    steps = {name: under(mode) for name, mode in modes.items()}
+    times = interleaved(steps, 0, rounds, slice_seconds=0, clock=time.process_time)
+    median = {name: statistics.median(of) / PERIOD for name, of in times.items()}
+    rows = [
+        {"every": name, "seconds": seconds, "overhead": seconds / median["plain"] - 1}
+        for name, seconds in median.items()
+    ]
+    header = {"batch": BATCH, "size": SIZE, "call_sites": len(modes["1"].report), "rounds": rounds}
+    records.write("audit", rows, **records.here(), **header)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
