@@ -30,28 +30,15 @@ CUDA_TORCH ?= $(OLDEST)
 # What `make check-jax` measures; it needs Python 3.11.
 JAX ?= 0.10.2
 
-# What `make sanitize` runs: all tests that run kernels, but no compilers, processes and pictures.
-SANITIZED ?= test/kernels/test_kernels.py test/kernels/test_gate.py test/table/test_table.py test/table/test_tensors.py \
-             test/transforms/test_forward.py test/table/test_in_place.py test/kernels/test_threads.py test/matrix
-
-# What `make test-portable` runs: what every implementation must do.
-PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_table.py test/table/test_tensors.py test/transforms/test_func.py \
-                   test/transforms/test_func_tensors.py test/table/test_in_place.py test/table/test_errors.py \
-                   test/table/test_gradcheck.py test/table/test_nan.py test/table/test_seeds.py test/table/test_nn.py \
-                   test/kernels/test_layouts.py test/compile/test_compile.py test/compile/test_compile_memory.py test/pin test/matrix/test_refused.py test/matrix/test_fuzz.py
-
-# What `make check-arm64` runs, ten times slower than here: the kernels and what every implementation
-# must do, but no compilers and few processes.
-ARM64_TESTED ?= test/table/test_seeds.py test/table/test_table.py test/table/test_tensors.py test/kernels/test_kernels.py \
-                test/kernels/test_gate.py test/transforms/test_forward.py test/table/test_nan.py test/table/test_rounding.py test/kernels/test_threads.py
-ARM64_PORTABLE_TESTED ?= test/package/test_portable.py test/table/test_seeds.py test/table/test_table.py test/table/test_tensors.py \
-                         test/table/test_nan.py test/table/test_in_place.py test/table/test_errors.py
+# Kernels and what every implementation must do, without compilers and processes: for `make sanitize`, and for
+# `make check-arm64`, which is ten times slower than here.
+KERNEL_TESTED := test/table/test_{seeds,table,tensors,nan,in_place,rounding}.py test/kernels/test_{kernels,gate,threads}.py \
+                 test/transforms/test_forward.py
 
 # What the documentation site is built with.
 SITE = mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3 $(filter ruff%,$(LINTERS))
 
-# How `make cpp` builds: Debug has every assertion, but neither optimisation nor debug information, which
-# takes long to write.
+# How `make cpp` builds, or Debug: every assertion.
 BUILD_TYPE ?= Release
 
 # What `make check-build` builds PyTorch with, one after another.
@@ -92,7 +79,7 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-distro check-package check-sources check-build lint format clean help
+.PHONY: tested demo test test-portable wheels check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -104,7 +91,8 @@ test: $(TESTED) ## Run the tests on the installed package
 
 test-portable: $(TESTED) ## Run the tests for every implementation on the portable one
 	echo "==> tests of the portable implementation on torch $(TORCH)"
-	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) $(PORTABLE_TESTED) $(ARGS)
+	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) test/{table,transforms,pin} test/package/test_portable.py \
+		test/kernels/test_layouts.py test/compile/test_compile{,_memory}.py test/matrix/test_{refused,fuzz}.py $(ARGS)
 
 check-programs: ## Run programs of third-party libraries under pins, and those libraries' own tests: over an hour
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
@@ -123,10 +111,6 @@ wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a l
 	$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
 		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python))
 
-portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds
-	rm -rf build/portable
-	CLAMPGRAD_PORTABLE=1 $(PACKING)/bin/pip wheel -q --no-build-isolation --no-deps -w build/portable .
-
 check-wheel: $(TESTED) ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
 	PATH="$(abspath $(VENV))/bin" CLAMPGRAD_REQUIRE_COMPILED=1 $(VENV)/bin/python -m pytest \
@@ -135,20 +119,21 @@ check-wheel: $(TESTED) ## Run the seeds, the table, functorch and the demo where
 
 cpp: $(VENV)/torch $(CMAKE)/installed ## Build the C++ library, without Python, and test it
 	echo "==> libclampgrad for torch $(TORCH)"
-	$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_CXX_FLAGS_DEBUG= -DCMAKE_MAKE_PROGRAM="$(abspath $(CMAKE))/bin/ninja" \
-		-DPython_EXECUTABLE="$(abspath $(VENV))/bin/python" > $(VENV)/cpp.log 2>&1 || { cat $(VENV)/cpp.log; exit 1; }
-	$(call with_progress,$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
+	# Debug information takes long to write.
+	$(call logged,$(CMAKE)/bin/cmake -G Ninja -B $(CPP) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_CXX_FLAGS_DEBUG= \
+		-DCMAKE_MAKE_PROGRAM="$(abspath $(CMAKE))/bin/ninja" -DPython_EXECUTABLE="$(abspath $(VENV))/bin/python" && \
+		$(CMAKE)/bin/cmake --build $(CPP) -j $(MAX_JOBS),$(VENV)/cpp.log)
 	$(CMAKE)/bin/ctest --test-dir $(CPP) -j $(MAX_JOBS) --output-on-failure
 
 sanitize: $(TESTED) ## Run the tests of the kernels under the address and undefined behaviour sanitizers
 	echo "==> sanitizers on torch $(TORCH)"
-	$(call with_progress,CLAMPGRAD_SANITIZE=1 CLAMPGRAD_CUDA=0 $(VENV)/bin/python setup.py build \
+	$(call logged,CLAMPGRAD_SANITIZE=1 CLAMPGRAD_CUDA=0 $(VENV)/bin/python setup.py build \
 		--build-base build/sanitized --build-lib build/sanitized/lib,$(VENV)/sanitized.log)
 	libraries=; for name in asan ubsan stdc++; do \
 		libraries+="$$($${CXX:-c++} -print-file-name=lib$$name.so) "; \
 	done; \
 	LD_PRELOAD=$$libraries ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=build/sanitized/lib \
-		$(VENV)/bin/pytest $(SANITIZED) $(ARGS)
+		$(VENV)/bin/pytest $(KERNEL_TESTED) test/matrix $(ARGS)
 
 races: $(VENV)/torch ## Set and ask the pin from many threads, under the thread sanitizer
 	echo "==> threads under the thread sanitizer"
@@ -165,7 +150,7 @@ fuzz: $(TESTED) ## Call the operators with random arguments, in random forms and
 
 mutants: $(TESTED) ## Break the library by rule, one place at a time; the tests must notice; ARGS="--sample 50"
 	echo "==> mutants on torch $(TORCH)"
-	$(call with_progress,$(VENV)/bin/python -m lab.mutants build,$(VENV)/mutants.log)
+	$(call logged,$(VENV)/bin/python -m lab.mutants build,$(VENV)/mutants.log)
 	PYTHONPATH=$(abspath build/mutants/lib) $(VENV)/bin/python -m lab.mutants run $(ARGS)
 
 check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
@@ -177,7 +162,7 @@ bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
 
 study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
-study: $(VENV)/studied ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
+study: $(TESTED) ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
 	echo "==> study on torch $(TORCH); records, figures and tables go to $$STUDY_RESULTS"
 	$(VENV)/bin/python -W ignore -m lab.study $(ARGS)
 	$(VENV)/bin/python -m lab.study.guards > /dev/null
@@ -190,36 +175,26 @@ check-cuda: ## Compile, link and import the CUDA kernels, and count their instru
 	echo "==> CUDA kernels on torch $(CUDA_TORCH)"
 	.venv/torch-$(CUDA_TORCH)/bin/python -m lab.sass $(ARGS)
 
-check-arm64: $(ARM64)/installed ## Compile for arm64 and run ARM64_TESTED there, emulated; needs Debian
+check-arm64: $(ARM64)/installed ## Compile for arm64 and run the tests of the kernels there, emulated; needs Debian
 	echo "==> tests on torch $(TORCH) for arm64"
 	rm -f out/arm64.json
-	$(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json $(ARM64_TESTED) $(ARGS)
+	$(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json $(KERNEL_TESTED) $(ARGS)
 	CLAMPGRAD_PORTABLE=1 $(ARM64)/bin/python -m pytest --unlike='emulated aarch64' --record=out/arm64.json \
-		$(ARM64_PORTABLE_TESTED) $(ARGS)
+		test/package/test_portable.py test/table/test_{seeds,table,tensors,nan,in_place,errors}.py $(ARGS)
 	echo "==> python -m lab.support out/arm64.json puts it into the records"
 
-check-distro: ## Run demo and test on a minimal Debian SUITE from nothing, for docs/support.md; needs mmdebstrap, but not root
-	lab/distro.sh $(SUITE)
-
-check-sources: $(TESTED) ## Apply the patches to PyTorch 2.6.0, Debian's source package, fetched
-	if lab/debian_source.sh build/debian-source; then \
-		echo "==> patches on Debian's source of PyTorch"; \
-		CLAMPGRAD_SOURCES=$(abspath build/debian-source) \
-			$(VENV)/bin/pytest lab/test/test_patches_apply.py -k whole_source_tree; \
-	else \
-		echo "==> Debian's source package is not to be had: needs apt-get and a network; not checked"; \
-	fi
+check-sources: $(TESTED) ## Apply the patches to PyTorch 2.6.0, Debian's source package; needs apt-get and a network
+	lab/debian_source.sh build/debian-source
+	echo "==> patches on Debian's source of PyTorch"
+	CLAMPGRAD_SOURCES=$(abspath build/debian-source) $(VENV)/bin/pytest lab/test/test_patches_apply.py -k whole_source_tree
 
 check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove what changed
-	$(if $(word 2,$(CHECKOUT)),echo "A space in the path of the checkout: move it to a path without one."; exit 1)
-	if [ ! -f "$(CHECKOUT)/requirements.txt" ]; then \
-		echo "Name a checkout of PyTorch: make check-build CHECKOUT=../pytorch"; exit 1; \
-	fi
-	$(check_python)
-	$(check_compiler)
+	[ -f "$(CHECKOUT)/requirements.txt" ] || \
+		{ echo "Name a checkout of PyTorch: make check-build CHECKOUT=../pytorch"; exit 1; }
+	$(check_machine)
 	echo "==> what PyTorch is built and tested with"
 	$(PYTHON) -m venv $(SOURCE_BUILD)
-	$(call with_progress,$(SOURCE_BUILD)/bin/pip install -r $(CHECKOUT)/requirements.txt expecttest hypothesis pytest 'setuptools>=77',$(SOURCE_BUILD)/install.log)
+	$(call logged,$(SOURCE_BUILD)/bin/pip install -r $(CHECKOUT)/requirements.txt expecttest hypothesis pytest 'setuptools>=77',$(SOURCE_BUILD)/install.log)
 	PATH=$(abspath $(SOURCE_BUILD))/bin:$$PATH $(SOURCE_BUILD)/bin/python -m lab.build_pytorch \
 		$(CHECKOUT) $(SERIES) --minimal --out out/source-build.jsonl $(ARGS)
 
@@ -268,56 +243,46 @@ print-%:
 
 # Runs $(1), writes all of its output to the log $(2), and shows the steps as they happen: what pip
 # fetches and installs, what the compiler compiles. If it fails, its errors are shown.
-define with_progress
-{ $(1); } 2>&1 | tee $(2) | while IFS= read -r line; do \
-	if [[ $$line =~ ^\ *(Downloading|Processing|Installing\ collected|clampgrad:) ]]; then \
-		echo "    $${line:0:90}"; \
-	elif [[ $$line =~ (\[[0-9]+/[0-9]+\])\ .*/([^/\ ]+\.(cpp|cu))(\ |\.o$$) ]]; then \
-		echo "    $${BASH_REMATCH[1]} $${BASH_REMATCH[2]}"; \
-	fi; \
-done || { \
+define logged
+{ $(1); } 2>&1 | tee $(2) | sed -nE 's/^ *((Downloading|Processing|Installing collected|clampgrad:).{0,80}).*/    \1/p; \
+	s:.*(\[[0-9]+/[0-9]+\]) .*/([^/ ]+\.(cpp|cu))( .*|\.o)$$:    \1 \2:p' || { \
 	grep -iE -B 2 -A 2 'error: ' $(2) | head -n 40 || tail -n 40 $(2); \
 	echo "==> failed; the whole log is in $(2)"; exit 1; \
 }
 endef
 
-# What must be there already, each with a word on how to get it.
+# What must be there already, with a word on how to get it.
 define check_python
-command -v $(PYTHON) > /dev/null || \
-	{ echo "No $(PYTHON): install Python 3.10 or later, or name one: make PYTHON=python3.12 ..."; exit 1; }
-$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-	{ echo "Python 3.10 or later is needed, and $(PYTHON) is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12 ..."; exit 1; }
-$(PYTHON) -c 'import venv, ensurepip' 2> /dev/null || \
-	{ echo "$(PYTHON) cannot make virtual environments: install its venv module (Debian, Ubuntu: apt install python3-venv)."; exit 1; }
+$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' 2> /dev/null || { \
+	echo "$(PYTHON) is not Python 3.10 or later with its venv module (Debian, Ubuntu: apt install python3-venv)." \
+		"To name another: make PYTHON=python3.12 ..."; exit 1; }
 endef
-
-define check_compiler
-command -v $${CXX:-c++} > /dev/null || \
-	{ echo "No C++ compiler: install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install)."; exit 1; }
-$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || \
-	{ echo "The headers of $(PYTHON) are missing (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)."; exit 1; }
+define check_machine
+$(check_python)
+command -v $${CXX:-c++} > /dev/null && [ -f $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ] || { \
+	echo "A C++ compiler and the headers of $(PYTHON) are needed (Debian, Ubuntu: apt install g++ python3-dev;" \
+		"Fedora: dnf install gcc-c++ python3-devel; macOS: xcode-select --install)."; exit 1; }
 endef
 
 $(VENV)/torch:
-	$(check_python)
-	$(check_compiler)
+	$(check_machine)
 	echo "==> making $(VENV) with $$($(PYTHON) -V)"
 	$(PYTHON) -m venv $(VENV)
 	echo "==> installing torch $(TORCH) (the download is large)"
-	$(call with_progress,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja 'setuptools>=77' wheel pyyaml,$(VENV)/torch.log)
+	$(call logged,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja 'setuptools>=77' wheel pyyaml,$(VENV)/torch.log)
 	touch $@
 
 ifdef WHEEL
 $(VENV)/installed: $(VENV)/torch $(WHEEL)
 	echo "==> installing $(WHEEL) beside torch $(TORCH)"
-	$(call with_progress,$(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(firstword $(WHEEL))[demo]',$(VENV)/build.log)
+	$(call logged,$(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(firstword $(WHEEL))[demo]',$(VENV)/build.log)
 	touch $@
 else
 $(VENV)/installed: $(VENV)/torch $(SOURCES)
 	echo "==> building clampgrad for torch $(TORCH), with $(MAX_JOBS) jobs (minutes the first time)"
 	# The folders of an earlier build may hold files that are gone by now.
 	rm -rf build/lib.* build/bdist.*
-	$(call with_progress,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
+	$(call logged,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
 	touch $@
 endif
 
@@ -330,28 +295,15 @@ $(ARM64)/torch: lab/arm64.sh
 $(ARM64)/installed: $(ARM64)/torch $(SOURCES)
 	echo "==> building clampgrad for torch $(TORCH) and arm64, with $(MAX_JOBS) jobs (minutes the first time)"
 	rm -rf build/lib.* build/bdist.*
-	$(call with_progress,CLAMPGRAD_CUDA=0 CLAMPGRAD_REQUIRE_COMPILED=1 $(ARM64)/bin/python -m pip install \
+	$(call logged,CLAMPGRAD_CUDA=0 CLAMPGRAD_REQUIRE_COMPILED=1 $(ARM64)/bin/python -m pip install \
 		-v --no-build-isolation --no-deps --force-reinstall .,$(ARM64)/build.log)
 	touch $@
 
-# All that the tests need, installed with the portable wheel: for .ci/run, before anything is compiled.
-$(VENV)/requirements-$(EXTRA): $(VENV)/torch
-	$(call with_progress,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[$(EXTRA)]",$(VENV)/requirements.log)
-	touch $@
-
-# The two, whatever the extra.
-requirements: $(VENV)/requirements-$(EXTRA)
-tested: $(TESTED)
-
 # The demo does not need these.
+tested: $(TESTED)
 $(TESTED): $(VENV)/installed
 	echo "==> installing what the tests need"
-	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[$(EXTRA)]',$(VENV)/tested.log)
-	touch $@
-
-$(VENV)/studied: $(VENV)/installed
-	echo "==> installing what the study needs"
-	$(call with_progress,$(VENV)/bin/pip install 'clampgrad[study]',$(VENV)/studied.log)
+	$(call logged,$(VENV)/bin/pip install 'clampgrad[$(EXTRA)]',$(VENV)/tested.log)
 	touch $@
 
 # It borrows torch and clampgrad, and pip keeps both. Only if torch is a build for CPUs and torchvision one for CUDA,
@@ -362,7 +314,7 @@ $(VENV)/studied: $(VENV)/installed
 	for folder in $(@D)/lib/python3*/site-packages; do \
 		echo $(abspath $(VENV))/lib/$$(basename $$(dirname $$folder))/site-packages > $$folder/borrowed.pth; \
 	done
-	$(call with_progress,$(@D)/bin/pip install -r lab/programs/requirements.txt torch==$(TORCH) && \
+	$(call logged,$(@D)/bin/pip install -r lab/programs/requirements.txt torch==$(TORCH) && \
 		$(@D)/bin/pip install --no-deps -r lab/programs/alone.txt && \
 		{ $(@D)/bin/python -c 'import torchvision' || $(@D)/bin/pip install torch===$(TORCH); },$(@D)/install.log)
 	touch $@
@@ -377,7 +329,7 @@ $(LINT)/installed $(DOCS)/installed $(CMAKE)/installed $(PACKING)/installed $(JA
 	$(check_python)
 	echo "==> making $(@D)"
 	$(PYTHON) -m venv $(@D)
-	$(call with_progress,$(@D)/bin/pip install $(NEEDS),$(@D)/install.log)
+	$(call logged,$(@D)/bin/pip install $(NEEDS),$(@D)/install.log)
 	touch $@
 
 # Say what happens, not how: the commands themselves are shown by `make -n`.

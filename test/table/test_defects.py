@@ -26,6 +26,7 @@ WRONG = {
 }
 
 
+@pytest.mark.compiled("it is about operators of the library")
 @pytest.mark.parametrize("wrong", WRONG)
 def test_private_operators_check_what_they_are_given(wrong):
     for ones in ("torch.ones(4)", "torch.ones(4, requires_grad=True)"):
@@ -36,6 +37,7 @@ def test_private_operators_check_what_they_are_given(wrong):
 LAID_OUT = [([6, 4], []), ([6, 4], [1, 0]), ([2, 3, 1, 5], [0, 2, 3, 1])]
 
 
+@pytest.mark.compiled("it is about operators of the library")
 @pytest.mark.parametrize("size, order", LAID_OUT)
 def test_masks_have_the_same_strides_on_meta(size, order):
     bits = torch.zeros(8, dtype=torch.uint8)
