@@ -165,8 +165,7 @@ study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
 study: $(TESTED) ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
 	echo "==> study on torch $(TORCH); records, figures and tables go to $$STUDY_RESULTS"
 	$(VENV)/bin/python -W ignore -m lab.study $(ARGS)
-	$(VENV)/bin/python -m lab.study.guards > /dev/null
-	$(VENV)/bin/python -m lab.study.swiglu > /dev/null
+	$(VENV)/bin/python -m lab.study.swiglu
 	$(VENV)/bin/python -m lab.study.figures --out $$STUDY_RESULTS
 	$(VENV)/bin/python -m lab.study.tables | tee $$STUDY_RESULTS/tables.md
 

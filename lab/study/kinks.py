@@ -1,15 +1,22 @@
 """The clamps inside a model: the gradient they have, and how many elements stand exactly at a bound."""
 
+import functools
+
 import torch
 
 import clampgrad
 
 
-class Kinks:
-    """Clamps by clampgrad, under one convention, that count while `window` is a number."""
+def clamp(convention):
+    """clamp(x, lo, hi), with the gradient of a convention."""
+    return functools.partial(clampgrad.clamp, gradient=convention)
 
-    def __init__(self, gradient, precision):
-        self.gradient = gradient
+
+class Kinks:
+    """Clamps that count while `window` is a number: the part of the training."""
+
+    def __init__(self, clamp, precision):
+        self.clamp = clamp
         self.precision = precision
         self.window = None
         # {what: {site: the number in each window}}
@@ -43,17 +50,10 @@ class Kinks:
             return gate * torch.sigmoid(1.702 * gate) * (up + 1)
         return torch.nn.functional.silu(gate) * up
 
-    def clamp(self, x, lo, hi):
-        return clampgrad.clamp(x, lo, hi, gradient=self.gradient)
-
-    def count(self, x, site, lo=None, hi=None):
+    def count(self, x, site, lo=-torch.inf, hi=torch.inf):
         if self.window is None:
             return
-        x = x.detach()
-        at, outside = torch.zeros((2, *x.shape), dtype=torch.bool)
-        for bound, beyond in ((lo, torch.lt), (hi, torch.gt)):
-            if bound is not None:
-                at, outside = at | (x == bound), outside | beyond(x, bound)
+        at, outside = (x == lo) | (x == hi), (x < lo) | (x > hi)
         for what, n in zip(self.counts, (x.numel(), int(at.sum()), int(outside.sum()))):
             windows = self.counts[what].setdefault(site, [])
             windows += [0] * (self.window + 1 - len(windows))

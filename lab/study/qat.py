@@ -23,8 +23,9 @@ SYMBOLS, CONTEXT, WIDTH, HEADS, BLOCKS, GROUP = 16, 24, 32, 2, 1, 32
 BATCH, TEST = 16, 512
 FLOAT_STEPS, QAT_STEPS = 800, 300
 FLOAT_RATE, QAT_RATE = 3e-3, 1e-3
-PARTS = 10  # of the training, for the curve and for the counts
+PARTS = 10  # of the training, for the counts
 WEIGHTS = {
+    "float32": ("none",),  # which has no clamp
     **dict.fromkeys(("int8", "int4", "int2"), GRADIENTS),
     **dict.fromkeys(("int4, learned scale", "int4, int8 activations"), ("inclusive", "joint")),
 }
@@ -32,26 +33,21 @@ WEIGHTS = {
 
 def runs(seeds):
     for seed in seeds:
-        yield dict(weights="float32", gradient="none", seed=seed)
         for weights, gradients in WEIGHTS.items():
             for gradient in gradients:
                 yield dict(weights=weights, gradient=gradient, seed=seed)
 
 
 def run(weights, gradient, seed, steps=QAT_STEPS):
-    net, chain = pretrained(seed)
-    net = copy.deepcopy(net)
+    net, chain = copy.deepcopy(pretrained(seed))
     if weights != "float32":
         quantise(net, weights)
     start = test(net, chain, seed)
     if gradient == CONTROL:
         move(net.parameters())
-    # float32 has no clamp.
-    pinned = {"none": nullcontext(), CONTROL: clampgrad.pin("inclusive")}
-    pin = pinned[gradient] if gradient in pinned else clampgrad.pin(gradient)
-    curve, bounds = trained(net, chain, steps, QAT_RATE, 5000 + seed, pin)
-    end = test(net, chain, seed)
-    return dict(before=start, **end, curve=curve, bounds=bounds, steps=steps)
+    pinned = {"none": None, CONTROL: "inclusive"}.get(gradient, gradient)
+    bounds = trained(net, chain, steps, QAT_RATE, 5000 + seed, pinned)
+    return dict(before=start, **test(net, chain, seed), bounds=bounds, steps=steps)
 
 
 # ---- The model and its data ----------------------------------------------------------------------
@@ -93,17 +89,15 @@ class Block(nn.Module):
 class Chain:
     """The next symbol depends on the last two, by logits that are drawn once and add up."""
 
-    def __init__(self, generator):
-        older, newer = 1.5 * torch.randn(2, SYMBOLS, SYMBOLS, generator=generator)
-        logits = older[:, None] + newer
-        self.log_p = logits.log_softmax(-1)
+    def __init__(self):
+        older, newer = 1.5 * torch.randn(2, SYMBOLS, SYMBOLS)
+        self.log_p = (older[:, None] + newer).log_softmax(-1)
         self.p = self.log_p.exp()
 
-    def sequences(self, n, generator):
-        columns = list(torch.randint(SYMBOLS, (2, n), generator=generator))
+    def sequences(self, n):
+        columns = list(torch.randint(SYMBOLS, (2, n)))
         for _ in range(CONTEXT - 1):
-            p = self.p[columns[-2], columns[-1]]
-            columns.append(torch.multinomial(p, 1, generator=generator)[:, 0])
+            columns.append(torch.multinomial(self.p[columns[-2], columns[-1]], 1)[:, 0])
         return torch.stack(columns, 1)
 
 
@@ -115,11 +109,11 @@ def cross_entropy(net, x):
 
 @functools.lru_cache(1)
 def pretrained(seed):
-    generator = torch.Generator().manual_seed(seed)
-    chain = Chain(generator)
+    torch.manual_seed(seed)
+    chain = Chain()
     torch.manual_seed(seed)
     net = Transformer()
-    trained(net, chain, FLOAT_STEPS, FLOAT_RATE, 3000 + seed, nullcontext())
+    trained(net, chain, FLOAT_STEPS, FLOAT_RATE, 3000 + seed)
     return net, chain
 
 
@@ -139,70 +133,58 @@ def quantise(net, weights):
     learned = weights.endswith("learned scale")
     options = dict(is_dynamic=False, range_learning=True) if learned else {}
     of_weights = IntxFakeQuantizeConfig(dtype, group_size=GROUP, **options)
-    of_activations = (
-        IntxFakeQuantizeConfig(torch.int8, "per_token", is_symmetric=False)
-        if weights.endswith("activations")
-        else None
-    )
-    config = QATConfig(weight_config=of_weights, activation_config=of_activations, step="prepare")
-    quantize_(net, config)
+    of_activations = None
+    if weights.endswith("activations"):
+        of_activations = IntxFakeQuantizeConfig(torch.int8, "per_token", is_symmetric=False)
+    parts = dict(weight_config=of_weights, activation_config=of_activations)
+    quantize_(net, QATConfig(**parts, step="prepare"))
     if learned:
         initialize_fake_quantizers(net, (torch.zeros(1, CONTEXT, dtype=torch.long),))
 
 
 class Bounds(TorchDispatchMode):
-    """Counts, per pair of number bounds, what reaches torch.clamp at a bound and outside."""
+    """Counts what reaches torch.clamp: {pair of number bounds: [elements, at a bound, outside]}."""
 
     def __init__(self):
         super().__init__()
         self.counts = {}
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function is torch.ops.aten.clamp.default:
-            x, lo, hi = (*args, None, None)[:3]
-            lo, hi = kwargs.get("min", lo), kwargs.get("max", hi)
-            if lo is not None and hi is not None:
-                counts = self.counts.setdefault(f"{lo}..{hi}", [0, 0, 0])
-                at, outside = (x == lo) | (x == hi), (x < lo) | (x > hi)
-                for i, n in enumerate((x.numel(), int(at.sum()), int(outside.sum()))):
-                    counts[i] += n
-        return function(*args, **kwargs)
-
-
-@torch.no_grad()
-def count(net, x):
-    """Per pair of bounds: elements, elements at a bound, elements outside."""
-    with Bounds() as bounds:
-        net(x[:, :-1])
-    return bounds.counts
+        if function is torch.ops.aten.clamp.default and len(args) == 3:
+            x, lo, hi = args
+            counts = self.counts.setdefault(f"{lo}..{hi}", [0, 0, 0])
+            at, outside = (x == lo) | (x == hi), (x < lo) | (x > hi)
+            for i, n in enumerate((x.numel(), int(at.sum()), int(outside.sum()))):
+                counts[i] += n
+        return function(*args, **(kwargs or {}))
 
 
 # ---- Training ------------------------------------------------------------------------------------
 
 
-def trained(net, chain, steps, rate, seed, pin):
-    """The mean loss of each part of the training, and what is at a bound when it begins."""
-    generator = torch.Generator().manual_seed(seed)
-    curve, bounds = [0.0] * PARTS, []
+def trained(net, chain, steps, rate, seed, pinned=None):
+    """Trains under a pin; what is at a bound when each part of the training begins."""
+    parts = []
 
     def loss(step):
-        x = chain.sequences(BATCH, generator)
+        x = chain.sequences(BATCH)
         if step % (steps // PARTS) == 0:
-            bounds.append(count(net, x))
-        with pin:
-            value = cross_entropy(net, x)
-        curve[step * PARTS // steps] += value.item() * PARTS / steps
-        return value
+            with torch.no_grad(), Bounds() as bounds:
+                net(x[:, :-1])
+            parts.append(bounds.counts)
+        with clampgrad.pin(pinned) if pinned else nullcontext():
+            return cross_entropy(net, x)
 
+    torch.manual_seed(seed)
     train(net, steps, rate, loss, decay=True)
-    return curve, bounds
+    return parts
 
 
 @torch.no_grad()
 def test(net, chain, seed):
     """Nats a symbol above the best possible loss, and the share of right guesses."""
-    x = chain.sequences(TEST, torch.Generator().manual_seed(7000 + seed))
+    torch.manual_seed(7000 + seed)
+    x = chain.sequences(TEST)
     logits = net(x[:, :-1])[:, 1:]
     best = -chain.log_p[x[:, :-2], x[:, 1:-1]].gather(-1, x[:, 2:, None]).mean()
     right = (logits.argmax(-1) == x[:, 2:]).float().mean()

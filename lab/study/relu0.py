@@ -9,7 +9,7 @@ one network from the same weights on the same data.
 import torch
 
 from lab.study import ties
-from lab.study.kinks import Kinks
+from lab.study.kinks import Kinks, clamp
 from lab.study.precision import PRECISIONS
 
 ALPHAS = (0, 1, 100)
@@ -25,33 +25,22 @@ def runs(seeds):
                     yield dict(precision=precision, alpha=alpha, formula=formula, seed=seed)
 
 
-class _ReLU(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, alpha, formula):
-        ctx.save_for_backward(x)
-        ctx.alpha, ctx.formula = alpha, formula
-        return x.clamp_min(0)
+def relu_prime(alpha, formula):
+    """A clamp for `Kinks.relu` with this gradient where the input is 0."""
 
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        at_zero = torch.full_like(g, ctx.alpha) if ctx.formula == "alpha" else ctx.alpha * g
-        return torch.where(x > 0, g, torch.where(x == 0, at_zero, 0)), None, None
+    def relu(x, lo, hi):
+        at_zero = x == 0
+        if x.requires_grad:  # g is that of `inclusive`, which passes at 0
+            x.register_hook(
+                lambda g: torch.where(at_zero, alpha if formula == "alpha" else alpha * g, g)
+            )
+        return clamp("inclusive")(x, lo, hi)
 
-
-class ReLUPrime(Kinks):
-    def __init__(self, alpha, formula, precision):
-        super().__init__(None, precision)
-        self.alpha, self.formula = alpha, formula
-
-    def clamp(self, x, lo, hi):
-        assert (lo, hi) == (0, None)
-        return _ReLU.apply(x, self.alpha, self.formula)
+    return relu
 
 
 def run(precision, alpha, formula, seed):
-    net = ties.build("mlp", seed)
-    kinks = ReLUPrime(alpha, formula, PRECISIONS[precision])
-    ends = ties.trained(net, kinks, seed)
+    kinks = Kinks(relu_prime(alpha, formula), PRECISIONS[precision])
+    ends = ties.trained(ties.build("mlp", seed), kinks, seed)
     counts = {what: sum(map(sum, kinks.counts[what].values())) for what in ("at_bound", "elements")}
     return {**ends, **counts}

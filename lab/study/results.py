@@ -10,7 +10,6 @@ import records
 
 # The committed records, or those of a study of one's own: `make study` sets it.
 FOLDER = Path(os.environ.get("STUDY_RESULTS") or records.FOLDER / "study")
-PRECISIONS = ("float32", "bfloat16", "float16", "float8 weights", "float8")
 
 
 def path(study):
@@ -83,10 +82,8 @@ def interval(values, scale=1):
 
 def change(rows, baseline, key, scale=1):
     """The interval of the differences, seed by seed."""
-    ends, starts = by_seed(rows, key), by_seed(baseline, key)
-    return interval(
-        (ends[seed] - starts[seed] for seed in sorted(ends.keys() & starts.keys())), scale
-    )
+    starts = by_seed(baseline, key)
+    return interval((row[key] - starts[row["seed"]] for row in rows), scale)
 
 
 def identical(rows, baseline):

@@ -1,4 +1,4 @@
-"""The tables of docs/study.md and docs/howto/, from the records; lab.fill_tables puts them there.
+"""The tables of docs/study.md, and of the how-to pages about what it studies; lab.fill_tables puts them there.
 
 python -m lab.study.tables prints them all.
 """
@@ -6,9 +6,13 @@ python -m lab.study.tables prints them all.
 import math
 import statistics
 
+import torch
+
+import clampgrad
 import records
 from lab.study import results
-from lab.study.results import PRECISIONS, change, different, identical, interval, select
+from lab.study.precision import PRECISIONS
+from lab.study.results import change, different, identical, interval, select
 from records import TABLES, code, table
 
 TIES, RELU0, QAT = map(results.read, ("ties", "relu0", "qat"))
@@ -188,18 +192,35 @@ def swiglu():
     )
 
 
+# Guard, the bound in it, what stands behind it, and the argument at which it is needed.
+GUARDS = (
+    ("log(1 - clamp(p, max=1 - 1e-6))", 1 - 1e-6, lambda c: torch.log(1 - c), "max", 1.0),
+    ("acos(clamp(c, max=1 - 1e-6))", 1 - 1e-6, torch.acos, "max", 1.0),
+    ("sqrt(clamp(v, min=1e-8))", 1e-8, torch.sqrt, "min", 0.0),
+    ("1 / clamp(n, min=1e-8)", 1e-8, torch.reciprocal, "min", 0.0),
+)
+
+
 @table(left=3)
 def guards():
+    """Guards against NaN, where their bound vanishes in a dtype of few bits: evaluated here, no record."""
     heading = ["guard", "at", "dtype", "the bound is", "value"]
     yield *heading, "gradient, `inclusive`", "gradient, `min_norm`"
-    for row in records.read(results.path("guards"))["rows"]:
-        found = (row["value"], row["inclusive"], row["min_norm"])
-        numbers = [f"{row['bound']:.7g}", *map(bold_unless_finite, found)]
-        yield code(row["guard"]), f"{row['at']:g}", row["dtype"], *numbers
+    for guard, written, function, side, at in GUARDS:
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            bound = f"{torch.tensor(written, dtype=dtype).item():.7g}"
+            x = torch.tensor(at, dtype=dtype, requires_grad=True)
+            slopes = []
+            for gradient in ("inclusive", "min_norm"):
+                y = function(clampgrad.clamp(x, **{side: written}, gradient=gradient))
+                slopes += torch.autograd.grad(y, x)
+            found = (bold_unless_finite(number.item()) for number in (y, *slopes))
+            name = str(dtype).removeprefix("torch.")
+            yield code(guard), f"{at:g}", name, bound, *found
 
 
 def bold_unless_finite(number):
-    return f"{float(number):.4g}" if math.isfinite(float(number)) else f"**{number}**"
+    return f"{number:.4g}" if math.isfinite(number) else f"**{number}**"
 
 
 if __name__ == "__main__":

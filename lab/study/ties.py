@@ -5,10 +5,12 @@ changes a gradient, the runs diverge, as they would after any rounding: how far 
 control, `inclusive` from weights that are moved by one unit in the last place.
 """
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 
-from lab.study.kinks import Kinks
+from lab.study.kinks import Kinks, clamp
 from lab.study.models import MODELS
 from lab.study.precision import PRECISIONS
 from lab.study.training import CONTROL, fingerprint, move, train
@@ -20,18 +22,15 @@ TEST_SIZE = 4096
 
 
 def runs(seeds):
-    for seed in seeds:
-        for model in MODELS:
-            for precision in PRECISIONS:
-                for gradient in GRADIENTS:
-                    yield dict(model=model, precision=precision, gradient=gradient, seed=seed)
+    for seed, *which in itertools.product(seeds, MODELS, PRECISIONS, GRADIENTS):
+        yield dict(zip(("model", "precision", "gradient"), which), seed=seed)
 
 
 def run(model, precision, gradient, seed):
     net = build(model, seed)
     if gradient == CONTROL:
         move([next(net.parameters())])
-    kinks = Kinks("inclusive" if gradient == CONTROL else gradient, PRECISIONS[precision])
+    kinks = Kinks(clamp("inclusive" if gradient == CONTROL else gradient), PRECISIONS[precision])
     every, differences = net.steps // COMPARISONS, []
 
     def compare(step, x, label):
@@ -43,23 +42,24 @@ def run(model, precision, gradient, seed):
 
 
 def build(model, seed):
-    return MODELS[model](torch.Generator().manual_seed(seed))
+    torch.manual_seed(seed)
+    return MODELS[model]()
 
 
 def trained(net, kinks, seed, before_step=lambda *_: None):
-    """Trains under the convention of `kinks`: the loss and the accuracy at the end, and the weights' fingerprint."""
-    generator = torch.Generator().manual_seed(1000 + seed)
+    """Trains with the clamps of `kinks`: the loss and the accuracy at the end, and the weights' fingerprint."""
 
     def loss(step):
-        x, label = net.batch(net.batch_size, generator)
+        x, label = net.batch(net.batch_size)
         before_step(step, x, label)
         kinks.window = step * WINDOWS // net.steps
         return F.cross_entropy(net(x, kinks), label)
 
+    torch.manual_seed(1000 + seed)
     train(net, net.steps, net.learning_rate, loss, scale=kinks.precision.loss_scale)
     kinks.window = None
-    found, accuracy = test(net, kinks, seed)
-    return dict(loss=found, accuracy=accuracy, fingerprint=fingerprint(net))
+    torch.manual_seed(2000 + seed)
+    return dict(**test(net, kinks), fingerprint=fingerprint(net))
 
 
 def gradient_difference(net, precision, x, label):
@@ -67,7 +67,8 @@ def gradient_difference(net, precision, x, label):
     buffers = {name: value.clone() for name, value in net.state_dict().items()}
     flat = []
     for convention in ("inclusive", "joint"):
-        loss = F.cross_entropy(net(x, Kinks(convention, precision)), label) * precision.loss_scale
+        logits = net(x, Kinks(clamp(convention), precision))
+        loss = F.cross_entropy(logits, label) * precision.loss_scale
         gradients = torch.autograd.grad(loss, list(net.parameters()))
         flat.append(torch.cat([g.flatten() for g in gradients]))
     net.load_state_dict(buffers)  # norms count what they see
@@ -75,9 +76,9 @@ def gradient_difference(net, precision, x, label):
 
 
 @torch.no_grad()
-def test(net, kinks, seed):
+def test(net, kinks):
     net.eval()
-    x, label = net.batch(TEST_SIZE, torch.Generator().manual_seed(2000 + seed))
+    x, label = net.batch(TEST_SIZE)
     logits = net(x, kinks)
     accuracy = (logits.argmax(1) == label).float().mean()
-    return F.cross_entropy(logits, label).item(), accuracy.item()
+    return dict(loss=F.cross_entropy(logits, label).item(), accuracy=accuracy.item())

@@ -13,11 +13,9 @@ def train(net, steps, rate, loss, decay=False, scale=1):
     optimizer = torch.optim.Adam(net.parameters(), lr=rate)
     for step in range(steps):
         if decay:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
-        value = loss(step)
+            optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * step / steps)) / 2
         optimizer.zero_grad()
-        (value * scale).backward()
+        (loss(step) * scale).backward()
         for p in net.parameters() if scale != 1 else ():
             p.grad /= scale
         optimizer.step()
