@@ -55,31 +55,31 @@ def exported(clamp, strict):
     return by_leaf(torch.export.export(model, (points(40),), strict=strict).module())
 
 
-def compiled_autograd_of_second_order(clamp):
+def compiled_autograd_of_second_order(clamp, backend):
     x = points(40).requires_grad_()
     (slope,) = torch.autograd.grad((clamp(x * x) * x).sum(), x, create_graph=True)
     y = slope.square().sum()
-    with compiled_autograd._enable(torch.compile(backend="aot_eager")):
+    with compiled_autograd._enable(torch.compile(backend=backend)):
         y.backward()
     return x.grad
 
 
-def compiled_region_with_a_parameter(clamp):
+def compiled_region_with_a_parameter(clamp, backend):
     w = points(40).requires_grad_()
     region = torch.compiler.nested_compile_region(lambda x: clamp(x * w))
-    f = torch.compile(lambda x: region(x) * 1, backend="aot_eager", fullgraph=True)
+    f = torch.compile(lambda x: region(x) * 1, backend=backend, fullgraph=True)
     f(torch.ones(40)).sum().backward()
     return w.grad
 
 
-def compiled_checkpoint(clamp, use_reentrant):
+def compiled_checkpoint(clamp, backend, use_reentrant):
     def f(x):
         return checkpoint(lambda x: clamp(x * 1), x, use_reentrant=use_reentrant)
 
-    return by_leaf(torch.compile(f, backend="aot_eager"))
+    return by_leaf(torch.compile(f, backend=backend))
 
 
-def compiled_region_in_a_chain_of(clamp, count):
+def compiled_region_in_a_chain_of(clamp, backend, count):
     region = torch.compiler.nested_compile_region(lambda x: clamp(x * 1) * x)
 
     def chain(x):
@@ -87,7 +87,7 @@ def compiled_region_in_a_chain_of(clamp, count):
             x = region(x)
         return x
 
-    return by_leaf(torch.compile(chain, backend="aot_eager", fullgraph=True))
+    return by_leaf(torch.compile(chain, backend=backend, fullgraph=True))
 
 
 CONTEXTS = {
@@ -95,21 +95,33 @@ CONTEXTS = {
     "ensemble in chunks": partial(ensemble, chunk_size=2),
     "exported": partial(exported, strict=False),
     "exported, strict": partial(exported, strict=True),
-    "compiled autograd of second order": compiled_autograd_of_second_order,
-    "compiled checkpoint": partial(compiled_checkpoint, use_reentrant=False),
-    "compiled checkpoint, reentrant": partial(compiled_checkpoint, use_reentrant=True),
-    "compiled region with a parameter": compiled_region_with_a_parameter,
-    "compiled region": partial(compiled_region_in_a_chain_of, count=1),
-    "compiled regions": partial(compiled_region_in_a_chain_of, count=2),
 }
+COMPILED = {
+    "autograd of second order": compiled_autograd_of_second_order,
+    "checkpoint": partial(compiled_checkpoint, use_reentrant=False),
+    "checkpoint, reentrant": partial(compiled_checkpoint, use_reentrant=True),
+    "region with a parameter": compiled_region_with_a_parameter,
+    "region": partial(compiled_region_in_a_chain_of, count=1),
+    "regions": partial(compiled_region_in_a_chain_of, count=2),
+}
+PINS = pytest.mark.parametrize("pin", ["half", "straight_through"])
 
 
-@pytest.mark.parametrize("pin", ["half", "straight_through"])
-@pytest.mark.parametrize("name", CONTEXTS)
-def test_a_pinned_clamp_is_ours(name, pin):
-    torch._dynamo.reset()
-    found, torchs = CONTEXTS[name], partial(torch.clamp, min=0, max=1)
+def check(pin, found):
+    torchs = partial(torch.clamp, min=0, max=1)
     expected = found(partial(clampgrad.clamp, min=0, max=1, gradient=pin))
     assert not torch.equal(found(torchs), expected), "no value is at a bound"
     with clampgrad.pin(pin):
         assert_same(found(torchs), expected)
+
+
+@PINS
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_a_pinned_clamp_is_ours(name, pin):
+    check(pin, CONTEXTS[name])
+
+
+@PINS
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_pinned_clamp_in_compiled_code_is_ours(name, pin, backend):
+    check(pin, partial(COMPILED[name], backend=backend))

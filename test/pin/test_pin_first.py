@@ -175,7 +175,9 @@ with clampgrad.pin("inclusive"):
 """
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", ["block", "one graph", "decorated", "installed", "set_pin"])
 def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
     script(START + INSIDE, kind, backend)

@@ -33,8 +33,6 @@ OPERATORS = {
     )[1],
 }
 PINS = ("half", "straight_through")
-PORTABLE = clampgrad.implementation == "portable"
-REACHED = [name for name in OPERATORS if not (PORTABLE and name == "scan")]
 
 
 def pinned(x):
@@ -48,7 +46,7 @@ def fresh_compiler():
 
 
 @pytest.mark.parametrize("pin", [None, *PINS])
-@pytest.mark.parametrize("name", REACHED)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_the_pin_of_the_forward(name, pin):
     """Backward knows it, or that there was none."""
     x = X.clone().requires_grad_()
@@ -59,8 +57,7 @@ def test_the_pin_of_the_forward(name, pin):
         assert_same(torch.autograd.grad(y, x, G)[0], expected)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("name", REACHED)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_compiled(name, backend):
     if name == "scan" and RELEASE == (2, 11):
         pytest.skip("torch 2.11 cannot differentiate it: what is scanned might be aliased")
@@ -86,14 +83,7 @@ def test_a_pin_inside_is_an_error(name):
             OPERATORS[name](f, X.clone().requires_grad_())
 
 
-@pytest.mark.skipif(not PORTABLE, reason="the compiled implementation reaches it")
-def test_what_the_portable_pin_does_not_reach():
-    x = X.clone().requires_grad_()
-    with clampgrad.pin("half"), pytest.raises(Exception, match="does not reach what scan"):
-        OPERATORS["scan"](pinned, x)
-
-
-@pytest.mark.parametrize("backend", [None, "aot_eager"])
+@pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"], indirect=True)
 def test_a_running_maximum(backend):
     """At a tie with the maximum so far, both are being differentiated."""
 
@@ -111,7 +101,7 @@ def test_a_running_maximum(backend):
         assert_same(found, expected)
 
 
-@pytest.mark.parametrize("backend", [None, "aot_eager"])
+@pytest.mark.parametrize("backend", [None, "aot_eager"])  # Inductor has a kernel of its own
 @pytest.mark.parametrize("pin", [None, *PINS])
 def test_a_score_of_flex_attention(pin, backend, monkeypatch):
     # torch has no backward of it on a CPU, but the operator has one, which a GPU takes too.
@@ -129,10 +119,6 @@ def test_a_score_of_flex_attention(pin, backend, monkeypatch):
 
     flex = attention.flex_attention
     flex = torch.compile(flex, backend=backend, fullgraph=True) if backend else flex
-    if PORTABLE and pin:
-        with pytest.raises(Exception, match="flex_attention and their like"):
-            gradients(flex)
-        return
     for found, expected in zip(gradients(flex), gradients(attended)):
         torch.testing.assert_close(found, expected)
 
@@ -145,7 +131,7 @@ def test_functions_of_ours(name):
         assert_same(torch.autograd.grad(y, x, G)[0], gradient_of_x(convention, X, G, 0, 1))
 
 
-@pytest.mark.parametrize("name", [name for name in REACHED if name != "cond"])
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name != "cond"])
 def test_a_second_derivative(name):
     """A pin decides it for our functions too: the graph that torch differentiates twice has only ATen operators."""
 

@@ -165,11 +165,10 @@ def test_a_forward_of_the_instance_is_left_alone_and_named():
     assert list(clampgrad.nn.conversions(model)) == ["1"] and type(model[0]) is nn.ReLU6
 
 
-def test_convert_changes_the_gradient_and_nothing_else():
+def test_convert_changes_the_gradient_and_nothing_else(backend):
     """Compiled code notices."""
-    torch._dynamo.reset()
     model = at_the_bound()
-    for call in (model, torch.compile(model, backend="aot_eager")):
+    for call in (model, torch.compile(model, backend=backend)):
         assert bias_gradient(model, call) == [0] * 4
         clampgrad.nn.convert(model)
         assert bias_gradient(model, call) == [0] * 4
