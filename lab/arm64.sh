@@ -59,7 +59,7 @@ python3 -m pip install -q --target "$to/ninja" --upgrade ninja
 echo "home = $root/usr/bin" > "$to/pyvenv.cfg"
 cat > "$to/bin/python" <<SCRIPT
 #!/bin/sh
-export PATH=$to/ninja/bin:\$PATH CXX=aarch64-linux-gnu-g++ CPLUS_INCLUDE_PATH=$root/include
+export PATH=$to/ninja/bin:\$PATH CXX=aarch64-linux-gnu-g++ CPLUS_INCLUDE_PATH=$root/include:$root/usr/include/$python
 exec qemu-aarch64-static -cpu neoverse-n1 -L $root -0 "\$0" $root/usr/bin/$python "\$@"
 SCRIPT
 chmod +x "$to/bin/python"
