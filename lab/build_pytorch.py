@@ -130,7 +130,7 @@ def build(tree: Path, state: str, minimal: bool, log: Path) -> int:
 
 def gradients() -> State:
     """What the torch that was built gives, asked in processes of their own."""
-    from lab.verify.proof import ask
+    from lab.verify.process import ask
 
     return {"gradients": ask("table")[0], "scripted": ask("scripted")}
 
@@ -178,7 +178,7 @@ def of_tests(
 
 def of_gradients(stock: State, mine: State, series: Series | None) -> list[str]:
     """The gradients that are not as the series claims or, without one, as on stock."""
-    from lab.verify.claims import changes, held
+    from lab.verify.proof import changes, held
 
     changed = changes(stock["gradients"], mine["gradients"])
     if series is None or series.claim.unchanged:
@@ -189,7 +189,7 @@ def of_gradients(stock: State, mine: State, series: Series | None) -> list[str]:
 
 def row(name: str, stock: State, mine: State) -> dict[str, Any]:
     """The record of a state: counts."""
-    from lab.verify.claims import changes
+    from lab.verify.proof import changes
 
     differ = sum(n for n, _ in changes(stock["gradients"], mine["gradients"]).values())
     counts = {file: dict(sorted(Counter(r.values()).items())) for file, r in mine["tests"].items()}

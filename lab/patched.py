@@ -24,6 +24,7 @@ import torch.autograd.forward_ad as fwad
 import records
 from lab.series import named
 from lab.verify import library, upstream_files
+from oracle import TABLE
 
 SIDES = ("stock", "patched")
 SIZES = (1, 2**16, 2**20)
@@ -107,10 +108,10 @@ def libraries(name, directory):
         return found
     print(f"compiling stock and {name}", file=sys.stderr)
     shutil.rmtree(directory, ignore_errors=True)  # what an interrupted run left
-    both = zip(("text", "patched text"), ([], patches))
-    texts = [upstream_files.patched(directory / folder, p, release) for folder, p in both]
-    stems = {*library.FAMILY, *map(library.stem, library.changed_entries(*texts))}
-    library.libraries(directory, texts, stems)
+    folders = [directory / side for side in SIDES]
+    texts = [upstream_files.patched(f, p, release) for f, p in zip(folders, ([], patches))]
+    stems = {*TABLE["operators"], *map(library.stem, library.changed_entries(*texts))}
+    library.libraries(folders, texts, stems)
     return found
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PATCHES = Path(__file__).resolve().parents[1] / "patches"
+ROOT = Path(__file__).resolve().parents[1]
+PATCHES = ROOT / "patches"
 YAML = "tools/autograd/derivatives.yaml"
 FUNCTIONS = "torch/csrc/autograd/FunctionsManual.cpp"
 NATIVE = "aten/src/ATen/native/native_functions.yaml"
@@ -62,30 +63,22 @@ class Series:
     @property
     def span(self) -> str:
         """The first and the last of its releases, as words; it is for all between them too."""
-        first, last = self.releases[0], self.releases[-1]
-        return first if first == last else f"{first} to {last}"
+        return " to ".join(dict.fromkeys([self.releases[0], self.releases[-1]]))
 
 
 def read(path: Path) -> Series:
     """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file."""
-    keys: dict[str, str] = {}
-    patches: list[Path] = []
-    unproved: set[Path] = set()
-    for line in path.read_text().splitlines():
-        if line.startswith("# ") and ": " in line:
-            key, value = line[2:].split(": ", 1)
-            keys.setdefault(key, value)
-        elif line and not line.startswith("#"):
-            name, *flags = line.split()
-            patches.append((path.parent / name).resolve())
-            if flags == ["unproved"]:
-                unproved.add(patches[-1])
+    text = path.read_text()
+    keys = dict(reversed(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE)))
+    lines = [line.split() for line in re.findall(r"^[^#\n].*", text, re.MULTILINE)]
+    patches = [(path.parent / name).resolve() for name, *_ in lines]
     claim = Claim(
         keys["Convention"],
         frozenset(keys.get("Scope", "").split()),
         keys.get("Gradients") == "unchanged",
         keys.get("Forward", "transpose"),
     )
+    unproved = {patch for patch, (_, *flags) in zip(patches, lines) if flags == ["unproved"]}
     name, fails = path.parent.relative_to(PATCHES).as_posix(), keys.get("Fails", "").split()
     releases = keys["Releases"].split()
     return Series(name, releases, claim, keys["Summary"], patches, unproved, tuple(fails))
@@ -97,17 +90,15 @@ def all_series() -> dict[str, Series]:
 
 
 def named(name: str) -> Series:
-    try:
-        return all_series()[name]
-    except KeyError:
-        raise Refusal(f"There is no series {name}; there are {', '.join(all_series())}.") from None
+    if series := all_series().get(name):
+        return series
+    raise Refusal(f"There is no series {name}; there are {', '.join(all_series())}.")
 
 
 def choices(release: str) -> str:
     """The series for a release, as words."""
     known = all_series().values()
-    names = [series.name for series in known if series.fits(release)]
-    if names:
+    if names := [series.name for series in known if series.fits(release)]:
         return f"for {release} there is {', '.join(names)}"
     releases = sorted({r for series in known for r in series.releases}, key=lambda r: int(r[2:]))
     return f"there is none for {release}, only for {', '.join(releases)}"
@@ -117,19 +108,35 @@ def default(release: str) -> Series:
     """The one series for a release, where there is one and no choice."""
     fitting = [series for series in all_series().values() if series.fits(release)]
     if len(fitting) != 1:
-        word = "Name a series with --series" if fitting else "There is nothing to apply"
-        raise Refusal(f"{word}: {choices(release)}.")
+        raise Refusal(f"Name one with --series: {choices(release)}.")
     return fitting[0]
 
 
 def files_of(*patches: Path) -> list[str]:
     """The files that patches change or add."""
-    lines = (line for patch in patches for line in patch.read_text().splitlines())
-    return list(dict.fromkeys(line[6:] for line in lines if line.startswith(("--- a/", "+++ b/"))))
+    text = "\n".join(patch.read_text() for patch in patches)
+    return list(dict.fromkeys(re.findall(r"^(?:--- a|\+\+\+ b)/(.*)$", text, re.MULTILINE)))
 
 
 def files_added(patch: Path) -> list[str]:
     return re.findall(r"^--- /dev/null\n\+\+\+ b/(.*)$", patch.read_text(), re.MULTILINE)
+
+
+def ran(command: Sequence[object], **how: Any) -> subprocess.CompletedProcess[str]:
+    words = list(map(str, command))
+    try:
+        return subprocess.run(words, capture_output=True, text=True, **how)
+    except FileNotFoundError:
+        raise Refusal(f"There is no {words[0]} on PATH: install it.") from None
+
+
+def output_of(command: Sequence[object], refusal: str, errors: str = "", **how: Any) -> str:
+    """The output of a command; if it fails, a refusal with the last lines of its errors that match a pattern."""
+    result = ran(command, **how)
+    if result.returncode:
+        lines = [line for line in result.stderr.splitlines() if re.search(errors, line)]
+        raise Refusal("\n".join([f"{refusal}:", *lines[-6:]]))
+    return result.stdout
 
 
 def git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
@@ -137,51 +144,33 @@ def git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProces
     theirs = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
     environment = {key: value for key, value in os.environ.items() if key not in theirs}
     environment["GIT_CEILING_DIRECTORIES"] = str(source.resolve().parent)
-    how |= {"cwd": source, "env": environment, "capture_output": True, "text": True}
-    try:
-        return subprocess.run(["git", *arguments], **how)
-    except FileNotFoundError:
-        raise Refusal("There is no git on PATH, which applies the patches: install it.") from None
-
-
-def output_of(command: Sequence[object], refusal: str, **keywords: Any) -> str:
-    """The output of a command; if it fails, a refusal with the last lines of its errors."""
-    words = list(map(str, command))
-    result = subprocess.run(words, capture_output=True, text=True, **keywords)
-    if result.returncode:
-        last = result.stderr.strip().splitlines()[-6:]
-        raise Refusal(f"{refusal}:\n" + "\n".join(last))
-    return result.stdout
+    return ran(["git", *arguments], cwd=source, env=environment, **how)
 
 
 def release_of(source: Path) -> str:
     """The release a tree says it is, as 2.13.0; refuses what is no PyTorch tree."""
     if not (source / YAML).is_file() or not (source / "version.txt").is_file():
         raise Refusal(f"{source} is no PyTorch source tree: it has no {YAML} or no version.txt.")
-    found = re.match(r"\d+\.\d+\.\d+", (source / "version.txt").read_text())
-    if not found:
-        raise Refusal(f"{source}/version.txt does not begin with a release.")
-    return found.group()
+    if found := re.match(r"\d+\.\d+\.\d+", (source / "version.txt").read_text()):
+        return found.group()
+    raise Refusal(f"{source}/version.txt does not begin with a release.")
 
 
 def refused(source: Path, patches: Sequence[Path], *how: str) -> str:
     """Why `git apply` does not take patches, whole or not at all; `how` is --check or --reverse."""
-    text = "".join(
-        patch.read_text() for patch in patches
-    )  # of several files git makes several steps
+    text = "".join(p.read_text() for p in patches)  # of several files git makes several steps
     tried = git(source, "apply", *how, input=text) if text else None
     return tried.stderr.strip() if tried and tried.returncode else ""
 
 
 def states(source: Path) -> dict[str, str]:
     """Maps each series for the release of a tree to: applied, applies, or the first line of why it does not."""
-    release = release_of(source)
+    release, found = release_of(source), {}
     mine = [series for series in all_series().values() if series.fits(release)]
     applied = [s for s in mine if not refused(source, s.patches, "--check", "--reverse")]
-    found = {}
     for series in mine:
         # Under a longer series that begins with it, it can no longer be undone by itself.
-        within = [s.name for s in applied if s.patches[: len(series.patches)] == series.patches]
+        within = any(s.patches[: len(series.patches)] == series.patches for s in applied)
         rest = [p for p in series.patches if not any(p in s.patches for s in applied)]
         why_not = refused(source, rest, "--check").partition("\n")[0]
         found[series.name] = "applied" if within else why_not or "applies"

@@ -28,7 +28,7 @@ from lab.series import (
     refused,
     states,
 )
-from lab.verify.upstream_files import hunks, manual_text, of_the_wheel, script_text
+from lab.verify.upstream_files import hunks, of_the_wheel, shown
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = torch.__version__.split("+")[0]
@@ -68,7 +68,7 @@ def tree_of(directory, release=RELEASE, *names):
     files have only the lines that the hunks quote."""
     minor = ".".join(release.split(".")[:2])
     texts = {YAML: TEXT if RELEASE.startswith(minor) else UPSTREAM[minor]}
-    texts |= {FUNCTIONS: manual_text(release), SCRIPT: script_text()}
+    texts |= {name: shown(name, release) for name in (FUNCTIONS, SCRIPT)}
     mine = [s for s in all_series().values() if s.fits(release) and s.name in (names or [s.name])]
     for patch in (p for s in mine for p in s.patches):
         for name in set(files_of(patch)) - set(files_added(patch)) - texts.keys():
@@ -170,7 +170,7 @@ def test_an_archive_within_another_repository(beside, tmp_path):
     assert content(tree) == before
     write(tree, SCRIPT, "another text\n")
     shell(f"{listed}\n{applied}", fails=True)
-    write(tree, SCRIPT, script_text())
+    write(tree, SCRIPT, shown(SCRIPT, RELEASE))
     assert content(tree) == before
 
 

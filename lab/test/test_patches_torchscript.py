@@ -3,13 +3,13 @@
 import re
 
 import pytest
+import torch
 
 from lab.series import SCRIPT, Claim, Refusal, Series, files_of, named
 from lab.verify import torchscript
 from lab.verify.__main__ import main
-from lab.verify.claims import changes, held
-from lab.verify.proof import CODE, GRADIENTS, verify
-from lab.verify.upstream_files import JOINT, SCRIPTED, hunks, script_text
+from lab.verify.proof import CODE, GRADIENTS, changes, held, verify
+from lab.verify.upstream_files import JOINT, SCRIPTED, hunks, shown
 
 pytestmark = pytest.mark.thorough
 
@@ -35,15 +35,18 @@ def test_the_patch_gives_the_gradients_of_eager_mode():
     result = prove(PATCH)
     assert result["failures"] == []
     assert result[CODE] == [SCRIPT]
-    changed = {key.split(", TorchScript")[0] for key in result[GRADIENTS]}
-    assert changed == {", ".join(form) for form in torchscript.ARGUMENTS}
+    assert {key.partition(", TorchScript")[0] for key in result[GRADIENTS]} == {
+        *("clamp, numbers", "clamp_min, numbers", "clamp_max, numbers"),
+        *("clamp, tensors", "clamp_min, tensors", "clamp_max, tensors"),
+        *("maximum, tensors", "minimum, tensors"),
+    }
 
 
 def test_what_the_patch_takes_away_is_what_the_installed_torch_has():
     """On every release, though no wheel has the file."""
-    before = torchscript.gradients(script_text())
+    before, _ = torchscript.gradients(shown(SCRIPT, torch.__version__))
     stock = torchscript.executed()
-    assert stock.keys() == before.keys() and changes(stock, before) == {}
+    assert stock.keys() <= before.keys() and changes(stock, before) == {}
     assert len(held(stock, stock, Claim("joint"))[1]) == len(stock)
 
 
@@ -68,10 +71,12 @@ BROKEN = {
 def test_a_broken_formula_is_caught(tmp_path, change):
     failures = prove(broken(tmp_path, *change))["failures"]
     rows = change == BROKEN["a sum over rows that is left out"]
-    said = (
-        ", TorchScript: a broadcast argument" if rows else ", TorchScript: arguments, g, gradients "
+    mode = (
+        r"TorchScript with a broadcast argument: \w*Error"
+        if rows
+        else "TorchScript: arguments, g, "
     )
-    assert failures and all(said in f for f in failures)
+    assert any(re.search(mode, f) for f in failures)
     if change == BROKEN["a tie that is lost"]:
         assert {f.split(",")[0] for f in failures} == {"maximum", "minimum"}
 

@@ -10,11 +10,10 @@ import torchgen
 import common
 from lab.series import FUNCTIONS, NATIVE, YAML, Claim, Refusal, Series, all_series, git, named
 from lab.verify.__main__ import main
-from lab.verify.claims import changes, held
-from lab.verify.gradients import jvp_of_several_dtypes
-from lab.verify.library import compiler
-from lab.verify.new_operators import new_entries
-from lab.verify.proof import CODE, GRADIENTS, ask, unlooked, verify
+from lab.verify.gradients import jvp, one_by_one
+from lab.verify.library import compiler, new_entries
+from lab.verify.process import ask
+from lab.verify.proof import CODE, FAMILY, GRADIENTS, changes, held, unlooked, verify
 from lab.verify.upstream_files import INCLUDE, patched
 
 pytestmark = pytest.mark.thorough
@@ -92,15 +91,15 @@ MUTANTS = {
     ),
     "vmap over one argument": (
         *("clamp_min.Tensor", r"\n  min: ", "\n  min: " + IN_PLACE.format("min")),
-        "clamp_min, tensors, vmap over one: RuntimeError: ",
+        "clamp_min, tensors, vmap over argument 0: RuntimeError: ",
     ),
     "inputs that are subclasses": (
         *("clamp_max.Tensor", r"\n  max: ", "\n  max: " + IN_PLACE.format("max")),
-        "OpInfo clamp_max, of subclasses: ",
+        "OpInfo clamp_max, .* of subclasses: ",
     ),
     "an operator that has nothing to do with it": (
         *("relu", "result, 0", "result, 1"),
-        "OpInfo nn.functional.relu: ",
+        "OpInfo relu, nn.functional.relu: ",
     ),
 }
 # Only in place, where it uses the result: it keeps no copy of its input.
@@ -124,7 +123,7 @@ def of_mutants(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "said", [*(m[-1] for m in MUTANTS.values()), "OpInfo nn.functional.hardtanh_: "], ids=[*MUTANTS, "in place"]
+    "said", [*(m[-1] for m in MUTANTS.values()), "OpInfo hardtanh, nn.functional.hardtanh_: "], ids=[*MUTANTS, "in place"]
 )  # fmt: skip
 def test_what_is_wrong_in_one_way_is_caught(of_mutants, said):
     failures = of_mutants["failures"]
@@ -149,7 +148,7 @@ def test_a_series_for_this_release_holds(name):
     assert bool(found["samples"]) == ("torchscript" not in name)
     families = {key.split(",")[0] for key in found[GRADIENTS]}
     if name == "v2.13.0/joint":
-        assert families >= {"clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin"}
+        assert families >= FAMILY
     if name == "v2.13.0/strict":
         assert not families & {"maximum", "minimum", "fmax", "fmin"}
         assert not any(key.startswith("clamp, tensors") for key in found[GRADIENTS])
@@ -210,7 +209,7 @@ def test_operators_that_exist_must_stay(tmp_path):
 
 def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O1")
-    with pytest.raises(Refusal, match="no C.. compiler no-such-compiler: install one"):
+    with pytest.raises(Refusal, match="no no-such-compiler on PATH: install it"):
         compiler()
 
 
@@ -254,7 +253,11 @@ def test_a_header_of_the_wheel_is_compiled_as_patched(tmp_path):
 
 @pytest.fixture(scope="module")
 def gradients():
-    return ask("table")[0]
+    found, errors, _ = ask("table", "", "aot_eager")
+    assert all("foreach" in key and key.startswith(("maximum", "minimum")) for key in errors), (
+        errors
+    )
+    return found
 
 
 def test_the_stock_gradients_are_told_from_the_other_convention(gradients):
@@ -297,9 +300,9 @@ def test_gradients_at_no_points_hold_nothing(gradients):
 
 def test_a_tangent_of_another_dtype_is_refused(monkeypatch):
     points = [torch.tensor([0.0, 1.0], dtype=torch.double)] * 3
-    assert len(jvp_of_several_dtypes(torch.maximum, points[:2], points[2])) == 2
-    jvp = torch.func.jvp
-    wrong = lambda *args: (jvp(*args)[0], jvp(*args)[1].double())  # noqa: E731
+    assert len(one_by_one(torch.maximum, points[:2], points[2], way=jvp)) == 2
+    right = torch.func.jvp
+    wrong = lambda *args: (right(*args)[0], right(*args)[1].double())  # noqa: E731
     monkeypatch.setattr(torch.func, "jvp", wrong)
-    with pytest.raises(AssertionError, match="a tangent"):
-        jvp_of_several_dtypes(torch.maximum, points[:2], points[2])
+    with pytest.raises(AssertionError, match="dtype"):
+        one_by_one(torch.maximum, points[:2], points[2], way=jvp)

@@ -1,6 +1,5 @@
 """A patch proved against the installed torch, the whole way from derivatives.yaml to gradients."""
 
-import os
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -8,34 +7,26 @@ from pathlib import Path
 
 import torch
 
-from ..series import FUNCTIONS, SCRIPT, Refusal, files_of, output_of
+import oracle
+
+from ..series import FUNCTIONS, SCRIPT, Refusal, files_of
 from . import torchscript
-from .claims import changes, differ, held
-from .library import FAMILY, changed_entries, libraries, stem
+from .library import changed_entries, libraries, stem
+from .process import ask
 from .upstream_files import MANUAL, patched
 
-ROOT = Path(__file__).resolve().parents[2]
+SIDES = ("stock", "patched")
+FAMILY = oracle.TABLE["operators"].keys()
 # Keys of the result that say what a patch changed.
 CODE = "code that changed"
 GRADIENTS = "gradients that changed"
 
 
-def ask(task, *arguments):
-    """One run of process.py, with no cache of compiled code."""
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", f"{__package__}.process", f"{scratch}/answer", task]
-        env = {"TORCHINDUCTOR_CACHE_DIR": f"{scratch}/cache", "CLAMPGRAD_GRADIENT": ""}
-        refusal = f"the checks ({task}) broke off"
-        output_of([*command, *arguments], refusal, cwd=ROOT, env=os.environ | env)
-        return torch.load(f"{scratch}/answer")
-
-
 def verify(series, quick=False):
     """Proves a series in the installed torch. `failures` is empty if all of its claim holds; what was not looked at
-    stands under `not proved`.
+    stands under `not proved`. `quick` leaves Inductor and OpInfo out.
 
-    Nothing is generated or compiled where a patch changes no C++. Refuses what does not apply, is not taken by torchgen
-    or does not compile. `quick` leaves Inductor and OpInfo out.
+    Refuses what does not apply, is not taken by torchgen or does not compile.
     """
     if missing := [str(patch) for patch in series.patches if not patch.is_file()]:
         raise Refusal(f"There is no {missing[0]}.")
@@ -44,24 +35,21 @@ def verify(series, quick=False):
     found = {"convention": series.claim.convention, CODE: [], GRADIENTS: {}, "samples": 0}
     found |= {"not proved": [], "failures": []}
     if not series.fits(release):
-        note = f"{series.name} is for {series.span}, and this is {release}"
-        found["not proved"].append(note)
+        found["not proved"] = [f"{series.name} is for {series.span}, and this is {release}"]
     with tempfile.TemporaryDirectory() as scratch:
-        folders = [Path(scratch, side) for side in ("text", "patched text")]
+        folders = [Path(scratch, side) for side in SIDES]
         texts = [patched(f, p, release) for f, p in zip(folders, ([], proved))]
         found["not proved"] += unlooked(proved, texts[1])
         in_torchscript(texts, series.claim, found)
-        functions = changed_functions(MANUAL, FUNCTIONS, texts)
+        before, after = ({m[0]: m[1] for m in MANUAL.finditer(t[FUNCTIONS])} for t in texts)
+        functions = sorted({after[text] for text in after.keys() - before.keys()})
         formulas = changed_entries(*texts)
         found[CODE] += functions + formulas
         stems = {stem(s) for s in formulas} | ({"clamp"} if functions else set())
-        if stems & set(FAMILY):
-            stems |= set(FAMILY)
         if stems:
-            in_torch(Path(scratch), texts, stems, series.claim, quick, found)
+            in_torch(folders, texts, stems, series.claim, quick, found)
     if series.claim.unchanged:
-        lines = (f"{key}: a gradient changed" for key in found[GRADIENTS])
-        found["failures"] += lines
+        found["failures"] += [f"{key}: a gradient changed" for key in found[GRADIENTS]]
     elif not found[GRADIENTS]:  # nothing is proved of a patch that does nothing
         found["failures"].append("no gradient changed (--expect unchanged, if none should)")
     return found
@@ -72,83 +60,126 @@ def unlooked(patches, texts):
     return [n for n in files_of(*patches) if n not in texts and not n.startswith("test/")]
 
 
-def changed_functions(pattern, name, texts):
-    before, after = ({m[0]: m for m in pattern.finditer(text[name])} for text in texts)
-    return sorted({after[text].group(1) for text in after.keys() - before.keys()})
-
-
 def in_torchscript(texts, claim, found):
     """The functions of symbolic_script.cpp: stock's own gradients before, those of a convention after."""
-    before, after = (torchscript.gradients(text[SCRIPT]) for text in texts)
+    (before, _), (after, errors) = (torchscript.gradients(text[SCRIPT]) for text in texts)
     if changes(torchscript.executed(), before):
         found["failures"].append("TorchScript's gradients are not stock's")
     if texts[0][SCRIPT] != texts[1][SCRIPT]:
         found[CODE].append(SCRIPT)
         found[GRADIENTS] |= changes(before, after)
-        found["failures"] += held(after, before, claim)[1] + torchscript.not_summed(
-            texts[1][SCRIPT]
-        )
+        found["failures"] += held(after, before, claim)[1]
+        found["failures"] += [f"{key}: {error}" for key, error in errors.items()]
 
 
-def in_torch(directory, texts, stems, claim, quick, found):
+def in_torch(folders, texts, stems, claim, quick, found):
     """The generated code: compiled with the patch and without, run in processes of their own."""
+    family = FAMILY if stems & FAMILY else set()
     print("compiling it twice, without the patch and with it", file=sys.stderr)
-    (control, mine), added = libraries(directory, texts, stems)
-    called = []
-    print("asking gradients", file=sys.stderr)
-    if stems & set(FAMILY):
-        called = of_family(control, mine, claim, quick, found)
-    found["not proved"] += [
-        f"{name}: nothing here calls it" for name in sorted(added.difference(called))
-    ]
+    built, added = libraries(folders, texts, stems | family)
+    called = set()
+    if family:
+        words = ["aot_eager"], ["aot_eager"], ["aot_eager", "inductor"][: 2 - quick]
+        stock, after, called = compared("table", built, words, found)
+        found["convention"], failures = held(after, stock, claim)
+        found["failures"] += failures
+    missing = sorted(name for name in added if f"aten::{name}" not in called)
+    found["not proved"] += [f"{name}: nothing here calls it" for name in missing]
     if not quick:  # those that are added, through those that call them
-        of_samples(control, mine, sorted(stems - added), found)
+        operators = sorted((stems | family) - added)
+        _, after, _ = compared("samples", built, [operators] * 3, found)
+        found["samples"] = sum(map(len, after.values()))
+        # Those of the family have been at every point of the table.
+        missing = {*operators} - {key.split()[1].strip(",") for key in after} - FAMILY
+        found["not proved"] += [f"{name}: OpInfo has no samples of it" for name in sorted(missing)]
 
 
-def of_family(control, mine, claim, quick, found):
-    """clamp and its family, at every point of the table. Returns the operators that their backward called."""
-    answers = ThreadPoolExecutor(2).map(ask, ["table"] * 3, ["", control, mine])
-    (stock, *_), (same, *_), (after, errors, nodes, called) = answers
-    if not quick:
-        after |= ask("inductor", mine)
-    for key in errors.keys() & stock.keys():
-        found["failures"].append(f"{key}: {errors[key]}")
-        del stock[key], same[key]
-    if differing := changes(stock, same):
-        found["failures"] += [f"{key}: without the patch it is not stock's" for key in differing]
-    wrong = [
-        f"{key}: not the patched node but {n}" for key, n in nodes.items() if "Proved" not in n
-    ]
-    found["convention"], failures = held(after, stock, claim)
-    found["failures"] += wrong + failures
+def compared(task, built, words, found):
+    """Gradients of stock and with the patch, and all that ran there; without the patch they must be those of stock."""
+    sides = [(task, library, *given) for library, given in zip(["", *built], words)]
+    answers = ThreadPoolExecutor(2).map(lambda side: ask(*side), sides)
+    (stock, *_), (same, wrong_before, _), (after, wrong, ran) = answers
+    for key in stock:
+        if key not in same or differ(stock[key], same[key]).any():
+            found["failures"].append(f"{key}: without the patch it is not stock's")
+    for key in sorted(wrong.keys() - wrong_before.keys()):
+        found["failures"].append(f"{key}: {wrong[key]}")
+    for key, names in ran.items():
+        if not any("Proved" in name for name in names):
+            found["failures"].append(f"{key}: the patched node did not run")
     found[GRADIENTS] |= changes(stock, after)
-    return called
+    return stock, after, set().union(*ran.values())
 
 
-def of_samples(control, mine, operators, found):
-    """The operators that changed, on the samples of torch's own tests."""
-    tasks = ("samples", "checked samples", "checked samples")
-    answers = ThreadPoolExecutor(2).map(lambda *a: ask(*a, *operators), tasks, ["", control, mine])
-    (stock, *_), (same, _, wrong_before, _), (after, nodes, wrong, unknown) = answers
-    for name, message in wrong.items():
-        if name not in wrong_before:
-            found["failures"].append(f"OpInfo {name}: {message}")
-    for name, of_stock in stock.items():
-        if counted(of_stock, same[name]):
-            found["failures"].append(f"OpInfo {name}: without the patch it is not stock's")
-        if n := counted(of_stock, after[name]):
-            found[GRADIENTS][f"OpInfo {name}"] = (n, len(of_stock))
-        for node in (n for n in nodes.get(name, ()) if "Proved" not in n):
-            found["failures"].append(f"OpInfo {name}: not the patched node but {node}")
-    found["samples"] = sum(map(len, after.values()))
-    # Those of the family have been at every point of the table.
-    strangers = [operator for operator in unknown if operator not in FAMILY]
-    found["not proved"] += [f"{operator}: OpInfo has no samples of it" for operator in strangers]
+# ---- Claims --------------------------------------------------------------------------------------
+
+# Everywhere {operator, kind, mode: rows}, where a row has the arguments of a point, g, and the gradients.
 
 
-def counted(some, others):
-    """In how many samples the gradients differ."""
-    return sum(
-        any(differ(a.reshape(1, -1), b.reshape(1, -1)).any() for a, b in zip(*pair))
-        for pair in zip(some, others, strict=True)
-    )
+def differ(a, b):
+    """Which rows are not the same; two NaNs are."""
+    assert len(a) == len(b) > 0, "no points, so that nothing would be compared"
+    return ~((a == b) | (a.isnan() & b.isnan())).all(1)
+
+
+def changes(a, b):
+    """Operators, kinds and modes with other gradients: in how many rows, of how many."""
+    counts = {k: (differ(a[k], b[k]).sum().item(), len(a[k])) for k in a if k in b}
+    return {key: count for key, count in counts.items() if count[0]}
+
+
+def group(key):
+    """The kernels that a mode reaches: each has forward mode of its own."""
+    operator, kind, mode = key.split(", ")
+    return "clamp" if "of clamp" in mode else operator, kind, "foreach" in mode
+
+
+def selected(operator, args, shares):
+    """The shares of forward mode on 2.15. Beside a NaN it is not the transpose: a comparison with a NaN is false,
+    and the tangent is that of the argument that is then selected."""
+    if operator in ("fmax", "fmin"):
+        return shares
+    chosen = torch.ones_like(args[0])
+    if operator == "clamp":
+        x, low, high = args
+        beyond = torch.where(x < low, 1, torch.where(x > high, 2, 0))
+        chosen = torch.where(low > high, 2, beyond)
+    alone = torch.stack([(chosen == i).double() for i in range(len(args))])
+    return torch.where(torch.stack(args).isnan().any(0), alone, shares)
+
+
+def expected(convention, key, rows, forward="transpose"):
+    """The rows as the table asks for them."""
+    operator, kind, mode = key.split(", ")
+    *args, g = rows[:, : len(oracle.TABLE["operators"][operator]["arguments"]) + 1].unbind(1)
+    factors = oracle.factors(operator, kind, convention, args)
+    if "forward mode" in mode and forward == "2.15" and kind == "tensors":
+        factors = selected(operator, args, factors)
+    return torch.stack([*args, g, *(oracle.scaled(g, f) for f in factors)], 1)
+
+
+def held(found, stock, claim):
+    """The convention of all that a patch covers, that of the claim or else the one that fits best; and where the
+    gradients are others, one example for each key.
+
+    What it does not cover has stock's gradients, and so have forward mode where the patch changed nothing (it is no
+    transpose at a NaN), and lists of numbers, which the table does not have of all operators.
+    """
+    changed = set() if claim.unchanged else {group(key) for key in changes(stock, found)}
+
+    def failures(convention):
+        for key, rows in found.items():
+            operator, kind, mode = key.split(", ")
+            kinds = oracle.TABLE["operators"][operator]["rows"][0]
+            of_table = claim.covers(operator, kind) and kind in kinds
+            of_table &= "forward mode" not in mode or group(key) in changed
+            if not of_table and key not in stock:
+                continue
+            wanted = expected(convention, key, rows, claim.forward) if of_table else stock[key]
+            for i in differ(rows, wanted).nonzero()[:1, 0]:
+                got, right = ([f"{n:g}" for n in of[i].tolist()] for of in (rows, wanted))
+                whose = convention if of_table else "stock"
+                yield f"{key}: arguments, g, gradients {got} is not {whose}'s {right}"
+
+    names = [claim.convention] if claim.convention else oracle.EXACT
+    return min(((name, [*failures(name)]) for name in names), key=lambda item: len(item[1]))

@@ -12,61 +12,38 @@ import torchgen
 from ..series import FUNCTIONS, NATIVE, SCRIPT, YAML, Refusal, files_added, files_of, git, named
 
 PACKAGED = Path(torchgen.__file__).parent / "packaged"
+TAGS = PACKAGED / "ATen/native/tags.yaml"
 INCLUDE = PACKAGED.parents[1] / "torch" / "include"
 JOINT = "v2.13.0/joint"  # the series whose hunks show the functions whole
-MANUAL = re.compile(
-    r"^(?:std::tuple<at::Tensor, at::Tensor>|(?:at::)?Tensor) (clamp_\w+)\(\n.*?^}\n", re.M | re.S
-)
-SCRIPTED = re.compile(
-    r'^( +)def (?P<name>clamp_1|clamp_2|max|min)\(.*?(?=^\1def |^ *\)"|\Z)', re.M | re.S
-)
-# A file of aten/ that no wheel has is compiled, as far as a patch shows it, if it is one of these.
-COMPILED = re.compile(r"aten/src/ATen/((native|native/cpu|functorch)/[^/]+\.cpp|.*\.h)$")
-# What stands around the lines that a patch adds to a file of aten/ which no wheel has: functions, then registrations.
-IN_NATIVE = """#include <ATen/core/Tensor.h>
-#include <ATen/TensorIterator.h>
-#include <ATen/TensorOperators.h>
-#include <ATen/native/BinaryOps.h>
-{includes}
-namespace at::native {{
-{functions}
-}}
-"""
+MANUAL = re.compile(r"(?ms)^(?:std::tuple<[^>\n]*>|(?:at::)?Tensor) (clamp_\w+)\(\n.*?^}\n")
+SCRIPTED = re.compile(r'(?ms)^( +)def (?:clamp_1|clamp_2|max|min)\(.*?(?=^\1def |^ *\)"|\Z)')
+# A file that no wheel has is compiled, as far as a patch shows it, if it is one of these.
+COMPILED = re.compile(r"aten/src/ATen/(native|native/cpu|functorch)/[^/]+\.cpp$")
+KERNELS = "aten/src/ATen/native/cpu/"
+# What stands around the functions that a patch adds to such a file; registrations of kernels follow them.
 AROUND = {
-    "aten/src/ATen/native/cpu/": """#include <ATen/Dispatch.h>
+    KERNELS: "namespace at::native { namespace { using namespace at::vec;\n%s\n}\n%s\n}",
+    "aten/src/ATen/native/": "namespace at::native {\n%s\n%s\n}",
+    "aten/src/ATen/functorch/": "TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) { using namespace at;\n%s\n%s\n}",
+}
+INCLUDED = """#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/cpu/Loops.h>
-namespace at::native {{ namespace {{ using namespace at::vec;
-{functions}
-}}
-{registrations}
-}}
-""",
-    "aten/src/ATen/native/": "#define TORCH_ASSERT_ONLY_METHOD_OPERATORS\n" + IN_NATIVE,
-    "aten/src/ATen/functorch/": """#include <ATen/ATen.h>
-#include <torch/library.h>
-namespace at::functorch {{ TORCH_LIBRARY_IMPL(aten, FuncTorchBatched, m) {{
-{functions}
-}} }}
-""",
-}
+#include <torch/library.h>"""
 
 
 def entries(text):
     """Those of derivatives.yaml or native_functions.yaml by signature, without comments. A parser takes long."""
     text = re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE)
     blocks = re.split(r"^- (?=name: |func: )", text, flags=re.MULTILINE)[1:]
-    return {
-        block.partition("\n")[0].partition(":")[2].strip(): f"- {block.rstrip()}\n"
-        for block in blocks
-    }
+    return {re.match(r"\w+: (.*)", b)[1].strip(): f"- {b.rstrip()}\n" for b in blocks}
 
 
 def section(patch, name):
     """The lines of a patch about one file."""
-    found = re.search(
-        rf"^\+\+\+ b/{re.escape(name)}\n(.*?)(?=^diff |\Z)", patch.read_text(), re.M | re.S
-    )
+    about = rf"(?ms)^\+\+\+ b/{re.escape(name)}\n(.*?)(?=^diff |\Z)"
+    found = re.search(about, patch.read_text())
     return found[1].splitlines() if found else []
 
 
@@ -76,29 +53,26 @@ def hunks(patch, name, side):
 
 
 def fragment(patch, name):
-    """The lines that a patch adds to such a file, as a file of their own."""
-    around = next((text for folder, text in AROUND.items() if name.startswith(folder)), "")
-    added = [line[1:] for line in section(patch, name) if line.startswith("+")]
+    """The lines that a patch adds to such a file, as a file of their own. New operators are declared elsewhere."""
+    lines = [line[1:] for line in section(patch, name) if line.startswith("+")]
+    added = [line for line in lines if not line.startswith("#include <ATen/ops/")]
     includes = [line for line in added if line.startswith("#include")]
     registrations = [line for line in added if line.startswith("REGISTER_")]
     functions = [line for line in added if line not in includes + registrations]
-    parts = {"includes": includes, "registrations": registrations, "functions": functions}
-    return around.format(**{part: "\n".join(lines) for part, lines in parts.items()})
+    around = next(text for folder, text in AROUND.items() if name.startswith(folder))
+    body = around % ("\n".join(functions), "\n".join(registrations))
+    return "\n".join([INCLUDED, *includes, body])
 
 
-def manual_text(release):
-    """FunctionsManual.cpp before any patch, its clamp functions.
+def shown(name, release):
+    """The functions of clamp in FunctionsManual.cpp or symbolic_script.cpp before any patch.
 
-    From 2.14 on, upstream's functions give what our series for 2.13 makes of them, which stands for them there.
+    No release changed those of TorchScript yet. From 2.14 on, upstream's in C++ give what our series for 2.13 makes of
+    them, which stands for them there.
     """
     series = named(JOINT)
-    side = "-" if series.fits(release) else "+"
-    return "\n".join(hunks(patch, FUNCTIONS, side) for patch in series.patches)
-
-
-def script_text():
-    """symbolic_script.cpp before any patch, its functions, which no release changed yet."""
-    return "".join(hunks(patch, SCRIPT, "-") for patch in named(JOINT).patches)
+    side = "-" if name == SCRIPT or series.fits(release) else "+"
+    return "\n".join(hunks(patch, name, side) for patch in series.patches)
 
 
 def of_the_wheel(name):
@@ -110,16 +84,17 @@ def of_the_wheel(name):
 
 def patched(directory, patches, release):
     """{name: text} of the files that say what gradients are, written under `directory`, with patches applied."""
-    touched = files_of(*patches)
-    whole = [n for n in touched if not n.endswith(".py") and of_the_wheel(n).is_file()]
-    texts = {name: of_the_wheel(name).read_text() for name in (YAML, NATIVE, *whole)}
-    texts |= {FUNCTIONS: manual_text(release), SCRIPT: script_text()}
-    new = [n for patch in patches for n in files_added(patch) if COMPILED.match(n)]
-    if FUNCTIONS in touched and not named(JOINT).fits(release):
+    if FUNCTIONS in files_of(*patches) and not named(JOINT).fits(release):
         raise Refusal(f"{FUNCTIONS} of {release} is not known here: build it.")
+    texts = {name: shown(name, release) for name in (FUNCTIONS, SCRIPT)}
+    for name in (YAML, NATIVE, *files_of(*patches)):
+        if of_the_wheel(name).is_file() and not name.endswith(".py"):
+            texts[name] = of_the_wheel(name).read_text()
     for name, text in texts.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
+    new = [name for patch in patches for name in files_added(patch)]
+    new = [name for name in new if COMPILED.match(name) or name.endswith(".h")]
     git(directory, "init", "--quiet")
     for patch in patches:
         if included := [f"--include={n}" for n in (*texts, *new) if n in files_of(patch)]:
@@ -128,14 +103,10 @@ def patched(directory, patches, release):
                 error = result.stderr.strip()
                 raise Refusal(f"{patch.name} does not apply to torch {release}:\n{error}")
     after = {name: (directory / name).read_text() for name in (*texts, *new)}
-    for name, functions in ((FUNCTIONS, MANUAL), (SCRIPT, SCRIPTED)):
-        if functions.sub("", after[name]) != functions.sub("", texts[name]):
-            raise Refusal(f"Only the functions of clamp in {name} can be proved here.")
     if after[NATIVE] != texts[NATIVE]:
-        after |= {
-            name: fragment(patch, name)
-            for patch in patches
-            for name in files_of(patch)
-            if COMPILED.match(name) and name not in after
-        }
+        for patch in patches:
+            for name in (n for n in files_of(patch) if COMPILED.match(n) and n not in after):
+                after[name] = fragment(patch, name)
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                (directory / name).write_text(after[name])
     return after
