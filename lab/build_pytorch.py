@@ -20,11 +20,12 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import records
-from lab.series import Refusal, Series, files_of, git, named, refused, release_of
+from lab.series import ROOT, Refusal, Series, files_of, git, named, refused, release_of
 
 FAMILY = ("clamp", "maximum", "minimum", "fmax", "fmin")
 # Upstream's test files, with parts of the names of tests; all of them where there are none.
@@ -41,7 +42,6 @@ BUILD = [
 ]
 # Optional, and no part of what a gradient is: left out by --minimal.
 FEATURES = "CUDA ROCM XPU NCCL DISTRIBUTED MKLDNN FBGEMM XNNPACK NNPACK QNNPACK PYTORCH_QNNPACK KINETO ITT MIMALLOC"
-ROOT = Path(__file__).resolve().parent.parent
 Results = dict[str, str]  # name of a test -> how it ended
 State = dict[str, Any]  # "gradients", "scripted", and "tests": {file: Results}
 
@@ -56,9 +56,8 @@ def check(tree: Path, chosen: list[Series], minimal: bool) -> None:
         if not series.fits(release):
             raise Refusal(f"{series.name} is for {series.span}, and {tree} is {release}.")
         put(tree, series, "--check")
-    if changed := git(tree, "status", "--porcelain", "--untracked-files=no").stdout.split("\n")[
-        :-1
-    ]:
+    changed = git(tree, "status", "--porcelain", "--untracked-files=no").stdout.splitlines()
+    if changed:
         raise Refusal(f"Commit or stash first: {', '.join(line[3:] for line in changed)}.")
     if problems := list(in_the_way(tree, minimal)):
         raise Refusal("; ".join(problems) + ".")
@@ -70,7 +69,9 @@ def in_the_way(tree: Path, minimal: bool) -> Iterator[str]:
     compiler = os.environ.get("CXX", "c++").split()[0]
     if missing := [name for name in ("cmake", "ninja", compiler) if not shutil.which(name)]:
         yield f"not on PATH: {', '.join(missing)}"
-    if missing := [name for name in ("pytest", "yaml", "numpy", "expecttest") if not there(name)]:
+    if missing := [
+        name for name in ("pytest", "yaml", "numpy", "expecttest") if not find_spec(name)
+    ]:
         yield f"not installed: {', '.join(missing)} (requirements.txt of the checkout, and pytest)"
     listed = git(tree, "config", "-f", ".gitmodules", "--get-regexp", r"\.path$").stdout
     paths = [line.split(maxsplit=1)[1] for line in listed.splitlines()]
@@ -81,15 +82,6 @@ def in_the_way(tree: Path, minimal: bool) -> Iterator[str]:
     free, needed = shutil.disk_usage(tree).free >> 30, 6 if minimal else 12
     if free < needed:
         yield f"{free} GiB of disk are free, and a build may take {needed}"
-
-
-def there(module: str) -> bool:
-    command = [
-        sys.executable,
-        "-c",
-        f"import importlib.util as u; u.find_spec('{module}') or exit(1)",
-    ]
-    return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 def put(tree: Path, series: Series, *how: str) -> None:
@@ -132,7 +124,7 @@ def gradients() -> State:
     """What the torch that was built gives, asked in processes of their own."""
     from lab.verify.process import ask
 
-    return {"gradients": ask("table")[0], "scripted": ask("scripted")}
+    return {"gradients": ask("table", "", "aot_eager")[0], "scripted": ask("scripted")[0]}
 
 
 def tests(tree: Path, file: str, names: tuple[str, ...], out: Path) -> Results:
@@ -181,6 +173,7 @@ def of_gradients(stock: State, mine: State, series: Series | None) -> list[str]:
     from lab.verify.proof import changes, held
 
     changed = changes(stock["gradients"], mine["gradients"])
+    changed |= dict.fromkeys(stock["gradients"].keys() - mine["gradients"].keys())  # those raise
     if series is None or series.claim.unchanged:
         return [*changed, *changes(stock["scripted"], mine["scripted"])]
     _, found = held(mine["gradients"], stock["gradients"], series.claim)

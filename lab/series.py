@@ -131,11 +131,11 @@ def ran(command: Sequence[object], **how: Any) -> subprocess.CompletedProcess[st
 
 
 def output_of(command: Sequence[object], refusal: str, errors: str = "", **how: Any) -> str:
-    """The output of a command; if it fails, a refusal with the last lines of its errors that match a pattern."""
+    """The output of a command; if it fails, a refusal with its last errors, or the first that match a pattern."""
     result = ran(command, **how)
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if re.search(errors, line)]
-        raise Refusal("\n".join([f"{refusal}:", *lines[-6:]]))
+        raise Refusal("\n".join([f"{refusal}:", *(lines[:6] if errors else lines[-6:])]))
     return result.stdout
 
 

@@ -59,19 +59,30 @@ def verified():
 def save_result():
     """What saving the result instead of the input of a clamp saves."""
     found = records.read("save-result")
-    units = {"bytes": "bytes per element", "ms": "ms"}
-    sides = {"stock": "stock", "patched": "proposal"}
-    keys = {
-        f"{s}, {u}": f"{unit}, {side}" for u, unit in units.items() for s, side in sides.items()
-    }
-    yield "", *keys.values()
+    yield "", "bytes per element, stock", "bytes per element, proposal", "ms, stock", "ms, proposal"
     for r in found["rows"]:
-        yield code(r["case"]), *(f"{r[k]:g}" for k in keys)
-    note, after = found["note"] and f" {found['note']}", found["changed after"]
+        keys = "stock, bytes", "patched, bytes", "stock, ms", "patched, ms"
+        yield code(r["case"]), *(f"{r[key]:g}" for key in keys)
+    after = found["changed after"]
     yield (
-        f"{found['n']:,} elements of {found['dtype']}, one thread, {made_on(found)}.{note} The price, "
-        f"`clamp(x, 0, 1).mul_(2), backward`: stock {after['stock']}, the proposal {after['patched']}."
+        f"{of_elements(found)} The price, `clamp(x, 0, 1).mul_(2), backward`: stock {after['stock']}, the proposal "
+        f"{after['patched']}."
     )
+
+
+@table(left=1)
+def in_place_hardtanh():
+    """What stock's in-place hardtanh keeps and costs beside the other."""
+    found = records.read("in-place-hardtanh")
+    yield "", "bytes per element", "ms, forward and backward"
+    for r in found["rows"]:
+        yield code(r["case"]), f"{r['bytes']:g}", f"{r['ms']:.2f}"
+    yield of_elements(found)
+
+
+def of_elements(found):
+    text = f"{found['n']:,} elements of {found['dtype']}, one thread, {made_on(found)}. {found['note']}"
+    return text.strip()
 
 
 def by_case(found):
@@ -98,12 +109,10 @@ def joint_backward():
     yardstick, beside = next(iter(cases.items()))
     yield "µs", *(f"{c} {'elements' if c[-2:] != ' 1' else 'element'}" for c in beside)
     for case, columns in cases.items():
+        values = [(r["stock"], r["patched"], beside[c]["patched"]) for c, r in columns.items()]
         yield (
             code(case),
-            *(
-                f"{r['stock']:,.0f} → {r['patched']:,.0f} ({r['patched'] / beside[c]['patched']:.2f})"
-                for c, r in columns.items()
-            ),
+            *(f"{old:,.0f} → {new:,.0f} ({new / unit:.2f})" for old, new, unit in values),
         )
     yield (
         f"Stock → `{found['series']}`, and in brackets the latter divided by `{yardstick}`, which has an "

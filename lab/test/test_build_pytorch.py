@@ -3,6 +3,7 @@ environment is asked. So the tree is patched, but the torch never is, which the 
 
 import math
 import sys
+from dataclasses import replace
 from types import SimpleNamespace as Disk
 
 import pytest
@@ -36,7 +37,7 @@ def tree(tmp_path):
 @pytest.fixture
 def build(tree, monkeypatch, capsys):
     monkeypatch.setattr(build_pytorch, "BUILD", [sys.executable, "-c", ""])
-    monkeypatch.setattr(build_pytorch, "there", lambda module: True)
+    monkeypatch.setattr(build_pytorch, "find_spec", lambda module: True)
     monkeypatch.setenv("CXX", "true")
     monkeypatch.setattr(build_pytorch.shutil, "which", lambda name: name)
     monkeypatch.setattr(build_pytorch.shutil, "disk_usage", lambda _: Disk(free=1 << 40))
@@ -49,11 +50,7 @@ def build(tree, monkeypatch, capsys):
 
 
 def status(tree):
-    return git_output(tree, "status", "--porcelain", "--untracked-files=no")
-
-
-def git_output(tree, *arguments):
-    return build_pytorch.git(tree, *arguments).stdout
+    return build_pytorch.git(tree, "status", "--porcelain", "--untracked-files=no").stdout
 
 
 def test_whether_a_series_fits_is_asked_first(build, tree):
@@ -93,12 +90,8 @@ def test_a_run(build, tree, monkeypatch, tmp_path):
     monkeypatch.setattr(build_pytorch, "build", lambda *_: 1)
     write(tree, "test/test_jit.py", "def test_nothing(): import pytest; pytest.skip()\n")
     touched = next(f for f in build_pytorch.files_of(SERIES.patches[0]))
-    seen = 'len(open("../{}").read()) == {}'
-    write(
-        tree,
-        "test/test_autograd.py",
-        TEST.format(seen.format(touched, len((tree / touched).read_text()))),
-    )
+    seen = f'len(open("../{touched}").read()) == {len((tree / touched).read_text())}'
+    write(tree, "test/test_autograd.py", TEST.format(seen))
     commit(tree)
     code, out, _ = build(SERIES.name, "--out", str(tmp_path / "record.jsonl"))
     assert code == 1 and status(tree) == ""
@@ -116,10 +109,8 @@ def test_what_differs_by_name():
     stock = {"test_a.py": {"A::test_1": "passed", "A::test_2": "failure", "A::test_3": "passed"}}
     mine = {"test_a.py": {"A::test_1": "failure", "A::test_2": "failure", "A::test_new": "passed"}}
     wrong = ["test_a.py, A::test_1: passed, failure", "test_a.py, A::test_3: passed, absent"]
-    series = build_pytorch.Series
-    of = {f: None for f in series.__dataclass_fields__}
-    assert build_pytorch.of_tests(stock, mine, series(**of | {"fails": ()})) == wrong
-    told = series(**of | {"fails": ("test_a.py:test_1*",)})
+    assert build_pytorch.of_tests(stock, mine, replace(SERIES, fails=())) == wrong
+    told = replace(SERIES, fails=("test_a.py:test_1*",))
     assert build_pytorch.of_tests(stock, mine, told) == wrong[1:]
     new = "test_a.py, A::test_new: absent, passed"
     assert build_pytorch.of_tests(stock, mine, None) == [*wrong, new]
@@ -132,15 +123,9 @@ def test_gradients_are_held_to_the_claim():
         rows = torch.tensor([[0, 0, 1, 1, slope], [math.nan, 0, 1, 1, 0]])
         return {"gradients": {"clamp, numbers, eager": rows}, "scripted": {}}
 
-    series = build_pytorch.Series(
-        **{f: None for f in build_pytorch.Series.__dataclass_fields__} | {"claim": Claim("joint")}
-    )
+    series = replace(SERIES, claim=Claim("joint"))
     assert build_pytorch.of_gradients(state(1), state(1), None) == []
     assert build_pytorch.of_gradients(state(1), state(0.5), None)
     assert "no gradient changed" in build_pytorch.of_gradients(state(1), state(1), series)
-    assert (
-        build_pytorch.row("x", state(1), state(0) | {"tests": {}, "seconds": 1})[
-            "points that changed"
-        ]
-        == 1
-    )
+    row = build_pytorch.row("x", state(1), state(0) | {"tests": {}, "seconds": 1})
+    assert row["points that changed"] == 1

@@ -35,9 +35,7 @@ RELEASE = torch.__version__.split("+")[0]
 TEXT = (Path(torchgen.__file__).parent / "packaged/autograd/derivatives.yaml").read_text()
 MINE = [s for s in all_series().values() if s.fits(RELEASE)]
 STRICT, JOINT = "v2.13.0/strict", "v2.13.0/joint"
-IDENTITY = {
-    f"GIT_{who}_{what}": "t@e" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-}
+IDENTITY = {f"GIT_{who}_{n}": "t@e" for who in ("AUTHOR", "COMMITTER") for n in ("NAME", "EMAIL")}
 # The text of the wheels about clamp and its family, by release (lab/upstream_text.py).
 UPSTREAM = {
     release: path.read_text()
@@ -48,9 +46,8 @@ PAIRS = [(s.name, r) for s in all_series().values() for r in s.releases]
 
 
 def git(tree, *arguments):
-    subprocess.run(
-        ["git", *arguments], cwd=tree, check=True, capture_output=True, env=os.environ | IDENTITY
-    )
+    how = {"cwd": tree, "check": True, "capture_output": True, "env": os.environ | IDENTITY}
+    subprocess.run(["git", *arguments], **how)
 
 
 def write(tree, name, text):
@@ -101,20 +98,12 @@ def beside(tmp_path):
     def make(release, *names):
         tree = tree_of(tmp_path / "pytorch", release, *names)
 
+        # The commands call `python`, which an environment has and a minimal system does not.
+        path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        how = {"cwd": tmp_path, "env": os.environ | IDENTITY | path}
+
         def shell(commands, fails=False):
-            done = run(
-                "bash",
-                "-e",
-                "-o",
-                "pipefail",
-                "-c",
-                commands,
-                cwd=tmp_path,
-                # The commands call `python`, which an environment has and a minimal system does not.
-                env=os.environ
-                | IDENTITY
-                | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-            )
+            done = run("bash", "-e", "-o", "pipefail", "-c", commands, **how)
             assert bool(done.returncode) == fails, done.stderr
             return done.stdout + done.stderr
 
@@ -140,14 +129,27 @@ def test_a_series_by_its_name(beside, name, release):
     assert content(tree) == before and states(tree)[name] == "applies"
 
 
+# Every comment of upstream's that these series make false.
+OLD = ("so we return the subgradient 1", "empirically it's helpful")
+
+
 def test_strict_and_then_joint(beside):
-    """As on the page: both at once, or joint in a tree that has strict."""
+    """As on the page: both at once, or joint in a tree that has strict. Comments say what is so."""
     tree, shell = beside("2.13.0")
     before = content(tree)
+    comments = lambda: (tree / YAML).read_text() + (tree / FUNCTIONS).read_text()  # noqa: E731
     shell(APPLY)
     assert states(tree) == {JOINT: "applies", STRICT: "applied"}
+    # The function of Tensor bounds returns 1 as before.
+    assert [comments().count(old) for old in OLD] == [1, 0]
+    assert (
+        "A Scalar bound is a constant" in comments()
+        and "at a Tensor bound we return 1" in comments()
+    )
     shell(JOINTLY.splitlines()[1])
     assert states(tree) == {JOINT: "applied", STRICT: "applied"}
+    assert [comments().count(old) for old in OLD] == [0, 0]
+    assert "share the gradient" in comments() and "at a Tensor bound we return 1" not in comments()
     both = content(tree)
     shell("git -C pytorch reset --keep ORIG_HEAD")
     assert states(tree) == {JOINT: "applies", STRICT: "applied"}
@@ -182,9 +184,8 @@ def test_in_a_package_of_debian(beside):
     _, variable, *commands, _ = DEBIAN.splitlines()
     shell("\n".join(["cd pytorch", variable, *commands]))
     assert states(tree)[STRICT] == "applied"
-    assert (tree / "debian/patches/series").read_text().split() == [
-        path.name for path in named(STRICT).patches
-    ]
+    listed = (tree / "debian/patches/series").read_text().split()
+    assert listed == [path.name for path in named(STRICT).patches]
     shell(f"cd pytorch\n{variable}\nquilt pop -a")
     assert before.items() <= content(tree).items()
 
@@ -203,25 +204,6 @@ def test_what_does_not_apply_is_said(beside):
     assert states(tree)[STRICT] == "applied"
     shell("git -C pytorch reset --keep HEAD~2")
     assert content(tree) == before
-
-
-# Every comment of upstream's that these series make false.
-OLD = ("so we return the subgradient 1", "empirically it's helpful")
-WORDS = {
-    STRICT: ("A Scalar bound is a constant", "at a Tensor bound we return 1"),
-    JOINT: ("share the gradient", "1/2 for each"),
-}
-
-
-@pytest.mark.parametrize("name", [STRICT, JOINT])
-def test_comments_say_what_is_so(beside, name):
-    """After strict alone the function of Tensor bounds returns 1 as before, and its comment stays."""
-    tree, shell = beside("2.13.0")
-    shell(APPLY if name == STRICT else JOINTLY)
-    text = (tree / YAML).read_text() + (tree / FUNCTIONS).read_text()
-    assert [text.count(old) for old in OLD] == [name == STRICT, 0]
-    assert all(word in text for word in WORDS[name])
-    assert ("at a Tensor bound we return 1" in text) == (name == STRICT)
 
 
 @pytest.mark.parametrize("version, code, says", [
@@ -249,9 +231,7 @@ def test_the_list_is_that_of_the_page(capsys):
     assert main([]) == 0
     rows = [re.split("  +", line, maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert [name for name, *_ in rows] == list(all_series())
-    table = re.findall(
-        r"^\| (`v.*?|`proposals.*?) \| (.*?) \|", PAGE.partition("\n## ")[0], re.MULTILINE
-    )
+    table = re.findall(r"(?m)^\| (`[vp].*?) \| (.*?) \|", PAGE.partition("\n## ")[0])
     listed = {n: spans for names, spans in table for n in re.findall("`(.*?)`", names)}
     assert listed.keys() == all_series().keys()
     assert all(span in listed[name] for name, span, _ in rows)
@@ -293,23 +273,17 @@ def test_every_patch_has_the_fields_of_debian():
         assert [word for word in words if f"\n{word}" not in path.read_text()] == [], path
 
 
-def test_a_proposal_has_what_upstream_asks_for():
-    texts = [path.read_text() for path in PATCHES.rglob("PULL_REQUEST.md")]
-    assert texts
-    for text in texts:
+def test_a_proposal_is_small_and_has_what_upstream_asks_for():
+    """At most 400 added lines, its tests among them."""
+    proposals = [series for name, series in all_series().items() if name.startswith("proposals/")]
+    assert proposals
+    for series in proposals:
+        patches = "".join(patch.read_text() for patch in series.patches)
+        assert len(re.findall(r"^\+(?!\+\+ )", patches, re.MULTILINE)) <= 400
+        text = (PATCHES / series.name / "PULL_REQUEST.md").read_text()
         assert re.search(r"^(Fixes|Related:) #\d", text, re.MULTILINE)
         for part in ("\n## Test plan", "\n## Benchmarks", "\n## BC", "BC-breaking"):
             assert part in text
         statement = " ".join(text.replace("\n> ", " ").split())
         assert "a human must have read all of it, must own it" in statement
         assert "must disclose machine help" in statement
-
-
-PROPOSALS = [name for name in all_series() if name.startswith("proposals/")]
-
-
-@pytest.mark.parametrize("name", PROPOSALS)
-def test_a_proposal_is_small(name):
-    """At most 400 added lines, its tests among them."""
-    text = "".join(patch.read_text() for patch in named(name).patches)
-    assert len(re.findall(r"^\+(?!\+\+ )", text, re.MULTILINE)) <= 400

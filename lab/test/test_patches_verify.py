@@ -57,51 +57,23 @@ EQUAL, LEAST = ("=", "< 0.001") if STOCK == "inclusive" else ("", "< -0.001")
 IN_PLACE = "at::where((self == self).logical_and_({0} == {0}), 1., 1.) * "
 STRICT = "grad.masked_fill(self {} other, 0)"
 MUTANTS = {
-    "a mask": (
-        *("clamp_min", "self: where.self >=? min", "self: where(self < min"),
-        "clamp_min, numbers, eager: ",
-    ),
-    "strict masks on both sides of a tie": (
-        *(
-            "maximum",
-            "self: .*\n  other: .*",
-            f"self: {STRICT.format('<=')}\n  other: {STRICT.format('>=')}",
-        ),
-        "maximum, tensors, eager: ",
-    ),
-    "a NaN": (
-        *("fmin", r"\.logical_or_\(other\.isnan\(\)\), 0", ", 0"),
-        "fmin, tensors, eager: ",
-    ),
-    "forward mode": (
-        *("fmax", "result: .*", "result: self_t.clone()"),
-        "fmax, tensors, forward mode: ",
-    ),
-    "one of a list": (
-        *("_foreach_maximum.ScalarList", r"self\[i\] == scalars\[i\]", "self[i] == scalars[0]"),
-        "maximum, numbers, foreach of numbers: .* is not stock's",
-    ),
-    "forward mode of a list": (
-        *("_foreach_minimum.ScalarList", r"\(self_p < scalars\[i\]\)", "(self_p < scalars[0])"),
-        "minimum, numbers, forward mode of foreach of numbers: .* is not stock's",
-    ),
-    "bounds that 16 bits do not hold": (
-        *("clamp_max", f"self <{EQUAL} max", f"self - max {LEAST}"),
-        "clamp_max, numbers, (bfloat16|float16) beside: ",
-    ),
-    "vmap over one argument": (
-        *("clamp_min.Tensor", r"\n  min: ", "\n  min: " + IN_PLACE.format("min")),
-        "clamp_min, tensors, vmap over argument 0: RuntimeError: ",
-    ),
-    "inputs that are subclasses": (
-        *("clamp_max.Tensor", r"\n  max: ", "\n  max: " + IN_PLACE.format("max")),
-        "OpInfo clamp_max, .* of subclasses: ",
-    ),
-    "an operator that has nothing to do with it": (
-        *("relu", "result, 0", "result, 1"),
-        "OpInfo relu, nn.functional.relu: ",
-    ),
-}
+    "a mask": ("clamp_min", "self: where.self >=? min", "self: where(self < min", "clamp_min, numbers, eager: "),
+    "strict masks on both sides of a tie": ("maximum", "self: .*\n  other: .*",
+        f"self: {STRICT.format('<=')}\n  other: {STRICT.format('>=')}", "maximum, tensors, eager: "),
+    "a NaN": ("fmin", r"\.logical_or_\(other\.isnan\(\)\), 0", ", 0", "fmin, tensors, eager: "),
+    "forward mode": ("fmax", "result: .*", "result: self_t.clone()", "fmax, tensors, forward mode: "),
+    "one of a list": ("_foreach_maximum.ScalarList", r"self\[i\] == scalars\[i\]", "self[i] == scalars[0]",
+        "maximum, numbers, foreach of numbers: .* is not stock's"),
+    "forward mode of a list": ("_foreach_minimum.ScalarList", r"\(self_p < scalars\[i\]\)", "(self_p < scalars[0])",
+        "minimum, numbers, forward mode of foreach of numbers: .* is not stock's"),
+    "bounds that 16 bits do not hold": ("clamp_max", f"self <{EQUAL} max", f"self - max {LEAST}",
+        "clamp_max, numbers, (bfloat16|float16) beside: "),
+    "vmap over one argument": ("clamp_min.Tensor", r"\n  min: ", "\n  min: " + IN_PLACE.format("min"),
+        "clamp_min, tensors, vmap over argument 0: RuntimeError: "),
+    "inputs that are subclasses": ("clamp_max.Tensor", r"\n  max: ", "\n  max: " + IN_PLACE.format("max"),
+        "OpInfo clamp_max, .* of subclasses: "),
+    "an operator that has nothing to do with it": ("relu", "result, 0", "result, 1", "OpInfo relu, nn.functional.relu: "),
+}  # fmt: skip
 # Only in place, where it uses the result: it keeps no copy of its input.
 HARDTANH = """
 - name: hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)
@@ -123,8 +95,8 @@ def of_mutants(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "said", [*(m[-1] for m in MUTANTS.values()), "OpInfo hardtanh, nn.functional.hardtanh_: "], ids=[*MUTANTS, "in place"]
-)  # fmt: skip
+    "said", [*(m[-1] for m in MUTANTS.values()), "OpInfo hardtanh, .*hardtanh_: "]
+)
 def test_what_is_wrong_in_one_way_is_caught(of_mutants, said):
     failures = of_mutants["failures"]
     assert any(re.match(said, failure) for failure in failures), "\n".join(failures)
@@ -186,7 +158,7 @@ SGN = "self: sgn_backward(self, grad, self)"  # declared in a header, and not ex
     (NATIVE, "one\n", "two\n", "mine.patch does not apply"),
     (YAML, "  self:", "  selff:", "torchgen does not take"),
     (FUNCTIONS, "one\n", "two\n", "FunctionsManual.cpp of .* is not known|does not apply"),
-    pytest.param(YAML, "self: where.", "self: where(,", "does not compile:\nproved.cpp:.* error: ", marks=pytest.mark.slow),
+    pytest.param(YAML, "self: where.", "self: where(,", "does not compile:\n.*proved.cpp:.* error: ", marks=pytest.mark.slow),
     pytest.param(YAML, "self: where.*", SGN, "undefined reference to .*sgn_backward", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_what_is_refused(tmp_path, name, old, new, says):
@@ -254,9 +226,7 @@ def test_a_header_of_the_wheel_is_compiled_as_patched(tmp_path):
 @pytest.fixture(scope="module")
 def gradients():
     found, errors, _ = ask("table", "", "aot_eager")
-    assert all("foreach" in key and key.startswith(("maximum", "minimum")) for key in errors), (
-        errors
-    )
+    assert not [key for key in errors if not re.match("(max|min)imum, numbers, .*in place", key)]
     return found
 
 

@@ -237,19 +237,17 @@ def gradients():
 
 def compiled(backend):
     """The gradients of all operators, compiled as one function, forward and backward."""
-    every = [
-        (f"{operator}, {kind}, {backend}", functions[""], leaves(variables), args, g)
-        for operator, kind, functions, variables, args, g in calls()
-        if "" in functions
-    ]
-    keys, functions, inputs, args, gs = zip(*every)
+    every = (call for call in calls() if "" in call[2])
+    operators, kinds, functions, variables, args, gs = zip(*every)
+    inputs = [leaves(of_one) for of_one in variables]
 
     def everything(inputs):
-        return [f(*of_one) for f, of_one in zip(functions, inputs)]
+        return [f[""](*of_one) for f, of_one in zip(functions, inputs)]
 
     results = torch.compile(everything, backend=backend, fullgraph=True, dynamic=False)(inputs)
     values = iter(torch.autograd.grad(results, sum(inputs, []), gs, materialize_grads=True))
     found = defaultdict(list)
-    for key, given, g, of_one in zip(keys, args, gs, inputs):
-        found[key].append(rows(given, g, [next(values) for _ in of_one]))
+    for operator, kind, given, g, of_one in zip(operators, kinds, args, gs, inputs):
+        mine = rows(given, g, [next(values) for _ in of_one])
+        found[f"{operator}, {kind}, {backend}"].append(mine)
     return {key: torch.cat(parts) for key, parts in found.items()}

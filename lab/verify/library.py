@@ -160,8 +160,7 @@ def compiled(directory, code, sources):
     path.write_text(code)
     flags = ["-std=c++20", "-w", "-DNDEBUG", "-fPIC", "-fvisibility=hidden"]
     flags += [f"-I{p}" for p in (directory, directory / "aten/src", *include_paths())]
-    if sources:
-        flags += [*DEFINES, f"-include{directory / ADDED}"]
+    flags += [*DEFINES, f"-include{directory / ADDED}"] if sources else []
     objects = []
     for file, own in [(path, ["-O0"]), *sources]:
         objects.append(directory / f"{len(objects)}.o")

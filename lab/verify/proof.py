@@ -15,7 +15,6 @@ from .library import changed_entries, libraries, stem
 from .process import ask
 from .upstream_files import MANUAL, patched
 
-SIDES = ("stock", "patched")
 FAMILY = oracle.TABLE["operators"].keys()
 # Keys of the result that say what a patch changed.
 CODE = "code that changed"
@@ -37,7 +36,7 @@ def verify(series, quick=False):
     if not series.fits(release):
         found["not proved"] = [f"{series.name} is for {series.span}, and this is {release}"]
     with tempfile.TemporaryDirectory() as scratch:
-        folders = [Path(scratch, side) for side in SIDES]
+        folders = [Path(scratch, side) for side in ("stock", "patched")]
         texts = [patched(f, p, release) for f, p in zip(folders, ([], proved))]
         found["not proved"] += unlooked(proved, texts[1])
         in_torchscript(texts, series.claim, found)
@@ -80,22 +79,23 @@ def in_torch(folders, texts, stems, claim, quick, found):
     called = set()
     if family:
         words = ["aot_eager"], ["aot_eager"], ["aot_eager", "inductor"][: 2 - quick]
-        stock, after, called = compared("table", built, words, found)
+        stock, after, ran = compared("table", built, words, found)
         found["convention"], failures = held(after, stock, claim)
         found["failures"] += failures
+        called = set().union(*ran.values())
     missing = sorted(name for name in added if f"aten::{name}" not in called)
     found["not proved"] += [f"{name}: nothing here calls it" for name in missing]
     if not quick:  # those that are added, through those that call them
         operators = sorted((stems | family) - added)
-        _, after, _ = compared("samples", built, [operators] * 3, found)
+        _, after, ran = compared("samples", built, [operators] * 3, found)
         found["samples"] = sum(map(len, after.values()))
         # Those of the family have been at every point of the table.
-        missing = {*operators} - {key.split()[1].strip(",") for key in after} - FAMILY
+        missing = {*operators} - {key.split()[1].strip(",") for key in ran} - FAMILY
         found["not proved"] += [f"{name}: OpInfo has no samples of it" for name in sorted(missing)]
 
 
 def compared(task, built, words, found):
-    """Gradients of stock and with the patch, and all that ran there; without the patch they must be those of stock."""
+    """Gradients of stock and with the patch, and what ran there; without the patch they must be those of stock."""
     sides = [(task, library, *given) for library, given in zip(["", *built], words)]
     answers = ThreadPoolExecutor(2).map(lambda side: ask(*side), sides)
     (stock, *_), (same, wrong_before, _), (after, wrong, ran) = answers
@@ -108,7 +108,7 @@ def compared(task, built, words, found):
         if not any("Proved" in name for name in names):
             found["failures"].append(f"{key}: the patched node did not run")
     found[GRADIENTS] |= changes(stock, after)
-    return stock, after, set().union(*ran.values())
+    return stock, after, ran
 
 
 # ---- Claims --------------------------------------------------------------------------------------

@@ -15,10 +15,8 @@ from ..series import SCRIPT, Refusal
 from .gradients import calls, leaves, noted, rows
 from .upstream_files import SCRIPTED
 
-NAMES = {
-    "numbers": {"clamp": "clamp_1"},
-    "tensors": {"clamp": "clamp_2", "maximum": "max", "minimum": "min"},
-}
+NAMES = {"numbers": {"clamp": "clamp_1"}}
+NAMES["tensors"] = {"clamp": "clamp_2", "maximum": "max", "minimum": "min"}
 # symbolic_script.cpp has it among its functions; there `torch.` alone reaches every operator.
 HELPER = """def AD_sizes_if_not_equal_multi_0(t1, t2, result):
     first = torch.ops.aten._size_if_not_equal(t1.size(), result.size())

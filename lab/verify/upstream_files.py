@@ -100,8 +100,7 @@ def patched(directory, patches, release):
         if included := [f"--include={n}" for n in (*texts, *new) if n in files_of(patch)]:
             result = git(directory, "apply", *included, str(patch.resolve()))
             if result.returncode:
-                error = result.stderr.strip()
-                raise Refusal(f"{patch.name} does not apply to torch {release}:\n{error}")
+                raise Refusal(f"{patch.name} does not apply to torch {release}:\n{result.stderr}")
     after = {name: (directory / name).read_text() for name in (*texts, *new)}
     if after[NATIVE] != texts[NATIVE]:
         for patch in patches:
