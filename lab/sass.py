@@ -1,7 +1,6 @@
 """What can be said of the CUDA side without a GPU: that it is whole, and what its kernels cost in instructions.
 
-    python -m lab.sass                        # records/cuda-sass.jsonl; make check-cuda
-    python -m lab.sass --csrc OTHER/csrc --out FILE.jsonl
+    python -m lab.sass          writes records/cuda-sass.jsonl; make check-cuda
 
 It fails where an operator of the installed library has a kernel for the CPU and none for CUDA, where a kernel moves
 elements of a whole tile by less than 128 bits at a time, and where a bar of benchmarks/bars.yaml is missed. Needs nvcc
@@ -10,15 +9,13 @@ and cuobjdump, which may be Triton's. Per kernel, by its machine code:
 alu           instructions of the ALU (comparison, selection, logic, integers) per element, on the longest way
               that a whole tile of a large tensor can take from the block with the most loads of 128 bits.
               On an H100, a multiprocessor issues 64 of these per clock
-instructions  all instructions on the longest such way, of which it issues 128
-alu_time      the time of the former over that of the kernel's traffic, at the peaks of an H100
+alu_time      the time of these over that of the kernel's traffic, at the peaks of an H100
 registers     per thread
 spills        instructions that move a register to or from local memory
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import importlib.metadata
 import os
@@ -35,6 +32,7 @@ from benchmarks.bars import cuda_misses
 from buildtools.cuda_build import find_nvcc, version
 
 ROOT = Path(__file__).resolve().parent.parent
+ARCHITECTURE = "sm_90"
 H100 = {"processors": 132, "alu_per_clock": 64, "hertz": 1.755e9, "bytes_per_second": 3.35e12}
 DTYPES = {"f": "float32", "d": "float64", "Half": "float16", "BFloat16": "bfloat16"}
 SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
@@ -80,15 +78,15 @@ def check_operators() -> None:
         )
 
 
-def compiled(kernel: Path, architecture: str, output: Path, csrc: Path) -> None:
+def compiled(kernel: Path, output: Path) -> None:
     import torch
     from torch.utils.cpp_extension import COMMON_NVCC_FLAGS, include_paths
 
     nvcc = find_nvcc() or sys.exit("there is no nvcc")
     # The kernels are C++17; the headers of 2.13 and later need C++20.
     release = tuple(map(int, torch.__version__.split(".")[:2]))
-    command = [nvcc, "-cubin", f"-arch=sm_{architecture}", *COMMON_NVCC_FLAGS, "-O2", "-DNDEBUG"]
-    command += [f"-std=c++{17 if release < (2, 13) else 20}", f"-I{csrc}"]
+    command = [nvcc, "-cubin", f"-arch={ARCHITECTURE}", *COMMON_NVCC_FLAGS, "-O2", "-DNDEBUG"]
+    command += [f"-std=c++{17 if release < (2, 13) else 20}", f"-I{ROOT / 'csrc'}"]
     command += [f"-I{path}" for path in include_paths()]
     subprocess.run([*command, str(kernel), "-o", str(output)], check=True)
 
@@ -143,8 +141,8 @@ def count(sass: str, name: str) -> dict:
     start = max(order, key=lambda b: sum(map(is_wide_load, blocks[b])))
 
     @functools.cache
-    def longest(here: int) -> tuple[int, int]:
-        """Instructions of the ALU, and all, from a block on."""
+    def longest(here: int) -> int:
+        """Instructions of the ALU from a block on."""
         predicate, opcode, rest = blocks[here][-1]
         to = []
         if opcode.startswith("BRA") and opcode != "BRA.DIV":  # for lanes that have parted: none do
@@ -154,11 +152,10 @@ def count(sass: str, name: str) -> dict:
         if (opcode.split(".")[0] not in JUMPS or conditional) and following < len(order):
             to.append(order[following])
         # Loops are those of other tiles.
-        alu, every = max((longest(b) for b in to if b > start), default=(0, 0))
-        names = [opcode for _, opcode, _ in blocks[here]]
-        return alu + sum(not NOT_ALU.match(n) for n in names), every + len(names)
+        following_alu = max((longest(b) for b in to if b > start), default=0)
+        return following_alu + sum(not NOT_ALU.match(opcode) for _, opcode, _ in blocks[here])
 
-    alu, every = longest(start)
+    alu = longest(start)
     operation, *_, dtype = name.split()
     size, (reads, writes, _) = SIZES[dtype], OPERATIONS[operation]
     for what, tensors in (("LDG", reads), ("STG", writes)):
@@ -170,7 +167,6 @@ def count(sass: str, name: str) -> dict:
     clocks = alu / per_lane / (H100["processors"] * H100["alu_per_clock"])
     return {
         "alu": round(alu / per_lane, 2),
-        "instructions": round(every / per_lane, 2),
         "alu_time": round(clocks / H100["hertz"] * H100["bytes_per_second"] / traffic, 2),
         "spills": sum(o.startswith(("LDL", "STL")) for _, _, o, _ in code),
     }
@@ -188,27 +184,22 @@ def bits_per_element(name: str) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--csrc", type=Path, default=ROOT / "csrc")
-    parser.add_argument("--architecture", default="90")
-    parser.add_argument("--out", default="cuda-sass", help="a record, or a file")
-    args = parser.parse_args()
     check_operators()
     kernels: dict[str, dict] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for source in sorted((args.csrc / "kernels/cuda").glob("*.cu")):
+        for source in sorted(ROOT.glob("csrc/kernels/cuda/*.cu")):
             cubin = Path(folder, source.stem + ".cubin")
-            compiled(source, args.architecture, cubin, args.csrc)
+            compiled(source, cubin)
             kernels |= read(cubin)
     header = {
-        "commit": subprocess.getoutput(f"git -C {args.csrc} rev-parse --short HEAD"),
+        "commit": records.commit(),
         "nvcc": version(find_nvcc()),
         "torch": importlib.metadata.version("torch"),
-        "architecture": f"sm_{args.architecture}",
+        "architecture": ARCHITECTURE,
         "h100": H100,
     }
     rows = [{"kernel": name, **counts} for name, counts in sorted(kernels.items())]
-    records.write(args.out, rows, **header)
+    records.write("cuda-sass", rows, **header)
     if missed := list(cuda_misses({"rows": rows})):
         raise SystemExit("\n".join(missed))
 
