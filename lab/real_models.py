@@ -103,20 +103,22 @@ ACTIVATIONS = {"relu": torch.nn.ReLU, 'pin("joint")': Clamp}
 COMPILED_SETTINGS = ("stock", *ACTIVATIONS, "convert")
 
 
-def pinned(setting):
-    """`with pinned(setting):` the gradient is that of the setting."""
-    return clampgrad.pin(setting.split('"')[1]) if setting.startswith("pin") else nullcontext()
+def prepared(setting, make):
+    """The model and its loss in a setting, and what both must run in."""
+    torch.manual_seed(0)
+    model, loss = make()
+    if setting == "convert":
+        clampgrad.nn.convert(model)
+    pin = clampgrad.pin(setting.split('"')[1]) if setting.startswith("pin") else nullcontext()
+    return model, loss, pin
 
 
 def measured(setting):
     """A row a model."""
     torch.set_num_threads(1)
     for name, make in MODELS.items():
-        torch.manual_seed(0)
-        model, loss = make()
-        if setting == "convert":
-            clampgrad.nn.convert(model)
-        with pinned(setting):
+        model, loss, pin = prepared(setting, make)
+        with pin:
             row = {"setting": setting, "model": name, "saved_bytes": saved_bytes(loss)}
             row["milliseconds"] = 1e3 * min(seconds(model, loss) for _ in range(STEPS))
         digest = hashlib.sha256()
@@ -158,15 +160,12 @@ def kept_when_compiled(setting, make):
         partition_fn=min_cut_rematerialization_partition,
     )
     torch._dynamo.reset()
-    torch.manual_seed(0)
-    model, loss = make()
-    if setting == "convert":
-        clampgrad.nn.convert(model)
+    model, loss, pin = prepared(setting, make)
     for parent in [*model.modules()] if setting in ACTIVATIONS else ():
         for name, child in parent.named_children():
             if isinstance(child, torch.nn.ReLU6):
                 setattr(parent, name, ACTIVATIONS[setting](child.inplace))
-    with pinned(setting):
+    with pin:
         return saved_bytes(torch.compile(loss, backend=backend))
 
 
@@ -177,7 +176,7 @@ def compiled():
             yield {"setting": setting, "model": name, "saved_bytes": kept}
 
 
-def main():
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", help="a record, or a file")
     parser.add_argument("--rounds", type=int, default=5)
@@ -186,14 +185,11 @@ def main():
     options = parser.parse_args()
     if options.setting:
         print(json.dumps([*measured(options.setting)]))
-        return
-    versions = {name: importlib.metadata.version(name) for name in ("transformers", "timm")}
-    header = {**records.here(), "versions": versions, "data": DATA}
-    if options.compiled:
-        records.write(options.out, compiled(), **header)
     else:
-        records.write(options.out, in_rounds(options.rounds), **header, rounds=options.rounds)
-
-
-if __name__ == "__main__":
-    main()
+        versions = {name: importlib.metadata.version(name) for name in ("transformers", "timm")}
+        header = {**records.here(), "versions": versions, "data": DATA}
+        if options.compiled:
+            rows = compiled()
+        else:
+            rows, header["rounds"] = in_rounds(options.rounds), options.rounds
+        records.write(options.out, rows, **header)

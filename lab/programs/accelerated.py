@@ -2,7 +2,7 @@
 
 import torch
 from accelerate import Accelerator
-from digests import compiled, step
+from digests import compiled, report
 
 
 class Net(torch.nn.Module):
@@ -26,6 +26,6 @@ for x in data:
     with accelerator.accumulate(model):
         loss = forward(x)
         accelerator.backward(loss)
-        step(loss, model.parameters())
+        report(loss, model.parameters())
         optimizer.step()
         optimizer.zero_grad()

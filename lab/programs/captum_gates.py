@@ -14,11 +14,7 @@ for gates in (BinaryConcreteStochasticGates(8), GaussianStochasticGates(8, std=0
     for mode in (True, False):
         gates.train(mode)
         parameters = [*gates.parameters(), *model.parameters()]
-        for parameter in parameters:
-            parameter.grad = None
         if isinstance(gates, GaussianStochasticGates):
             gates.mu.data.round_()
         gated, penalty = gates(x)
-        loss = model(gated).square().mean() + penalty
-        loss.backward()
-        step(loss, parameters)
+        step(model(gated).square().mean() + penalty, parameters)

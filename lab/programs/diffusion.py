@@ -26,7 +26,6 @@ times = torch.tensor([3, 40])
 predicted = denoise(scheduler.add_noise(latents, noise, times), times).sample
 loss = (predicted - noise).square().mean() + 1e-3 * posterior.kl().mean()
 loss = loss + (vae.decode(latents).sample - images).abs().mean()
-loss.backward()
 step(loss, parameters)
 
 scheduler.set_timesteps(10)

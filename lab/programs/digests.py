@@ -28,6 +28,15 @@ def show(label, *tensors):
 
 
 def step(loss, tensors):
+    """The backward of a loss, with nothing accumulated, and the lines of `report`."""
+    tensors = list(tensors)
+    for t in tensors:
+        t.grad = None
+    loss.backward()
+    report(loss, tensors)
+
+
+def report(loss, tensors):
     """A line about a loss, and one about the gradients that it has left."""
     global steps
     show(f"loss {steps}", loss)
@@ -39,10 +48,7 @@ def train(optimizer, objective, count):
     """So many steps of an optimiser, and their lines."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for _ in range(count):
-        optimizer.zero_grad()
-        loss = objective()
-        loss.backward()
-        step(loss, parameters)
+        step(objective(), parameters)
         optimizer.step()
 
 

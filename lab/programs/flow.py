@@ -18,7 +18,5 @@ field = Field()
 start = torch.tensor([[0.0, 1.0, 0.5, 0.25], [1.0, 1.0, 0.0, 0.0]])
 for solve in (odeint, odeint_adjoint):
     y0 = start.clone().requires_grad_()
-    field.zero_grad()
     loss = solve(field, y0, torch.tensor([0.0, 0.5]), method="rk4")[-1].square().sum()
-    loss.backward()
     step(loss, [y0, *field.parameters()])

@@ -9,14 +9,12 @@ picture[..., :4] = picture[..., :4].round()  # black, white, and the colours bet
 picture.requires_grad_()
 target = torch.rand(1, 3, 8, 8)
 for _ in range(3):
-    picture.grad = None
     changed = kornia.enhance.adjust_brightness(picture, 0.0)
     changed = kornia.color.ycbcr_to_rgb(kornia.color.rgb_to_ycbcr(changed))
     loss = kornia.losses.ssim_loss(changed, target, window_size=3)
     loss = (
         loss + (kornia.color.rgb_to_lab(changed) - kornia.color.rgb_to_lab(target)).square().mean()
     )
-    loss.backward()
     step(loss, [picture])
     picture.data -= 1e-3 * picture.grad
 show("picture", picture)

@@ -18,12 +18,10 @@ class Box(torch.nn.Module):
 
 
 for _ in range(2):
-    weight.grad = rate.grad = None
     inner = Box()
     optimizer = torchopt.MetaSGD(inner, lr=0.5)
     for _ in range(3):
         optimizer.step(inner())
     loss = (inner.x.clamp(0, 1) - 1).square().sum()
-    loss.backward()
     step(loss, [weight, rate])
     rate.data -= 0.1 * rate.grad

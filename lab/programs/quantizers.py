@@ -14,11 +14,8 @@ for quantizer in (
 ):
     torch.manual_seed(0)
     parameters = [*encoder.parameters(), *quantizer.parameters()]
-    for parameter in parameters:
-        parameter.grad = None
     quantized, *rest = quantizer(encoder(x))
     loss = (quantized - x.flip(0)).square().mean() + sum(
         t.sum() for t in rest if isinstance(t, torch.Tensor) and t.requires_grad
     )
-    loss.backward()
     step(loss, parameters)

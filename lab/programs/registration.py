@@ -16,9 +16,7 @@ correlation = LocalNormalizedCrossCorrelationLoss(spatial_dims=2, kernel_size=3)
 focal = AsymmetricUnifiedFocalLoss(to_onehot_y=True, num_classes=2)
 objective = compiled(lambda a, b: mutual(a, b) + correlation(a, b))
 for _ in range(2):
-    moving.grad = None
     loss = objective(moving, fixed)
     loss = loss + focal(torch.cat([moving, 1 - moving], 1), fixed.round())
-    loss.backward()
     step(loss, [moving])
     moving.data -= moving.grad

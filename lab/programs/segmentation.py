@@ -15,7 +15,4 @@ losses = [
 ]
 x, y = torch.rand(2, 1, 32, 32), torch.randint(0, 2, (2, 2, 32, 32)).float()
 for loss in losses:
-    model.zero_grad()
-    value = loss(forward(x), y)
-    value.backward()
-    step(value, model.parameters())
+    step(loss(forward(x), y), model.parameters())

@@ -23,7 +23,6 @@ from digests import step
 
 x = torch.tensor([0.0, 0.5], requires_grad=True)
 loss = torch.clamp(x, 0, 1).square().sum() + torch.clamp(x, 0, 1).sum()
-loss.backward()
 step(loss, [x])
 """
 JOINT = {"joint": "gradients 0"}
