@@ -20,8 +20,6 @@ def printed(notebook):
 
 @pytest.mark.parametrize("name", ["tutorial", "replication"])
 def test_the_outputs_are_those_of_the_installed_torch(name, monkeypatch):
-    nbformat = pytest.importorskip("nbformat", reason="needs nbformat, nbclient and ipykernel")
-
     (path,) = (path for path in run_notebooks.NOTEBOOKS if path.stem == name)
     committed = nbformat.read(path, as_version=4)
     nbformat.validate(committed)
