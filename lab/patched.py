@@ -1,6 +1,6 @@
 """Times the backward of clamp and its family with and without a series:
 
-    python -m lab.patched --series v2.13.0/joint --built FOLDER --out FILE
+    python -m lab.patched --series v2.13.0/joint --out FILE
 
 Both sides are compiled as `verify` compiles them, and each is loaded in processes of its own, in turn. Backward alone;
 forward mode with its forward. One thread: the best of many calls in a process, the median over interleaved rounds of
@@ -8,9 +8,7 @@ processes. hardtanh, which no series changes, is the yardstick.
 """
 
 import argparse
-import hashlib
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -96,23 +94,15 @@ def measured(path, only):
     return found
 
 
-def libraries(name, directory):
-    """Compiled under `directory`, unless those of the same patches and torch are there."""
+def compiled(name, directory):
+    """The libraries of both sides, with stock's formulas and with those of a series."""
     release = torch.__version__.split("+")[0]
     series = named(name)
     patches = [p for p in series.patches if p not in series.unproved]
-    text = torch.__version__.encode() + b"".join(p.read_bytes() for p in patches)
-    directory = directory / hashlib.sha256(text).hexdigest()[:16]
-    found = {side: directory / side / "libproved.so" for side in SIDES}
-    if all(path.exists() for path in found.values()):
-        return found
-    print(f"compiling stock and {name}", file=sys.stderr)
-    shutil.rmtree(directory, ignore_errors=True)  # what an interrupted run left
     folders = [directory / side for side in SIDES]
     texts = [upstream_files.patched(f, p, release) for f, p in zip(folders, ([], patches))]
     stems = {*TABLE["operators"], *map(library.stem, library.changed_entries(*texts))}
-    library.libraries(folders, texts, stems)
-    return found
+    return dict(zip(SIDES, library.libraries(folders, texts, stems)[0]))
 
 
 def main():
@@ -120,20 +110,17 @@ def main():
     parser.add_argument("--series", default="v2.13.0/joint")
     parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl")
     parser.add_argument("--cases", nargs="+", default=[], help="these alone")
-    parser.add_argument("--rounds", type=int, default=5, help="0: compile and end")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--note", default="", help="what a reader of the times must know")
-    built = "a folder for the libraries; those of the same patches are taken from it"
-    parser.add_argument("--built", type=Path, help=built)
     options = parser.parse_args()
     found = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
-        paths = libraries(options.series, options.built or Path(scratch))
+        print("compiling both sides, which takes minutes", file=sys.stderr)
+        paths = compiled(options.series, Path(scratch))
         for _ in range(options.rounds):
-            for side in SIDES:
-                command = [sys.executable, "-m", "lab.patched", "--library", paths[side]]
+            for side, path in paths.items():
+                command = [sys.executable, "-m", "lab.patched", "--library", path]
                 found[side].append(json.loads(subprocess.check_output([*command, *options.cases])))
-    if not options.rounds:
-        return
     rows = [
         {"case": c, **{side: statistics.median(r[c] for r in found[side]) for side in SIDES}}
         for c in found["stock"][0]
