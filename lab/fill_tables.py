@@ -15,6 +15,7 @@ for name in (
     "benchmarks.tables",
     "lab.contract_tables",
     "lab.matrix_page",
+    "lab.mca",
     "lab.private_names_page",
     "lab.programs.program_tables",
     "lab.study.tables",
