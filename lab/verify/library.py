@@ -75,6 +75,7 @@ def generated(directory, texts, stems):
     # The last has `using namespace at`, which Functions.cpp does without.
     text = "\n".join([header, nodes, kernels, HELPER, manual, "}"])
     text = re.sub(r"(namespace torch::autograd::)generated(?= \{|;)", r"\1proved", text)
+    text = text.replace("autograd { namespace generated {", "autograd { namespace proved {")
     text = re.sub(r'\bunpack\((\w+), "\w+", \d+\)', r"\1", text)  # a check that is not exported
     return re.sub(r'(std::string name\(\) const override \{ return ")', r"\1Proved", text)
 
