@@ -151,9 +151,9 @@ class Cell:
 
     def fill(self, tensors):
         """The arguments with these tensors in the places of the Args, and what comes after them in the numbers'."""
-        given = iter(tensors)
-        filled = [next(given) if isinstance(a, Arg) else a for a in self.args]
-        return [next(given, a) if isinstance(a, (int, float)) else a for a in filled]
+        given = list(tensors)
+        filled = [given.pop(0) if isinstance(a, Arg) else a for a in self.args]
+        return [given.pop(0) if given and isinstance(a, (int, float)) else a for a in filled]
 
     def spread(self, want):
         """One entry per argument, from `want`, which has one per Tensor; False for numbers."""

@@ -65,6 +65,7 @@ def test_what_surrounds_the_first_call_does_not_matter(context):
         assert current() == RELEASED
 
 
+@pytest.mark.skipif(RELEASE < (2, 6), reason="an audit needs it")
 def test_an_audit_does_not_count_its_calls():
     x = torch.zeros(1, requires_grad=True)
     with clampgrad.audit() as report, clampgrad.pin("installed"):

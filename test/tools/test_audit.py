@@ -202,3 +202,10 @@ def test_what_has_no_share():
     assert found.moved["inclusive"] is None and found.moved["joint"] == 0
     (found,) = audited(lambda x: x.clamp(0, 1), leaf(0.5, 0.0), g=torch.tensor([torch.inf, 1.0]))
     assert found.moved["half"] == pytest.approx(0.5) or found.moved["half"] is None
+
+
+def test_before_torch_2_6(monkeypatch):
+    """It has no `torch.compiler.set_stance`, without which compiled code would go unseen."""
+    monkeypatch.delattr(torch.compiler, "set_stance", raising=False)
+    with pytest.raises(RuntimeError, match="audit: needs torch 2.6 or later"):
+        clampgrad.audit()

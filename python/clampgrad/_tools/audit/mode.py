@@ -58,12 +58,15 @@ class audit(TorchFunctionMode):
 
     Raises:
         ValueError: `every` is less than 1.
+        RuntimeError: torch is older than 2.6.
     """
 
     def __init__(self, every: int = 1) -> None:
         super().__init__()
         if every < 1:
             raise ValueError(f"audit: every must be at least 1, not {every}")
+        if not hasattr(torch.compiler, "set_stance"):
+            raise RuntimeError(f"audit: needs torch 2.6 or later, and this is {torch.__version__}")
         self._memory, self._every = MEMORY, every
         self.report = Report(every)
         self._operators = operators()
