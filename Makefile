@@ -244,7 +244,7 @@ print-%:
 # Runs $(1), writes all of its output to the log $(2), and shows the steps as they happen: what pip
 # fetches and installs, what the compiler compiles. If it fails, its errors are shown.
 define logged
-{ $(1); } 2>&1 | tee $(2) | sed -nE 's/^ *((Downloading|Processing|Installing collected|clampgrad:).{0,80}).*/    \1/p; \
+{ $(1); } 2>&1 | tee $(2) | sed -u -nE 's/^ *((Downloading|Processing|Installing collected|clampgrad:).{0,80}).*/    \1/p; \
 	s:.*(\[[0-9]+/[0-9]+\]) .*/([^/ ]+\.(cpp|cu))( .*|\.o)$$:    \1 \2:p' || { \
 	grep -iE -B 2 -A 2 'error: ' $(2) | head -n 40 || tail -n 40 $(2); \
 	echo "==> failed; the whole log is in $(2)"; exit 1; \
@@ -259,7 +259,7 @@ $(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))'
 endef
 define check_machine
 $(check_python)
-command -v $${CXX:-c++} > /dev/null && [ -f $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ] || { \
+command -v $${CXX:-c++} > /dev/null && $(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || { \
 	echo "A C++ compiler and the headers of $(PYTHON) are needed (Debian, Ubuntu: apt install g++ python3-dev;" \
 		"Fedora: dnf install gcc-c++ python3-devel; macOS: xcode-select --install)."; exit 1; }
 endef

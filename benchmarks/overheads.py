@@ -160,6 +160,7 @@ def audit(rounds=3):
     many calls, taken in turns. A round is a whole number of periods: an audit with `every=N` looks at all
     sites in one step and at none in the next N - 1."""
     torch.set_num_threads(1)
+    rounds = int(rounds)  # a word of the command line
     first = nn.Conv2d(3, CHANNELS, 3, stride=2, padding=1)
     model = nn.Sequential(first, *(InvertedResidual() for _ in range(BLOCKS)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

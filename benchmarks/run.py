@@ -60,11 +60,15 @@ def finished() -> float:
     return time.perf_counter()
 
 
+def inputs_on(device, group, n, dtype):
+    given = cases.inputs(group, n, cases.DTYPES[dtype])
+    return [t.detach().to(device).requires_grad_() for t in given]
+
+
 def time_block(group, n, dtype, threads, direction, seconds, device):
     """A row of the record, with the samples of each function."""
     torch.set_num_threads(threads)
-    given = cases.inputs(group, n, cases.DTYPES[dtype])
-    inputs = [t.detach().to(device).requires_grad_() for t in given]
+    inputs = inputs_on(device, group, n, dtype)
     g = torch.randn_like(inputs[0])
     steps = {name: step(f, inputs, g, direction) for name, f in group.timed.items()}
     clock = time.perf_counter if device == "cpu" else finished
@@ -77,11 +81,11 @@ def row(group, n, dtype, threads, direction, functions):
     return {**row, "direction": direction, "functions": functions}
 
 
-def kept(n: int = 2**20):
+def kept(device: str, n: int = 2**20):
     """Bits an element that the graph keeps."""
     for group in cases.GROUPS:
         for dtype in cases.DTYPES:
-            inputs = cases.inputs(group, n, cases.DTYPES[dtype])
+            inputs = inputs_on(device, group, n, dtype)
             functions = {
                 name: {"saved_bits": 8 * memory.saved_bytes(f, *inputs) / n}
                 for name, f in group.functions.items()
@@ -116,6 +120,8 @@ def main():
     parser.add_argument("--elements", type=int, nargs="+", help="instead of the usual sizes")
     parser.add_argument("--worker", choices=ALLOCATORS, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no GPU")
     if args.worker:
         worker(args.worker, args.seconds, args.device, args.elements)
         return
@@ -134,7 +140,7 @@ def main():
     }
     if args.device == "cuda":
         header["machine"] = {"cpu": torch.cuda.get_device_name()}
-    records.write(args.out, [*rows, *kept()], **header)
+    records.write(args.out, [*rows, *kept(args.device)], **header)
     print(*bars.ratios(records.read(args.out), args.device), f"wrote {args.out}", sep="\n")
 
 
