@@ -120,9 +120,9 @@ def api(f: NativeFunction) -> str:
     if not is_out:
         lines = [
             f"if (!all_tensors(is_plain, self, {bounds})) {{",
-            "  std::optional<Traced> traced;",
+            "  std::optional<c10::impl::ExcludeDispatchKeyGuard> traced;",
             "  if (at::tracer::impl::is_dispatch_enabled()) {",
-            "    traced.emplace();",
+            "    traced.emplace(kTraced);",
             "  }",
             f"  {lines[0]}",
             "}",

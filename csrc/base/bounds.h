@@ -27,6 +27,16 @@ T& guarded(T& argument) {
   return argument;
 }
 
+// For a number, or for a Tensor, which is none.
+template <typename T>
+bool is_complex(const T& bound) {
+  if constexpr (std::is_convertible_v<T, Number>) {
+    const Number& number = bound;
+    return number && number->isComplex();
+  }
+  return false;
+}
+
 // False for a symbol: asking for its value would fix it in the graph.
 bool is_nan(const Number& bound);
 

@@ -27,9 +27,6 @@ DispatchKeySet effective_keys(const at::Tensor& self) {
   return (self.key_set() | local.included_) - local.excluded_;
 }
 
-// No kernel has this key, so excluding it marks the thread without any effect in torch.
-constexpr auto kTraced = DispatchKey::TESTING_ONLY_GenericMode;
-
 // A tensor with any other key (tracing, a functorch level, a subclass, a lazy conjugate) is not
 // plain. VmapMode, the mode of batched gradients, changes only random operators.
 const DispatchKeySet kPlain = DispatchKeySet({
@@ -98,8 +95,6 @@ bool in_functionalization() {
   using namespace c10::impl;
   return TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::FUNCTIONAL).has_value();
 }
-
-Traced::Traced() : guard_(kTraced) {}
 
 bool modes_look_on() {
   using Modes = c10::impl::TorchDispatchModeTLS;

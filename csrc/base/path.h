@@ -22,15 +22,10 @@ bool in_functionalization();
 // active.
 bool is_plain(const at::Tensor& self);
 
-// While it lives, no tensor is plain. torch.jit.trace records our operator and is invisible to what
-// runs inside: bits that a kernel saved there would be a constant of the trace.
-class Traced {
- public:
-  Traced();
-
- private:
-  c10::impl::ExcludeDispatchKeyGuard guard_;
-};
+// While it is excluded, no tensor is plain. torch.jit.trace records our operator and is invisible
+// to what runs inside: bits that a kernel saved there would be a constant of the trace. No kernel
+// has this key, so excluding it marks the thread without any effect in torch.
+constexpr auto kTraced = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 // Whether dispatch modes are on that do not trace. What a call saves must not depend on these,
 // because a checkpoint may run it again without them.

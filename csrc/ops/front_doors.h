@@ -13,15 +13,23 @@
 namespace clampgrad {
 
 // An undefined Tensor is no bound.
-inline bool is_given(const OptionalTensor& t) {
-  return t && t->defined();
+inline bool is_given(const at::Tensor& bound) {
+  return bound.defined();
+}
+inline bool is_given(const at::Scalar&) {
+  return true;
+}
+template <typename T>
+bool is_given(const std::optional<T>& bound) {
+  return bound && is_given(*bound);
 }
 
 // Whether a gradient is to be recorded. False also where torch raises, so that it words the error.
-bool is_recorded(const at::Tensor& self, const Number& min, const Number& max);
-bool is_recorded(const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max);
-bool is_recorded(const at::Tensor& self, const at::Scalar& bound);
-bool is_recorded(const at::Tensor& self, const at::Tensor& bound);
+template <typename... Bounds>
+bool is_recorded(const at::Tensor& self, const Bounds&... bounds) {
+  return any_may_need_gradient(self, bounds...) && (is_given(bounds) || ...) &&
+      !(is_complex(bounds) || ...);
+}
 
 // ---- How it is recorded: numbers.cpp, tensors.cpp -----------------------------------------------
 
@@ -69,11 +77,9 @@ at::Tensor extremum(
 // `t`, moved to the device of `other` if it is a 0-dim Tensor on the CPU. torch accepts one beside
 // a Tensor on another device in binary operators, but not in clamp.
 at::Tensor on_device_of(const at::Tensor& other, const at::Tensor& t);
-inline const at::Tensor& on_device_of(const at::Scalar&, const at::Tensor& t) {
+template <typename Other, typename T> // where one is a number
+const T& on_device_of(const Other&, const T& t) {
   return t;
-}
-inline const at::Scalar& on_device_of(const at::Tensor&, const at::Scalar& number) {
-  return number;
 }
 
 // The other bound with which clamp gives the result of clamp_min or clamp_max.

@@ -13,56 +13,29 @@
 
 namespace clampgrad {
 
-namespace mixed {
-
-using at::Scalar;
-using at::Tensor;
-
-// torch raises for a complex bound.
-inline bool is_complex(const Tensor&) {
-  return false;
-}
-inline bool is_complex(const Scalar& number) {
-  return number.isComplex();
-}
-
 // The bound beside `self`, whose dtype is that of clamp_min(self, min): there a number is rounded.
-inline Tensor beside(const Tensor& self, const Scalar& number) {
+inline at::Tensor bound_beside(const at::Tensor& self, const at::Scalar& number) {
   const auto bound = at::scalar_tensor(*in_dtype(number, self), self.options());
   return overflows(number, self) ? at::clamp_min(bound, number) : bound; // which raises, or not
 }
-inline Tensor beside(const Tensor& self, const Tensor& bound) {
+inline at::Tensor bound_beside(const at::Tensor& self, const at::Tensor& bound) {
   return on_device_of(self, bound);
 }
 
 // The lower bound, as clamp_min(self, min) sees it. For integers, which are not differentiated, the
 // result of clamp_min is the bound: releases of torch differ on a number out of range.
-inline Tensor from_below(const Tensor& self, const Scalar& min) {
-  return self.is_floating_point() ? beside(self, min) : at::clamp_min(self, min);
+template <typename Min>
+at::Tensor bound_below(const at::Tensor& self, const Min& min) {
+  const bool is_number = std::is_same_v<Min, at::Scalar>;
+  return is_number && !self.is_floating_point() ? at::clamp_min(self, min)
+                                                : bound_beside(self, min);
 }
-inline Tensor from_below(const Tensor& self, const Tensor& min) {
-  return beside(self, min);
-}
-
-// The bound that is a Tensor.
-template <typename Min, typename Max>
-const Tensor& tensor_of(const Min& min, const Max& max) {
-  return std::get<const Tensor&>(std::tie(min, max));
-}
-
-template <typename Min, typename Max>
-bool is_recorded(const Tensor& self, const Min& min, const Max& max) {
-  TORCH_CHECK_VALUE(tensor_of(min, max).defined(), "clamp_min and clamp_max need a bound");
-  return any_may_need_gradient(self, min, max) && !is_complex(min) && !is_complex(max);
-}
-
-} // namespace mixed
 
 namespace front_door {
 
 template <typename Min, typename Max>
 at::Tensor clamp(const at::Tensor& self, const Min& min, const Max& max, Convention c) {
-  if (!mixed::is_recorded(self, min, max)) {
+  if (!is_recorded(self, min, max)) {
     return at::clamp_max(at::clamp_min(self, min), max);
   }
   if (!mixed_at_once(c.gradient)) {
@@ -70,17 +43,17 @@ at::Tensor clamp(const at::Tensor& self, const Min& min, const Max& max, Convent
   }
   const auto here = on_device_of(max, on_device_of(min, self));
   const auto x = here.to(at::result_type(here, min));
-  const OptionalTensor lo = mixed::from_below(x, min), hi = mixed::beside(x, max);
+  const OptionalTensor lo = bound_below(x, min), hi = bound_beside(x, max);
   return record_clamp(x, lo, hi, c);
 }
 
 template <typename Min, typename Max>
 at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention c) {
-  const bool recorded = mixed::is_recorded(self, min, max);
-  check_no_overlap(self, mixed::tensor_of(min, max));
+  const bool recorded = is_recorded(self, min, max);
+  check_no_overlap(self, std::get<const at::Tensor&>(std::tie(min, max)));
   if (recorded && mixed_at_once(c.gradient)) {
     const auto x = self.detach().to(at::result_type(self, min));
-    const OptionalTensor lo = mixed::from_below(x, min), hi = mixed::beside(x, max);
+    const OptionalTensor lo = bound_below(x, min), hi = bound_beside(x, max);
     return record_clamp_(self, lo, hi, c);
   }
   if (!recorded) {

@@ -24,10 +24,6 @@ Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, C
 
 namespace {
 
-bool is_complex(const Number& bound) {
-  return bound && bound->isComplex();
-}
-
 // Kernels take neither a NaN bound, which is the result everywhere, nor a symbol.
 bool is_fusable_clamp(const Tensor& self, const Number& min, const Number& max) {
   const auto plain = [](const Number& bound) {
@@ -37,13 +33,6 @@ bool is_fusable_clamp(const Tensor& self, const Number& min, const Number& max) 
 }
 
 } // namespace
-
-bool is_recorded(const Tensor& self, const Number& min, const Number& max) {
-  return may_need_gradient(self) && (min || max) && !is_complex(min) && !is_complex(max);
-}
-bool is_recorded(const Tensor& self, const Scalar& bound) {
-  return is_recorded(self, bound, std::nullopt);
-}
 
 // torch.clamp_min(x, nan) is NaN everywhere, as clamp(x, nan, nan); clamp(x, min=nan) from 2.13 on.
 Number other_bound(const Scalar& bound) {

@@ -155,15 +155,6 @@ Tensor front_door::extremum(
       : clampgrad::_extremum_composed(kept(self), kept(other), name_of(op), name_of(gradient));
 }
 
-bool is_recorded(const Tensor& self, const OptionalTensor& min, const OptionalTensor& max) {
-  return (is_given(min) || is_given(max)) && any_may_need_gradient(self, min, max);
-}
-
-bool is_recorded(const Tensor& self, const Tensor& bound) {
-  TORCH_CHECK_VALUE(bound.defined(), "clamp_min and clamp_max need a bound");
-  return any_may_need_gradient(self, bound);
-}
-
 Tensor on_device_of(const Tensor& other, const Tensor& t) {
   return t.dim() == 0 && t.device() != other.device() && t.device().is_cpu() ? t.to(other.device())
                                                                              : t;

@@ -15,6 +15,7 @@
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/ops/clamp.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <utility>
@@ -158,7 +159,7 @@ Tensor& batched_clamp_(DispatchKeySet keys, Tensor& self, const Bound& min, cons
 
 struct Registration {
   std::vector<std::string> names; // "aten::clamp.Tensor"
-  std::vector<c10::RegistrationHandleRAII> handles; // one per operator and key
+  std::vector<torch::Library> libraries; // one per operator and key
   std::vector<std::pair<std::string, const std::atomic<int64_t>*>> counts;
 
   Registration() {
@@ -200,21 +201,15 @@ struct Registration {
     return c10::Dispatcher::singleton().findSchemaOrThrow(Aten::name, Aten::overload_name);
   }
 
-  void add_at(DispatchKey key, const c10::OperatorHandle& op, const c10::KernelFunction& kernel) {
-    handles.push_back(
-        c10::Dispatcher::singleton().registerImpl(
-            op.operator_name(),
-            key,
-            kernel,
-            /*cpp_signature=*/std::nullopt,
-            /*schema=*/nullptr,
-            "clampgrad"));
+  template <typename Function>
+  void add_at(DispatchKey key, const c10::OperatorHandle& op, Function function) {
+    libraries.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__)
+        .impl(c10::toString(op.operator_name()).c_str(), function);
   }
 
   template <typename Aten, typename Function>
   void add(Function function) {
     const auto op = find<Aten>();
-    const auto kernel = c10::KernelFunction::makeFromUnboxedFunction(function);
     for (const auto key : c10::getRuntimeDispatchKeySet(DispatchKey::Autograd)) {
       if (key == DispatchKey::AutogradOther) {
         continue; // see to_torchs_own
@@ -227,7 +222,7 @@ struct Registration {
           " has an autograd kernel of its own at ",
           key,
           ", which a pin cannot reach");
-      add_at(key, op, kernel);
+      add_at(key, op, function);
     }
     names.push_back(c10::toString(op.operator_name()));
   }
@@ -237,8 +232,7 @@ struct Registration {
     constexpr auto key = DispatchKey::FuncTorchBatched;
     const auto op = find<Aten>();
     torchs_batched<Aten> = new c10::SafeKernelFunction(op.getComputedKernelForDispatchKey(key));
-    const auto kernel = TORCH_FN((batched_clamp_<Aten, Bound>));
-    add_at(key, op, c10::KernelFunction::makeFromUnboxedFunction(kernel));
+    add_at(key, op, TORCH_FN((batched_clamp_<Aten, Bound>)));
   }
 
   template <
