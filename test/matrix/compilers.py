@@ -128,21 +128,19 @@ def check_together(cells):
                 compare(cell, of_cell, y, given)
 
 
-def backward_compiles(cell):
-    return hasattr(compiled_autograd, "_enable") and plain_memory(cell)  # torch 2.6 or later
-
-
 @whole("compile, Inductor", accepts=compilable, costly=True)
 def by_inductor(f, cell):
     check_together([cell])
 
 
-@reverse("compiled autograd", accepts=backward_compiles, costly=True)
-def compiled_backward(f, leaves, args, g):
-    torch._dynamo.reset()
-    y = f(*args)
-    with compiled_autograd._enable(torch.compile(backend="aot_eager")):
-        return y, grad(y, leaves, g)
+if hasattr(compiled_autograd, "_enable"):  # torch 2.6 or later
+
+    @reverse("compiled autograd", accepts=plain_memory, costly=True)
+    def compiled_backward(f, leaves, args, g):
+        torch._dynamo.reset()
+        y = f(*args)
+        with compiled_autograd._enable(torch.compile(backend="aot_eager")):
+            return y, grad(y, leaves, g)
 
 
 @reverse("checkpoint, compiled", accepts=compilable, costly=True)
