@@ -43,7 +43,7 @@ BUILD = [
 # Optional, and no part of what a gradient is: left out by --minimal.
 FEATURES = "CUDA ROCM XPU NCCL DISTRIBUTED MKLDNN FBGEMM XNNPACK NNPACK QNNPACK PYTORCH_QNNPACK KINETO ITT MIMALLOC"
 Results = dict[str, str]  # name of a test -> how it ended
-State = dict[str, Any]  # "gradients", "scripted", and "tests": {file: Results}
+State = dict[str, Any]  # "gradients", "errors", "scripted", and "tests": {file: Results}
 
 
 # ---- What is refused -----------------------------------------------------------------------------
@@ -124,7 +124,8 @@ def gradients() -> State:
     """What the torch that was built gives, asked in processes of their own."""
     from lab.verify.process import ask
 
-    return {"gradients": ask("table", "", "aot_eager")[0], "scripted": ask("scripted")[0]}
+    found, errors, _ = ask("table", "", "aot_eager")
+    return {"gradients": found, "errors": errors, "scripted": ask("scripted")[0]}
 
 
 def tests(tree: Path, file: str, names: tuple[str, ...], out: Path) -> Results:
@@ -173,11 +174,16 @@ def of_gradients(stock: State, mine: State, series: Series | None) -> list[str]:
     from lab.verify.proof import changes, held
 
     changed = changes(stock["gradients"], mine["gradients"])
-    changed |= dict.fromkeys(stock["gradients"].keys() - mine["gradients"].keys())  # those raise
+    missing = stock["gradients"].keys() - mine["gradients"].keys()
+    raised = [f"{key}: {mine['errors'].get(key)}" for key in sorted(missing)]
     if series is None or series.claim.unchanged:
-        return [*changed, *changes(stock["scripted"], mine["scripted"])]
+        return (
+            raised
+            + sorted(changed.keys() - missing)
+            + [*changes(stock["scripted"], mine["scripted"])]
+        )
     _, found = held(mine["gradients"], stock["gradients"], series.claim)
-    return found if changed else [*found, "no gradient changed"]
+    return [*raised, *found] if changed else [*found, "no gradient changed"]
 
 
 def row(name: str, stock: State, mine: State) -> dict[str, Any]:

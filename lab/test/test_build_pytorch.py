@@ -119,13 +119,22 @@ def test_what_differs_by_name():
 
 
 def test_gradients_are_held_to_the_claim():
-    def state(slope):
+    def state(slope, *raising):
         rows = torch.tensor([[0, 0, 1, 1, slope], [math.nan, 0, 1, 1, 0]])
-        return {"gradients": {"clamp, numbers, eager": rows}, "scripted": {}}
+        ways = {f"clamp, numbers, {way}": rows for way in ("eager", "in place")}
+        errors = {key: "TypeError" for key in raising}
+        kept = {key: rows for key, rows in ways.items() if key not in raising}
+        return {"gradients": kept, "errors": errors, "scripted": {}}
 
     series = replace(SERIES, claim=Claim("joint"))
     assert build_pytorch.of_gradients(state(1), state(1), None) == []
     assert build_pytorch.of_gradients(state(1), state(0.5), None)
     assert "no gradient changed" in build_pytorch.of_gradients(state(1), state(1), series)
     row = build_pytorch.row("x", state(1), state(0) | {"tests": {}, "seconds": 1})
-    assert row["points that changed"] == 1
+    assert row["points that changed"] == 2
+    # A form that raises is a failure whatever is claimed.
+    raising, unchanged = "clamp, numbers, in place", replace(SERIES, claim=Claim(unchanged=True))
+    assert build_pytorch.of_gradients(state(1), state(0), series) == []
+    for stock, claimed in ((1, series), (0, series), (0, unchanged), (0, None)):
+        wrong = build_pytorch.of_gradients(state(stock), state(0, raising), claimed)
+        assert wrong == [f"{raising}: TypeError"]

@@ -6,15 +6,28 @@ from pathlib import Path
 import pytest
 import torch
 import torchgen
+from torch.testing._internal.common_utils import TestGradients
 
 import common
-from lab.series import FUNCTIONS, NATIVE, YAML, Claim, Refusal, Series, all_series, git, named
+from lab.series import (
+    FUNCTIONS,
+    NATIVE,
+    SCRIPT,
+    YAML,
+    Claim,
+    Refusal,
+    Series,
+    all_series,
+    git,
+    named,
+)
+from lab.verify import opinfo, proof
 from lab.verify.__main__ import main
-from lab.verify.gradients import jvp, one_by_one
+from lab.verify.gradients import broadcast, jvp, one_by_one
 from lab.verify.library import compiler, new_entries
 from lab.verify.process import ask
 from lab.verify.proof import CODE, FAMILY, GRADIENTS, changes, held, unlooked, verify
-from lab.verify.upstream_files import INCLUDE, patched
+from lab.verify.upstream_files import INCLUDE, patched, shown
 
 pytestmark = pytest.mark.thorough
 
@@ -211,6 +224,17 @@ def test_a_series_for_another_release_is_said(monkeypatch, tmp_path):
     assert said in verify(other)["not proved"]
 
 
+@pytest.mark.parametrize("name, helper", [
+    (FUNCTIONS, "Tensor helper(const Tensor& t) {\n  return t * 2;\n}\n"),
+    (SCRIPT, "    def helper(self):\n        return self * 2\n"),
+])  # fmt: skip
+def test_what_stands_beside_the_functions_of_clamp_is_refused(tmp_path, name, helper):
+    text = shown(name, RELEASE)
+    patch = patch_of_text(tmp_path / "a", name, text, text + helper)
+    with pytest.raises(Refusal, match="Only the functions of clamp in|is not known here"):
+        patched(tmp_path / "b", [patch], RELEASE)
+
+
 def test_a_header_of_the_wheel_is_compiled_as_patched(tmp_path):
     """Found before the wheel's own, so it is no file that nothing looks at."""
     name = "torch/csrc/autograd/FunctionsManual.h"
@@ -266,6 +290,56 @@ def test_gradients_at_no_points_hold_nothing(gradients):
     for sides in ((none, none), (gradients, none), (none, gradients)):
         with pytest.raises(AssertionError, match="no points"):
             changes(*sides)
+
+
+def test_a_sample_around_the_patched_node_and_a_form_that_raises(monkeypatch):
+    rows, around = torch.ones(1, 3), {"ProvedReluBackward0", "ReluBackward0"}
+    stock = {"relu": rows, "relu_": rows}, {}, {}
+    mine = {"relu": rows}, {"relu_": "TypeError"}, {"relu": around, "of none": {"aten::relu"}}
+    answers = {"": stock, "without": stock, "with": mine}
+    monkeypatch.setattr(proof, "ask", lambda task, library: answers[library])
+    found = {"failures": [], GRADIENTS: {}}
+    proof.compared("samples", ["without", "with"], [[]] * 3, found)
+    assert found == {
+        "failures": [
+            "relu_: TypeError",
+            f"relu: not the patched node alone ran, but {sorted(around)}",
+            "of none: not the patched node alone ran, but []",
+        ],
+        GRADIENTS: {"relu_": (1, 1)},
+    }
+
+
+def test_gradients_of_samples_are_compared_where_gradcheck_fails(monkeypatch):
+    """On torch.max and torch.min of two Tensors too."""
+    monkeypatch.setattr(TestGradients, "_check_helper", lambda *_, **__: 1 / 0)
+    found, errors, nodes = opinfo.gradients(["maximum", "minimum"])
+    forms = "maximum, maximum", "maximum, max", "minimum, minimum", "minimum, min"
+    assert found.keys() == nodes.keys() == {f"OpInfo {form}" for form in forms}
+    assert errors.keys() == {f"{key}: gradcheck" for key in found}
+
+
+def test_torchscript_that_raises_without_the_patch(monkeypatch):
+    key, rows = "clamp, tensors, TorchScript", torch.ones(1, 7)
+    answers = iter([({}, {key: "TypeError"}), ({key: rows}, {})])
+    monkeypatch.setattr(proof.torchscript, "gradients", lambda text: next(answers))
+    monkeypatch.setattr(proof.torchscript, "executed", lambda: {key: rows})
+    found = {"failures": [], GRADIENTS: {}, CODE: []}
+    claim = Claim("joint", frozenset({"numbers"}))
+    proof.in_torchscript([{SCRIPT: "before"}, {SCRIPT: "after"}], claim, found)
+    said = ["TorchScript's gradients are not stock's", f"{key}: now without stock's TypeError"]
+    assert found["failures"] == said
+
+
+def test_a_row_without_a_gradient_gets_none():
+    class Leaking(torch.autograd.Function):
+        forward = staticmethod(lambda ctx, x: x.clone())
+        backward = staticmethod(lambda ctx, g: g + 1)
+
+    point = torch.ones(3, dtype=torch.double)
+    assert broadcast(torch.clone, [point], point)[0].tolist() == [1, 1, 1]
+    with pytest.raises(AssertionError):
+        broadcast(Leaking.apply, [point], point)
 
 
 def test_a_tangent_of_another_dtype_is_refused(monkeypatch):

@@ -53,6 +53,7 @@ def broadcast(f, args, g):
     the rows."""
     rows = torch.stack([args[0], args[0]]).float()
     first, *others = reverse(f, [rows, *args[1:]], torch.stack([g, torch.zeros_like(g)]))
+    exact(first[1], torch.zeros_like(first[1]))
     return [first[0], *others]
 
 
@@ -136,6 +137,8 @@ for i in range(3):
 
 
 # ---- Forms: functions of the Tensors among the arguments ------------------------------------------
+
+OURS = {"CatBackward0", "CloneBackward0", "SplitBackward0"}  # nodes around those of the operators
 
 
 def foreach(operator, suffix, of_numbers):
@@ -228,7 +231,8 @@ def gradients():
                     if way is reverse:  # a dispatch mode would keep formulas from their kernels
                         with profile() as seen:
                             reverse(f, variables, g)
-                        ran[key] |= {event.name for event in seen.function_events}
+                        names = {event.name for event in seen.function_events} - OURS
+                        ran[key] |= {name for name in names if "::engine::" not in name}
     bounds = {"clamp": (0.1, 0.7), "clamp_min": (0.1,), "clamp_max": (0.7,)}
     for operator, name in product(bounds, ("bfloat16", "float16")):
         found[f"{operator}, numbers, {name} beside"] = [beside(operator, bounds[operator], name)]

@@ -16,9 +16,10 @@ def infos(operator):
     """The entries of OpInfo that call an operator of ATen."""
     from torch.testing._internal.common_methods_invocations import op_db
 
+    also = {"maximum": ("max", "binary"), "minimum": ("min", "binary")}.get(operator)
     for op in op_db:
-        plain = op.supports_autograd and not op.variant_test_name
-        if plain and operator in (op.name, op.aten_name):
+        plain = operator in (op.name, op.aten_name) and not op.variant_test_name
+        if op.supports_autograd and (plain or (op.name, op.variant_test_name) == also):
             yield op
 
 
@@ -33,7 +34,7 @@ def forms(op):
 def check(key, op, call, samples, errors):
     """What upstream's own tests ask of an operator."""
     of_samples = partial(TestGradients()._check_helper, "cpu", torch.float64, op, call)
-    with noted(errors, key):
+    with noted(errors, f"{key}: gradcheck"):  # whose gradients are compared all the same
         of_samples("gradcheck", check_forward_ad=op.supports_forward_ad)
         if op.supports_gradgrad:
             of_samples("bwgrad_bwgrad")

@@ -12,7 +12,7 @@ import torch
 from torch.testing._internal.jit_utils import disable_autodiff_subgraph_inlining
 
 from ..series import SCRIPT, Refusal
-from .gradients import calls, leaves, noted, rows
+from .gradients import calls, exact, leaves, noted, rows
 from .upstream_files import SCRIPTED
 
 NAMES = {"numbers": {"clamp": "clamp_1"}}
@@ -58,22 +58,26 @@ def filled(name, places, values, absent=None):
 
 def gradients(text):
     """At every point of the table, as gradients.gradients has them. Where Tensors are broadcast, all but one have a second
-    row, without a gradient."""
+    row, with another gradient, and that of the one is the sum."""
     unit, found, errors = compiled(text), defaultdict(list), {}
     for key, name, places, variables, args, g in points():
         numbers = [a[0].item() for a in args[len(variables) :]]
 
         def backward(variables, g):
             values = getattr(unit, name)(*filled(name, places, [*variables, *numbers]), g)
-            return [values[i] for i in places[: len(variables)]]
+            given = zip(variables, (values[i] for i in places))
+            return [torch.zeros_like(a) if v is None else v for a, v in given]
 
-        found[key].append(rows(args, g, backward(variables, g)))
+        other = torch.full_like(g, 2)
+        first, second = backward(variables, g), backward(variables, other)
+        found[key].append(rows(args, g, first))
         for i in range(len(args) if not numbers else 0):
             given = [a if i == j else torch.stack([a, a]) for j, a in enumerate(args)]
-            values = backward(given, torch.stack([g, torch.zeros_like(g)]))
+            both = [torch.stack(pair) for pair in zip(first, second)]
+            both[i] = both[i].sum(0)
             with noted(errors, of_rows := f"{key} with a broadcast argument"):
-                values = [v if i == j or v is None else v[0] for j, v in enumerate(values)]
-                found[of_rows].append(rows(args, g, values))
+                exact(backward(given, torch.stack([g, other])), both)
+                found[of_rows].append(rows(args, g, first))
     return {k: torch.cat(parts) for k, parts in found.items() if k not in errors}, errors
 
 
