@@ -1,7 +1,8 @@
 """How many operators the composed path runs, per convention: counts may fall, never grow.
 
-operator_counts.json holds the maximum for each case. `python test/kernels/test_operator_counts.py`
-writes it anew; a higher count in it needs a reason. A convention that is not in it yet may take as many
+operator_counts.json holds the maximum for each case. `PYTHONPATH=test:. python
+test/kernels/test_operator_counts.py` writes it anew, for the installed release of torch; a higher count in it needs a
+reason, and what another release needs more of stays. A convention that is not in it yet may take as many
 operators as the most demanding of the others.
 """
 

@@ -9,7 +9,7 @@ namespace {
 // ---- What passes, and where x lies --------------------------------------------------------------
 
 // All of g passes where open (as x = lo = hi is), but half of it at a tie, or a quarter at a tie
-// with both bounds. `tie` means nothing where not open; `quarter` means nothing where not at a tie.
+// with both bounds. `tie` means nothing where not open; `quarter` must lie within both.
 template <typename M>
 struct NumberMasks {
   M open, tie, quarter;
