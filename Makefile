@@ -79,7 +79,7 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: tested demo test test-portable wheels check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources check-build lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -111,6 +111,10 @@ wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a l
 	$(call logged,$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
 		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)),$(PACKING)/wheels.log)
 	ls -l dist
+
+portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds
+	rm -rf build/portable
+	CLAMPGRAD_PORTABLE=1 $(PACKING)/bin/pip wheel -q --no-build-isolation --no-deps -w build/portable .
 
 check-wheel: $(TESTED) ## Run the seeds, the table, functorch and the demo where no compiler is on PATH
 	echo "==> torch $(TORCH) without a compiler"
@@ -300,6 +304,12 @@ $(ARM64)/installed: $(ARM64)/torch $(SOURCES)
 	touch $@
 
 # The demo does not need these.
+# All that the tests need, installed with the portable wheel: for .ci/run, before anything is compiled.
+$(VENV)/requirements-$(EXTRA): $(VENV)/torch
+	$(call logged,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[$(EXTRA)]",$(VENV)/requirements.log)
+	touch $@
+
+requirements: $(VENV)/requirements-$(EXTRA)
 tested: $(TESTED)
 $(TESTED): $(VENV)/installed
 	echo "==> installing what the tests need"
