@@ -77,9 +77,11 @@ at::Tensor extremum(
 // `t`, moved to the device of `other` if it is a 0-dim Tensor on the CPU. torch accepts one beside
 // a Tensor on another device in binary operators, but not in clamp.
 at::Tensor on_device_of(const at::Tensor& other, const at::Tensor& t);
-template <typename Other, typename T> // where one is a number
-const T& on_device_of(const Other&, const T& t) {
+inline const at::Tensor& on_device_of(const at::Scalar&, const at::Tensor& t) {
   return t;
+}
+inline const at::Scalar& on_device_of(const at::Tensor&, const at::Scalar& number) {
+  return number;
 }
 
 // The other bound with which clamp gives the result of clamp_min or clamp_max.
