@@ -15,7 +15,7 @@ from torch.overrides import BaseTorchFunctionMode
 import clampgrad
 from clampgrad._pin import compiled_code
 from clampgrad._torch.changes import made
-from common import Dispatched
+from common import RELEASE, Dispatched
 
 HALF = [0.5, 1, 0.5, 0]
 
@@ -190,8 +190,8 @@ def test_what_compiled_code_calls(x, name, backend):
     """What Dynamo takes whole, and what it reads; NumPy also where nothing is clamped."""
     if name and not hasattr(decorators, name):
         pytest.skip("this release of torch does not have it")
-    if name == "leaf_function" and backend == "inductor":
-        pytest.skip("torch's own Inductor cannot compile one")
+    if name == "leaf_function" and (backend == "inductor" or RELEASE == (2, 11)):
+        pytest.skip("torch itself cannot compile one: Inductor, and 2.11 at all")
     f = getattr(decorators, name)(lambda x: torch.clamp(x, 0, 1)) if name else keywords_and_numpy
     if name == "leaf_function":
         f.register_fake(torch.empty_like)
