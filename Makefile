@@ -168,10 +168,8 @@ bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 
 study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
 study: $(TESTED) ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
-	echo "==> study on torch $(TORCH); records, figures and tables go to $$STUDY_RESULTS"
+	echo "==> study on torch $(TORCH); records and tables go to $$STUDY_RESULTS"
 	$(VENV)/bin/python -W ignore -m lab.study $(ARGS)
-	$(VENV)/bin/python -m lab.study.swiglu
-	$(VENV)/bin/python -m lab.study.figures --out $$STUDY_RESULTS
 	$(VENV)/bin/python -m lab.study.tables | tee $$STUDY_RESULTS/tables.md
 
 check-cuda: ## Compile, link and import the CUDA kernels, and count their instructions; needs nvcc, but no GPU
@@ -213,7 +211,6 @@ pictures: demo ## Make the figures and numbers of README.md and docs again
 	mkdir -p docs/img
 	$(VENV)/bin/python examples/conventions.py --out docs/img
 	cp out/demo.json records/examples/
-	$(VENV)/bin/python -m benchmarks.tables docs/img/cpu.png
 	for name in $(EXAMPLES); do \
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
 		cp out/$$name.json records/examples/; cp out/$$name{,-dark}.png docs/img/; \

@@ -1,10 +1,4 @@
-"""The tables of README.md and docs/ that show what the commands here measured: records/.
-
-python -m benchmarks.tables PICTURE.png     the picture of docs/performance.md
-"""
-
-import sys
-from pathlib import Path
+"""The tables of README.md and docs/ that show what the commands here measured: records/."""
 
 import records
 from benchmarks.bars import BARS, DTYPES, blocks, cuda_kernel, size
@@ -264,49 +258,3 @@ def cuda_instructions():
         f"{max(k['registers'] for k in kernels)} registers. nvcc {found['nvcc']}, {found['architecture']}, torch "
         f"{found['torch']}; `python -m lab.sass`."
     )
-
-
-# ---- A picture -----------------------------------------------------------------------------------
-
-# A group, a dtype, and which of its functions. The first is ours.
-CLAMPS = ("clampgrad.clamp", "F.relu", "F.hardtanh", "torch.clamp")
-PANELS = (
-    ("clamp", "float32", CLAMPS),
-    ("clamp", "bfloat16", CLAMPS),
-    ("maximum", "float32", ("clampgrad.maximum", "torch.maximum")),
-)
-
-
-def plot(results, path, n=2**20):
-    """Bars: microseconds of one call, forward and backward, in a program that sets nothing."""
-    from matplotlib.figure import Figure
-
-    from clampgrad._tools.style import GREY, RED, ink
-
-    figure = Figure(figsize=(11, 2.6), layout="constrained")
-    for panel, (group, dtype, functions) in zip(figure.subplots(1, len(PANELS)), PANELS):
-        key = dict(group=group, dtype=dtype, n=n, direction="both", malloc="default", threads=1)
-        times = blocks(results, **key)[0]["functions"]
-        low, median, high = (
-            [times[f][k] * 1e6 for f in functions] for k in ("low", "median", "high")
-        )
-        spread = [[m - v for m, v in zip(median, low)], [v - m for m, v in zip(median, high)]]
-        colours = [RED] + [GREY] * (len(functions) - 1)
-        drawn = panel.barh(functions, median, color=colours, height=0.65, xerr=spread, ecolor=ink())
-        panel.bar_label(drawn, fmt="{:,.0f}", padding=3)
-        panel.set_title(f"{group}, {dtype}")
-        panel.set_xlabel("µs, forward and backward")
-        panel.margins(x=0.25)
-        panel.locator_params(axis="x", nbins=3)
-        panel.xaxis.set_major_formatter("{x:,.0f}")
-        panel.invert_yaxis()
-    m = results["machine"]
-    where = f"torch {results['torch']}, {m['cpu']}, {m['instruction_set']}"
-    figure.supxlabel(f"{n:,} elements, one thread, malloc as it is ({where})", fontsize=9)
-    figure.savefig(path)
-
-
-if __name__ == "__main__":
-    from clampgrad._tools.style import on_both
-
-    on_both(lambda path: plot(SPEED["2.13.0-avx512"], path), Path(sys.argv[1]))

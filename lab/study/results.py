@@ -1,4 +1,4 @@
-"""The records of the studies, one row per run, and the differences and intervals for tables and figures."""
+"""The records of the studies, one row per run, and the differences and intervals for tables."""
 
 import math
 import os
@@ -43,12 +43,9 @@ def sites(rows):
     return [(row["model"], site) for row in firsts for site in row["elements"]]
 
 
-def share(row, site, what="at_bound", window=None):
-    """The share of all elements that came to `site`, in the training or in one part of it."""
-    numbers, elements = row[what][site], row["elements"][site]
-    if window is not None:
-        numbers, elements = numbers[window : window + 1], elements[window : window + 1]
-    return sum(numbers) / sum(elements)
+def share(row, site, what="at_bound"):
+    """The share of all elements that came to `site` in the training."""
+    return sum(row[what][site]) / sum(row["elements"][site])
 
 
 def weights_at_bound(row, part):

@@ -9,7 +9,6 @@ import statistics
 import torch
 
 import clampgrad
-import records
 from lab.study import results
 from lab.study.precision import PRECISIONS
 from lab.study.results import change, different, identical, interval, select
@@ -177,18 +176,6 @@ def qat_bounds():
     yield note(
         QAT,
         "The weights that are exactly at a bound. Those at the end are counted after nine tenths of the steps.",
-    )
-
-
-@table(left=1)
-def swiglu():
-    found = records.read(results.path("swiglu"))
-    yield "", "saved bytes", "kernels"
-    for row in found["rows"]:
-        yield row["way"], f"{row['saved_bytes'] / found['elements']:.3g}", row.get("kernels", "")
-    yield (
-        f"The bytes that the graph keeps for a pair of a gate and an up in {found['dtype']}, and the kernels that "
-        f"Inductor makes for forward and backward together. torch {found['torch']}, CPU."
     )
 
 

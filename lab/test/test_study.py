@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-import records
 from lab.study import __main__ as study
-from lab.study import qat, relu0, results, swiglu, ties
+from lab.study import qat, relu0, results, ties
 from lab.study.kinks import Kinks, clamp
 from lab.study.precision import PRECISIONS
 
@@ -137,10 +136,3 @@ def test_qat_again(torchao):
         assert measured["before"][key] == pytest.approx(expected["before"][key], abs=0.02)
     for now, then in zip(measured["bounds"], expected["bounds"]):
         assert now["-2..1"][1] == pytest.approx(then["-2..1"][1], rel=0.1)
-
-
-@pytest.mark.slow
-def test_swiglu_again():
-    committed = records.read(results.path("swiglu"))["rows"]
-    assert [*swiglu.measure()] == committed
-    assert committed[-1]["kernels"] == 2  # one each way
