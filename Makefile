@@ -94,7 +94,7 @@ test-portable: $(TESTED) ## Run the tests for every implementation on the portab
 	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) test/{table,transforms,pin} test/package/test_portable.py \
 		test/kernels/test_layouts.py test/compile/test_compile{,_memory}.py test/matrix/test_{refused,fuzz}.py $(ARGS)
 
-check-programs: ## Run programs of third-party libraries under pins, and those libraries' own tests: over an hour
+check-programs: ## Run programs of third-party libraries under pins: half an hour
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
 	echo "==> programs of other people's libraries"
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m thorough -k launchers
@@ -315,14 +315,13 @@ $(TESTED): $(VENV)/installed
 
 # It borrows torch and clampgrad, and pip keeps both. Only if torch is a build for CPUs and torchvision one for CUDA,
 # as on PyPI, torchvision cannot be imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
-.venv/programs-$(TORCH)/installed: $(TESTED) lab/programs/requirements.txt lab/programs/alone.txt
+.venv/programs-$(TORCH)/installed: $(TESTED) lab/programs/requirements.txt
 	echo "==> installing libraries of other people beside torch $(TORCH) (the download is large)"
 	$(PYTHON) -m venv $(@D)
 	for folder in $(@D)/lib/python3*/site-packages; do \
 		echo $(abspath $(VENV))/lib/$$(basename $$(dirname $$folder))/site-packages > $$folder/borrowed.pth; \
 	done
 	$(call logged,$(@D)/bin/pip install -r lab/programs/requirements.txt torch==$(TORCH) && \
-		$(@D)/bin/pip install --no-deps -r lab/programs/alone.txt && \
 		{ $(@D)/bin/python -c 'import torchvision' || $(@D)/bin/pip install torch===$(TORCH); },$(@D)/install.log)
 	touch $@
 

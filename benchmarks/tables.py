@@ -164,23 +164,6 @@ def real_models():
     )
 
 
-@table(left=1)
-def compiled_models():
-    """What the beginnings of real models keep under torch.compile."""
-    record = records.read("compiled-models")
-    kept = {}
-    for r in record["rows"]:
-        kept.setdefault(r["model"], {})[r["setting"]] = f"{r['saved_bytes'] / 2**20:.2f}"
-    yield "MiB", *map(code, next(iter(kept.values())))
-    for model, by_setting in kept.items():
-        yield model, *by_setting.values()
-    yield (
-        "Kept for backward under `torch.compile`, weights included. `relu` stands in the place of ReLU6, and under the pin a "
-        f"call of `torch.clamp`. transformers {record['versions']['transformers']}, timm {record['versions']['timm']}, torch "
-        f"{record['torch']}; `python -m lab.real_models --compiled`."
-    )
-
-
 @table(left=0)
 def audit_cost():
     found = records.read("audit")

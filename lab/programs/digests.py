@@ -52,15 +52,6 @@ def train(optimizer, objective, count):
         optimizer.step()
 
 
-def train_language_model(model):
-    """Two steps in bfloat16 on random tokens."""
-    model = model.bfloat16()
-    model.config.use_cache = False
-    forward, tokens = compiled(model), torch.randint(0, 128, (2, 16))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-    train(optimizer, lambda: forward(input_ids=tokens, labels=tokens).loss, 2)
-
-
 def compiled(function):
     """torch.compile where the setting asks for it."""
     return torch.compile(function) if os.environ.get("PROGRAM_COMPILED") else function

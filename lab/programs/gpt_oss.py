@@ -1,6 +1,7 @@
 """transformers: gpt-oss, whose experts clamp gate and up at a limit. In bfloat16 many values are at it."""
 
-from digests import train_language_model
+import torch
+from digests import compiled, train
 from transformers import GptOssConfig, GptOssForCausalLM
 
 config = GptOssConfig(
@@ -17,4 +18,8 @@ config = GptOssConfig(
     attn_implementation="eager",
     experts_implementation="eager",
 )
-train_language_model(GptOssForCausalLM(config))
+model = GptOssForCausalLM(config).bfloat16()
+model.config.use_cache = False
+forward, tokens = compiled(model), torch.randint(0, 128, (2, 16))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+train(optimizer, lambda: forward(input_ids=tokens, labels=tokens).loss, 2)

@@ -1,4 +1,4 @@
-"""The tables of docs/programs.md, from records/programs.jsonl and library-tests.jsonl."""
+"""The tables of docs/programs.md, from records/programs.jsonl."""
 
 import records
 from records import code, table
@@ -34,20 +34,6 @@ def programs():
 def held(runs, settings):
     there = sum(name in runs for name in settings)
     return {0: "untried", len(settings): "holds"}.get(there, "untried in part")
-
-
-@table(right=(1, 2))
-def library_tests():
-    """Their own tests, without a pin and under `inclusive`, of the libraries that the record has."""
-    rows = records.read("library-tests")["rows"]
-    yield "library", "tests", "calls", "without a pin", "otherwise under `inclusive`"
-    for found in rows:
-        counts = ", ".join(f"{n:,} {outcome}" for outcome, n in found["stock"].items())
-        differ = "; ".join(f"{k}: {a}, {b}" for k, (a, b) in found["differ"].items()) or "none"
-        name = f"{found['library']} {found['version']}, torch {found['torch']}"
-        yield name, f"{found['tests']:,}", f"{found['calls']:,}", counts, differ
-    files = (f"{found['library']}: {', '.join(map(code, found['files']))}" for found in rows)
-    yield f"{'; '.join(files)}."
 
 
 @table()
