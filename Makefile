@@ -41,12 +41,12 @@ SITE = mkdocs-material==9.8.1 mkdocstrings-python==2.0.11 mkdocs-jupyter==0.26.3
 # How `make cpp` builds, or Debug: every assertion.
 BUILD_TYPE ?= Release
 
-# What `make check-build` builds PyTorch with, one after another.
-SERIES ?= v2.13.0/strict v2.13.0/joint
-
 # What `make check-programs` runs programs on: a release whose own gradient is `inclusive`, and one whose own
 # is `joint`.
 PROGRAM_RELEASES ?= 2.13.0 $(NEWEST)
+
+# The source of PyTorch that `make check-sources` patches, as Debian has it in trixie.
+PYTORCH_SOURCE ?= https://deb.debian.org/debian/pool/main/p/pytorch/pytorch_2.6.0+dfsg.orig.tar.xz
 
 # How long `make fuzz` takes.
 SECONDS ?= 300
@@ -66,8 +66,6 @@ DOCS := .venv/docs
 CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
 PACKING := .venv/packing
-# One environment for each checkout, because it has the torch of that checkout.
-SOURCE_BUILD = .venv/source-build$(subst /,-,$(abspath $(CHECKOUT)))
 PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
 ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
@@ -79,7 +77,7 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources check-build lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -185,20 +183,11 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run the tests of the ke
 		test/package/test_portable.py test/table/test_{seeds,table,tensors,nan,in_place,errors}.py $(ARGS)
 	echo "==> python -m lab.support out/arm64.json puts it into the records"
 
-check-sources: $(TESTED) ## Apply the patches to PyTorch 2.6.0, Debian's source package; needs apt-get and a network
-	lab/debian_source.sh build/debian-source
-	echo "==> patches on Debian's source of PyTorch"
-	CLAMPGRAD_SOURCES=$(abspath build/debian-source) $(VENV)/bin/pytest lab/test/test_patches_apply.py -k whole_source_tree
-
-check-build: ## Build PyTorch from CHECKOUT, stock and with SERIES, and prove what changed
-	[ -f "$(CHECKOUT)/requirements.txt" ] || \
-		{ echo "Name a checkout of PyTorch: make check-build CHECKOUT=../pytorch"; exit 1; }
-	$(check_machine)
-	echo "==> what PyTorch is built and tested with"
-	$(PYTHON) -m venv $(SOURCE_BUILD)
-	$(call logged,$(SOURCE_BUILD)/bin/pip install -r $(CHECKOUT)/requirements.txt expecttest hypothesis pytest 'setuptools>=77',$(SOURCE_BUILD)/install.log)
-	PATH=$(abspath $(SOURCE_BUILD))/bin:$$PATH $(SOURCE_BUILD)/bin/python -m lab.build_pytorch \
-		$(CHECKOUT) $(SERIES) --minimal --out out/source-build.jsonl $(ARGS)
+check-sources: $(TESTED) ## Apply the patches to all of PyTorch 2.6.0, whose source is fetched from Debian
+	mkdir -p build/pytorch-2.6.0
+	curl -fsSL $(PYTORCH_SOURCE) | tar -xJ -C build/pytorch-2.6.0 --strip-components=1
+	echo "==> patches on a whole source tree of PyTorch"
+	CLAMPGRAD_SOURCES=$(abspath build/pytorch-2.6.0) $(VENV)/bin/pytest lab/test/test_patches_apply.py -k whole_source_tree
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict
