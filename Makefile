@@ -77,7 +77,7 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench study docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -163,12 +163,6 @@ check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolat
 bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
-
-study: export STUDY_RESULTS := $(or $(STUDY_RESULTS),out/study)
-study: $(TESTED) ## Train what docs/study.md reports, about 20 minutes; interrupted, it goes on
-	echo "==> study on torch $(TORCH); records and tables go to $$STUDY_RESULTS"
-	$(VENV)/bin/python -W ignore -m lab.study $(ARGS)
-	$(VENV)/bin/python -m lab.study.tables | tee $$STUDY_RESULTS/tables.md
 
 check-cuda: ## Compile, link and import the CUDA kernels, and count their instructions; needs nvcc, but no GPU
 	$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH)

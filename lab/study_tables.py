@@ -1,20 +1,68 @@
-"""The tables of docs/study.md, and of the how-to pages about what it studies; lab.fill_tables puts them there.
-
-python -m lab.study.tables prints them all.
-"""
+"""The tables of docs/study.md and docs/howto/qat.md, from records/study, one row per run; and that of NaN guards."""
 
 import math
 import statistics
+from typing import NamedTuple
 
 import torch
 
 import clampgrad
-from lab.study import results
-from lab.study.precision import PRECISIONS
-from lab.study.results import change, different, identical, interval, select
-from records import TABLES, code, table
+import records
+from records import code, table
 
-TIES, RELU0, QAT = map(results.read, ("ties", "relu0", "qat"))
+
+def read(study):
+    return records.read(records.FOLDER / f"study/{study}.jsonl")["rows"]
+
+
+def select(rows, **wanted):
+    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+
+
+def by_seed(rows, key):
+    return {row["seed"]: row[key] for row in rows}
+
+
+def different(rows, key):
+    """The values that the rows have under a key, in their order."""
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
+TIES, RELU0, QAT = map(read, ("ties", "relu0", "qat"))
+PRECISIONS = different(TIES, "precision")
+
+
+# ---- Means over seeds with a 95% confidence interval by Student's t ------------------------------
+
+# The 97.5% quantile, by degrees of freedom; a test compares them with scipy's.
+T975 = {3: 3.182, 4: 2.776}
+
+
+class Interval(NamedTuple):
+    mean: float
+    half: float  # half of the interval's width
+
+    @property
+    def excludes_zero(self):
+        return abs(self.mean) > self.half
+
+
+def interval(values, scale=1):
+    values = [scale * value for value in values]
+    n = len(values)
+    half = T975[n - 1] * statistics.stdev(values) / math.sqrt(n)
+    return Interval(statistics.fmean(values), half)
+
+
+def change(rows, baseline, key, scale=1):
+    """The interval of the differences, seed by seed."""
+    starts = by_seed(baseline, key)
+    return interval((row[key] - starts[row["seed"]] for row in rows), scale)
+
+
+def identical(rows, baseline):
+    """Whether runs end with the same weights in all seeds, to the bit."""
+    return by_seed(rows, "fingerprint") == by_seed(baseline, "fingerprint")
 
 
 def power(value):
@@ -42,8 +90,13 @@ def note(rows, text):
 # ---- docs/study.md -------------------------------------------------------------------------------
 
 
-def share(rows, site):
-    found = interval(results.share(row, site) for row in rows)
+def share(row, site, what="at_bound"):
+    """The share of all elements that came to `site` in the training."""
+    return sum(row[what][site]) / sum(row["elements"][site])
+
+
+def shown_share(rows, site):
+    found = interval(share(row, site) for row in rows)
     if found.mean == 0:
         # None among n: with 95% confidence the share is below 3 / n.
         return f"0 (< {power(3 / sum(sum(row['elements'][site]) for row in rows))})"
@@ -53,10 +106,11 @@ def share(rows, site):
 @table(left=2)
 def study_ties():
     yield "model", "site", "outside, float32", *PRECISIONS
-    for model, site in results.sites(TIES):
+    for model in different(TIES, "model"):
         of = [select(TIES, model=model, precision=p, gradient="inclusive") for p in PRECISIONS]
-        outside = interval(results.share(row, site, "outside") for row in of[0])
-        yield model, site, f"{outside.mean:.2%}", *(share(rows, site) for rows in of)
+        for site in of[0][0]["elements"]:
+            outside = interval(share(row, site, "outside") for row in of[0])
+            yield model, site, f"{outside.mean:.2%}", *(shown_share(rows, site) for rows in of)
     yield note(
         TIES,
         "The share of all elements of a training that are exactly at the bound, or at either of two, under "
@@ -163,6 +217,13 @@ def qat_outcome():
     )
 
 
+def weights_at_bound(row, part):
+    """The percentage of the quantised weights at the start of a part of the training."""
+    bits = int(row["weights"].split(",")[0].removeprefix("int"))
+    n, at, _ = row["bounds"][part][f"{-(2 ** (bits - 1))}..{2 ** (bits - 1) - 1}"]
+    return 100 * (at / n)
+
+
 @table(left=1)
 def qat_bounds():
     yield "weights", "start, %", "end, `inclusive`, %", "end, `joint`, %"
@@ -170,7 +231,7 @@ def qat_bounds():
         cells = []
         for gradient, part in (("inclusive", 0), ("inclusive", -1), ("joint", -1)):
             runs = select(QAT, weights=weights, gradient=gradient)
-            found = interval(results.weights_at_bound(run, part) for run in runs)
+            found = interval(weights_at_bound(run, part) for run in runs)
             cells.append(plus_minus(found, 2))
         yield weights, *cells
     yield note(
@@ -208,8 +269,3 @@ def guards():
 
 def bold_unless_finite(number):
     return f"{number:.4g}" if math.isfinite(number) else f"**{number}**"
-
-
-if __name__ == "__main__":
-    for name, of_records in TABLES.items():
-        print(f"{name}\n\n{of_records()}\n")
