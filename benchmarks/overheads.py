@@ -1,8 +1,7 @@
-"""What a pin, an audit and an import add to a program.
+"""What a pin and an audit add to a program.
 
-python -m benchmarks.overheads pin         records/pin.jsonl
-python -m benchmarks.overheads starting    records/starting.jsonl
-python -m benchmarks.overheads audit       records/audit.jsonl
+python -m benchmarks.overheads pin      records/pin.jsonl
+python -m benchmarks.overheads audit    records/audit.jsonl
 """
 
 import json
@@ -19,16 +18,9 @@ from torch import nn
 
 import clampgrad
 import records
-from benchmarks.timing import interleaved, summary
+from benchmarks.timing import interleaved
 
-
-def python(*words, **variables):
-    """What another Python prints."""
-    command, env = [sys.executable, *words], {**os.environ, **variables}
-    return json.loads(subprocess.check_output(command, env=env))
-
-
-# ---- A pin, as kernels and as a function mode ------------------------------------------------------
+# ---- A pin, as kernels and as a function mode -----------------------------------------------------
 
 CALLS, ROUNDS, TURNS = 500, 40, 5
 x, constant = torch.zeros(1, requires_grad=True), torch.zeros(1)
@@ -66,9 +58,9 @@ def pin():
     take turns, too."""
     best = {}
     for process in list(WAYS) * TURNS:
-        portable = "1" if process == "portable" else "0"
-        words = ("-m", "benchmarks.overheads", "pin_in", process)
-        for case, ways in python(*words, CLAMPGRAD_PORTABLE=portable).items():
+        command = [sys.executable, "-m", "benchmarks.overheads", "pin_in", process]
+        env = {**os.environ, "CLAMPGRAD_PORTABLE": "1" if process == "portable" else "0"}
+        for case, ways in json.loads(subprocess.check_output(command, env=env)).items():
             of_case = best.setdefault(case, {})
             of_case.update({way: min(s, of_case.get(way, s)) for way, s in ways.items()})
     block = best.pop("a block")["after"] * 1e6
@@ -102,35 +94,6 @@ def pin_in(process):
     if process == "after":
         found["a block"] = {process: min(interleaved({"": block}, 0, ROUNDS)[""])}
     print(json.dumps(found))
-
-
-# ---- An import -----------------------------------------------------------------------------------
-
-ALONE = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # nothing of ours at the end of `import torch`
-PROCESSES = 9
-# {what: (what runs before the clock starts, the statement that is timed, variables)}
-STARTS = {
-    "import torch": ("", "import torch", {}),
-    "import torch, pinned": ("", "import torch", {"CLAMPGRAD_GRADIENT": "inclusive"}),
-    "the entry point": ("import torch", "import _clampgrad_by_environment as b; b.pin()", ALONE),
-}
-for name, variable in {
-    "compiled": "CLAMPGRAD_REQUIRE_COMPILED",
-    "portable": "CLAMPGRAD_PORTABLE",
-}.items():
-    case = ("import torch", "import clampgrad", {**ALONE, variable: "1"})
-    STARTS[f"import clampgrad, {name}"] = case
-
-
-def starting():
-    """In seconds of CPU: the wall clock also counts what else the machine does."""
-    rows = []
-    for what, (before, statement, variables) in STARTS.items():
-        clock = "time.process_time()"
-        program = f"import time\n{before}\nt = {clock}\n{statement}\nprint({clock} - t)"
-        found = [python("-c", program, **variables) for _ in range(PROCESSES)]
-        rows.append({"what": what, **summary(found)})
-    records.write("starting", rows, **records.here(), processes=PROCESSES)
 
 
 # ---- An audit ------------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def audit_cost():
     )
 
 
-# ---- The pin, and processes ----------------------------------------------------------------------
+# ---- The pin, and a build --------------------------------------------------------------------------
 
 
 @table(left=1)
@@ -193,20 +193,6 @@ def pin():
     yield (
         f"Tensors of one element, float32, one thread, {made_on(found)}; the fastest of many rounds. Entering and "
         f"leaving a block takes {found['a block, microseconds']} µs. `python -m benchmarks.overheads pin`."
-    )
-
-
-@table()
-def starting():
-    """What a program pays for clampgrad and for CLAMPGRAD_GRADIENT: one paragraph."""
-    record = records.read("starting")
-    took = {r["what"]: with_spread(r) for r in record["rows"]}
-    yield (
-        f"`import torch` takes {took['import torch']} of processor time, and {took['import torch, pinned']} with "
-        f"`CLAMPGRAD_GRADIENT=inclusive`. Where the variable is not set, {took['the entry point']} of that are "
-        f"clampgrad's. `import clampgrad` takes {took['import clampgrad, compiled']} more with the compiled "
-        f"implementation and {took['import clampgrad, portable']} with the portable one. Median (quartiles) of "
-        f"{record['processes']} processes, one thread, {made_on(record)}; `python -m benchmarks.overheads starting`."
     )
 
 
