@@ -7,13 +7,11 @@ in each. Every program runs as a process of its own under every setting; what it
 line by line. The first release is one whose own gradient is `inclusive`, the second one whose own is `joint`, so that
 the pins of either are compared with the other.
 
-Runs are kept in out/program-runs/, so that what is interrupted goes on where it was; out/programs.jsonl, written at the
-end, is the record of docs/programs.md.
+out/programs.jsonl, written at the end, is the record of docs/programs.md.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -80,6 +78,7 @@ SETTINGS = {
     )
 }
 Run = dict[str, Any]  # what a process did: lines {label: [hash, number]}, stderr, code, seconds
+RAN: dict[tuple[str, str], Run] = {}  # what ended well, by program and setting
 
 
 def run(script: Path, setting: Setting, python: str, folder: Path) -> Run:
@@ -106,22 +105,13 @@ def run(script: Path, setting: Setting, python: str, folder: Path) -> Run:
     return {"lines": lines, "stderr": stderr, "code": code, "seconds": seconds}
 
 
-def kept_at(name: str, setting: Setting) -> Path:
-    """Where a run is kept; a program that has changed since has none."""
-    texts = b"".join((HERE / f"{file}.py").read_bytes() for file in (name, "digests"))
-    file = f"{name}-{hashlib.sha256(texts).hexdigest()[:12]}.json"
-    return OUT / "program-runs" / setting.name / file
-
-
 def ran(name: str, setting: Setting) -> Run:
-    path = kept_at(name, setting)
-    if not path.exists():
-        done = run(HERE / f"{name}.py", setting, PYTHONS[setting.release][1], path.parents[1])
-        if done["code"]:
-            return done
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(done))
-    return json.loads(path.read_text())
+    if done := RAN.get((name, setting.name)):
+        return done
+    done = run(HERE / f"{name}.py", setting, PYTHONS[setting.release][1], OUT / "program-runs")
+    if not done["code"]:
+        RAN[name, setting.name] = done
+    return done
 
 
 # ---- Judging -------------------------------------------------------------------------------------
@@ -192,7 +182,7 @@ def test_program(name, setting):
 def recorded(name: str) -> dict[str, Any]:
     """What is recorded of a program."""
     program = PROGRAMS[name]
-    kept = {k: ran(name, s) for k, s in SETTINGS.items() if kept_at(name, s).exists()}
+    kept = {k: RAN[name, k] for k in SETTINGS if (name, k) in RAN}
     runs = {
         k: judge(SETTINGS[k], program, r, kept.get(SETTINGS[k].beside)) for k, r in kept.items()
     }
@@ -219,5 +209,5 @@ def record():
     yield
     releases = {release: versions(python) for release, python in PYTHONS}
     machine = f"{platform.machine()}, Python {platform.python_version()}"
-    rows = [recorded(n) for n in PROGRAMS if kept_at(n, SETTINGS["stock"]).exists()]
+    rows = [recorded(n) for n in PROGRAMS if (n, "stock") in RAN]
     records.write(OUT / "programs.jsonl", rows, machine=machine, releases=releases)
