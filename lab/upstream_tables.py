@@ -55,18 +55,22 @@ def verified():
 # ---- What patches cost ---------------------------------------------------------------------------
 
 
-def by_case(found):
-    """{case: {elements by dtype: the row}}."""
-    cases = {}
+def costs(name, heading, about, yardstick=None):
+    """Stock → patched, and the ratio, which is that to the first case where there is a yardstick."""
+    found, cases = records.read(name), {}
     for row in found["rows"]:
         case, _, column = row["case"].rpartition("; ")
         cases.setdefault(case, {})[column] = row
-    return cases
-
-
-def how_timed(found):
-    return (
-        f"One thread, {made_on(found)}; the fastest call in a process, the median of {found['processes']} "
+    first = next(iter(cases.values()))
+    yield heading, *(f"{c} {'element' if c.endswith(' 1') else 'elements'}" for c in first)
+    for case, columns in cases.items():
+        cells = []
+        for column, r in columns.items():
+            ratio = r["patched"] / (first[column]["patched"] if yardstick else r["stock"])
+            cells.append(f"{r['stock']:,.0f} → {r['patched']:,.0f} ({ratio:.2f})")
+        yield code(case), *cells
+    yield (
+        f"{about} One thread, {made_on(found)}; the fastest call in a process, the median of {found['processes']} "
         f"interleaved rounds of processes. {found['note']}"
     ).strip()
 
@@ -74,40 +78,20 @@ def how_timed(found):
 @table(left=1)
 def joint_backward():
     """The backward of clamp and its family, stock's and a series's, and beside hardtanh's."""
-    found = records.read("joint-2.13.0")
-    cases = by_case(found)
-    yardstick, beside = next(iter(cases.items()))
-    yield "µs", *(f"{c} {'elements' if c[-2:] != ' 1' else 'element'}" for c in beside)
-    for case, columns in cases.items():
-        values = [(r["stock"], r["patched"], beside[c]["patched"]) for c, r in columns.items()]
-        yield (
-            code(case),
-            *(f"{old:,.0f} → {new:,.0f} ({new / unit:.2f})" for old, new, unit in values),
-        )
-    yield (
-        f"Stock → `{found['series']}`, and in brackets the latter divided by `{yardstick}`, which has an "
-        f"operator of its own in both. Backward alone; forward mode with its forward. {how_timed(found)}"
+    about = (
+        "Stock → `v2.13.0/joint`, and in brackets the latter divided by `hardtanh(x, 0, 1)`, which has an operator of "
+        "its own in both. Backward alone; forward mode with its forward."
     )
-
-
-def proposal(name, heading):
-    """What a proposal does to the operators that it changes."""
-    found = records.read(name)
-    cases = by_case(found)
-    yield heading, *next(iter(cases.values()))
-    for case, columns in cases.items():
-        ratios = [(r["stock"], r["patched"]) for r in columns.values()]
-        yield code(case), *(f"{old:,.0f} → {new:,.0f} ({new / old:.2f})" for old, new in ratios)
-    yield f"Elements by dtype: stock → this patch, and the ratio. {how_timed(found)}"
+    return costs("joint-2.13.0", "µs", about, yardstick=True)
 
 
 @table(left=1)
 def one_kernel():
     """The backward of maximum and its relatives."""
-    return proposal("one-kernel", "µs, backward")
+    return costs("one-kernel", "µs, backward", "Stock → this patch, and the ratio.")
 
 
 @table(left=1)
 def forward_mode_at_nan():
     """Forward mode of maximum and of a clamp by one Tensor."""
-    return proposal("forward-mode-at-nan", "µs, forward mode")
+    return costs("forward-mode-at-nan", "µs, forward mode", "Stock → this patch, and the ratio.")
