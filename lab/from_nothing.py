@@ -22,21 +22,17 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTED = "import sys, torch; print(torch.__version__, sys.version.split()[0])"
 
 
-def seconds(command: list[str], clone: Path) -> float:
-    environment = {**os.environ, "PIP_NO_CACHE_DIR": "1"}
-    start = time.monotonic()
-    subprocess.run(command, cwd=clone, env=environment, check=True)
-    return time.monotonic() - start
-
-
 def measure(clone: Path) -> tuple[dict, list]:
     """The seconds of each command, one after another, in a clone where nothing has been made."""
-    venv = shown("make", "-s", "print-VENV", cwd=clone)
-    took = {
-        "installing torch": seconds(["make", f"{venv}/torch"], clone),
-        "demo": seconds(["make", "demo"], clone),
-        "test": seconds(["make", "test", "ARGS=--record=out/support.json"], clone),
-    }
+    venv, rows = shown("make", "-s", "print-VENV", cwd=clone), []
+    for what, *words in (
+        ("installing torch", f"{venv}/torch"),
+        ("demo", "demo"),
+        ("test", "test", "ARGS=--record=out/support.json"),
+    ):
+        start, env = time.monotonic(), {**os.environ, "PIP_NO_CACHE_DIR": "1"}
+        subprocess.run(["make", *words], cwd=clone, env=env, check=True)
+        rows.append({"what": what, "seconds": round(time.monotonic() - start, 1)})
     (tests,) = json.loads((clone / "out/support.json").read_text()).values()
     torch, python = shown(f"{clone}/{venv}/bin/python", "-c", TESTED, cwd=clone).split()
     header = {
@@ -49,7 +45,7 @@ def measure(clone: Path) -> tuple[dict, list]:
         "jobs": int(shown("make", "-s", "print-MAX_JOBS", cwd=clone)),
         "passed": sum(file["passed"] for file in tests.values()),
     }
-    return header, [{"what": name, "seconds": round(s, 1)} for name, s in took.items()]
+    return header, rows
 
 
 def shown(*command: str, cwd: Path) -> str:
