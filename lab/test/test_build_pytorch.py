@@ -84,7 +84,7 @@ def test_another_torch_than_the_one_that_was_built(build, tree):
     assert status(tree) == ""
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_run(build, tree, monkeypatch, tmp_path):
     """Every series is in the tree while its tests run, and changes no gradient of this torch."""
     monkeypatch.setattr(build_pytorch, "build", lambda *_: 1)

@@ -38,7 +38,9 @@ BORDER = 97  # bytes around a result that must stay as they are
 DEFINED = {"tiles of four rows": [], "of one": ["-DSMALL_TILES"]}
 
 
-@pytest.fixture(scope="module", params=DEFINED)
+@pytest.fixture(
+    scope="module", params=["tiles of four rows", pytest.param("of one", marks=pytest.mark.slow)]
+)
 def kernels(request, tmp_path_factory):
     library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
     name = f"on_host_{[*DEFINED].index(request.param)}"

@@ -112,7 +112,9 @@ def test_in_place(convention):
 BOUNDS = [*product((None, -torch.inf, 0, 0.1, 1), (None, torch.inf, 1, 0.1, 0)), (torch.nan, None)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)], ids=str
+)
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_the_gradient_is_that_of_eager_mode(convention, dtype):
     """Also if bounds are equal, crossed, infinite or NaN, and if the result is changed afterwards."""

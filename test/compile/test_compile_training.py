@@ -19,7 +19,10 @@ pytestmark = pytest.mark.thorough
 SOME = ("min_norm", "half", "with_grad")
 EACH = pytest.mark.parametrize(
     "convention, backend",
-    [*((convention, "aot_eager") for convention in SOME), ("half", "inductor")],
+    [
+        *((convention, "aot_eager") for convention in SOME),
+        pytest.param("half", "inductor", marks=pytest.mark.slow),
+    ],
     indirect=["backend"],
 )
 

@@ -68,7 +68,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("pin", ["half", "none"])
+@pytest.mark.parametrize("pin", ["half", pytest.param("none", marks=pytest.mark.slow)])
 def test_code_compiled_ahead_of_time_is_of_its_pin_wherever_it_is_loaded(script, tmp_path, pin):
     for how in ("save", "load"):
         script(START + AHEAD, how, pin, "saved.bin", cwd=tmp_path)
