@@ -55,6 +55,36 @@ def verified():
 # ---- What patches cost ---------------------------------------------------------------------------
 
 
+def of_elements(found):
+    text = f"{found['n']:,} elements of {found['dtype']}, one thread, {made_on(found)}. {found['note']}"
+    return text.strip()
+
+
+@table(left=1)
+def in_place_hardtanh():
+    """What stock's in-place hardtanh keeps and costs beside the other."""
+    found = records.read("in-place-hardtanh")
+    yield "", "bytes per element", "ms, forward and backward"
+    for r in found["rows"]:
+        yield code(r["case"]), f"{r['bytes']:g}", f"{r['ms']:.2f}"
+    yield of_elements(found)
+
+
+@table(left=1)
+def save_result():
+    """What saving the result instead of the input of a clamp saves."""
+    found = records.read("save-result")
+    yield "", "bytes per element, stock", "bytes per element, proposal", "ms, stock", "ms, proposal"
+    for r in found["rows"]:
+        keys = "stock, bytes", "patched, bytes", "stock, ms", "patched, ms"
+        yield code(r["case"]), *(f"{r[key]:g}" for key in keys)
+    after = found["changed after"]
+    yield (
+        f"{of_elements(found)} The price, `clamp(x, 0, 1).mul_(2), backward`: stock {after['stock']}, the proposal "
+        f"{after['patched']}."
+    )
+
+
 def costs(name, heading, about, yardstick=None):
     """Stock → patched, and the ratio, which is that to the first case where there is a yardstick."""
     found, cases = records.read(name), {}
