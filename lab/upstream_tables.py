@@ -1,12 +1,7 @@
 """The tables of docs/upstream/ and patches/: what a build of PyTorch and `verify` found, and what patches cost."""
 
-import json
-from pathlib import Path
-
 import records
 from records import code, made_on, minutes, table
-
-VERIFIED = Path(__file__).parent.parent / "docs/verified.json"
 
 
 def called(state):
@@ -44,9 +39,9 @@ def source_build_tests():
 
 @table(right=(3, 4))
 def verified():
-    """What `verify` found, release by release: docs/verified.json."""
+    """What `verify` found, release by release."""
     yield "torch", "series", "gradients", "points that changed", "OpInfo samples"
-    for r in json.loads(VERIFIED.read_text()):
+    for r in records.read("verified")["rows"]:
         convention = "unchanged" if r["unchanged"] else r["convention"]
         numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
         yield r["torch"], code(r["series"]), convention, *numbers

@@ -2,21 +2,18 @@
 0 success, 1 a check failed or is incomplete, 2 refused."""
 
 import argparse
-import json
 import sys
-import time
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import torch
 
+import records
 from oracle import CONVENTIONS
 
-from ..series import ROOT, Claim, Refusal, Series, default, named
+from ..series import Claim, Refusal, Series, default, named
 from .proof import CODE, GRADIENTS, verify
-
-RECORD = ROOT / "docs/verified.json"
 
 
 def arguments(words):
@@ -29,7 +26,7 @@ def arguments(words):
     add("--expect", choices=["unchanged"], help="that no gradient changes, instead of some")
     add("--allow-unproved", action="store_true", help="exit with 0 even if files were not checked")
     add("--quick", action="store_true", help="skip Inductor and OpInfo")
-    add("--record", action="store_true", help="add what was found to docs/verified.json")
+    add("--record", action="store_true", help="add what was found to records/verified.jsonl")
     return parser.parse_args(words)
 
 
@@ -64,9 +61,9 @@ def report(found):
         print(f"All of it holds: {found['convention']}.")
 
 
-def record(series, found, release, seconds):
+def record(series, found, release):
     """For the table of lab.fill_tables."""
-    rows = {(r["torch"], r["series"]): r for r in json.loads(RECORD.read_text())}
+    rows = {(r["torch"], r["series"]): r for r in records.read("verified")["rows"]}
     rows[release, series.name] = {
         "torch": release,
         "series": series.name,
@@ -75,13 +72,12 @@ def record(series, found, release, seconds):
         "points that changed": sum(changed for changed, _ in found[GRADIENTS].values()),
         "opinfo samples": found["samples"],
         "not proved": found["not proved"],
-        "seconds": round(seconds),
     }
-    RECORD.write_text(json.dumps([rows[key] for key in sorted(rows)], indent=1) + "\n")
+    records.write("verified", [rows[key] for key in sorted(rows)])
 
 
 def main(words=None):
-    options, began = arguments(words), time.monotonic()
+    options = arguments(words)
     release = torch.__version__.split("+")[0]
     try:
         series = asked(options, release)
@@ -91,7 +87,7 @@ def main(words=None):
         return 2
     report(found)
     if options.record and not found["failures"]:
-        record(series, found, release, time.monotonic() - began)
+        record(series, found, release)
     return bool(found["failures"] or (found["not proved"] and not options.allow_unproved))
 
 

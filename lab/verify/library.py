@@ -31,14 +31,20 @@ if platform.machine().lower() in ("x86_64", "amd64"):
     CAPABILITIES["AVX512"] = ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma"]
     # The tables of kernels that libtorch has, so that ours have as many rows.
     DEFINES = ["-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION"]
-# What the generated code calls and libtorch does not export, without its in-place shortcut. The library without a patch
-# must have stock's gradients with it.
-HELPER = """
+OPENED = """
 #include <ATen/TensorSubclassLikeUtils.h>
 namespace torch::autograd::generated::details {
 using namespace at;
+"""
+# What the generated code calls and libtorch does not export, without its in-place shortcut; 2.14 declares the first,
+# 2.15 the second. The library without a patch must have stock's gradients with it.
+HELPER = """
+Tensor masked_fill_inplace_if_safe(Tensor t, const Tensor& mask, const Scalar& value) {
+  return t.masked_fill(mask, value);
+}
 Tensor masked_fill_inplace_if_safe(const Tensor& t, const Tensor& mask, const Scalar& value) {
   return t.masked_fill(mask, value);
+}
 }
 """
 
@@ -72,8 +78,8 @@ def generated(directory, texts, stems):
         for name in ("Functions.h", "Functions.cpp", "VariableTypeEverything.cpp")
     )
     manual = "\n".join(found[0] for found in MANUAL.finditer(texts[FUNCTIONS]))
-    # The last has `using namespace at`, which Functions.cpp does without.
-    text = "\n".join([header, nodes, kernels, HELPER, manual, "}"])
+    # The functions have `using namespace at`, which Functions.cpp does without.
+    text = "\n".join([header, nodes, kernels, OPENED, manual, HELPER])
     text = re.sub(r"(namespace torch::autograd::)generated(?= \{|;)", r"\1proved", text)
     text = text.replace("autograd { namespace generated {", "autograd { namespace proved {")
     text = re.sub(r'\bunpack\((\w+), "\w+", \d+\)', r"\1", text)  # a check that is not exported
