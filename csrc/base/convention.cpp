@@ -10,14 +10,6 @@ namespace clampgrad {
 
 namespace {
 
-// Null for a name that is unknown.
-const Named* find(std::string_view name) {
-  const auto* const end = std::end(kNames);
-  const auto* const found =
-      std::find_if(std::begin(kNames), end, [&](const Named& one) { return one.name == name; });
-  return found != end ? found : nullptr;
-}
-
 std::string every_name() {
   std::string names;
   for (const auto& one : kNames) {
@@ -28,14 +20,17 @@ std::string every_name() {
 
 } // namespace
 
-bool is_name(std::string_view name) {
-  return find(name);
+std::optional<Gradient> gradient_named(std::string_view name) {
+  const auto* const end = std::end(kNames);
+  const auto* const found =
+      std::find_if(std::begin(kNames), end, [&](const Named& one) { return one.name == name; });
+  return found != end ? std::optional(found->gradient) : std::nullopt;
 }
 
 Convention parse_convention(std::string_view name, bool maximize) {
-  const auto* const known = find(name);
+  const auto known = gradient_named(name);
   TORCH_CHECK_VALUE(known, "unknown gradient '", name, "'; expected one of ", every_name());
-  return checked_convention(known->gradient, maximize, name);
+  return checked_convention(*known, maximize, name);
 }
 
 Convention checked_convention(Gradient gradient, bool maximize, std::string_view name) {

@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "clampgrad/gradient.h"
 
+#include <optional>
 #include <string_view>
 
 namespace clampgrad {
@@ -43,7 +44,7 @@ struct Convention {
   bool maximize;
 };
 
-bool is_name(std::string_view gradient);
+std::optional<Gradient> gradient_named(std::string_view name);
 
 // Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
 Convention parse_convention(std::string_view gradient, bool maximize);

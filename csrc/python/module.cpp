@@ -59,24 +59,6 @@ Tensor run(Arguments& a) {
   }
 }
 
-struct Function {
-  const Signature& signature;
-  Tensor (*run)(Arguments&);
-};
-
-constexpr Function kFunctions[] = {
-    {signatures::clamp, run<clamp, clamp_out>},
-    {signatures::clamp_, run<clamp_>},
-    {signatures::clamp_min, run<clamp_min, clamp_min_out>},
-    {signatures::clamp_min_, run<clamp_min_>},
-    {signatures::clamp_max, run<clamp_max, clamp_max_out>},
-    {signatures::clamp_max_, run<clamp_max_>},
-    {signatures::maximum, run<maximum, maximum_out>},
-    {signatures::minimum, run<minimum, minimum_out>},
-    {signatures::fmax, run<fmax, fmax_out>},
-    {signatures::fmin, run<fmin, fmin_out>},
-};
-
 size_t bounds_of(const Signature& s) {
   return s.parameters[kSecond] ? 2 : 1;
 }
@@ -99,15 +81,12 @@ std::string_view text_of(PyObject* gradient) {
   return "(not UTF-8)";
 }
 
-// Python's message for an unknown name, which suggests a known one; `otherwise` while Python ends.
-std::string unknown_name(std::string_view name, const char* otherwise) {
-  try {
-    const auto table = py::reinterpret_steal<py::object>(
-        PyImport_GetModule(py::str("clampgrad._contract.table").ptr()));
-    return table ? py::cast<std::string>(table.attr("unknown")(name)) : otherwise;
-  } catch (const py::error_already_set&) {
-    return otherwise;
-  }
+// Raises with Python's message, which suggests a known name, or while Python ends, with C++'s.
+void raise_unknown(std::string_view name) {
+  const auto table = py::reinterpret_steal<py::object>(
+      PyImport_GetModule(py::str("clampgrad._contract.table").ptr()));
+  TORCH_CHECK_VALUE(!table, py::cast<std::string>(table.attr("unknown")(name)));
+  parse_convention(name, /*maximize=*/false);
 }
 
 size_t parameter_of(const Signature& s, PyObject* keyword) {
@@ -140,20 +119,16 @@ struct Given {
     // Report an unknown convention first.
     const auto name = at[kGradient] ? text_of(at[kGradient]) : name_of(Gradient::min_norm);
     const bool maximize = at[kMaximize] == Py_True;
-    try {
-      gradient =
-          is_clamp(s) ? parse_convention(name, maximize).gradient : parse_exact(name, s.name);
-    } catch (const c10::ValueError& error) {
-      TORCH_CHECK_VALUE(is_name(name), unknown_name(name, error.what_without_backtrace()));
-      throw;
+    const auto known = gradient_named(name);
+    if (!known) {
+      raise_unknown(name);
     }
+    gradient = is_clamp(s) ? checked_convention(*known, maximize, name).gradient
+                           : checked_exact(*known, s.name, name);
   }
 
   bool has(Parameter p) const {
     return at[p] && at[p] != Py_None;
-  }
-  bool has_tensor(Parameter p) const {
-    return at[p] && THPVariable_Check(at[p]);
   }
 };
 
@@ -204,21 +179,23 @@ std::vector<std::string> overloads(const Signature& s, bool tensors) {
   return {all + 1, std::find(all + 1, std::end(s.overloads), nullptr)};
 }
 
-PyObject* finish(const Function& function, Arguments& arguments) {
+using Run = Tensor(Arguments&);
+
+PyObject* finish(Run run, Arguments& arguments) {
   Tensor result;
   {
     pybind11::gil_scoped_release no_gil;
-    result = function.run(arguments);
+    result = run(arguments);
   }
   return THPVariable_Wrap(std::move(result)); // in place and out=: the object that was given
 }
 
 PyObject* run_parsed(
-    const Function& function,
+    const Signature& s,
+    Run run,
     const Given& given,
     PyObject* module,
     torch::PythonArgParser& parser) {
-  const auto& s = function.signature;
   py::tuple positional(given.positional);
   py::dict keywords; // with the gradient, which a graph of torch.fx then names
   keywords["gradient"] = name_of(given.gradient);
@@ -250,35 +227,44 @@ PyObject* run_parsed(
   if (s.parameters[kOut] && !r.isNone(next)) {
     arguments.out = r.tensor(next);
   }
-  return finish(function, arguments);
+  return finish(run, arguments);
 }
 
-template <size_t i>
+template <const Signature& s, Run run>
 PyObject* entry(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   HANDLE_TH_ERRORS
-  constexpr const Function& function = kFunctions[i];
-  constexpr const Signature& s = function.signature;
   const Given given(s, args, count, keywords);
   if (Arguments arguments; read_plain(s, given, arguments)) {
-    return finish(function, arguments);
+    return finish(run, arguments);
   }
   static torch::PythonArgParser numbers(overloads(s, /*tensors=*/false), /*traceable=*/false);
   static torch::PythonArgParser tensors(overloads(s, /*tensors=*/true), /*traceable=*/false);
-  const bool of_tensors = given.has_tensor(kFirst) || given.has_tensor(kSecond);
-  return run_parsed(function, given, module, of_tensors ? tensors : numbers);
+  const bool of_tensors = std::any_of(&given.at[kFirst], &given.at[kSecond] + 1, [](PyObject* o) {
+    return o && THPVariable_Check(o);
+  });
+  return run_parsed(s, run, given, module, of_tensors ? tensors : numbers);
   END_HANDLE_TH_ERRORS
 }
 
-// The empty entry ends the table. The C API has one type for functions, to which others are cast.
-template <size_t... i>
-PyMethodDef* methods(std::index_sequence<i...>) {
-  static PyMethodDef table[sizeof...(i) + 1] = {
-      {kFunctions[i].signature.name,
-       reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&entry<i>)),
-       METH_FASTCALL | METH_KEYWORDS,
-       nullptr}...};
-  return table;
+// The C API has one type for functions, to which others are cast.
+template <const Signature& s, Run run>
+PyMethodDef method() {
+  const auto function = reinterpret_cast<void (*)()>(&entry<s, run>);
+  return {s.name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL | METH_KEYWORDS, nullptr};
 }
+
+PyMethodDef methods[] = {
+    method<signatures::clamp, run<clamp, clamp_out>>(),
+    method<signatures::clamp_, run<clamp_>>(),
+    method<signatures::clamp_min, run<clamp_min, clamp_min_out>>(),
+    method<signatures::clamp_min_, run<clamp_min_>>(),
+    method<signatures::clamp_max, run<clamp_max, clamp_max_out>>(),
+    method<signatures::clamp_max_, run<clamp_max_>>(),
+    method<signatures::maximum, run<maximum, maximum_out>>(),
+    method<signatures::minimum, run<minimum, minimum_out>>(),
+    method<signatures::fmax, run<fmax, fmax_out>>(),
+    method<signatures::fmin, run<fmin, fmin_out>>(),
+    {}};
 
 // ---- What python/clampgrad/_pin/state.py calls --------------------------------------------------
 
@@ -338,9 +324,8 @@ at::Scalar guarded_by_python(const at::Scalar& bound) {
 } // namespace clampgrad
 
 PyMODINIT_FUNC PyInit__C() {
-  auto* const methods =
-      clampgrad::methods(std::make_index_sequence<std::size(clampgrad::kFunctions)>());
-  static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "clampgrad._C", nullptr, -1, methods};
+  static PyModuleDef definition = {
+      PyModuleDef_HEAD_INIT, "clampgrad._C", nullptr, -1, clampgrad::methods};
   PyObject* module = PyModule_Create(&definition);
   if (module) {
     clampgrad::autograd::add_node_types(module);
