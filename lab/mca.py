@@ -43,7 +43,8 @@ def listed(library):
 def passes(name, code):
     """How often a loop runs for a word: by the bytes of the results, and those that it stores."""
     lane = 8 if "double" in name else 4 if "float" in name else 2
-    arguments = next(n for n, op in enumerate(("Number", "Pair", "Triple"), 1) if op in name)
+    kinds = ("Number|Rule<1", "Pair|Rule<2", "Triple|Rule<3")
+    arguments = next(n for n, kind in enumerate(kinds, 1) if re.search(kind, name))
     stores = sum(bool(re.match(r"v\w+\s+%zmm\d+,(?!.*%rsp).*\(", c)) for c in code)
     return lane * (1 if "Forward" in name else arguments) / stores
 

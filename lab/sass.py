@@ -43,11 +43,11 @@ EXACT, DIRECTED = 3, 2 * 2
 OPERATIONS = {
     # All pseudo-gradients record the same; there may be a lower bound, an upper bound or both.
     "NumberForwardOp": (1, 1, (EXACT + 1) * 3),
-    "NumberBackwardOp": (1, 1, EXACT + DIRECTED),
+    "NumberBackwardOp": (1, 1, EXACT + DIRECTED + 1),
     "PairForwardOp": (2, 1, 4),  # the larger or the smaller, NaN skipped or not
     "PairBackwardOp": (1, 2, 2 + DIRECTED + 1),  # NaN to both or not; pseudo-gradients
     "LookUpTriple": (3, 1, 1),  # whatever the rule
-    "TripleBackwardOp": (1, 3, EXACT + DIRECTED + 1),
+    "TripleBackwardOp": (1, 3, EXACT + 1 + DIRECTED + 1),  # joint, too, has a rule of its own
 }
 # By how their names begin: memory, what lanes exchange, control flow, what a warp does once, and the other
 # units of arithmetic, which work beside the ALU.
@@ -117,11 +117,14 @@ def read(cubin: Path) -> dict[str, dict]:
 
 def name_of(mangled: str) -> str | None:
     found = re.search(
-        r"op_kernelI(\w)N\S*?\d((?:Number|Pair|Triple)\w+?Op|LookUpTriple)I(\S*)", mangled
+        r"op_kernelI(\w)N\S*?\d((?:Number|Pair|Back)\w+?Op|LookUpTriple)I(\S*)", mangled
     )
     if not found:
         return None  # unpack_kernel, a byte per element
     lane, operation, rest = found.groups()
+    if operation == "BackwardOp":  # of a Rule, whose first argument says of how many
+        of = int(re.match(r"N\S*?4RuleILm(\d)E", rest)[1])
+        operation = ("Number", "Pair", "Triple")[of - 1] + operation
     short = "Half" if re.search("4Half|ShortILi10E", rest) else "BFloat16"
     arguments = re.findall(r"L(?:NS\w*?_\d+\w+?E|b)(\d+)E", rest.split("EEvT")[0])
     return " ".join([operation, *arguments, DTYPES.get(lane) or DTYPES[short]])

@@ -18,53 +18,37 @@ namespace clampgrad {
 
 struct NumberForward {
   static constexpr int kIn = 1, kOut = 1;
-  using Word = uint64_t;
   double lo, hi; // in the dtype; of 16 bits, the pattern: a double holds all exactly
   bool has_lo, has_hi;
-  Convention convention;
+  Gradient gradient;
 };
 
-struct NumberBackward {
-  static constexpr int kIn = 1, kOut = 1;
-  using Word = const uint64_t;
-  Convention convention;
-};
-
-struct PairForward {
-  static constexpr int kIn = 2, kOut = 1;
-  using Word = uint64_t;
-  Extremum op;
+// Of two or three Tensors.
+template <size_t n>
+struct TensorForward {
+  static constexpr int kIn = n, kOut = 1;
   Gradient gradient;
   int differentiated; // a bit per argument
+  Extremum op = {}; // of two
 };
 
-struct PairBackward {
-  static constexpr int kIn = 1, kOut = 2;
-  using Word = const uint64_t;
-  Extremum op;
+// Of x between numbers, or of two or three Tensors.
+template <size_t n>
+struct Backward {
+  static constexpr int kIn = 1, kOut = n;
   Convention convention;
-};
-
-struct TripleForward {
-  static constexpr int kIn = 3, kOut = 1;
-  using Word = uint64_t;
-  Gradient gradient;
-  int differentiated;
-};
-
-struct TripleBackward {
-  static constexpr int kIn = 1, kOut = 3;
-  using Word = const uint64_t;
-  Convention convention;
+  Extremum op = {}; // of two
 };
 
 template <typename Call>
-constexpr bool is_forward = !std::is_const_v<typename Call::Word>;
+constexpr bool is_forward = true;
+template <size_t n>
+constexpr bool is_forward<Backward<n>> = false;
 
 // For explicit instantiations, which a template cannot make.
 #define CLAMPGRAD_FOR_EACH_CALL(_) \
   _(NumberForward)                 \
-  _(NumberBackward) _(PairForward) _(PairBackward) _(TripleForward) _(TripleBackward)
+  _(TensorForward<2>) _(TensorForward<3>) _(Backward<1>) _(Backward<2>) _(Backward<3>)
 
 // Elements that are walked together, n of each, and the bits that belong to them. Lane is void
 // where the dtype is known only at run time.
@@ -73,7 +57,7 @@ struct Buffers {
   const Lane* in[Call::kIn];
   int64_t period[Call::kIn]; // in words: Note [Repeated inputs]
   Lane* out[Call::kOut]; // null if it is not wanted; may be an input
-  typename Call::Word* bits;
+  std::conditional_t<is_forward<Call>, uint64_t, const uint64_t>* bits;
   int64_t n;
 };
 

@@ -52,22 +52,13 @@ void run(c10::Device device, at::ScalarType dtype, const Buffers<Call>& memory, 
   });
 }
 
-// ---- Forward ------------------------------------------------------------------------------------
-
-template <typename Call>
-int bits_of(const Call& call) {
-  if constexpr (Call::kIn * Call::kOut == 1) { // of numbers
-    return bits_per_element(number_rule(call.convention.gradient));
-  } else {
-    return Call::kIn * Call::kOut; // one for each Tensor
-  }
-}
-
 } // namespace
+
+// ---- Forward ------------------------------------------------------------------------------------
 
 NumberForward number_forward(
     const Tensor& self, const Number& min, const Number& max, Convention c) {
-  NumberForward call = {0, 0, min.has_value(), max.has_value(), c};
+  NumberForward call = {0, 0, min.has_value(), max.has_value(), c.gradient};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "clamp", [&] {
     const auto in_lane = [&](const Number& bound) {
       const auto number = bound ? in_dtype(bound, self)->to<scalar_t>() : scalar_t();
@@ -82,7 +73,7 @@ NumberForward number_forward(
 template <typename Call>
 Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   const auto n = y.numel();
-  const c10::SymInt bytes = bytes_of_bits(bits_of(call), n);
+  const c10::SymInt bytes = bytes_of_bits(bits_per_element(call.gradient, Call::kIn), n);
   auto bits = empty_in_dim_order(bytes, {}, y.options().dtype(at::kByte));
   // First, because this moves y where it is copy-on-write, and in place y is an input.
   auto* out = y.mutable_data_ptr();
@@ -100,8 +91,8 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
 }
 
 template Tensor fused_forward(const NumberForward&, at::TensorList, const Tensor&);
-template Tensor fused_forward(const PairForward&, at::TensorList, const Tensor&);
-template Tensor fused_forward(const TripleForward&, at::TensorList, const Tensor&);
+template Tensor fused_forward(const TensorForward<2>&, at::TensorList, const Tensor&);
+template Tensor fused_forward(const TensorForward<3>&, at::TensorList, const Tensor&);
 
 // ---- Backward -----------------------------------------------------------------------------------
 
@@ -127,15 +118,15 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
 
 } // namespace
 
-template <typename Call>
-std::array<Tensor, Call::kOut> fused_backward(
-    const Saved<Call>& of, const Tensor& grad, const std::array<bool, Call::kOut>& wanted) {
+template <size_t n>
+std::array<Tensor, n> fused_backward(
+    const Saved<n>& of, const Tensor& grad, const std::array<bool, n>& wanted) {
   const auto [g, period] = repeated_in_dim_order(grad, of.dim_order);
-  const auto bits = checked_bits(of.bits, grad, bits_of(of.call));
+  const auto bits = checked_bits(of.bits, grad, bits_per_element(of.call.convention.gradient, n));
   const auto* from = static_cast<const uint64_t*>(bits->const_data_ptr());
-  Buffers<Call> memory = {{g.const_data_ptr()}, {words(period)}, {}, from, grad.numel()};
-  std::array<Tensor, Call::kOut> to;
-  for (int i = 0; i < Call::kOut; ++i) {
+  Buffers<Backward<n>> memory = {{g.const_data_ptr()}, {words(period)}, {}, from, grad.numel()};
+  std::array<Tensor, n> to;
+  for (size_t i = 0; i < n; ++i) {
     if (wanted[i]) {
       to[i] = empty_in_dim_order(grad.sym_sizes(), of.dim_order, grad.options());
       memory.out[i] = to[i].mutable_data_ptr();
@@ -146,11 +137,11 @@ std::array<Tensor, Call::kOut> fused_backward(
 }
 
 template std::array<Tensor, 1> fused_backward(
-    const Saved<NumberBackward>&, const Tensor&, const std::array<bool, 1>&);
+    const Saved<1>&, const Tensor&, const std::array<bool, 1>&);
 template std::array<Tensor, 2> fused_backward(
-    const Saved<PairBackward>&, const Tensor&, const std::array<bool, 2>&);
+    const Saved<2>&, const Tensor&, const std::array<bool, 2>&);
 template std::array<Tensor, 3> fused_backward(
-    const Saved<TripleBackward>&, const Tensor&, const std::array<bool, 3>&);
+    const Saved<3>&, const Tensor&, const std::array<bool, 3>&);
 
 // ---- As an operator -----------------------------------------------------------------------------
 

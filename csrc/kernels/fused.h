@@ -18,16 +18,16 @@ template <typename Call>
 at::Tensor fused_forward(const Call& call, at::TensorList in, const at::Tensor& y);
 
 // What the node of a forward has saved, and the call that reads it.
-template <typename Call>
+template <size_t n>
 struct Saved {
   at::Tensor bits;
-  Call call;
+  Backward<n> call;
   at::IntArrayRef dim_order;
 };
 
 // A gradient for each argument whose gradient is wanted. All have the shape of grad.
-template <typename Call>
-std::array<at::Tensor, Call::kOut> fused_backward(
-    const Saved<Call>& of, const at::Tensor& grad, const std::array<bool, Call::kOut>& wanted);
+template <size_t n>
+std::array<at::Tensor, n> fused_backward(
+    const Saved<n>& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
 
 } // namespace clampgrad

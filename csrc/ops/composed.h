@@ -183,17 +183,17 @@ class TensorValue : public LazyTensor {
   std::optional<at::Scalar> number_; // compared with as it is
 };
 
+} // namespace clampgrad
+
+#define CLAMPGRAD_INSTANCE composed
+#include "kernels/rules/all.h"
+#undef CLAMPGRAD_INSTANCE
+
+namespace clampgrad {
+namespace {
+
 // What a rule needs from a dtype, where torch does the arithmetic.
-struct TensorElement {
-  static TensorValue key(const TensorValue& x) {
-    return x;
-  }
-  static TensorMask number(const TensorValue& x) {
-    return x == x;
-  }
-  static TensorMask comparable(const TensorValue&) {
-    return TensorMask(true);
-  }
+struct TensorElement : composed::Real<double> {
   // By an integer, because a floating-point number promotes some ZeroTensors to float64.
   static TensorValue divided(const TensorValue& x, int64_t by) {
     return TensorValue([x, by](const at::Tensor& like) { return x.get(like) / by; });
@@ -226,8 +226,5 @@ struct TensorElement {
   }
 };
 
+} // namespace
 } // namespace clampgrad
-
-#define CLAMPGRAD_INSTANCE composed
-#include "kernels/rules/all.h"
-#undef CLAMPGRAD_INSTANCE

@@ -20,7 +20,6 @@ using E = TensorElement;
 using at::Tensor;
 using composed::compared;
 using composed::Compared;
-using composed::PairMasks;
 
 // What each of n arguments gets of a gradient. Forward mode is the transpose: the tangent of the
 // result is the sum over the arguments of what each gets of its own tangent.
@@ -45,17 +44,6 @@ bool result_is_kept() {
   return in_functionalization() && !in_transform();
 }
 
-// The result of `op` again, to be compared with.
-template <typename Op, typename... Args>
-TensorValue result_of(const Op& op, const Tensor& self, const Args&... args) {
-  return TensorValue([=](const Tensor&) {
-    if (result_is_kept()) { // detach() would be another operator
-      return below_autograd([&] { return op(self, args...); });
-    }
-    return op(self.detach(), args...);
-  });
-}
-
 // The result in place of self, if only self is differentiated and gets nothing at a tie.
 template <typename Of, typename Op>
 Tensor result_if_enough(const Of& of, const Op& op) {
@@ -65,19 +53,31 @@ Tensor result_if_enough(const Of& of, const Op& op) {
       : of.args[0];
 }
 
-// ---- One argument -------------------------------------------------------------------------------
-
-template <Gradient rule, bool maximize, typename Masks>
-Shares<1> number_shares(const Masks& at) {
-  return [=](const Tensor& grad) -> std::array<TensorValue, 1> {
-    return {composed::number_share<rule, maximize, E>(TensorValue(grad), at)};
+template <typename Rule, typename Masks>
+Shares<Rule::n> shares_at(const Masks& at) {
+  return [=](const Tensor& grad) {
+    std::array<TensorValue, Rule::n> out;
+    composed::share<Rule, E>(TensorValue(grad), at, out);
+    return out;
   };
 }
 
-// Called by its own name, the composed operator takes straight_through too.
-constexpr Gradient composed_rule(Gradient gradient) {
-  return gradient == Gradient::straight_through ? gradient : number_rule(gradient);
+template <size_t n>
+Shares<n> shares(const Saved<n>& of) {
+  const auto& call = of.call;
+  const auto from_bits = [&](auto rule) {
+    using Rule = decltype(rule);
+    const SavedBits saved = {of.bits, Rule::bits, of.dim_order};
+    TensorMask bits[Rule::bits];
+    for (int b = 0; b < Rule::bits; ++b) {
+      bits[b] = {saved, kBitTables[b]};
+    }
+    return shares_at<Rule>(composed::masks_in(rule, bits, takes_larger(call.op)));
+  };
+  return with_rule<n>(call.convention, from_bits, call.op);
 }
+
+// ---- One argument -------------------------------------------------------------------------------
 
 // number_masks() from the result y: Note [A result is enough].
 template <Gradient rule, bool has_lo, bool has_hi>
@@ -107,16 +107,20 @@ Shares<1> shares(const NumberShares& of) {
   const auto& self = of.args[0];
   const auto &min = of.min, &max = of.max;
   const TensorValue x = self;
-  const auto y = result_of([](const auto&... args) { return at::clamp(args...); }, self, min, max);
+  const auto y = TensorValue([=](const Tensor&) { // only compared with
+    const auto clamped = [&] { return at::clamp(self, min, max); }; // detach() would be an operator
+    return result_is_kept() ? below_autograd(clamped) : at::clamp(self.detach(), min, max);
+  });
   const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
-  return with_rule<composed_rule>(of.convention, [&](auto constant, auto maximize) {
-    constexpr Gradient rule = decltype(constant)::value;
+  return with_rule<1>(of.convention, [&](auto of_convention) {
+    using Rule = decltype(of_convention);
+    constexpr Gradient rule = Rule::share;
     return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
       constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
       const bool from_result = result_is_kept() && !stays_unrounded(min, self.scalar_type()) &&
           !stays_unrounded(max, self.scalar_type()) &&
           (!is_pseudo(rule) || !(has_lo && has_hi) || is_less(*min, *max));
-      return number_shares<rule, decltype(maximize)::value>(
+      return shares_at<Rule>(
           from_result
               ? masks_of_result<rule, has_lo, has_hi>(x, bounds, y)
               : composed::number_masks<rule, has_lo, has_hi>(x, E::comparable(x), bounds, y));
@@ -124,42 +128,14 @@ Shares<1> shares(const NumberShares& of) {
   });
 }
 
-Shares<1> shares(const SavedNumber& of) {
-  return with_rule<number_rule>(of.call.convention, [&](auto constant, auto maximize) {
-    constexpr Gradient rule = decltype(constant)::value;
-    const SavedBits saved = {of.bits, bits_per_element(rule), of.dim_order};
-    TensorMask bits[bits_per_element(rule)];
-    for (int b = 0; b < bits_per_element(rule); ++b) {
-      bits[b] = {saved, kBitTables[b]};
-    }
-    return number_shares<rule, decltype(maximize)::value>(composed::number_masks_in<rule>(bits));
-  });
-}
-
 // ---- Two arguments ------------------------------------------------------------------------------
-
-Shares<2> pair_shares(const PairMasks<TensorMask>& at, Extremum op, Convention c) {
-  return with_rule<pair_share_rule>(c, [&](auto rule, auto maximize) -> Shares<2> {
-    return [=](const Tensor& grad) -> std::array<TensorValue, 2> {
-      TensorValue out[2];
-      composed::pair_share<decltype(rule)::value, decltype(maximize)::value, E>(
-          TensorValue(grad), at, takes_larger(op), out);
-      return {out[0], out[1]};
-    };
-  });
-}
 
 Shares<2> pair_of(
     const Tensor& self_, const Tensor& other_, Extremum op, Convention c, int64_t differentiated) {
   const auto self = compared_in_dtype(self_), other = compared_in_dtype(other_);
   const auto rule = pair_rule(op, c.gradient, static_cast<int>(differentiated));
-  return with_constant<2>(takes_larger(op), [&](auto larger) {
-    return with_constant<2>(skips_nan(op), [&](auto skips) {
-      const auto of =
-          composed::pair_masks<decltype(larger)::value, decltype(skips)::value>(self, other, rule);
-      return pair_shares(of.shares, op, c);
-    });
-  });
+  const auto at = composed::pair_masks(self, other, rule, takes_larger(op), skips_nan(op));
+  return with_rule<2>(c, [&](auto of) { return shares_at<decltype(of)>(at); }, op);
 }
 
 Shares<2> shares(const ExtremumShares& of) {
@@ -168,26 +144,7 @@ Shares<2> shares(const ExtremumShares& of) {
   return pair_of(x, other, of.op, of.convention, of.differentiated);
 }
 
-Shares<2> shares(const SavedPair& of) {
-  const SavedBits saved = {of.bits, 2, of.dim_order};
-  const TensorMask bits[] = {{saved, kBitTables[0]}, {saved, kBitTables[1]}};
-  const auto& call = of.call;
-  return composed::with_pair_rule(call.op, call.convention, [&](auto rule, auto, auto nan) {
-    const auto at = composed::pair_masks_in<decltype(rule)::value, decltype(nan)::value>(bits);
-    return pair_shares(at, call.op, call.convention);
-  });
-}
-
 // ---- Three arguments ----------------------------------------------------------------------------
-
-template <Gradient rule, bool maximize, typename Masks>
-Shares<3> triple_shares(const Masks& at) {
-  return [=](const Tensor& grad) -> std::array<TensorValue, 3> {
-    TensorValue out[3];
-    composed::triple_share<rule, maximize, E>(TensorValue(grad), at, out);
-    return {out[0], out[1], out[2]};
-  };
-}
 
 Shares<3> shares(const ClampShares& of) {
   const auto &min = of.args[1], &max = of.args[2];
@@ -211,20 +168,9 @@ Shares<3> shares(const ClampShares& of) {
     const auto in = [&](const Tensor& t) { return cast(t.detach(), like.scalar_type()); };
     return at::clamp(in(self), in(min), in(max));
   }));
-  return with_rule<own_rule>(of.convention, [&](auto constant, auto maximize) {
-    constexpr Gradient gradient = decltype(constant)::value;
-    return triple_shares<triple_share_rule(gradient), decltype(maximize)::value>(
-        composed::triple_masks<recorded_rule(gradient)>(x, lo, hi, y, differentiated));
-  });
-}
-
-Shares<3> shares(const SavedTriple& of) {
-  const SavedBits saved = {of.bits, 3, of.dim_order};
-  const TensorMask bits[] = {
-      {saved, kBitTables[0]}, {saved, kBitTables[1]}, {saved, kBitTables[2]}};
-  return with_rule<triple_share_rule>(of.call.convention, [&](auto constant, auto maximize) {
-    constexpr Gradient rule = decltype(constant)::value;
-    return triple_shares<rule, decltype(maximize)::value>(composed::triple_masks_in<rule>(bits));
+  return with_rule<3>(of.convention, [&](auto rule) {
+    using Rule = decltype(rule);
+    return shares_at<Rule>(composed::triple_masks<Rule::recorded>(x, lo, hi, y, differentiated));
   });
 }
 
@@ -232,8 +178,8 @@ Shares<3> shares(const SavedTriple& of) {
 
 template <typename Of>
 constexpr bool reads_bits = false;
-template <typename Call>
-constexpr bool reads_bits<Saved<Call>> = true;
+template <size_t n>
+constexpr bool reads_bits<Saved<n>> = true;
 
 template <size_t n>
 at::ScalarType promoted_type(const std::array<Tensor, n>& args) {
@@ -294,14 +240,14 @@ Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
 }
 
 // For n arguments, from what the operator was called with and from the bits.
-#define CLAMPGRAD_FORMULAS(n, Of, SavedOf)                                                        \
+#define CLAMPGRAD_FORMULAS(n, Of)                                                                 \
   template Tensor tangent(const Of&, std::array<Tensor, n>);                                      \
   template std::array<Tensor, n> gradients(const Of&, const Tensor&, const std::array<bool, n>&); \
   template std::array<Tensor, n> gradients(                                                       \
-      const SavedOf&, const Tensor&, const std::array<bool, n>&);
-CLAMPGRAD_FORMULAS(1, NumberShares, SavedNumber)
-CLAMPGRAD_FORMULAS(2, ExtremumShares, SavedPair)
-CLAMPGRAD_FORMULAS(3, ClampShares, SavedTriple)
+      const Saved<n>&, const Tensor&, const std::array<bool, n>&);
+CLAMPGRAD_FORMULAS(1, NumberShares)
+CLAMPGRAD_FORMULAS(2, ExtremumShares)
+CLAMPGRAD_FORMULAS(3, ClampShares)
 #undef CLAMPGRAD_FORMULAS
 
 Tensor if_linear(const Tensor& tangent, Gradient gradient) {

@@ -35,10 +35,6 @@ struct ClampShares {
   int64_t differentiated;
 };
 
-using SavedNumber = Saved<NumberBackward>;
-using SavedPair = Saved<PairBackward>;
-using SavedTriple = Saved<TripleBackward>;
-
 // What the arguments get, in their shapes; undefined where it is not wanted. `of` is one of the
 // structs above. A fused kernel reads bits where the gradient is a plain tensor that nobody
 // differentiates again. All else is composed, to be differentiated, traced, batched and sharded.
@@ -47,7 +43,7 @@ std::array<at::Tensor, n> gradients(
     const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
 
 // gradients() for number bounds.
-at::Tensor clamp_backward(const at::Tensor& grad, const SavedNumber& of);
+at::Tensor clamp_backward(const at::Tensor& grad, const Saved<1>& of);
 
 // The tangent of the result, from the arguments. Raises like if_linear().
 template <typename Of, size_t n>

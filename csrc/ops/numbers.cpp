@@ -95,7 +95,7 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
   return self;
 }
 
-Tensor clamp_backward(const Tensor& grad, const SavedNumber& of) {
+Tensor clamp_backward(const Tensor& grad, const Saved<1>& of) {
   return std::get<0>(
       is_fusable_backward(grad, of.bits) ? fused_backward(of, grad, {true})
                                          : gradients(of, grad, std::array{true}));

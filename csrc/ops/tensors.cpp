@@ -28,25 +28,13 @@ Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
 
 namespace {
 
-// A clamp stays clamp, which policies of selective checkpointing go by.
-Tensor aten(const PairForward& call, const std::array<Tensor, 2>& args) {
-  const auto& [self, other] = args;
-  return !is_clamp(call.op)   ? aten_extremum(call.op, self, other)
-      : takes_larger(call.op) ? at::clamp(self, other)
-                              : at::clamp(self, std::nullopt, other);
-}
-
-Tensor aten(const TripleForward&, const std::array<Tensor, 3>& args) {
-  return at::clamp(args[0], args[1], args[2]);
-}
-
 // Undefined where no kernel takes the arguments. Kernels take plain tensors of one dtype and one
 // shape: promotion and broadcasting are operators of their own, whose backward casts and sums.
-// `call` lacks what is being differentiated. `in_place`: the first argument must have the dtype,
-// and no gaps: a tensor with gaps may overlap itself, and then an element is read once it is
-// written.
-template <typename Node, typename Call>
-Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool in_place) {
+// `in_place`: the first argument must have the dtype, and no gaps: a tensor with gaps may overlap
+// itself, and then an element is read once it is written. `aten`: for modes, see recorded().
+template <size_t n, typename Aten>
+Tensor fused(
+    std::array<Tensor, n> args, Convention c, bool in_place, const Aten& aten, Extremum op = {}) {
   for (const auto& t : args) {
     // Several devices, and dtypes that do not promote: torch takes some, and words the error.
     if (!is_fusable(t) || t.device() != args[0].device() ||
@@ -73,23 +61,20 @@ Tensor fused(std::array<Tensor, Call::kIn> args, Call call, Convention c, bool i
   for (auto& t : args) {
     t = t.sizes() == y.sizes() ? t : t.expand(y.sizes());
   }
+  using Node = std::
+      conditional_t<n == 2, autograd::ExtremumRecordedBackward0, autograd::ClampRecordedBackward1>;
+  TensorForward<n> call = {c.gradient, 0, op};
   const auto node = std::apply(
       [&](const auto&... t) {
         call.differentiated = static_cast<int>(differentiated_inputs(t...));
         return autograd::make_node<Node>(t...);
       },
       args);
-  if constexpr (std::is_same_v<Call, PairForward>) {
-    node->extremum = name_of(call.op);
+  if constexpr (n == 2) {
+    node->extremum = name_of(op);
   }
   const auto bits = unseen([&] { return fused_forward(call, args, y); });
-  return recorded(node, c, y, bits, [&] { return aten(call, args); });
-}
-
-Tensor fused_extremum(
-    const Tensor& self, const Tensor& other, Extremum op, Convention c, bool in_place) {
-  const PairForward call = {op, c.gradient, 0};
-  return fused<autograd::ExtremumRecordedBackward0>({self, other}, call, c, in_place);
+  return recorded(node, c, y, bits, aten);
 }
 
 Tensor fused_clamp(
@@ -98,14 +83,15 @@ Tensor fused_clamp(
     const OptionalTensor& max,
     Convention c,
     bool in_place) {
+  // It stays clamp, which policies of selective checkpointing go by.
+  const auto aten = [&] { return at::clamp(self, min, max); };
   if (!is_given(max)) {
-    return fused_extremum(self, *min, Extremum::clamp_min, c, in_place);
+    return fused<2>({self, *min}, c, in_place, aten, Extremum::clamp_min);
   }
   if (!is_given(min)) {
-    return fused_extremum(self, *max, Extremum::clamp_max, c, in_place);
+    return fused<2>({self, *max}, c, in_place, aten, Extremum::clamp_max);
   }
-  const TripleForward call = {c.gradient, 0};
-  return fused<autograd::ClampRecordedBackward1>({self, *min, *max}, call, c, in_place);
+  return fused<3>({self, *min, *max}, c, in_place, aten);
 }
 
 } // namespace
@@ -149,7 +135,8 @@ Tensor front_door::extremum(
   if (!any_may_need_gradient(self, other)) {
     return aten_extremum(op, self, other);
   }
-  auto y = fused_extremum(self, other, op, {gradient, false}, /*in_place=*/false);
+  const auto aten = [&] { return aten_extremum(op, self, other); };
+  auto y = fused<2>({self, other}, {gradient, false}, /*in_place=*/false, aten, op);
   return y.defined()
       ? y
       : clampgrad::_extremum_composed(kept(self), kept(other), name_of(op), name_of(gradient));

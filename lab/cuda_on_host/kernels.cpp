@@ -40,12 +40,12 @@ void number_forward(
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
   const auto has_lo = lo.has_value(), has_hi = hi.has_value();
-  run({x}, {y}, bits, NumberForward{lo.value_or(0), hi.value_or(0), has_lo, has_hi, c});
+  run({x}, {y}, bits, NumberForward{lo.value_or(0), hi.value_or(0), has_lo, has_hi, c.gradient});
 }
 
 void number_backward(
     const Tensor& g, const Tensor& bits, const Tensor& dx, std::string gradient, bool maximize) {
-  run({g}, {dx}, bits, NumberBackward{parse_convention(gradient, maximize)});
+  run({g}, {dx}, bits, Backward<1>{parse_convention(gradient, maximize)});
 }
 
 // Of two Tensors with the name of an operator, and of three without.
@@ -59,9 +59,9 @@ void forward(
   const auto rule = parse_convention(gradient, false).gradient;
   const int set = static_cast<int>(differentiated);
   if (extremum) {
-    run(in, {y}, bits, PairForward{parse_extremum(*extremum), rule, set});
+    run(in, {y}, bits, TensorForward<2>{rule, set, parse_extremum(*extremum)});
   } else {
-    run(in, {y}, bits, TripleForward{rule, set});
+    run(in, {y}, bits, TensorForward<3>{rule, set});
   }
 }
 
@@ -74,9 +74,9 @@ void backward(
     bool maximize) {
   const auto c = parse_convention(gradient, maximize);
   if (extremum) {
-    run({g}, out, bits, PairBackward{parse_extremum(*extremum), c});
+    run({g}, out, bits, Backward<2>{c, parse_extremum(*extremum)});
   } else {
-    run({g}, out, bits, TripleBackward{c});
+    run({g}, out, bits, Backward<3>{c});
   }
 }
 

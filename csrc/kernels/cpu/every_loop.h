@@ -21,6 +21,7 @@
 // clang-format off: each stands on those before it
 #include "kernels/cpu/vectors.h"
 #include "kernels/rules/all.h"
+#include "kernels/rules/ops.h"
 #include "kernels/cpu/signalling.h"
 #include "kernels/cpu/masks.h"
 #include "kernels/cpu/loop.h"

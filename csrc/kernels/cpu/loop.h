@@ -112,10 +112,6 @@ struct WithMax : ElementHere<T> {
     const V raised = has_lo ? larger_at_once(value, keys.lo) : value;
     return has_hi ? lesser_at_once(raised, keys.hi) : raised;
   }
-  template <bool has_lo, bool has_hi, typename V>
-  static V clamp_key(V key, Mask<V> comparable, const Bounds<V>& keys) {
-    return clamp<has_lo, has_hi>(key, key, comparable, keys, keys);
-  }
 };
 
 // 16-bit numbers with as few masks as can be: a comparison is unsigned and counted from an

@@ -3,6 +3,12 @@
 namespace clampgrad::device {
 namespace {
 
+// The V for a lane: itself.
+template <typename Lane>
+CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
+  return value;
+}
+
 template <typename T>
 struct AsFloat : ElementOf<T> {
   using Lane = uint16_t;
@@ -33,24 +39,13 @@ template <typename T>
 struct ElementHere : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementOf<T>> {
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
   template <bool has_lo, bool has_hi, typename V, typename K>
-  static CLAMPGRAD_HOST_DEVICE V
-  clamp(V x, K key, bool comparable, const Bounds<V>& values, const Bounds<K>& keys) {
-    if constexpr (std::is_floating_point_v<V>) {
-      const V raised = has_lo ? std::fmax(x, values.lo) : x;
-      return x == x ? (has_hi ? std::fmin(raised, values.hi) : raised) : x;
-    } else { // of two zeros, the signs decide; one select after the other, or there would be
-             // branches
-      V y = x;
-      if constexpr (has_lo) {
-        y = select(eq(key, keys.lo), V(y & values.lo), y);
-        y = select(lt(key, keys.lo), values.lo, y);
-        key = larger(key, keys.lo);
-      }
-      if constexpr (has_hi) {
-        y = select(eq(key, keys.hi), V(y | values.hi), y);
-        y = select(lt(keys.hi, key), values.hi, y);
-      }
-      return select(comparable, y, x);
+  static CLAMPGRAD_HOST_DEVICE V clamp(V x, K key, bool, const Bounds<V>&, const Bounds<K>& keys) {
+    const K raised = has_lo ? std::fmax(key, keys.lo) : key;
+    const K clamped = has_hi ? std::fmin(raised, keys.hi) : raised;
+    if constexpr (std::is_same_v<V, K>) {
+      return key == key ? clamped : x;
+    } else {
+      return key == key ? T(clamped).x : x;
     }
   }
 #endif

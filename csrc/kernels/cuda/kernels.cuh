@@ -39,7 +39,7 @@ __device__ __forceinline__ void store_bits(
 
 // What is recorded: a comparison's result, or what a table says.
 template <typename Op>
-using Bit = std::conditional_t<std::is_same_v<typename Op::Call, TripleForward>, uint32_t, bool>;
+using Bit = std::conditional_t<std::is_same_v<typename Op::Call, TensorForward<3>>, uint32_t, bool>;
 
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_row(

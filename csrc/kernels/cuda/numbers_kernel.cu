@@ -5,6 +5,6 @@
 namespace clampgrad::cuda {
 
 CLAMPGRAD_RUN(NumberForward)
-CLAMPGRAD_RUN(NumberBackward)
+CLAMPGRAD_RUN(Backward<1>)
 
 } // namespace clampgrad::cuda

@@ -7,24 +7,14 @@
 #include <ATen/Dispatch.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
 #include <cmath>
-
-namespace clampgrad::device {
-namespace {
-
-// The V for a lane: itself. The rules, which are included after this, call it.
-template <typename Lane>
-CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
-  return value;
-}
-
-} // namespace
-} // namespace clampgrad::device
 
 // clang-format off: each stands on those before it
 #define CLAMPGRAD_INSTANCE device
 #include "kernels/rules/all.h"
 #include "kernels/cuda/element.cuh"
+#include "kernels/rules/ops.h"
 #include "kernels/cuda/triple.cuh"
 #undef CLAMPGRAD_INSTANCE
 // clang-format on
@@ -34,14 +24,9 @@ namespace clampgrad::cuda {
 // Whether accesses of 16 bytes are allowed: every pointer that is not null is a multiple of 16.
 template <typename Call, typename Lane>
 bool is_aligned(const Buffers<Call, Lane>& s) {
-  uintptr_t all = 0;
-  for (const auto* in : s.in) {
-    all |= reinterpret_cast<uintptr_t>(in);
-  }
-  for (const auto* out : s.out) {
-    all |= reinterpret_cast<uintptr_t>(out);
-  }
-  return all % 16 == 0;
+  const auto fits = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
+  return std::all_of(std::begin(s.in), std::end(s.in), fits) &&
+      std::all_of(std::begin(s.out), std::end(s.out), fits);
 }
 
 template <typename Call>
@@ -55,7 +40,7 @@ void run(c10::Device device, at::ScalarType dtype, const Buffers<Call>& memory, 
     const auto run = [&](auto op) {
       launch(device, s.n, rows * elements, op_kernel<T, decltype(op)>, op, s, is_aligned(s), rows);
     };
-    if constexpr (std::is_same_v<Call, TripleForward>) {
+    if constexpr (std::is_same_v<Call, TensorForward<3>>) {
       run(device::LookUpTriple<E>{{}, device::table_of(call)});
     } else {
       device::with_op<E>(call, run);

@@ -4,9 +4,9 @@
 
 namespace clampgrad::cuda {
 
-CLAMPGRAD_RUN(PairForward)
-CLAMPGRAD_RUN(PairBackward)
-CLAMPGRAD_RUN(TripleForward)
-CLAMPGRAD_RUN(TripleBackward)
+CLAMPGRAD_RUN(TensorForward<2>)
+CLAMPGRAD_RUN(Backward<2>)
+CLAMPGRAD_RUN(TensorForward<3>)
+CLAMPGRAD_RUN(Backward<3>)
 
 } // namespace clampgrad::cuda

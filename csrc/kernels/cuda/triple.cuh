@@ -20,8 +20,10 @@ CLAMPGRAD_HOST_DEVICE int comparisons(
 template <Gradient rule>
 TripleTable table_of(int differentiated) {
   TripleTable table = {};
-  const auto add = [&](float x, float lo, float hi) {
-    using E = Real<float>;
+  using E = Real<float>;
+  const float values[] = {0, 1, 2, NAN};
+  for (int n = 0; n < 4 * 4 * 4; ++n) {
+    const float x = values[n % 4], lo = values[n / 4 % 4], hi = values[n / 16];
     const auto kx = compared<E>(x), klo = compared<E>(lo), khi = compared<E>(hi);
     const auto y = compared<E>(clamped(x, lo, hi, kx, klo, khi));
     bool bits[3];
@@ -29,26 +31,18 @@ TripleTable table_of(int differentiated) {
     for (int b = 0; b < 3; ++b) {
       table.bits[b] |= uint64_t{bits[b]} << comparisons(kx, klo, khi);
     }
-  };
-  const float values[] = {0, 1, 2, NAN};
-  for (const float x : values) {
-    for (const float lo : values) {
-      for (const float hi : values) {
-        add(x, lo, hi);
-      }
-    }
   }
   return table;
 }
 
-inline TripleTable table_of(const TripleForward& call) {
+inline TripleTable table_of(const TensorForward<3>& call) {
   return with_constant<kGradients>(call.gradient, [&](auto gradient) {
-    return table_of<recorded_rule(decltype(gradient)::value)>(call.differentiated);
+    return table_of<recorded_rule(rule_of(decltype(gradient)::value, 3))>(call.differentiated);
   });
 }
 
 template <typename E>
-struct LookUpTriple : Op<TripleForward, E, 3> {
+struct LookUpTriple : Op<TensorForward<3>, E, 3> {
   TripleTable table;
 
   template <typename V>

@@ -7,24 +7,24 @@
 
 namespace clampgrad {
 
-// ---- Numbers for bounds -------------------------------------------------------------------------
-
-// A number is a constant, so least norm gives x nothing at a bound, as joint does. straight_through
-// has no rule here: nothing is recorded for it.
-constexpr Gradient number_rule(Gradient gradient) {
-  const bool has_none = gradient == Gradient::straight_through;
-  return has_none || gradient == Gradient::joint ? Gradient::min_norm : gradient;
+// The rule of a convention for n arguments: x alone where the bounds are numbers, else two or three
+// Tensors. A number is a constant, so least norm gives x nothing at a bound, as joint does. Of two
+// Tensors, an exact rule says in the forward who gets a share (pair_rule); all read it alike.
+constexpr Gradient rule_of(Gradient gradient, size_t n) {
+  const bool shares = n == 1 ? gradient == Gradient::joint : n == 2 && !is_pseudo(gradient);
+  return shares ? Gradient::min_norm : gradient;
 }
 
-// The rule for the bits of a forward, except for two Tensors. All pseudo-gradients share one, which
-// records where x lies.
-constexpr Gradient recorded_rule(Gradient gradient) {
-  return is_pseudo(gradient) ? Gradient::with_grad : gradient;
+// All pseudo-gradients record the same: where x lies.
+constexpr Gradient recorded_rule(Gradient rule) {
+  return is_pseudo(rule) ? Gradient::with_grad : rule;
 }
 
-// One bit: whether g passes. Two bits: how much of it, where a tie is shared, or where x lies.
-constexpr int bits_per_element(Gradient number_rule) {
-  return number_rule == Gradient::half || is_pseudo(number_rule) ? 2 : 1;
+// A bit for each Tensor, whether it gets a share. For numbers, one bit: whether g passes; or two:
+// how much of it, where a tie is shared, or where x lies.
+constexpr int bits_per_element(Gradient gradient, size_t n) {
+  const auto rule = rule_of(gradient, n);
+  return n > 1 ? n : rule == Gradient::half || is_pseudo(rule) ? 2 : 1;
 }
 
 // ---- Two Tensors --------------------------------------------------------------------------------
@@ -58,11 +58,6 @@ CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int dif
   return {kSelf, 0}; // a pseudo-gradient: what is at the bound belongs to self
 }
 
-// The rule that reads the bits. min_norm means equal shares for the arguments whose bits are set.
-constexpr Gradient pair_share_rule(Gradient gradient) {
-  return is_pseudo(gradient) ? gradient : Gradient::min_norm;
-}
-
 // Whether a NaN result gives both arguments all of g. The bits encode this as no share for either,
 // so under such a rule at least one argument must have a share at a tie.
 CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
@@ -73,20 +68,11 @@ CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
 
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 
-// The rule that reads the bits. Under inclusive, shares are equal, as under min_norm.
-constexpr Gradient triple_share_rule(Gradient gradient) {
-  return gradient == Gradient::inclusive ? Gradient::min_norm : gradient;
-}
-
 // Whether a number and a Tensor for bounds take a rule of three, in which the number is a Tensor
 // that is a constant. The other conventions clamp by one bound after the other, of which the rule
 // of three is the outcome under half.
 inline bool mixed_at_once(Gradient gradient) {
   return gradient == Gradient::min_norm || gradient == Gradient::half || is_pseudo(gradient);
-}
-
-constexpr Gradient own_rule(Gradient gradient) {
-  return gradient;
 }
 
 // ---- As template arguments ----------------------------------------------------------------------
@@ -96,16 +82,29 @@ constexpr bool is_linear(Gradient gradient) {
   return gradient != Gradient::with_grad && gradient != Gradient::restoring;
 }
 
-// f(Constant<rule>(), Constant<maximize>()), by a function above. Exact rules ignore maximize.
-template <Gradient (*rule_of)(Gradient), typename F>
-auto with_rule(Convention c, const F& f) {
+// What a forward and its backward have in common, so that the one reads what the other records.
+// `variant`: the loss is maximised, or a NaN result gives both of two Tensors all of g.
+template <size_t arguments, Gradient rule, bool variant>
+struct Rule {
+  static constexpr size_t n = arguments;
+  static constexpr Gradient share = rule, recorded = recorded_rule(rule);
+  static constexpr int bits = bits_per_element(rule, n);
+  static constexpr bool maximize = variant && is_pseudo(rule);
+  static constexpr bool nan_to_both = variant && !is_pseudo(rule);
+};
+
+// f(Rule<n, ...>()). Two Tensors have an `op`.
+template <size_t n, typename F>
+auto with_rule(Convention c, const F& f, Extremum op = {}) {
   return with_constant<kGradients>(c.gradient, [&](auto gradient) {
-    constexpr Gradient rule = rule_of(decltype(gradient)::value);
-    if constexpr (is_linear(rule)) {
-      return f(Constant<rule>(), Constant<false>());
-    } else {
+    constexpr Gradient rule = rule_of(decltype(gradient)::value, n);
+    constexpr bool of_pair = n == 2 && !is_pseudo(rule);
+    if constexpr (of_pair || !is_linear(rule)) {
+      const bool variant = of_pair ? nan_to_both(op, c.gradient) : c.maximize;
       return with_constant<2>(
-          c.maximize, [&](auto maximize) { return f(Constant<rule>(), maximize); });
+          variant, [&](auto is) { return f(Rule<n, rule, decltype(is)::value>()); });
+    } else {
+      return f(Rule<n, rule, false>());
     }
   });
 }

@@ -94,16 +94,12 @@ clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const B
 // What all elements have in common.
 template <typename E>
 struct Element {
-  // The value of torch.clamp, its key, and the value of torch.fmax and fmin: the rule has chosen
-  // `result` from the two `in`. A device where torch returns something else overrides them.
+  // The values of torch.clamp, and of torch.fmax and fmin: the rule has chosen `result` from the
+  // two `in`. A device where torch returns something else overrides them.
   template <bool has_lo, bool has_hi, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V
   clamp(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
     return clamp_value<has_lo, has_hi>(value, key, comparable, values, keys);
-  }
-  template <bool has_lo, bool has_hi, typename K>
-  static CLAMPGRAD_HOST_DEVICE K clamp_key(K key, Mask<K> comparable, const Bounds<K>& keys) {
-    return clamp_value<has_lo, has_hi>(key, key, comparable, keys, keys);
   }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V fmax(const V (&)[2], V result) {
@@ -122,8 +118,8 @@ struct Element {
   // 1 where `plus`, -1 where `minus`, 0 elsewhere.
   template <typename V, typename M>
   static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
-    const V zero = V(), one = zero + E::one;
-    return select(plus, one, select(minus, E::negated(one), zero));
+    const V zero = V(), one = zero + E::one, minus_one = zero + E::minus_one;
+    return select(plus, one, select(minus, minus_one, zero));
   }
 };
 
@@ -131,7 +127,7 @@ struct Element {
 template <typename T>
 struct Real : Element<Real<T>> {
   using Lane = T;
-  static constexpr T one = 1;
+  static constexpr T one = 1, minus_one = -1;
 
   // What is compared in place of the value.
   template <typename V>
@@ -150,10 +146,6 @@ struct Real : Element<Real<T>> {
   }
 
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V negated(V x) {
-    return -x;
-  }
-  template <typename V>
   static CLAMPGRAD_HOST_DEVICE V halved(V x) {
     return x * T(0.5);
   }
@@ -170,7 +162,7 @@ struct Short : Element<Short<mantissa_bits>> {
   using Lane = uint16_t;
   static constexpr uint16_t implicit_bit = 1 << mantissa_bits;
   static constexpr uint16_t infinity = 0x8000 - implicit_bit;
-  static constexpr uint16_t one = infinity / 2 & infinity;
+  static constexpr uint16_t one = infinity / 2 & infinity, minus_one = one | 0x8000;
 
   template <typename V> // for a vector, one of signed lanes: what its own == gives
   using Key = std::conditional_t<std::is_same_v<V, Lane>, int16_t, decltype(V() == V())>;
@@ -201,10 +193,6 @@ struct Short : Element<Short<mantissa_bits>> {
     return number(x);
   }
 
-  template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V negated(V x) {
-    return V(x ^ Lane(0x8000));
-  }
   template <typename V>
   static CLAMPGRAD_HOST_DEVICE V halved(V x) {
     const V m = magnitude(x);
@@ -277,15 +265,6 @@ template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
   return a.comparable & b.comparable & eq(a.key, b.key);
 }
-
-// What happens to one element (CUDA) or vector (CPU). A forward makes the result and the bits from
-// its inputs, a backward the gradients from a gradient and the bits. with_op() gives a call its Op.
-template <typename Of, typename Element, int bits>
-struct Op {
-  using Call = Of;
-  using E = Element;
-  static constexpr int kBits = bits; // of one element
-};
 
 } // namespace
 } // namespace clampgrad::CLAMPGRAD_INSTANCE

@@ -73,42 +73,32 @@ CLAMPGRAD_HOST_DEVICE auto number_masks(
 // ---- What it gets -------------------------------------------------------------------------------
 
 // Selects, and never multiplies by 0: a blocked element gets an exact 0 even where g is inf or NaN.
-template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE V number_share(V g, const NumberMasks<Mask<V>>& at) {
-  V share = g;
-  if constexpr (bits_per_element(rule) == 2) {
-    share = select(at.tie, select(at.quarter, E::quartered(g), E::halved(g)), g);
+template <typename Rule, typename E, typename V, typename Shares>
+CLAMPGRAD_HOST_DEVICE void share(V g, const NumberMasks<Mask<V>>& at, Shares& out) {
+  V part = g;
+  if constexpr (Rule::bits == 2) {
+    part = select(at.tie, select(at.quarter, E::quartered(g), E::halved(g)), g);
   }
-  return select(at.open, share, V());
+  out[0] = select(at.open, part, V());
 }
 
-// Where a pseudo-gradient lets g pass. Descent moves x by -g: up where g < 0. A step of length 0
+// What a pseudo-gradient makes of g. Descent moves x by -g: up where g < 0. A step of length 0
 // leaves x where it is. Ascent is descent in the other direction.
-template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Mask<V> passes(V g, const Position<Mask<V>>& at) {
-  if constexpr (rule == Gradient::with_grad) {
+template <typename Rule, typename E, typename V, typename Shares>
+CLAMPGRAD_HOST_DEVICE void share(V g, const Position<Mask<V>>& at, Shares& out) {
+  const auto& above = Rule::maximize ? at.below : at.above;
+  const auto& below = Rule::maximize ? at.above : at.below;
+  if constexpr (Rule::share == Gradient::with_grad) {
     const auto key = E::key(g);
     const auto none = KeyOf<E, V>();
     const Mask<V> falls = le(none, key), rises = le(key, none);
-    const auto &above = maximize ? at.below : at.above, &below = maximize ? at.above : at.below;
-    return at.inside | (E::comparable(g) & ((above & falls) | (below & rises)));
+    const Mask<V> passes = at.inside | (E::comparable(g) & ((above & falls) | (below & rises)));
+    out[0] = E::pseudo_gradient(passes, g, V());
+  } else if constexpr (Rule::share == Gradient::restoring) {
+    out[0] = E::pseudo_gradient(at.inside, g, E::template sign<V>(above, below));
   } else {
-    return at.inside;
-  }
-}
-
-// What a pseudo-gradient makes of g.
-template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE V number_share(V g, const Position<Mask<V>>& at) {
-  if constexpr (rule == Gradient::straight_through) {
-    return g;
-  } else {
-    V outside = V();
-    if constexpr (rule == Gradient::restoring) {
-      outside = maximize ? E::template sign<V>(at.below, at.above)
-                         : E::template sign<V>(at.above, at.below);
-    }
-    return E::pseudo_gradient(passes<rule, maximize, E>(g, at), g, outside);
+    static_assert(Rule::share == Gradient::straight_through);
+    out[0] = g;
   }
 }
 
@@ -134,67 +124,16 @@ CLAMPGRAD_HOST_DEVICE void number_bits(const Position<M>& at, M (&bits)[2]) {
 }
 
 // Masks with the same shares as those of number_masks().
-template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE auto number_masks_in(const M (&bits)[bits_per_element(rule)]) {
+template <Gradient rule, bool maximize, typename M, size_t n>
+CLAMPGRAD_HOST_DEVICE auto masks_in(Rule<1, rule, maximize>, const M (&bits)[n], bool) {
   if constexpr (is_pseudo(rule)) {
     const M above = bits[0] & bits[1];
     return Position<M>{M(bits[0] ^ above), M(bits[1] ^ above), above};
-  } else if constexpr (bits_per_element(rule) == 2) {
+  } else if constexpr (n == 2) {
     return NumberMasks<M>{M(bits[0] | bits[1]), bits[1], bits[0]};
   } else {
     return NumberMasks<M>{bits[0], M(), M()};
   }
-}
-
-// ---- In the kernels -----------------------------------------------------------------------------
-
-template <Gradient rule, bool has_lo, bool has_hi, typename E, typename V>
-struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule)> {
-  Bounds<V> values;
-  Bounds<KeyOf<E, V>> keys;
-
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], Mask<V> (&bits)[bits_per_element(rule)], V (&out)[1]) const {
-    const auto key = E::key(in[0]);
-    const auto comparable = E::comparable(in[0]);
-    out[0] = E::template clamp<has_lo, has_hi>(in[0], key, comparable, values, keys);
-    const auto result = E::template clamp_key<has_lo, has_hi>(key, comparable, keys);
-    number_bits(number_masks<rule, has_lo, has_hi>(key, comparable, keys, result), bits);
-  }
-};
-
-template <typename E, typename F>
-void with_op(const NumberForward& call, const F& run) {
-  using L = typename E::Lane;
-  using V = decltype(splat(L()));
-  Bounds<V> bounds = {splat(static_cast<L>(call.lo)), splat(static_cast<L>(call.hi))};
-  const Bounds<KeyOf<E, V>> keys = {E::key(bounds.lo), E::key(bounds.hi)};
-  // clamp gives hi where lo is greater. The keys stay unchanged, so x == lo is still a tie.
-  if (call.has_hi) {
-    bounds.lo = select(lt(keys.hi, keys.lo), bounds.hi, bounds.lo);
-  }
-  with_bounds(call.has_lo, call.has_hi, [&](auto lo, auto hi) {
-    with_constant<kGradients>(call.convention.gradient, [&](auto gradient) {
-      constexpr Gradient rule = recorded_rule(number_rule(decltype(gradient)::value));
-      run(NumberForwardOp<rule, decltype(lo)::value, decltype(hi)::value, E, V>{{}, bounds, keys});
-    });
-  });
-}
-
-template <Gradient rule, bool maximize, typename E>
-struct NumberBackwardOp : Op<NumberBackward, E, bits_per_element(rule)> {
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], const Mask<V> (&bits)[bits_per_element(rule)], V (&out)[1]) const {
-    out[0] = number_share<rule, maximize, E>(in[0], number_masks_in<rule>(bits));
-  }
-};
-
-template <typename E, typename F>
-void with_op(const NumberBackward& call, const F& run) {
-  with_rule<number_rule>(call.convention, [&](auto rule, auto maximize) {
-    run(NumberBackwardOp<decltype(rule)::value, decltype(maximize)::value, E>{});
-  });
 }
 
 } // namespace

@@ -3,23 +3,22 @@
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// Which arguments get a share, and where they halve it.
+// Which arguments get a share, and where they halve it; which the operator takes, and where it
+// takes self.
 template <typename M>
 struct PairMasks {
-  M self, other;
-  M halved;
+  M self, other, halved;
+  bool takes_larger;
+  M takes_self = {};
 };
 
-// Who gets a share, and whether the value of the result is self's.
-template <typename M>
-struct PairResult {
-  PairMasks<M> shares;
-  M takes_self;
-};
-
-template <bool takes_larger, bool skips_nan, typename K>
-CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_masks(
-    const Compared<K>& self, const Compared<K>& other, const PairRule& rule) {
+template <typename K>
+CLAMPGRAD_HOST_DEVICE PairMasks<Mask<K>> pair_masks(
+    const Compared<K>& self,
+    const Compared<K>& other,
+    const PairRule& rule,
+    bool takes_larger,
+    bool skips_nan) {
   using M = Mask<K>;
   const auto& larger = takes_larger ? self : other;
   const auto& smaller = takes_larger ? other : self;
@@ -29,7 +28,7 @@ CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_masks(
   M to_other = select(broadcast<M>(rule.tie & kOther), loses_or_ties, loses);
   M nan = negate<M>(wins_or_ties | loses_or_ties);
   M takes_self = M(wins_or_ties | negate<M>(self.number));
-  if constexpr (skips_nan) {
+  if (skips_nan) {
     const M other_nan = negate<M>(other.number);
     nan = M(other_nan & negate<M>(self.number));
     to_self = M(to_self | (other_nan & self.number));
@@ -37,102 +36,35 @@ CLAMPGRAD_HOST_DEVICE PairResult<Mask<K>> pair_masks(
     takes_self = M(wins_or_ties | other_nan);
   }
   return {
-      {M(to_self | (nan & broadcast<M>(rule.nan & kSelf))),
-       M(to_other | (nan & broadcast<M>(rule.nan & kOther))),
-       M(eq(self, other) & broadcast<M>(rule.tie == kBoth))},
+      M(to_self | (nan & broadcast<M>(rule.nan & kSelf))),
+      M(to_other | (nan & broadcast<M>(rule.nan & kOther))),
+      M(eq(self, other) & broadcast<M>(rule.tie == kBoth)),
+      takes_larger,
       takes_self};
 }
 
 // Under a pseudo-gradient, self is the result where it has a share, else beyond the bound.
-template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE void pair_share(
-    V g, const PairMasks<Mask<V>>& at, bool takes_larger, V (&out)[2]) {
+template <typename Rule, typename E, typename V, typename Shares>
+CLAMPGRAD_HOST_DEVICE void share(V g, const PairMasks<Mask<V>>& at, Shares& out) {
   using M = Mask<V>;
-  const V zero = V(), share = select(at.halved, E::halved(g), g);
-  if constexpr (is_pseudo(rule)) {
-    const M larger = broadcast<M>(takes_larger);
+  const V zero = V(), part = select(at.halved, E::halved(g), g);
+  if constexpr (is_pseudo(Rule::share)) {
+    const M larger = broadcast<M>(at.takes_larger);
     const Position<M> self = {at.self, M(at.other & larger), M(at.other & negate<M>(larger))};
-    out[0] = number_share<rule, maximize, E>(g, self);
+    share<Rule, E>(g, self, out);
   } else {
-    out[0] = select(at.self, share, zero);
+    out[0] = select(at.self, part, zero);
   }
-  out[1] = select(at.other, share, zero);
+  out[1] = select(at.other, part, zero);
 }
 
-template <Gradient rule, bool nan_to_both, typename M>
-CLAMPGRAD_HOST_DEVICE PairMasks<M> pair_masks_in(const M (&bits)[2]) {
+template <Gradient rule, bool variant, typename M>
+CLAMPGRAD_HOST_DEVICE PairMasks<M> masks_in(
+    Rule<2, rule, variant>, const M (&bits)[2], bool takes_larger) {
   const M self = bits[0], other = bits[1];
-  if constexpr (is_pseudo(rule)) { // which records no tie
-    return {self, other, M()};
-  } else if constexpr (nan_to_both) {
-    const M nan = negate<M>(self | other);
-    return {M(self | nan), M(other | nan), M(self & other)};
-  } else {
-    return {self, other, M(self & other)};
-  }
-}
-
-template <bool takes_larger, bool skips_nan, typename E>
-struct PairForwardOp : Op<PairForward, E, 2> {
-  PairRule rule;
-
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[2], Mask<V> (&bits)[2], V (&out)[1]) const {
-    const auto pair =
-        pair_masks<takes_larger, skips_nan>(compared<E>(in[0]), compared<E>(in[1]), rule);
-    out[0] = select(pair.takes_self, in[0], in[1]);
-    if constexpr (skips_nan) {
-      out[0] = E::fmax(in, out[0]);
-    }
-    bits[0] = pair.shares.self;
-    bits[1] = pair.shares.other;
-  }
-};
-
-template <typename E, typename F>
-void with_op(const PairForward& call, const F& run) {
-  auto rule = pair_rule(call.op, call.gradient, call.differentiated);
-  if (nan_to_both(call.op, call.gradient)) {
-    rule.nan = 0;
-  }
-  with_constant<2>(takes_larger(call.op), [&](auto larger) {
-    with_constant<2>(skips_nan(call.op), [&](auto skips) {
-      run(PairForwardOp<decltype(larger)::value, decltype(skips)::value, E>{{}, rule});
-    });
-  });
-}
-
-template <Gradient rule, bool maximize, bool nan_to_both, typename E>
-struct PairBackwardOp : Op<PairBackward, E, 2> {
-  bool takes_larger;
-
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], const Mask<V> (&bits)[2], V (&out)[2]) const {
-    const auto at = pair_masks_in<rule, nan_to_both>(bits);
-    pair_share<rule, maximize, E>(in[0], at, takes_larger, out);
-  }
-};
-
-// f(Constant<rule>(), Constant<maximize>(), Constant<nan_to_both>())
-template <typename F>
-auto with_pair_rule(Extremum op, Convention c, const F& f) {
-  return with_rule<pair_share_rule>(c, [&](auto rule, auto maximize) {
-    if constexpr (is_pseudo(decltype(rule)::value)) {
-      return f(rule, maximize, Constant<false>());
-    } else {
-      return with_constant<2>(
-          nan_to_both(op, c.gradient), [&](auto nan) { return f(rule, maximize, nan); });
-    }
-  });
-}
-
-template <typename E, typename F>
-void with_op(const PairBackward& call, const F& run) {
-  with_pair_rule(call.op, call.convention, [&](auto rule, auto maximize, auto nan) {
-    run(PairBackwardOp<decltype(rule)::value, decltype(maximize)::value, decltype(nan)::value, E>{
-        {}, takes_larger(call.op)});
-  });
+  const M nan = negate<M>(self | other) & broadcast<M>(Rule<2, rule, variant>::nan_to_both);
+  // A pseudo-gradient records no tie.
+  return {M(self | nan), M(other | nan), is_pseudo(rule) ? M() : M(self & other), takes_larger};
 }
 
 } // namespace

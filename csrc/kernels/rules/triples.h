@@ -115,26 +115,26 @@ CLAMPGRAD_HOST_DEVICE auto triple_masks(
 
 // ---- What each gets -----------------------------------------------------------------------------
 
-template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE void triple_share(V g, const TripleMasks<Mask<V>>& at, V (&out)[3]) {
+template <typename Rule, typename E, typename V, typename Shares>
+CLAMPGRAD_HOST_DEVICE void share(V g, const TripleMasks<Mask<V>>& at, Shares& out) {
   const V zero = V(), half = E::halved(g);
-  const V share = select(at.three, E::third(g), select(at.two, half, g));
-  const V inner = select(at.nested, select(at.two, E::quartered(g), half), share);
+  const V part = select(at.three, E::third(g), select(at.two, half, g));
+  const V inner = select(at.nested, select(at.two, E::quartered(g), half), part);
   out[0] = select(at.halved_x, half, select(at.x, inner, zero));
   out[1] = select(at.halved_lo, half, select(at.lo, inner, zero));
-  out[2] = select(at.halved_hi, half, select(at.hi, share, zero));
+  out[2] = select(at.halved_hi, half, select(at.hi, part, zero));
 }
-template <Gradient rule, bool maximize, typename E, typename V>
-CLAMPGRAD_HOST_DEVICE void triple_share(V g, const PseudoMasks<Mask<V>>& at, V (&out)[3]) {
-  const V zero = V(), share = select(at.halved, E::halved(g), g);
-  out[0] = number_share<rule, maximize, E>(g, at.x);
-  out[1] = select(at.lo, share, zero);
-  out[2] = select(at.hi, share, zero);
+template <typename Rule, typename E, typename V, typename Shares>
+CLAMPGRAD_HOST_DEVICE void share(V g, const PseudoMasks<Mask<V>>& at, Shares& out) {
+  const V zero = V(), part = select(at.halved, E::halved(g), g);
+  share<Rule, E>(g, at.x, out);
+  out[1] = select(at.lo, part, zero);
+  out[2] = select(at.hi, part, zero);
 }
 
 // ---- As bits ------------------------------------------------------------------------------------
 // A bit per argument, set where it gets a share. Those that are set share equally, unless a
-// convention says otherwise (triple_masks_in). The bits of a pseudo-gradient are a number, with x's
+// convention says otherwise (masks_in). The bits of a pseudo-gradient are a number, with x's
 // the lowest: where x lies, and which bounds also get a share. 0 NaN; 1 inside; 2 below, lo; 3
 // below, hi; 4 below, both; 5 below, none; 6 above, hi.
 
@@ -157,8 +157,8 @@ CLAMPGRAD_HOST_DEVICE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
 }
 
 // Masks with the same shares as those of triple_masks().
-template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE auto triple_masks_in(const M (&bits)[3]) {
+template <Gradient rule, bool maximize, typename M>
+CLAMPGRAD_HOST_DEVICE auto masks_in(Rule<3, rule, maximize>, const M (&bits)[3], bool) {
   const M x = bits[0], lo = bits[1], hi = bits[2];
   if constexpr (is_pseudo(rule)) {
     const M above = lo & hi, below = lo ^ hi;
@@ -175,44 +175,6 @@ CLAMPGRAD_HOST_DEVICE auto triple_masks_in(const M (&bits)[3]) {
       return TripleMasks<M>{x, lo, hi, several, all};
     }
   }
-}
-
-// ---- In the kernels -----------------------------------------------------------------------------
-
-template <Gradient rule, typename E>
-struct TripleForwardOp : Op<TripleForward, E, 3> {
-  int differentiated;
-
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], Mask<V> (&bits)[3], V (&out)[1]) const {
-    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
-    out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
-    const auto result = compared<E>(out[0]);
-    triple_bits<rule>(triple_masks<rule>(x, lo, hi, result, differentiated), bits);
-  }
-};
-
-template <typename E, typename F>
-void with_op(const TripleForward& call, const F& run) {
-  with_constant<kGradients>(call.gradient, [&](auto gradient) {
-    run(TripleForwardOp<recorded_rule(decltype(gradient)::value), E>{{}, call.differentiated});
-  });
-}
-
-template <Gradient rule, bool maximize, typename E>
-struct TripleBackwardOp : Op<TripleBackward, E, 3> {
-  template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(
-      const V (&in)[1], const Mask<V> (&bits)[3], V (&out)[3]) const {
-    triple_share<rule, maximize, E>(in[0], triple_masks_in<rule>(bits), out);
-  }
-};
-
-template <typename E, typename F>
-void with_op(const TripleBackward& call, const F& run) {
-  with_rule<triple_share_rule>(call.convention, [&](auto rule, auto maximize) {
-    run(TripleBackwardOp<decltype(rule)::value, decltype(maximize)::value, E>{});
-  });
 }
 
 } // namespace
