@@ -31,16 +31,6 @@ bool is_recorded(const at::Tensor& self, const Bounds&... bounds) {
       !(is_complex(bounds) || ...);
 }
 
-// ---- How it is recorded: numbers.cpp, tensors.cpp -----------------------------------------------
-
-// With at least one bound.
-at::Tensor record_clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
-at::Tensor& record_clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
-at::Tensor record_clamp(
-    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
-at::Tensor& record_clamp_(
-    at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
-
 // What the composed path saves: a copy of a plain tensor, because that may change after the call.
 // If not differentiated, the copy repeats what the tensor repeats: that decides a result's layout.
 at::Tensor kept(const at::Tensor& t);
@@ -57,22 +47,6 @@ void check_fits(const at::Tensor& self, const at::Tensor& result);
 
 // Gives self the value of `result` and the node that has recorded it from self: Note [In place].
 at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);
-
-namespace front_door {
-
-// With bounds of one kind; those between a number and a Tensor are in ops/mixed.h.
-at::Tensor clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
-at::Tensor& clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
-at::Tensor clamp(
-    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
-at::Tensor& clamp_(
-    at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
-
-// maximum and its kind, which take exact gradients.
-at::Tensor extremum(
-    Extremum op, const at::Tensor& self, const at::Tensor& other, Gradient gradient);
-
-} // namespace front_door
 
 // `t`, moved to the device of `other` if it is a 0-dim Tensor on the CPU. torch accepts one beside
 // a Tensor on another device in binary operators, but not in clamp.
@@ -92,31 +66,39 @@ inline OptionalTensor other_bound(const at::Tensor&) {
 
 namespace front_door {
 
+// With bounds of one kind; those between a number and a Tensor are in ops/mixed.h.
+at::Tensor clamp(const at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor& clamp_(at::Tensor& self, const Number& min, const Number& max, Convention c);
+at::Tensor clamp(
+    const at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+at::Tensor& clamp_(
+    at::Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c);
+
+// maximum and its kind, which take exact gradients.
+at::Tensor extremum(
+    Extremum op, const at::Tensor& self, const at::Tensor& other, Gradient gradient);
+
 // The bound is a Scalar or a Tensor.
 template <typename Bound>
 at::Tensor clamp_min(const at::Tensor& self, const Bound& min, Convention c) {
-  if (!is_recorded(self, min)) {
-    return at::clamp_min(self, min);
-  }
-  const auto& x = on_device_of(min, self);
-  return record_clamp(x, on_device_of(x, min), other_bound(min), c);
+  return is_recorded(self, min)
+      ? clamp(on_device_of(min, self), on_device_of(self, min), other_bound(min), c)
+      : at::clamp_min(self, min);
 }
 template <typename Bound>
 at::Tensor clamp_max(const at::Tensor& self, const Bound& max, Convention c) {
-  if (!is_recorded(self, max)) {
-    return at::clamp_max(self, max);
-  }
-  const auto& x = on_device_of(max, self);
-  return record_clamp(x, other_bound(max), on_device_of(x, max), c);
+  return is_recorded(self, max)
+      ? clamp(on_device_of(max, self), other_bound(max), on_device_of(self, max), c)
+      : at::clamp_max(self, max);
 }
 template <typename Bound>
 at::Tensor& clamp_min_(at::Tensor& self, const Bound& min, Convention c) {
-  return is_recorded(self, min) ? record_clamp_(self, on_device_of(self, min), other_bound(min), c)
+  return is_recorded(self, min) ? clamp_(self, on_device_of(self, min), other_bound(min), c)
                                 : at::clamp_min_(self, min);
 }
 template <typename Bound>
 at::Tensor& clamp_max_(at::Tensor& self, const Bound& max, Convention c) {
-  return is_recorded(self, max) ? record_clamp_(self, other_bound(max), on_device_of(self, max), c)
+  return is_recorded(self, max) ? clamp_(self, other_bound(max), on_device_of(self, max), c)
                                 : at::clamp_max_(self, max);
 }
 

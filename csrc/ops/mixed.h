@@ -44,7 +44,7 @@ at::Tensor clamp(const at::Tensor& self, const Min& min, const Max& max, Convent
   const auto here = on_device_of(max, on_device_of(min, self));
   const auto x = here.to(at::result_type(here, min));
   const OptionalTensor lo = bound_below(x, min), hi = bound_beside(x, max);
-  return record_clamp(x, lo, hi, c);
+  return clamp(x, lo, hi, c);
 }
 
 template <typename Min, typename Max>
@@ -54,7 +54,7 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
   if (recorded && mixed_at_once(c.gradient)) {
     const auto x = self.detach().to(at::result_type(self, min));
     const OptionalTensor lo = bound_below(x, min), hi = bound_beside(x, max);
-    return record_clamp_(self, lo, hi, c);
+    return clamp_(self, lo, hi, c);
   }
   if (!recorded) {
     const auto result = at::clamp_max(at::clamp_min(self, min), max);

@@ -13,15 +13,6 @@ namespace clampgrad {
 using at::Scalar;
 using at::Tensor;
 
-Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
-  return is_recorded(self, min, max) ? record_clamp(self, min, max, c) : at::clamp(self, min, max);
-}
-
-Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
-  return is_recorded(self, min, max) ? record_clamp_(self, min, max, c)
-                                     : at::clamp_(self, min, max);
-}
-
 namespace {
 
 // Kernels take neither a NaN bound, which is the result everywhere, nor a symbol.
@@ -55,7 +46,10 @@ Number other_bound(const Scalar& bound) {
 
 using ClampNode = autograd::ClampRecordedBackward0;
 
-Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
+Tensor front_door::clamp(const Tensor& self, const Number& min, const Number& max, Convention c) {
+  if (!is_recorded(self, min, max)) {
+    return at::clamp(self, min, max);
+  }
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through(self, min, max);
   }
@@ -70,13 +64,16 @@ Tensor record_clamp(const Tensor& self, const Number& min, const Number& max, Co
   return recorded(node, c, std::move(y), bits, [&] { return at::clamp(self, min, max); });
 }
 
-Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
+Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, Convention c) {
+  if (!is_recorded(self, min, max)) {
+    return at::clamp_(self, min, max);
+  }
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through_(self, min, max);
   }
   if (in_functionalization() && !in_transform()) { // computed of a copy, it can be once more
     torch::autograd::check_inplace(self, /*requires_grad=*/true);
-    return hand_over(self, record_clamp(self.clone(), min, max, c));
+    return hand_over(self, clamp(self.clone(), min, max, c));
   }
   if (!is_fusable_clamp(self, min, max)) {
     return clampgrad::_clamp_composed_(
@@ -85,7 +82,7 @@ Tensor& record_clamp_(Tensor& self, const Number& min, const Number& max, Conven
   torch::autograd::check_inplace(self, /*requires_grad=*/true);
   if (at::SavedTensorDefaultHooks::get_hooks() || !self.is_non_overlapping_and_dense() ||
       modes_look_on()) {
-    return hand_over(self, record_clamp(self, min, max, c));
+    return hand_over(self, clamp(self, min, max, c));
   }
   const auto node = autograd::make_node<ClampNode>(self);
   const auto call = number_forward(self, min, max, c);

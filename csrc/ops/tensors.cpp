@@ -121,13 +121,24 @@ OptionalTensor kept(const OptionalTensor& bound) {
 
 Tensor front_door::clamp(
     const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  return is_recorded(self, min, max) ? record_clamp(self, min, max, c) : at::clamp(self, min, max);
+  if (!is_recorded(self, min, max)) {
+    return at::clamp(self, min, max);
+  }
+  auto y = fused_clamp(self, min, max, c, /*in_place=*/false);
+  return y.defined() ? y
+                     : clampgrad::_clamp_composed(
+                           kept(self), kept(min), kept(max), name_of(c.gradient), c.maximize);
 }
 
 Tensor& front_door::clamp_(
     Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  return is_recorded(self, min, max) ? record_clamp_(self, min, max, c)
-                                     : at::clamp_(self, min, max);
+  if (!is_recorded(self, min, max)) {
+    return at::clamp_(self, min, max);
+  }
+  const auto y = fused_clamp(self, min, max, c, /*in_place=*/true);
+  return y.defined()
+      ? hand_over(self, y)
+      : clampgrad::_clamp_composed_(self, kept(min), kept(max), name_of(c.gradient), c.maximize);
 }
 
 Tensor front_door::extremum(
@@ -147,24 +158,7 @@ Tensor on_device_of(const Tensor& other, const Tensor& t) {
                                                                              : t;
 }
 
-// ---- How it is recorded -------------------------------------------------------------------------
-
-Tensor record_clamp(
-    const Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  if (auto y = fused_clamp(self, min, max, c, /*in_place=*/false); y.defined()) {
-    return y;
-  }
-  return clampgrad::_clamp_composed(
-      kept(self), kept(min), kept(max), name_of(c.gradient), c.maximize);
-}
-
-Tensor& record_clamp_(
-    Tensor& self, const OptionalTensor& min, const OptionalTensor& max, Convention c) {
-  if (const auto y = fused_clamp(self, min, max, c, /*in_place=*/true); y.defined()) {
-    return hand_over(self, y);
-  }
-  return clampgrad::_clamp_composed_(self, kept(min), kept(max), name_of(c.gradient), c.maximize);
-}
+// ---- In place -----------------------------------------------------------------------------------
 
 void check_no_overlap(const Tensor& self, const Tensor& other) {
   if (is_plain(self) && is_plain(other) && !self.is_same(other)) {
