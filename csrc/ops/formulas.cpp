@@ -174,28 +174,19 @@ Shares<3> shares(const ClampShares& of) {
   });
 }
 
-// ---- Of any -------------------------------------------------------------------------------------
-
-template <typename Of>
-constexpr bool reads_bits = false;
-template <size_t n>
-constexpr bool reads_bits<Saved<n>> = true;
-
-template <size_t n>
-at::ScalarType promoted_type(const std::array<Tensor, n>& args) {
-  return at::native::result_type(at::TensorList(args.data(), n));
-}
-
 } // namespace
+
+// ---- Of any -------------------------------------------------------------------------------------
 
 template <typename Of, size_t n>
 std::array<Tensor, n> gradients(
     const Of& of, const Tensor& grad, const std::array<bool, n>& wanted) {
+  constexpr bool reads_bits = std::is_same_v<Of, Saved<n>>;
   std::array<Tensor, n> result;
   if (!grad.defined()) {
     return result;
   }
-  if constexpr (reads_bits<Of>) {
+  if constexpr (reads_bits) {
     if (is_fusable_backward(grad, of.bits)) {
       return fused_backward(of, grad, wanted);
     }
@@ -207,14 +198,15 @@ std::array<Tensor, n> gradients(
         "make_fx");
   }
   auto like = grad;
-  if constexpr (!reads_bits<Of>) {
-    like = cast(grad, promoted_type(of.args)); // in place, the result may be of a narrower dtype
+  if constexpr (!reads_bits) {
+    like = cast(
+        grad, at::native::result_type(of.args)); // in place, the result may be of a narrower dtype
   }
   const auto values = shares(of)(like);
   for (size_t i = 0; i < n; ++i) {
     if (wanted[i]) {
       result[i] = values[i].get(like);
-      if constexpr (!reads_bits<Of>) {
+      if constexpr (!reads_bits) {
         if (result[i].dim() != 0) { // sum_to would sum a scalar too, and make +0 of -0
           result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
         }
@@ -226,7 +218,7 @@ std::array<Tensor, n> gradients(
 
 template <typename Of, size_t n>
 Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
-  const auto dtype = promoted_type(of.args);
+  const auto dtype = at::native::result_type(of.args);
   const auto shares_of = shares(of);
   Tensor result;
   for (size_t i = 0; i < n; ++i) {

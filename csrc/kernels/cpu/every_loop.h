@@ -22,7 +22,6 @@
 #include "kernels/cpu/vectors.h"
 #include "kernels/rules/all.h"
 #include "kernels/rules/ops.h"
-#include "kernels/cpu/signalling.h"
 #include "kernels/cpu/masks.h"
 #include "kernels/cpu/loop.h"
 // clang-format on
