@@ -53,17 +53,6 @@ void refuse_torchscript_autodiff() {
   }
 }
 
-// The convention for a call with these arguments, if there is one and a gradient to be recorded.
-template <typename... Args>
-Pinned pinned_for(const Args&... args) {
-  const auto c = current();
-  if (c && !any_may_need_gradient(args...)) {
-    refuse_torchscript_autodiff();
-    return std::nullopt;
-  }
-  return c;
-}
-
 // How many calls of an operator a pin reached.
 template <typename Aten>
 std::atomic<int64_t> reached = 0;
@@ -86,14 +75,15 @@ struct Kernel<Result(Args...)> {
   // The front door is called directly: we are where the dispatcher would call it.
   template <typename Aten, Door front_door, Kind kind>
   static Result call(DispatchKeySet keys, Args... args) {
-    const auto c = pinned_for(args...);
-    // Where the front door records nothing it calls aten's operator, which is this one.
-    if (applies(c, kind) && is_recorded(args...)) {
-      reached<Aten>.fetch_add(1, std::memory_order_relaxed);
-      return front_door(guarded(args)..., *c);
+    if (const auto c = current(); applies(c, kind)) {
+      // Where the front door records nothing it calls aten's operator, which is this one.
+      if (is_recorded(args...)) {
+        reached<Aten>.fetch_add(1, std::memory_order_relaxed);
+        return front_door(guarded(args)..., *c);
+      }
+      refuse_torchscript_autodiff();
     }
-    return c ? Aten::redispatch(to_torchs_own(keys), guarded(args)...)
-             : Aten::redispatch(to_torchs_own(keys), args...);
+    return Aten::redispatch(to_torchs_own(keys), args...);
   }
 
   // No pin reaches a list of Tensors, which raises an error where a gradient is recorded.
