@@ -2,7 +2,6 @@
 if the result does not say what the gradient is."""
 
 from contextlib import nullcontext
-from itertools import product
 
 import pytest
 import torch
@@ -109,7 +108,16 @@ def test_in_place(convention):
         assert kept(form) == 5
 
 
-BOUNDS = [*product((None, -torch.inf, 0, 0.1, 1), (None, torch.inf, 1, 0.1, 0)), (torch.nan, None)]
+BOUNDS = [
+    (None, 1),
+    (0.1, None),
+    (0, 1),
+    (0.1, 0.1),
+    (1, 0),
+    (-torch.inf, 0),
+    (0, torch.inf),
+    (torch.nan, None),
+]
 
 
 @pytest.mark.parametrize(
@@ -120,13 +128,12 @@ def test_the_gradient_is_that_of_eager_mode(convention, dtype):
     """Also if bounds are equal, crossed, infinite or NaN, and if the result is changed afterwards."""
     x = torch.cat([tied(64, dtype=dtype), torch.tensor([0.1, 0.2], dtype=dtype)])
     g = tied(66, seed=1, dtype=dtype)
-    bounds = [b for b in BOUNDS if b != (None, None)]
 
     def f(x):
         out = []
         for maximize in (False, True)[: 1 + (convention in ("with_grad", "restoring"))]:
             keywords = {"gradient": convention, "maximize": maximize}
-            for lo, hi in bounds:
+            for lo, hi in BOUNDS:
                 y = clampgrad.clamp(x * 1, lo, hi, **keywords)
                 z = x * 1
                 clampgrad.clamp_(z[1:], lo, hi, **keywords)

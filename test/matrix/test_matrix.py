@@ -57,7 +57,7 @@ def test_few(context):
 @pytest.mark.thorough
 @pytest.mark.parametrize("context, form", PAIRS)
 def test_many(context, form):
-    check_all(some(context, form, 30))
+    check_all(some(context, form, 12))
 
 
 COSTLY = [context for context in CONTEXTS if CONTEXTS[context].costly]

@@ -272,7 +272,11 @@ def test_a_pseudo_gradient_leaves_a_list_of_maxima_alone(x):
             torch._foreach_clamp_min([x], 1.0)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"], indirect=True)
+@pytest.mark.parametrize(
+    "backend",
+    ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_code_is_compiled_once_for_each_pin(x, backend):
     own, counter = torchs_own(), CompileCounterWithBackend(backend)
     compiled = torch.compile(lambda x: torch.clamp(x, 0, 1) * 1, backend=counter)

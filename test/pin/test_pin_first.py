@@ -176,7 +176,8 @@ with clampgrad.pin("inclusive"):
 
 
 @pytest.mark.parametrize(
-    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+    "backend",
+    ["aot_eager", *(pytest.param(b, marks=pytest.mark.slow) for b in ("eager", "inductor"))],
 )
 @pytest.mark.parametrize("kind", ["block", "one graph", "decorated", "installed", "set_pin"])
 def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
