@@ -62,9 +62,12 @@ template <Gradient rule, bool variant, typename M>
 CLAMPGRAD_HOST_DEVICE PairMasks<M> masks_in(
     Rule<2, rule, variant>, const M (&bits)[2], bool takes_larger) {
   const M self = bits[0], other = bits[1];
-  const M nan = negate<M>(self | other) & broadcast<M>(Rule<2, rule, variant>::nan_to_both);
-  // A pseudo-gradient records no tie.
-  return {M(self | nan), M(other | nan), is_pseudo(rule) ? M() : M(self & other), takes_larger};
+  if constexpr (is_pseudo(rule)) { // which records no tie
+    return {self, other, M(), takes_larger};
+  } else {
+    const M nan = negate<M>(self | other) & broadcast<M>(variant);
+    return {M(self | nan), M(other | nan), M(self & other), takes_larger};
+  }
 }
 
 } // namespace
