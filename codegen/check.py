@@ -115,4 +115,4 @@ def _check_entry(path: Path, line: int, f: NativeFunction, entry: dict) -> None:
 
 def _free_names(formula: str) -> set[str]:
     """Identifiers that are not called, constructed, qualified, or members."""
-    return set(re.findall(r"(?<![\w.:>])[A-Za-z_]\w*\b(?!\s*(?:[({]|::)|<\d)", formula))
+    return set(re.findall(r"(?<![\w.:>])[A-Za-z_]\w*\b(?!\s*(?:[({]|::)|<\d+>\s*[({])", formula))

@@ -75,7 +75,8 @@ struct Kernel<Result(Args...)> {
   // The front door is called directly: we are where the dispatcher would call it.
   template <typename Aten, Door front_door, Kind kind>
   static Result call(DispatchKeySet keys, Args... args) {
-    if (const auto c = current(); applies(c, kind)) {
+    const auto c = current();
+    if (applies(c, kind)) {
       // Where the front door records nothing it calls aten's operator, which is this one.
       if (is_recorded(args...)) {
         reached<Aten>.fetch_add(1, std::memory_order_relaxed);
@@ -83,7 +84,8 @@ struct Kernel<Result(Args...)> {
       }
       refuse_torchscript_autodiff();
     }
-    return Aten::redispatch(to_torchs_own(keys), args...);
+    return c ? Aten::redispatch(to_torchs_own(keys), guarded(args)...)
+             : Aten::redispatch(to_torchs_own(keys), args...);
   }
 
   // No pin reaches a list of Tensors, which raises an error where a gradient is recorded.

@@ -83,9 +83,16 @@ std::string_view text_of(PyObject* gradient) {
 
 // Raises with Python's message, which suggests a known name, or while Python ends, with C++'s.
 void raise_unknown(std::string_view name) {
-  const auto table = py::reinterpret_steal<py::object>(
-      PyImport_GetModule(py::str("clampgrad._contract.table").ptr()));
-  TORCH_CHECK_VALUE(!table, py::cast<std::string>(table.attr("unknown")(name)));
+  std::string said;
+  try {
+    const auto table = py::reinterpret_steal<py::object>(
+        PyImport_GetModule(py::str("clampgrad._contract.table").ptr()));
+    if (table && !table.is_none()) {
+      said = py::cast<std::string>(table.attr("unknown")(name));
+    }
+  } catch (const py::error_already_set&) { // what it needs is gone
+  }
+  TORCH_CHECK_VALUE(said.empty(), said);
   parse_convention(name, /*maximize=*/false);
 }
 

@@ -49,6 +49,7 @@ MISTAKES = [
      "its schema is clamp_min_mingrad(Tensor self, Scalar min) -> Tensor"),
     (FORMULA, FORMULA.replace("self:", "slef:"), "'slef' of clamp_mingrad, which is neither"),
     (FORMULA, FORMULA.replace("grad, self", "grad, slef"), "unknown name 'slef'"),
+    (FORMULA, FORMULA.replace("grad, self", "grad, slef<0"), "unknown name 'slef'"),
     (FORMULA, FORMULA + "  min: grad\n", "'min' of clamp_mingrad, which is no Tensor"),
     (FORMULA, "", "clamp_mingrad has no formula for self"),
     (UNDIFFERENTIATED, UNDIFFERENTIATED + "  bits: grad\n",

@@ -2,6 +2,7 @@
 
 import enum
 import sys
+import types
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
@@ -55,10 +56,15 @@ def test_a_pin_may_have_been_meant_to_be_that_of_the_release():
 
 
 @pytest.mark.compiled("the portable implementation is the module that is gone")
-def test_an_unknown_convention_is_an_error_without_python(monkeypatch):
+@pytest.mark.parametrize("table", [None, types.ModuleType("emptied")])
+def test_an_unknown_convention_is_an_error_without_python(monkeypatch, table):
     """While Python ends, or once its modules are purged, the error does not say what was meant."""
+    monkeypatch.setitem(sys.modules, "clampgrad._contract.table", table)
+    expected = "unknown gradient 'nope'; expected one of min_norm, incl"
+    with pytest.raises(ValueError, match=expected):
+        clampgrad.clamp(torch.ones(1), 0, gradient="nope")
     monkeypatch.delitem(sys.modules, "clampgrad._contract.table")
-    with pytest.raises(ValueError, match="unknown gradient 'nope'; expected one of min_norm, incl"):
+    with pytest.raises(ValueError, match=expected):
         clampgrad.clamp(torch.ones(1), 0, gradient="nope")
     assert "clampgrad._contract.table" not in sys.modules
 

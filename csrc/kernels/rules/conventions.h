@@ -90,7 +90,6 @@ struct Rule {
   static constexpr Gradient share = rule, recorded = recorded_rule(rule);
   static constexpr int bits = bits_per_element(rule, n);
   static constexpr bool maximize = variant && is_pseudo(rule);
-  static constexpr bool nan_to_both = variant && !is_pseudo(rule);
 };
 
 // f(Rule<n, ...>()). Two Tensors have an `op`.
