@@ -7,16 +7,35 @@ import pytest
 from lab import study_tables as study
 
 
-@pytest.mark.parametrize("rows, keys, seeds", [
-    (study.TIES, ("model", "precision", "gradient"), 4),
-    (study.RELU0, ("precision", "alpha", "formula"), 4),
-    (study.QAT, ("weights", "gradient"), 5),
+@pytest.mark.parametrize("rows, keys, seeds, runs", [
+    (study.TIES, ("model", "precision", "gradient"), 4, 240),
+    (study.RELU0, ("precision", "alpha", "formula"), 4, 80),
+    (study.QAT, ("weights", "gradient"), 5, 100),
 ])  # fmt: skip
-def test_every_setting_has_every_seed_once(rows, keys, seeds):
+def test_every_setting_has_every_seed_once(rows, keys, seeds, runs):
+    assert len(rows) == runs
     found = [(tuple(row[key] for key in keys), row["seed"]) for row in rows]
     settings = dict.fromkeys(setting for setting, _ in found)
     assert sorted(found) == sorted(product(settings, range(seeds)))
     assert len(study.different(rows, "torch")) == 1
+
+
+def test_shares_hardly_change_over_a_training():
+    """Over all seeds together: by less than a factor of two, where every quarter has ten ties."""
+    keys = ("model", "precision", "gradient")
+    compared = 0
+    for setting in dict.fromkeys(tuple(row[key] for key in keys) for row in study.TIES):
+        runs = study.select(study.TIES, **dict(zip(keys, setting)))
+        for site in runs[0]["at_bound"]:
+            ties, elements = (
+                [sum(quarter) for quarter in zip(*(run[what][site] for run in runs))]
+                for what in ("at_bound", "elements")
+            )
+            if min(ties) >= 10:
+                shares = [t / n for t, n in zip(ties, elements)]
+                assert max(shares) < 2 * min(shares), (setting, site)
+                compared += 1
+    assert compared > 90
 
 
 def test_intervals_are_students():
