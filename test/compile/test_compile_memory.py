@@ -108,6 +108,25 @@ def test_in_place(convention):
         assert kept(form) == 5
 
 
+class Views(torch.nn.Module):
+    def forward(self, x):
+        return x.view(-1).view(N, N)
+
+
+@pytest.mark.parametrize("activation", [torch.nn.ReLU, torch.nn.ReLU6], ids=str)
+def test_modules_in_a_model(activation):
+    """What docs/performance.md says of whole models."""
+    ours, norm = getattr(clampgrad.nn, activation.__name__), torch.nn.LayerNorm(N)
+    for module in (activation(), ours()):
+        # Computed again after a normalisation.
+        model = torch.nn.Sequential(norm, module)
+        assert kept(model) == pytest.approx(kept(norm), abs=0.1)
+        # A mask, also for relu, because what the product keeps is a view.
+        assert kept(torch.nn.Sequential(module, Views())) == 5
+    assert kept(ours(inplace=True)) == 5
+    assert kept(activation(inplace=True)) == (4 if activation is torch.nn.ReLU else 5)
+
+
 BOUNDS = [
     (None, 1),
     (0.1, None),
