@@ -1,13 +1,13 @@
 """llvm-mca's figures for the AVX-512 loops of the installed library: cycles per word of 64 elements.
 
-    python -m lab.mca [LIBRARY]     writes records/loops.jsonl; what else that has of a loop stays
+    python -m lab.mca [LIBRARY] [--out loops]
 
-llvm-mca models ports and latencies, not memory or a change of clock speed. Needs objdump, c++filt and llvm-mca.
+--out, a record or a file, gets the loops that the table shows, beside the nanoseconds, which were taken by hand. llvm-mca models ports and latencies, not memory or a change of clock speed. Needs objdump, c++filt and llvm-mca.
 """
 
+import argparse
 import re
 import subprocess
-import sys
 
 import clampgrad
 import records
@@ -74,17 +74,23 @@ def loops():
     )
 
 
-def main(library=None):
-    header, rows = records.read("loops"), []
-    before = {r["loop"]: r for r in header.pop("rows")}
-    for name, code in listed(library or clampgrad.clamp.__self__.__file__):
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("library", nargs="?", default=clampgrad.clamp.__self__.__file__)
+    parser.add_argument("--out", help="without it, the cycles are printed")
+    given, rows = parser.parse_args(), {}
+    for name, code in listed(given.library):
         times = passes(name, code)  # a loop may go over a part of a word
         if times <= 8:  # else a loop over vectors in one over words: both would be counted as often
-            of_models = {m: times * cycles(code, m) for m in MODELS}
-            rows.append({**before.get(name, {"loop": name}), **of_models})
-    version = re.search(r"LLVM version (\S+)", run("llvm-mca", "--version"))[1]
-    records.write("loops", rows, **{**header, **records.here(), "llvm": version})
+            rows[name] = {m: times * cycles(code, m) for m in MODELS}
+            print(name, *(f"{m} {n:.2f}" for m, n in rows[name].items()), sep="  ", flush=True)
+    assert rows, f"no loops for AVX-512 in {given.library}"
+    if given.out:
+        header = records.read("loops")  # of the machine of the nanoseconds
+        header["llvm"] = re.search(r"LLVM version (\S+)", run("llvm-mca", "--version"))[1]
+        shown = [{**row, **rows[row["loop"]]} for row in header.pop("rows")]
+        records.write(given.out, shown, **header)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
