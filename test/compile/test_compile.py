@@ -142,6 +142,22 @@ def test_one_kernel_each_way(bounds):
         assert torch._inductor.metrics.generated_kernel_count == 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("clamp", [torch.clamp, partial(clampgrad.clamp, gradient="inclusive")])
+def test_one_kernel_each_way_for_swiglu(clamp):
+    """That of docs/howto/swiglu.md."""
+
+    def swiglu(gate, up):
+        gate, up = clamp(gate, max=7.0), clamp(up, -7.0, 7.0)
+        return gate * torch.sigmoid(1.702 * gate) * (up + 1)
+
+    gate, up, g = torch.randn(3, 64, 64, dtype=torch.bfloat16)
+    with torch._inductor.config.patch(force_disable_caches=True):
+        torch._inductor.metrics.reset()
+        eager(torch.compile(swiglu, fullgraph=True), [gate, up], g)
+        assert torch._inductor.metrics.generated_kernel_count == 2
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_a_number_is_rounded(dtype, backend):
     """A tie with a number that the dtype rounds up, or down, is a tie; under a pin, too."""
