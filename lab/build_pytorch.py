@@ -1,6 +1,6 @@
 """Builds PyTorch from a checkout: as it is, with each series of patches, and as it was; and says what changed.
 
-    python -m lab.build_pytorch CHECKOUT SERIES... [--minimal] [--check] [--out FILE.jsonl]
+    python -m lab.build_pytorch CHECKOUT SERIES... [--minimal] [--check]
 
 It runs in the environment of the build, which has what PyTorch's requirements.txt lists, and pytest. Every state is
 built and checked alike: its gradients, at every point of the table of conventions, and upstream's tests, by name. A
@@ -24,7 +24,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import records
 from lab.series import ROOT, Refusal, Series, files_of, git, named, refused, release_of
 
 FAMILY = ("clamp", "maximum", "minimum", "fmax", "fmin")
@@ -236,7 +235,6 @@ def main() -> int:
     parser.add_argument("series", nargs="*", help="for example v2.13.0/strict; each alone")
     parser.add_argument("--minimal", action="store_true", help="what the tests of autograd need")
     parser.add_argument("--check", action="store_true", help="only say what would be refused")
-    parser.add_argument("--out", type=Path, help="a record of counts, NAME.jsonl")
     options = parser.parse_args()
     try:
         tree, chosen = options.checkout.resolve(), [named(name) for name in options.series]
@@ -248,9 +246,6 @@ def main() -> int:
         print(f"refused: {refusal}", file=sys.stderr)
         return 2
     print(*rows, *failures, sep="\n")
-    if options.out:
-        header = {"release": release_of(tree), "minimal": options.minimal}
-        records.write(options.out, rows, **header, processor=records.processor())
     return bool(failures)
 
 

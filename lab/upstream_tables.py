@@ -81,7 +81,7 @@ def save_result():
 
 
 def costs(name, heading, about, yardstick=None):
-    """Stock → patched, and the ratio, which is that to the first case where there is a yardstick."""
+    """Stock → patched, and the ratio: to stock or, if a case is the yardstick, to what that takes when patched."""
     found, cases = records.read(name), {}
     for row in found["rows"]:
         case, _, column = row["case"].rpartition("; ")
@@ -91,11 +91,13 @@ def costs(name, heading, about, yardstick=None):
     for case, columns in cases.items():
         cells = []
         for column, r in columns.items():
-            ratio = r["patched"] / (first[column]["patched"] if yardstick else r["stock"])
+            ratio = r["patched"] / (
+                cases[yardstick][column]["patched"] if yardstick else r["stock"]
+            )
             cells.append(f"{r['stock']:,.0f} → {r['patched']:,.0f} ({ratio:.2f})")
         yield code(case), *cells
     yield (
-        f"{about} One thread, {made_on(found)}; the fastest call in a process, the median of {found['processes']} "
+        f"{about.format(**found)} One thread, {made_on(found)}; the fastest call in a process, the median of {found['processes']} "
         f"interleaved rounds of processes. {found['note']}"
     ).strip()
 
@@ -104,10 +106,10 @@ def costs(name, heading, about, yardstick=None):
 def joint_backward():
     """The backward of clamp and its family, stock's and a series's, and beside hardtanh's."""
     about = (
-        "Stock → `v2.13.0/joint`, and in brackets the latter divided by `hardtanh(x, 0, 1)`, which has an operator of "
+        "Stock → `{series}`, and in brackets the latter divided by `hardtanh(x, 0, 1)`, which has an operator of "
         "its own in both. Backward alone; forward mode with its forward."
     )
-    return costs("joint-2.13.0", "µs", about, yardstick=True)
+    return costs("joint-2.13.0", "µs", about, yardstick="hardtanh(x, 0, 1)")
 
 
 @table(left=1)
