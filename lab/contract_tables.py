@@ -23,10 +23,12 @@ def several(values):
 def names():
     """Every convention, its alias, whether it is a derivative, and its rule."""
     yield "name", "alias", "kind", "rule"
-    aliases = {name: code(alias) for alias, name in CONTRACT["aliases"].items()}
+    aliases: dict[str, list[str]] = {}
+    for alias, name in CONTRACT["aliases"].items():
+        aliases.setdefault(name, []).append(code(alias))
     for name, rule in CONTRACT["conventions"].items():
         kind = "exact" if name in EXACT else "pseudo-gradient"
-        yield code(name), aliases.get(name, ""), kind, rule
+        yield code(name), ", ".join(aliases.get(name, [])), kind, rule
 
 
 @table()

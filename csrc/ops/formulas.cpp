@@ -36,10 +36,9 @@ Compared<TensorValue> compared_in_dtype(const Tensor& t) {
 // Compiled code usually keeps the result of a forward for backward, because the next operator needs
 // it, but not its inputs. So when a compiler records the gradient, masks are computed from the
 // result y, and save at most the mask `x == y` besides: x lies strictly between bounds exactly
-// where y does. y is computed again here, by the operator of the forward, and compilers compute
-// nothing twice. The tensor that the forward returned does not serve: it may have changed in place.
-// Where Inductor does not round y, x is compared: with a symbol (stays_unrounded), or with a
-// Tensor.
+// where y does. y is computed again here, by the operator of the forward, because the tensor that
+// the forward returned may have changed in place; compilers compute nothing twice. Where Inductor
+// would not round y, because a bound is a symbol (stays_unrounded) or a Tensor, x is compared.
 bool result_is_kept() {
   return in_functionalization() && !in_transform();
 }

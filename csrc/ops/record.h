@@ -43,8 +43,9 @@ void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor&
   node->dim_order = dim_order_of(y);
 }
 
-// `aten` calls torch's own operator, which observing modes see in place of the fused forward. Its
-// result is theirs, and is computed a second time, because bits are saved as without modes.
+// Where modes observe, `aten` calls torch's own operator, which they see, and its result is
+// returned; the fused forward has run for its bits alone, because what is saved must not depend on
+// modes.
 template <typename Node, typename Aten>
 at::Tensor recorded(
     const Node& node, Convention c, at::Tensor y, const at::Tensor& bits, const Aten& aten) {

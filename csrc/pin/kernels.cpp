@@ -32,7 +32,7 @@ namespace aten = at::_ops;
 
 // ---- Where nothing is pinned --------------------------------------------------------------------
 
-// torch's own kernel is still at AutogradOther, a key that no backend that clamps has.
+// AutogradOther is never overridden, so redispatching there reaches torch's own kernel.
 DispatchKeySet to_torchs_own(DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(DispatchKey::AutogradOther);
 }

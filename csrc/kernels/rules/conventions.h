@@ -8,8 +8,8 @@
 namespace clampgrad {
 
 // The rule of a convention for n arguments: x alone where the bounds are numbers, else two or three
-// Tensors. A number is a constant, so least norm gives x nothing at a bound, as joint does. Of two
-// Tensors, an exact rule says in the forward who gets a share (pair_rule); all read it alike.
+// Tensors. With numbers for bounds, which are constants, joint is the rule of least norm. With two
+// Tensors, all exact conventions read the bits alike; pair_rule says how they differ.
 constexpr Gradient rule_of(Gradient gradient, size_t n) {
   const bool shares = n == 1 ? gradient == Gradient::joint : n == 2 && !is_pseudo(gradient);
   return shares ? Gradient::min_norm : gradient;
@@ -58,8 +58,8 @@ CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int dif
   return {kSelf, 0}; // a pseudo-gradient: what is at the bound belongs to self
 }
 
-// Whether a NaN result gives both arguments all of g. The bits encode this as no share for either,
-// so under such a rule at least one argument must have a share at a tie.
+// Whether both arguments get all of g where the result is NaN. The bits say so by a share for
+// neither, so under such a rule a tie must give a share to at least one.
 CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
   return pair_rule(op, gradient, kBoth).nan == kBoth;
 }
@@ -68,9 +68,8 @@ CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
 
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 
-// Whether a number and a Tensor for bounds take a rule of three, in which the number is a Tensor
-// that is a constant. The other conventions clamp by one bound after the other, of which the rule
-// of three is the outcome under half.
+// Whether, between a number and a Tensor, the number is treated as a constant Tensor. Otherwise x
+// is clamped by one bound and then by the other; under half, both give the same.
 inline bool mixed_at_once(Gradient gradient) {
   return gradient == Gradient::min_norm || gradient == Gradient::half || is_pseudo(gradient);
 }

@@ -8,8 +8,8 @@ namespace {
 
 // ---- What passes, and where x lies --------------------------------------------------------------
 
-// All of g passes where open (as x = lo = hi is), but half of it at a tie, or a quarter at a tie
-// with both bounds. `tie` means nothing where not open; `quarter` must lie within both.
+// Where `open`, g passes: half of it where also `tie`, a quarter where also `quarter`. `quarter`
+// must lie within the other two.
 template <typename M>
 struct NumberMasks {
   M open, tie, quarter;

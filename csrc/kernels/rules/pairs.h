@@ -3,8 +3,8 @@
 namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
-// Which arguments get a share, and where they halve it; which the operator takes, and where it
-// takes self.
+// Where `self` and `other` get a gradient, and where it is halved. `takes_larger`: the operator is
+// a maximum. `takes_self`: the result is self.
 template <typename M>
 struct PairMasks {
   M self, other, halved;

@@ -60,7 +60,7 @@ def patched() -> str | None:
     if found == f"those of {own}":
         return None
     if release() > max(by_release()):
-        return f"torch {torch.__version__} is newer than this clampgrad: its gradients are {found}."
+        return f"torch {torch.__version__} is patched, or newer than this clampgrad: its gradients are {found}."
     return f"torch {torch.__version__} is patched: its gradients are {found}; the release has those of {own}."
 
 
