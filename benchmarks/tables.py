@@ -164,6 +164,30 @@ def real_models():
     )
 
 
+@table()
+def compiled_models():
+    """The step of the beginnings of real models under torch.compile, and what it keeps, by setting."""
+    record = records.read("compiled-models")
+    cells = {
+        (
+            r["model"],
+            r["setting"],
+        ): f"{r['milliseconds']:.1f}{SPACE}ms, {r['saved_bytes'] / 2**20:.2f}{SPACE}MiB"
+        for r in record["rows"]
+    }
+    models, settings = (list(dict.fromkeys(names)) for names in zip(*cells))
+    yield "model", *map(code, settings)
+    for model in models:
+        yield model, *(cells[model, setting] for setting in settings)
+    yield (
+        "Forward and backward under `torch.compile`, one thread, and what is kept between them, weights included: the median "
+        f"of {record['rounds']} interleaved processes, each with its fastest step. `relu` stands in the place of ReLU6; the pin "
+        "reaches the `torch.clamp` of T5, and not ReLU6, which `convert` replaces. "
+        f"transformers {record['versions']['transformers']}, timm {record['versions']['timm']}, {made_on(record)}; "
+        "`python -m lab.real_models --compiled`."
+    )
+
+
 @table(left=0)
 def audit_cost():
     found = records.read("audit")
