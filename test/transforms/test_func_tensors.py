@@ -96,3 +96,13 @@ def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first
         assert_same(vmap(op, in_dims)(*args), vmap(getattr(torch, operator), in_dims)(*args))
     each = [grad(lambda x: op(x, c).float())(x[i]) for i in range(3)]
     assert_same(vmap(grad(lambda x: op(x, c).float()))(x), torch.stack(each))
+
+
+@pytest.mark.parametrize("in_dims", [(0, 0), (None, 0)])
+@pytest.mark.parametrize("name", ["clamp_min", "clamp_max", "maximum", "fmin"])
+def test_a_batched_bound_without_dimensions_promotes_nothing(name, in_dims):
+    """Inside, it has a dimension: that of the batch."""
+    f = getattr(clampgrad, name)
+    x, bound = torch.ones(2, 3, dtype=torch.float16, requires_grad=True), torch.ones(2)
+    x = x if in_dims[0] == 0 else x[0]
+    assert vmap(f, in_dims)(x, bound).dtype == f(x, bound[0]).dtype == torch.float16
