@@ -45,10 +45,6 @@ BUILD_TYPE ?= Release
 # is `joint`.
 PROGRAM_RELEASES ?= 2.13.0 $(NEWEST)
 
-# The source of PyTorch that `make check-sources` patches: as Debian distributes it in trixie, without Debian's patches.
-PYTORCH_SOURCE ?= https://deb.debian.org/debian/pool/main/p/pytorch/pytorch_2.6.0+dfsg.orig.tar.xz
-PYTORCH_SHA256 := 099a9601bc40d67656e75735c44abedb0fbe92d08817852ab7472eebb7e6ddff
-
 # How long `make fuzz` takes.
 SECONDS ?= 300
 
@@ -178,11 +174,10 @@ check-arm64: $(ARM64)/installed ## Compile for arm64 and run the tests of the ke
 		test/package/test_portable.py test/table/test_{seeds,table,tensors,nan,in_place,errors}.py $(ARGS)
 	echo "==> python -m lab.support out/arm64.json puts it into the records"
 
-check-sources: $(TESTED) build/pytorch-2.6.0.tar.xz ## Apply the patches to all of PyTorch 2.6.0, whose source is fetched from Debian
-	mkdir -p build/pytorch-2.6.0
-	tar -xJf build/pytorch-2.6.0.tar.xz -C build/pytorch-2.6.0 --strip-components=1
-	echo "==> patches on a whole source tree of PyTorch"
-	CLAMPGRAD_SOURCES=$(abspath build/pytorch-2.6.0) $(VENV)/bin/pytest lab/test/test_patches_apply.py -k whole_source_tree
+check-sources: $(TESTED) ## Apply the patches to PyTorch 2.6.0, Debian's source package; needs apt-get and a network
+	lab/debian_source.sh build/debian-source
+	echo "==> patches on Debian's source of PyTorch"
+	CLAMPGRAD_SOURCES=$(abspath build/debian-source) $(VENV)/bin/pytest lab/test/test_patches_apply.py -k whole_source_tree
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
 	$(DOCS)/bin/mkdocs build --quiet --strict
@@ -308,12 +303,6 @@ $(TESTED): $(VENV)/installed
 	$(call logged,$(@D)/bin/pip install -r lab/programs/requirements.txt torch==$(TORCH) && \
 		{ $(@D)/bin/python -c 'import torchvision' || $(@D)/bin/pip install torch===$(TORCH); },$(@D)/install.log)
 	touch $@
-
-build/pytorch-2.6.0.tar.xz:
-	mkdir -p build
-	curl -fsSL $(PYTORCH_SOURCE) -o $@.new
-	echo "$(PYTORCH_SHA256)  $@.new" | sha256sum -c --quiet
-	mv $@.new $@
 
 # Environments of tools, which need no torch.
 $(LINT)/installed: NEEDS = $(LINTERS)

@@ -131,6 +131,13 @@ def speed_saved():
 # ---- Models --------------------------------------------------------------------------------------
 
 
+def step(row, *digits):
+    time, saved = (
+        f"{n:.{d}f}" for n, d in zip((row["milliseconds"], row["saved_bytes"] / 2**20), digits)
+    )
+    return f"{time}{SPACE}ms, {saved}{SPACE}MiB"
+
+
 @table()
 def real_models():
     """The step of real models, and what autograd keeps for it, by setting."""
@@ -145,10 +152,9 @@ def real_models():
             cells = []
             for setting in settings:
                 here = cases[setting, model]
-                time, saved = f"{here['milliseconds']:.0f}", f"{here['saved_bytes'] / 2**20:.1f}"
                 same = here["gradients"] == cases["stock", model]["gradients"]
                 all_same &= same
-                cells.append(f"{time}{SPACE}ms, {saved}{SPACE}MiB{'' if same else ' *'}")
+                cells.append(step(here, 0, 1) + " *" * (not same))
             yield model, record["torch"], *cells
     data = first.get("data", "random data, of the sizes in the script")
     yield (
@@ -168,13 +174,7 @@ def real_models():
 def compiled_models():
     """The step of the beginnings of real models under torch.compile, and what it keeps, by setting."""
     record = records.read("compiled-models")
-    cells = {
-        (
-            r["model"],
-            r["setting"],
-        ): f"{r['milliseconds']:.1f}{SPACE}ms, {r['saved_bytes'] / 2**20:.2f}{SPACE}MiB"
-        for r in record["rows"]
-    }
+    cells = {(r["model"], r["setting"]): step(r, 1, 2) for r in record["rows"]}
     models, settings = (list(dict.fromkeys(names)) for names in zip(*cells))
     yield "model", *map(code, settings)
     for model in models:
