@@ -46,13 +46,18 @@ KERNELS += [f"test/table/test_{name}.py" for name in ("defects", "errors", "roun
 KERNELS += ["test/matrix/test_matrix.py::test_every_form_compiled", "test/matrix/test_refused.py"]
 KERNELS += ["test/pin/test_pin_calls.py", "test/transforms/test_forward.py"]
 KERNELS += ["test/kernels/test_kernels.py::test_what_is_broadcast"]
+KERNELS += ["test/compile/test_export.py::test_a_gradient_that_no_trace_holds"]
+KERNELS += ["test/compile/test_compile_training.py::test_a_changing_number_used_twice"]
 PIN = [f"test/pin/test_{name}.py" for name in ("pin", "pin_tasks", "pin_calls", "pin_misuse")]
 FOLDERS = ("base", "functorch", "kernels", "kernels/rules", "ops")
 TESTS = dict.fromkeys([*(f"csrc/{folder}" for folder in FOLDERS), "derivatives.yaml"], KERNELS)
 TESTS["csrc/pin"] = PIN
-# (file, the expression): why no test can notice.
+# (file, how the expression begins): why no test can notice.
 WAIVED = {
+    ("csrc/base/convention.cpp", "TORCH_CHECK_VALUE( value"): "a cast in C++: test/cpp",
+    ("csrc/base/convention.cpp", "value < kGradients"): "a cast in C++: test/cpp",
     ("csrc/kernels/dim_order.cpp", "block.is_contiguous() || !tensor.is_cpu()"): "wants a GPU",
+    ("csrc/kernels/fused.cpp", "aligned"): "an unaligned word is read alike where this runs",
     ("csrc/kernels/rules/element.h", "eq(x, x)"): "whether x is a number: le says the same",
 }
 
@@ -69,6 +74,9 @@ class Mutant:
     @property
     def folder(self) -> str:
         return self.file if self.file in TESTS else self.file.rpartition("/")[0]
+
+    def is_waived_by(self, file: str, start: str) -> bool:
+        return self.file == file and " ".join(self.was.split()).startswith(start)
 
     def __str__(self) -> str:
         return " ".join(f"{self.file}:{self.at}: {self.was} -> {self.becomes}".split())
@@ -353,7 +361,9 @@ def main() -> bool | None:
     given = parser.parse_args()
     if given.what == "build":
         return build()
-    every = [(k, m) for k, m in enumerate(mutants(), 1) if (m.file, m.was) not in WAIVED]
+    every = [
+        (k, m) for k, m in enumerate(mutants(), 1) if not any(m.is_waived_by(*w) for w in WAIVED)
+    ]
     chosen = [(k, m) for k, m in every if given.only in str(m)]
     chosen = random.Random(0).sample(chosen, given.sample or len(chosen))
     done = ran()

@@ -107,9 +107,7 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
       "clampgrad: saved bits must be those that were saved, not ",
       bits.toString(),
       " of ",
-      bits.sizes(),
-      " on ",
-      bits.device());
+      bits.sizes());
   // Kernels read whole words, and what a hook returns may begin at any byte.
   const bool aligned = reinterpret_cast<uintptr_t>(bits.const_data_ptr()) % alignof(uint64_t) == 0;
   return aligned ? c10::MaybeOwned<Tensor>::borrowed(bits)

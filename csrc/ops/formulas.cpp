@@ -7,7 +7,6 @@
 #include "ops/front_doors.h"
 #include "ops/record.h"
 
-#include <ATen/ExpandUtils.h>
 #include <ATen/TracerMode.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
@@ -192,24 +191,16 @@ std::array<Tensor, n> gradients(
     TORCH_CHECK(
         !at::tracer::impl::is_dispatch_enabled(),
         "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, "
-        "for all inputs. Call the function of clampgrad, out of place and not pinned, or trace "
-        "with "
-        "make_fx");
+        "for all inputs. Call clampgrad's function, out of place and not pinned, or use make_fx");
   }
   auto like = grad;
   if constexpr (!reads_bits) {
-    like = cast(
-        grad, at::native::result_type(of.args)); // in place, the result may be of a narrower dtype
+    like = cast(grad, at::native::result_type(of.args)); // in place, grad's dtype may be narrower
   }
   const auto values = shares(of)(like);
   for (size_t i = 0; i < n; ++i) {
     if (wanted[i]) {
-      result[i] = values[i].get(like);
-      if constexpr (!reads_bits) {
-        if (result[i].dim() != 0) { // sum_to would sum a scalar too, and make +0 of -0
-          result[i] = at::sum_to(result[i], of.args[i].sym_sizes());
-        }
-      }
+      result[i] = values[i].get(like); // autograd sums over what was broadcast
     }
   }
   return result;

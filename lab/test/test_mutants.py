@@ -59,4 +59,4 @@ def test_every_file_with_a_rule_has_mutants():
 
 
 def test_what_is_waived_is_made():
-    assert {*WAIVED} <= {(m.file, m.was) for m in mutants()} and all(WAIVED.values())
+    assert all(any(m.is_waived_by(*w) for m in mutants()) for w in WAIVED) and all(WAIVED.values())

@@ -36,7 +36,7 @@ CLAMPGRAD_HOST_DEVICE PairMasks<Mask<K>> pair_masks(
     takes_self = M(wins_or_ties | other_nan);
   }
   return {
-      M(to_self | (nan & broadcast<M>(rule.nan & kSelf))),
+      M(to_self | (nan & broadcast<M>(rule.nan != 0))), // no rule gives it to `other` alone
       M(to_other | (nan & broadcast<M>(rule.nan & kOther))),
       M(eq(self, other) & broadcast<M>(rule.tie == kBoth)),
       takes_larger,
