@@ -32,7 +32,7 @@ from clampgrad._torch.surroundings import dispatch_modes_are_on, is_batched_grad
 
 NOT_TRACED = (
     "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, for all "
-    "inputs. Call the function of clampgrad, out of place and not pinned, or trace with make_fx"
+    "inputs. Call clampgrad's function, out of place and not pinned, or use make_fx"
 )
 
 
