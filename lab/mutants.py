@@ -37,7 +37,7 @@ TREE, LIB, RAN = WORK / "tree", WORK / "lib", WORK / "ran.jsonl"
 VARIABLE, SYMBOL = "CLAMPGRAD_MUTANT", "clampgrad_mutant"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
-SECONDS, CELLS = 300, 600  # per mutant
+SECONDS, CELLS = 600, 600  # per mutant
 
 # For each folder, the tests that run after the cells. The rules break every file of these folders.
 KERNELS = ["test/kernels/test_gate.py", "test/matrix/test_fuzz.py::test_found_once"]
@@ -59,6 +59,8 @@ WAIVED = {
     ("csrc/kernels/dim_order.cpp", "block.is_contiguous() || !tensor.is_cpu()"): "wants a GPU",
     ("csrc/kernels/fused.cpp", "aligned"): "an unaligned word is read alike where this runs",
     ("csrc/kernels/rules/element.h", "eq(x, x)"): "whether x is a number: le says the same",
+    ("csrc/kernels/rules/triples.h", "lt(khi, k"): "the sign of a zero: torch's own varies",
+    ("csrc/kernels/rules/triples.h", "lt(kx, klo)"): "the sign of a zero: torch's own varies",
 }
 
 

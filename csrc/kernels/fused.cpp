@@ -105,7 +105,7 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
       bits.scalar_type() == at::kByte && bits.is_contiguous() && bits.numel() == bytes &&
           bits.device() == of.device(),
       "clampgrad: saved bits must be those that were saved, not ",
-      bits.toString(),
+      bits.options(),
       " of ",
       bits.sizes());
   // Kernels read whole words, and what a hook returns may begin at any byte.

@@ -200,7 +200,7 @@ std::array<Tensor, n> gradients(
   const auto values = shares(of)(like);
   for (size_t i = 0; i < n; ++i) {
     if (wanted[i]) {
-      result[i] = values[i].get(like); // autograd sums over what was broadcast
+      result[i] = values[i].get(like);
     }
   }
   return result;

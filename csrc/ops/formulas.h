@@ -35,9 +35,10 @@ struct ClampShares {
   int64_t differentiated;
 };
 
-// What the arguments get, in their shapes; undefined where it is not wanted. `of` is one of the
-// structs above. A fused kernel reads bits where the gradient is a plain tensor that nobody
-// differentiates again. All else is composed, to be differentiated, traced, batched and sharded.
+// What the arguments get, in the shape of the result: autograd sums it for one that was broadcast.
+// Undefined where it is not wanted. `of` is one of the structs above. A fused kernel reads bits
+// where the gradient is a plain tensor that nobody differentiates again. All else is composed, to
+// be differentiated, traced, batched and sharded.
 template <typename Of, size_t n>
 std::array<at::Tensor, n> gradients(
     const Of& of, const at::Tensor& grad, const std::array<bool, n>& wanted);
