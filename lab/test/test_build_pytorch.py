@@ -14,7 +14,9 @@ from lab import build_pytorch
 from lab.series import Claim, all_series
 from lab.test.test_patches_apply import MINE, RELEASE, commit, git, tree_of, write
 
-SERIES = next(s for s in MINE if not s.claim.unchanged)
+# One that changes a gradient and none of the files that TEST stands for.
+SERIES = next((s for s in MINE if not s.claim.unchanged and s.name.startswith("v")), None)
+pytestmark = pytest.mark.skipif(not SERIES, reason=f"there is no series for torch {RELEASE}")
 OTHERS = next(s.name for s in all_series().values() if not s.fits(RELEASE))
 TEST = """
 import unittest, pytest
