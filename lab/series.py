@@ -67,7 +67,11 @@ class Series:
 
 
 def read(path: Path) -> Series:
-    """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file."""
+    """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file.
+
+    Releases, Convention and Summary are needed; Scope, Forward, `Gradients: unchanged` and Fails are the fields of
+    Claim and Series. `unproved` behind a patch says that no gradient depends on it.
+    """
     text = path.read_text()
     keys = dict(reversed(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE)))
     lines = [line.split() for line in re.findall(r"^[^#\n].*", text, re.MULTILINE)]

@@ -39,3 +39,9 @@ def build_quickly(tree: Path, library: Path, **environment: str) -> None:
         cwd=tree,
         env=os.environ | {"CLAMPGRAD_CUDA": "0"} | environment,
     )
+
+
+if __name__ == "__main__":
+    FOLDER = ROOT / "build/quick"
+    copy_to(FOLDER / "tree")
+    build_quickly(FOLDER / "tree", FOLDER / "lib")

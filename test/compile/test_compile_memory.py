@@ -12,11 +12,12 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
 
 import clampgrad
+from clampgrad._contract.table import STRICT
 from common import check_rows, tied
 from oracle import CONVENTIONS
 
 N = 64
-SAID_BY_RESULT = ("min_norm", "joint", "straight_through")
+SAID_BY_RESULT = (*STRICT, "straight_through")
 
 
 # Inductor without its compiler.
@@ -97,7 +98,7 @@ def test_a_pin(convention):
         assert kept(form, pin=convention) == 4 + (convention not in SAID_BY_RESULT)
 
 
-@pytest.mark.parametrize("convention", SAID_BY_RESULT[:2])
+@pytest.mark.parametrize("convention", STRICT)
 def test_in_place(convention):
     """It keeps a mask, because the next operator gets a copy. Changing the result is no error, as after relu."""
     for form in (

@@ -146,3 +146,12 @@ def test_a_tangent_under_no_grad_is_a_constant_to_the_outer_level(in_place):
     torchs = torch.clamp_ if in_place else torch.clamp
     for which in (0, 1):
         assert outer(lambda x: ours(x, 0, 1), which) == outer(lambda x: torchs(x, 0, 1), which)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "clamp_min", "clamp_max"])
+def test_tangents_at_a_tie_under_least_norm(name):
+    """A constant blocks one; two are shared."""
+    op = getattr(torch.ops.clampgrad, f"{name}_mingrad")
+    x, t = torch.zeros(3), torch.ones(3)
+    assert jvp(lambda x: op(x, torch.zeros(3)), (x,), (t,))[1].tolist() == [0, 0, 0]
+    assert jvp(op, (x, x * 1), (t, 3 * t))[1].tolist() == [2, 2, 2]
