@@ -118,6 +118,8 @@ def pytest_terminal_summary(terminalreporter, config):
     """Adds to the file of --record how many tests of each file passed and failed, and on what."""
     if not config.getoption("record"):
         return
+    import records  # which a copy of the tree may lack
+
     counts = defaultdict(lambda: {"passed": 0, "failed": 0, "seconds": 0})
     for outcome, counted in (("passed", "passed"), ("failed", "failed"), ("error", "failed")):
         for report in terminalreporter.stats.get(outcome, []):
@@ -126,7 +128,7 @@ def pytest_terminal_summary(terminalreporter, config):
             # A file that cannot be imported has none.
             of_file["seconds"] += getattr(report, "duration", 0)
     for of_file in counts.values():
-        of_file["seconds"] = round(of_file["seconds"])
+        of_file |= {"seconds": round(of_file["seconds"]), "commit": records.commit()}
     path = Path(config.getoption("record"))
     runs = json.loads(path.read_text()) if path.exists() else {}
     device, unlike = config.getoption("device"), config.getoption("unlike")
