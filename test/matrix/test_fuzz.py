@@ -32,6 +32,8 @@ SCALAR, CUBE = Arg((0.0,), ()), Arg((0.0,) * 8, (2, 2, 2), layout="neg")
 SQUARE = Arg((0.0,) * 4, (2, 2), layout="reversed")
 KINDS = ("number: number", "min alone, Tensor", "Tensors", "mixed: Tensor, number")
 
+OWN = "vmap beside torch's own"
+
 # Cells that were once wrong, here or elsewhere.
 FOUND = [
     Cell("clamp", (SCALAR, 0.1, vector((-1.0,), "bfloat16")), "half", context="dual tensors"),
@@ -94,6 +96,16 @@ FOUND = [
         Cell("clamp", (x, 2, vector((0.0, 1.0, 0.0, 9.0))), gradient)
         for x in (vector((0, 0, 1, 5), dtype) for dtype in ("uint8", "int64", "float32"))
         for gradient in ("with_grad", "restoring")
+    ),
+    # Of integers torch's clamp promotes in its own way under vmap.
+    *(
+        Cell(
+            "clamp_min",
+            (Arg((1,), (1,), "int8"), Arg((2,), (1, 1), "uint8")),
+            form=form,
+            context=OWN,
+        )
+        for form in ("function", "module")
     ),
 ]
 
