@@ -142,7 +142,7 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("pinned", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("made", MADE)
 def test_what_is_made_of_a_number_that_changes(made, pinned):
     """The same, of any expression, and of a pinned call."""

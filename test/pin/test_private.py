@@ -200,6 +200,7 @@ def without(tmp_path_factory):
         yield partial(run, GONE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use, name", CHECKED)
 def test_what_the_table_says_happens(without, use, name):
     if not is_there(name):

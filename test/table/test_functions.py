@@ -189,7 +189,7 @@ if x.grad.tolist() != [0, 0, 1, 0]:
 @pytest.mark.parametrize("imports, flags", [
     ("import torch, torch._dynamo, clampgrad", []),
     (f"import torch, clampgrad; {AGAIN}", []),
-    (f"import torch, torch._dynamo, clampgrad; {AGAIN}", ["-OO"]),
+    pytest.param(f"import torch, torch._dynamo, clampgrad; {AGAIN}", ["-OO"], marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_torch_compile_learns_what_to_trace_when_both_are_there(imports, flags):
     """In either order of import, even if ours is executed again; with docstrings or without."""
