@@ -365,3 +365,13 @@ def test_in_place_where_a_hook_raises(convention, root, nth):
         else:
             assert len(saved) < nth
             assert y.tolist() == [0 if bounds[0] is not None else -1, 0.5, 1]
+
+
+@pytest.mark.parametrize("shape", [(3,), ()], ids=str)
+def test_a_bound_that_is_batched_and_larger(shape):
+    """What is written has no room for the result of each sample."""
+    x, bounds = torch.zeros(shape), torch.ones(2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="vmap: inplace"):
+        torch.func.vmap(lambda bound: clampgrad.clamp_(x * 1, bound, None))(bounds)
+    with pytest.raises(RuntimeError, match="vmap: inplace"):
+        torch.func.vmap(lambda x: clampgrad.clamp_(x, bounds[0], None))(torch.zeros(2))

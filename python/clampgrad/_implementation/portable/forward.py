@@ -96,9 +96,10 @@ def check_in_place(x: Tensor, *others: Any) -> None:
         if x.requires_grad and not is_of_transform(x):
             x.cumsum_(none)  # vmap warns of it
             return
-        index, source = (torch.empty(0, dtype=d, device=x.device) for d in (torch.long, x.dtype))
-        if x.is_floating_point() and not is_of_transform(x):
-            source.requires_grad_(any(isinstance(o, Tensor) and o.requires_grad for o in others))
+        leaf = x.is_floating_point() and not is_of_transform(x)
+        wanted = leaf and any(isinstance(o, Tensor) and o.requires_grad for o in others)
+        index = torch.empty(0, dtype=torch.long, device=x.device)
+        source = torch.empty(0, dtype=x.dtype, device=x.device, requires_grad=wanted)
         x.index_add_(none, index, source)
 
 
