@@ -85,6 +85,8 @@ def test_scalar_formulas_are_those_of_our_operators(theirs, operator):
 @pytest.mark.parametrize("operator", TENSOR)
 def test_tensor_formulas_are_those_of_joint(theirs, operator):
     """That of clamp is in C++, too."""
+    if RELEASE.startswith("2.14") and operator in ("fmax", "fmin"):
+        pytest.skip("2.14 passes both gradients at a NaN; v2.14.0/fmax mends it")
     entry, *names = TENSOR[operator]
     ((args, g),) = points(operator, "tensors")
     leaves = [a.clone().requires_grad_() for a in args]
@@ -154,5 +156,5 @@ def test_the_tests_of_the_series_tell_the_releases_apart(name, tmp_path):
     assert len(found) >= 5
     for test, error in found.items():
         if RELEASE.startswith("2.14") and test.startswith("test_clamp_tensor_subgradient_cpu"):
-            continue  # fmax and fmin of 2.14 pass both gradients at a NaN; v2.14.0/fmax mends it
+            continue  # they pass both gradients at a NaN
         assert ("AssertionError" in error) == SERIES.fits(RELEASE) == bool(error), (test, error)

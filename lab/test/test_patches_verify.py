@@ -254,6 +254,12 @@ def gradients():
     return found
 
 
+of_a_convention = pytest.mark.skipif(
+    RELEASE.startswith("2.14"), reason="fmax and fmin of 2.14 are of no convention at a NaN"
+)
+
+
+@of_a_convention
 def test_the_stock_gradients_are_told_from_the_other_convention(gradients):
     assert held(gradients, gradients, Claim(STOCK)) == (STOCK, [])
     assert held(gradients, gradients, Claim()) == (STOCK, [])
@@ -262,6 +268,7 @@ def test_the_stock_gradients_are_told_from_the_other_convention(gradients):
     assert ways >= {"clamp_min, tensors, foreach", "clamp_min, tensors, in place"}
 
 
+@of_a_convention
 def test_one_convention_for_all_operators(gradients):
     """clamp at `half` beside maximum at `joint` is no convention, although each is in the table."""
     mixed = dict(gradients)
