@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from buildtools.switches import jobs
+
 
 def put_ninja_on_path() -> None:
     """torch looks for it there. pip puts it beside this Python, in an environment that need not be activated."""
@@ -43,8 +45,7 @@ def build_extension(flags_of: dict[str, list[str]]) -> type:
 
             special = [source for source in ext.sources if flags_of.get(Path(source).name)]
             # Without ninja, torch changes the compiler from file to file.
-            jobs = int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1) if self.use_ninja else 1
-            with ThreadPoolExecutor(jobs) as pool:
+            with ThreadPoolExecutor(jobs() if self.use_ninja else 1) as pool:
                 ext.extra_objects = [o for objects in pool.map(compiled, special) for o in objects]
             ext.sources = [source for source in ext.sources if source not in special]
             super().build_extension(ext)

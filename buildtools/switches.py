@@ -1,4 +1,4 @@
-"""The environment variables that a build reads: 0 or 1, and an empty one is as if it were not set.
+"""The environment variables that a build reads: 0 or 1, or MAX_JOBS. An empty one is as if it were not set.
 
 At import the package reads two of them by the same rule (clampgrad/_implementation/environment.py).
 """
@@ -16,6 +16,11 @@ def setting(variable: str, default: str = "0") -> str:
 
 def is_set(variable: str, default: str = "0") -> bool:
     return setting(variable, default) == "1"
+
+
+def jobs() -> int:
+    """How many files are compiled at a time."""
+    return int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)
 
 
 def portable() -> bool:

@@ -24,6 +24,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from buildtools.switches import jobs
+
 ROOT = Path(__file__).resolve().parent.parent
 # Libraries that the process has already when this one is loaded.
 FROM_TORCH = ["libc10*", "libtorch*", "libgomp*", "libcudart*"]
@@ -106,10 +108,9 @@ def compiled(source: Path, pythons: list[str], out: Path, cuda: str) -> Path:
     """One wheel with the libraries of all these environments."""
     wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
     wanted["CUDA_VISIBLE_DEVICES"] = ""  # for every GPU, not for the one that may be here
-    wanted["MAX_JOBS"] = "1"
-    # Builds beside each other. Each waits for its longest file; with one more than jobs, no core does.
-    jobs = int(os.environ.get("MAX_JOBS") or 1)
-    with ThreadPoolExecutor(jobs + (jobs > 1)) as pool:
+    # Builds share the jobs. Each waits for its longest file; with one build more than jobs, no core does.
+    wanted["MAX_JOBS"] = str(max(1, jobs() // len(pythons)))
+    with ThreadPoolExecutor(jobs() + (jobs() > 1)) as pool:
         wheels = pool.map(
             lambda i: build(source, pythons[i], out / str(i), **wanted), range(len(pythons))
         )

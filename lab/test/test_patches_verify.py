@@ -255,7 +255,7 @@ def gradients():
 
 
 of_a_convention = pytest.mark.skipif(
-    RELEASE.startswith("2.14"), reason="fmax and fmin of 2.14 are of no convention at a NaN"
+    common.OF_NO_CONVENTION, reason="its gradient is of no convention"
 )
 
 

@@ -55,3 +55,13 @@ def test_a_wheel_is_for_every_gpu_not_for_the_one_that_is_here(monkeypatch):
     monkeypatch.setattr(wheels, "build", lambda *given, **variables: seen.append(variables))
     wheels.compiled("source", ["python"], Path("out"), cuda="1")
     assert [v["CUDA_VISIBLE_DEVICES"] for v in seen] == [""]
+
+
+@pytest.mark.parametrize("releases, each", [(1, "4"), (3, "1"), (5, "1")])
+def test_builds_share_the_jobs(monkeypatch, releases, each):
+    seen = []
+    monkeypatch.setenv("MAX_JOBS", "4")
+    monkeypatch.setattr(wheels, "merge", lambda built, out: built)
+    monkeypatch.setattr(wheels, "build", lambda *given, **variables: seen.append(variables))
+    wheels.compiled("source", ["python"] * releases, Path("out"), cuda="0")
+    assert [v["MAX_JOBS"] for v in seen] == [each] * releases

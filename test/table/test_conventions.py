@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from common import DTYPES, RELEASE, RELEASED, eager, tied
+from common import DTYPES, OF_NO_CONVENTION, RELEASED, eager, tied
 from oracle import EXACT, PSEUDO, TABLE, factors, gradient_of_x, scaled, signature
 
 OPERATORS = TABLE["operators"]
@@ -79,7 +79,7 @@ OPERATORS_AND_KINDS = [
 ]
 
 
-@pytest.mark.skipif(RELEASE == (2, 14), reason="its gradient is of no convention")
+@pytest.mark.skipif(OF_NO_CONVENTION, reason="its gradient is of no convention")
 @pytest.mark.parametrize("operator, kind", OPERATORS_AND_KINDS)
 def test_inclusive_is_torch_up_to_2_13_and_joint_from_2_15(operator, kind):
     """On random tensors full of ties."""
