@@ -161,10 +161,10 @@ bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
 
-check-cuda: ## Compile, link and import the CUDA kernels, and count their instructions; needs nvcc, but no GPU
+check-cuda: ## Compile, link and import the CUDA kernels, and count their registers; needs nvcc, but no GPU
 	$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH)
 	echo "==> CUDA kernels on torch $(CUDA_TORCH)"
-	.venv/torch-$(CUDA_TORCH)/bin/python -m lab.sass $(ARGS)
+	.venv/torch-$(CUDA_TORCH)/bin/python -m lab.cuda_check
 
 check-arm64: $(ARM64)/installed ## Compile for arm64 and run the tests of the kernels there, emulated; needs Debian
 	echo "==> tests on torch $(TORCH) for arm64"

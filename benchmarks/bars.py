@@ -33,25 +33,5 @@ def ratios(results, kind):
                 yield f"{rival} / ours: {ratio:.2f}, target {bar[dtype]:g}: {what}{missed}"
 
 
-def cuda_kernel(results, bar, dtype):
-    """What the kernel of a group with the most ALU instructions needs."""
-    begins, ends = f"{bar['kernel']} ", f" {dtype}"
-    found = [r for r in results["rows"] if r["kernel"].startswith(begins)]
-    return max((r for r in found if r["kernel"].endswith(ends)), key=lambda r: r["alu"])
-
-
-def cuda_misses(results):
-    """What of the CUDA kernels' machine code is above its bar."""
-    bars = BARS["sass"]
-    for kernel in results["rows"]:
-        for what in ("spills", "registers"):
-            if kernel[what] > bars[what]:
-                yield f"{kernel['kernel']}: {kernel[what]} {what}, at most {bars[what]}"
-    for bar, dtype in product(bars["alu"], DTYPES):
-        alu = cuda_kernel(results, bar, dtype)["alu"]
-        if alu > bar[dtype]:
-            yield f"{bar['group']}, {dtype}: {alu} instructions an element, at most {bar[dtype]}"
-
-
 def size(n):
     return f"2^{n.bit_length() - 1}" if n > 1 else "1"

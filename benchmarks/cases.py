@@ -115,10 +115,10 @@ USED = ("clamp", "maximum", "clamp(x, lo, hi)")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def inputs(group: Group, n: int, dtype: torch.dtype, seed: int = 0) -> list[torch.Tensor]:
+def inputs(group: Group, n: int, dtype: torch.dtype, device: str = "cpu") -> list[torch.Tensor]:
     """Normal, and scaled so that all three sides of the bounds are met often."""
-    generator = torch.Generator().manual_seed(seed)
-    tensors = [4 * torch.randn(n, generator=generator) for _ in range(group.arity)]
+    seeded = {"generator": torch.Generator(device).manual_seed(0), "device": device}
+    tensors = [4 * torch.randn(n, **seeded) for _ in range(group.arity)]
     if group.arity == 3:  # x, lo, hi
         tensors[1:] = [tensors[1].abs().neg(), tensors[2].abs()]
     return [t.to(dtype).requires_grad_() for t in tensors]

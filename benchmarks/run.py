@@ -60,15 +60,10 @@ def finished() -> float:
     return time.perf_counter()
 
 
-def inputs_on(device, group, n, dtype):
-    given = cases.inputs(group, n, cases.DTYPES[dtype])
-    return [t.detach().to(device).requires_grad_() for t in given]
-
-
 def time_block(group, n, dtype, threads, direction, seconds, device):
     """A row of the record, with the samples of each function."""
     torch.set_num_threads(threads)
-    inputs = inputs_on(device, group, n, dtype)
+    inputs = cases.inputs(group, n, cases.DTYPES[dtype], device)
     g = torch.randn_like(inputs[0])
     steps = {name: step(f, inputs, g, direction) for name, f in group.timed.items()}
     clock = time.perf_counter if device == "cpu" else finished
@@ -85,7 +80,7 @@ def kept(device: str, n: int = 2**20):
     """Bits an element that the graph keeps."""
     for group in cases.GROUPS:
         for dtype in cases.DTYPES:
-            inputs = inputs_on(device, group, n, dtype)
+            inputs = cases.inputs(group, n, cases.DTYPES[dtype], device)
             functions = {
                 name: {"saved_bits": 8 * memory.saved_bytes(f, *inputs) / n}
                 for name, f in group.functions.items()

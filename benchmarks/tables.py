@@ -1,7 +1,9 @@
 """The tables of README.md and docs/ that show what the commands here measured: records/."""
 
+from itertools import product
+
 import records
-from benchmarks.bars import BARS, DTYPES, blocks, cuda_kernel, size
+from benchmarks.bars import DTYPES, blocks, size
 from records import code, made_on, minutes, table
 
 SPEED = {
@@ -38,9 +40,13 @@ RIVALS = [
 ]
 
 
-def ratios(results, group, rival, dtype):
-    """{n: the rival's time over ours} with the default malloc."""
-    key = dict(group=group, dtype=dtype, threads=1, direction="both", malloc="default")
+def named(rivals):
+    return [r + group.removeprefix("clamp") if "lo" in group else r for group, r in rivals]
+
+
+def ratios(results, group, rival, dtype, malloc="default"):
+    """{n: the rival's time over ours}."""
+    key = dict(group=group, dtype=dtype, threads=1, direction="both", malloc=malloc)
     found = {}
     for row in blocks(results, **key):
         ours, *_ = row["functions"].values()
@@ -73,10 +79,7 @@ def speed():
 @table()
 def speed_used():
     """What a program gets that sets nothing: the worst beside the best."""
-    names = (
-        rival + group.removeprefix("clamp") if "lo" in group else rival for group, rival in RIVALS
-    )
-    yield "machine", "dtype", *map(code, names)
+    yield "machine", "dtype", *map(code, named(RIVALS))
     for results in SPEED.values():
         m, torch = results["machine"], results["torch"].partition("+")[0]
         cpu = m["cpu"].replace("(R)", "").removesuffix(" Processor")
@@ -232,22 +235,21 @@ def from_nothing():
     )
 
 
-@table(left=1)
-def cuda_instructions():
-    """The machine code of the CUDA kernels."""
-    found = records.read("cuda-sass")
-    kernels = found["rows"]
-    yield "", *(f"{d}: {what}" for d in DTYPES for what in ("ALU", "at most", "of DRAM's time"))
-    for bar in BARS["sass"]["alu"]:
-        cells = []
-        for dtype in DTYPES:
-            kernel = cuda_kernel(found, bar, dtype)
-            cells += [f"{kernel['alu']:.1f}", bar[dtype], f"{kernel['alu_time']:.2f}"]
-        yield bar["group"], *cells
+@table(left=3)
+def cuda():
+    """The times of the rivals over ours, on GPUs: the smallest and the largest size."""
+    gpus = [records.read(path.stem) for path in sorted(records.FOLDER.glob("cuda-*.jsonl"))]
+    rivals = [*RIVALS, ("clamp", "torch.neg"), ("maximum", "torch.sub")]
+    yield "GPU", "dtype", "elements", code("clampgrad.clamp"), *map(code, named(rivals))
+    for results, dtype in product(gpus, DTYPES):
+        found = [ratios(results, *rival, dtype, "fixed") for rival in rivals]
+        rows = blocks(results, group="clamp", dtype=dtype, direction="both")
+        for row in (rows[0], rows[-1]):
+            n, ours = row["n"], row["functions"]["clampgrad.clamp"]["median"]
+            cells = (f"{of_rival[n]:.2f}" for of_rival in found)
+            yield results["machine"]["cpu"], dtype, size(n), duration(ours), *cells
     yield (
-        f"Instructions of the ALU per element, of the kernel of each group that needs most, at commit "
-        f"{found['commit']}; and their time over that of the traffic at the peak of DRAM, by the data sheet of an "
-        f"H100. {len(kernels)} kernels, of which {sum(k['spills'] > 0 for k in kernels)} spill, with up to "
-        f"{max(k['registers'] for k in kernels)} registers. nvcc {found['nvcc']}, {found['architecture']}, torch "
-        f"{found['torch']}; `python -m lab.sass`."
+        "The time of `clampgrad.clamp`, forward and backward, and the times of others over that of our function of the "
+        f"same name; `torch.neg` over that of `clamp`, `torch.sub` over that of `maximum`. torch {gpus[0]['torch']}; "
+        f"`{gpus[0]['command']} --device cuda` at commit {gpus[0]['commit']}."
     )

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # On a machine with a GPU, nvcc, torch and pytest, offline: builds the package from this source tree into a folder of
-# its own, tests it there and measures. What the benchmark finds is in out/gpu.
+# its own, tests it there and measures. The wheel, what ran and the figures are in out/gpu.
 #
-#   lab/gpu_check.sh              PYTHON=python3.12 lab/gpu_check.sh
+#   lab/gpu_check.sh              PYTHON=python3.12 lab/gpu_check.sh      WHEEL=out/gpu/... lab/gpu_check.sh
 #   DEVICE=cpu lab/gpu_check.sh   the same steps without a GPU, on small sizes and the portable package
-set -uxo pipefail
+set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-PYTHON=${PYTHON:-python3} DEVICE=${DEVICE:-cuda}
+PYTHON=${PYTHON:-python3} DEVICE=${DEVICE:-cuda} OUT=${OUT:-out/gpu}
 sizes=()
 if [ "$DEVICE" = cuda ]; then
   export CLAMPGRAD_CUDA=1 CLAMPGRAD_REQUIRE_COMPILED=1
@@ -18,11 +18,20 @@ fi
 PYTHONPATH=$(mktemp -d)
 export PYTHONPATH
 failed=0
-step() { "$PYTHON" -m "$@" || failed=1; }
-step pip install --no-build-isolation --no-deps --no-index --target "$PYTHONPATH" .
+step() {
+  local start=$SECONDS
+  "$PYTHON" -m "$@" || failed=1
+  echo "==> $((SECONDS - start)) s: ${*:1:3}"
+}
+[ -n "${WHEEL:-}" ] || step pip wheel -q --no-build-isolation --no-deps --no-index -w "$OUT" .
+step pip install -q --no-deps --no-index --target "$PYTHONPATH" "${WHEEL:-$(echo "$OUT"/*.whl)}"
 step clampgrad info
 # What is about CUDA first, then the figures; the tests of the CPU can be interrupted.
-step pytest -q -rs test/kernels/test_cuda.py test/kernels/test_devices.py
-step benchmarks.run --out "out/gpu/$DEVICE.jsonl" --device "$DEVICE" "${sizes[@]}"
-step pytest -q --device "$DEVICE" test/*/test_{gate,tensors,table,nan,forward,rounding,precision,in_place,gradcheck}.py
+gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)
+tests() {
+  step pytest -q -rs -n 8 -p no:benchmark --tb=short --maxfail=40 --unlike="$gpu" --record="$OUT/support.json" "$@"
+}
+tests test/kernels/test_{cuda,devices}.py
+step benchmarks.run --out "$OUT/$DEVICE.jsonl" --device "$DEVICE" "${sizes[@]}"
+tests --device "$DEVICE" test/*/test_{gate,tensors,table,nan,forward,rounding,precision,in_place,gradcheck}.py
 exit $failed

@@ -60,10 +60,8 @@ WAIVED = {
     ("csrc/kernels/dim_order.cpp", "block.is_contiguous() || !tensor.is_cpu()"): "wants a GPU",
     ("csrc/kernels/fused.cpp", "aligned"): "an unaligned word is read alike where this runs",
     ("csrc/kernels/rules/element.h", "eq(x, x)"): "whether x is a number: le says the same",
-    ("csrc/kernels/rules/triples.h", "x.comparable & lo"): "no share is given where one is NaN",
     ("csrc/kernels/rules/triples.h", "lt(khi, k"): "the sign of a zero: torch's own varies",
     ("csrc/kernels/rules/triples.h", "lt(kx, klo)"): "the sign of a zero: torch's own varies",
-    ("csrc/ops/tensors.cpp", "t.device() != other"): "wants a GPU",
 }
 
 

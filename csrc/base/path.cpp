@@ -74,8 +74,7 @@ bool device_has_kernels(const at::Tensor& self) {
           C10_STRINGIZE(CLAMPGRAD_WITH_CUDA),
           ") do not run on ",
           self.device(),
-          ", so tensors there take the composed path: the same gradients, slower. A build from "
-          "source on this machine has kernels for its GPUs.");
+          ": it takes the composed path, slower. A build from source on this machine has them.");
       return false;
     }
   }

@@ -25,9 +25,12 @@ using composed::Compared;
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
-// Arguments are compared in the dtype to which they promote, which the gradient has.
+// Arguments are compared in the dtype to which they promote, which the gradient has, and where it
+// is: torch takes a 0-dim Tensor on the CPU beside those of a GPU.
 Compared<TensorValue> compared_in_dtype(const Tensor& t) {
-  return compared<E>(TensorValue([t](const Tensor& like) { return cast(t, like.scalar_type()); }));
+  return compared<E>(TensorValue([t](const Tensor& like) {
+    return cast(t.dim() == 0 ? t.to(like.device()) : t, like.scalar_type());
+  }));
 }
 
 // Note [A result is enough]

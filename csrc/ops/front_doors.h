@@ -48,16 +48,6 @@ void check_fits(const at::Tensor& self, const at::Tensor& result);
 // Gives self the value of `result` and the node that has recorded it from self: Note [In place].
 at::Tensor& hand_over(at::Tensor& self, const at::Tensor& result);
 
-// `t`, moved to the device of `other` if it is a 0-dim Tensor on the CPU. torch accepts one beside
-// a Tensor on another device in binary operators, but not in clamp.
-at::Tensor on_device_of(const at::Tensor& other, const at::Tensor& t);
-inline const at::Tensor& on_device_of(const at::Scalar&, const at::Tensor& t) {
-  return t;
-}
-inline const at::Scalar& on_device_of(const at::Tensor&, const at::Scalar& number) {
-  return number;
-}
-
 // The other bound with which clamp gives the result of clamp_min or clamp_max.
 Number other_bound(const at::Scalar& bound);
 inline OptionalTensor other_bound(const at::Tensor&) {
@@ -81,24 +71,20 @@ at::Tensor extremum(
 // The bound is a Scalar or a Tensor.
 template <typename Bound>
 at::Tensor clamp_min(const at::Tensor& self, const Bound& min, Convention c) {
-  return is_recorded(self, min)
-      ? clamp(on_device_of(min, self), on_device_of(self, min), other_bound(min), c)
-      : at::clamp_min(self, min);
+  return is_recorded(self, min) ? clamp(self, min, other_bound(min), c) : at::clamp_min(self, min);
 }
 template <typename Bound>
 at::Tensor clamp_max(const at::Tensor& self, const Bound& max, Convention c) {
-  return is_recorded(self, max)
-      ? clamp(on_device_of(max, self), other_bound(max), on_device_of(self, max), c)
-      : at::clamp_max(self, max);
+  return is_recorded(self, max) ? clamp(self, other_bound(max), max, c) : at::clamp_max(self, max);
 }
 template <typename Bound>
 at::Tensor& clamp_min_(at::Tensor& self, const Bound& min, Convention c) {
-  return is_recorded(self, min) ? clamp_(self, on_device_of(self, min), other_bound(min), c)
+  return is_recorded(self, min) ? clamp_(self, min, other_bound(min), c)
                                 : at::clamp_min_(self, min);
 }
 template <typename Bound>
 at::Tensor& clamp_max_(at::Tensor& self, const Bound& max, Convention c) {
-  return is_recorded(self, max) ? clamp_(self, other_bound(max), on_device_of(self, max), c)
+  return is_recorded(self, max) ? clamp_(self, other_bound(max), max, c)
                                 : at::clamp_max_(self, max);
 }
 

@@ -19,7 +19,7 @@ inline at::Tensor bound_beside(const at::Tensor& self, const at::Scalar& number)
   return overflows(number, self) ? at::clamp_min(bound, number) : bound; // which raises, or not
 }
 inline at::Tensor bound_beside(const at::Tensor& self, const at::Tensor& bound) {
-  return on_device_of(self, bound);
+  return bound;
 }
 
 // The lower bound, as clamp_min(self, min) sees it. For integers, which are not differentiated, the
@@ -41,8 +41,7 @@ at::Tensor clamp(const at::Tensor& self, const Min& min, const Max& max, Convent
   if (!mixed_at_once(c.gradient)) {
     return clamp_max(clamp_min(self, min, c), max, c);
   }
-  const auto here = on_device_of(max, on_device_of(min, self));
-  const auto x = here.to(at::result_type(here, min));
+  const auto x = self.to(at::result_type(self, min));
   const OptionalTensor lo = bound_below(x, min), hi = bound_beside(x, max);
   return clamp(x, lo, hi, c);
 }

@@ -17,9 +17,7 @@ namespace {
 
 // Kernels take neither a NaN bound, which is the result everywhere, nor a symbol.
 bool is_fusable_clamp(const Tensor& self, const Number& min, const Number& max) {
-  const auto plain = [](const Number& bound) {
-    return !bound || !(bound->isSymbolic() || is_nan(bound));
-  };
+  const auto plain = [](const Number& n) { return !n || !(n->isSymbolic() || is_nan(n)); };
   return is_fusable_dtype(self.scalar_type()) && is_fusable(self) && plain(min) && plain(max);
 }
 

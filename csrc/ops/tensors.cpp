@@ -153,11 +153,6 @@ Tensor front_door::extremum(
       : clampgrad::_extremum_composed(kept(self), kept(other), name_of(op), name_of(gradient));
 }
 
-Tensor on_device_of(const Tensor& other, const Tensor& t) {
-  return t.dim() == 0 && t.device() != other.device() && t.device().is_cpu() ? t.to(other.device())
-                                                                             : t;
-}
-
 // ---- In place -----------------------------------------------------------------------------------
 
 void check_no_overlap(const Tensor& self, const Tensor& other) {

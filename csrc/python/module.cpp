@@ -305,12 +305,11 @@ void add_pin(PyObject* module_) {
   const auto named = [](const py::object& gradient, bool maximize) {
     return pin::name_of(parse_convention(text_of(gradient.ptr()), maximize));
   };
-  const auto set = [](const pin::Name& name) { pin::set_process(pin::parse_pinned(name)); };
   const auto current = [] { return pin::name_of(pin::current()); };
   module.def("pin_named", torch::wrap_pybind_function(named));
   module.def("pin_innermost", &pin::innermost);
   module.def("pin_make_innermost", &pin::make_innermost);
-  module.def("pin_process", set);
+  module.def("pin_process", [](const pin::Name& n) { pin::set_process(pin::parse_pinned(n)); });
   module.def("pin_current", torch::wrap_pybind_function(current));
   module.def("pin_ask", torch::wrap_pybind_function(&pin_ask));
   module.def("pin_ask_in_this_thread", &pin::ask_in_this_thread);

@@ -1,7 +1,7 @@
 """On a GPU: the kernels agree with the CPU's, and keep CUDA's own rules.
 
 The other test files run there too, with `pytest --device cuda`. test_cuda_on_host.py and
-lab/sass.py check what needs no GPU.
+lab/cuda_check.py check what needs no GPU.
 """
 
 import os

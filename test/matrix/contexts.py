@@ -171,7 +171,7 @@ def expanded_gradient(f, leaves, args, g):
 def gradient_of_zeros(f, leaves, args, g):
     """A ZeroTensor, as forward mode makes of what has no tangent."""
     y = f(*args)
-    zeros = torch._efficientzerotensor(g.shape, dtype=g.dtype)
+    zeros = torch._efficientzerotensor(g.shape, dtype=g.dtype, device=g.device)
     found = [grad(y, leaves, z, retain_graph=True) for z in (zeros, torch.zeros_like(g))]
     for v, wanted in zip(*found):
         if wanted is not None:
@@ -185,7 +185,7 @@ def input_of_zeros(f, cell):
     shape, dtype = cell.args[0].shape, getattr(torch, cell.args[0].dtype)
     zeros = replace(cell, args=(replace(cell.args[0], values=(0.0,) * prod(shape)), *cell.args[1:]))
     leaves = leaves_of(zeros)
-    x = torch._efficientzerotensor(shape, dtype=dtype)
+    x = torch._efficientzerotensor(shape, dtype=dtype, device=leaves[0].device)
     leaves[0] = x.requires_grad_(zeros.want[0])
     y = f(*leaves)
     should = expected(zeros)
@@ -260,8 +260,8 @@ HOOKS = {  # pack, unpack
     "at an odd address": (at_an_odd_address, lambda t: t),
     "cast": (lambda t: (t.dtype, t.to(torch.float64)), lambda packed: packed[1].to(packed[0])),
     "as numpy": (
-        lambda t: (t.dtype, t.detach().double().resolve_neg().numpy().copy()),
-        lambda packed: torch.from_numpy(packed[1]).to(packed[0]),
+        lambda t: (t.dtype, t.detach().cpu().double().resolve_neg().numpy().copy()),
+        lambda packed: torch.tensor(packed[1], dtype=packed[0]),
     ),
 }
 for _name, _hooks in HOOKS.items():
@@ -513,9 +513,12 @@ def strides_of_gradients(f, cell):
 def threads(f, cell):
     """The forward in several threads at once, each with its backward."""
 
+    device = torch.get_default_device()  # of this thread
+
     def work():
-        for _ in range(3):
-            CONTEXTS["plain"].run(f, cell)
+        with device:
+            for _ in range(3):
+                CONTEXTS["plain"].run(f, cell)
 
     with ThreadPoolExecutor(3) as pool:
         for done in [pool.submit(work) for _ in range(3)]:

@@ -96,12 +96,11 @@ def bound_in(number, dtype):
     return torch.clamp_min(torch.full((), torch.iinfo(dtype).min, dtype=dtype), number)
 
 
-def gradients(operator, convention, maximize, args, differentiated, g):
-    """The gradient of every argument, in the shape of the result and the dtype of the argument.
+def gradients(operator, convention, maximize, args, differentiated, g, y):
+    """The gradient of every argument, in the shape of the result y and the dtype of the argument.
 
     None for numbers. `differentiated` has one entry per argument, False for numbers.
     """
-    y = forward(operator, args)
     # Under half in steps too, though both implementations take the rule of three: it is the same.
     if is_mixed(args) and convention not in (*PSEUDO, "min_norm"):
         _, found = in_steps(convention, args, differentiated, g)

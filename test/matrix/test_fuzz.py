@@ -75,6 +75,12 @@ FOUND = [
     ),
     # On some releases a number below the range of an unsigned dtype bounds nothing.
     Cell("clamp", (vector((1, 2), "uint8"), -1, vector((100.0, 300.0)))),
+    # Up to 2.11 a NaN as the only bound of clamp has no effect, so that x is the result.
+    *(
+        Cell("clamp", (Arg((2.0,), ()), *bounds), gradient)
+        for bounds in ((nan, None), (None, nan))
+        for gradient in CONVENTIONS
+    ),
     # In-place calls that the fused kernels do not take.
     *(
         Cell("clamp", args, *gradient, form="in place", context=context)

@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from clampgrad.cli.output import write, write_json
 
 def facts() -> dict[str, Any]:
     compiled = _implementation.name == "compiled"
-    folder = _implementation.functions.__name__.split(".")[-2] if compiled else ""
+    folder = Path(_implementation.functions.__file__ or "").parent.name if compiled else ""
     return {
         "clampgrad": VERSION,
         "implementation": _implementation.name,

@@ -1,0 +1,59 @@
+"""What can be said of an installed build for CUDA without a GPU: that it is whole, and that its kernels do not spill.
+
+python -m lab.cuda_check     make check-cuda; needs cuobjdump, which may be Triton's
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from buildtools.cuda_build import find_nvcc
+from clampgrad import _implementation
+from clampgrad.cli.info import facts
+
+REGISTERS = 96  # of a thread, at most
+
+
+def operators_without_a_kernel() -> list[str]:
+    """By the dispatcher's own list."""
+
+    def has(name: str, key: str) -> bool:
+        return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+
+    ours = [n for n in torch._C._dispatch_get_all_op_names() if n.startswith("clampgrad::")]
+    return [n for n in ours if has(n, "CPU") and not has(n, "CUDA")]
+
+
+def find_cuobjdump() -> str:
+    folders = [str(Path(find_nvcc() or "nvcc").parent)]
+    if spec := find_spec("triton"):
+        folders.append(str(Path(spec.origin).parent / "backends/nvidia/bin"))
+    found = shutil.which("cuobjdump") or shutil.which("cuobjdump", path=os.pathsep.join(folders))
+    return found or sys.exit("there is no cuobjdump on PATH, beside nvcc or in Triton")
+
+
+def main() -> None:
+    if not facts()["cuda_kernels"]:
+        sys.exit("clampgrad was built without CUDA: build it again, with CLAMPGRAD_CUDA=1")
+    command = [find_cuobjdump(), "--dump-resource-usage", _implementation.functions.__file__]
+    usage = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    kernels = re.findall(r"Function (\S+):\s+REG:(\d+) STACK:(\d+)", usage)
+    missing = operators_without_a_kernel()
+    missing += [k for k, registers, stack in kernels if int(registers) > REGISTERS or int(stack)]
+    most = max(int(registers) for _, registers, _ in kernels)
+    print(
+        f"{len(kernels)} CUDA kernels, with up to {most} registers; amiss: {missing or 'nothing'}"
+    )
+    sys.exit(bool(missing))
+
+
+if __name__ == "__main__":
+    main()
