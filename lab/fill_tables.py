@@ -18,6 +18,7 @@ for name in (
     "lab.mca",
     "lab.private_names_page",
     "lab.programs.program_tables",
+    "lab.release",
     "lab.study_tables",
     "lab.support",
     "lab.upstream_tables",
