@@ -11,6 +11,7 @@ SPEED = {
     for name in sorted(path.stem for path in records.FOLDER.glob("cpu-*.jsonl"))
 }
 USUAL = SPEED["2.13.0"]
+GPUS = [records.read(path.stem) for path in sorted(records.FOLDER.glob("cuda-*.jsonl"))]
 SPACE = "\N{NO-BREAK SPACE}"  # between a number and its unit, in cells that are narrow
 
 
@@ -73,6 +74,14 @@ def speed():
         f"as fast as `F.hardtanh` and {relu} as fast as `F.relu`; `clampgrad.maximum` is {maximum} as fast as "
         f"`torch.maximum`. These are the worst and the best of the sizes from 1 to 2^24 elements, in float32 and "
         f"bfloat16, on one thread of {where} with the default malloc."
+    )
+    found = [
+        ratios(gpu, *r, dtype, "fixed") for gpu in GPUS for dtype in DTYPES for r in RIVALS[:1]
+    ]
+    large = [of_size[max(of_size)] for of_size in found]
+    yield (
+        f"On GPUs ({' and '.join(gpu['machine']['cpu'] for gpu in GPUS)}), it is {min(large):.2g} to {max(large):.3g} "
+        f"times as fast as `torch.clamp` on {size(max(found[0]))} elements ([more](docs/performance.md#cuda))."
     )
 
 
@@ -238,10 +247,9 @@ def from_nothing():
 @table(left=3)
 def cuda():
     """The times of the rivals over ours, on GPUs: the smallest and the largest size."""
-    gpus = [records.read(path.stem) for path in sorted(records.FOLDER.glob("cuda-*.jsonl"))]
     rivals = [*RIVALS, ("clamp", "torch.neg"), ("maximum", "torch.sub")]
     yield "GPU", "dtype", "elements", code("clampgrad.clamp"), *map(code, named(rivals))
-    for results, dtype in product(gpus, DTYPES):
+    for results, dtype in product(GPUS, DTYPES):
         found = [ratios(results, *rival, dtype, "fixed") for rival in rivals]
         rows = blocks(results, group="clamp", dtype=dtype, direction="both")
         for row in (rows[0], rows[-1]):
@@ -250,6 +258,6 @@ def cuda():
             yield results["machine"]["cpu"], dtype, size(n), duration(ours), *cells
     yield (
         "The time of `clampgrad.clamp`, forward and backward, and the times of others over that of our function of the "
-        f"same name; `torch.neg` over that of `clamp`, `torch.sub` over that of `maximum`. torch {gpus[0]['torch']}; "
-        f"`{gpus[0]['command']} --device cuda` at commit {gpus[0]['commit']}."
+        f"same name; `torch.neg` over that of `clamp`, `torch.sub` over that of `maximum`. torch {GPUS[0]['torch']}; "
+        f"`{GPUS[0]['command']} --device cuda` at commit {GPUS[0]['commit']}."
     )
