@@ -80,7 +80,7 @@ def speed():
     ]
     large = [of_size[max(of_size)] for of_size in found]
     yield (
-        f"On GPUs ({' and '.join(gpu['machine']['cpu'] for gpu in GPUS)}), it is {min(large):.2g} to {max(large):.3g} "
+        f"On GPUs ({' and '.join(gpu['machine']['cpu'] for gpu in GPUS)}), `clampgrad.clamp` is {min(large):.2g} to {max(large):.3g} "
         f"times as fast as `torch.clamp` on {size(max(found[0]))} elements ([more](docs/performance.md#cuda))."
     )
 

@@ -46,13 +46,12 @@ def main() -> None:
     command = [find_cuobjdump(), "--dump-resource-usage", _implementation.functions.__file__]
     usage = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     kernels = re.findall(r"Function (\S+):\s+REG:(\d+) STACK:(\d+)", usage)
-    missing = operators_without_a_kernel()
-    missing += [k for k, registers, stack in kernels if int(registers) > REGISTERS or int(stack)]
-    most = max(int(registers) for _, registers, _ in kernels)
-    print(
-        f"{len(kernels)} CUDA kernels, with up to {most} registers; amiss: {missing or 'nothing'}"
-    )
-    sys.exit(bool(missing))
+    most = max((int(registers) for _, registers, _ in kernels), default=0)
+    print(f"{len(kernels)} CUDA kernels, with up to {most} registers")
+    wrong = [f"no CUDA kernel: {name}" for name in operators_without_a_kernel()]
+    wrong += [f"a stack: {name}" for name, _, stack in kernels if int(stack)]
+    if wrong or not 0 < most <= REGISTERS:
+        sys.exit("\n".join(wrong) or f"from 1 to {REGISTERS} registers were expected")
 
 
 if __name__ == "__main__":

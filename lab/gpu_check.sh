@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# On a machine with a GPU, nvcc, torch and pytest, offline: builds the package from this source tree into a folder of
+# On a machine with a GPU, nvcc, torch, pytest and pytest-xdist, offline: builds the package from this source tree into a folder of
 # its own, tests it there and measures. The wheel, what ran and the figures are in out/gpu.
 #
-#   lab/gpu_check.sh              PYTHON=python3.12 lab/gpu_check.sh      WHEEL=out/gpu/... lab/gpu_check.sh
+#   lab/gpu_check.sh              PYTHON=python3.12 lab/gpu_check.sh
+#   WHEEL=... lab/gpu_check.sh    with a wheel that it has built before
 #   DEVICE=cpu lab/gpu_check.sh   the same steps without a GPU, on small sizes and the portable package
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -23,8 +24,12 @@ step() {
   "$PYTHON" -m "$@" || failed=1
   echo "==> $((SECONDS - start)) s: ${*:1:3}"
 }
-[ -n "${WHEEL:-}" ] || step pip wheel -q --no-build-isolation --no-deps --no-index -w "$OUT" .
-step pip install -q --no-deps --no-index --target "$PYTHONPATH" "${WHEEL:-$(echo "$OUT"/*.whl)}"
+if [ -z "${WHEEL:-}" ]; then
+  rm -f "$OUT"/*.whl
+  step pip wheel -q --no-build-isolation --no-deps --no-index -w "$OUT" .
+  WHEEL=$(echo "$OUT"/*.whl)
+fi
+step pip install -q --no-deps --no-index --target "$PYTHONPATH" "$WHEEL"
 step clampgrad info
 # What is about CUDA first, then the figures; the tests of the CPU can be interrupted.
 gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1)

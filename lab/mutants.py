@@ -45,9 +45,14 @@ KERNELS += ["test/kernels/test_operator_counts.py", "test/transforms/test_func.p
 KERNELS += [f"test/table/test_{name}.py" for name in ("defects", "errors", "rounding", "in_place")]
 KERNELS += ["test/matrix/test_matrix.py::test_every_form_compiled", "test/matrix/test_refused.py"]
 KERNELS += ["test/pin/test_pin_calls.py", "test/transforms/test_forward.py"]
-KERNELS += ["test/kernels/test_kernels.py::test_what_is_broadcast"]
+KERNELS += [
+    f"test/kernels/test_kernels.py::test_{what}"
+    for what in ("what_is_broadcast", "nothing_that_is_broadcast_is_copied")
+]
+KERNELS += ["test/kernels/test_devices.py"]
 KERNELS += ["test/compile/test_export.py::test_a_gradient_that_no_trace_holds"]
 KERNELS += ["test/compile/test_compile_training.py::test_a_changing_number_used_twice"]
+KERNELS += ["test/table/test_table.py::test_forms"]  # a minute
 PIN = [f"test/pin/test_{name}.py" for name in ("pin", "pin_tasks", "pin_calls", "pin_misuse")]
 FOLDERS = ("base", "functorch", "kernels", "kernels/rules", "ops")
 TESTS = dict.fromkeys([*(f"csrc/{folder}" for folder in FOLDERS), "derivatives.yaml"], KERNELS)

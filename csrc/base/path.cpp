@@ -70,11 +70,10 @@ bool device_has_kernels(const at::Tensor& self) {
     static const auto gpus = gpus_with_kernels();
     if (!gpus[self.get_device()]) {
       TORCH_WARN_ONCE(
-          "clampgrad: the CUDA kernels of this build (",
-          C10_STRINGIZE(CLAMPGRAD_WITH_CUDA),
-          ") do not run on ",
-          self.device(),
-          ": it takes the composed path, slower. A build from source on this machine has them.");
+          "clampgrad: the CUDA kernels of this build (" C10_STRINGIZE(CLAMPGRAD_WITH_CUDA) ") do not "
+          "run on ", self.device(),
+          "; Tensors there take the composed path: the same gradients, slower. A build from source "
+          "on this machine has kernels for its GPUs.");
       return false;
     }
   }

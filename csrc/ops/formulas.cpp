@@ -25,11 +25,12 @@ using composed::Compared;
 template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
-// Arguments are compared in the dtype to which they promote, which the gradient has, and where it
-// is: torch takes a 0-dim Tensor on the CPU beside those of a GPU.
+// Arguments are compared in the dtype to which they promote, which is the gradient's. Beside a
+// Tensor on a GPU, torch takes a 0-dim one on the CPU, but not in logical_and.
 Compared<TensorValue> compared_in_dtype(const Tensor& t) {
   return compared<E>(TensorValue([t](const Tensor& like) {
-    return cast(t.dim() == 0 ? t.to(like.device()) : t, like.scalar_type());
+    const bool moves = t.dim() == 0 && t.is_cpu() && !like.is_cpu();
+    return cast(moves ? t.to(like.device()) : t, like.scalar_type());
   }));
 }
 

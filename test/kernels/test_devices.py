@@ -1,10 +1,13 @@
 """Tensors of several devices: we accept what torch accepts, such as 0-dim CPU tensors in maximum; the rest raises
-torch's own error. Without a GPU the other device is meta, where clamp takes them too, and which has no values."""
+torch's own error. Without a GPU the other device is meta, where torch's clamp takes them too. It has no values."""
 
-from itertools import product
+from functools import partial
+from itertools import permutations, product
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import clampgrad
 from common import assert_same, outcome, tied
@@ -51,26 +54,50 @@ def test_devices_mix_as_in_torch(operator):
                     assert (gradient.device, gradient.shape) == (leaf.device, leaf.shape)
 
 
+class OneDevice(TorchDispatchMode):
+    """Operators take tensors of one device, as logical_and must, but for copies and torch's own forward."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        devices = {t.device.type for t in tree_leaves((args, kwargs)) if torch.is_tensor(t)}
+        assert len(devices) < 2 or "copy" in str(function), function
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if name not in CLAMPS])
+def test_what_a_cpu_scalar_is_compared_with(name):
+    f = partial(getattr(clampgrad, name), gradient="half")
+    for x, y in permutations([torch.tensor(1.0), torch.ones(3, device=OTHER)]):
+        leaf = (x if x.dim() else y).requires_grad_()
+        result = f(x, y)
+        with OneDevice():
+            (gradient,) = torch.autograd.grad(result.sum(), leaf)
+        assert gradient.device == leaf.device
+    # Forward mode, where the first tangent is on the CPU and what it is compared with is not.
+    here, there = torch.tensor(1.0), torch.tensor(1.0, device=OTHER)
+    for function in (f, getattr(torch, name)):
+        _, tangent = torch.func.jvp(function, (here, there), (torch.ones_like(here), there))
+        assert tangent.device == there.device
+
+
 @pytest.mark.parametrize("name", ["clamp_min", "clamp_max"])
 def test_a_cpu_scalar_in_place_and_beside_a_number(name):
     for other in (torch.tensor(0.0), torch.tensor(0.0, dtype=torch.float64)):
         bounds = (other, 1.0) if name == "clamp_min" else (0.0, other)
         x = torch.randn(3, device=OTHER, requires_grad=True)
-        for ours, torchs in [
-            (
-                lambda: getattr(clampgrad, name + "_")(x * 1, other),
-                lambda: getattr(torch, name + "_")(x * 1, other),
-            ),
-            (
-                lambda: clampgrad.clamp(x, *bounds),
-                lambda: torch.clamp_max(torch.clamp_min(x, bounds[0]), bounds[1]),
-            ),
-        ]:
-            y, expected = outcome(ours), outcome(torchs)
+        z = x * 1
+        in_place = outcome(getattr(torch, name + "_"), x * 1, other)
+        mixed = outcome(lambda *b: torch.clamp_max(torch.clamp_min(x, b[0]), b[1]), *bounds)
+        found = (
+            outcome(getattr(clampgrad, name + "_"), z, other),
+            outcome(clampgrad.clamp, x, *bounds),
+        )
+        for y, expected in zip(found, (in_place, mixed)):
             if isinstance(expected, tuple):
                 assert y[0] is expected[0]
-            else:
-                assert y.device == torch.autograd.grad(y.sum(), x)[0].device == x.device
+                continue
+            assert (y.shape, y.dtype, y.device) == (expected.shape, expected.dtype, expected.device)
+            assert torch.autograd.grad(y.sum(), x)[0].device == x.device
+        assert isinstance(in_place, tuple) or found[0] is z
 
 
 @pytest.mark.skipif(OTHER == "meta", reason="needs values on a GPU")

@@ -202,9 +202,8 @@ class Expected:
 
 def gradients(cell, args, want, g):
     """The gradient of each Tensor argument; `args` and `want` have an entry for every argument of the call."""
-    y = cell.forward(
-        args
-    )  # up to 2.11 clamp ignores a NaN as its only bound, and clamp_min does not
+    # Up to 2.11 clamp ignores a NaN as its only bound, and clamp_min does not.
+    y = cell.forward(args)
     operator, given = cell.reduced()
     args, want = ([every[i] for i in given] for every in (args, want))
     found = reference.gradients(operator, cell.gradient, cell.maximize, args, want, g, y)

@@ -24,7 +24,7 @@ CLAMPGRAD_HOST_DEVICE PairMasks<Mask<K>> pair_masks(
   const auto& smaller = takes_larger ? other : self;
   const M wins = lt(smaller, larger), loses = lt(larger, smaller);
   const M wins_or_ties = le(smaller, larger), loses_or_ties = le(larger, smaller);
-  M to_self = select(broadcast<M>(rule.tie & kSelf), wins_or_ties, wins);
+  M to_self = select(broadcast<M>(rule.tie != 0), wins_or_ties, wins);
   M to_other = select(broadcast<M>(rule.tie & kOther), loses_or_ties, loses);
   M nan = negate<M>(wins_or_ties | loses_or_ties);
   M takes_self = M(wins_or_ties | negate<M>(self.number));

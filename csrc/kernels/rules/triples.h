@@ -77,7 +77,7 @@ CLAMPGRAD_HOST_DEVICE auto triple_masks(
   } else if constexpr (rule == Gradient::half) {
     const M number = x.number & lo.number & hi.number;
     const M raised = lt(x, lo);
-    const Compared<K> inner = {larger(x.key, lo.key), x.comparable, x.number}; // asked of numbers
+    const Compared<K> inner = {larger(x.key, lo.key), x.comparable, x.number};
     const M shut = lt(hi, inner), tie = eq(inner, hi);
     const M open = number & negate<M>(shut);
     return Masks{
