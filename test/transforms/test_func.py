@@ -149,9 +149,12 @@ def test_a_tangent_under_no_grad_is_a_constant_to_the_outer_level(in_place):
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum", "clamp_min", "clamp_max"])
-def test_tangents_at_a_tie_under_least_norm(name):
-    """A constant blocks one; two are shared."""
+def test_a_tie_under_least_norm(name):
+    """A constant blocks one; two are shared. In gradients and tangents."""
     op = getattr(torch.ops.clampgrad, f"{name}_mingrad")
     x, t = torch.zeros(3), torch.ones(3)
+    assert grad(lambda x: op(x, torch.zeros(3)).sum())(x).tolist() == [0, 0, 0]
+    both = grad(lambda x, y: op(x, y).sum(), argnums=(0, 1))(x, x * 1)
+    assert [g.tolist() for g in both] == [[0.5] * 3] * 2
     assert jvp(lambda x: op(x, torch.zeros(3)), (x,), (t,))[1].tolist() == [0, 0, 0]
     assert jvp(op, (x, x * 1), (t, 3 * t))[1].tolist() == [2, 2, 2]
