@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# On a machine with a GPU, nvcc, torch, pytest and pytest-xdist, offline: builds the package from this source tree into a folder of
-# its own, tests it there and measures. The wheel, what ran and the figures are in out/gpu.
+# On a machine with a GPU, nvcc, torch, pytest and pytest-xdist, offline: builds the package from this source tree into
+# a folder of its own, tests it there and measures. The wheel, what ran and the figures are in out/gpu.
 #
 #   lab/gpu_check.sh              PYTHON=python3.12 lab/gpu_check.sh
 #   WHEEL=... lab/gpu_check.sh    with a wheel that it has built before
