@@ -240,6 +240,13 @@ def test_what_is_no_tensor_is_a_type_error(name):
         getattr(clampgrad, name)([1.0], *BOUNDS.get(name, ()))
 
 
+@pytest.mark.compiled("only there bits are saved")
+@pytest.mark.parametrize("bits", [0, 4])
+def test_bits_of_an_element(bits):
+    with pytest.raises(ValueError, match="an element has one to three bits"):
+        torch.ops.clampgrad._mask(torch.zeros(32, dtype=torch.uint8), [3], 0, bits, [])
+
+
 @pytest.mark.compiled("clamp_mingrad_backward is an operator of its own there alone")
 @pytest.mark.parametrize("kind", ["recorded", "constant", "meta", "float64 under vmap"])
 def test_a_backward_without_a_bound(kind):
