@@ -53,7 +53,10 @@ KERNELS += ["test/kernels/test_devices.py"]
 KERNELS += ["test/compile/test_compile_memory.py::test_bounds_that_are_constant_tensors"]
 KERNELS += ["test/compile/test_export.py::test_a_gradient_that_no_trace_holds"]
 KERNELS += ["test/compile/test_compile_training.py::test_a_changing_number_used_twice"]
-PIN = [f"test/pin/test_{name}.py" for name in ("pin", "pin_tasks", "pin_calls", "pin_misuse")]
+PIN = [
+    f"test/pin/test_{name}.py"
+    for name in ("pin", "pin_tasks", "pin_calls", "pin_misuse", "pin_reach")
+]
 FOLDERS = ("base", "functorch", "kernels", "kernels/rules", "ops")
 TESTS = dict.fromkeys([*(f"csrc/{folder}" for folder in FOLDERS), "derivatives.yaml"], KERNELS)
 TESTS["csrc/pin"] = PIN

@@ -240,6 +240,12 @@ def test_what_is_no_tensor_is_a_type_error(name):
         getattr(clampgrad, name)([1.0], *BOUNDS.get(name, ()))
 
 
+@pytest.mark.compiled("an operator of its own there alone")
+def test_composed_extrema_take_exact_gradients():
+    with pytest.raises(ValueError, match="'with_grad' is defined for clamps only"):
+        torch.ops.clampgrad._extremum_composed(*torch.ones(2, 3), "maximum", "with_grad")
+
+
 @pytest.mark.compiled("only there bits are saved")
 @pytest.mark.parametrize("bits", [0, 4])
 def test_bits_of_an_element(bits):
