@@ -61,7 +61,7 @@ CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int dif
 // Whether both arguments get all of g where the result is NaN. The bits say so by a share for
 // neither, so under such a rule a tie must give a share to at least one.
 CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
-  return pair_rule(op, gradient, kBoth).nan == kBoth;
+  return pair_rule(op, gradient, /*differentiated=*/0).nan == kBoth;
 }
 
 // ---- Three Tensors ------------------------------------------------------------------------------
