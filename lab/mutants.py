@@ -52,7 +52,11 @@ KERNELS += [
     for what in ("what_is_broadcast", "nothing_that_is_broadcast_is_copied")
 ]
 KERNELS += ["test/kernels/test_devices.py"]
-KERNELS += ["test/compile/test_compile_memory.py::test_bounds_that_are_constant_tensors"]
+MEMORY = "test/compile/test_compile_memory.py::test_"
+KERNELS += [
+    f"{MEMORY}bounds_that_are_constant_tensors",
+    f"{MEMORY}the_gradient_is_that_of_eager_mode",
+]
 KERNELS += ["test/compile/test_export.py::test_a_gradient_that_no_trace_holds"]
 KERNELS += ["test/compile/test_compile_training.py::test_a_changing_number_used_twice"]
 PIN = [
