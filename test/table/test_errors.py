@@ -242,8 +242,11 @@ def test_what_is_no_tensor_is_a_type_error(name):
 
 @pytest.mark.compiled("an operator of its own there alone")
 def test_composed_extrema_take_exact_gradients():
+    call = partial(torch.ops.clampgrad._extremum_composed, *torch.ones(2, 3))
     with pytest.raises(ValueError, match="'with_grad' is defined for clamps only"):
-        torch.ops.clampgrad._extremum_composed(*torch.ones(2, 3), "maximum", "with_grad")
+        call("maximum", "with_grad")
+    with pytest.raises(ValueError, match="clamp_min is no extremum"):
+        call("clamp_min", "half")
 
 
 @pytest.mark.compiled("only there bits are saved")
