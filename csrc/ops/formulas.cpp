@@ -29,7 +29,7 @@ using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 // Tensor on a GPU, torch takes a 0-dim one on the CPU, but not in logical_and.
 Compared<TensorValue> compared_in_dtype(const Tensor& t) {
   return compared<E>(TensorValue([t](const Tensor& like) {
-    const bool moves = t.dim() == 0 && t.is_cpu() && !like.is_cpu();
+    const bool moves = t.dim() == 0 && !like.is_cpu();
     return cast(moves ? t.to(like.device()) : t, like.scalar_type());
   }));
 }
