@@ -57,6 +57,13 @@ class Double(torch.autograd.Function):
         pass
 
 
+@pytest.mark.compiled("an operator of its own there alone")
+def test_functionalized_in_place_keeps_its_dtype():
+    op = torch.ops.clampgrad.clamp_min_mingrad_
+    with pytest.raises(RuntimeError, match="cast"):
+        torch.func.functionalize(lambda x: op(x + 0, torch.ones(3)))(torch.arange(3))
+
+
 @pytest.mark.compiled("torch.func.functionalize has no rule for an autograd function")
 @pytest.mark.parametrize(
     "bounds", [(0, 1), (torch.zeros(5).double(), torch.ones(5)), (0, torch.ones(5))]
