@@ -46,7 +46,8 @@ WAIVERS = {
         "overlapping" in cell.form and torch.get_default_device().type == "cuda"
     ),
     "what overlaps itself is contiguous here": lambda cell: (
-        "overlapping" in cell.form and cell.context == "strides as torch's"
+        "overlapping" in cell.form
+        and cell.context in ("strides as torch's", "strides of gradients")
     ),
 }
 

@@ -64,6 +64,14 @@ def test_functionalized_in_place_keeps_its_dtype():
         torch.func.functionalize(lambda x: op(x + 0, torch.ones(3)))(torch.arange(3))
 
 
+@pytest.mark.compiled("an operator of its own there alone")
+def test_a_tensor_of_vmap_outside_of_it():
+    kept = []
+    vmap(lambda x: kept.append(x) or x)(torch.ones(3))
+    with pytest.raises(RuntimeError, match="vmap was used outside of it"):
+        torch.ops.clampgrad.clamp_mingrad(kept[0], 0, 1)
+
+
 @pytest.mark.compiled("torch.func.functionalize has no rule for an autograd function")
 @pytest.mark.parametrize(
     "bounds", [(0, 1), (torch.zeros(5).double(), torch.ones(5)), (0, torch.ones(5))]
