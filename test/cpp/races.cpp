@@ -28,9 +28,12 @@ BlockRef answer() {
   return of_a_task;
 }
 
-bool holds(const char* name) {
+// Any of these names; "" is none.
+template <typename... Names>
+bool holds(const Names*... names) {
   const auto found = current();
-  return found ? name_of(*found) == name : !*name;
+  const auto name = found ? name_of(*found) : "";
+  return ((name == names) || ...);
 }
 
 // A block of a thread holds there, whatever the others and the process do.
@@ -45,7 +48,7 @@ void pin_and_ask() {
     inside->is_open = false;
     expect(holds("half"));
     mine->is_open = false;
-    expect(holds("") || holds("inclusive") || holds("joint")); // the process's, which changes
+    expect(holds("", "inclusive", "joint")); // the process's, which changes
   }
   ask_in_this_thread(true);
   expect(holds("with_grad, maximize"));
