@@ -74,7 +74,7 @@ def release():
     hours = sum(r["seconds"] for r in ran.values()) / 3600
     machines = " and ".join(dict.fromkeys(r["machine"] for r in ran.values()))
     yield (
-        f"{hours:.1f} hours in all, on {machines}. Not run: {', '.join(code(s) for s in steps() if s not in ran) or 'none'}."
+        f"{hours:.1f} hours in all, on {machines}. Not run by this command so far: {', '.join(code(s) for s in steps() if s not in ran) or 'none'}."
     )
 
 
