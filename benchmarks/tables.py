@@ -75,13 +75,11 @@ def speed():
         f"`torch.maximum`. These are the worst and the best of the sizes from 1 to 2^24 elements, in float32 and "
         f"bfloat16, on one thread of {where} with the default malloc."
     )
-    found = [
-        ratios(gpu, *r, dtype, "fixed") for gpu in GPUS for dtype in DTYPES for r in RIVALS[:1]
-    ]
+    found = [ratios(gpu, *RIVALS[0], dtype, "fixed") for gpu, dtype in product(GPUS, DTYPES)]
     large = [of_size[max(of_size)] for of_size in found]
+    names = " and ".join(gpu["machine"]["cpu"] for gpu in GPUS)
     yield (
-        f"On GPUs ({' and '.join(gpu['machine']['cpu'] for gpu in GPUS)}), `clampgrad.clamp` is {min(large):.2g} to {max(large):.3g} "
-        f"times as fast as `torch.clamp` on {size(max(found[0]))} elements ([more](docs/performance.md#cuda))."
+        f"On GPUs ({names}), `clampgrad.clamp` is {min(large):.2g} to {max(large):.3g} times as fast as `torch.clamp` on {size(max(found[0]))} elements ([more](docs/performance.md#cuda))."
     )
 
 

@@ -7,7 +7,6 @@ out/release has a log of each step; support.json there, for lab/support.py, has 
 says what passed, at which commit, and how long it took. A step whose tools are missing fails, and the others go on.
 """
 
-import glob
 import os
 import shutil
 import subprocess
@@ -32,7 +31,7 @@ BRIEF = "test/table/test_seeds.py test/table/test_table.py test/kernels/test_gat
 
 
 def steps() -> dict[str, list[str]]:
-    wheels = glob.glob("dist/clampgrad*linux*.whl")
+    wheels = [*ROOT.glob("dist/clampgrad*linux*.whl")]
     wheel = f"WHEEL={wheels[0] if len(wheels) == 1 else 'dist/the-only-wheel'}"  # or make stops
     tests = f"ARGS=-m 'not build and not jax' {RECORD}"
     found = {"wheels": ["wheels"]}
@@ -73,9 +72,8 @@ def release():
         yield code(step), f"{r['seconds'] / 60:.1f}", passed, code(r["commit"])
     hours = sum(r["seconds"] for r in ran.values()) / 3600
     machines = " and ".join(dict.fromkeys(r["machine"] for r in ran.values()))
-    yield (
-        f"{hours:.1f} hours in all, on {machines}. Not run by this command so far: {', '.join(code(s) for s in steps() if s not in ran) or 'none'}."
-    )
+    missing = ", ".join(code(s) for s in steps() if s not in ran) or "none"
+    yield f"{hours:.1f} hours in all, on {machines}. Not run by this command so far: {missing}."
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def test_devices_mix_as_in_torch(operator):
 
 
 class OneDevice(TorchDispatchMode):
-    """Operators take tensors of one device, as logical_and must, but for copies and torch's own forward."""
+    """Every operator but a copy takes tensors of one device, as logical_and must."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         devices = {t.device.type for t in tree_leaves((args, kwargs)) if torch.is_tensor(t)}

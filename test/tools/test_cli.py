@@ -48,11 +48,13 @@ def test_info_says_what_the_environment_pins(name, shown):
     assert json.loads(ended.stdout)["pinned"] == shown
 
 
-def test_info_for_programs_and_for_people(command):
+def test_info_for_programs_and_for_people(command, monkeypatch):
     found = json.loads(command("info", "--json")[1])
     assert found["cuda_kernels"] in (True, False)
     assert all(name.isidentifier() for name in found)
     assert re.search(r"^cuda kernels +(yes|no)$", command("info")[1], re.MULTILINE)
+    monkeypatch.setattr(clampgrad._implementation.functions, "__file__", "torch_2_11_cu13/_C.so")
+    assert ("cuda kernels    yes" in command("info")[1]) == (clampgrad.implementation == "compiled")
 
 
 @pytest.mark.parametrize("words", ["audit script.py", "survey"])

@@ -263,7 +263,7 @@ CLAMPGRAD_HOST_DEVICE Mask<K> le(const Compared<K>& a, const Compared<K>& b) {
 }
 template <typename K>
 CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
-  return a.comparable & eq(a.key, b.key);
+  return a.comparable & eq(a.key, b.key); // the key of a NaN is no number's
 }
 
 } // namespace
