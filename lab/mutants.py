@@ -6,7 +6,7 @@
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is left out; the formulas of
 derivatives.yaml change in the same way. Each mutant runs in its own process, forked from one that
 has everything imported. It runs cells of test/matrix, then the tests of its folder, until one fails or the process
-crashes. An interrupted run goes on. WAIVED lists the mutants that no test can notice, with the reason.
+crashes. An interrupted run goes on. waived_mutants.yaml lists what no test can notice.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import pytest
+import yaml
 
 import records
 from quick_build import build_quickly, copy_to
@@ -40,51 +41,23 @@ DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}
 SECONDS, CELLS = 600, 600  # per mutant
 
 # For each folder, the tests that run after the cells. The rules break every file of these folders.
-KERNELS = ["test/kernels/test_gate.py", "test/matrix/test_fuzz.py::test_found_once"]
-KERNELS += ["test/kernels/test_operator_counts.py", "test/transforms/test_func.py"]
-KERNELS += [
-    f"test/table/test_{name}.py" for name in ("defects", "errors", "rounding", "in_place", "nan")
-]
-KERNELS += ["test/matrix/test_matrix.py::test_every_form_compiled", "test/matrix/test_refused.py"]
-KERNELS += ["test/pin/test_pin_calls.py", "test/transforms/test_forward.py"]
-KERNELS += [
-    f"test/kernels/test_kernels.py::test_{what}"
-    for what in ("what_is_broadcast", "nothing_that_is_broadcast_is_copied")
-]
-KERNELS += ["test/kernels/test_devices.py"]
-MEMORY = "test/compile/test_compile_memory.py::test_"
-KERNELS += [
-    f"{MEMORY}bounds_that_are_constant_tensors",
-    f"{MEMORY}the_gradient_is_that_of_eager_mode",
-]
-KERNELS += ["test/compile/test_export.py::test_a_gradient_that_no_trace_holds"]
-KERNELS += ["test/compile/test_compile_training.py::test_a_changing_number_used_twice"]
-PIN = [
-    f"test/pin/test_{name}.py"
-    for name in ("pin", "pin_tasks", "pin_calls", "pin_misuse", "pin_reach")
-]
+KERNELS = [f"test/{test}" for test in (
+    *(f"kernels/test_{name}.py" for name in ("gate", "operator_counts", "devices")),
+    *(f"table/test_{name}.py" for name in ("defects", "errors", "rounding", "in_place", "nan")),
+    "matrix/test_fuzz.py::test_found_once", "matrix/test_matrix.py::test_every_form_compiled", "matrix/test_refused.py",
+    "transforms/test_func.py", "transforms/test_forward.py", "pin/test_pin_calls.py",
+    "kernels/test_kernels.py::test_what_is_broadcast",
+    "kernels/test_kernels.py::test_nothing_that_is_broadcast_is_copied",
+    "compile/test_compile_memory.py::test_bounds_that_are_constant_tensors",
+    "compile/test_compile_memory.py::test_the_gradient_is_that_of_eager_mode",
+    "compile/test_compile_training.py::test_a_changing_number_used_twice",
+    "compile/test_export.py::test_a_gradient_that_no_trace_holds",
+)]  # fmt: skip
+PIN = [f"test/pin/test_pin{name}.py" for name in ("", "_tasks", "_calls", "_misuse", "_reach")]
 FOLDERS = ("base", "functorch", "kernels", "kernels/rules", "ops")
 TESTS = dict.fromkeys([*(f"csrc/{folder}" for folder in FOLDERS), "derivatives.yaml"], KERNELS)
 TESTS["csrc/pin"] = PIN
-# (file, how the expression begins): why no test can notice.
-WAIVED = {
-    ("csrc/base/bounds.cpp", "ask = function"): "runs at the import, before a mutant is chosen",
-    ("csrc/base/convention.cpp", "TORCH_CHECK_VALUE( value"): "a cast in C++: test/cpp",
-    ("csrc/base/convention.cpp", "value < kGradients"): "a cast in C++: test/cpp",
-    ("csrc/base/convention.cpp", "name"): "a cast in C++: test/cpp",
-    ("csrc/kernels/dim_order.cpp", "block.is_contiguous() || !tensor.is_cpu()"): "wants a GPU",
-    ("csrc/kernels/dim_order.cpp", "t.sizes() == first"): "TensorIterator finds the same, slower",
-    ("csrc/kernels/fused.cpp", "aligned"): "an unaligned word is read alike where this runs",
-    ("csrc/kernels/fused.cpp", "permuted(mask"): "wants a GPU",
-    ("csrc/kernels/fused.cpp", "mask.is_cpu()"): "the operators of a GPU do the same, slower",
-    ("csrc/kernels/rules/element.h", "eq(x, x)"): "whether x is a number: le says the same",
-    ("csrc/kernels/rules/element.h", "lt(Key<V>(x)"): "the key of 0 is 0 either way",
-    ("csrc/kernels/rules/element.h", "selects"): "lanes are right either way; bits want a GPU",
-    ("csrc/ops/formulas.cpp", "y == bounds.lo"): "a result is not below its bound",
-    ("csrc/ops/formulas.cpp", "!a.isSymbolic()"): "a symbol that is asked is guarded",
-    ("csrc/kernels/rules/triples.h", "lt(khi, k"): "the sign of a zero: torch's own varies",
-    ("csrc/kernels/rules/triples.h", "lt(kx, klo)"): "the sign of a zero: torch's own varies",
-}
+WAIVED = yaml.safe_load((ROOT / "lab/waived_mutants.yaml").read_text())
 
 
 @dataclass(frozen=True)
@@ -96,24 +69,20 @@ class Mutant:
     was: str
     becomes: str
 
-    @property
-    def folder(self) -> str:
-        return self.file if self.file in TESTS else self.file.rpartition("/")[0]
-
-    def is_waived_by(self, file: str, start: str) -> bool:
-        return self.file == file and " ".join(self.was.split()).startswith(start)
+    def is_waived(self) -> bool:
+        return " ".join(self.was.split()).startswith((*WAIVED.get(self.file, ()),))
 
     def __str__(self) -> str:
         return " ".join(f"{self.file}:{self.at}: {self.was} -> {self.becomes}".split())
 
-    def either(self, number: int, was: str) -> str:
-        """What it was or what it becomes, by the number of the mutant that runs."""
+    def around(self, number: int) -> tuple[str, str]:
+        """What makes the code the mutant's while that of this number runs."""
         on = f"::{SYMBOL} == {number}"
         if self.becomes == ";":
-            return f"if (!({on})) {{ {was} }}"
+            return f"if (!({on})) {{ ", " }"
         if self.becomes == f"!({self.was})":  # a condition, of any type
-            return f"(({on}) != bool({was}))"
-        return f"({on} ? ({self.becomes}):({was}))"
+            return f"(({on}) != bool(", "))"
+        return f"({on} ? ({self.becomes}):(", "))"
 
 
 # ---- C++ -----------------------------------------------------------------------------------------
@@ -179,17 +148,16 @@ def places_of_cpp(text: str) -> Iterator[tuple[int, int, str]]:
 
     for m in found(CALL):
         (end, of), (scope, name) = bracket(text, m.end() - 1), m.groups()
-        inside = text[m.end() : end - 1]
+        inside = ",".join(of)
         if not BEFORE.search(text, 0, m.start()):
             continue
         if name.startswith("negate"):
             yield m.start(), end, f"{name[7:-1]}({inside})"
-        elif name == "select":
-            if len(of) == 3 and "everywhere" not in inside:
-                yield m.start(), end, f"{scope}select({of[0]},{of[2]},{of[1]})"
-        else:
+        elif name in NEIGHBOURS:
             neighbour = NEIGHBOURS[name]
             yield m.start(), end, f"{scope}{neighbour}({inside})" if neighbour else of[0]
+        elif len(of) == 3 and "everywhere" not in inside:
+            yield m.start(), end, f"{scope}select({of[0]},{of[2]},{of[1]})"
     last = 0
     for m in found(PAIR):
         binds, end = BINDS[m[2].strip()], m.end(1)
@@ -228,7 +196,7 @@ FORMULAS = {
 
 
 def places_of_formulas(text: str) -> Iterator[tuple[int, int, str]]:
-    for line in re.finditer(r"^  \w[^\n]*", text, re.MULTILINE):
+    for line in re.finditer(r"(?m)^  \w.*", text):
         for pattern, instead in FORMULAS.items():
             for m in re.compile(pattern).finditer(text, *line.span()):
                 yield *m.span(), m.expand(instead)
@@ -255,19 +223,16 @@ def mutants() -> list[Mutant]:
 
 
 def broken(text: str, numbered: list[tuple[int, Mutant]]) -> str:
-    """With all mutants of the text, which stand one behind or in another."""
-
-    def written(start: int, end: int, inside: list[tuple[int, Mutant]]) -> str:
-        parts = []
-        while inside:
-            (k, m), *inside = inside
-            here = [f for f in inside if f[1].start < m.end]
-            inside = inside[len(here) :]
-            parts += [text[start : m.start], m.either(k, written(m.start, m.end, here))]
-            start = m.end
-        return "".join([*parts, text[start:end]])
-
-    return written(0, len(text), numbered)
+    """With all mutants of the text, which stand one behind or in another: the outer ones come first."""
+    added = []
+    for k, m in numbered:
+        before, after = m.around(k)
+        added += [(m.start, 1, k, before), (m.end, 0, -k, after)]
+    parts, last = [], 0
+    for at, *_, words in sorted(added):
+        parts += [text[last:at], words]
+        last = at
+    return "".join([*parts, text[last:]])
 
 
 def build() -> None:
@@ -309,16 +274,9 @@ def first_failure(k: int, cells: list, tests: list[str], said) -> None:
         except Exception:
             return said.send(repr(cell)[:200])
 
-    class Said:
-        @staticmethod
-        def pytest_runtest_logreport(report):
-            if report.failed:
-                said.send(report.nodeid)
-
     quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
     quiet += ["-m", "not slow", "-k", "not any_bytecode"]
-    failed = (t for t in tests if pytest.main([*quiet, t], plugins=[Said]))
-    said.send(next(failed, None))
+    said.send(next((t for t in tests if pytest.main([*quiet, t])), None))
 
 
 def outcome(*asked) -> str | None:
@@ -349,14 +307,14 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
 
     def one(numbered):
         k, mutant = numbered
-        tests = TESTS[mutant.folder]
+        tests = TESTS.get(mutant.file) or TESTS[mutant.file.rpartition("/")[0]]
         killed = outcome(k, [] if tests is PIN else cells, tests)
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
             print(json.dumps([str(mutant), killed]), file=file)
 
-    with ThreadPoolExecutor(int(os.environ.get("MAX_JOBS", 2))) as pool:
-        [*pool.map(one, chosen)]
+    with ThreadPool(int(os.environ.get("MAX_JOBS", 2))) as pool:
+        pool.map(one, chosen, chunksize=1)
 
 
 def ran() -> dict[str, str | None]:
@@ -386,9 +344,7 @@ def main() -> bool | None:
     given = parser.parse_args()
     if given.what == "build":
         return build()
-    every = [
-        (k, m) for k, m in enumerate(mutants(), 1) if not any(m.is_waived_by(*w) for w in WAIVED)
-    ]
+    every = [(k, m) for k, m in enumerate(mutants(), 1) if not m.is_waived()]
     chosen = [(k, m) for k, m in every if given.only in str(m)]
     chosen = random.Random(0).sample(chosen, given.sample or len(chosen))
     done = ran()

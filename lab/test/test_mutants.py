@@ -59,4 +59,7 @@ def test_every_file_with_a_rule_has_mutants():
 
 
 def test_what_is_waived_is_made():
-    assert all(any(m.is_waived_by(*w) for m in mutants()) for w in WAIVED) and all(WAIVED.values())
+    made = [(m.file, " ".join(m.was.split())) for m in mutants()]
+    for file, starts in WAIVED.items():
+        for start, reason in starts.items():
+            assert reason and any(f == file and was.startswith(start) for f, was in made), start
