@@ -30,14 +30,23 @@ RECORD = "--record=out/release/support.json"
 BRIEF = "test/table/test_seeds.py test/table/test_table.py test/kernels/test_gate.py test/pin/test_pin_tasks.py"
 
 
+def wheel() -> str:
+    """The one in dist/, if it was built from these sources; otherwise a name at which make stops."""
+    sources = subprocess.check_output(["make", "-s", "print-SOURCES"], cwd=ROOT, text=True).split()
+    newest = max((ROOT / source).stat().st_mtime for source in sources)
+    match [w for w in ROOT.glob("dist/clampgrad*linux*.whl") if w.stat().st_mtime > newest]:
+        case [built]:
+            return str(built)
+    return "dist/the-only-wheel-of-these-sources"
+
+
 def steps() -> dict[str, list[str]]:
-    wheels = [*ROOT.glob("dist/clampgrad*linux*.whl")]
-    wheel = f"WHEEL={wheels[0] if len(wheels) == 1 else 'dist/the-only-wheel'}"  # or make stops
+    from_wheel = f"WHEEL={wheel()}"
     tests = f"ARGS=-m 'not build and not jax' {RECORD}"
     found = {"wheels": ["wheels"]}
     for release in RELEASES:
-        found[f"tests-{release}"] = ["test", f"TORCH={release}", wheel, tests]
-        found[f"wheel-{release}"] = ["check-wheel", f"TORCH={release}", wheel]
+        found[f"tests-{release}"] = ["test", f"TORCH={release}", from_wheel, tests]
+        found[f"wheel-{release}"] = ["check-wheel", f"TORCH={release}", from_wheel]
     found["portable"] = ["test-portable", "ARGS=-m 'not build and not jax'"]
     for name in PYTHONS:
         here = [f"VENV=.venv/{name}", f"PYTHON={name}", f"ARGS={BRIEF} --unlike={name} {RECORD}"]
