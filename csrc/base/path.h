@@ -18,8 +18,7 @@ bool in_transform();
 // Calls are recorded as a graph of functions, by torch.compile for example.
 bool in_functionalization();
 
-// An ordinary strided tensor of a backend with kernels here, and no tracer, level or mode is
-// active.
+// A strided tensor of a backend with kernels here, while no tracer, level or mode is active.
 bool is_plain(const at::Tensor& self);
 
 // While it is excluded, no tensor is plain. torch.jit.trace records our operator and is invisible

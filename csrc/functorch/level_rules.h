@@ -10,6 +10,7 @@
 #include <ATen/functorch/PlumbingHelper.h>
 #include <ATen/native/TypeProperties.h>
 
+#include <bit>
 #include <tuple>
 
 namespace clampgrad::level_rules {
@@ -25,23 +26,23 @@ struct Batch {
     level = layer->layerId();
     const auto is_batched = [&](const Tensor& tensor) {
       dim = std::max(dim, tensor.dim());
+      dtypes |= uint64_t{1} << static_cast<int>(tensor.scalar_type());
       types = at::native::update_result_type_state(tensor, types);
       return at::functorch::isBatchedAtLevel(tensor, level);
     };
     ((any |= any_tensor(is_batched, args)), ...);
   }
 
-  // The tensor inside, with the batch dimension at `to` and the others aligned at the end;
-  // unchanged if this level does not batch it and it fits. In type promotion, a tensor without
-  // dimensions counts less than one with dimensions. Inside, a batched one has a dimension, so
-  // unless all of them do, it is cast to the dtype of the result.
+  // The tensor inside, with the batch dimension at `to` and the others aligned at the end. A tensor
+  // without dimensions counts less in type promotion, and may lie on the CPU. Inside, a batched one
+  // has a dimension, so it is cast to the dtype of the result. One of no batch stays as it is.
   Tensor physical(const Tensor& tensor, int64_t to) const {
     const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
-    if (!batch_dim && to == 0 && dim > 0) {
+    if (!batch_dim && to == 0 && (dim > 0 || scalars_stay)) {
       return tensor;
     }
     auto result = batch_dim ? value.movedim(*batch_dim, 0) : tensor.unsqueeze(0);
-    if (tensor.dim() < std::min<int64_t>(dim, 1) && tensor.scalar_type() != at::kBool) {
+    if (tensor.dim() == 0 && tensor.scalar_type() != at::kBool) {
       result = result.to(at::native::result_type(types));
     }
     for (auto missing = dim - tensor.dim(); missing > 0; --missing) {
@@ -60,14 +61,15 @@ struct Batch {
   int64_t level;
   bool any = false;
   int64_t dim = 0; // the most dimensions that one of them shows to the user
+  uint64_t dtypes = 0; // a bit per dtype
+  bool scalars_stay = true;
   at::native::ResultTypeState types = {};
 };
 
 template <auto op, typename Schema = std::remove_pointer_t<decltype(op)>>
 struct Batched;
 
-// Moves the batch dimension to the front, and calls the same operator, an elementwise one, one
-// level down.
+// Calls the same operator, an elementwise one, one level down, with the batch dimension in front.
 template <auto op, typename... Args>
 struct Batched<op, Tensor(Args...)> {
   static Tensor call(Args... args) {
@@ -80,17 +82,18 @@ struct Batched<op, Tensor(Args...)> {
     return at::functorch::makeBatched(std::move(result), 0, batch.level);
   }
 };
-// In place, the written tensor must not be a view of the one inside: autograd would record it.
+// In place, the written tensor must not be a view of the one inside: autograd would record it. Nor
+// is it cast, so among samples without dimensions, what has another dtype gets a dimension too.
 template <auto op, typename... Args>
 struct Batched<op, Tensor&(Tensor&, Args...)> {
   static Tensor& call(Tensor& self, Args... args) {
-    const Batch batch(self, args...);
+    Batch batch(self, args...);
+    batch.scalars_stay = std::has_single_bit(batch.dtypes);
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(self, batch.level);
     TORCH_CHECK(
         !batch.any || (batch_dim && self.dim() == batch.dim),
-        "vmap: inplace arithmetic needs a self that is batched, and of as many dimensions as a "
-        "bound");
+        "vmap: in place, self must be batched and have as many dimensions as each bound");
     batch.any ? op(value, batch.physical(args, *batch_dim)...) : op(self, args...);
     return self;
   }
@@ -105,6 +108,10 @@ struct Functionalized<op, functional, Tensor&(Tensor&, Args...)> {
   static Tensor& call(Tensor& self, Args... args) {
     namespace impl = at::functionalization::impl;
     if (!impl::isFunctionalTensor(self)) {
+      const auto is_given = [](const Tensor& tensor) { return impl::isFunctionalTensor(tensor); };
+      TORCH_CHECK(
+          !(any_tensor(is_given, args) || ...),
+          "clampgrad: functionalize() was not given the tensor that is written in place");
       const at::AutoDispatchSkipFunctionalize guard;
       return op(self, args...);
     }

@@ -13,8 +13,7 @@
 namespace clampgrad {
 
 // ---- What to do ---------------------------------------------------------------------------------
-// A forward makes a result and bits from elements; a backward makes gradients from a gradient and
-// bits.
+// A forward turns elements into a result and bits, a backward a gradient and bits into gradients.
 
 struct NumberForward {
   static constexpr int kIn = 1, kOut = 1;

@@ -15,8 +15,7 @@ namespace clampgrad::pin {
 // What is pinned: a convention, or torch's own gradient.
 using Pinned = std::optional<Convention>;
 
-// As people and Python write it: "with_grad, maximize", or None. Raises ValueError as the operators
-// do.
+// As people and Python write it: "with_grad, maximize", or None. Raises ValueError as operators do.
 using Name = std::optional<std::string>;
 Pinned parse_pinned(const Name& name);
 Name name_of(Pinned pinned);
@@ -45,8 +44,7 @@ void set_process(Pinned pinned);
 void ask_with(BlockRef (*function)());
 void ask_in_this_thread(bool asks);
 
-// The pin of this thread: that of its block, or else that of the process. None is torch's own
-// gradient.
+// The pin of this thread: its block's, or else the process's. None is torch's own gradient.
 Pinned current();
 
 // In kernels.cpp: at the first call registers over aten's own; returns the operators' names.

@@ -79,6 +79,35 @@ def test_what_a_cpu_scalar_is_compared_with(name):
         assert tangent.device == there.device
 
 
+def vmapped(f, args, batched, other):
+    return torch.func.vmap(f, tuple(0 if i == batched else None for i in range(len(args))))(*args)
+
+
+def gradient_in_vmap(f, args, batched, other):
+    return vmapped(torch.func.grad(f, argnums=batched), args, batched, other)
+
+
+def tangent_of_one(f, args, batched, other):
+    call = lambda a: f(*args[:other], a, *args[other + 1 :])  # noqa: E731
+    return torch.func.jvp(call, (args[other],), (args[other],))[1]
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("transformed", [vmapped, gradient_in_vmap, tangent_of_one])
+def test_cpu_scalars_beside_samples_without_dimensions(name, transformed):
+    for batched, other in product(range(len(ARGUMENTS[name])), repeat=2):
+        args = [torch.tensor(1.0)] * len(ARGUMENTS[name])
+        args[batched] = torch.ones(3, device=OTHER)
+        expected, y = (
+            outcome(transformed, getattr(of, name), args, batched, other)
+            for of in (torch, clampgrad)
+        )
+        if isinstance(expected, tuple):
+            assert y[0] is expected[0]
+        else:
+            assert (y.shape, y.dtype, y.device) == (expected.shape, expected.dtype, expected.device)
+
+
 @pytest.mark.parametrize("name", ["clamp_min", "clamp_max"])
 def test_a_cpu_scalar_in_place_and_beside_a_number(name):
     for other in (torch.tensor(0.0), torch.tensor(0.0, dtype=torch.float64)):

@@ -130,6 +130,19 @@ def test_what_torch_refuses_it_refuses_under_a_pin(gradient, context):
             assert complaint(function, x) == expected
 
 
+@pytest.mark.parametrize("name", [*BOUNDS, *EXTREMA])
+def test_arguments_that_are_no_tensors(name):
+    """What torch's function takes or refuses, ours does, whether or not a gradient is asked for."""
+    for args in product(
+        (torch.ones(3), torch.ones(3, requires_grad=True), None, "1", [1.0]), repeat=2
+    ):
+        expected, found = (outcome(getattr(of, name), *args) for of in (torch, clampgrad))
+        if isinstance(expected, tuple):
+            assert found[0] is expected[0], args
+        else:
+            assert_same(found.detach(), expected.detach())
+
+
 @pytest.mark.parametrize("function", ["clamp", "clamp_"])
 @pytest.mark.parametrize(
     "bounds", [(0j, None), (None, 1 + 0j), (0, 1 + 0j), (0j, 1), (0, 1j)], ids=str

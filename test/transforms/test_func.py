@@ -64,6 +64,9 @@ def test_in_place_keeps_its_dtype():
     for call in (functionalized, lambda x: clampgrad.clamp_(x, 0, torch.ones(3))):
         with pytest.raises(RuntimeError, match="cast"):
             call(torch.arange(3))
+    outside = torch.ones(3)
+    with pytest.raises(RuntimeError, match="was not given the tensor that is written"):
+        torch.func.functionalize(lambda x: op(outside, x))(torch.ones(3))
 
 
 @pytest.mark.compiled("an operator of its own there alone")

@@ -58,8 +58,8 @@ def checked(name: str, gradient: str, maximize: bool) -> str:
 
 def recorded(args: tuple[Any, ...]) -> bool:
     """Whether a gradient may have to be computed: only the levels of torch.func know for sure."""
-    if any(isinstance(a, complex) for a in args):
-        return False  # torch has no backward of these, and says so
+    if not isinstance(args[0], Tensor) or any(isinstance(a, complex) for a in args):
+        return False  # torch has no such call, or no backward of it, and says so
     tensors = [a for a in args if isinstance(a, Tensor)]
     return any(t.is_floating_point() for t in tensors) and (
         (torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or in_levels()))
@@ -158,7 +158,7 @@ def extremum_kernel(name: str) -> Callable[..., Tensor]:
         key = checked(name, gradient, maximize)
         if out is not None:
             return torchs_own(name, input, other, out=out)
-        if not recorded((input, other)):
+        if not (isinstance(other, Tensor) and recorded((input, other))):
             return torchs_own(name, input, other)
         return Extremum.of(name, name, key, False, input, other)
 

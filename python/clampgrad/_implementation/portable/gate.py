@@ -107,7 +107,7 @@ def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = No
     With `passed`, what g decides is done to that.
     """
     passed = g if passed is None else passed
-    result = torch.zeros_like(passed)
+    result = torch.zeros_like(passed, device=position.device)
     if g.shape != position.shape:  # a tangent of what is broadcast
         result = result.expand(torch.broadcast_shapes(g.shape, position.shape))
     for (what, divisor), where in share.items():
@@ -294,7 +294,7 @@ class Clamp(torch.autograd.Function):
             return cls.apply(rule, recording, x.to(rule.dtype), *others, position), 0
         if in_dims[2] is None or args[0].dim() < args[-1].dim():
             raise RuntimeError(
-                "vmap: inplace arithmetic needs a self that is batched, and of as many dimensions as a bound"
+                "vmap: in place, self must be batched and have as many dimensions as each bound"
             )
         # Written as it is, and not as a view, which autograd would record.
         cls.apply(rule, recording, args[0], *batch_at(in_dims[2], args, in_dims[2:])[1:])
