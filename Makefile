@@ -153,9 +153,9 @@ mutants: $(TESTED) ## Break the library by rule, one place at a time; the tests 
 	$(call logged,$(VENV)/bin/python -m lab.mutants build,$(VENV)/mutants.log)
 	PYTHONPATH=$(abspath build/mutants/lib) $(VENV)/bin/python -m lab.mutants run $(ARGS)
 
-check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolation or not: minutes each
+check-package: $(TESTED) ## Build sdist and wheel, install, uninstall, in isolation or not, and as README says: minutes each
 	echo "==> packages for torch $(TORCH)"
-	$(VENV)/bin/pytest test/package/test_build.py -m build $(ARGS)
+	$(VENV)/bin/pytest test/package/test_build.py test/tools/test_docs.py -m build $(ARGS)
 
 bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"

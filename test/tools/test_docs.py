@@ -157,7 +157,7 @@ def test_snippets_run(page, code):
     exec(compile(code, page, "exec"), {})
 
 
-@pytest.mark.slow
+@pytest.mark.build
 def test_commands_of_the_readme(tmp_path):
     """Copied from README.md and run in order, in a copy of the tree and an empty environment."""
     tree = tmp_path / "clampgrad"
