@@ -1,6 +1,6 @@
-"""Extracts from wheels the text of upstream's that the series for a release need, for lab/test/upstream:
+"""Extracts from wheels the text of upstream's that the series for a release need, for patches/upstream:
 
-    python lab/upstream_text.py WHEEL_OR_SITE_PACKAGES... > lab/test/upstream/derivatives-2.14.yaml
+    python lab/upstream_text.py WHEEL_OR_SITE_PACKAGES... > patches/upstream/derivatives-2.14.yaml
 
 The entries of derivatives.yaml about clamp and its family, each with its neighbours, so that the hunks
 find their context. Several releases may be named if they have the same text. A wheel holds nothing else

@@ -39,7 +39,7 @@ IDENTITY = {f"GIT_{who}_{n}": "t@e" for who in ("AUTHOR", "COMMITTER") for n in 
 # The text of the wheels about clamp and its family, by release (lab/upstream_text.py).
 UPSTREAM = {
     release: path.read_text()
-    for path in ROOT.glob("lab/test/upstream/*.yaml")
+    for path in PATCHES.glob("upstream/*.yaml")
     for release in re.findall(r"^#   v(\d+\.\d+)", path.read_text(), re.MULTILINE)
 }
 PAIRS = [(s.name, r) for s in all_series().values() for r in s.releases]

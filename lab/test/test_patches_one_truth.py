@@ -12,7 +12,7 @@ import torch
 
 import clampgrad
 from common import OF_NO_CONVENTION
-from lab.series import YAML, files_added, git, named
+from lab.series import PATCHES, YAML, files_added, git, named
 from lab.verify.gradients import points
 from lab.verify.upstream_files import patched
 
@@ -99,7 +99,7 @@ def test_tensor_formulas_are_those_of_joint(theirs, operator):
 
 FORMULAS_OF = {  # by release; from 2.14 on they say the same, but for 2.14's fmax and fmin
     path.stem.partition("-")[2]: path.read_text()
-    for path in Path(__file__).parent.glob("upstream/derivatives-*.yaml")
+    for path in PATCHES.glob("upstream/derivatives-*.yaml")
 }
 LATER = sorted((r for r in FORMULAS_OF if r != "2.13"), key=lambda r: int(r.partition(".")[2]))
 
