@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_COPIED = ("docs/img", "records/")
+NOT_COPIED = "docs/img"
 
 
 def copy_to(tree: Path) -> None:

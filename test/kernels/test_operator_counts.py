@@ -1,16 +1,13 @@
 """How many operators the composed path runs, per convention: counts may fall, never grow.
 
-operator_counts.json holds the count of each case, the same on every release of torch. `PYTHONPATH=test:. python
+records/operator-counts.jsonl holds the count of each case, the same on every release of torch. `PYTHONPATH=test:. python
 test/kernels/test_operator_counts.py` writes it anew; a higher count in it needs a reason. A convention that is not in
 it yet may take as many operators as the most demanding of the others.
 """
 
-import json
-import re
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,9 +15,10 @@ import torch.autograd.forward_ad as fwad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
+import records
 from common import Dispatched
 
-DATA = Path(__file__).with_name("operator_counts.json")
+RECORD = "operator-counts"
 MAXIMIZED = [f"{name}, maximize" for name in ("with_grad", "restoring")]
 CONVENTIONS = [*clampgrad.CONVENTIONS, *MAXIMIZED]
 
@@ -132,6 +130,14 @@ def count(function, n, of, keywords, values=(0.0, 1.0, 2.0)):
     return totals
 
 
+def recorded_counts():
+    """{convention: {call: {way: count}}}"""
+    found = defaultdict(dict)
+    for row in records.read(RECORD)["rows"]:
+        found[row.pop("convention")][row.pop("call")] = row
+    return found
+
+
 def most_of(known):
     most = defaultdict(Counter)
     for calls in known.values():
@@ -143,7 +149,7 @@ def most_of(known):
 @pytest.mark.parametrize("values", [(0.0, 1.0, 2.0), 1.0], ids=["vector", "scalar"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_no_count_grows(convention, values):
-    known = json.loads(DATA.read_text())
+    known = recorded_counts()
     most = most_of(known)
     for name, call, case, keywords in cases():
         if name == convention:
@@ -156,9 +162,8 @@ def test_no_count_grows(convention, values):
 
 
 if __name__ == "__main__":
-    table = {}
-    for convention, call, case, keywords in cases():
-        table.setdefault(convention, {})[call] = count(*case, keywords)
-    text = json.dumps(table, indent=2) + "\n"
-    # A line per case.
-    DATA.write_text(re.sub(r"{\s+([^{}]+?)\s+}", lambda m: f"{{{' '.join(m[1].split())}}}", text))
+    rows = [
+        {"convention": convention, "call": call, **count(*case, keywords)}
+        for convention, call, case, keywords in cases()
+    ]
+    records.write(RECORD, rows, what=records.read(RECORD)["what"])
