@@ -28,25 +28,19 @@ def test_the_rows_elsewhere_agree_with_the_contract():
     """jax.numpy.clip is half, and the releases of torch are inclusive and joint: tests of the contract
     measure the installed one."""
     rows = {row["versions"][0]: row for row in contract_tables.FRAMEWORKS["rows"]}
-    sources = {
-        "inclusive": ("2.13.0", None),
-        "joint": ("2.14", None),
-        "half": ("0.10.2", "jnp.clip"),
-    }
-    contract = {
-        (operator, row["position"]): row
-        for operator, table in contract_tables.CONTRACT["operators"].items()
-        for row in table["rows"]
-    }
-    for convention, (version, function) in sources.items():
+    for convention, version in {"inclusive": "2.13.0", "joint": "2.14", "half": "0.10.2"}.items():
         row = rows[version]
+
+        def shares(operator, position, kind):
+            table = contract_tables.CONTRACT["operators"][operator]["rows"]
+            return next(r for r in table if r["position"] == position)[kind][convention]
+
         for position, key in {"x = lo < hi": "clip", "x = lo = hi": "collapsed"}.items():
-            found = row[key][function] if function else row[key]
-            assert found == contract["clamp", position]["numbers"][convention]
-        tie = contract["maximum", "x = y"]["tensors"][convention]
-        bound = contract["clamp_min", "x = lo"]["numbers"][convention]
-        assert row["pair"] == tie
-        assert row["constant"] in (tie[0], {"maximum": tie[0], "clamp_min": bound})
+            found = row[key]["jnp.clip"] if convention == "half" else row[key]
+            assert found == shares("clamp", position, "numbers")
+        assert row["pair"] == (tie := shares("maximum", "x = y", "tensors"))
+        both = {"maximum": tie[0], "clamp_min": shares("clamp_min", "x = lo", "numbers")}
+        assert row["constant"] in (tie[0], both)
 
 
 def test_internal_headers_are_there():

@@ -30,32 +30,24 @@ def test_what_a_release_has(monkeypatch, release, convention):
     assert of_the_release() == convention
 
 
-@pytest.fixture
-def other(monkeypatch):
-    """The convention that this release does not have, as if torch had it."""
-    name = {"inclusive": "joint", "joint": "inclusive"}[of_the_release()]
-    monkeypatch.setattr(_installed, "installed", lambda: name)
-    return name
-
-
-def test_a_patched_torch_is_named(other, command):
+def test_a_patched_torch_is_named(monkeypatch, command):
+    """One with the convention that this release does not have."""
+    other = {"inclusive": "joint", "joint": "inclusive"}[of_the_release()]
+    monkeypatch.setattr(_installed, "installed", lambda: other)
     sentence = patched()
     assert "is patched" in sentence and f"its gradients are those of {other}" in sentence
     assert sentence in command("info")[1]
     assert json.loads(command("info", "--json")[1])["patched"] == sentence
     assert "is patched" in command("survey")[1]
+    with clampgrad.audit() as report:
+        torch.clamp(torch.zeros(1, requires_grad=True), 0, 1).sum().backward()
+    assert sentence in str(report) and report.as_data()["patched"] == sentence
 
 
 def test_a_release_that_is_not_known_may_be_patched_or_not(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.99.0")
     monkeypatch.setattr(_installed, "installed", lambda: "half")
     assert "is patched, or newer than this clampgrad" in patched()
-
-
-def test_the_audit_of_a_patched_torch_says_so(other):
-    with clampgrad.audit() as report:
-        torch.clamp(torch.zeros(1, requires_grad=True), 0, 1).sum().backward()
-    assert "is patched" in str(report) and report.as_data()["patched"] == patched()
 
 
 def test_gradients_of_no_convention(monkeypatch):

@@ -15,9 +15,6 @@ def test_a_cell_of_the_support_page_says_what_ran():
 
 def test_a_run_of_files_that_are_no_more_is_dropped():
     ran = {"passed": 3, "failed": 0}
-    runs = {
-        "only built": {},
-        "gone": {"test_gone": ran},
-        "partly": {"test_gone": ran, "test_cli": ran},
-    }
+    runs = {"only built": {}, "gone": {"test_gone": ran}}
+    runs["partly"] = {"test_gone": ran, "test_cli": ran}
     assert of_present_tests(runs) == {"only built": {}, "partly": {"test_cli": ran}}
