@@ -60,7 +60,7 @@ def commit(tree, texts):
 
 def repository(tree, texts):
     """One in which anybody can commit."""
-    write(tree, texts)
+    tree.mkdir(exist_ok=True)
     git(tree, "init")
     for key in ("name", "email"):
         git(tree, "config", f"user.{key}", "upstream")
