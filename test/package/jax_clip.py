@@ -2,29 +2,31 @@
 
 import sys
 
-import jax
-import jax.numpy as jnp
-import numpy
 
-arrays = dict(numpy.load(sys.argv[1]))
-x, lo, hi, g = (arrays[name] for name in ("x", "lo", "hi", "g"))
-gradients = {}
-
-
-def measure(name, f, *args):
-    value, pull = jax.vjp(f, *args)
-    for i, gradient in enumerate((value, *pull(g))):
-        gradients[f"{name} {i}"] = numpy.asarray(gradient)
+def calls(clip, numbers):
+    """Names, functions, and which of the arrays each takes: of jax.numpy.clip, or of ours."""
+    yield "tensors", clip, ("x", "lo", "hi")
+    yield "min tensor", lambda x, lo: clip(x, min=lo), ("x", "lo")
+    yield "max tensor", lambda x, hi: clip(x, max=hi), ("x", "hi")
+    for a, b in numbers:
+        yield from calls_with_numbers(clip, a, b)
 
 
-measure("tensors", jnp.clip, x, lo, hi)
-measure("min tensor", lambda x, lo: jnp.clip(x, min=lo), x, lo)
-measure("max tensor", lambda x, hi: jnp.clip(x, max=hi), x, hi)
-for i, (a, b) in enumerate(arrays["numbers"].tolist()):
-    measure(f"numbers {i}", lambda x: jnp.clip(x, a, b), x)
-    measure(f"min number {i}", lambda x: jnp.clip(x, min=a), x)
-    measure(f"max number {i}", lambda x: jnp.clip(x, max=b), x)
-    measure(f"number and tensor {i}", lambda x, hi: jnp.clip(x, a, hi), x, hi)
-    measure(f"tensor and number {i}", lambda x, lo: jnp.clip(x, lo, b), x, lo)
-numpy.savez(sys.argv[2], **gradients)
-print("jax", jax.__version__)
+def calls_with_numbers(clip, a, b):
+    yield f"{a} and {b}", lambda x: clip(x, a, b), ("x",)
+    yield f"min {a}", lambda x: clip(x, min=a), ("x",)
+    yield f"max {b}", lambda x: clip(x, max=b), ("x",)
+    yield f"{a} and tensor", lambda x, hi: clip(x, a, hi), ("x", "hi")
+    yield f"tensor and {b}", lambda x, lo: clip(x, lo, b), ("x", "lo")
+
+
+if __name__ == "__main__":
+    import jax
+    import numpy
+
+    arrays, found = dict(numpy.load(sys.argv[1])), {}
+    for name, f, names in calls(jax.numpy.clip, arrays["numbers"].tolist()):
+        value, pull = jax.vjp(f, *(arrays[n] for n in names))
+        for i, result in enumerate((value, *pull(arrays["g"]))):
+            found[f"{name}, {i}"] = numpy.asarray(result)
+    numpy.savez(sys.argv[2], **found)

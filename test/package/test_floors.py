@@ -1,8 +1,9 @@
 """The floors of csrc/ and python/clampgrad: a file uses only its own floor and those below, without circles."""
 
 import ast
+import itertools
 import re
-from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,33 +30,28 @@ def includes(path):
             yield CSRC / header
 
 
-def module(dotted):
+def file_of(module):
     """The file of a module of the package, if it is one."""
-    name, *rest = dotted.split(".")
+    name, *rest = module.split(".")
     path = PACKAGE.joinpath(*rest)
     found = [p for p in (path.with_suffix(".py"), path / "__init__.py") if p.exists()]
     return found[0] if name == "clampgrad" and found else None
 
 
-def imports(path):
-    """The files of the package that a file imports, in functions too, or names in a text."""
-    package = [*path.relative_to(PACKAGE.parent).parts[:-1]]
+def modules(path):
+    """The modules that a file imports, in functions too, and names of modules in a text."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            dotted = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            parts = package[: len(package) - node.level + 1] if node.level else []
-            parent = ".".join([*parts, *filter(None, [node.module])])
-            dotted = [f"{parent}.{a.name}" for a in node.names]
-            dotted = [d if module(d) else parent for d in dotted]
+            folders = path.relative_to(ROOT).parts[1 : -node.level] if node.level else []
+            parent = ".".join([*folders, *filter(None, [node.module])])
+            names = [f"{parent}.{alias.name}" for alias in node.names]
+            yield from (name if file_of(name) else parent for name in names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            dotted = [node.value] if re.fullmatch(r"clampgrad(\.\w+)+", node.value) else []
-        else:
-            continue
-        yield from filter(None, map(module, dotted))
+            yield from [node.value] if re.fullmatch(r"\w+(\.\w+)+", node.value) else []
 
 
-@cache
 def sources(tree):
     if tree == PACKAGE:
         return [p for p in sorted(tree.rglob("*.py")) if p.stem not in WRITTEN]
@@ -63,9 +59,9 @@ def sources(tree):
     return [p for p in found if p.relative_to(tree).parts[0] != "compat"]
 
 
-@cache
 def used(path):
-    return frozenset(imports(path) if path.suffix == ".py" else includes(path)) - {path}
+    found = map(file_of, modules(path)) if path.suffix == ".py" else includes(path)
+    return {*filter(None, found)} - {path}
 
 
 def room(tree, path):
@@ -79,31 +75,12 @@ def above(tree, path, other):
     return own != to and floor[to] >= floor[own]
 
 
-ROOMS = [(tree, name) for tree, floors in FLOORS.items() for names in floors for name in names]
-
-
-@pytest.mark.parametrize("tree, name", ROOMS, ids=[name for _, name in ROOMS])
-def test_what_is_used_is_below(tree, name):
-    here = [path for path in sources(tree) if room(tree, path) == name]
-    assert here
-    assert [(str(p), str(to)) for p in here for to in used(p) if above(tree, p, to)] == []
-
-
-def test_everything_is_on_a_floor():
-    assert {(tree, room(tree, path)) for tree in FLOORS for path in sources(tree)} == {*ROOMS}
-
-
-def circle(paths, uses):
-    """The files of a circle, if there is one: those that are left after removing files that use nothing."""
-    left = {path: set(uses(path)) & set(paths) for path in paths}
-    while free := {path for path, to in left.items() if not to}:
-        left = {path: to - free for path, to in left.items() if path not in free}
-    return set(left)
-
-
 @pytest.mark.parametrize("tree", FLOORS, ids=["csrc", "python"])
-def test_no_two_files_use_each_other(tree):
-    assert circle(sources(tree), used) == set()
+def test_what_is_used_is_below(tree):
+    uses = {path: used(path) for path in sources(tree)}
+    assert {room(tree, path) for path in uses} == {*itertools.chain(*FLOORS[tree])}
+    assert [(str(p), str(to)) for p in uses for to in uses[p] if above(tree, p, to)] == []
+    TopologicalSorter(uses).prepare()  # CycleError: files that use each other
 
 
 # ---- Two houses ----------------------------------------------------------------------------------
@@ -112,57 +89,14 @@ ROOMS_OF_THE_PRODUCT = (
     *("benchmarks", "buildtools", "codegen", "docs", "examples", "python", "records", "test"),
     *("conftest.py", "oracle.py", "setup.py"),
 )
+PRODUCT = [p for name in ROOMS_OF_THE_PRODUCT for p in (ROOT / name).rglob("*.py")]
+PRODUCT += [ROOT / name for name in ROOMS_OF_THE_PRODUCT if name.endswith(".py")]
 
 
-def files_of_the_product():
-    for name in ROOMS_OF_THE_PRODUCT:
-        path = ROOT / name
-        yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
-
-
-def modules_named(tree):
-    """The modules that imports name, and texts that are only the name of a module."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield "." * node.level + (node.module or "")
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value if re.fullmatch(r"\w+(\.\w+)+", node.value) else ""
-
-
-def of_the_laboratory(text):
-    return [name for name in modules_named(ast.parse(text)) if re.match(r"lab(\.|$)", name)]
+def of_the_laboratory(path):
+    return [name for name in modules(path) if name.partition(".")[0] == "lab"]
 
 
 def test_the_product_does_not_know_the_laboratory():
-    files = [*files_of_the_product()]
-    assert len(files) > 100
-    assert {
-        p: of_the_laboratory(p.read_text()) for p in files if of_the_laboratory(p.read_text())
-    } == {}
-
-
-@pytest.mark.parametrize("text", ["import lab.x", "from lab import x", "f('lab.x')"])
-def test_what_knows_the_laboratory_is_seen(text):
-    assert of_the_laboratory(text)
-
-
-def edits_of_the_path(tree):
-    """Calls of methods of sys.path, and assignments to it."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if ast.unparse(node.func.value) == "sys.path" and node.func.attr != "copy":
-                yield node
-        elif isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (t for t in targets if re.match(r"sys\.path\b", ast.unparse(t)))
-
-
-def test_one_file_edits_the_path():
-    files = [*files_of_the_product(), *(ROOT / "lab").rglob("*.py")]
-    files = [p for p in files if PACKAGE not in p.parents]  # the pin runs other people's programs
-    found = {
-        str(p.relative_to(ROOT)) for p in files if [*edits_of_the_path(ast.parse(p.read_text()))]
-    }
-    assert found <= {"lab/__init__.py"}
+    assert len(PRODUCT) > 100 and of_the_laboratory(ROOT / "lab/patched.py")
+    assert {str(p): found for p in PRODUCT if (found := of_the_laboratory(p))} == {}
