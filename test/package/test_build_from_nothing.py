@@ -7,8 +7,6 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-import pytest
-
 import clampgrad
 from buildtools import stamp
 from common import checked, run
@@ -21,31 +19,32 @@ WRITTEN = (
 )  # into the package
 
 
+# Neither home, nor programs, nor UTF-8, nor bytecode.
+BARE = os.environ | {
+    **{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    **{"HOME": os.devnull, "XDG_CACHE_HOME": os.devnull, "PATH": os.devnull},
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
 def setup(tree, *command):
-    env = {**os.environ, "CLAMPGRAD_PORTABLE": "1"}
+    env = BARE | {"CLAMPGRAD_PORTABLE": "1"}
     checked(sys.executable, "setup.py", "-q", *command, cwd=tree, env=env)
 
 
-@pytest.fixture
-def tree(tree):
-    """A tree with files that earlier builds leave: in setuptools' folder, and beside the sources."""
-    for name in STALE:
-        for package in ("build/lib/clampgrad", "python/clampgrad"):
-            if (package, name) != ("python/clampgrad", "gone.py"):  # which would be a source
-                path = tree / package / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("stale")
-    for name in WRITTEN:
-        (tree / "python/clampgrad" / name).write_text("stale")
-    return tree
-
-
 def test_nothing_of_an_earlier_build_is_packed(tree, tmp_path):
+    """What earlier builds leave in setuptools' folder and beside the sources."""
+    left = [f"build/lib/clampgrad/{name}" for name in STALE]
+    for name in (*left, *(f"python/clampgrad/{name}" for name in (STALE[0], *WRITTEN))):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("stale")
     setup(tree, "bdist_wheel", "-d", tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
+        top = {name.split("/")[0].split("-")[0] for name in archive.namelist()}
+        assert top == {"clampgrad", "_clampgrad_by_environment.py"}
         packed = {name.removeprefix("clampgrad/") for name in archive.namelist()}
-        assert not packed & set(STALE) and packed >= set(WRITTEN)
+        assert packed >= {"py.typed", "_C.pyi", *WRITTEN} and not packed & {*STALE}
         for name in WRITTEN:
             assert archive.read(f"clampgrad/{name}") != b"stale"
     setup(tree, "sdist", "-d", tmp_path)
@@ -59,20 +58,14 @@ def test_the_hash_is_of_all_that_a_library_is_made_from(tree):
     of_sources = stamp.sources(tree)
     assert of_sources == stamp.sources(ROOT)
     for name in ("csrc/base/bits.h", "codegen/generate.py", "derivatives.yaml", "conventions.yaml"):
-        path = tree / name
-        text = path.read_text()
-        path.write_text(f"{text}\n")
+        text = (tree / name).read_text()
+        (tree / name).write_text(f"{text}\n")
         assert stamp.sources(tree) != of_sources, name
-        path.write_text(text)
+        (tree / name).write_text(text)
     shutil.move(tree / "csrc/base/bits.h", tree / "csrc/base/other.h")
     assert stamp.sources(tree) != of_sources
 
 
-BARE = {
-    **{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    **{"HOME": os.devnull, "XDG_CACHE_HOME": os.devnull, "PATH": os.devnull},
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
 DIFFERENTIATED = """
 import clampgrad, torch
 x = torch.zeros(1, requires_grad=True)
@@ -82,14 +75,9 @@ with clampgrad.pin("half"):
 """
 
 
-def test_without_a_home_a_path_bytecode_and_utf8(tree, tmp_path):
-    """The installed package runs, and a wheel can be made."""
-    env = {**os.environ, **BARE}
-    told = checked(sys.executable, "-W", "error", "-c", DIFFERENTIATED, cwd=tmp_path, env=env)
+def test_without_a_home_a_path_bytecode_and_utf8(tmp_path):
+    told = checked(sys.executable, "-W", "error", "-c", DIFFERENTIATED, cwd=tmp_path, env=BARE)
     assert told.split() == ["0.5", clampgrad.implementation, "1.0"]
-    env["CLAMPGRAD_PORTABLE"] = "1"
-    checked(sys.executable, "setup.py", "-q", "bdist_wheel", "-d", tmp_path, cwd=tree, env=env)
-    assert len(list(tmp_path.glob("*.whl"))) == 1
 
 
 def test_an_old_setuptools_is_one_sentence(tmp_path):

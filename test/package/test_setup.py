@@ -26,6 +26,12 @@ def loaded(monkeypatch, **environment):
     return runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
 
 
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
 # ---- Flags ---------------------------------------------------------------------------------------
 
 
@@ -64,61 +70,52 @@ extension = Extension(
     "two", ["one.cpp", "other.cpp"], language="c++", extra_compile_args={{"cxx": ["-DVALUE=1"]}}
 )
 own = {{"other.cpp": ["-UVALUE", "-DVALUE=2"]}}
-build_ext = build_extension(own).with_options(use_ninja={ninja})
-setup(name="two", ext_modules=[extension], cmdclass={{"build_ext": build_ext}})
+setup(name="two", ext_modules=[extension], cmdclass={{"build_ext": build_extension(own)}})
 """
 
 
-@pytest.mark.parametrize("ninja", [True, False])
+@pytest.mark.parametrize("ninja", ["its own", "none"])
 def test_a_file_has_flags_of_its_own(tmp_path, ninja):
-    """It also has those of all files, even at a path with a space."""
-    tmp_path /= "a folder"
-    tmp_path.mkdir()
+    """Beside those of all files, even at a path with a space. The environment's ninja builds, even if not activated,
+    because the machine's may be old or broken; without any, torch builds, and a line says so."""
+    tree, machine = tmp_path / "a folder", tmp_path / "bin"
     for name in ("one", "other"):
-        (tmp_path / f"{name}.cpp").write_text(f'extern "C" int {name}() {{ return VALUE; }}\n')
-    (tmp_path / "setup.py").write_text(SETUP.format(root=str(ROOT), ninja=ninja))
-    checked(sys.executable, "setup.py", "-q", "build_ext", "--build-lib", ".", cwd=tmp_path)
-    (file,) = tmp_path.glob("two*.so")
+        write(tree / f"{name}.cpp", f'extern "C" int {name}() {{ return VALUE; }}\n')
+    hidden = "import sys; sys.modules['ninja'] = None\n" if ninja == "none" else ""
+    write(tree / "setup.py", hidden + SETUP.format(root=str(ROOT)))
+    write(machine / "ninja", "#!/bin/sh\nexit 1\n").chmod(0o755)
+    env = {**os.environ, "PATH": f"{machine}:{os.environ['PATH']}"}
+    command = sys.executable, "setup.py", "build_ext", "--build-lib", "."
+    told = checked(*command, cwd=tree, env=env)
+    with_ninja = len(list(tree.rglob(".ninja_log")))
+    assert (with_ninja, "pip install ninja" in told) == ((0, True) if hidden else (2, False))
+    (file,) = tree.glob("two*.so")
     library = ctypes.CDLL(str(file))
     assert (library.one(), library.other()) == (1, 2)
 
 
-@pytest.mark.parametrize("kind", ["its own", "none"])
-def test_which_ninja_builds(tmp_path, kind):
-    """The environment's, even if not activated, because the machine's may be old or broken; without any, an error."""
-    for name in ("one", "other"):
-        (tmp_path / f"{name}.cpp").write_text("")
-    hidden = "import sys; sys.modules['ninja'] = None\n" if kind == "none" else ""
-    (tmp_path / "setup.py").write_text(hidden + SETUP.format(root=str(ROOT), ninja=True))
-    machine = tmp_path / "bin"
-    machine.mkdir()
-    (machine / "ninja").write_text("#!/bin/sh\nexit 1\n")
-    (machine / "ninja").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{machine}:{os.environ['PATH']}"}
-    command = sys.executable, "setup.py", "build_ext", "--build-lib", "."
-    told = checked(*command, cwd=tmp_path, env=environment)
-    with_ninja = len(list(tmp_path.rglob(".ninja_log")))
-    assert (with_ninja, "pip install ninja" in told) == (
-        (2, False) if kind == "its own" else (0, True)
-    )
-
-
 def test_cmake_gets_the_same(monkeypatch, tmp_path):
-    loops = ROOT / "csrc/kernels/cpu/loops_avx2.cpp"
-    python = ROOT / "csrc/python/module.cpp"
+    loops, python = ROOT / "csrc/kernels/cpu/loops_avx2.cpp", ROOT / "csrc/python/module.cpp"
     monkeypatch.setattr(cmake.setup, "sources", lambda out, cuda: [loops, python])
     monkeypatch.setattr(cmake, "cuda_build", lambda: (True, "it is pretended"))
     monkeypatch.setattr(cmake, "code", lambda: "sm_80+compute_80")
     monkeypatch.setenv("CUDA_HOME", "/a toolkit")
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX")
     text = cmake.script(tmp_path, "x86_64")
-    assert f'set(sources "{loops.as_posix()}")' in text  # and nothing with Python
-    assert all(f'"{flag}"' in text for flag in cmake.setup.FLAGS)
-    assert "-mavx2" in text and "-mavx2" not in cmake.script(tmp_path, "aarch64")
-    assert '"CLAMPGRAD_WITH_CUDA=sm_80+compute_80")' in text
-    assert 'set(toolkit "/a toolkit")' in text and 'set(architectures "8.0" "9.0+PTX")' in text
+    for line in (
+        f'set(sources "{loops.as_posix()}")',  # and nothing with Python
+        '"CLAMPGRAD_WITH_CUDA=sm_80+compute_80")',
+        'set(toolkit "/a toolkit")',
+        'set(architectures "8.0" "9.0+PTX")',
+        *(f'"{flag}"' for flag in cmake.setup.FLAGS),
+    ):
+        assert line in text
     monkeypatch.setattr(cmake, "cuda_build", lambda: (False, "it is pretended"))
-    assert "set(toolkit )" in cmake.script(tmp_path, "x86_64")
+    elsewhere = cmake.script(tmp_path, "aarch64")
+    assert "set(toolkit )" in elsewhere and ("-mavx2" in text, "-mavx2" in elsewhere) == (
+        True,
+        False,
+    )
 
 
 # ---- Metadata ------------------------------------------------------------------------------------
@@ -133,11 +130,26 @@ def only(tmp_path, *distributions, torch=None):
         for top in {file.parts[0] for file in files if len(file.parts) > 1} - {".."}:
             (folder / top).symlink_to(files[0].locate().parent.parent / top)
     if torch:
-        info = folder / f"torch-{torch}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {torch}\n")
-        (folder / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+        metadata = f"Metadata-Version: 2.1\nName: torch\nVersion: {torch}\n"
+        write(folder / f"torch-{torch}.dist-info/METADATA", metadata)
+        write(folder / "torch.py", "raise SystemExit('torch was imported')\n")
     return folder
+
+
+@pytest.fixture
+def bare(tree, tmp_path):
+    """Runs Python in a copy of the sources where there are only these distributions, and no compiler that works."""
+    for name in ("c++", "g++", "cc", "nvcc"):
+        write(tmp_path / "bin" / name, "#!/bin/sh\ntouch $0.called\nexit 1\n").chmod(0o755)
+
+    def run_python(*command, distributions, torch, **environment):
+        site = only(tmp_path, *distributions, torch=torch)
+        env = {"PATH": f"{tmp_path}/bin:{os.defpath}", "PYTHONPATH": str(site), **environment}
+        ended = run(sys.executable, "-BS", *command, cwd=tree, env=env)  # without site-packages
+        assert not [*tmp_path.glob("bin/*.called")]
+        return ended
+
+    return run_python
 
 
 METADATA = """
@@ -151,48 +163,28 @@ print(open(os.path.join(folder, name, "METADATA")).read())
 
 
 @pytest.mark.parametrize("torch", [None, "2.13.0"])
-def test_metadata_need_no_torch_and_no_compiler(tree, tmp_path, torch):
+def test_metadata_need_no_torch_and_no_compiler(bare, torch):
     """An installed torch is not imported, and no compiler is started."""
-    called = tmp_path / "called"
-    for name in ("c++", "g++", "cc", "nvcc"):
-        script = tmp_path / "bin" / name
-        script.parent.mkdir(exist_ok=True)
-        script.write_text(f"#!/bin/sh\necho $0 $@ >> {called}\nexit 1\n")
-        script.chmod(0o755)
-    env = {
-        "PATH": f"{tmp_path / 'bin'}:{os.defpath}",
-        "PYTHONPATH": str(only(tmp_path, "setuptools", torch=torch)),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    # Without site-packages.
-    out = checked(sys.executable, "-S", "-c", METADATA, ".", cwd=tree, env=env)
-    assert "Version: 0.1.0" in out and not called.exists()
+    ended = bare("-c", METADATA, ".", distributions=["setuptools"], torch=torch)
+    assert "Version: 0.1.0" in ended.stdout, ended.stderr
 
 
 # ---- Which torch ---------------------------------------------------------------------------------
 
 
-def build(tree, tmp_path, torch, **environment):
-    env = {
-        "PATH": str(tmp_path),  # no compiler
-        "PYTHONPATH": str(only(tmp_path, "setuptools", "PyYAML", torch=torch)),
-        **environment,
-    }
+@pytest.mark.parametrize("torch, portable, code, says", [
+    ("2.99.0", "", 1, ["torch 2.99.0", RANGE, "CLAMPGRAD_PORTABLE=1"]),
+    ("2.99.0", "1", 0, []),
+    ("2.8.0", "", 0, ["torch 2.8.0"]),
+])  # fmt: skip
+def test_a_torch_that_is_newer_ends_the_build(bare, tmp_path, torch, portable, code, says):
+    """Beside another that has no library, the package is built all the same."""
     command = ["setup.py", "-q", "build_py", "--build-lib", tmp_path / "lib"]
-    return run(sys.executable, "-S", *command, cwd=tree, env=env)
-
-
-def test_a_torch_that_is_newer_ends_the_build(tree, tmp_path):
-    ended = build(tree, tmp_path, "2.99.0")
-    assert ended.returncode == 1 and ended.stderr.count("\n") == 1, ended.stderr
-    assert all(text in ended.stderr for text in ("torch 2.99.0", RANGE, "CLAMPGRAD_PORTABLE=1"))
-
-
-@pytest.mark.parametrize("torch, portable", [("2.99.0", "1"), ("2.8.0", "")])
-def test_what_has_no_library_is_built_all_the_same(tree, tmp_path, torch, portable):
-    ended = build(tree, tmp_path, torch, CLAMPGRAD_PORTABLE=portable)
-    assert ended.returncode == 0, ended.stderr
-    assert ("NO COMPILED LIBRARY" in ended.stderr) == (not portable)
+    needed = {"distributions": ["setuptools", "PyYAML"], "torch": torch}
+    ended = bare(*command, **needed, CLAMPGRAD_PORTABLE=portable)
+    assert ended.returncode == code and all(text in ended.stderr for text in says), ended.stderr
+    assert ("NO COMPILED LIBRARY" in ended.stderr) == (torch == "2.8.0")
+    assert ended.stderr.count("\n") == 1 or not code, ended.stderr
 
 
 @pytest.mark.parametrize("torch, expected", [
@@ -209,20 +201,14 @@ def test_a_build_in_isolation_is_for_the_torch_of_the_environment(
     assert torch_here.requirements() == expected
 
 
-@pytest.fixture
-def here(monkeypatch):
-    monkeypatch.setattr(torch_here, "version", lambda name: torch_here.RELEASES[0])
-    return lambda *names: monkeypatch.setattr(torch_here.shutil, "which", lambda n: n in names)
-
-
 @pytest.mark.parametrize("options", ["-isystem /usr/include", "-Wl,-O1 -specs '/a b/c'", ""])
-def test_options_of_the_compiler_are_no_compilers(here, monkeypatch, options):
-    here("ccache", "g++")
+def test_options_of_the_compiler_are_no_compilers(monkeypatch, options):
+    monkeypatch.setattr(torch_here, "version", lambda name: torch_here.RELEASES[0])
+    monkeypatch.setattr(torch_here.shutil, "which", {"ccache": "/ccache", "g++": "/g++"}.get)
     monkeypatch.setenv("CXX", f"ccache g++ {options}")
     assert "compiler" not in (torch_here.cannot_build() or "")
     monkeypatch.setenv("CXX", f"ccache clang++ {options}")
     assert "no clang++ on PATH" in torch_here.cannot_build()
-    monkeypatch.delenv("CXX")
     monkeypatch.setattr(sys, "platform", "win32")
     assert "Windows" in torch_here.cannot_build()
 
