@@ -22,9 +22,12 @@ stamp: str  # buildtools/stamp.py
 # Pins (csrc/pin/pin.h). What is pinned is a name, as "with_grad, maximize", or None: torch's own gradient.
 class Block:
     def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None: ...
-    name: str | None
-    outer: Block | None
-    owner: int
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def outer(self) -> Block | None: ...
+    @property
+    def owner(self) -> int: ...
     is_open: bool
 
 def pin_named(gradient: str, maximize: bool, /) -> str: ...  # the name, or the error
