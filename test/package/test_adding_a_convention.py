@@ -105,23 +105,18 @@ EDITS = {
 
 
 def edited(file):
-    text = (ROOT / file).read_text()
-    changed = EDITS[file](text)
-    assert changed != text
-    return changed
+    text = EDITS[file]((ROOT / file).read_text())
+    assert "interval" in text
+    return text
 
 
 def test_it_takes_few_files():
     """Each kind of arguments for which its rule is new takes one more."""
-    assert len(EDITS) <= 4 + 2
-    table = yaml.safe_load(edited("conventions.yaml"))
-    for operator in table["operators"].values():
+    assert len([*map(edited, EDITS)]) <= 4 + 2
+    for operator in yaml.safe_load(edited("conventions.yaml"))["operators"].values():
         for row in operator["rows"]:
             for kind in row.keys() & {"numbers", "tensors"}:
                 assert row[kind].keys() == {*EXACT, "interval"}
-    for file in EDITS:
-        assert edited(file).count("interval") > 0
-    assert all((ROOT / test).exists() for test in TESTS)
 
 
 @pytest.mark.slow

@@ -14,8 +14,6 @@ from common import checked
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FILES = (ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
-
 
 @pytest.fixture
 def decide(monkeypatch):
@@ -97,14 +95,19 @@ extern "C" bool runs_on(const char* code, int major, int minor) {
   return clampgrad::runs_on(code, major, minor);
 }
 """
-# What is built, and on which of all these GPUs it runs.
+# What is built, and on which of all these GPUs it runs. nvcc has names that torch does not use: code for a family
+# runs on its later members.
+EVERY = [(6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (10, 3), (12, 0)]
 GPUS_OF = {
-    "7.5;8.0;9.0+PTX": [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)],
+    "7.5;8.0;9.0+PTX": EVERY[2:],
     "7.5;8.0": [(7, 5), (8, 0), (8, 6)],
     "8.6": [(8, 6)],
-    "8.6+PTX": [(8, 6), (9, 0), (10, 0), (12, 0)],
+    "8.6+PTX": EVERY[4:],
     "9.0a+PTX": [(9, 0)],
-    "10.0+PTX": [(10, 0), (12, 0)],
+    "10.0+PTX": EVERY[6:],
+    "sm_100f": [(10, 0), (10, 3)],
+    "compute_100f": [(10, 0), (10, 3)],
+    "": [],
 }
 
 
@@ -119,20 +122,12 @@ def runs_on(tmp_path_factory):
     return function
 
 
-@pytest.mark.parametrize("architectures", GPUS_OF)
-def test_where_no_code_runs_the_composed_path_does(runs_on, monkeypatch, architectures):
+@pytest.mark.parametrize("given", GPUS_OF)
+def test_where_no_code_runs_the_composed_path_does(runs_on, monkeypatch, given):
     """The architectures given to nvcc decide which GPUs run the kernels. PTX runs on later ones."""
-    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", architectures)
-    code = cuda_build.code().encode()
-    every = [(6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
-    assert [gpu for gpu in every if runs_on(code, *gpu)] == GPUS_OF[architectures]
-
-
-def test_code_of_a_family(runs_on):
-    """nvcc has names that torch does not use: code for a family runs on its later members."""
-    for code in (b"sm_100f", b"compute_100f"):
-        assert [runs_on(code, *gpu) for gpu in ((10, 0), (10, 3), (12, 0))] == [True, True, False]
-    assert not runs_on(b"", 9, 0)
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", given)
+    code = cuda_build.code() if "." in given else given
+    assert [gpu for gpu in EVERY if runs_on(code.encode(), *gpu)] == GPUS_OF[given]
 
 
 def test_a_wrong_flag(decide):
@@ -141,9 +136,11 @@ def test_a_wrong_flag(decide):
 
 
 def test_only_a_build_with_cuda_registers_kernels_for_it():
-    without, with_cuda = (generate.render(*FILES, cuda)["Register.cpp"] for cuda in (False, True))
+    files = ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml"
+    without, with_cuda = (generate.render(*files, cuda)["Register.cpp"] for cuda in (False, True))
     assert "CUDA" not in without
-    start = with_cuda.index("TORCH_LIBRARY_IMPL(clampgrad, CUDA, m)")
-    block = with_cuda[start : with_cuda.index("\n}", start)]
-    cpu = without.index("TORCH_LIBRARY_IMPL(clampgrad, CPU, m)")
-    assert block.replace("CUDA", "CPU") == without[cpu : without.index("\n}", cpu)]
+
+    def block(text, device):
+        return text.partition(f"TORCH_LIBRARY_IMPL(clampgrad, {device}, m)")[2].partition("\n}")[0]
+
+    assert block(with_cuda, "CUDA").replace("CUDA", "CPU") == block(without, "CPU") != ""
