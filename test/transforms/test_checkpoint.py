@@ -5,18 +5,11 @@ from itertools import product
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from common import CALLS, Dispatched, assert_same
 
-
-class Unseeing(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
-
-
-MODES = {"no mode": nullcontext, "a mode": Unseeing}
+MODES = {"no mode": nullcontext, "a mode": lambda: Dispatched(lambda function: None)}
 
 
 def arguments():
@@ -52,18 +45,8 @@ def test_jacobian_and_hessian(call):
     def again(x):
         return checkpoint(lambda x: f(x, *bounds), x, use_reentrant=False)
 
-    found = torch.autograd.functional.jacobian(again, x, vectorize=True)
-    assert_same(found, torch.autograd.functional.jacobian(lambda x: f(x, *bounds), x))
-    x = x.detach()
-    found = torch.autograd.functional.hessian(lambda x: (again(x) ** 2).sum(), x, vectorize=True)
-    assert_same(found, torch.autograd.functional.hessian(lambda x: (f(x, *bounds) ** 2).sum(), x))
-
-
-@pytest.mark.compiled("the portable implementation's operators are torch's own")
-@pytest.mark.parametrize("call", CALLS)
-def test_a_mode_sees_the_operators_of_aten(call):
-    seen = []
-    with Dispatched(seen.append):
-        CALLS[call](*arguments())
-    assert any("aten.clamp" in str(f) or "aten.maximum" in str(f) for f in seen)
-    assert {f.namespace for f in seen} == {"aten"}
+    of = torch.autograd.functional
+    jacobian = of.jacobian(again, x, vectorize=True)
+    assert_same(jacobian, of.jacobian(lambda x: f(x, *bounds), x))
+    hessian = of.hessian(lambda x: (again(x) ** 2).sum(), x.detach(), vectorize=True)
+    assert_same(hessian, of.hessian(lambda x: (f(x, *bounds) ** 2).sum(), x.detach()))

@@ -19,23 +19,16 @@ BOUNDS = {
     "clamp_max": [(1,), (0.1,), (torch.inf,), (NAN,)],
 }
 
-ODD_STRIDES = {
-    (1, 5, 1): (9, 3, 7),
-    (4, 1, 6): (1, 17, 4),
-    (3, 1, 6): (6, 3, 1),
-    (2, 3, 1, 5): (15, 1, 7, 3),
-    (2, 1, 3): (3, 7, 1),
-    (3, 1): (1, 5),
-    (1, 2, 3): (1, 3, 1),
-    (2, 3, 1): (1, 2, 9),
-}
+ODD_STRIDES = {  # of dimensions of size 1
+    (1, 5, 1): (9, 3, 7), (4, 1, 6): (1, 17, 4), (3, 1, 6): (6, 3, 1), (2, 3, 1, 5): (15, 1, 7, 3),
+    (2, 1, 3): (3, 7, 1), (3, 1): (1, 5), (1, 2, 3): (1, 3, 1), (2, 3, 1): (1, 2, 9),
+}  # fmt: skip
 
 # Each takes values of the dtype in question from make(*shape) and lays them out.
 LAYOUTS = {
     "contiguous": lambda make: make(7, 11),
     "vector body and tail": lambda make: make(1031),
     "0-dim": lambda make: make(),
-    "empty": lambda make: make(0),
     "empty with a shape": lambda make: make(2, 0, 3),
     "channels_last": lambda make: make(2, 3, 4, 5).to(memory_format=torch.channels_last),
     "channels_last_3d": lambda make: make(2, 3, 4, 5, 2).to(memory_format=torch.channels_last_3d),
@@ -45,24 +38,19 @@ LAYOUTS = {
     "some channels": lambda make: make(2, 6, 3, 5).to(memory_format=torch.channels_last)[:, :4],
     "some columns": lambda make: make(2, 6, 3, 5).to(memory_format=torch.channels_last)[..., ::2],
     "transposed": lambda make: make(7, 11).t(),
-    "permuted": lambda make: make(3, 4, 5).permute(2, 0, 1),
-    "rows sliced": lambda make: make(14, 11)[::2],
-    "columns sliced": lambda make: make(7, 22)[:, 1::2],
     "sliced and transposed": lambda make: make(14, 22)[::2, 1::2].t(),
     "permuted and sliced": lambda make: make(6, 5, 4).permute(2, 0, 1)[:, 1:4],
     "permuted and expanded": lambda make: make(6, 1, 4).permute(2, 1, 0).expand(4, 3, 6),
     "expanded": lambda make: make(7, 1).expand(7, 11),
-    "expanded from one": lambda make: make(1).expand(100),
     "overlapping": lambda make: make(20).unfold(0, 5, 1),
     "size 1 outside": lambda make: make(6, 4).t()[None],
     "size 1 inside": lambda make: make(6, 4).t()[..., None],
     "misaligned": lambda make: make(1000)[3:],
-    "reversed order": lambda make: make(5, 4, 3).permute(2, 1, 0),
 }
 for _odd in ODD_STRIDES.items():
-    LAYOUTS[f"odd strides at size 1: {_odd[0]}"] = lambda make, odd=_odd: make(32).as_strided(*odd)
+    LAYOUTS[f"odd strides: {_odd[0]}"] = lambda make, odd=_odd: make(32).as_strided(*odd)
 # In place, these raise an error.
-SHARED = ["expanded", "expanded from one", "permuted and expanded", "overlapping"]
+SHARED = ["expanded", "permuted and expanded", "overlapping"]
 
 
 def make(dtype):
@@ -143,29 +131,21 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_strides_of_results_and_gradients(layout, call):
-    """With other strides, a convolution before the clamp sums in another order."""
-    leaf = LAYOUTS[layout](lambda *shape: torch.randn(shape)).detach().requires_grad_()
-    theirs, ours = (CALLS[call](m, leaf) for m in (torch, clampgrad))
-    assert ours.stride() == theirs.stride()
-    assert torch.equal(ours, theirs)
-    if "layout" in call or "broadcast" in call:
-        return  # torch's own gradient may lie as either argument
-    expected, found = (torch.autograd.grad(y.sum(), leaf)[0] for y in (theirs, ours))
-    assert torch.equal(found, expected)
-    assert strides(found) == strides(expected)
-
-
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_strides_and_gradient_of_what_carries_a_tangent(layout, call):
+    """With other strides, a convolution before the clamp sums in another order. A tangent changes nothing."""
     x = LAYOUTS[layout](lambda *shape: torch.randn(shape)).detach().requires_grad_()
+    theirs, ours = (CALLS[call](m, x) for m in (torch, clampgrad))
+    assert_identical(ours.detach(), theirs.detach(), call)
     with fwad.dual_level():
         dual = fwad.make_dual(x, x.detach().view_as(x))
-        theirs, ours = (fwad.unpack_dual(CALLS[call](m, dual)).primal for m in (torch, clampgrad))
+        beside = [fwad.unpack_dual(CALLS[call](m, dual)).primal for m in (torch, clampgrad)]
     if layout != "permuted and expanded":  # docs/limits.md
-        assert_identical(ours.detach(), theirs.detach(), call, of_a_copy=True)
-    g = torch.randn(theirs.shape, dtype=theirs.dtype)
-    assert_same(*(torch.autograd.grad(y, x, g)[0] for y in (ours, theirs)))
+        assert_identical(beside[1].detach(), beside[0].detach(), call, of_a_copy=True)
+    g = torch.randn(theirs.shape)
+    expected, found, *others = (torch.autograd.grad(y, x, g)[0] for y in (theirs, ours, *beside))
+    for gradient in (found, *others):
+        assert_same(gradient, expected)
+    if "layout" not in call and "broadcast" not in call:  # torch's own may lie as either argument
+        assert strides(found) == strides(expected)
 
 
 @pytest.mark.compiled("the portable implementation saves the arguments themselves")
@@ -212,12 +192,10 @@ def test_out(operator, out):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_weights_are_clipped_without_recording(operator):
     """The usual way to keep a parameter within bounds."""
-    expected, in_place = getattr(torch, operator)(tied(50), 0.5), getattr(clampgrad, operator + "_")
-    for clip in (torch.no_grad()(in_place), lambda weight, bound: in_place(weight.data, bound)):
-        weight = torch.nn.Parameter(tied(50))
-        clip(weight, 0.5)
-        assert_identical(weight.detach(), expected, operator)
-        assert weight.grad_fn is None
+    weight = torch.nn.Parameter(tied(50))
+    with torch.no_grad():
+        getattr(clampgrad, operator + "_")(weight, 0.5)
+    assert_identical(weight.detach(), getattr(torch, operator)(tied(50), 0.5), operator)
 
 
 @pytest.mark.compiled("the portable implementation has one path")

@@ -47,16 +47,6 @@ def test_in_levels(operator, context):
             check_all(replace(call, form=form, context=context) for form in forms)
 
 
-class Double(torch.autograd.Function):
-    @staticmethod
-    def forward(x):
-        return 2 * x
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-
 @pytest.mark.compiled("an operator of its own there alone")
 def test_in_place_keeps_its_dtype():
     op = torch.ops.clampgrad.clamp_min_mingrad_
@@ -92,11 +82,9 @@ def test_functionalize(bounds):
     x = torch.tensor([-1.0, 0, 0.5, 1, 2])
     functional = torch.func.functionalize(in_place)
     assert_same(functional(x), in_place(x))
-    assert_same(grad(lambda x: functional(x).sum())(x), torch.tensor([0, 0.5, 1, 0.5, 0]))
-    assert_same(
-        torch.func.functionalize(grad(lambda x: in_place(x).sum()))(x),
-        torch.tensor([0, 0.5, 1, 0.5, 0]),
-    )
+    inside = torch.func.functionalize(grad(lambda x: in_place(x).sum()))
+    for slope in (inside, grad(lambda x: functional(x).sum())):
+        assert slope(x).tolist() == [0, 0.5, 1, 0.5, 0]
 
 
 @pytest.mark.parametrize("operator", BOUNDS)
@@ -166,15 +154,3 @@ def test_a_tangent_under_no_grad_is_a_constant_to_the_outer_level(in_place):
     torchs = torch.clamp_ if in_place else torch.clamp
     for which in (0, 1):
         assert outer(lambda x: ours(x, 0, 1), which) == outer(lambda x: torchs(x, 0, 1), which)
-
-
-@pytest.mark.parametrize("name", ["maximum", "minimum", "clamp_min", "clamp_max"])
-def test_a_tie_under_least_norm(name):
-    """A constant blocks one; two are shared. In gradients and tangents."""
-    op = getattr(torch.ops.clampgrad, f"{name}_mingrad")
-    x, t = torch.zeros(3), torch.ones(3)
-    assert grad(lambda x: op(x, torch.zeros(3)).sum())(x).tolist() == [0, 0, 0]
-    both = grad(lambda x, y: op(x, y).sum(), argnums=(0, 1))(x, x * 1)
-    assert [g.tolist() for g in both] == [[0.5] * 3] * 2
-    assert jvp(lambda x: op(x, torch.zeros(3)), (x,), (t,))[1].tolist() == [0, 0, 0]
-    assert jvp(op, (x, x * 1), (t, 3 * t))[1].tolist() == [2, 2, 2]
