@@ -40,6 +40,14 @@ CALLS = {
 }
 
 
+# An environment with neither home, nor programs, nor UTF-8, nor bytecode.
+BARE = {
+    **{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    **dict.fromkeys(("HOME", "XDG_CACHE_HOME", "PATH"), os.devnull),
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
 def run(*command, **keywords):
     """A process that has ended: its exit code, what it printed, what it complained of."""
     return subprocess.run([*map(str, command)], capture_output=True, text=True, **keywords)

@@ -19,34 +19,27 @@ NAMES: tuple[str, ...] = clampgrad.CONVENTIONS + clampgrad.EXACT + clampgrad.PSE
 def functions(x: Tensor, lo: Tensor, gradient: clampgrad.Gradient = "min_norm") -> None:
     assert_type(clampgrad.clamp(x, 0, lo, gradient=gradient), Tensor)
     clampgrad.clamp(x, min=0.0, max=None, gradient="with_grad", maximize=True, out=lo)
-    assert_type(clampgrad.clamp_(x, 0, 1), Tensor)
+    for in_place in (clampgrad.clamp_, clampgrad.clamp_min_, clampgrad.clamp_max_, clampgrad.clip_):
+        assert_type(in_place(x, 0), Tensor)
     assert_type(clampgrad.clamp_min(x, lo, gradient="torch_2_13"), Tensor)
-    clampgrad.clamp_min_(x, 0)
     assert_type(clampgrad.clamp_max(x, 1, gradient="jax"), Tensor)
-    clampgrad.clamp_max_(x, 1)
     assert_type(clampgrad.clamp_with_grad(x, 0, 1, maximize=True), Tensor)
     assert_type(clampgrad.clip(x, 0), Tensor)
-    clampgrad.clip_(x, 0)
-    assert_type(clampgrad.maximum(x, lo, gradient="joint"), Tensor)
-    assert_type(clampgrad.minimum(x, lo), Tensor)
-    assert_type(clampgrad.fmax(x, lo), Tensor)
-    assert_type(clampgrad.fmin(x, lo, out=lo), Tensor)
+    for of_two in (clampgrad.maximum, clampgrad.minimum, clampgrad.fmax, clampgrad.fmin):
+        assert_type(of_two(x, lo, gradient="joint", out=lo), Tensor)
     assert_type(clampgrad.relu(x, gradient="half"), Tensor)
     assert_type(clampgrad.relu6(x, inplace=True), Tensor)
     assert_type(clampgrad.hardtanh(x, -1.0, 1.0), Tensor)
 
 
 class SoftClip(nn.Module):
-    """docs/howto/custom_module.md."""
+    """As in docs/howto/custom_module.md."""
 
-    def __init__(self, limit: float, gradient: clampgrad.Gradient = "min_norm") -> None:
-        super().__init__()
-        self.limit = nn.Parameter(torch.tensor(limit))
-        self.gradient: clampgrad.Gradient = gradient
+    gradient: clampgrad.Gradient = "min_norm"
 
     @clampgrad.pin("inclusive")
     def forward(self, x: Tensor) -> Tensor:
-        return clampgrad.clamp(x, -self.limit, self.limit, gradient=self.gradient)
+        return clampgrad.clamp(x, -1, 1, gradient=self.gradient)
 
 
 def modules() -> None:
@@ -90,7 +83,7 @@ async def pins(x: Tensor) -> None:
     assert_type(list(steps(2)), list[int])
     assert_type(await later("a"), bytes)
     assert_type([page async for page in pages(1)], list[int])
-    assert_type(SoftClip(1.0).forward(x), Tensor)
+    assert_type(SoftClip().forward(x), Tensor)
     assert_type(clampgrad.pin.remember(step)(x), float)
     clampgrad.set_pin("installed")
     clampgrad.set_pin(None)
@@ -105,9 +98,8 @@ def tools(x: Tensor, folder: Path) -> None:
     print(report, report.summary(), report.skipped)
     for finding in report:
         assert_type(finding, clampgrad.Finding)
-        warnings: list[clampgrad.Diagnostic] = finding.warnings
-        print(finding.file, finding.line, finding.moved["joint"], warnings)
-    rows: clampgrad.Survey = clampgrad.survey(device="cpu")
-    row: clampgrad.Row = rows[0]
-    print(row.function, row.verdict)
+        assert_type(finding.warnings, list[clampgrad.Diagnostic])
+        print(finding.file, finding.line, finding.moved["joint"])
+    rows = clampgrad.survey(device="cpu")
+    assert_type((rows, rows[0]), tuple[clampgrad.Survey, clampgrad.Row])
     clampgrad.plot("half", torch.tanh, loss=torch.square, path=folder / "plot.png")
