@@ -1,4 +1,4 @@
-"""The build: flags of each compiler and file, what metadata need, and which torch it is for."""
+"""The build: flags of each compiler and file, what metadata need, what is packed, and which torch it is for."""
 
 import ctypes
 import importlib.metadata
@@ -7,22 +7,24 @@ import re
 import runpy
 import shutil
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from buildtools import cmake, torch_here
-from common import checked, run
+from buildtools import cmake, stamp, torch_here
+from common import BARE, checked, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
 RANGE = torch_here.RANGE
 
 
-def loaded(monkeypatch, **environment):
+def loaded(monkeypatch, debug=""):
     """setup.py, read and not run."""
-    for name in ("CLAMPGRAD_DEBUG", "CLAMPGRAD_SANITIZE"):
-        monkeypatch.setenv(name, environment.get(name, ""))
+    monkeypatch.setenv("CLAMPGRAD_DEBUG", debug)
+    monkeypatch.delenv("CLAMPGRAD_SANITIZE", raising=False)
     return runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
 
 
@@ -37,7 +39,7 @@ def write(path, text):
 
 @pytest.mark.parametrize("debug", ["0", "1"])
 def test_loops_get_what_the_others_do_not(monkeypatch, debug):
-    build = loaded(monkeypatch, CLAMPGRAD_DEBUG=debug)
+    build = loaded(monkeypatch, debug)
     flags_of = build["flags_of_files"]("x86_64")
     files = {path.name for path in (ROOT / "csrc/kernels/cpu").glob("loops_*.cpp")}
     assert files == flags_of.keys()
@@ -54,10 +56,9 @@ def test_compilers_take_the_flags_in_silence(monkeypatch, tmp_path, compiler):
     """Whichever it is: the build does not ask."""
     if not shutil.which(compiler):
         pytest.skip(f"there is no {compiler}")
-    (tmp_path / "one.cpp").write_text("int one() { return 1; }\n")
-    build = loaded(monkeypatch)
+    build, file = loaded(monkeypatch), write(tmp_path / "one.cpp", "int one() { return 1; }\n")
     flags = [*build["OPTIMISATION"], *build["FLAGS"]]
-    ended = run(compiler, *flags, "-c", "one.cpp", "-o", os.devnull, cwd=tmp_path)
+    ended = run(compiler, *flags, "-c", file, "-o", os.devnull)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
@@ -106,16 +107,14 @@ def test_cmake_gets_the_same(monkeypatch, tmp_path):
         f'set(sources "{loops.as_posix()}")',  # and nothing with Python
         '"CLAMPGRAD_WITH_CUDA=sm_80+compute_80")',
         'set(toolkit "/a toolkit")',
+        '-mavx2"',
         'set(architectures "8.0" "9.0+PTX")',
         *(f'"{flag}"' for flag in cmake.setup.FLAGS),
     ):
         assert line in text
     monkeypatch.setattr(cmake, "cuda_build", lambda: (False, "it is pretended"))
     elsewhere = cmake.script(tmp_path, "aarch64")
-    assert "set(toolkit )" in elsewhere and ("-mavx2" in text, "-mavx2" in elsewhere) == (
-        True,
-        False,
-    )
+    assert "set(toolkit )" in elsewhere and "-mavx2" not in elsewhere
 
 
 # ---- Metadata ------------------------------------------------------------------------------------
@@ -167,6 +166,55 @@ def test_metadata_need_no_torch_and_no_compiler(bare, torch):
     """An installed torch is not imported, and no compiler is started."""
     ended = bare("-c", METADATA, ".", distributions=["setuptools"], torch=torch)
     assert "Version: 0.1.0" in ended.stdout, ended.stderr
+
+
+def test_an_old_setuptools_is_one_sentence(tmp_path):
+    write(tmp_path / "setuptools.py", "__version__ = '65.5.0'\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = run(sys.executable, "-c", "import buildtools.backend", cwd=ROOT, env=env)
+    assert ended.returncode == 1 and ended.stderr.count("\n") == 1, ended.stderr
+    assert all(part in ended.stderr for part in ("setuptools 77", "65.5.0", "pip install"))
+
+
+# ---- Packing -------------------------------------------------------------------------------------
+
+STALE = ("_lib/torch_2_13/_C.so", "gone.py")
+# Into the package, by the build.
+WRITTEN = [f"_contract/{name}" for name in ("gradients.py", "schemas.json", "table.json")]
+WRITTEN += ["_implementation/build.py"]
+
+
+def test_nothing_of_an_earlier_build_is_packed(tree, tmp_path):
+    """What earlier builds leave in setuptools' folder and beside the sources. The environment has next to nothing."""
+    for folder, names in (("build/lib", STALE), ("python", (STALE[0], *WRITTEN))):
+        for name in names:
+            write(tree / folder / "clampgrad" / name, "stale")
+    env = os.environ | BARE | {"CLAMPGRAD_PORTABLE": "1"}
+    for kind in ("bdist_wheel", "sdist"):
+        checked(sys.executable, "setup.py", "-q", kind, "-d", tmp_path, cwd=tree, env=env)
+    (wheel,), (sources,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        top = {name.split("/")[0].split("-")[0] for name in archive.namelist()}
+        assert top == {"clampgrad", "_clampgrad_by_environment.py"}
+        packed = {name.removeprefix("clampgrad/") for name in archive.namelist()}
+        assert packed >= {"py.typed", "_C.pyi", *WRITTEN} and not packed & {*STALE}
+        for name in WRITTEN:
+            assert archive.read(f"clampgrad/{name}") != b"stale"
+    with tarfile.open(sources) as archive:
+        names = [name.partition("/python/clampgrad/")[2] for name in archive.getnames()]
+    assert "__init__.py" in names and not {*names} & {*STALE, *WRITTEN}
+
+
+def test_the_hash_is_of_all_that_a_library_is_made_from(tree):
+    of_sources = stamp.sources(tree)
+    assert of_sources == stamp.sources(ROOT)
+    for name in ("csrc/base/bits.h", "codegen/generate.py", "derivatives.yaml", "conventions.yaml"):
+        text = (tree / name).read_text()
+        (tree / name).write_text(f"{text}\n")
+        assert stamp.sources(tree) != of_sources, name
+        (tree / name).write_text(text)
+    shutil.move(tree / "csrc/base/bits.h", tree / "csrc/base/other.h")
+    assert stamp.sources(tree) != of_sources
 
 
 # ---- Which torch ---------------------------------------------------------------------------------
