@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import MappingKey, tree_flatten_with_path
 
 import clampgrad
 from oracle import TABLE
@@ -236,14 +237,8 @@ def plainly_same(a, b):
 
 def leaves(file):
     """Flattens a JSON file to {path: leaf}."""
-
-    def walk(data, path=()):
-        if not isinstance(data, (dict, list)):
-            return {path: data}
-        items = data.items() if isinstance(data, dict) else enumerate(data)
-        return {p: leaf for key, value in items for p, leaf in walk(value, (*path, key)).items()}
-
-    return walk(json.loads(file.read_text()))
+    found, _ = tree_flatten_with_path(json.loads(file.read_text()))
+    return {tuple(k.key if isinstance(k, MappingKey) else k.idx for k in p): v for p, v in found}
 
 
 def tied(*shape, dtype=torch.float32, seed=0, nan=True):

@@ -36,27 +36,23 @@ def test_generating_twice_touches_nothing(tmp_path):
 
 NAME = "clamp_mingrad(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"
 FORMULA = "  self: clamp_mingrad_backward(grad, self, min, max)\n"
-UNDIFFERENTIATED = "  output_differentiability: [False]\n"
+CONSTANT = "  output_differentiability: [False]\n"
 ENTRY = re.search("- name: _clamp_straight_through.*?(?=- name)", DERIVATIVES.read_text(), re.S)[0]
-FRONT_DOOR = (
-    'clamp_min(Tensor self, Scalar min, *, str gradient="min_norm", bool maximize=False) -> Tensor'
-)
+BOUND = "clamp_min_mingrad(Tensor self, Scalar min"
+WAY = 'str gradient="min_norm", bool maximize=False'
+FRONT_DOOR = f"clamp_min(Tensor self, Scalar min, *, {WAY}) -> Tensor"
 # A text in derivatives.yaml, its replacement, and the error.
 MISTAKES = [
-    (f"{NAME}\n", "clamp_maxgrad(Tensor self) -> Tensor\n",
-     "unknown operator 'clamp_maxgrad(Tensor self) -> Tensor'; native_functions.yaml has no such operator"),
-    ("clamp_min_mingrad(Tensor self, Scalar min)", "clamp_min_mingrad(Tensor self, Scalar? min)",
-     "its schema is clamp_min_mingrad(Tensor self, Scalar min) -> Tensor"),
+    (f"{NAME}\n", "clamp_maxgrad(Tensor self) -> Tensor\n", "unknown operator 'clamp_maxgrad(Tensor self)"),
+    (f"{BOUND})", BOUND.replace("Scalar", "Scalar?") + ")", f"its schema is {BOUND}) -> Tensor"),
     (FORMULA, FORMULA.replace("self:", "slef:"), "'slef' of clamp_mingrad, which is neither"),
     (FORMULA, FORMULA.replace("grad, self", "grad, slef"), "unknown name 'slef'"),
     (FORMULA, FORMULA.replace("grad, self", "grad, slef<0"), "unknown name 'slef'"),
     (FORMULA, FORMULA + "  min: grad\n", "'min' of clamp_mingrad, which is no Tensor"),
     (FORMULA, "", "clamp_mingrad has no formula for self"),
-    (UNDIFFERENTIATED, UNDIFFERENTIATED + "  bits: grad\n",
-     "superfluous formula: no output of _mask is differentiable"),
+    (CONSTANT, CONSTANT + "  bits: grad\n", "superfluous formula: no output of _mask"),
     (f"- name: {NAME}\n", f"- name: {NAME}\n{FORMULA}- name: {NAME}\n", "a second formula for clamp_mingrad"),
-    ("- name: clamp_mingrad(", f"- name: {FRONT_DOOR}\n  self: grad\n- name: clamp_mingrad(",
-     "superfluous formula: clamp_min takes none"),
+    ("- name: c", f"- name: {FRONT_DOOR}\n  self: grad\n- name: c", "superfluous formula: clamp_min takes none"),
     (ENTRY, "", "no formula for _clamp_straight_through"),
     ("derivatives.yaml.", "x\n- : [", "not valid YAML"),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 import shutil
 import sys
 from functools import partial
@@ -26,14 +27,13 @@ MINOR = ".".join(torch.__version__.split(".")[:2])
 
 @pytest.fixture
 def copy(tmp_path):
-    """The package at a path with a space and letters that are not ASCII."""
-    target = tmp_path / "ein Pfad, größer" / "clampgrad"
-    shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__"))
-    # A wheel may bring libraries for other releases of torch too; what is tested here is about one.
-    for folder in target.glob("_lib/torch_*"):
-        if folder.name != LIBRARY:
-            shutil.rmtree(folder)
-    return target
+    """The package at a path with a space and letters that are not ASCII, with only the library that runs here: a
+    wheel may bring some for other releases of torch too."""
+
+    def others(folder, names):
+        return [n for n in names if re.match("__pycache__$|torch_", n) and n != LIBRARY]
+
+    return shutil.copytree(PACKAGE, tmp_path / "ein Pfad, größer/clampgrad", ignore=others)
 
 
 @pytest.fixture

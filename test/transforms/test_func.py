@@ -49,6 +49,7 @@ def test_in_levels(operator, context):
 
 @pytest.mark.compiled("an operator of its own there alone")
 def test_in_place_keeps_its_dtype():
+    """Where functionalize runs an operator that is not in place."""
     op = torch.ops.clampgrad.clamp_min_mingrad_
     functionalized = torch.func.functionalize(lambda x: op(x + 0, torch.ones(3)))
     for call in (functionalized, lambda x: clampgrad.clamp_(x, 0, torch.ones(3))):

@@ -16,16 +16,13 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
 OPINFOS = [op for op in op_db if op.name in NAMES]
+every_operator = pytest.mark.parametrize("op", OPINFOS, ids=lambda op: op.name)
 
 
 @pytest.fixture(autouse=True)
 def no_unittest_to_look_for(monkeypatch):
     """To name samples after a unittest, each iterator over them would read the source of the whole stack."""
     monkeypatch.setattr(common_utils, "extract_test_fn", lambda: None)
-
-
-def by_name(case):
-    return case.name if hasattr(case, "name") else str(case).removeprefix("torch.")
 
 
 def outcomes(op, sample, recorded=False):
@@ -58,7 +55,7 @@ MANY = (torch.float32, torch.bfloat16, torch.int32)  # noncontiguous, broadcast,
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["constant", "recorded"])
-@pytest.mark.parametrize("op", OPINFOS, ids=by_name)
+@every_operator
 def test_sample_inputs(op, recorded):
     """On every dtype that torch supports, and on those that it must refuse."""
     dtypes = set(op.dtypes)
@@ -69,7 +66,7 @@ def test_sample_inputs(op, recorded):
             assert_same_outcome(op, sample, recorded)
 
 
-@pytest.mark.parametrize("op", OPINFOS, ids=by_name)
+@every_operator
 def test_error_inputs(op):
     if op.error_inputs_func is None:
         assert op.name == "clamp"  # torch lists no mistakes for it; test_errors.py does
