@@ -117,14 +117,15 @@ def test_it_holds(tmp_path):
     build_quickly(tree, library)
     shutil.rmtree(tree / "python")  # so that the built package is tested
 
+    paths = os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])
+
     def run(*command, **environment):
-        paths = os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])
         env = os.environ | {"PYTHONPATH": paths} | environment
         return checked(sys.executable, *command, cwd=tree, env=env)
 
     program = "import clampgrad; print(clampgrad.implementation, *clampgrad.EXACT)"
-    for portable, implementation in enumerate(("compiled", "portable")):
-        said = run("-c", program, CLAMPGRAD_PORTABLE=str(portable)).split()
+    for portable, implementation in (("0", "compiled"), ("1", "portable")):
+        said = run("-c", program, CLAMPGRAD_PORTABLE=portable).split()
         assert said[0] == implementation and "interval" in said
     run("examples/demo.py", "--out", str(tmp_path / "out"))
     out = run("-m", "pytest", "-q", "-k", "interval", "-p", "no:cacheprovider", *TESTS)

@@ -45,15 +45,11 @@ def test_time(imports):
     assert statistics.median(found["cpu"] for found in imports) <= 0.15, imports
 
 
-# Small, and what torch imports to turn modes off.
-LIGHT = {"torch._subclasses.schema_check_mode"}
-
-
 def test_nothing_heavy(imports):
     for modules in (found["modules"] for found in imports):
         assert "clampgrad" in modules
-        heavy = [m for m in modules if m.split(".")[0] in ("torch", "sympy", "numpy")]
-        assert {*heavy} <= LIGHT
+        heavy = {m for m in modules if m.split(".")[0] in ("torch", "sympy", "numpy")}
+        assert heavy <= {"torch._subclasses.schema_check_mode"}  # small; it turns modes off
 
 
 def test_the_type_of_the_keyword_has_every_name_and_alias():

@@ -48,12 +48,9 @@ def modules() -> None:
     clampgrad.nn.convert(model, "half", filter_fn=lambda module, name: name.startswith("1"))
     assert_type(clampgrad.nn.conversions(model), dict[str, str])
     assert_type(clampgrad.nn.undo(model), nn.Sequential)
-    nn.Sequential(
-        clampgrad.nn.Clamp(0, torch.ones(1), gradient="ste"),
-        clampgrad.nn.ReLU(inplace=True),
-        clampgrad.nn.ReLU6(gradient="restoring", maximize=True),
-        clampgrad.nn.Hardtanh(-1.0, 1.0, gradient="inclusive"),
-    )
+    clamps = clampgrad.nn.Clamp(0, torch.ones(1), gradient="ste"), clampgrad.nn.ReLU(inplace=True)
+    six = clampgrad.nn.ReLU6(gradient="restoring", maximize=True)
+    nn.Sequential(*clamps, six, clampgrad.nn.Hardtanh(-1.0, 1.0, gradient="inclusive"))
 
 
 @clampgrad.pin("inclusive")
