@@ -32,7 +32,6 @@ LAYOUTS = {
     "empty with a shape": lambda make: make(2, 0, 3),
     "channels_last": lambda make: make(2, 3, 4, 5).to(memory_format=torch.channels_last),
     "channels_last_3d": lambda make: make(2, 3, 4, 5, 2).to(memory_format=torch.channels_last_3d),
-    "one channel": lambda make: make(2, 1, 4, 5).to(memory_format=torch.channels_last),
     "some channels": lambda make: make(2, 6, 3, 5).to(memory_format=torch.channels_last)[:, :4],
     "transposed": lambda make: make(7, 11).t(),
     "sliced and transposed": lambda make: make(14, 22)[::2, 1::2].t(),
