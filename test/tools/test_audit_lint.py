@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import clampgrad
 
-BF16, FP16, FP32, FP64 = torch.bfloat16, torch.float16, torch.float32, torch.float64
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 TRIPLE = (0.0, 0.5, 1.0)
 
 

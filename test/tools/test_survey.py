@@ -27,23 +27,16 @@ KNOWN = {
     ("torch.clamp(x, lo, hi)", "x = 1, lo = 1, hi = 1"): ([*EACH_OF_THREE], 4, None),
     ("torch.clamp(x, lo, hi)", "x = 6, lo = 0, hi = 6"): (EACH_OF_THREE[::2], 3, (0.5, 0, 0.5)),
     ("torch.maximum(x, c)", "x = 0, c = 0"): ([(0,), (1,)], 2, (0,)),
-    ("torch.minimum(x, y)", "x = 1, y = 1"): ([(0, 1), (1, 0)], 3, (0.5, 0.5)),
-    ("torch.amax(x, 0)", "x = (1, 1)"): ([(0, 1), (1, 0)], 2, (0.5, 0.5)),
     ("torch.max(x, 0)[0]", "x = (1, 1)"): ([(0, 1), (1, 0)], 2, (0.5, 0.5)),
-    ("F.hardswish(x)", "x = -3"): ([(-0.5,), (0,)], 3, (0,)),
     ("F.hardswish(x)", "x = 3"): ([(1,), (1.5,)], 3, (1,)),
     ("F.hardshrink(x, 0.5)", "x = 0.5"): ([(0,), (1,)], 4, None),
-    ("F.softshrink(x, 0.5)", "x = -0.5"): ([(0,), (1,)], 3, (0,)),
-    ("F.leaky_relu(x, 0.01)", "x = 0"): ([(0.01,), (1,)], 2, (0.01,)),
     ("torch.abs(x)", "x = 0"): ([(-1,), (1,)], 2, (0,)),
 }
 
 
-@pytest.mark.parametrize("key", KNOWN, ids=" at ".join)
-def test_what_is_documented(rows, key):
-    row = rows[key]
-    limits, rule, expected = KNOWN[key]
-    assert (row.limits, row.rule, row.expected) == (limits, rule, expected)
+def test_what_is_documented(rows):
+    found = {key: (rows[key].limits, rows[key].rule, rows[key].expected) for key in KNOWN}
+    assert found == KNOWN
 
 
 def test_what_is_measured(rows):
@@ -74,19 +67,16 @@ def test_nan(rows):
 def test_a_pin_changes_nothing(monkeypatch):
     """Otherwise it would measure our gradient."""
     monkeypatch.setattr(measured, "CASES", measured.CASES[:2])
-    found = clampgrad.survey()
-    assert isinstance(found, list)
-    expected = as_data(found)
+    expected = as_data(clampgrad.survey())
     with clampgrad.pin("half"):
         assert as_data(clampgrad.survey()) == expected
 
 
 def test_the_verdict_can_be_bad():
     limits = [(0.0,), (1.0,)]
-    assert verdict([(0.0,)], (0.0,), limits) == "as documented"
     assert verdict([(0.5,)], (0.0,), limits) == "not of least norm"
-    assert verdict([(1.5,)], (0.0,), limits) == "no subgradient"
     assert verdict([(0.0,), (1.0,)], (0.0,), limits) == "not of least norm"
+    assert verdict([(1.5,)], (0.0,), limits) == "no subgradient"
     assert verdict([(float("nan"),)], None, limits) == "no subgradient"
     assert verdict([(0.0, 0.0)], (0.5, 0.5), [(1.0, 0.0), (0.0, 1.0)]) == "no subgradient"
 
@@ -100,12 +90,10 @@ def test_the_command(command):
     for row in data["rows"]:
         assert row["function"] in table and f"| `{row['function']}` |" in markdown
         assert row["verdict"] in table
+    assert "not of least norm *" in table and "*: not what PyTorch documents." in table
 
 
 def test_how_a_survey_is_shown(rows):
-    table = clampgrad.Survey(rows.values()).table()
-    assert {"as documented", "not of least norm *"} <= {row[6] for row in table.rows}
-    assert "*: not what PyTorch documents." in table.text()
     found = clampgrad.Survey([*rows.values()][:7])
     assert repr(found) == f"<clampgrad.Survey: torch {torch.__version__}, 7 points; print it>"
     assert found.table().text() in html.unescape(found._repr_html_())
