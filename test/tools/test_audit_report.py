@@ -62,22 +62,25 @@ def test_one_of_something_is_singular():
 # ---- The sentence on top -------------------------------------------------------------------------
 
 
-def test_where_it_matters():
-    report = audited(clamp, lambda: leaf(0.5).clamp(0, 1))
-    first = " ".join(str(report).partition("\n\n")[0].splitlines())
+def test_where_the_release_decides():
+    """The answer comes first, then a table of what the release decides and one of what it does not."""
+    report = audited(clamp, relu, lambda: leaf(0.5).clamp(0, 1))
+    text = str(report)
+    first = " ".join(text.partition("\n\n")[0].splitlines())
     assert first == report.summary() == report.as_data()["summary"]
-    assert first.startswith("The release of PyTorch decides the gradient at 1 of the 2 call sites")
+    assert first.startswith("The release of PyTorch decides the gradient at 1 of the 3 call sites")
+    assert 0 < text.index(DECIDED) < text.index(NOT_DECIDED)
+    assert repr(report) == "<clampgrad.Report: 3 call sites, 1 warning; print it>"
+    assert report.text() in html.unescape(report._repr_html_())
 
 
-def test_what_no_release_changed_says_so():
+def test_what_no_release_changed():
     report = audited(relu)
-    assert report.summary().startswith(
-        "No release of PyTorch changed the gradient at the only call site, where another exact convention would"
-    )
+    no_release = "No release of PyTorch changed the gradient at the only call site, where another"
+    assert report.summary().startswith(no_release)
     (found,) = report
     assert found.by_release == (0, "") and found.farthest[0] > 0
-    text = str(report)
-    assert NOT_DECIDED in text and DECIDED not in text
+    assert NOT_DECIDED in str(report) and DECIDED not in str(report)
 
 
 def test_the_release_decides_whether_an_infinite_gradient_passes():
@@ -111,13 +114,14 @@ def test_what_the_release_decides_comes_first():
 
 
 def test_nothing_to_tell():
-    assert audited(lambda: leaf(0.5, 2.0).clamp(0, 1)).summary() == (
-        "No other exact convention would change the gradient at the only call site that a gradient reached. "
-        "No warnings."
-    )
+    report = audited(lambda: leaf(0.5, 2.0).clamp(0, 1))
+    assert report.summary().startswith("No other exact convention would change the gradient")
+    assert report.summary().endswith("No warnings.")
+    assert "restoring" in next(iter(report)).moved and "restoring" not in str(report)
     with clampgrad.audit() as report:
         clamp()
     assert report.summary().startswith("No gradient reached the only call site")
+    assert "Blank there" in str(report) and "Blank there" not in str(audited(clamp))
     with clampgrad.audit() as report:
         torch.empty(0, 3).clamp(0, 1)
     assert report.summary() == "No call of the clamp family was seen." and not report.skipped
@@ -154,13 +158,12 @@ def test_a_row_for_each_gradient():
 def test_variants_are_added_up():
     """The norm is taken over all calls, not only over those of the last variant."""
 
-    for dtypes in ([torch.float32], [torch.float32, torch.float64]):
-        with clampgrad.audit() as report:
-            for dtype in dtypes:
-                x = leaf(0.0, 0.5, 0.75, 0.5, dtype=dtype)
-                clampgrad.clamp(x, 0, 1, gradient="inclusive").sum().backward()
-        (found,) = report
-        assert found.moved["min_norm"] == 0.5
+    with clampgrad.audit() as report:
+        for dtype, *numbers in (torch.float32, 0.0, 0.5), (torch.float64, 0.5, 0.5):
+            x = leaf(*numbers, dtype=dtype)
+            clampgrad.clamp(x, 0, 1, gradient="inclusive").sum().backward()
+    (found,) = report
+    assert found.moved["min_norm"] == 0.5
 
 
 def test_a_schedule_of_bounds_is_no_list_of_them():
@@ -187,22 +190,12 @@ def test_harmless_ties_come_last():
     assert findings[-1].at_bound == findings[-1].elements == 4
 
 
-def test_pseudo_gradients_are_out_of_the_way():
-    report = audited(lambda: leaf(0.5, 2.0).clamp(0, 1) * 1e-6)
-    assert "restoring" not in str(report)
-    (found,) = report
-    assert found.moved["restoring"] > 1e5
+def test_a_sample_is_explained():
+    assert "one in 3 calls" in str(audited(clamp, every=3))
+    assert "one in" not in str(audited(clamp))
 
 
-def test_blanks_and_samples_are_explained():
-    with clampgrad.audit() as report:
-        clamp()
-    text = str(audited(clamp))
-    assert "Blank there" in str(report) and "Blank there" not in text
-    assert "one in 3 calls" in str(audited(clamp, every=3)) and "one in" not in text
-
-
-@pytest.mark.parametrize("width", [40, 80, 100])
+@pytest.mark.parametrize("width", [40, 100])
 def test_a_narrow_terminal_shows_records(width):
     """Every line fits, and nothing of the table is lost."""
     report = audited(lambda: nn.Sequential(Clamp(), nn.ReLU())(leaf(0.0, 0.5)).sqrt(), clamp)
@@ -212,13 +205,6 @@ def test_a_narrow_terminal_shows_records(width):
     for found in report:
         for name, cell in zip(COLUMNS[2:], cells(found, report.place)[2:]):
             assert not cell or f"{name}: {cell}" in words
-
-
-def test_how_a_report_is_shown():
-    report = audited(clamp, relu)
-    assert repr(report) == "<clampgrad.Report: 2 call sites, 1 warning; print it>"
-    assert report.text() in html.unescape(report._repr_html_())
-    assert report.text().index(DECIDED) < report.text().index(NOT_DECIDED)
 
 
 def test_paths_from_where_one_stands(monkeypatch):
@@ -234,16 +220,13 @@ def test_paths_from_where_one_stands(monkeypatch):
 
 
 @pytest.mark.parametrize("f, g", [
-    (lambda x: x.clamp(max=1e6).half().log(), 1.0),
     (lambda x: x.double().clamp(0, 1), 1e200),  # its square is infinite
     (lambda x: x.clamp(0, torch.nan), torch.nan),
     (lambda x: torch.maximum(x.half(), torch.tensor(1e9)), torch.inf),
     (lambda x: x.clamp(0, torch.inf).sqrt(), 1.0),
 ])  # fmt: skip
 def test_json_without_infinities(f, g, tmp_path):
-    with clampgrad.audit() as report:
-        y = f(leaf(0.0, 0.5))
-        y.backward(torch.full_like(y, g))
+    report = audited(lambda: f(leaf(0.0, 0.5)) * g)
     report.save(tmp_path / "audit.json")
     (site,) = json.loads((tmp_path / "audit.json").read_text())["sites"]
     assert site["calls"] == 1
@@ -270,8 +253,7 @@ def test_a_line_is_warned_of_once_for_each_of_its_dangers():
     rounds = lambda: leaf(0.25, dtype=torch.bfloat16).clamp(-1 + 1e-6, 1 - 1e-6)  # noqa: E731
     report = audited(rounds, rounds)
     assert str(report).count("bound-rounds: ") == 2  # of its two bounds
-    assert str(report).count("Advice: ") == 1
-    assert "Warnings: 2, at" in report.summary()
+    assert str(report).count("Advice: ") == 1 and "Warnings: 2, at" in report.summary()
 
 
 @pytest.mark.skipif(RELEASED != "inclusive", reason="the page shows PyTorch up to 2.13")
