@@ -142,6 +142,7 @@ def test_one_call_in_so_many():
     # One variant for each of 0 and 0.5 in the bounds' own bits; the first call of each is looked at.
     assert found.calls == 3 and found.elements == 18 and found.at_bound == 6
     assert x.grad.tolist()[2] == 7
+    assert "one in 3 calls" in str(report)
     with pytest.raises(ValueError, match="at least 1"):
         clampgrad.audit(every=0)
 

@@ -39,13 +39,9 @@ def advice(f, x):
     return remedy
 
 
-# ---- A bound that the dtype rounds to another meaningful value -----------------------------------
-
-
 @pytest.mark.parametrize("which, bound, dtype, becomes, nearest, wider", [
     ("max", 1 - 1e-6, BF16, 1, "0.996", "float32"),
     ("max", 1 - 1e-6, FP16, 1, "0.9995", "float32"),
-    ("max", 1 - 1e-8, BF16, 1, "0.996", "float64"),
     ("max", 1 - 1e-8, FP32, 1, "0.99999994", "float64"),
     ("min", 1 + 1e-6, FP16, 1, "1.001", "float32"),
     ("min", -1 + 1e-6, BF16, -1, "-0.996", "float32"),
@@ -74,11 +70,9 @@ def test_bounds_of_a_tensor_of_one_and_both_bounds_round():
 
 
 KEEPS = {
-    "1 - 1e-6 in float32": (lambda x: x.clamp(max=1 - 1e-6), FP32),
     "1e-8 in bfloat16": (lambda x: x.clamp(min=1e-8), BF16),
     "0.1, which no dtype has": (lambda x: x.clamp(0.1, 0.7), BF16),
     "0 and 1": (lambda x: x.clamp(0, 1), FP16),
-    "equal as written": (lambda x: x.clamp(1, 1), FP16),
     "infinite as written": (lambda x: x.clamp(-torch.inf, torch.inf), FP16),
     "in float32, and back": (lambda x: x.float().clamp(max=1 - 1e-6).to(x.dtype), BF16),
     "a Tensor of many": (lambda x: torch.maximum(x, torch.full((2,), 1e-8, dtype=FP16)), FP16),
@@ -91,19 +85,14 @@ def test_no_bound_rounds(name):
     assert not of("bound-rounds", f, values(0.25, 0.75, dtype=dtype))
 
 
-# ---- A bound that is a singular point of what takes the result -----------------------------------
-
-
+# Bounds that are a singular point of what takes the result, and what it is.
 SINGULAR = {
     "log": (lambda x: x.clamp(min=0).log(), "min", "log"),
     "log_": (lambda x: (x * 1).clamp_(0, 1).log_(), "min", "log"),
-    "sqrt": (lambda x: torch.sqrt(torch.clamp(x, 0, 1)), "min", "sqrt"),
-    "rsqrt": (lambda x: F.relu(x).rsqrt(), "min", "rsqrt"),
     "acos": (lambda x: torch.acos(x.clamp(-0.9, 1)), "max", "acos"),
     "1 / y": (lambda x: 1 / x.clamp(min=0), "min", "rdiv"),
     "x / y": (lambda x: torch.ones(3) / torch.maximum(x, torch.tensor(0.0)), "min", "div"),
     "power": (lambda x: x.clamp(min=0) ** 0.5, "min", "pow"),
-    "log(1 - y)": (lambda x: torch.log(1 - x.clamp(0.1, 1)), "max", "log"),
     "log(1 - y) in a cast": (lambda x: (1 - x.double().clamp(0.1, 1).float()).log(), "max", "log"),
     "through a view": (lambda x: x.clamp(min=0).view(3, 1).transpose(0, 1).log(), "min", "log"),
     "a norm by hand": (lambda x: x.clamp(min=0).square().sum().sqrt(), "min", "sqrt"),
@@ -112,7 +101,6 @@ SINGULAR = {
     "input by name": (lambda x: torch.log(input=x.clamp(min=0)), "min", "log"),
     "torch.special": (lambda x: torch.special.logit(x.clamp(0.1, 1)), "max", "logit"),
     "infinite in another dtype": (lambda x: (1e5 * x).clamp(max=1e6).half().log(), "max", "log"),
-    "where": (lambda x: torch.where(x > 0, x.clamp(min=0).log(), x), "min", "log"),
     "rounded": (lambda x: x.bfloat16().clamp(max=1 - 1e-6).atanh(), "max", "atanh"),
     "not differentiated": (lambda x: x * x.detach().clamp(min=0).log(), "min", "log"),
     "passed on by name": (lambda x: clampgrad.clamp(x, 0, gradient="half").sqrt(), "min", "sqrt"),
@@ -121,12 +109,10 @@ SINGULAR = {
 SOUND = {
     "log of a guard": lambda x: x.clamp(min=1e-6).log(),
     "guarded later": lambda x: (x.clamp(min=0) + 1e-6).log(),
-    "the upper bound": lambda x: (2 - x.clamp(0.1, 1)).log(),
     "numerator": lambda x: x.clamp(min=0) / torch.ones(3),
     "changed in place": lambda x: (x * 1).clamp_(min=0).add_(torch.ones(3)).log(),
     "another Tensor": lambda x: x.clamp(min=0) + x.abs().add(1).log(),
     "a Tensor of many bounds": lambda x: torch.maximum(x, torch.full((3,), 0.1)).log(),
-    "no gradient": lambda x: x * x.detach().clamp(min=0.1).log(),
     "moved by another clamp": lambda x: F.relu(x).clamp(min=0.1).log(),
     "a norm of rows": lambda x: x.clamp(min=0.1).view(1, 3).norm(dim=1),
     "complex": lambda x: (x.clamp(min=0) * 1j).abs() + x.clamp(min=0).to(torch.cfloat).abs(),
@@ -163,9 +149,6 @@ def test_anomaly_mode_is_for_the_program():
         assert torch.is_anomaly_enabled()
 
 
-# ---- A gradient that is not finite ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
 def test_gradient_not_finite(bad):
     # One beyond, where it stops; one inside, where it goes on.
@@ -183,9 +166,6 @@ def test_a_clamp_after_the_singular_function():
     assert not of("gradient-not-finite", late, values(0.25, 4.0))
     early = lambda x: x.clamp(min=1e-12).rsqrt().mul(2).clamp_(max=2.0)  # noqa: E731
     assert not of("gradient-not-finite", early, values(0.25, 4.0))
-
-
-# ---- Conventions that differ ---------------------------------------------------------------------
 
 
 def test_conventions_differ():
@@ -214,17 +194,13 @@ def test_conventions_do_not_differ(name):
     assert not of("conventions-differ", f, values(*numbers))
 
 
-@pytest.mark.parametrize(
-    "others, g, warns", [(5000, 1, True), (20000, 1, False), (500, 1e-3, True)]
-)
-def test_how_much_is_a_difference(others, g, warns):
+def test_how_much_is_a_difference():
     """One element at a bound: the gradient that it receives is .014, .007 and .00004 of the norm."""
-    weights = torch.tensor([g, *[1.0] * others])
-    found = of("conventions-differ", lambda x: clamp(x) * weights, values(0.0, *[0.5] * others))
-    assert bool(found) == warns
+    for others, g, warns in (5000, 1, True), (20000, 1, False), (500, 1e-3, True):
+        weights = torch.tensor([g, *[1.0] * others])
+        found = of("conventions-differ", lambda x: clamp(x) * weights, values(0.0, *[0.5] * others))
+        assert bool(found) == warns
 
-
-# ---- One line, one advice ------------------------------------------------------------------------
 
 INCLUSIVE, MIN_NORM = 'gradient="inclusive"', 'gradient="min_norm"'
 
@@ -250,20 +226,12 @@ def test_one_gradient_for_all_that_was_found(f, x, names, said):
     assert [g for g in (INCLUSIVE, MIN_NORM) if g in remedy] == [names] * bool(names)
 
 
-# ---- Code that nobody edits ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("folder", ["site-packages", "dist-packages", "src"])
-@pytest.mark.parametrize("code", ["x.clamp(0, 1)", "x.clamp(0, 1 - 1e-6).sqrt()"])
-def test_the_advice_for_an_installed_package_is_a_pin(tmp_path, folder, code):
+def test_the_advice_for_an_installed_package_is_a_pin(tmp_path, folder):
     """Its lines are not for its users to edit."""
-    f = eval(compile(f"lambda x: {code}", tmp_path / folder / "package.py", "eval"))
+    code = "lambda x: x.clamp(0, 1 - 1e-6).sqrt()"
+    f = eval(compile(code, tmp_path / folder / "package.py", "eval"))
     remedy = advice(f, values(*TRIPLE, dtype=BF16))
-    installed, rounds = folder != "src", "1e-6" in code
-    for words, expected in {
-        "clampgrad.clamp(": not installed,
-        "or clamp in float32": rounds and not installed,
-        "clampgrad.pin(": installed,
-        "or call the package in float32": rounds and installed,
-    }.items():
-        assert (words in remedy) == expected, remedy
+    edits = ["clampgrad.clamp(" in remedy, "or clamp in float32" in remedy]
+    pins = ["clampgrad.pin(" in remedy, "or call the package in float32" in remedy]
+    assert (edits, pins) == ([folder == "src"] * 2, [folder != "src"] * 2), remedy
