@@ -42,15 +42,12 @@ CALLS = {
     "clamp, one and one": (lambda x: torch.clamp(x, max=ZEROS[0] + 6), 1, 1),
     "lo = hi": (lambda x: torch.clamp(x, 1, 1), 1, 4),
     "lo > hi": (lambda x: torch.clamp(x, 6, 1), 0, 5),
-    "maximum": (lambda x: torch.maximum(x, ZEROS), 1, 1),
     "max of two": (lambda x: x.max(ZEROS), 1, 1),
     "fmin": (lambda x: x.fmin(other=ZEROS), 1, 3),
     "nn.ReLU": (nn.ReLU(), 1, 1),
     "relu_": (lambda x: F.relu_(x * 1), 1, 1),
     "relu6": (F.relu6, 2, 2),
-    "hardtanh": (lambda x: F.hardtanh(x, 0, 6), 2, 2),
     "nn.Hardtanh": (nn.Hardtanh(0, 6, inplace=False), 2, 2),
-    "clampgrad.clamp": (lambda x: clampgrad.clamp(x, 0, 6), 2, 2),
     "clampgrad.minimum": (lambda x: clampgrad.minimum(x, ZEROS), 1, 3),
     "clampgrad.nn": (clampgrad.nn.ReLU6(gradient="half"), 2, 2),
     "integers, and floats": (lambda x: torch.maximum(torch.tensor(0), x), 1, 3),
@@ -107,17 +104,19 @@ class Net(nn.Sequential):
 
 
 def test_sites_steps_and_dead_elements():
+    """The second forward of a checkpoint does not count again."""
     model = Net()
     model[0].bias.data.fill_(-100)  # dead for good
     model[2].bias.data.fill_(100)
     with clampgrad.audit() as report:
         for start in (0.0, 0.25, 2.0):
-            model(torch.arange(8.0).view(2, 4) / 8 + start).backward()
-    found = {f"{f.module}, {f.function}": f for f in report}
+            x = torch.arange(8.0).view(2, 4) / 8 + start
+            checkpoint(model, x, use_reentrant=False).backward()
     assert all(f.calls == 3 and f.elements == 24 for f in report)
-    dead = {name: f.dead for name, f in found.items()}
+    dead = {f"{f.module}, {f.function}": f.dead for f in report}
     assert dead == {"Net, clamp": 0, "Net.1, relu": 8, "Net.3, relu": 0}  # x = 0 moved inside
-    assert found["Net, clamp"].moved == {}  # the input is not differentiated
+    # The input is not differentiated.
+    assert [f.function for f in report if not f.moved] == ["clamp"]
 
 
 def test_dead_is_not_known_where_shapes_change_or_memory_ends(monkeypatch):
@@ -155,14 +154,6 @@ def test_only_inside_the_block():
         raise ZeroDivisionError
     x.clamp(0, 1)
     assert [f.calls for f in report] == [1]
-
-
-def test_checkpoints_are_counted_once():
-    model = Net()
-    with clampgrad.audit() as report:
-        checkpoint(model, torch.rand(3, 4, requires_grad=True), use_reentrant=False).backward()
-    assert {f.calls for f in report} == {1} and len(report) == 3
-    assert all(f.moved for f in report)
 
 
 def test_compiled_code_is_seen():

@@ -61,9 +61,7 @@ def test_bound_rounds(which, bound, dtype, becomes, nearest, wider):
     assert remedy.endswith(f"or clamp in {wider}.")
 
 
-def test_bounds_of_a_tensor_of_one_and_both_bounds_round():
-    f, x = lambda x: torch.maximum(x, torch.tensor(1e-8)), values(0.25, dtype=FP16)
-    assert [w.evidence["becomes"] for w in of("bound-rounds", f, x)] == [0]
+def test_both_bounds_round():
     f, x = lambda x: x.clamp(0.5, 0.5 + 1e-4), values(0.25, dtype=BF16)
     assert [w.evidence["bound"] for w in of("bound-rounds", f, x)] == ["both"]
     assert "Take bounds further apart, or clamp in float32." in advice(f, x)
@@ -89,7 +87,6 @@ def test_no_bound_rounds(name):
 SINGULAR = {
     "log": (lambda x: x.clamp(min=0).log(), "min", "log"),
     "log_": (lambda x: (x * 1).clamp_(0, 1).log_(), "min", "log"),
-    "acos": (lambda x: torch.acos(x.clamp(-0.9, 1)), "max", "acos"),
     "1 / y": (lambda x: 1 / x.clamp(min=0), "min", "rdiv"),
     "x / y": (lambda x: torch.ones(3) / torch.maximum(x, torch.tensor(0.0)), "min", "div"),
     "power": (lambda x: x.clamp(min=0) ** 0.5, "min", "pow"),
@@ -107,7 +104,6 @@ SINGULAR = {
     "blocked too late": (lambda x: clampgrad.clamp(x, min=0).log(), "min", "log"),
 }
 SOUND = {
-    "log of a guard": lambda x: x.clamp(min=1e-6).log(),
     "guarded later": lambda x: (x.clamp(min=0) + 1e-6).log(),
     "numerator": lambda x: x.clamp(min=0) / torch.ones(3),
     "changed in place": lambda x: (x * 1).clamp_(min=0).add_(torch.ones(3)).log(),

@@ -2,7 +2,6 @@
 
 import html
 import json
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -37,18 +36,6 @@ def clamp():
 
 def relu():
     return F.relu(leaf(0.0, 1.0))
-
-
-class Clamp(nn.Module):
-    def forward(self, x):
-        return torch.clamp(x, -1 + 1e-6, 1 - 1e-6)
-
-
-class Beside(nn.Sequential):
-    """Not one behind another, where the last alone may get a gradient at its bounds."""
-
-    def forward(self, x):
-        return sum(layer(x) for layer in self)
 
 
 def test_where_the_release_decides():
@@ -91,8 +78,8 @@ def test_what_the_release_decides_comes_first():
 
 
 def test_the_release_decides_nothing():
-    report = audited(relu)
-    assert report.summary().startswith("No release of PyTorch changed the gradient at the only")
+    report = audited(relu, lambda: F.relu6(leaf(0.0, 1.0)))
+    assert report.summary().startswith("No release of PyTorch changed the gradient at all 2 call")
     assert NOT_DECIDED in str(report) and DECIDED not in str(report)
     report = audited(lambda: leaf(0.5, 2.0).clamp(0, 1))
     assert report.summary().startswith("No other exact convention would change the gradient")
@@ -108,20 +95,20 @@ def test_the_release_decides_nothing():
 
 
 def test_a_row_for_each_site():
-    """Whatever the dtype, the bounds, and whether it is recorded: one row, which names them all."""
-    dtypes, bounds = (torch.float32, torch.bfloat16), (0.0, torch.zeros(2))
+    """Whatever the dtype, the bounds, and whether it is recorded: one row, which adds them up."""
+    tensor = torch.zeros(2, dtype=torch.bfloat16)
     with clampgrad.audit() as report:
-        for dtype, bound, grad in product(dtypes, bounds, (True, False)):
-            with torch.set_grad_enabled(grad):
-                y = torch.clamp(leaf(0.0, 1.0, dtype=dtype), min=bound)
-            if grad:
-                y.sum().backward()
+        for x, bound in (leaf(0.0, 1.0), 0.0), (leaf(1.0, 1.0, dtype=torch.bfloat16), tensor):
+            for recorded in (True, False):
+                with torch.set_grad_enabled(recorded):
+                    y = clampgrad.clamp(x, min=bound, gradient="inclusive")
+                if recorded:
+                    y.sum().backward()
     (found,) = report
-    assert (found.calls, found.recorded, found.elements, found.at_bound) == (8, 4, 16, 8)
-    assert found.dtypes == ["float32", "bfloat16"]
-    assert found.bounds == [["0", ""], ["Tensor", ""]]
-    row = next(line for line in str(report).splitlines() if line.startswith("clamp "))
-    assert "float32, bfloat16" in row and "[0, ] [Tensor, ]" in row
+    assert (found.calls, found.recorded, found.elements, found.at_bound) == (4, 2, 8, 2)
+    assert found.moved["min_norm"] == 0.5  # one gradient of four
+    assert (found.dtypes, found.bounds) == (["float32", "bfloat16"], [["0", ""], ["Tensor", ""]])
+    assert "float32, bfloat16" in str(report) and "[0, ] [Tensor, ]" in str(report)
 
 
 def test_a_row_for_each_gradient():
@@ -130,17 +117,6 @@ def test_a_row_for_each_gradient():
     report = audited(*calls, lambda: clampgrad.clamp(leaf(0.0), 0, 1, gradient="jax"))
     found = sorted(f"{f.function}: {f.gradient}" for f in report)
     assert found == ["clamp: half", "clamp: torch", "clampgrad.clamp: half", "relu: torch"]
-
-
-def test_variants_are_added_up():
-    """The norm is taken over all calls, not only over those of the last variant."""
-
-    with clampgrad.audit() as report:
-        for dtype, *numbers in (torch.float32, 0.0, 0.5), (torch.float64, 0.5, 0.5):
-            x = leaf(*numbers, dtype=dtype)
-            clampgrad.clamp(x, 0, 1, gradient="inclusive").sum().backward()
-    (found,) = report
-    assert found.moved["min_norm"] == 0.5
 
 
 def test_a_schedule_of_bounds_is_no_list_of_them():
@@ -155,24 +131,17 @@ def test_a_schedule_of_bounds_is_no_list_of_them():
 def test_harmless_ties_come_last():
     """The first step of PPO: both sides of its minimum are equal and differentiated, and share."""
     ratio = torch.ones(4).mul(leaf(1.0))
-    advantage = torch.tensor([1.0, -1.0, 2.0, 3.0])
-    with clampgrad.audit() as report:
-        clipped = torch.clamp(ratio, 0.8, 1.2) * advantage
-        loss = torch.min(ratio * advantage, clipped).sum()
-        (loss + leaf(0.0, 1.0).clamp(0, 2).sum()).backward()
-        leaf(0.5).clamp(0, 1)
-    findings = list(report)
-    assert [f.function for f in findings] == ["clamp", "clamp", "clamp", "min"]
-    assert findings[0].farthest[0] > 0 and findings[-1].farthest[0] == 0
-    assert findings[-1].at_bound == findings[-1].elements == 4
+    ppo = lambda: torch.min(ratio * 2, ratio.clamp(0.8, 1.2) * 2)  # noqa: E731
+    first, *_, last = audited(ppo, clamp, lambda: leaf(0.5).clamp(0, 1))
+    assert first.farthest[0] > 0 and (last.function, last.farthest[0]) == ("min", 0)
+    assert last.at_bound == last.elements == 4
 
 
-@pytest.mark.parametrize("width", [40, 100])
-def test_a_narrow_terminal_shows_records(width):
+def test_a_narrow_terminal_shows_records():
     """Every line fits, and nothing of the table is lost."""
-    report = audited(lambda: nn.Sequential(Clamp(), nn.ReLU())(leaf(0.0, 0.5)).sqrt(), clamp)
-    text = report.text(width)
-    assert max(map(len, text.splitlines())) <= width < max(map(len, report.text().splitlines()))
+    report = audited(lambda: nn.Sequential(nn.Hardtanh(0, 1), nn.ReLU())(leaf(0.0, 0.5)), clamp)
+    text = report.text(40)
+    assert max(map(len, text.splitlines())) <= 40 < max(map(len, report.text().splitlines()))
     words = " ".join(text.split())
     for found in report:
         for name, cell in zip(COLUMNS[2:], cells(found, report.place)[2:]):
@@ -185,17 +154,14 @@ def test_paths_from_where_one_stands(monkeypatch):
     report = audited(clamp)
     monkeypatch.chdir("/")  # the program goes elsewhere
     assert "test/tools/test_audit_report.py:" in str(report) and here not in str(report)
-    packages = Path(torch.__file__).parent.parent
     assert short(torch.__file__, here) == "torch/__init__.py"
-    assert short(torch.__file__, str(packages / "torch")) == "__init__.py"
     assert short("/elsewhere/f.py", here) == "/elsewhere/f.py"
 
 
 @pytest.mark.parametrize("f, g", [
-    (lambda x: x.double().clamp(0, 1), 1e200),  # its square is infinite
+    (lambda x: x.double().clamp(0, torch.inf).sqrt(), 1e200),  # its square is infinite
     (lambda x: x.clamp(0, torch.nan), torch.nan),
     (lambda x: torch.maximum(x.half(), torch.tensor(1e9)), torch.inf),
-    (lambda x: x.clamp(0, torch.inf).sqrt(), 1.0),
 ])  # fmt: skip
 def test_json_without_infinities(f, g, tmp_path):
     report = audited(lambda: f(leaf(0.0, 0.5)) * g)
@@ -208,16 +174,13 @@ def test_json_without_infinities(f, g, tmp_path):
 
 def test_a_line_is_warned_of_once_for_each_of_its_dangers():
     """Fifty layers are fifty rows, but one line of code, with one advice. Here both bounds round."""
-    model = Beside(*(Clamp() for _ in range(5)))
-    report = audited(lambda: model(leaf(-1.0, 0.5, 1.0, dtype=torch.bfloat16)))
-    assert len(report) == 5 and all(len(f.warnings) == 3 for f in report)
+    model = nn.Sequential(*(nn.Hardtanh(-1 + 1e-6, 1 - 1e-6) for _ in range(5)))
+    report = audited(lambda: model(leaf(0.5, dtype=torch.bfloat16)))
+    assert len(report) == 5 and all(len(f.warnings) == 2 for f in report)
     text = " ".join(str(report).split())
-    assert "(clamp in Beside.0, Beside.1, Beside.2 and 2 more): bound-rounds: " in text
-    counts = [
-        text.count(f"{words}: ") for words in ("bound-rounds", "conventions-differ", "Advice")
-    ]
-    assert counts == [2, 1, 1]
-    assert "all 5 call sites" in report.summary() and "Warnings: 3, at" in report.summary()
+    assert "(hardtanh in Sequential.0, Sequential.1, Sequential.2 and 2 more): bound-" in text
+    assert (text.count("bound-rounds: "), text.count("Advice: ")) == (2, 1)
+    assert "Warnings: 2, at" in report.summary()
 
 
 @pytest.mark.skipif(RELEASED != "inclusive", reason="the page shows PyTorch up to 2.13")

@@ -22,12 +22,9 @@ PAGES = [page for pattern in PATTERNS for page in sorted(ROOT.glob(pattern))]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
-def read(page):
-    return (ROOT / page).read_text()
-
-
 def snippets(page, language="python"):
-    return re.findall(rf"^```{language}\n(.*?)^```", read(page), flags=re.DOTALL | re.MULTILINE)
+    text = (ROOT / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def markdown(path):
@@ -40,9 +37,6 @@ def markdown(path):
 
 def without_code(text):
     return re.sub(r"^( *)```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
-
-
-# ---- Links ---------------------------------------------------------------------------------------
 
 
 def anchors(path):
@@ -61,16 +55,12 @@ def test_links_lead_somewhere(page):
             assert target.exists() and (not anchor or anchor in anchors(target)), link
 
 
-# ---- The API -------------------------------------------------------------------------------------
-
-
-def reference():
-    return "".join(path.read_text() for path in ROOT.glob("docs/api/*.md"))
+REFERENCE = "".join(path.read_text() for path in ROOT.glob("docs/api/*.md"))
 
 
 def test_everything_public_is_in_the_reference():
     for name in clampgrad.__all__:
-        assert re.search(rf"clampgrad\.{name}\b", reference()), name
+        assert re.search(rf"clampgrad\.{name}\b", REFERENCE), name
 
 
 @pytest.mark.parametrize("name", ["Finding", "Diagnostic", "Row"])
@@ -83,7 +73,7 @@ def test_every_field_is_in_the_reference(name):
 
 
 def test_docstrings_refer_to_what_is_in_the_reference():
-    entries = re.findall(r"^::: ([\w.]+)$", reference(), flags=re.M)
+    entries = re.findall(r"^::: ([\w.]+)$", REFERENCE, flags=re.M)
     entries += [f"clampgrad.nn.{name}" for name in clampgrad.nn.__all__]
     for path in ROOT.glob("python/**/*.py"):
         for name in re.findall(r":\w+:`~?(clampgrad[\w.]*)`", path.read_text()):
@@ -94,9 +84,8 @@ def test_tests_that_pages_name_exist():
     """`test_func.py`, and `test_the_blog`; also what a proposal's patch adds."""
     patterns = ("test/**/*.py", "lab/test/*.py", "patches/**/*.patch")
     files = [path for pattern in patterns for path in ROOT.glob(pattern)]
-    names = {path.name for path in files}
-    for path in files:
-        names.update(re.findall(r"^\+? *def (test_\w+)", path.read_text(), flags=re.M))
+    text = "\n".join(path.read_text() for path in files)
+    names = {*re.findall(r"^\+? *def (test_\w+)", text, flags=re.M), *(p.name for p in files)}
     for name, page in zip(IDS, PAGES):
         if not name.startswith("docs/upstream/"):  # those name PyTorch's own
             assert {*re.findall(r"`(test_\w+(?:\.py)?)`", markdown(page))} <= names, name
@@ -118,8 +107,6 @@ def test_the_citation_names_the_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
     assert f'version = "{cited}"' in (ROOT / "pyproject.toml").read_text()
 
-
-# ---- What they say ---------------------------------------------------------------------------------
 
 SNIPPETS = [
     pytest.param(page, code, id=f"{page}, {i}")
