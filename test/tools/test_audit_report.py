@@ -22,9 +22,9 @@ def leaf(*values, dtype=torch.float32):
     return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
-def audited(*calls, **keywords):
+def audited(*calls):
     """The report on calls, each of which is differentiated."""
-    with clampgrad.audit(**keywords) as report:
+    with clampgrad.audit() as report:
         for call in calls:
             call().sum().backward()
     return report
@@ -167,7 +167,6 @@ def test_json_without_infinities(f, g, tmp_path):
     report = audited(lambda: f(leaf(0.0, 0.5)) * g)
     report.save(tmp_path / "audit.json")
     (site,) = json.loads((tmp_path / "audit.json").read_text())["sites"]
-    assert site["calls"] == 1
     assert all(w["message"] and w["evidence"] for w in site["warnings"])
     assert bool(site["remedy"]) == bool(site["warnings"])
 

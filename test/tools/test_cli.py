@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from functools import partial
@@ -28,7 +27,6 @@ def test_info_for_programs_and_for_people(command, monkeypatch):
         with clampgrad.pin(pin):
             found = json.loads(command("info", "--json")[1])
         assert found["pinned"] == shown and all(name.isidentifier() for name in found)
-    assert re.search(r"^cuda kernels +(yes|no)$", command("info")[1], re.MULTILINE)
     monkeypatch.setattr(clampgrad._implementation.functions, "__file__", "torch_2_11_cu13/_C.so")
     assert ("cuda kernels    yes" in command("info")[1]) == (clampgrad.implementation == "compiled")
 
@@ -43,12 +41,10 @@ def test_info_for_programs_and_for_people(command, monkeypatch):
     (["audit", "nowhere.py"], "no such file: nowhere.py"),
     (["audit", "-m", "no.such.module"], "no module named no.such.module"),
     (["audit", "-m"], "-m needs the name of a module"),
-    (["audit", "."], "no such file: ."),
     (["audit", "nb.ipynb"], "nb.ipynb is a notebook"),
     (["audit"], "nothing to run"),
     (["audit", "--lr", "1", "a.py"], "no option --lr; arguments of the program come after"),
     (["audit", "--json", "no/such/a.json", "script.py"], "cannot write no/such/a.json: No such file"),
-    (["audit", "--json", ".", "script.py"], "cannot write .: Is a directory"),
     (["audit", "--every", "0", "script.py"], "--every must be at least 1"),
     (["audit", "--fail-on", "everything", "script.py"], "invalid choice: 'everything'"),
 ])  # fmt: skip
