@@ -10,8 +10,8 @@ from common import leaves, python
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "records/examples"
-# The demo, and every other example that is a program of its own and so ends by calling main.
-FILES = sorted(p for p in ROOT.glob("examples/*.py") if "main(measure, draw)" in p.read_text())
+END = "\n    main(measure, draw)"  # of every example that is a program of its own
+FILES = sorted(path for path in ROOT.glob("examples/*.py") if END in path.read_text())
 PROGRAMS = ["demo", *(pytest.param(path.stem, marks=pytest.mark.slow) for path in FILES)]
 assert len(PROGRAMS) == 6
 
