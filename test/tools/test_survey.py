@@ -20,12 +20,12 @@ def rows():
 EACH_OF_THREE = [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
 OLD = RELEASED == "inclusive"
 CHANGED = "not of least norm" if OLD else "as documented"  # by 2.14
-# The limits of the gradient, the rule and what it asks for are mathematics, the same on every release; then the verdict.
+# The limits of the gradient, the rule and what it asks for: mathematics, the same on every release. And a verdict.
 KNOWN = {
     ("torch.clamp(x, 0, 6)", "x = 0"): ([(0,), (1,)], 2, (0,), CHANGED),
     ("torch.clamp(x, 0, 6)", "x = 6"): ([(0,), (1,)], 3, (0,), CHANGED),
     ("torch.clamp(x, 1, 1)", "x = 1"): ([(0,)], 1, (0,), "no subgradient" if OLD else CHANGED),
-    ("torch.clamp(x, lo, hi)", "x = 1, lo = 1, hi = 1"): ([*EACH_OF_THREE], 4, None),
+    ("torch.clamp(x, lo, hi)", "x = 1, lo = 1, hi = 1"): (EACH_OF_THREE, 4, None),
     ("torch.clamp(x, lo, hi)", "x = 6, lo = 0, hi = 6"): (EACH_OF_THREE[::2], 3, (0.5, 0, 0.5)),
     ("torch.maximum(x, c)", "x = 0, c = 0"): ([(0,), (1,)], 2, (0,), "not of least norm"),
     ("torch.maximum(x, y)", "x = 1, y = 1"): ([(0, 1), (1, 0)], 2, (0.5, 0.5), "as documented"),
