@@ -58,8 +58,12 @@ REFERENCE = "".join(path.read_text() for path in ROOT.glob("docs/api/*.md"))
 
 
 def test_everything_public_is_in_the_reference():
+    """And every function says what it raises, or names one with the same errors."""
     for name in clampgrad.__all__:
         assert re.search(rf"clampgrad\.{name}\b", REFERENCE), name
+        public = getattr(clampgrad, name)
+        if name.islower() and callable(public):
+            assert re.search(r"^ *Raises:$|\berrors\b", public.__doc__, flags=re.M), name
 
 
 @pytest.mark.parametrize("name", ["Finding", "Diagnostic", "Row"])

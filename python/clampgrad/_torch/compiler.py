@@ -73,8 +73,7 @@ def lock() -> Any:
 
 
 def kept_kernels(name: str) -> Any:
-    """The kernels of an operator, as "aten::clamp.Tensor", that the Python dispatcher keeps. Compilers trace
-    with it."""
+    """The kernels of an operator ("aten::clamp.Tensor") that the Python dispatcher keeps; compilers trace with it."""
     operator, _, overload = name.removeprefix("aten::").partition(".")
     found = getattr(getattr(torch.ops.aten, operator), overload or "default")
     return expect_attribute(found, "_dispatch_cache")

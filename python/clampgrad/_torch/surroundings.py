@@ -82,8 +82,7 @@ def without_dispatch_modes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """A block for our own computations: no function mode (torch.set_default_device is one) and no dispatch mode
-    sees them."""
+    """A block for our own computations, which no function mode (torch.set_default_device) or dispatch mode sees."""
     modes = without_dispatch_modes() if dispatch_modes_are_on() else nullcontext()
     with torch._C.DisableTorchFunction(), modes:
         yield

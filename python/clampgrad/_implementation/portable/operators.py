@@ -1,7 +1,6 @@
 """torch.ops.clampgrad, with the schemas of csrc/native_functions.yaml, in plain PyTorch.
 
-An operator here does what its Python function does, at the levels of torch.func too: it decomposes before
-they see it.
+An operator here does what its Python function does, in levels of torch.func too: it decomposes before them.
 """
 
 from __future__ import annotations
