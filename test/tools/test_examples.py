@@ -26,8 +26,9 @@ def test_example(name, tmp_path):
         assert (tmp_path / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
     measured, committed = (leaves(folder / f"{name}.json") for folder in (tmp_path, COMMITTED))
     assert measured.keys() == committed.keys()
+    same_release = committed.get(("torch",), "").split("+")[0] == torch.__version__.split("+")[0]
     for path, value in committed.items():
-        if "machine" in path or ("torch" in path and torch.__version__ != committed["torch",]):
+        if path in {("torch",), ("machine",)} or ("torch" in path and not same_release):
             continue  # on what it was measured
         # Rounding decides about a few pixels and images.
         exact = name == "demo" and "wrong" not in path
