@@ -6,7 +6,9 @@ from common import OWN, scripts, slope
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
+    """Blocks end by themselves, and the pin of the process here."""
     yield
+    clampgrad.set_pin(None)
     assert (slope(), clampgrad.pin.current()) == (OWN, None)
 
 
