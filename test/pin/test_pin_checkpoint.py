@@ -80,10 +80,11 @@ assert [x.grad.tolist() for x in xs] == [own, own]
     script(SLOPE + text)
 
 
-def test_compiled_around_a_segment(backend):
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_compiled_around_a_segment(use_reentrant, backend):
     @torch.compile(backend=backend, fullgraph=True)
     def f(x):
-        return checkpoint(segment, x, use_reentrant=False)
+        return checkpoint(segment, x, use_reentrant=use_reentrant)
 
     for pin in PINS:
         x = points()

@@ -1,9 +1,14 @@
-"""No cache serves code that was compiled under another pin. test_pin_calls.py checks that another pin recompiles."""
+"""No cache serves code that was compiled under another pin. test_pin_calls.py checks that another pin recompiles.
+And contexts of compilers beyond those of test/matrix."""
+
+from functools import partial
 
 import pytest
 import torch
+from torch._dynamo import compiled_autograd
 
-from common import RELEASE, SLOPE
+import clampgrad
+from common import RELEASE, SLOPE, assert_same, tied
 
 pytestmark = pytest.mark.thorough
 
@@ -25,10 +30,13 @@ print(counters["autograd_cache_hit"], counters["autograd_cache_miss"])
 """
 
 
+def cache(folder):
+    return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+
+
 def test_caches_on_disk_and_code_compiled_before_the_first_pin(script, tmp_path):
     """Each pin, and no pin, has its own entry; the last compilation, under the first pin again, finds its entry."""
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    assert script(START + SCRIPT, cwd=tmp_path, **cache)[0].split() == ["1", "3"]
+    assert script(START + SCRIPT, cwd=tmp_path, **cache(tmp_path))[0].split() == ["1", "3"]
 
 
 AHEAD = """
@@ -116,6 +124,39 @@ assert served() == [own, "refused"], served()
 def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):
     """A function saved without a pin and one saved under one: each is served where its pin holds."""
     for how in ("save", "load"):
-        script(
-            START + PRECOMPILED, how, cwd=tmp_path, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache")
-        )
+        script(START + PRECOMPILED, how, cwd=tmp_path, **cache(tmp_path))
+
+
+# ---- A pinned clamp in compiled code is the operator that names its convention --------------------------
+
+
+def points():
+    return tied(40, nan=False).clamp(-2, 2).requires_grad_()
+
+
+def autograd_of_second_order(clamp, backend):
+    x = points()
+    (slope,) = torch.autograd.grad((clamp(x * x) * x).sum(), x, create_graph=True)
+    y = slope.square().sum()
+    with compiled_autograd._enable(torch.compile(backend=backend)):
+        y.backward()
+    return x.grad
+
+
+def regions(clamp, backend):
+    """A region that is compiled once, and called twice in a graph, with a parameter."""
+    x, w = points(), points()
+    region = torch.compiler.nested_compile_region(lambda x: clamp(x * w) * x)
+    f = torch.compile(lambda x: region(region(x)), backend=backend, fullgraph=True)
+    return torch.cat(torch.autograd.grad(f(x).sum(), (x, w)))
+
+
+@pytest.mark.skipif(RELEASE < (2, 11), reason="some cannot do all of this yet")
+@pytest.mark.parametrize("pin", ["half", "straight_through"])
+@pytest.mark.parametrize("found", [autograd_of_second_order, regions])
+def test_a_pinned_clamp_in_compiled_code_is_ours(found, pin, backend):
+    torchs = partial(torch.clamp, min=0, max=1)
+    expected = found(partial(clampgrad.clamp, min=0, max=1, gradient=pin), backend)
+    assert not torch.equal(found(torchs, backend), expected), "no value is at a bound"
+    with clampgrad.pin(pin):
+        assert_same(found(torchs, backend), expected)
