@@ -22,19 +22,15 @@ def python(program):
     return lambda text, *options, **variables: program(*options, "-c", text, **variables)
 
 
-@pytest.mark.parametrize(
-    "name, gradient, before, options, variables",
-    [
-        ("half", 0.5, "", [], {}),
-        ("inclusive", 1, "", [], {}),
-        ("half", 0.5, "import clampgrad", [], {}),
-        ("half", 0.5, "import clampgrad", [], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
-        ("half", 0.5, "import clampgrad", ["-OO"], {}),  # no assertions, no docstrings
-    ],
-)
-def test_a_program(python, name, gradient, before, options, variables):
-    run = python(before + AT_A_BOUND, *options, CLAMPGRAD_GRADIENT=name, **variables)
-    assert (run.stdout.strip(), run.stderr) == (str(float(gradient)), "")
+@pytest.mark.parametrize("before, options, variables", [
+    ("", [], {}),
+    ("import clampgrad", [], {}),
+    ("import clampgrad", [], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
+    ("import clampgrad", ["-OO"], {}),  # no assertions, no docstrings
+])  # fmt: skip
+def test_a_program(python, before, options, variables):
+    run = python(before + AT_A_BOUND, *options, CLAMPGRAD_GRADIENT="half", **variables)
+    assert (run.stdout.strip(), run.stderr) == ("0.5", "")
 
 
 def test_without_the_variable_one_small_module_is_imported(python):
@@ -88,19 +84,14 @@ def test_wrong_switches_end_the_program_too(python, variables, says):
     assert python(AT_A_BOUND, **variables).returncode == 0  # no pin, no promise
 
 
-# The texts in place of the package and of its _pin.py, and the last line of the program if it ends.
+# The texts in place of the package and of its _pin.py, and why the program ends, if it does.
 PIN = "def set_pin_in_words(name): "
 WRONG = {
-    "an ImportError": ("raise ImportError", PIN, None),
     "a syntax error": ("from", PIN, None),
     "an error at its import": ("1 / 0", PIN, None),
-    "no pin": ("", "", None),
+    "an ImportError": ("", "", None),
     "an error in the pin": ("", f"{PIN}{{}}[name]", None),
-    "a pin that is refused": (
-        "",
-        f"{PIN}raise RuntimeError('out of reach')",
-        "CannotPin: CLAMPGRAD_GRADIENT='half': out of reach",
-    ),
+    "a pin that is refused": ("", f"{PIN}raise RuntimeError('out of reach')", "out of reach"),
 }
 
 

@@ -139,23 +139,22 @@ def test_a_first_pin_while_another_thread_compiles(script, what):
 INSIDE = """
 import gc
 kind, backend = sys.argv[1:]
-@clampgrad.pin("half")
-def decorated(x): return torch.clamp(x, 0, 1)
-def f(x):
-    x = x * 1
-    if kind in ("block", "one graph"):
-        with clampgrad.pin("half"):
-            x = torch.clamp(x, 0, 1)
-    elif kind == "decorated":
-        x = decorated(x)
-    elif kind == "installed":
-        with clampgrad.pin("installed"):
-            x = torch.clamp(x, 0, 1)
-    else:
-        clampgrad.set_pin("half")
-        x = torch.clamp(x, 0, 1)
-        clampgrad.set_pin(None)
-    return x * 1
+def in_a_block(x, name="half"):
+    with clampgrad.pin(name):
+        return clamp(x)
+def set_and_ended(x):
+    clampgrad.set_pin("half")
+    y = clamp(x)
+    clampgrad.set_pin(None)
+    return y
+inside = {
+    "block": in_a_block,
+    "one graph": in_a_block,
+    "decorated": clampgrad.pin("half")(clamp),
+    "installed": lambda x: in_a_block(x, "installed"),
+    "set_pin": set_and_ended,
+}[kind]
+def f(x): return inside(x * 1) * 1
 expected = own if kind == "installed" else HALF
 if kind == "one graph":
     try:

@@ -101,14 +101,11 @@ QUIET = (
     "fit --trainer.accelerator cpu --trainer.devices 1 --trainer.max_epochs 1 --trainer.logger false "
     "--trainer.enable_checkpointing false --trainer.enable_progress_bar false"
 )
+ACCELERATE = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --main_process_port 0"
 # The launcher, its program, and how many processes print their slope.
 LAUNCHERS = {
     "torchrun": ("-m torch.distributed.run --standalone --nproc-per-node 2", "work.py", 2),
-    "accelerate": (
-        "-m accelerate.commands.launch --multi_gpu --num_processes 2 --main_process_port 0",
-        "work.py",
-        2,
-    ),
+    "accelerate": (ACCELERATE, "work.py", 2),
     "python -m": ("", "-m work", 1),
     "pytest": ("", "-m pytest -q -s -p no:cacheprovider test_slope.py", 1),
     "Lightning CLI": ("", f"fit.py {QUIET}", 1),
@@ -149,16 +146,14 @@ def test_a_program_that_clears_the_environment(run):
 
 def test_where_nothing_tells_the_processes(run):
     """It is an error, because without torch's entry points the processes would not be pinned."""
-    off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    done = run("-m", *PINNED[:4], "work.py", **off)
+    done = run("-m", *PINNED, "work.py", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert done.returncode == 2 and "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in done.stderr
 
 
-@pytest.mark.parametrize("inner", ["half", "inclusive"])
-def test_a_run_inside_a_run(run, inner):
-    words = ["clampgrad", "run", "--gradient", inner, "work.py"]
-    done = run("-m", *PINNED, "-m", *words)
-    assert done.stdout.split() == [{"half": "0.5", "inclusive": "1.0"}[inner]], done.stderr
+@pytest.mark.parametrize("inner, slope", [("half", "0.5"), ("inclusive", "1.0")])
+def test_a_run_inside_a_run(run, inner, slope):
+    done = run("-m", *PINNED, "-m", "clampgrad", "run", "--gradient", inner, "work.py")
+    assert done.stdout.split() == [slope], done.stderr
 
 
 def test_every_process_says_what_it_pinned_and_reached(run):
