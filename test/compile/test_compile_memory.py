@@ -128,16 +128,8 @@ def test_modules_in_a_model(activation):
     assert kept(activation(inplace=True)) == (4 if activation is torch.nn.ReLU else 5)
 
 
-BOUNDS = [
-    (None, 1),
-    (0.1, None),
-    (0, 1),
-    (0.1, 0.1),
-    (1, 0),
-    (-torch.inf, 0),
-    (0, torch.inf),
-    (torch.nan, None),
-]
+BOUNDS = [(None, 1), (0.1, None), (0, 1), (0.1, 0.1), (1, 0)]
+BOUNDS += [(-torch.inf, 0), (0, torch.inf), (torch.nan, None)]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,10 @@ from common import BOUNDS, assert_same, eager, tied
 from compile.test_compile_training import several as every_kind
 from oracle import CONVENTIONS, EXACT
 
+pytestmark = pytest.mark.filterwarnings(  # of TorchScript
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning"
+)
+
 
 class Module(torch.nn.Module):
     """Makes every kind of call; or one, on a value of the graph, which may be changed in place."""
@@ -86,19 +90,16 @@ def test_forward_and_backward_in_one_graph(convention):
 class OfData(torch.nn.Module):
     def forward(self, x):
         n = x.sum().int().item()
-        return clampgrad.clamp(x, 0, n, gradient="half") + clampgrad.clamp(
-            x, max=n, gradient="joint"
-        )
+        y = clampgrad.clamp(x, 0, n, gradient="half")
+        return y + clampgrad.clamp(x, max=n, gradient="joint")
 
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_bound_made_of_data(strict):
     program = torch.export.export(OfData(), (torch.ones(3, requires_grad=True),), strict=strict)
     for x in (torch.tensor([1.0, 2, -1]), torch.tensor([3.0, 4, -2])):
-        for found, wanted in zip(
-            eager(program.module(), [x], torch.ones(3)), eager(OfData(), [x], torch.ones(3))
-        ):
-            assert_same(found, wanted)
+        (found,), (expected,) = (eager(f, [x], torch.ones(3)) for f in (program.module(), OfData()))
+        assert_same(found, expected)
 
 
 # ---- TorchScript -----------------------------------------------------------------------------------
@@ -116,18 +117,11 @@ def within_one(x: torch.Tensor, y: torch.Tensor):
     return several(x, y, 1.0)
 
 
-MADE = {
-    "traced": lambda args: torch.jit.trace(within_one, args),
-    "scripted": lambda args: torch.jit.script(within_one),
-}
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize("how", MADE)
+@pytest.mark.parametrize("how", ["trace", "script"])
 def test_torchscript(how, tmp_path):
     """Includes 0-dim Tensors, which are not numbers."""
     args = example(), example().flip(0)
-    script = MADE[how](args)
+    script = torch.jit.trace(within_one, args) if how == "trace" else torch.jit.script(within_one)
     script.save(str(tmp_path / "script.pt"))
     for function in (script, torch.jit.load(str(tmp_path / "script.pt"))):
         for given in (args, (torch.zeros(()), torch.zeros(()))):
@@ -148,23 +142,20 @@ def slopes_of(f, count=2):
     return g
 
 
-DIFFERENTIATED = (
-    {
+DIFFERENTIATED = {
+    "Tensors": slopes_of(lambda x, y: clampgrad.clamp(x, y, y.detach() + 4)),
+    **{
         f"clamp, {c}": slopes_of(lambda x, y, c=c: clampgrad.clamp(x, 1.0, 9.0, gradient=c), 1)
         for c in CONVENTIONS
-    }
-    | {
-        f"{name}, {c}": slopes_of(lambda x, y, f=f, c=c: f(x, y, gradient=c))
+    },
+    **{
+        f"{f.__name__}, {c}": slopes_of(lambda x, y, f=f, c=c: f(x, y, gradient=c))
         for c in EXACT
-        for name, f in (("clamp_min", clampgrad.clamp_min), ("maximum", clampgrad.maximum))
-    }
-    | {"Tensors": slopes_of(lambda x, y: clampgrad.clamp(x, y, y.detach() + 4))}
-)
+        for f in (clampgrad.clamp_min, clampgrad.maximum)
+    },
+}
 
 
-@pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning"
-)
 @pytest.mark.parametrize("kind", DIFFERENTIATED)
 def test_a_gradient_that_is_traced(kind):
     """It belongs to the inputs of a run, not to those of the recording."""
@@ -177,9 +168,6 @@ def test_a_gradient_that_is_traced(kind):
     assert_same(trace(*others), f(*others))
 
 
-@pytest.mark.filterwarnings(
-    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning"
-)
 @pytest.mark.parametrize("call", [
     lambda x: torch.ops.clampgrad.clamp(x, 1.0, 9.0),
     lambda x: torch.ops.clampgrad.clamp_mingrad(x, 1.0, 9.0),

@@ -83,7 +83,7 @@ def write(kind, program, folder):
 X = tied(5, 8, nan=False).clamp(-9, 9)
 
 
-@pytest.mark.parametrize("kind", ["export", pytest.param("aoti", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["export", "aoti"])
 @pytest.mark.parametrize("pin", [None, "half"])
 def test_it_runs_alone(kind, pin, tmp_path):
     model = (Theirs if pin else Model)().eval()
@@ -92,7 +92,6 @@ def test_it_runs_alone(kind, pin, tmp_path):
     check_alone(kind, model, X, tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_onnx(tmp_path):
     for module in ("onnx", "onnxscript", "onnxruntime"):
