@@ -16,11 +16,6 @@ from matrix.reference import ARGUMENTS
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
 
-@pytest.fixture(autouse=True)
-def fresh_compiler():
-    torch._dynamo.reset()
-
-
 def recording(graphs):
     """A backend that keeps the graphs of forward and backward and runs them as they are."""
 

@@ -28,11 +28,6 @@ BACKEND = aot_autograd(
 )
 
 
-@pytest.fixture(autouse=True)
-def fresh_compiler():
-    torch._dynamo.reset()
-
-
 def kept(f, pin=None):
     """Bytes per element of the result of f, between two products."""
     torch._dynamo.reset()

@@ -27,11 +27,6 @@ EACH = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(autouse=True)
-def fresh_compiler():
-    torch._dynamo.reset()
-
-
 def data(*shape, count=3):
     return [tied(*shape, seed=i, nan=False).clamp(-9, 9) for i in range(count)]
 

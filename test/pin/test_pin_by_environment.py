@@ -1,4 +1,4 @@
-"""CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it starts."""
+"""CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it starts; `clampgrad run` sets it."""
 
 import os
 
@@ -129,3 +129,15 @@ def test_beside_a_broken_package(broken, wrong, asked):
         assert run.returncode == 0, run.stderr
         assert run.stdout.strip() != "0.5"
         assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["run", "--gradient", "nope", "train.py"], "unknown gradient 'nope'; expected one of"),
+    (["run", "--gradient", "half", "--maximize", "train.py"], "maximize=True does not apply"),
+    (["run", "train.py"], "required: --gradient"),
+    (["run", "train.py", "--gradient", "half"], "required: --gradient"),
+])  # fmt: skip
+def test_wrong_arguments_of_run(arguments, message, folder_of_programs, command):
+    (folder_of_programs / "train.py").touch()
+    code, out, err = command(*arguments)
+    assert (code, clampgrad.pin.current(), out) == (2, None, "") and message in err

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch._dynamo import decorators
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -86,6 +87,10 @@ SPELLINGS = {
     "clip_": (lambda x: x.clone().clip_(0, 1), INSIDE),
     "max of two": (lambda x: torch.max(x, ONES), ABOVE),
     "min of two": (lambda x: torch.min(x, ONES), BELOW),
+    "clamp_min in C++": (
+        lambda x: F.margin_ranking_loss(x, 0 * ONES, -ONES, reduction="none"),
+        [0, 1, 1, 1],
+    ),
 }
 
 
@@ -167,15 +172,15 @@ def test_no_pin_reaches_a_list(x, operator, suffix, name):
             call([x * 1])
 
 
-AROUND = {
-    "nothing": lambda f: f(torch.ones(2)),
-    "torch.func.grad": lambda f: torch.func.grad(f)(torch.ones(2)),
-    "torch.func.jvp": lambda f: torch.func.jvp(f, (torch.ones(2),), (torch.ones(2),)),
-    "torch.func.vmap": lambda f: torch.func.vmap(f)(torch.ones(2, 2)),
+TRANSFORMS = {
+    "nothing": lambda f, x: f(x),
+    "torch.func.vmap": lambda f, x: torch.func.vmap(f)(x[None]),
+    "torch.func.grad": lambda f, x: torch.func.grad(f)(x),
+    "torch.func.jvp": lambda f, x: torch.func.jvp(f, (x,), (x,)),
 }
 
 
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("around", TRANSFORMS)
 def test_a_list_that_is_not_differentiated(around):
     """Optimizers and clipping, also inside transforms that differentiate something else."""
     p = torch.nn.Parameter(torch.ones(3))
@@ -188,21 +193,20 @@ def test_a_list_that_is_not_differentiated(around):
         return x.sum()
 
     with clampgrad.pin("inclusive"):
-        AROUND[around](step)
+        TRANSFORMS[around](step, torch.ones(2))
     assert p.grad.tolist() == [1, 1, 1] and p.detach().allclose(torch.tensor(0.999))
 
 
-def test_a_list_is_refused_inside_transforms(x):
-    call = lambda x: torch._foreach_clamp_min([x], 0.0)[0].sum()  # noqa: E731
-    for transform in (torch.func.grad, lambda f: lambda x: torch.func.jvp(f, (x,), (x,))):
-        with clampgrad.pin("half"), pytest.raises(RuntimeError, match="no pin reaches a list"):
-            transform(call)(x.detach())
+@pytest.mark.parametrize("around", ["torch.func.grad", "torch.func.jvp", "compiled"])
+def test_a_list_is_refused_inside_of(around, x):
+    def call(x):
+        return torch._foreach_clamp_min([x], 0.0)[0].sum()
 
-
-def test_a_list_in_compiled_code(x, backend):
-    compiled = torch.compile(lambda x: torch._foreach_clamp_min([x], 0.0)[0], backend=backend)
     with clampgrad.pin("half"), pytest.raises(RuntimeError, match="no pin reaches a list"):
-        compiled(x)
+        if around == "compiled":
+            torch.compile(call, backend="aot_eager")(x)
+        else:
+            TRANSFORMS[around](call, x.detach())
 
 
 def test_a_pseudo_gradient_leaves_a_list_of_maxima_alone(x):

@@ -1,5 +1,5 @@
 """No cache serves code that was compiled under another pin. test_pin_calls.py checks that another pin recompiles.
-And contexts of compilers beyond those of test/matrix."""
+And contexts of compilers beyond those of test/matrix, and saved models."""
 
 from functools import partial
 
@@ -8,13 +8,23 @@ import torch
 from torch._dynamo import compiled_autograd
 
 import clampgrad
-from common import RELEASE, SLOPE, assert_same, tied
+from common import HALF, OWN, RELEASE, SLOPE, assert_same, slope, tied
 
 pytestmark = pytest.mark.thorough
 
 
 # Inductor keeps the same if it calls operators and has no C++ to compile.
-START = f"{SLOPE}\ntorch._inductor.config.fallback_by_default = True\n"
+START = (
+    SLOPE
+    + """
+torch._inductor.config.fallback_by_default = True
+def found(f):
+    try:
+        return slope(f)
+    except RuntimeError as error:
+        return "refused" if "Detected recompile" in str(error) else str(error)
+"""
+)
 SCRIPT = """
 early = torch.compile(clamp, backend="aot_eager")
 own = slope(early)          # compiled before there is any pin
@@ -47,11 +57,6 @@ backend = "aot_eager" if torch._dynamo.config.enable_aot_compile else "inductor"
 torch._dynamo.config.enable_aot_compile = True
 def pinned(name): return contextlib.nullcontext() if name == "none" else clampgrad.pin(name)
 def load(): return torch.compiler.load_compiled_function(open(path, "rb"))
-def found(f):
-    try:
-        return slope(f)
-    except RuntimeError as error:
-        return str(error)
 how, pin, path = sys.argv[1:]
 if how == "save":
     example = ((torch.zeros(2, requires_grad=True),), {})
@@ -89,11 +94,6 @@ def inner(x): return torch.clamp(x, 0, 1) * 1  # compiled apart
 @torch._dynamo.disable(recursive=False)
 def between(x): return inner(x)
 def f(x): return between(x * 1)
-def found(f):
-    try:
-        return slope(f)
-    except RuntimeError as error:
-        return "refused" if "Detected recompile" in str(error) else str(error)
 def served(): return [found(torch.compile(function)) for function in (inner, clamp)]
 own = slope(f)
 if sys.argv[1] == "save":
@@ -160,3 +160,22 @@ def test_a_pinned_clamp_in_compiled_code_is_ours(found, pin, backend):
     assert not torch.equal(found(torchs, backend), expected), "no value is at a bound"
     with clampgrad.pin(pin):
         assert_same(found(torchs, backend), expected)
+
+
+class Clamps(torch.nn.Module):
+    def forward(self, x):
+        return torch.clamp(x, 0, 1)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_saved_model_has_the_pin_under_which_it_runs(strict, tmp_path):
+    model = torch.nn.Hardtanh(0, 1)  # has a formula of its own
+    exported = torch.export.export(Clamps(), (torch.zeros(2),), strict=strict)
+    with clampgrad.pin("half"):
+        torch.export.save(exported, tmp_path / "model.pt2")
+        torch.save(model, tmp_path / "model.pt")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    assert slope(loaded) == OWN
+    with clampgrad.pin("half"):
+        assert slope(loaded) == HALF
+        assert slope(torch.load(tmp_path / "model.pt", weights_only=False)) == [0, 0]

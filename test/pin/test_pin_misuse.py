@@ -10,9 +10,6 @@ import torch
 from clampgrad import pin, set_pin
 from common import HALF, OWN, THROUGH, slope
 
-INCLUSIVE = [1, 0]
-
-
 # ---- A pin of what is no function ------------------------------------------------------------------------
 
 
@@ -127,17 +124,6 @@ def test_it_may_be_called_again():
     for _ in range(2):
         set_pin(None)
         assert (slope(), pin.current()) == (OWN, None)
-
-
-def test_blocks_are_inside_of_it():
-    set_pin("half")
-    with pin("straight_through"):
-        assert slope() == THROUGH
-        set_pin("inclusive")
-        assert slope() == THROUGH
-        with pin(None):
-            assert slope() == OWN
-    assert slope() == INCLUSIVE
 
 
 @pytest.mark.parametrize("wrong", [{"gradient": "nope"}, {"gradient": None, "maximize": True}])

@@ -10,7 +10,7 @@ import torch
 import torch.nn.attention.flex_attention as attention
 
 import clampgrad
-from common import RELEASE, SLOPE, assert_same
+from common import RELEASE, assert_same
 from oracle import gradient_of_x
 
 if RELEASE < (2, 11):
@@ -145,17 +145,3 @@ def test_a_second_derivative(name):
     with clampgrad.pin("straight_through"):
         for f in (ours, lambda x: torch.clamp(x * 1, 0, 1) * x):
             assert_same(second(OPERATORS[name], f), expected)
-
-
-BEFORE = """
-x = torch.tensor([0.0, 2.0], requires_grad=True)
-y = torch.cond(torch.tensor(True), clamp, torch.neg, (x,))
-own = slope(clamp)
-import clampgrad
-with clampgrad.pin("straight_through"):
-    assert torch.autograd.grad(y.sum(), x)[0].tolist() == own
-"""
-
-
-def test_what_was_recorded_before_the_first_pin_of_the_process(script):
-    script(SLOPE + BEFORE)
