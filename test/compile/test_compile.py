@@ -77,23 +77,6 @@ def test_every_way_in_which_tensors_compare(operators, backend):
     check_rows(compiled, f, args, tied(len(args[0]), seed=1))
 
 
-def test_in_the_middle_of_a_graph(backend):
-    """Partitioning and fusion handle an input changed in place, and a value used twice."""
-
-    def f(x):
-        found = []
-        for convention in CONVENTIONS:
-            y = x * 2
-            clampgrad.clamp_(y, 0, 1, gradient=convention)
-            z = clampgrad.clamp(y + x, 0, 2, gradient=convention)
-            y.mul_(3)
-            found.append(y * z)
-        return torch.stack(found)
-
-    x = tied(64, nan=False).clamp(-9, 9)
-    check_rows(torch.compile(f, backend=backend, fullgraph=True), f, [x], torch.ones(64))
-
-
 def test_a_transform_inside(backend):
     x = tied(64)
 

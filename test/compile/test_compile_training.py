@@ -50,14 +50,15 @@ def check(compiled, f, args):
         assert_same(found, expected)
 
 
-@EACH
-def test_any_size_in_one_graph(convention, backend):
+def test_any_size_in_one_graph_of_each_convention(backend):
     counter = CompileCounterWithBackend(backend)
-    f = partial(several, convention=convention)
-    compiled = torch.compile(f, backend=counter, fullgraph=True, dynamic=True)
+    compiled = torch.compile(several, backend=counter, fullgraph=True, dynamic=True)
     for rows in (5, 8, 13):
-        check(compiled, f, [*data(rows, 4, count=1), *data(4, count=2)])
-    assert counter.frame_count == 1
+        args = [*data(rows, 4, count=1), *data(4, count=2)]
+        for convention in SOME:
+            f = partial(several, convention=convention)
+            check(partial(compiled, convention=convention), f, args)
+    assert counter.frame_count == len(SOME)
 
 
 def compilations(function, bounds, backend, dtype=torch.float32):
@@ -192,18 +193,6 @@ def test_a_bound_made_of_data(number, dtype, backend):
         check(compiled, f, [torch.tensor(values, dtype=dtype)])
 
 
-def test_another_convention(backend):
-    """It compiles again, once each."""
-    counter = CompileCounterWithBackend(backend)
-    compiled = torch.compile(several, backend=counter, fullgraph=True)
-    counts = []
-    for convention in ("half", "joint", "half", "joint"):
-        f = partial(several, convention=convention)
-        check(partial(compiled, convention=convention), f, data(40))
-        counts.append(counter.frame_count)
-    assert counts == [1, 2, 2, 2]
-
-
 CHECKPOINTS = {
     "not reentrant": {},
     "reentrant": {"use_reentrant": True},
@@ -235,12 +224,6 @@ def test_backward_itself_compiled(convention, backend):
             for found, wanted in zip(gradients(f, args), expected):
                 assert_same(found, wanted)
     assert counter.frame_count == 1
-
-
-def test_saved_tensor_hooks_around_what_is_compiled(backend):
-    f = partial(several, convention="half")
-    with torch.autograd.graph.save_on_cpu():
-        check(torch.compile(f, backend=backend), f, data(40))
 
 
 @pytest.mark.parametrize("gradient", ["min_norm", "inclusive", "half"])

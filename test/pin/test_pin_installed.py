@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 import clampgrad
 from clampgrad._pin.installed import installed
-from common import OF_NO_CONVENTION, RELEASE, RELEASED, eager
+from common import OF_NO_CONVENTION, RELEASED, eager
 from table.test_conventions import OPERATORS
 
 COMPILED = clampgrad.implementation == "compiled"
@@ -30,12 +30,11 @@ def current():
 
 
 def test_in_a_transform():
-    @torch.func.grad
-    def slope(x):
-        with clampgrad.pin("installed"):
-            return torch.clamp(x, 0, 1)
+    def f(x):
+        assert current() == RELEASED
+        return x
 
-    assert slope(torch.zeros(())).item() == (1 if RELEASED == "inclusive" else 0)
+    torch.func.grad(f)(torch.zeros(()))
 
 
 class NothingIsClamped(TorchFunctionMode):
@@ -63,14 +62,6 @@ CONTEXTS = {
 def test_what_surrounds_the_first_call_does_not_matter(context):
     with CONTEXTS[context]():
         assert current() == RELEASED
-
-
-@pytest.mark.skipif(RELEASE < (2, 6), reason="an audit needs it")
-def test_an_audit_does_not_count_its_calls():
-    x = torch.zeros(1, requires_grad=True)
-    with clampgrad.audit() as report, clampgrad.pin("installed"):
-        torch.clamp(x, 0, 1).backward()
-    assert len(report) == 1
 
 
 @pytest.mark.compiled("the portable implementation is made of these functions")

@@ -12,7 +12,8 @@ from clampgrad._torch.private_names import PRIVATE, find
 from common import RELEASE, scripts
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "python/clampgrad").rglob("*.py"))
+SOURCES = {path: path.read_text() for path in sorted((ROOT / "python/clampgrad").rglob("*.py"))}
+TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
 NAMES = sorted({name for use in PRIVATE.values() for name in use.names})
 PARTS = {part for name in NAMES for part in re.split(r"[.:()]+", name)}
 
@@ -84,10 +85,9 @@ def reached(tree):
 
 
 def test_every_private_name_is_in_the_table():
-    trees = {path: ast.parse(path.read_text()) for path in SOURCES}
-    ours = {name for tree in trees.values() for name in defined(tree)}
-    ours |= {path.stem for path in SOURCES} | {"_C", "_lib", "build", "gradients"}
-    wrong = {str(path): found for path, t in trees.items() if (found := outside_the_table(t, ours))}
+    ours = {name for tree in TREES.values() for name in defined(tree)}
+    ours |= {path.stem for path in TREES} | {"_C", "_lib", "build", "gradients"}
+    wrong = {str(path): found for path, t in TREES.items() if (found := outside_the_table(t, ours))}
     assert wrong == {}
 
 
@@ -109,14 +109,13 @@ def test_a_name_outside_the_table_is_seen(text):
 
 
 def test_one_package_reaches_for_private_names():
-    reaching = {path.parent.name for path in SOURCES if reached(ast.parse(path.read_text()))}
-    assert reaching == {"_torch"}
+    assert {path.parent.name for path, tree in TREES.items() if reached(tree)} == {"_torch"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_in_the_table_is_unused(name):
     last = re.split(r"[.:]", name)[-1]
-    texts = (path.read_text() for path in SOURCES if path.name != "private_names.py")
+    texts = (text for path, text in SOURCES.items() if path.name != "private_names.py")
     assert any(re.search(rf"\b{last}\b", text) for text in texts)
 
 
