@@ -62,33 +62,24 @@ def check_alone(kind, model, x, folder):
     assert ended.returncode == 0, ended.stderr
 
 
-def exported(model, x):
-    rows = torch.export.Dim("rows")
-    program = torch.export.export(model, (x,), dynamic_shapes={"x": {0: rows}})
-    program = program.run_decompositions()
-    operators = {n.target for n in program.graph.nodes if n.op == "call_function"}
-    assert {f.namespace for f in operators} == {"aten"}
-    assert torch.ops.aten.clamp.default in operators
-    return program
-
-
-def write(kind, program, folder):
-    file = str(folder / "model.pt2")
-    if kind == "export":
-        torch.export.save(program, file)
-    else:
-        torch._inductor.aoti_compile_and_package(program, package_path=file)
-
-
 X = tied(5, 8, nan=False).clamp(-9, 9)
 
 
 @pytest.mark.parametrize("kind", ["export", "aoti"])
 @pytest.mark.parametrize("pin", [None, "half"])
 def test_it_runs_alone(kind, pin, tmp_path):
-    model = (Theirs if pin else Model)().eval()
+    model, file = (Theirs if pin else Model)().eval(), str(tmp_path / "model.pt2")
+    rows = torch.export.Dim("rows")
     with clampgrad.pin(pin):
-        write(kind, exported(model, X), tmp_path)
+        program = torch.export.export(model, (X,), dynamic_shapes={"x": {0: rows}})
+        program = program.run_decompositions()
+        operators = {n.target for n in program.graph.nodes if n.op == "call_function"}
+        assert {f.namespace for f in operators} == {"aten"}
+        assert torch.ops.aten.clamp.default in operators
+        if kind == "export":
+            torch.export.save(program, file)
+        else:
+            torch._inductor.aoti_compile_and_package(program, package_path=file)
     check_alone(kind, model, X, tmp_path)
 
 

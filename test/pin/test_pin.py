@@ -25,19 +25,14 @@ INCLUSIVE = [1, 0]
 
 
 def test_kernels_are_registered_once():
-    """At the first pin; later pins write to no table that other threads read."""
+    """At the first pin; later pins write to no table that other threads read. Where nothing is pinned, torch records
+    its own nodes."""
     with clampgrad.pin("half"):
         names = _implementation.pin_register()
     before = [torch._C._dispatch_dump_table(name) for name in names]
     with clampgrad.pin("inclusive"):
         assert [torch._C._dispatch_dump_table(name) for name in names] == before
     assert _implementation.pin_register() == names and "aten::clamp.Tensor" in names
-
-
-def test_without_a_pin_gradients_are_torchs_own():
-    """Also after the first pin, by torch's own node."""
-    with clampgrad.pin("half"):
-        pass
     x = torch.zeros(2, requires_grad=True)
     assert torch.clamp(x, 0, 1).grad_fn.name() == "ClampBackward1"
     assert torch.maximum(x, x).grad_fn.name() == "MaximumBackward0"

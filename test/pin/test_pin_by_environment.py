@@ -90,30 +90,21 @@ WRONG = {
 }
 
 
-@pytest.fixture
-def broken(python, installed, tmp_path):
-    def run(text, pin, **variables):
-        """A program beside a package that is wrong in this way."""
-        package = tmp_path / "wrong/clampgrad"
-        (package / "_pin").mkdir(parents=True)
-        (package / "__init__.py").write_text(text)
-        (package / "_pin/pin.py").write_text(pin)
-        path = f"{tmp_path / 'wrong'}{os.pathsep}{installed}"
-        return python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", PYTHONPATH=path, **variables)
-
-    return run
-
-
 ASKED = [{}, {"CLAMPGRAD_REQUIRE_COMPILED": "1"}, {"PYTHONWARNINGS": "error::UserWarning"}]
 
 
 @pytest.mark.parametrize("asked", ASKED, ids="".join)
 @pytest.mark.parametrize("wrong", WRONG)
-def test_beside_a_broken_package(broken, wrong, asked):
+def test_beside_a_broken_package(python, installed, tmp_path, wrong, asked):
     """torch is imported, and one warning says that nothing is pinned. If the pin is refused, or if the variables
     require one, that is an error with our sentence, whatever the reason."""
     text, pin, refused = WRONG[wrong]
-    run = broken(text, pin, **asked)
+    package = tmp_path / "wrong/clampgrad"
+    (package / "_pin").mkdir(parents=True)
+    (package / "__init__.py").write_text(text)
+    (package / "_pin/pin.py").write_text(pin)
+    path = f"{package.parent}{os.pathsep}{installed}"
+    run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", PYTHONPATH=path, **asked)
     if asked or refused:
         last = run.stderr.splitlines()[-1]
         assert run.returncode and not run.stdout

@@ -48,12 +48,6 @@ def test_what_one_may_decorate():
         def forward(self, x):
             return super().forward(x)
 
-        @classmethod
-        @pin("half")
-        def slope(cls):
-            return slope()
-
-    assert Model.slope() == HALF and Model().slope() == HALF
     assert slope(Model()) == HALF
 
 

@@ -16,9 +16,6 @@ COMPOSED = {
     "corrcoef": lambda x: torch.corrcoef(torch.stack([x, -x, x * x])),
     "normalize": lambda x: F.normalize(x, eps=1.0, dim=0),
     "margin_ranking_loss": lambda x: F.margin_ranking_loss(x, x * 0, x * 0 - 1),
-    "cosine_embedding_loss": lambda x: F.cosine_embedding_loss(
-        x[None], x[None] * 0 + 1, torch.tensor([-1.0]), margin=-1.0
-    ),
     "triplet_margin_with_distance_loss": lambda x: F.triplet_margin_with_distance_loss(
         x[None], x[None] * 0, x[None] * 2
     ),
