@@ -108,15 +108,16 @@ def test_clamp_in_place_with_tensors_under_vmap(pin):
 
 @clampgrad.pin("half")
 def decorated(n):
-    return 1 + in_a_block(n)
+    return 1 + decorated(n)
 
 
-def in_a_block(n):
+def in_blocks(n):
     with clampgrad.pin("half"):
-        return 1 + decorated(n)
+        return 1 + in_blocks(n)
 
 
-def test_a_recursion_error_leaves_nothing_pinned():
+@pytest.mark.parametrize("deep", [decorated, in_blocks])
+def test_a_recursion_error_leaves_nothing_pinned(deep):
     """Wherever it is raised, even while entering or leaving, and no other error hides it."""
     with clampgrad.pin("half"):
         pass  # the first pin is over
@@ -125,7 +126,7 @@ def test_a_recursion_error_leaves_nothing_pinned():
         sys.setrecursionlimit(more)
         try:
             with pytest.raises(RecursionError):
-                decorated(0)
+                deep(0)
         finally:
             sys.setrecursionlimit(limit)
         assert clampgrad.pin.current() is None, more

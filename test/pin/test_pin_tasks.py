@@ -43,8 +43,7 @@ def steps(log):
 
 def test_a_generator():
     """send, throw and close all resume the body under the pin; between them it is off."""
-    log = []
-    body = steps(log)
+    body = steps(log := [])
     assert inspect.isgeneratorfunction(steps) and steps.__name__ == "steps"
     assert next(body) == HALF and slope() == OWN
     with through:
@@ -95,8 +94,7 @@ async def asynchronous_steps(log):
 @in_a_loop
 async def test_an_asynchronous_generator():
     """asend, athrow and aclose do the same."""
-    log = []
-    body = asynchronous_steps(log)
+    body = asynchronous_steps(log := [])
     assert inspect.isasyncgenfunction(asynchronous_steps)
     assert await body.asend(None) == HALF and slope() == OWN
     with through:
