@@ -93,7 +93,7 @@ struct Batched<op, Tensor&(Tensor&, Args...)> {
     auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(self, batch.level);
     TORCH_CHECK(
         !batch.any || (batch_dim && self.dim() == batch.dim),
-        "vmap: in place, self must be batched and have as many dimensions as each bound");
+        "vmap: inplace, self must be batched and have as many dimensions as each bound");
     batch.any ? op(value, batch.physical(args, *batch_dim)...) : op(self, args...);
     return self;
   }

@@ -79,27 +79,29 @@ def test_what_a_cpu_scalar_is_compared_with(name):
         assert tangent.device == there.device
 
 
-def vmapped(f, args, batched, other):
+def vmapped(f, args, batched, _):
     return torch.func.vmap(f, tuple(0 if i == batched else None for i in range(len(args))))(*args)
 
 
-def gradient_in_vmap(f, args, batched, other):
-    return vmapped(torch.func.grad(f, argnums=batched), args, batched, other)
+def tangent_of_one(f, args, _, i):
+    return torch.func.jvp(lambda a: f(*args[:i], a, *args[i + 1 :]), (args[i],), (args[i],))[1]
 
 
-def tangent_of_one(f, args, batched, other):
-    call = lambda a: f(*args[:other], a, *args[other + 1 :])  # noqa: E731
-    return torch.func.jvp(call, (args[other],), (args[other],))[1]
+TRANSFORMED = {
+    "vmap": vmapped,
+    "grad in vmap": lambda f, args, i, _: vmapped(torch.func.grad(f, i), args, i, _),
+    "jvp": tangent_of_one,
+}
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-@pytest.mark.parametrize("transformed", [vmapped, gradient_in_vmap, tangent_of_one])
+@pytest.mark.parametrize("transformed", TRANSFORMED)
 def test_cpu_scalars_beside_samples_without_dimensions(name, transformed):
     for batched, other in product(range(len(ARGUMENTS[name])), repeat=2):
         args = [torch.tensor(1.0)] * len(ARGUMENTS[name])
         args[batched] = torch.ones(3, device=OTHER)
         expected, y = (
-            outcome(transformed, getattr(of, name), args, batched, other)
+            outcome(TRANSFORMED[transformed], getattr(of, name), args, batched, other)
             for of in (torch, clampgrad)
         )
         if isinstance(expected, tuple):

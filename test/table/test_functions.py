@@ -105,16 +105,10 @@ def test_arguments_that_do_not_fit(name):
 X = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0])
 
 
-def chosen(x, function):
-    return function(x, 0) if function == clampgrad.clamp_min else function(x, 0, 1)
-
-
 REGISTRY = {clampgrad.clamp: 2, clampgrad.clamp_min: 3}
 
 # Programs also pass a function as an argument, keep it in a registry, and map it.
 USES = {
-    "compared": lambda x: chosen(x, clampgrad.clamp),
-    "in a set": lambda x: x + (clampgrad.clamp in {clampgrad.clamp, clampgrad.maximum}),
     "in a registry": lambda x: REGISTRY[clampgrad.clamp_min] * x + (clampgrad.clamp in REGISTRY),
     "called from a registry": lambda x: sum(function(x, 0) * n for function, n in REGISTRY.items()),
     "its name": lambda x: x + hasattr(clampgrad.clamp, "__name__") + hasattr(clampgrad.clamp, "no"),
@@ -123,7 +117,6 @@ USES = {
     "vmap of a partial": lambda x: torch.vmap(partial(clampgrad.clamp, min=0, max=1))(x),
     "vmap with numbers": lambda x: torch.vmap(clampgrad.clamp, in_dims=(0, None, None))(x, 0, 1),
     "wrapped": lambda x: wraps(clampgrad.clamp)(lambda *a: clampgrad.clamp(*a))(x, 0, 1),
-    "map": lambda x: sum(map(clampgrad.maximum, [x, -x], [-x, x])),
 }
 
 

@@ -33,18 +33,8 @@ def test_what_is_neither(monkeypatch, value):
                 module.is_set(name)
 
 
-def test_another_default(monkeypatch):
-    monkeypatch.setenv("CLAMPGRAD_CUDA", "")
-    assert switches.setting("CLAMPGRAD_CUDA", "auto") == "auto"
-    monkeypatch.setenv("CLAMPGRAD_UNITY", "0")
-    assert not switches.is_set("CLAMPGRAD_UNITY", "1")
-    monkeypatch.delenv("CLAMPGRAD_UNITY")
-    assert switches.is_set("CLAMPGRAD_UNITY", "1")
-
-
 WRONG = {
     "neither": {"CLAMPGRAD_PORTABLE": "true"},
-    "neither, of another": {"CLAMPGRAD_REQUIRE_COMPILED": "yes"},
     "both": dict.fromkeys(NAMES, "1"),
 }
 

@@ -294,7 +294,7 @@ class Clamp(torch.autograd.Function):
             return cls.apply(rule, recording, x.to(rule.dtype), *others, position), 0
         if in_dims[2] is None or args[0].dim() < args[-1].dim():
             raise RuntimeError(
-                "vmap: in place, self must be batched and have as many dimensions as each bound"
+                "vmap: inplace, self must be batched and have as many dimensions as each bound"
             )
         # Written as it is, and not as a view, which autograd would record.
         cls.apply(rule, recording, args[0], *batch_at(in_dims[2], args, in_dims[2:])[1:])
