@@ -10,7 +10,6 @@
 #include <ATen/functorch/PlumbingHelper.h>
 #include <ATen/native/TypeProperties.h>
 
-#include <bit>
 #include <tuple>
 
 namespace clampgrad::level_rules {
@@ -88,7 +87,7 @@ template <auto op, typename... Args>
 struct Batched<op, Tensor&(Tensor&, Args...)> {
   static Tensor& call(Tensor& self, Args... args) {
     Batch batch(self, args...);
-    batch.scalars_stay = std::has_single_bit(batch.dtypes);
+    batch.scalars_stay = !(batch.dtypes & (batch.dtypes - 1)); // of one dtype
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(self, batch.level);
     TORCH_CHECK(
