@@ -130,10 +130,10 @@ def test_there_are_snippets():
 
 @pytest.mark.build
 def test_commands_of_the_readme(tmp_path):
-    """Copied from README.md and run in order, in a copy of the tree and an empty environment."""
+    """Copied from README.md and run in order, in a copy of the tree; pip is that of the environment which make made."""
     tree = tmp_path / "clampgrad"
     subprocess.run(["git", "checkout-index", "-a", f"--prefix={tree}/"], cwd=ROOT, check=True)
-    commands = snippets("README.md", "sh")
+    commands = ["PATH=$PWD/$(make -s print-VENV)/bin:$PATH", *snippets("README.md", "sh")]
     env = {"PATH": os.defpath + ":/usr/local/bin", "HOME": str(tmp_path), "MAX_JOBS": "2"}
     ended = run("bash", "-euc", "\n".join(commands), cwd=tree, env=env)
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
