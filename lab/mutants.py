@@ -53,9 +53,7 @@ KERNELS = [f"test/{test}" for test in (
     "compile/test_compile_training.py::test_a_changing_number_used_twice",
     "compile/test_export.py::test_a_gradient_that_no_trace_holds",
 )]  # fmt: skip
-PIN = [
-    f"test/pin/test_pin{name}.py" for name in ("", "_tasks", "_calls", "_misuse", "_by_environment")
-]
+PIN = [f"test/pin/test_pin{name}.py" for name in ("", "_tasks", "_calls", "_misuse", "_reach")]
 FOLDERS = ("base", "functorch", "kernels", "kernels/rules", "ops")
 TESTS = dict.fromkeys([*(f"csrc/{folder}" for folder in FOLDERS), "derivatives.yaml"], KERNELS)
 TESTS["csrc/pin"] = PIN

@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import clampgrad
 from common import OWN, THROUGH, python, slope
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 COMPOSED = {
     "corrcoef": lambda x: torch.corrcoef(torch.stack([x, -x, x * x])),
