@@ -45,7 +45,7 @@ KERNELS = [f"test/{test}" for test in (
     *(f"kernels/test_{name}.py" for name in ("gate", "operator_counts", "devices")),
     *(f"table/test_{name}.py" for name in ("defects", "errors", "rounding", "in_place", "nan")),
     "matrix/test_fuzz.py::test_found_once", "matrix/test_matrix.py::test_every_form_compiled", "matrix/test_refused.py",
-    "transforms/test_func.py", "transforms/test_forward.py", "pin/test_pin_calls.py",
+    "transforms/test_func.py", "transforms/test_func_tensors.py", "transforms/test_forward.py", "pin/test_pin_calls.py",
     "kernels/test_kernels.py::test_what_is_broadcast",
     "kernels/test_kernels.py::test_nothing_that_is_broadcast_is_copied",
     "compile/test_compile_memory.py::test_bounds_that_are_constant_tensors",

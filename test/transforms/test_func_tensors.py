@@ -83,8 +83,7 @@ PAIRS = ["maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"]
 @pytest.mark.parametrize("second", DTYPES, ids=str)
 @pytest.mark.parametrize("operator", PAIRS)
 def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first):
-    """Inside, the batched one has a dimension, and would decide the dtype by itself. Beside samples with a
-    dimension, they promote like 0-dim tensors, as under torch's vmap."""
+    """Inside, the batched one has a dimension. Beside samples with a dimension, they promote as under torch's vmap."""
     x, c = torch.tensor([0.1, 0.2, 0.3]).to(first), torch.tensor(0.2).to(second)
     rows, op = torch.randn(3, 2).to(second), getattr(clampgrad, operator)
     for args, in_dims in (((x, c), (0, None)), ((c, x), (None, 0)), ((x, rows[:, 0]), (0, 0))):
@@ -93,5 +92,8 @@ def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first
     beside = (x, rows), (rows, x), (x, rows[0]), (rows[0], x)
     for args, in_dims in zip(beside, ((0, 0), (0, 0), (0, None), (None, 0))):
         assert_same(vmap(op, in_dims)(*args), vmap(getattr(torch, operator), in_dims)(*args))
-    each = [grad(lambda x: op(x, c).float())(x[i]) for i in range(3)]
-    assert_same(vmap(grad(lambda x: op(x, c).float()))(x), torch.stack(each))
+    for f in (op, getattr(clampgrad, f"{operator}_", op)):
+        one = partial(lambda f, x: f(x * 1, c).float(), f)
+        each = torch.stack([grad(one)(sample) for sample in x])
+        for slopes in (vmap(grad(one)), grad(lambda x, one=one: vmap(one)(x).sum())):
+            assert_same(slopes(x), each)
