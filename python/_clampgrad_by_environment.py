@@ -2,8 +2,7 @@
 
 `import torch` calls `pin` when it is done, as it calls every entry point of the group torch.backends
 (torch 2.5 and later, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0), and `import clampgrad` calls
-`by_environment`. It is not part of the package, because importing that takes time, which a program without
-a pin should not spend.
+`by_environment`. It is not part of the package, whose import takes time that a program without a pin saves.
 
 If the package cannot be imported, that is one warning, and torch works. If the package refuses the pin, the
 program ends, because it would run with other gradients.

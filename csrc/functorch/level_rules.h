@@ -16,7 +16,7 @@ namespace clampgrad::level_rules {
 
 using at::Tensor;
 
-// What the tensors of a call that are batched at the level being processed have in common.
+// The tensors of a call, as the level being processed sees them.
 struct Batch {
   template <typename... Args>
   explicit Batch(const Args&... args) {
@@ -32,16 +32,17 @@ struct Batch {
     ((any |= any_tensor(is_batched, args)), ...);
   }
 
-  // The tensor inside, with the batch dimension at `to` and the others aligned at the end. A tensor
-  // without dimensions counts less in type promotion, and may lie on the CPU. Inside, a batched one
-  // has a dimension, so it is cast to the dtype of the result. One of no batch stays as it is.
+  // The tensor inside, with the batch dimension at `to` and the others aligned at the end;
+  // unchanged if this level does not batch it and it fits. A tensor without dimensions counts less
+  // in type promotion, and may lie on the CPU. Inside, a batched one has a dimension, so it is cast
+  // to the dtype of the result. If none has dimensions and dtypes differ, all get one.
   Tensor physical(const Tensor& tensor, int64_t to) const {
     const auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(tensor, level);
-    if (!batch_dim && to == 0 && (dim > 0 || scalars_stay)) {
+    if (!batch_dim && (tensor.dim() ? to == 0 : dim > 0 || !(dtypes & (dtypes - 1)))) {
       return tensor;
     }
     auto result = batch_dim ? value.movedim(*batch_dim, 0) : tensor.unsqueeze(0);
-    if (tensor.dim() == 0 && tensor.scalar_type() != at::kBool) {
+    if (tensor.dim() < std::min<int64_t>(dim, 1) && tensor.scalar_type() != at::kBool) {
       result = result.to(at::native::result_type(types));
     }
     for (auto missing = dim - tensor.dim(); missing > 0; --missing) {
@@ -61,7 +62,6 @@ struct Batch {
   bool any = false;
   int64_t dim = 0; // the most dimensions that one of them shows to the user
   uint64_t dtypes = 0; // a bit per dtype
-  bool scalars_stay = true;
   at::native::ResultTypeState types = {};
 };
 
@@ -81,18 +81,16 @@ struct Batched<op, Tensor(Args...)> {
     return at::functorch::makeBatched(std::move(result), 0, batch.level);
   }
 };
-// In place, the written tensor must not be a view of the one inside: autograd would record it. Nor
-// is it cast, so among samples without dimensions, what has another dtype gets a dimension too.
+// In place, the written tensor must not be a view of the one inside: autograd would record it.
 template <auto op, typename... Args>
 struct Batched<op, Tensor&(Tensor&, Args...)> {
   static Tensor& call(Tensor& self, Args... args) {
-    Batch batch(self, args...);
-    batch.scalars_stay = !(batch.dtypes & (batch.dtypes - 1)); // of one dtype
+    const Batch batch(self, args...);
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(self, batch.level);
     TORCH_CHECK(
         !batch.any || (batch_dim && self.dim() == batch.dim),
-        "vmap: inplace, self must be batched and have as many dimensions as each bound");
+        "vmap: inplace, self must be batched, and no bound may have more dimensions than self");
     batch.any ? op(value, batch.physical(args, *batch_dim)...) : op(self, args...);
     return self;
   }
@@ -107,10 +105,10 @@ struct Functionalized<op, functional, Tensor&(Tensor&, Args...)> {
   static Tensor& call(Tensor& self, Args... args) {
     namespace impl = at::functionalization::impl;
     if (!impl::isFunctionalTensor(self)) {
-      const auto is_given = [](const Tensor& tensor) { return impl::isFunctionalTensor(tensor); };
+      const auto is_functional = [](const Tensor& t) { return impl::isFunctionalTensor(t); };
       TORCH_CHECK(
-          !(any_tensor(is_given, args) || ...),
-          "clampgrad: functionalize() was not given the tensor that is written in place");
+          !(any_tensor(is_functional, args) || ...),
+          "clampgrad: functionalize() must be given the tensor that is written, as an argument");
       const at::AutoDispatchSkipFunctionalize guard;
       return op(self, args...);
     }

@@ -13,7 +13,7 @@
 namespace clampgrad {
 
 // ---- What to do ---------------------------------------------------------------------------------
-// A forward turns elements into a result and bits, a backward a gradient and bits into gradients.
+// A forward makes a result and bits; a backward makes gradients from a gradient and bits.
 
 struct NumberForward {
   static constexpr int kIn = 1, kOut = 1;

@@ -1,6 +1,6 @@
 #pragma once
-// The front doors, which calls from Python, C++, the dispatcher (by the generated FrontDoors.cpp)
-// and a pin enter first. If no gradient is to be recorded, they call the ATen operator.
+// The front doors: calls from Python, C++, the dispatcher (the generated FrontDoors.cpp) and a pin
+// enter here first. If no gradient is to be recorded, they call the ATen operator.
 
 #include "base/bounds.h"
 #include "base/convention.h"

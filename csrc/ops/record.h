@@ -44,7 +44,7 @@ void save(const Node& node, Convention c, const at::Tensor& y, const at::Tensor&
 }
 
 // Where modes observe, `aten` calls torch's own operator, which they see, and its result is
-// returned. The fused forward has run for its bits: what is saved must not depend on modes.
+// returned. The fused forward has run for its bits alone: what is saved must not depend on modes.
 template <typename Node, typename Aten>
 at::Tensor recorded(
     const Node& node, Convention c, at::Tensor y, const at::Tensor& bits, const Aten& aten) {

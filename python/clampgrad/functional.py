@@ -109,8 +109,7 @@ def clamp(
         ValueError: `gradient` is unknown, or `maximize` is set with an exact convention.
         TypeError: `gradient` is not a str.
         RuntimeError: both bounds are None, or torch refuses the arguments: its own error.
-        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not linear in the
-            incoming gradient.
+        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not linear in the gradient.
 
     Example::
 
@@ -232,8 +231,7 @@ def maximum(
         out: the output tensor; as elsewhere in torch, it is not differentiable.
 
     Returns:
-        A Tensor of the broadcast shape, and of the dtype to which both promote. A NaN on either side is
-        the result.
+        A Tensor of the broadcast shape and the promoted dtype. A NaN on either side is the result.
 
     Raises:
         ValueError: `gradient` is unknown, or not an exact convention.

@@ -70,8 +70,7 @@ class Clamp(_Named):
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         inplace: whether to write the result into the input.
 
-    The input is a Tensor of any shape and real dtype; the output has the shape to which it and the bounds
-    broadcast.
+    The input is a Tensor of any shape and real dtype; the output has the broadcast shape of it and the bounds.
 
     Raises:
         ValueError: both bounds are None, or the name of the convention is unknown.
@@ -204,9 +203,8 @@ def convert(
         The model itself. :func:`conversions` reports what changed, and :func:`undo` reverts it.
 
     Warns:
-        UserWarning: a module has a `forward` set on the instance (by hooks of accelerate, for example). It
-            is not converted, because a new class would not change which `forward` runs. Or there was no
-            module to convert.
+        UserWarning: there was no module to convert, or one has a `forward` of its own (by hooks of accelerate,
+            for example) and is not converted, because a new class would not change which `forward` runs.
 
     Raises:
         ValueError: the name of the convention is unknown. The model is then unchanged.

@@ -101,6 +101,11 @@ def test_clamp_in_place_with_tensors_under_vmap(pin):
         # Each of the three that may write it has its own message.
         with pytest.raises(RuntimeError, match="vmap: (inplace|aten::clamp_)"):
             torch.func.vmap(lambda lo: x[0].clone().clamp_(lo, hi))(torch.zeros(3, 5))
+        if pin:  # a wider bound without dimensions counts where x has none either
+            wide, narrow = torch.tensor(0.1, dtype=torch.float64), torch.tensor([0.1, 0.5]).half()
+            one = lambda x: x.clone().clamp_(wide, wide + 1).double()  # noqa: E731
+            slopes = torch.func.grad(lambda x: torch.func.vmap(one)(x).sum())(narrow)
+            assert_same(slopes, torch.stack([torch.func.grad(one)(x) for x in narrow]))
 
 
 # ---- What is raised around a block -----------------------------------------------------------------------

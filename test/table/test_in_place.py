@@ -1,7 +1,6 @@
-"""In-place operators behave like torch's in all that can be seen: random programs run with torch.clamp_ and its
-relatives, with ours under the convention of the installed release, and with torch's under that pin. They have views of
-views, hooks before and after, retain_grad, no_grad, and tensors that torch refuses to write. Values, gradients, version
-counters, errors and calls of hooks must be the same. The matrix checks that input and output may change after a call."""
+"""In-place operators behave like torch's in all that can be seen (values, gradients, version counters, errors, calls of
+hooks): programs are drawn, and run with torch.clamp_ and its relatives, with ours under the convention of the installed
+release, and with torch's under that pin. The matrix checks that input and output may change after a call."""
 
 import random
 from contextlib import nullcontext

@@ -56,7 +56,7 @@ def test_in_place_keeps_its_dtype():
         with pytest.raises(RuntimeError, match="cast"):
             call(torch.arange(3))
     outside = torch.ones(3)
-    with pytest.raises(RuntimeError, match="was not given the tensor that is written"):
+    with pytest.raises(RuntimeError, match="must be given the tensor that is written"):
         torch.func.functionalize(lambda x: op(outside, x))(torch.ones(3))
 
 

@@ -148,7 +148,7 @@ CLAMPGRAD_HOST_DEVICE M from_bits(uint64_t word, int element) {
   static constexpr Powers<Lane> powers;
   M each;
   std::memcpy(&each, powers.of_2 + element % room, sizeof(each));
-  const auto part = static_cast<Lane>(word >> (element / room * room)); // of its type for UBSan too
+  const auto part = static_cast<Lane>(word >> (element / room * room)); // sanitizers make it an int
   return ((M() + part) & each) != M();
 }
 #endif

@@ -40,8 +40,7 @@ def _beside_constants(convention: str) -> str | None:
     return next(filter(alike, EXACT), None) if convention in EXACT else convention
 
 
-# Maps each convention to the one that gives x the same gradient beside constant Tensor bounds as it gives
-# with numbers.
+# The convention that gives x the same gradient beside constant Tensor bounds as each gives with numbers.
 BESIDE_CONSTANTS: dict[str, str | None] = {name: _beside_constants(name) for name in CONVENTIONS}
 
 

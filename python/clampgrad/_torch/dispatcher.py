@@ -1,7 +1,8 @@
 """Kernels in Python at the autograd keys of torch's dispatcher, and the node that one of them makes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import reduce
 from typing import Any, TypeAlias
 
 import torch
@@ -100,6 +101,19 @@ def batch_first(arg: Any, dim: int | None, missing: int) -> Any:
     return arg.unflatten(0, (-1, *[1] * missing)) if missing else arg
 
 
+def counted_as_in_a_sample(args: Sequence[Any], sizes: list[int]) -> list[Any]:
+    """In type promotion a bound without dimensions counts less, but a batched one has a dimension. If no argument has
+    any, all count, and those that are not batched get one. `sizes` are the dimensions of a sample."""
+    of = args[0].dtype
+    dtypes = [a.dtype for a, n in zip(args, sizes) if isinstance(a, torch.Tensor) and n == sizes[0]]
+
+    def counted(a: Any, n: int) -> Any:
+        fits = n or not isinstance(a, torch.Tensor) or a.dtype == of or not of.is_floating_point
+        return a if fits else a.to(reduce(torch.promote_types, dtypes)).reshape(-1)
+
+    return list(map(counted, args, sizes))
+
+
 def may_share_memory(x: torch.Tensor) -> bool:
     """Whether elements of the tensor may share memory, by the strides."""
     extent = 0
@@ -128,6 +142,7 @@ def batched_in_place(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
         ]
         with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.FuncTorchBatched)):
             if is_pinned() and max(sizes) == sizes[0] and not may_share_memory(args[0]):
+                args = counted_as_in_a_sample(args, sizes)
                 operator(*(batch_first(a, d, sizes[0] - n) for a, d, n in zip(args, dims, sizes)))
                 return x
             for i in range(args[0].size(dims[0])):

@@ -58,8 +58,7 @@ def stays_unrounded(number: Any, dtype: torch.dtype) -> bool:
 
 
 def in_dtype(number: Any, dtype: torch.dtype) -> Any:
-    """Rounded to it. A number beyond its range stays, for torch to judge, and a symbol that needs no rounding, or
-    has no value yet."""
+    """Rounded to it. A number beyond its range stays, for torch to judge, as does a symbol without a value yet."""
     if stays_unrounded(number, dtype) and number.node.has_hint():
         number = float(number)  # guards it
     if isinstance(number, Real) and hasattr(number, "item"):
@@ -148,7 +147,7 @@ def batch_at(to: int, args: Sequence[Any], dims: Sequence[int | None]) -> list[A
     ranks = [a.dim() - (d is not None) if isinstance(a, Tensor) else -1 for a, d in zip(args, dims)]
 
     def moved(a: Any, d: int | None, rank: int) -> Any:
-        if d is None and (to == 0 or rank < 0):
+        if d is None and (to == 0 or rank <= 0):
             return a
         a = a.unsqueeze(0) if d is None else a.movedim(d, 0)
         return a[(slice(None), *(None,) * (max(ranks) - rank))].movedim(0, to)

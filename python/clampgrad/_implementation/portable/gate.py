@@ -288,13 +288,12 @@ class Clamp(torch.autograd.Function):
         """The same one level down."""
         if not rule.in_place:
             x, *others, position = batch_at(0, args, in_dims[2:])
-            # One without a dimension takes less part in type promotion. With that of the batch it would take
-            # full part.
+            # One without a dimension counts less in type promotion, but here it has the batch's.
             others = [o.to(rule.dtype) if isinstance(o, Tensor) else o for o in others]
             return cls.apply(rule, recording, x.to(rule.dtype), *others, position), 0
         if in_dims[2] is None or args[0].dim() < args[-1].dim():
             raise RuntimeError(
-                "vmap: inplace, self must be batched and have as many dimensions as each bound"
+                "vmap: inplace, self must be batched, and no bound may have more dimensions than self"
             )
         # Written as it is, and not as a view, which autograd would record.
         cls.apply(rule, recording, args[0], *batch_at(in_dims[2], args, in_dims[2:])[1:])

@@ -1,8 +1,7 @@
 """The pin: kernels in Python at the autograd keys of aten's clamp and its family, as csrc/pin has in C++.
 
-They run wherever torch's own would: whoever calls, in any thread, at every level of torch.func, while a
-graph is traced. Where nothing is pinned or recorded they hand over to torch's own, which stays at a key that
-no backend has.
+They run wherever torch's own would: whoever calls, in any thread, at every level of torch.func, in a trace.
+Where nothing is pinned or recorded they hand over to torch's own, which stays at a key that no backend has.
 """
 
 from __future__ import annotations

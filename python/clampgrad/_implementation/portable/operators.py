@@ -1,6 +1,6 @@
 """torch.ops.clampgrad, with the schemas of csrc/native_functions.yaml, in plain PyTorch.
 
-An operator here does what its Python function does, in levels of torch.func too: it decomposes before them.
+An operator here does what its Python function does, in levels of torch.func too, which it decomposes before.
 """
 
 from __future__ import annotations

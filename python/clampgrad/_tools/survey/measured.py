@@ -66,8 +66,7 @@ def survey(device: str = "cpu") -> Survey:
         device: the device to measure on.
 
     Returns:
-        A :class:`clampgrad.Survey`, which ``clampgrad survey`` prints: one :class:`clampgrad.Row` for each
-        function and point.
+        A :class:`clampgrad.Survey`, as ``clampgrad survey`` prints: a :class:`clampgrad.Row` per function and point.
 
     Raises:
         RuntimeError: torch has no such device.
