@@ -7,7 +7,8 @@ namespace clampgrad {
 
 // Whether code runs on a GPU of this compute capability. `code` has nvcc's names:
 // "sm_80+compute_90". Machine code (sm) also runs on later minor versions, PTX (compute) on all
-// later versions, a name that ends in "a" on its own version, one in "f" on later minor ones.
+// later versions, a name that ends in "a" only on its own version, one in "f" on later minor
+// versions.
 constexpr bool runs_on(std::string_view code, int major, int minor) {
   while (!code.empty()) {
     const auto name = code.substr(0, code.find('+'));

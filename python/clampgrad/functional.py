@@ -109,7 +109,7 @@ def clamp(
         ValueError: `gradient` is unknown, or `maximize` is set with an exact convention.
         TypeError: `gradient` is not a str.
         RuntimeError: both bounds are None, or torch refuses the arguments: its own error.
-        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not linear in the gradient.
+        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not linear in the incoming gradient.
 
     Example::
 

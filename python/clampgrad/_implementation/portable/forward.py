@@ -58,7 +58,7 @@ def stays_unrounded(number: Any, dtype: torch.dtype) -> bool:
 
 
 def in_dtype(number: Any, dtype: torch.dtype) -> Any:
-    """Rounded to it. A number beyond its range stays, for torch to judge, as does a symbol without a value yet."""
+    """Rounded to it, but for what torch judges, beyond its range, and symbols that need no rounding or have no value."""
     if stays_unrounded(number, dtype) and number.node.has_hint():
         number = float(number)  # guards it
     if isinstance(number, Real) and hasattr(number, "item"):

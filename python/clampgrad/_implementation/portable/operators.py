@@ -1,6 +1,6 @@
 """torch.ops.clampgrad, with the schemas of csrc/native_functions.yaml, in plain PyTorch.
 
-An operator here does what its Python function does, in levels of torch.func too, which it decomposes before.
+An operator here does what its Python function does, and decomposes before the levels of torch.func see it.
 """
 
 from __future__ import annotations
