@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import clampgrad
+import mock_device
 from clampgrad.cli import main
 from common import RELEASE, package_path, run
 
@@ -31,14 +32,22 @@ def pytest_configure(config):
     # COLUMNS decides how wide tables are printed, and workers of xdist set it.
     os.environ.pop("COLUMNS", None)
     # Before the tests are collected: some make tensors when they are imported.
+    if config.getoption("device") == "mock":
+        mock_device.register()
     if config.getoption("device") != "cpu":
         torch.set_default_device(config.getoption("device"))
 
 
 def pytest_runtest_setup(item):
-    marker = item.get_closest_marker("compiled")
-    if marker and clampgrad.implementation != "compiled":
-        pytest.skip(f"needs the compiled implementation: {marker.args[0]}")
+    device = torch.device(item.config.getoption("device")).type
+    unmet = {
+        "compiled": clampgrad.implementation != "compiled" and "needs the compiled implementation",
+        "of_cpus": device != "cpu" and "of CPUs alone",
+        "of_kernels": device not in ("cpu", "cuda") and "needs kernels for this device",
+    }
+    for name, needs in unmet.items():
+        if needs and (marker := item.get_closest_marker(name)):
+            pytest.skip(f"{needs}: {marker.args[0]}")
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """Tensors of several devices: we accept what torch accepts, such as 0-dim CPU tensors in maximum; the rest raises
-torch's own error. Without a GPU the other device is meta, where torch's clamp takes them too. It has no values."""
+torch's own error. The other device is that of --device, a GPU, or meta, where torch's clamp takes them too: it has no
+values."""
 
 from functools import partial
 from itertools import permutations, product
@@ -14,7 +15,9 @@ from common import assert_same, outcome, tied
 from matrix.reference import ARGUMENTS, CLAMPS
 from oracle import EXACT
 
-OTHER = "cuda" if torch.cuda.is_available() else "meta"
+OTHER = torch.get_default_device().type
+if OTHER == "cpu":
+    OTHER = "cuda" if torch.cuda.is_available() else "meta"
 
 
 def arguments(operator, where):
@@ -66,14 +69,14 @@ class OneDevice(TorchDispatchMode):
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if name not in CLAMPS])
 def test_what_a_cpu_scalar_is_compared_with(name):
     f = partial(getattr(clampgrad, name), gradient="half")
-    for x, y in permutations([torch.tensor(1.0), torch.ones(3, device=OTHER)]):
+    for x, y in permutations([torch.tensor(1.0, device="cpu"), torch.ones(3, device=OTHER)]):
         leaf = (x if x.dim() else y).requires_grad_()
         result = f(x, y)
         with OneDevice():
             (gradient,) = torch.autograd.grad(result.sum(), leaf)
         assert gradient.device == leaf.device
     # Forward mode, where the first tangent is on the CPU and what it is compared with is not.
-    here, there = torch.tensor(1.0), torch.tensor(1.0, device=OTHER)
+    here, there = torch.tensor(1.0, device="cpu"), torch.tensor(1.0, device=OTHER)
     for function in (f, getattr(torch, name)):
         _, tangent = torch.func.jvp(function, (here, there), (torch.ones_like(here), there))
         assert tangent.device == there.device
@@ -95,7 +98,7 @@ def gradient_in_vmap(f, args, batched, _):
 @pytest.mark.parametrize("transformed", [vmapped, tangent_of_one, gradient_in_vmap])
 def test_cpu_scalars_beside_samples_without_dimensions(name, transformed):
     for batched, other in product(range(len(ARGUMENTS[name])), repeat=2):
-        args = [torch.tensor(1.0)] * len(ARGUMENTS[name])
+        args = [torch.tensor(1.0, device="cpu")] * len(ARGUMENTS[name])
         args[batched] = torch.ones(3, device=OTHER)
         expected, y = (
             outcome(transformed, getattr(of, name), args, batched, other)
@@ -109,7 +112,8 @@ def test_cpu_scalars_beside_samples_without_dimensions(name, transformed):
 
 @pytest.mark.parametrize("name", ["clamp_min", "clamp_max"])
 def test_a_cpu_scalar_in_place_and_beside_a_number(name):
-    for other in (torch.tensor(0.0), torch.tensor(0.0, dtype=torch.float64)):
+    for dtype in (torch.float32, torch.float64):
+        other = torch.tensor(0.0, dtype=dtype, device="cpu")
         bounds = (other, 1.0) if name == "clamp_min" else (0.0, other)
         x = torch.randn(3, device=OTHER, requires_grad=True)
         z = x * 1

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, run, vjp
+from common import DTYPES, assert_same, eager, run, seeded, vjp
 from oracle import EXACT, PSEUDO, TABLE
 
 pytestmark = pytest.mark.compiled(
@@ -32,7 +32,7 @@ CALLS = [
 
 
 def drawn(shape, generator, dtype):
-    picks = torch.randint(len(VALUES), shape, generator=generator)
+    picks = seeded(torch.randint, len(VALUES), shape, generator=generator)
     return VALUES[picks].to(dtype)
 
 
@@ -40,9 +40,9 @@ def laid_out(shape, generator, dtype):
     """A tensor of this shape at an odd offset: its dimensions in any order, some with steps."""
 
     def some(n):
-        return int(torch.randint(n, (), generator=generator))
+        return int(torch.randint(n, (), generator=generator, device="cpu"))
 
-    order = torch.randperm(len(shape), generator=generator).tolist()
+    order = torch.randperm(len(shape), generator=generator, device="cpu").tolist()
     steps = [1 + some(2) * (some(3) == 0) for _ in shape]
     sizes = [shape[d] * steps[d] for d in order]
     offset = some(5)
@@ -98,10 +98,11 @@ BROADCAST = {  # what repeats is less than a word, some words, no whole number o
 def test_what_is_broadcast(name, count, convention, dtype):
     """A bound, and the gradient of a sum. Few ones, so that sums are exact in 16 bits too."""
     generator = torch.Generator().manual_seed(0)
-    few, function = partial(torch.randint, -2, 3, generator=generator), getattr(clampgrad, name)
+    few = partial(seeded, torch.randint, -2, 3, generator=generator)
+    function = getattr(clampgrad, name)
     for shape, bound in ((shape, bound) for shape, bounds in BROADCAST.items() for bound in bounds):
         x, *others = few(shape).to(dtype), *(few(bound).to(dtype) for _ in range(count - 1))
-        mask = torch.rand(shape, generator=generator) < 16 / x.numel()
+        mask = seeded(torch.rand, shape, generator=generator) < 16 / x.numel()
         for g in (6 * mask.to(dtype), torch.tensor(0.75, dtype=dtype).expand(shape)):
             wanted = [x, *others] if g.is_contiguous() else [x]
 
@@ -222,6 +223,7 @@ def test_bits_are_not_taken_lane_by_lane_on_arm64():
 CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"]}
 
 
+@pytest.mark.of_cpus("the instruction sets are those of CPUs")
 @pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="it runs this very file")
 @pytest.mark.parametrize("lower", CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), []))
 def test_lower_instruction_sets(lower):

@@ -39,6 +39,7 @@ LAYOUTS = {
     "sparse rows": torch.Tensor.to_sparse_csr,
     "mkldnn": torch.Tensor.to_mkldnn,
 }
+ON = {"mkldnn": pytest.mark.of_cpus("a layout for Intel's CPUs")}
 CALLS = {  # torch's functions of activations are in nn.functional
     "clamp": lambda of, nn, x: of.clamp(x, 0, 1),
     "clamp_": lambda of, nn, x: of.clamp_(x, 0, 1),
@@ -63,7 +64,7 @@ def shown(found):
 @pytest.mark.filterwarnings("ignore:.*[Ss]parse.*beta", "ignore:.*quantiz", "ignore:.*nested")
 @pytest.mark.parametrize("recorded", [False, True], ids=["constant", "recorded"])
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [pytest.param(n, marks=ON.get(n, ())) for n in LAYOUTS])
 def test_as_torch_does(layout, call, recorded):
     if recorded and layout == "quantised":
         pytest.skip("torch lets no quantised tensor require a gradient")

@@ -214,7 +214,7 @@ def around(name, manager):
         return y, grad(y, leaves, g)
 
 
-around("autocast", lambda: torch.autocast("cpu", torch.bfloat16))
+around("autocast", lambda: torch.autocast(torch.get_default_device().type, torch.bfloat16))
 
 
 @whole("input and output changed in place")

@@ -84,6 +84,7 @@ def test_masks_are_what_the_bits_say(per_element):
 
 
 @pytest.mark.compiled("the portable implementation saves its arguments, and raises as torch does")
+@pytest.mark.of_kernels("compositions save their arguments")
 def test_a_tensor_of_inference_mode_may_be_a_bound():
     """torch cannot save it, and raises; nothing of it is saved here."""
     with torch.inference_mode():

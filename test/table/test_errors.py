@@ -1,6 +1,7 @@
 """Bad input raises a clear error, torch's own where torch has one, and changes nothing."""
 
 import enum
+import re
 import sys
 import types
 from contextlib import nullcontext
@@ -161,6 +162,9 @@ def value_or_error(f, *args):
     try:
         value = f(*args)
     except (RuntimeError, OverflowError) as error:
+        # A GPU computes in float what has 16 bits, and each operator names one of the two.
+        if torch.get_default_device().type == "cuda":
+            return re.sub(r"to type \S+", "to a type", str(error))
         return str(error)
     values = None if value.is_meta or isinstance(value, FakeTensor) else repr(value.tolist())
     return value.dtype, value.shape, values
@@ -174,6 +178,9 @@ MADE = {
 }
 
 
+@pytest.mark.of_kernels(
+    "torch's own forward is that of the CPU, which refuses bounds that a GPU takes"
+)
 @pytest.mark.parametrize("where", MADE)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_torch_judges_a_bound_that_overflows_where_a_gradient_is_recorded_too(dtype, where):
@@ -257,7 +264,7 @@ def test_what_is_no_tensor_is_a_type_error(name):
 @pytest.mark.parametrize("kind", ["recorded", "constant", "meta", "float64 under vmap"])
 def test_a_backward_without_a_bound(kind):
     backward = torch.ops.clampgrad.clamp_mingrad_backward
-    x = torch.ones(3, device="meta" if kind == "meta" else "cpu")
+    x = torch.ones(3, device="meta" if kind == "meta" else None)
     if kind == "recorded":
         x.requires_grad_()
     if "vmap" in kind:

@@ -108,7 +108,9 @@ class Program:
         except RuntimeError as e:
             error = str(e).partition("\n")[0]
         tensors = [
-            (t.tolist(), t.requires_grad, t.is_inference() or t._version) for t in self.tensors
+            # Without detach, torch moves it by an operator that the graph has, which no view of unbind can be in.
+            (t.detach().tolist(), t.requires_grad, t.is_inference() or t._version)
+            for t in self.tensors
         ]
         with_grad = [self.x, self.learnt, *self.retained]
         grads = [None if t.grad is None else t.grad.tolist() for t in with_grad]

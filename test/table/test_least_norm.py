@@ -35,7 +35,7 @@ def pieces(f, point):
     nearby = point + 0.2 * torch.rand(200, len(point), dtype=torch.float64) - 0.1
     steps = STEP * torch.eye(len(point), dtype=torch.float64)
     slopes = torch.stack([(f(nearby + s) - f(nearby - s)) / (2 * STEP) for s in steps], 1)
-    return slopes.round(decimals=6).unique(dim=0).numpy()
+    return slopes.round(decimals=6).unique(dim=0).numpy(force=True)
 
 
 def least_norm(gradients):
@@ -66,7 +66,7 @@ def gradient(operator, point, chosen, numbers):
     args = [v.clone().requires_grad_(i in chosen) for i, v in enumerate(point[:, None])]
     called = [v.item() if numbers and i and i not in chosen else v for i, v in enumerate(args)]
     y = getattr(clampgrad, operator)(*called, gradient="min_norm")
-    return torch.cat(torch.autograd.grad(y, [args[i] for i in chosen])).numpy()
+    return torch.cat(torch.autograd.grad(y, [args[i] for i in chosen])).numpy(force=True)
 
 
 @pytest.mark.parametrize("operator, chosen, numbers", list(cases()))

@@ -57,6 +57,7 @@ def test_the_profiler_shows_arguments(name, shapes):
 
 
 @pytest.mark.compiled("the portable implementation saves masks, which broadcast as torch's")
+@pytest.mark.of_kernels("compositions save masks too")
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_a_node_refuses_a_gradient_of_another_shape(others):
     """In a direct call; the engine compares shapes before it calls a node."""
@@ -85,6 +86,7 @@ def test_attributes_of_a_node():
 
 
 @pytest.mark.compiled("the portable implementation records a byte per element")
+@pytest.mark.of_kernels("compositions save what they compare")
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_the_fast_path_saves_bits_alone(convention):
     x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)

@@ -7,7 +7,7 @@ import torch
 from torch.func import grad, jacrev, vmap
 
 import clampgrad
-from common import DTYPES, assert_same
+from common import DTYPES, assert_same, seeded
 from oracle import CONVENTIONS
 
 IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 1, 0)]
@@ -15,8 +15,7 @@ IN_DIMS = [(0, None, None), (None, 0, None), (None, None, 1), (1, 0, None), (0, 
 
 def values(*shape, seed):
     """Few different values, so that many tie; their sums are exact."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-2, 3, shape, generator=generator) / 2
+    return seeded(torch.randint, -2, 3, shape, seed=seed) / 2
 
 
 def batched(in_dims, *example):
