@@ -33,7 +33,7 @@ def register():
     folder.mkdir(parents=True, exist_ok=True)
     cpp_extension.load(
         "mock_device",
-        [str(Path(__file__).with_suffix(".cpp"))],
+        [str(ROOT / "test/cpp/mock_device.cpp")],
         extra_cflags=["-O0", "-g0"],
         build_directory=str(folder),
         is_python_module=False,

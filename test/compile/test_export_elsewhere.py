@@ -83,6 +83,7 @@ def test_it_runs_alone(kind, pin, tmp_path):
     check_alone(kind, model, X, tmp_path)
 
 
+@pytest.mark.of_cpus("the runner is onnxruntime's for CPUs")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_onnx(tmp_path):
     for module in ("onnx", "onnxscript", "onnxruntime"):

@@ -124,6 +124,7 @@ def copied(f):
     return sum(torch.Size(shape).numel() for shape in copies)
 
 
+@pytest.mark.of_kernels("compositions broadcast by torch's operators")
 def test_nothing_that_is_broadcast_is_copied():
     n = 2**18
     x, row = torch.randn(n // 64, 64, requires_grad=True), torch.randn(64)

@@ -39,7 +39,9 @@ LAYOUTS = {
     "sparse rows": torch.Tensor.to_sparse_csr,
     "mkldnn": torch.Tensor.to_mkldnn,
 }
-ON = {"mkldnn": pytest.mark.of_cpus("a layout for Intel's CPUs")}
+WITH_KERNELS = ("nested", "quantised", "sparse", "sparse rows")
+ON = dict.fromkeys(WITH_KERNELS, pytest.mark.of_kernels("it is torch that may have none"))
+ON["mkldnn"] = pytest.mark.of_cpus("only CPUs have this layout")
 CALLS = {  # torch's functions of activations are in nn.functional
     "clamp": lambda of, nn, x: of.clamp(x, 0, 1),
     "clamp_": lambda of, nn, x: of.clamp_(x, 0, 1),

@@ -146,6 +146,7 @@ def most_of(known):
     return most
 
 
+@pytest.mark.of_cpus("the record is a CPU's; elsewhere, 0-dim bounds are moved first")
 @pytest.mark.parametrize("values", [(0.0, 1.0, 2.0), 1.0], ids=["vector", "scalar"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_no_count_grows(convention, values):

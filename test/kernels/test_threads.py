@@ -46,6 +46,7 @@ def test_no_second_openmp_runtime():
     assert needed and not [n for n in needed if re.match("lib(gomp|omp|iomp)", n)]
 
 
+@pytest.mark.of_kernels("a mock device cannot share its memory")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_another_process(method):
     if method not in torch.multiprocessing.get_all_start_methods():

@@ -143,6 +143,7 @@ def test_strides_of_results_and_gradients(layout, call):
 
 
 @pytest.mark.compiled("the portable implementation saves the arguments themselves")
+@pytest.mark.of_kernels("elsewhere compositions save the arguments themselves, and raise")
 @pytest.mark.parametrize("differentiated", [False, True])
 def test_a_bound_may_change_beside_a_tangent(differentiated):
     """The composed path has kept a copy, for a constant without its repetitions."""
@@ -193,6 +194,7 @@ def test_weights_are_clipped_without_recording(operator):
 
 
 @pytest.mark.compiled("the portable implementation has one path")
+@pytest.mark.of_kernels("elsewhere compositions take it")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_kernels_take_every_floating_dtype(dtype):
     x = torch.ones(3, dtype=dtype, requires_grad=True)

@@ -14,6 +14,7 @@ from common import assert_same, outcome
 
 pytestmark = pytest.mark.slow
 
+DEVICE = torch.get_default_device().type  # --device
 NAMES = ("clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin")
 OPINFOS = [op for op in op_db if op.name in NAMES]
 every_operator = pytest.mark.parametrize("op", OPINFOS, ids=lambda op: op.name)
@@ -47,11 +48,11 @@ MANY = (torch.float32, torch.bfloat16, torch.int32)  # noncontiguous, broadcast,
 @every_operator
 def test_sample_inputs(op, recorded):
     """On every dtype that torch supports, and on those that it must refuse."""
-    dtypes = set(op.dtypes)
+    dtypes = set(op.supported_dtypes(DEVICE))
     assert dtypes >= {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64}
     for dtype in sorted(dtypes | {torch.bool, torch.complex64}, key=str):
         samples = op.reference_inputs if dtype in MANY else op.sample_inputs
-        for sample in samples("cpu", dtype, set_seed=False):
+        for sample in samples(DEVICE, dtype, set_seed=False):
             actual, expected = outcomes(op, sample, recorded)
             if not isinstance(expected, torch.Tensor):
                 assert actual == expected
@@ -67,7 +68,7 @@ def test_error_inputs(op):
     if op.error_inputs_func is None:
         assert op.name == "clamp"  # torch lists no mistakes for it; test_errors.py does
         return
-    mistakes = list(op.error_inputs("cpu"))
+    mistakes = list(op.error_inputs(DEVICE))
     assert mistakes
     for mistake in mistakes:
         actual, expected = outcomes(op, mistake.sample_input)

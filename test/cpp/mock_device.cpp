@@ -102,6 +102,8 @@ struct Twins {
         return here;
       }
     }
+    const bool is_plain = t.layout() == at::kStrided && !t.is_quantized() && !t.is_nested();
+    TORCH_CHECK_NOT_IMPLEMENTED(is_plain, "The device mock has plain Tensors alone");
     auto impl = t.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true);
     Impl::set_device(*impl, HERE);
     if (t.has_storage()) {
@@ -162,7 +164,9 @@ void replace(c10::IValue& value, F f) {
 void on_the_host(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const auto count = schema.arguments().size(), results = schema.returns().size();
+  // As on a GPU: a number on the CPU is read, but for these two, and indices are moved.
   const bool indexes = schema.name().find("index") != std::string::npos;
+  const bool reads = schema.name().rfind("aten::clamp_m", 0) != 0;
   auto values = stack->end() - count;
   Twins twins;
   bool first = true, any = false;
@@ -174,8 +178,7 @@ void on_the_host(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit:
       *value = HOST;
     }
     replace(*value, [&](const Tensor& t) {
-      // As on a GPU: a number on the CPU is read, and indices are moved.
-      const bool is_read = !t.defined() || t.dim() == 0 || (indexes && !first);
+      const bool is_read = !t.defined() || (reads && t.dim() == 0) || (indexes && !first);
       TORCH_CHECK(
           is_ours(t) || is_read,
           "Expected all tensors to be on the same device, but ",
