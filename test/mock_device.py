@@ -1,16 +1,20 @@
-"""`pytest --device mock`: an accelerator in the host's memory, so that a test which is not device-clean fails without a GPU.
+"""The device of `pytest --device mock`: an accelerator in the host's memory, for tests of devices without a GPU.
 
-Its Tensors are not the CPU's: they have no `numpy()`, do not mix with those of the CPU, take no generator of the
-CPU, and their backward runs in a thread of its own. clampgrad has no kernels for it, so compositions run there.
+Its operators run on the CPU, but its Tensors are not the CPU's: they have no `numpy()`, do not mix with those of the CPU,
+and take no generator of the CPU. Their backward runs in a thread of its own. clampgrad has no kernels for it, so
+compositions run there.
 """
 
+import os
+import subprocess
 import types
 from pathlib import Path
 
 import torch
 from torch.utils import cpp_extension
 
-# What torch asks of `torch.mock`. Random numbers are those of the CPU's generator.
+ROOT = Path(__file__).resolve().parents[1]
+# What torch asks of `torch.mock`. Random numbers come from the CPU's generator.
 MODULE = {
     "current_device": lambda: 0,
     "device_count": lambda: 1,
@@ -24,20 +28,27 @@ MODULE = {
     "synchronize": lambda device=None: None,
     "_is_in_bad_fork": lambda: False,
 }
-ROOT = Path(__file__).resolve().parents[1]
+
+
+def compiled():
+    """The library for this torch. It is compiled if the source is newer."""
+    source = ROOT / "test/cpp/mock_device.cpp"
+    library = ROOT / f"build/mock_device-{torch.__version__}.so"
+    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
+        library.parent.mkdir(exist_ok=True)
+        command = [
+            *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-w", str(source)),
+            *(f"-I{path}" for path in cpp_extension.include_paths()),
+            *(f"-L{path}" for path in cpp_extension.library_paths()),
+            *("-lc10", "-ltorch", "-ltorch_cpu", "-o", str(library)),
+        ]
+        subprocess.run(command, check=True)
+    return library
 
 
 def register():
-    """Compiles the device if need be (a minute), and makes it known to torch."""
-    folder = ROOT / "build" / f"mock-{torch.__version__}"
-    folder.mkdir(parents=True, exist_ok=True)
-    cpp_extension.load(
-        "mock_device",
-        [str(ROOT / "test/cpp/mock_device.cpp")],
-        extra_cflags=["-O0", "-g0"],
-        build_directory=str(folder),
-        is_python_module=False,
-    )
+    """Makes the device known to torch, before the first backward: then torch starts a thread for each device."""
+    torch.ops.load_library(compiled())
     torch.utils.rename_privateuse1_backend("mock")
     module = types.ModuleType("torch.mock")
     module.__dict__.update(MODULE)

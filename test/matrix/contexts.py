@@ -22,6 +22,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+from common import has_kernels
 from matrix import reference
 from matrix.cells import FINITE, Arg, expected, gradients, numbers, reduced_to
 from matrix.forms import FORMS
@@ -240,7 +241,11 @@ def changed_after(f, cell):
 
 def public(cell):
     """The forms for which the contract promises it, with bounds that leave x on the fast path."""
-    return cell.form in ("function", "in place") and cell.args[0].layout not in ("neg", "conj")
+    return (
+        has_kernels()
+        and cell.form in ("function", "in place")
+        and cell.args[0].layout not in ("neg", "conj")
+    )
 
 
 # ---- Saved tensors -------------------------------------------------------------------------------
@@ -260,8 +265,14 @@ HOOKS = {  # pack, unpack
     "at an odd address": (at_an_odd_address, lambda t: t),
     "cast": (lambda t: (t.dtype, t.to(torch.float64)), lambda packed: packed[1].to(packed[0])),
     "as numpy": (
-        lambda t: (t.dtype, t.detach().cpu().double().resolve_neg().numpy().copy()),
-        lambda packed: torch.tensor(packed[1], dtype=packed[0]),
+        lambda t: (
+            t.detach().cpu().double().resolve_neg().numpy().copy(),
+            {
+                "dtype": t.dtype,
+                "device": t.device,
+            },  # the default device is not that of backward's thread
+        ),
+        lambda packed: torch.tensor(packed[0], **packed[1]),
     ),
 }
 for _name, _hooks in HOOKS.items():
