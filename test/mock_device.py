@@ -5,6 +5,7 @@ and take no generator of the CPU. Their backward runs in a thread of its own. cl
 compositions run there.
 """
 
+import contextlib
 import os
 import subprocess
 import types
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # What torch asks of `torch.mock`. Random numbers come from the CPU's generator.
 MODULE = {
     "current_device": lambda: 0,
+    "device": lambda device: contextlib.nullcontext(),
     "device_count": lambda: 1,
     "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16],
     "get_rng_state": lambda device=None: torch.get_rng_state(),

@@ -18,7 +18,7 @@ import clampgrad
 from clampgrad import EXACT, PSEUDO
 from common import DTYPES, assert_same, tied
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.of_cpus("the host runs the kernels")]
 
 ROOT = Path(__file__).resolve().parents[2]
 # A convention by its name, and whether the loss is maximised.

@@ -176,6 +176,8 @@ void on_the_host(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit:
       TORCH_CHECK(false, "Expected a 'mock' device type for generator but found '", device, "'");
     } else if (value->isDevice()) {
       *value = HOST;
+    } else if (value->isStorage() && value->toStorage().device_type() == MOCK) {
+      *value = twins.host(value->toStorage());
     }
     replace(*value, [&](const Tensor& t) {
       const bool is_read = !t.defined() || (reads && t.dim() == 0) || (indexes && !first);
@@ -274,6 +276,10 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&on_the_host>());
+}
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
