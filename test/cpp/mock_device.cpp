@@ -145,17 +145,12 @@ template <typename F>
 void replace(c10::IValue& value, F f) {
   if (value.isTensor()) {
     value = f(value.toTensor());
-  } else if (value.isTensorList()) {
-    auto list = value.toTensorList();
-    c10::List<Tensor> found;
-    for (const Tensor& t : list) {
-      found.push_back(f(t));
-    }
-    value = found;
-  } else if (value.isOptionalTensorList()) {
-    c10::List<std::optional<Tensor>> found;
-    for (const std::optional<Tensor>& t : value.toOptionalTensorList()) {
-      found.push_back(t ? std::make_optional(f(*t)) : t);
+  } else if (value.isList()) {
+    const auto list = value.toList();
+    c10::impl::GenericList found(list.elementType());
+    for (c10::IValue element : list) {
+      replace(element, f);
+      found.push_back(element);
     }
     value = found;
   }
