@@ -63,6 +63,12 @@ PRIVATE = {
             "torch._C._functorch:peek_interpreter_stack": "the same",
         },
     ),
+    "convert": Use(
+        "`clampgrad.nn.convert` with `example_inputs` raises an ImportError that names it",
+        {
+            "torch.utils._pytree:tree_leaves": "the tensors in arguments and results of a model",
+        },
+    ),
     "pin": Use(
         "the first pin raises a RuntimeError that names it, and changes nothing. In a module that is imported "
         "later: under a pin the import fails; without one it is a warning, and the next pin's error",

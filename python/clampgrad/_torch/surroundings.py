@@ -1,5 +1,6 @@
 """Where a call runs: inside torch.func, in forward mode, in backward, under modes; and what its tensors are."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
@@ -101,6 +102,17 @@ def differentiating() -> Iterator[None]:
         yield
 
 
+def compiled_code_is_off() -> AbstractContextManager[Any]:
+    """A block in which what was compiled runs as it was written, and nothing is compiled."""
+    set_stance = getattr(torch.compiler, "set_stance", None)  # torch 2.6 and later
+    if (
+        set_stance is None or "torch._dynamo" not in sys.modules
+    ):  # which it would import, in a second
+        return nullcontext()
+    stance: AbstractContextManager[Any] = set_stance("force_eager")
+    return stance
+
+
 # ---- What only private names say of a tensor -------------------------------------------------------------
 
 
@@ -112,3 +124,10 @@ def share_memory(a: Tensor, b: Tensor) -> bool:
 def version(x: Tensor) -> int:
     """How often the tensor was changed in place."""
     return x._version
+
+
+def tensors_in(structure: Any) -> list[Tensor]:
+    """The tensors in a structure of tuples, dicts and what else torch takes for one."""
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(structure) if isinstance(leaf, Tensor)]

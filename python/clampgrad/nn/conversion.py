@@ -200,11 +200,12 @@ def choose(
             else:
                 module._clampgrad = Instead(gradient)
         return
-    args, keywords = (example_inputs,), {}
-    if isinstance(example_inputs, tuple):
-        args = example_inputs
-    elif isinstance(example_inputs, Mapping):
-        args, keywords = (), {**example_inputs}
+    args: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = {}
+    if isinstance(example_inputs, Mapping):
+        keywords = {**example_inputs}
+    else:
+        args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
 
     def ours(module: Any, input: Tensor) -> Tensor:
         if isinstance(module, nn.ReLU):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._pytree import tree_leaves
 
 from clampgrad._torch.modules import torchs_forward
-from clampgrad._torch.surroundings import version
+from clampgrad._torch.surroundings import compiled_code_is_off, tensors_in
 
 
 class Kept(NamedTuple):
@@ -23,11 +23,23 @@ class Kept(NamedTuple):
     ours: int  # after a conversion
 
 
+class Saved:
+    """What the graph keeps in place of a tensor; once that part of the graph is gone, so is this.
+
+    It has no history: that would be a cycle where a node keeps its own result. Autograd adds it to what it unpacks.
+    """
+
+    def __init__(self, tensor: Tensor, module: nn.Module | None) -> None:
+        self.tensor = tensor.detach()
+        self.module = module  # that keeps it
+        self.ours = 0  # the bytes that ours would keep for the same call, in one of the call
+
+
 class Storage:
     """Memory that is kept: by modules, and by what else there is."""
 
     def __init__(self, memory: torch.UntypedStorage) -> None:
-        self.memory = memory  # alive, so that no other has its address
+        self.memory = memory
         self.modules: set[nn.Module] = set()
         self.elsewhere = False
 
@@ -38,36 +50,56 @@ class Probe:
     def __init__(self, ours: Callable[[nn.Module, Tensor], Tensor]) -> None:
         self.ours = ours
         self.running: nn.Module | None = None
-        self.storages: dict[int, Storage] = {}
-        self.after: dict[nn.Module, int] = {}
+        self.saved: WeakSet[Saved] = WeakSet()
         self.reached: set[nn.Module] = set()
-        self.boxes: list[list[Tensor]] = []
+        self.storages: dict[int, Storage] = {}
+        self.last: Saved | None = None
+        self.after: dict[nn.Module, int] = {}
 
     def __call__(self, module: nn.Module, input: Tensor) -> Tensor:
         forward = torchs_forward(module)
         assert forward is not None
-        before, self.running = self.running, module
-        packed = len(self.boxes)
+        self.reached.add(module)
+        before, self.running, self.last = self.running, module, None
         try:
             result = forward(module, input)
         finally:
             self.running = before
-        self.reached.add(module)
-        if (
-            len(self.boxes) > packed
-        ):  # a gradient is recorded, and no checkpoint takes what is saved
-            self.after[module] = self.after.get(module, 0) + self.bytes_of_ours(module, result)
+        last, self.last = self.last, None
+        if last:  # a gradient is recorded, and no checkpoint takes what is saved
+            last.ours = self.bytes_of_ours(module, result)
         return result
 
     def words(self) -> str:
         return ""
 
     def bytes_of_ours(self, module: nn.Module, like: Tensor) -> int:
-        """What ours keeps, for a tensor like the result: a gradient of ours depends on neither."""
+        """What ours keeps for a tensor like that; the values do not matter."""
         sizes = []
         with saved_tensors_hooks(lambda t: sizes.append(t.untyped_storage().nbytes()), no_backward):
             self.ours(module, like.detach().requires_grad_())
         return sum(sizes)
+
+    def pack(self, tensor: Tensor) -> Saved:
+        saved = Saved(tensor, self.running)
+        self.saved.add(saved)
+        if self.running:
+            self.last = saved
+        return saved
+
+    def count(self, others: Iterable[Tensor]) -> None:
+        """Once the forward has run: what its graph keeps. `others` are there whatever the modules do."""
+        for saved in self.saved:
+            if storage := self.storage(saved.tensor):
+                if saved.module:
+                    storage.modules.add(saved.module)
+                else:
+                    storage.elsewhere = True
+            if saved.module:
+                self.after[saved.module] = self.after.get(saved.module, 0) + saved.ours
+        for tensor in others:
+            if storage := self.storage(tensor):
+                storage.elsewhere = True
 
     def storage(self, tensor: Tensor) -> Storage | None:
         try:
@@ -75,22 +107,6 @@ class Probe:
         except (NotImplementedError, RuntimeError):  # sparse, for one
             return None
         return self.storages.setdefault(id(memory), Storage(memory))
-
-    def pack(self, tensor: Tensor) -> list[Tensor]:
-        if storage := self.storage(tensor):
-            if self.running:
-                storage.modules.add(self.running)
-            else:
-                storage.elsewhere = True
-        # A box, which is emptied in the end: an operator's result in its own node would never be freed.
-        self.boxes.append([tensor])
-        return self.boxes[-1]
-
-    def keep(self, tensors: Any) -> None:
-        """Notes what is kept whatever the modules do: arguments, results, parameters."""
-        for tensor in tensors:
-            if isinstance(tensor, Tensor) and (storage := self.storage(tensor)):
-                storage.elsewhere = True
 
     def kept(self, converted: set[nn.Module]) -> dict[nn.Module, Kept]:
         """For each module, if those are converted."""
@@ -125,19 +141,17 @@ def probed(
 ) -> Probe:
     """Runs the model once, with a probe in each of the modules. Buffers and random states are as before."""
     probe = Probe(ours)
-    given = [t for t in tree_leaves((args, keywords)) if isinstance(t, Tensor)]
-    probe.keep([*given, *model.parameters(), *model.buffers()])
-    with restored(model, given), torch.inference_mode(False), torch.enable_grad():
+    given = tensors_in((args, keywords))
+    with restored(model, given), compiled_code_is_off(), recording():
         try:
             for module in modules:
                 module._clampgrad = probe
-            with saved_tensors_hooks(probe.pack, lambda box: box[0]):
-                probe.keep(tree_leaves(model(*args, **keywords)))
+            with saved_tensors_hooks(probe.pack, lambda saved: saved.tensor):
+                result = model(*args, **keywords)
         finally:
             for module in modules:
                 del module._clampgrad
-            for box in probe.boxes:
-                box.clear()
+    probe.count([*given, *tensors_in(result), *model.parameters(), *model.buffers()])
     return probe
 
 
@@ -145,7 +159,7 @@ def probed(
 def restored(model: nn.Module, given: Sequence[Tensor]) -> Iterator[None]:
     """A block after which buffers and random states are as before: those of BatchNorm and Dropout."""
     before = [
-        (module, name, buffer, version(buffer), buffer.detach().clone())
+        (module, name, buffer, buffer.detach().clone())
         for module in model.modules()
         for name, buffer in module.named_buffers(recurse=False)
     ]
@@ -160,8 +174,16 @@ def restored(model: nn.Module, given: Sequence[Tensor]) -> Iterator[None]:
             yield
         finally:
             with torch.no_grad():
-                for module, name, buffer, number, values in before:
+                for module, name, buffer, values in before:
                     if getattr(module, name) is not buffer:
                         setattr(module, name, buffer)
-                    if version(buffer) != number:
+                    # Not where it is the same: an earlier graph may hold it. Its version does not tell.
+                    if not buffer.is_meta and not torch.equal(buffer, values):
                         buffer.copy_(values)
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """A block in which gradients are recorded, whatever is set around it."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
