@@ -22,6 +22,7 @@ for name in (
     "lab.study_tables",
     "lab.support",
     "lab.upstream_tables",
+    "lab.zoo",
 ):
     import_module(name)
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)

@@ -99,6 +99,8 @@ def _never() -> bool:
 
 def torchs_forward(module: nn.Module) -> Callable[..., Tensor] | None:
     """torch's own forward of ReLU or Hardtanh, if the class of the module has or inherits it."""
+    if not isinstance(module, RUN):
+        return None
     forward = original(type(module).forward)
     return forward if any(original(of.forward) is forward for of in RUN) else None
 

@@ -49,9 +49,8 @@ class Instead:
 
     def __call__(self, module: Any, input: Tensor) -> Tensor:
         if isinstance(module, nn.ReLU):
-            if (
-                torch.compiler.is_compiling()
-            ):  # a compiler keeps nothing but the result for torch's own
+            # For torch's own, a compiler keeps nothing but the result; for ours in place, a mask.
+            if torch.compiler.is_compiling():
                 return F.relu(input, module.inplace)
             return relu(input, module.inplace, gradient=self.gradient)
         bounds = module.min_val, module.max_val
