@@ -22,7 +22,13 @@ from benchmarks.memory import saved_bytes
 
 MODELS = (
     *("resnet18", "resnet50", "vgg11", "densenet121", "inception_v3", "ese_vovnet19b_dw"),
-    *("mobilenetv2_100", "mobilenetv3_large_100", "efficientnet_lite0", "mnasnet_100", "rexnetr_200"),
+    *(
+        "mobilenetv2_100",
+        "mobilenetv3_large_100",
+        "efficientnet_lite0",
+        "mnasnet_100",
+        "rexnetr_200",
+    ),
     *("ghostnet_100", "hgnet_tiny", "regnetx_004", "res2net50_14w_8s", "dla34", "hardcorenas_a"),
     *("selecsls42b", "xception41", "mixnet_s"),
 )

@@ -89,12 +89,9 @@ def is_captured(input: Any) -> bool:
     return (
         torch.jit.is_tracing()
         or isinstance(input, torch.fx.Proxy)
-        or getattr(torch.compiler, "is_exporting", _never)()  # torch 2.7 and later
+        # torch 2.7 and later. Up to 2.11, torch.compile takes is_exporting() for True.
+        or getattr(torch.compiler, "_is_exporting_flag", False)
     )
-
-
-def _never() -> bool:
-    return False
 
 
 def torchs_forward(module: nn.Module) -> Callable[..., Tensor] | None:

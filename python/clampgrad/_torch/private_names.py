@@ -111,6 +111,7 @@ PRIVATE = {
     "one thing": Use(
         "a warning, or none where torch has no such thing; that one thing is not done",
         {
+            "torch.compiler:_is_exporting_flag": "what `clampgrad.nn.convert` changed is exported as torch's own",
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",
             "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",
             "torch.fx.operator_schemas:_manual_overrides": "torch.fx keeps the arguments of a call",
