@@ -13,7 +13,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves
 
 from clampgrad._torch.modules import torchs_forward
-from clampgrad._torch.surroundings import version
 
 
 class Kept(NamedTuple):
@@ -145,7 +144,7 @@ def probed(
 def restored(model: nn.Module, given: Sequence[Tensor]) -> Iterator[None]:
     """A block after which buffers and random states are as before: those of BatchNorm and Dropout."""
     before = [
-        (module, name, buffer, version(buffer), buffer.detach().clone())
+        (module, name, buffer, buffer.detach().clone())
         for module in model.modules()
         for name, buffer in module.named_buffers(recurse=False)
     ]
@@ -160,8 +159,9 @@ def restored(model: nn.Module, given: Sequence[Tensor]) -> Iterator[None]:
             yield
         finally:
             with torch.no_grad():
-                for module, name, buffer, number, values in before:
+                for module, name, buffer, values in before:
                     if getattr(module, name) is not buffer:
                         setattr(module, name, buffer)
-                    if version(buffer) != number:
-                        buffer.copy_(values)
+                    # BatchNorm changes its buffers without counting that as a change. If nothing changed them, a graph
+                    # that was recorded before may hold them, and must not find them changed either.
+                    buffer.data.copy_(values)
