@@ -10,6 +10,7 @@ import copy
 import io
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,11 @@ def case(library, words=None, gradients=False):
         return function
 
     return register
+
+
+def is_a_part(library):
+    """Of torch or of Python."""
+    return library.startswith("torch.") or library in sys.stdlib_module_names
 
 
 # ---- Models ----------------------------------------------------------------------------------------------
@@ -85,8 +91,9 @@ def trained(model, x=X):
 
 
 def types(model):
-    """The classes of all modules, those of clampgrad by the name of torch's."""
-    return " ".join(type(module).__name__ for module in model.modules())
+    """The classes of all modules, those of clampgrad by the names of torch's."""
+    names = (f"{type(module).__module__}.{type(module).__name__}" for module in model.modules())
+    return " ".join(re.sub(r"^(clampgrad|torch)\.nn\.modules\.(\w+\.)*", "", name) for name in names)
 
 
 # ---- torch.ao --------------------------------------------------------------------------------------------
@@ -198,6 +205,14 @@ def fuse_modules_qat_first(change):
     return trained(change(ao.fuse_modules_qat(chain().train(), [["3", "4", "5"]]), X))
 
 
+@case("torch.ao", "fuse_modules_qat and eager QAT, converted in between", gradients=True)
+def fuse_modules_qat_in_between(change):
+    from torch.ao import quantization as ao
+
+    fused = change(ao.fuse_modules_qat(stubbed().train(), [["4", "5", "6"]]), X)
+    return trained(ao.prepare_qat(eager_config(fused, qat=True)))
+
+
 @case("torch.ao", "quantize_dynamic")
 def quantize_dynamic(change):
     from torch.ao import quantization as ao
@@ -206,17 +221,20 @@ def quantize_dynamic(change):
     return model(X), types(model)
 
 
-@case("torch.ao", "structured pruning")
+@case("torch.ao", "structured pruning", gradients=True)
 def structured_pruning(change):
-    from torch.ao.pruning import FPGMPruner
+    from torch.ao.pruning._experimental.pruner.saliency_pruner import SaliencyPruner
 
-    model = change(chain(), X).eval()
-    pruner = FPGMPruner(0.5)
-    pruner.prepare(model, [{"tensor_fqn": "0.weight"}])
+    torch.manual_seed(0)
+    activations = nn.ReLU6(), nn.ReLU(), nn.Hardtanh()
+    layers = [layer for a in activations for layer in (nn.Linear(6, 6), a)]
+    model = change(nn.Sequential(*layers, nn.Linear(6, 2)), ROWS)
+    pruner = SaliencyPruner({"sparsity_level": 0.5})
+    pruner.prepare(model, [{"tensor_fqn": f"{number}.weight"} for number in (0, 2, 4)])
     pruner.enable_mask_update = True
     pruner.step()
     pruned = pruner.prune()
-    return pruned(X), types(pruned)
+    return trained(pruned, ROWS), types(pruned)
 
 
 # ---- torchao ---------------------------------------------------------------------------------------------
@@ -269,7 +287,7 @@ def quantize_qat(change):
     return trained(model, ROWS), types(model)
 
 
-# ---- Attributions ----------------------------------------------------------------------------------------
+# ---- Attributions: most methods have rules of their own in the place of gradients ------------------------
 
 
 def attributed(method, change, *arguments, **keywords):
@@ -280,12 +298,12 @@ def attributed(method, change, *arguments, **keywords):
     return getattr(captum.attr, method)(model, *arguments).attribute(ROWS, target=1, **keywords)
 
 
-@case("captum", "DeepLift", gradients=True)
+@case("captum", "DeepLift")
 def deep_lift(change):
     return attributed("DeepLift", change, baselines=ROWS * 0, return_convergence_delta=True)
 
 
-@case("captum", "DeepLiftShap", gradients=True)
+@case("captum", "DeepLiftShap")
 def deep_lift_shap(change):
     return attributed("DeepLiftShap", change, baselines=ROWS.flip(0))
 
@@ -303,7 +321,7 @@ def lrp(change):
     return captum.attr.LRP(model).attribute(ROWS, target=1, return_convergence_delta=True)
 
 
-@case("captum", "GuidedBackprop", gradients=True)
+@case("captum", "GuidedBackprop")
 def guided_backprop(change):
     return attributed("GuidedBackprop", change)
 
@@ -313,7 +331,7 @@ def integrated_gradients(change):
     return attributed("IntegratedGradients", change, baselines=ROWS * 0)
 
 
-@case("zennit", "EpsilonPlus", gradients=True)
+@case("zennit", "EpsilonPlus")
 def epsilon_plus(change):
     from zennit.attribution import Gradient
     from zennit.composites import EpsilonPlus
@@ -322,7 +340,7 @@ def epsilon_plus(change):
         return attributor(ROWS, torch.eye(2)[[0, 1, 0, 1]])
 
 
-@case("shap", "DeepExplainer", gradients=True)
+@case("shap", "DeepExplainer")
 def shap_deep(change):
     import shap
 
@@ -333,7 +351,7 @@ def shap_deep(change):
 # ---- Gradients in another way ----------------------------------------------------------------------------
 
 
-def extended(change, activations, *extensions):
+def extended(change, activations, **extensions):
     """BackPACK's quantities of each parameter, by names."""
     from backpack import backpack, extend
     from backpack import extensions as known
@@ -797,7 +815,7 @@ def saved_for_others(change):
     return loaded_elsewhere(change, "sys.modules['clampgrad'] = None")
 
 
-@case("state_dict", "loaded by a stock twin", gradients=True)
+@case("torch.nn", "state_dict, loaded by a stock twin", gradients=True)
 def state_dict(change):
     """The twin has torch's gradient."""
     model, twin = change(chain(), X), chain()

@@ -164,4 +164,7 @@ def restored(model: nn.Module, given: Sequence[Tensor]) -> Iterator[None]:
                         setattr(module, name, buffer)
                     # BatchNorm changes its buffers without counting that as a change. If nothing changed them, a graph
                     # that was recorded before may hold them, and must not find them changed either.
-                    buffer.data.copy_(values)
+                    if buffer.shape == values.shape:
+                        buffer.data.copy_(values)
+                    else:  # an observer of torch.ao resizes its own
+                        buffer.data = values
