@@ -54,20 +54,20 @@ def rows_of(path):
 
 def run(names, ways, before, out):
     rows = rows_of(out) if names else {}
-    earlier = rows_of(before)
+    earlier, judged = rows_of(before), {}
     for name in names or CASES:
         library = CASES[name].library
         if not is_a_part(library) and not version(library):
             print(f"{name}: left out, because {library} is not installed", flush=True)
             continue
-        found = process(name, ways)
+        judged[name] = found = process(name, ways)
         print(f"{name}: {found}", flush=True)
         rows[name] = {"name": name, "library": library, "case": CASES[name].words, **found}
         if name in earlier:
             rows[name]["before"] = earlier[name]["convert"]
         if out:
             record(out, rows)
-    return any(map(wrong, rows.values()))
+    return any(wrong(name, verdicts) for name, verdicts in judged.items())
 
 
 def record(out, rows):
