@@ -94,7 +94,7 @@ def types(model):
     """The classes of all modules, those of clampgrad by the names of torch's."""
     names = (f"{type(module).__module__}.{type(module).__name__}" for module in model.modules())
     return " ".join(
-        re.sub(r"^(clampgrad|torch)\.nn\.modules\.(\w+\.)*", "", name) for name in names
+        re.sub(r"^(clampgrad|torch)\.nn\.(modules\.(\w+\.)*)?", "", name) for name in names
     )
 
 

@@ -128,3 +128,23 @@ def test_an_example_leaves_an_earlier_graph_as_it_was():
     loss = model(cases.X).sum()  # BatchNorm keeps its buffers
     clampgrad.nn.convert(model, example_inputs=cases.X)
     loss.backward()
+
+
+@pytest.mark.filterwarnings("ignore:.*isinstance")
+@pytest.mark.parametrize("in_place", [False, True])
+def test_an_example_of_a_compiled_model(in_place):
+    """Compiled code saves tensors in a node of its own, and is not measured."""
+    model, stock = cases.chain(), cases.trained(cases.chain())
+    if in_place:
+        model.compile(backend="aot_eager", fullgraph=True)
+    else:
+        model = torch.compile(model, backend="aot_eager", fullgraph=True)
+    clampgrad.nn.convert(model, example_inputs=cases.X)
+    assert all("bytes fewer" in text for text in clampgrad.nn.conversions(model).values())
+    assert all(map(torch.equal, cases.trained(model), stock))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_scripted_model_has_no_module_to_convert():
+    with pytest.warns(UserWarning, match="found no ReLU"):
+        clampgrad.nn.convert(torch.jit.script(cases.chain()))

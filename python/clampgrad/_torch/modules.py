@@ -102,7 +102,8 @@ def _never() -> bool:
 
 def torchs_forward(module: nn.Module) -> Callable[..., Tensor] | None:
     """torch's own forward of ReLU or Hardtanh, if the class of the module has or inherits it."""
-    forward = original(type(module).forward)
+    forward: Any = getattr(type(module), "forward", None)  # a ScriptModule has none
+    forward = original(forward)
     return forward if any(original(of.forward) is forward for of in RUN) else None
 
 

@@ -113,6 +113,7 @@ def convert(
     Raises:
         ValueError: the name of the convention is unknown; or there are `example_inputs`, and the convention is
             neither `min_norm` nor `joint`. The model is then unchanged.
+        Exception: what the forward of the example raises. The model is then as :func:`undo` leaves it.
 
     Example::
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves
 
+from clampgrad._torch.compiler import uncompiled
 from clampgrad._torch.modules import torchs_forward
 
 
@@ -126,7 +127,12 @@ def probed(
     probe = Probe(ours)
     given = [t for t in tree_leaves((args, keywords)) if isinstance(t, Tensor)]
     probe.keep([*given, *model.parameters(), *model.buffers()])
-    with restored(model, given), torch.inference_mode(False), torch.enable_grad():
+    with (
+        restored(model, given),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        uncompiled(),
+    ):
         try:
             for module in modules:
                 module._clampgrad = probe
