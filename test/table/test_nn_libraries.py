@@ -1,5 +1,5 @@
-"""`convert` in the libraries that the tests have: it is as if it had not been, and a named convention is not dropped in
-silence. `make check-programs` runs the other cases, in processes of their own."""
+"""`convert` where other libraries change modules, and where they would drop a named convention in silence. The cases of
+lab/libraries are more."""
 
 import types
 import warnings
@@ -8,45 +8,55 @@ import pytest
 import torch
 from torch import nn
 from torch.ao import quantization as ao
+from torch.ao.quantization import quantize_fx
 
 import clampgrad
-from lab.libraries import cases, judging
 
-SLOW = {"pt2e_ptq", "pt2e_qat", "onnx_dynamo"}
-DEAR = {*SLOW, "saved", "saved_for_others", "spawned", "compiled_before", "fx_ptq", "export_strict"}
-HERE = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
-    for name, case in cases.CASES.items()
-    if cases.is_a_part(case.library) or case.library == "torchao"
-]
+X = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(1)) * 3
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", HERE)
-def test_a_case(name):
-    found = judging.verdicts(name, ["example", "ReLU6"] if name in DEAR else judging.WAYS)
-    missing = found.get("stock", "").startswith("ModuleNotFoundError")
-    if missing:
-        pytest.skip(found["stock"])
-    assert not judging.wrong(name, found), found
+def chain():
+    """A ReLU6 whose input, a ReLU whose result, and a Hardtanh whose input nothing else keeps."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8)),
+        *(nn.ReLU(), nn.Upsample(scale_factor=2), nn.Conv2d(8, 4, 3), nn.Hardtanh()),
+        nn.Conv2d(4, 4, 1),
+    )
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_what_is_wrong_is_found(monkeypatch):
-    def otherwise(model, x):
-        return clampgrad.nn.convert(model, judging.NAMED)
+def prepared(model):
+    """For quantisation-aware training."""
+    torch.backends.quantized.engine = "fbgemm"
+    model = nn.Sequential(ao.QuantStub(), *model, ao.DeQuantStub()).train()
+    model.qconfig = ao.get_default_qat_qconfig("fbgemm")
+    return ao.prepare_qat(model)
 
-    def found(way, change):
-        monkeypatch.setitem(judging.WAYS, way, change)
-        return judging.verdicts("deepcopied", [way])
 
-    assert judging.wrong("deepcopied", found("convert", otherwise))
-    assert judging.wrong("deepcopied", found("ReLU6", judging.stock))
-    assert judging.wrong("deepcopied", found("example", None))  # an error
-    assert not judging.wrong("deepcopied", found("ReLU6", otherwise))
+def trained(model):
+    result = model(X)
+    result.square().sum().backward()
+    return [result, *(p.grad for p in model.parameters())]
 
 
 # ---- A named convention ----------------------------------------------------------------------------------
+
+
+def prepared_fx(model):
+    configs = ao.get_default_qat_qconfig_mapping("fbgemm")
+    return quantize_fx.prepare_qat_fx(model.train(), configs, (X,))
+
+
+@pytest.mark.parametrize("prepare", [prepared, prepared_fx])
+def test_quantization_says_what_it_will_not_know(prepare):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        prepare(clampgrad.nn.convert(chain()))
+        assert not [w for w in said if "gradient" in str(w.message)]
+        prepare(clampgrad.nn.convert(chain(), "inclusive"))
+    texts = [str(w.message) for w in said if "gradient='inclusive'" in str(w.message)]
+    assert len(texts) == 3
+    assert all("Prepare the model first" in text for text in texts)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -54,13 +64,13 @@ def test_quantized_with_a_named_convention():
     """Prepared first: the same integers, and what has no integers of its own stays."""
     models = []
     for gradient in (None, "inclusive"):
-        model = ao.prepare_qat(cases.eager_config(cases.stubbed().train(), qat=True))
+        model = prepared(chain())
         if gradient:
             clampgrad.nn.convert(model, gradient)
-        cases.trained(model)
+        trained(model)
         models.append(ao.convert(model.eval()))
     stock, ours = models
-    assert torch.equal(stock(cases.X), ours(cases.X))
+    assert torch.equal(stock(X), ours(X))
     assert [type(m) for m in ours if isinstance(m, clampgrad.nn.modules.Named)] == [
         *(clampgrad.nn.ReLU6, clampgrad.nn.ReLU, clampgrad.nn.Hardtanh)
     ]
@@ -68,11 +78,10 @@ def test_quantized_with_a_named_convention():
 
 @pytest.mark.filterwarnings("ignore:.*(eprecat|migrat|reduce_range)")
 def test_a_relu_that_is_fused_is_said_to_be_left_alone():
-    fused = ao.fuse_modules_qat(cases.chain().train(), [["3", "4", "5"]])
-    model = ao.prepare_qat(cases.eager_config(fused, qat=True))
-    with pytest.warns(UserWarning, match="left alone 3, because .* fused its ReLU"):
+    model = prepared(ao.fuse_modules_qat(chain().train(), [["3", "4", "5"]]))
+    with pytest.warns(UserWarning, match="left alone 4, because .* fused its ReLU"):
         clampgrad.nn.convert(model, "inclusive")
-    assert list(clampgrad.nn.conversions(model)) == ["2", "10"]
+    assert list(clampgrad.nn.conversions(model)) == ["3", "9"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clampgrad.nn.convert(model)
@@ -86,10 +95,10 @@ def test_a_function_of_torch_that_others_have_replaced_is_called(monkeypatch):
         called.append(args)
         return torchs(*args, **keywords)
 
-    clampgrad.nn.convert(model)(cases.X)
+    clampgrad.nn.convert(model)(X)
     monkeypatch.setattr(nn.functional, "hardtanh", counts)
     assert not called
-    model(cases.X)
+    model(X)
     assert len(called) == 1
 
 
@@ -108,25 +117,23 @@ def test_a_rule_of_deep_lift():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("prepared", [False, True])
-def test_an_example_changes_no_buffer(prepared):
+@pytest.mark.parametrize("quantized", [False, True])
+def test_an_example_changes_no_buffer(quantized):
     """BatchNorm changes its own without counting that; observers resize theirs."""
-    model = cases.stubbed().train()
-    if prepared:
-        model = ao.prepare_qat(cases.eager_config(model, qat=True))
+    model = prepared(chain()) if quantized else chain()
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    clampgrad.nn.convert(model, example_inputs=cases.X)
+    clampgrad.nn.convert(model, example_inputs=X)
     assert len(clampgrad.nn.conversions(model)) == 3
     for name, buffer in model.named_buffers():
         assert torch.equal(buffer, before[name]), name
-    cases.trained(model)
+    trained(model)
     assert not all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
 
 
 def test_an_example_leaves_an_earlier_graph_as_it_was():
     model = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU6()).eval()
-    loss = model(cases.X).sum()  # BatchNorm keeps its buffers
-    clampgrad.nn.convert(model, example_inputs=cases.X)
+    loss = model(X).sum()  # BatchNorm keeps its buffers
+    clampgrad.nn.convert(model, example_inputs=X)
     loss.backward()
 
 
@@ -134,17 +141,17 @@ def test_an_example_leaves_an_earlier_graph_as_it_was():
 @pytest.mark.parametrize("in_place", [False, True])
 def test_an_example_of_a_compiled_model(in_place):
     """Compiled code saves tensors in a node of its own, and is not measured."""
-    model, stock = cases.chain(), cases.trained(cases.chain())
+    model, stock = chain(), trained(chain())
     if in_place:
         model.compile(backend="aot_eager", fullgraph=True)
     else:
         model = torch.compile(model, backend="aot_eager", fullgraph=True)
-    clampgrad.nn.convert(model, example_inputs=cases.X)
+    clampgrad.nn.convert(model, example_inputs=X)
     assert all("bytes fewer" in text for text in clampgrad.nn.conversions(model).values())
-    assert all(map(torch.equal, cases.trained(model), stock))
+    assert all(map(torch.equal, trained(model), stock))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_a_scripted_model_has_no_module_to_convert():
     with pytest.warns(UserWarning, match="found no ReLU"):
-        clampgrad.nn.convert(torch.jit.script(cases.chain()))
+        clampgrad.nn.convert(torch.jit.script(chain()))

@@ -21,7 +21,7 @@ from clampgrad._torch.changes import Change, expect, made, original, replacing
 from clampgrad._torch.compiler import drop_compiled, lock
 
 # What torch's forward calls. Libraries that count operations or trace put others in their place.
-CALLED = F.relu, F.hardtanh
+RELU, HARDTANH = F.relu, F.hardtanh
 INSTEAD = (
     "_clampgrad"  # None in the class, so that compiled code is guarded by what an instance has
 )
@@ -90,7 +90,8 @@ def is_captured(input: Any) -> bool:
     """Whether others, who know torch's own functions, want the call: in a graph of theirs, or in their own function."""
     return (
         torch.jit.is_tracing()
-        or (F.relu, F.hardtanh) != CALLED
+        or F.relu is not RELU
+        or F.hardtanh is not HARDTANH
         or isinstance(input, torch.fx.Proxy)
         or getattr(torch.compiler, "is_exporting", _never)()  # torch 2.7 and later
     )
