@@ -13,13 +13,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F  # noqa: F401  # torch.jit.script reads torch's source, and looks its names up here
+import torch.nn.functional as F  # torch.jit.script reads torch's source, and looks its names up here
 from torch import Tensor, nn
 
 from clampgrad._torch.after_import import imported
 from clampgrad._torch.changes import Change, expect, made, original, replacing
 from clampgrad._torch.compiler import drop_compiled, lock
 
+# What torch's forward calls. Libraries that count operations or trace put others in their place.
+RELU, HARDTANH = F.relu, F.hardtanh
 INSTEAD = (
     "_clampgrad"  # None in the class, so that compiled code is guarded by what an instance has
 )
@@ -85,9 +87,11 @@ def showing(present: Callable[..., str]) -> Callable[..., str]:
 
 
 def is_captured(input: Any) -> bool:
-    """Whether the call becomes part of a graph for others, who know torch's own functions."""
+    """Whether others, who know torch's own functions, want the call: in a graph of theirs, or in their own function."""
     return (
         torch.jit.is_tracing()
+        or F.relu is not RELU
+        or F.hardtanh is not HARDTANH
         or isinstance(input, torch.fx.Proxy)
         # torch 2.7 and later. Up to 2.11, torch.compile takes is_exporting() for True.
         or getattr(torch.compiler, "_is_exporting_flag", False)

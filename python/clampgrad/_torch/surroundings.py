@@ -1,6 +1,5 @@
 """Where a call runs: inside torch.func, in forward mode, in backward, under modes; and what its tensors are."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
@@ -100,17 +99,6 @@ def differentiating() -> Iterator[None]:
         with suppress(RuntimeError):
             stack.enter_context(saved_tensors_hooks(lambda t: t, lambda t: t))
         yield
-
-
-def compiled_code_is_off() -> AbstractContextManager[Any]:
-    """A block in which what was compiled runs as it was written, and nothing is compiled."""
-    set_stance = getattr(torch.compiler, "set_stance", None)  # torch 2.6 and later
-    if (
-        set_stance is None or "torch._dynamo" not in sys.modules
-    ):  # which it would import, in a second
-        return nullcontext()
-    stance: AbstractContextManager[Any] = set_stance("force_eager")
-    return stance
 
 
 # ---- What only private names say of a tensor -------------------------------------------------------------

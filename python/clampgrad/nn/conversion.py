@@ -30,6 +30,7 @@ WAS = "_clampgrad_was"
 LEFT = "_clampgrad_left"
 
 FORWARD_IS_SET = "a forward of its own was set on the instance"
+IS_FUSED = "torch.ao.quantization has fused its ReLU with other layers"
 RESULT_IS_KEPT = (
     "it keeps its result, which most layers after it keep too; with example_inputs, it is converted where "
     "none does"
@@ -106,11 +107,12 @@ def convert(
 
     Warns:
         UserWarning: there was no module to convert; or one was left alone because its `forward` is not torch's, or,
-            under another convention than torch's, because its class is not.
+            under another convention than torch's, because its class is not, or because it is fused with others.
 
     Raises:
         ValueError: the name of the convention is unknown; or there are `example_inputs`, and the convention is
             neither `min_norm` nor `joint`. The model is then unchanged.
+        Exception: what the forward of the example raises. The model is then as :func:`undo` leaves it.
 
     Example::
 
@@ -150,6 +152,12 @@ def convert(
             stacklevel=2,
         )
     left_alone = {}
+    if not is_torchs:
+        left_alone = {
+            name: IS_FUSED
+            for name, module in model.named_modules()
+            if holds_fused_relu(module) and (filter_fn is None or filter_fn(module, name))
+        }
     of_torch = []
     for name, module in chosen.items():
         restore(module)
@@ -170,6 +178,12 @@ def convert(
         )
         warnings.warn(f"clampgrad.nn.convert left alone {described}", stacklevel=2)
     return model
+
+
+def holds_fused_relu(module: nn.Module) -> bool:
+    """Whether it is a module of training that computes a ReLU for which there is no module any more."""
+    of = type(module)
+    return of.__module__.startswith("torch.ao.nn.intrinsic.qat.") and "ReLU" in of.__name__
 
 
 def rename(module: nn.Module, gradient: Gradient, maximize: bool) -> str | None:

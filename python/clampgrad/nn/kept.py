@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from clampgrad._torch.compiler import uncompiled
 from clampgrad._torch.modules import torchs_forward
-from clampgrad._torch.surroundings import compiled_code_is_off, tensors_in
+from clampgrad._torch.surroundings import tensors_in
 
 
 class Kept(NamedTuple):
@@ -142,7 +143,7 @@ def probed(
     """Runs the model once, with a probe in each of the modules. Buffers and random states are as before."""
     probe = Probe(ours)
     given = tensors_in((args, keywords))
-    with restored(model, given), compiled_code_is_off(), recording():
+    with restored(model, given), uncompiled(), recording():
         try:
             for module in modules:
                 module._clampgrad = probe

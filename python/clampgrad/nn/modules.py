@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clampgrad._contract.table import CANONICAL
+from clampgrad._torch.after_import import when_imported
 from clampgrad.activations import hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
@@ -16,9 +17,14 @@ for _function in ("clamp", "clamp_", "hardtanh", "relu", "relu6"):
 
 
 QUANTIZATION = (
-    "torch.ao.quantization knows modules by their exact class, and will leave {} as it is: prepare the model first, "
-    "and give it the named gradient then"
+    "torch.ao.quantization knows modules by their exact class: it will leave {} as it is, and drop its gradient where it "
+    "is fused with others. Prepare the model first, and give it the named gradient then"
 )
+
+
+def of_quantization(tracer: Any) -> bool:
+    """Whether torch.fx traces for torch.ao.quantization, which does not know our modules and traces into them."""
+    return type(tracer).__module__.startswith("torch.ao.quantization.")
 
 
 class Named(nn.Module):
@@ -34,7 +40,10 @@ class Named(nn.Module):
         self.gradient = cast("Gradient", CANONICAL[gradient])
         self.maximize = maximize
 
-    def _keywords(self) -> dict[str, Any]:
+    def _keywords(self, input: Any) -> dict[str, Any]:
+        """The gradient, for a call with that input."""
+        if isinstance(input, torch.fx.Proxy) and of_quantization(input.tracer):
+            warnings.warn(QUANTIZATION.format(repr(self)), stacklevel=3)
         return {"gradient": self.gradient, "maximize": self.maximize}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -93,7 +102,7 @@ class Clamp(Named):
 
     def forward(self, input: Tensor) -> Tensor:
         function = clamp_ if self.inplace else clamp
-        return function(input, self.min, self.max, **self._keywords())
+        return function(input, self.min, self.max, **self._keywords(input))
 
     def extra_repr(self) -> str:
         parts = [
@@ -114,7 +123,7 @@ class ReLU(Named, nn.ReLU):
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
-        return relu(input, self.inplace, **self._keywords())
+        return relu(input, self.inplace, **self._keywords(input))
 
 
 class Hardtanh(Named, nn.Hardtanh):
@@ -134,7 +143,7 @@ class Hardtanh(Named, nn.Hardtanh):
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
-        return hardtanh(input, self.min_val, self.max_val, self.inplace, **self._keywords())
+        return hardtanh(input, self.min_val, self.max_val, self.inplace, **self._keywords(input))
 
 
 class ReLU6(Named, nn.ReLU6):
@@ -148,4 +157,15 @@ class ReLU6(Named, nn.ReLU6):
         self._name(gradient, maximize)
 
     def forward(self, input: Tensor) -> Tensor:
-        return relu6(input, self.inplace, **self._keywords())
+        return relu6(input, self.inplace, **self._keywords(input))
+
+
+def give_rules_of_deep_lift(captum: Any) -> None:
+    """Captum's DeepLift has rules by class, and would pass over a class that it does not know in silence."""
+    rules = captum.SUPPORTED_NON_LINEAR
+    for ours, torchs in ((ReLU, nn.ReLU), (ReLU6, nn.ReLU6), (Hardtanh, nn.Hardtanh)):
+        if torchs in rules:
+            rules.setdefault(ours, rules[torchs])
+
+
+when_imported("captum.attr._core.deep_lift", give_rules_of_deep_lift)
