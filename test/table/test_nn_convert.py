@@ -1,6 +1,7 @@
 """convert: it changes what modules do and not what they are, tells of it, and takes it back."""
 
 import copy
+import functools
 import pickle
 import types
 
@@ -103,6 +104,32 @@ def test_a_converted_module_computes_what_torchs_does(module, gradient):
         assert (ours(given) is given) == module.inplace
 
 
+def test_the_method_of_torchs_class_serves_others():
+    """It is borrowed, or wrapped by somebody else."""
+    clampgrad.nn.convert(nn.ReLU())
+
+    class Borrows(nn.Module):
+        inplace = False
+        forward = nn.ReLU.forward
+
+    assert Borrows()(torch.tensor(-1.0)) == 0
+    ours = nn.ReLU.forward
+    calls = []
+
+    @functools.wraps(ours)
+    def wrapper(self, input):
+        calls.append(input)
+        return ours(self, input)
+
+    nn.ReLU.forward = wrapper
+    try:
+        model = Alone(nn.ReLU())
+        clampgrad.nn.convert(model, example_inputs=torch.ones(200, requires_grad=True))
+        assert "which keeps" in clampgrad.nn.conversions(model)["module"] and len(calls) == 1
+    finally:
+        nn.ReLU.forward = ours
+
+
 def test_modules_that_are_not_converted_are_torchs():
     """Once torch's classes have been changed, too."""
     clampgrad.nn.convert(nn.ReLU6())
@@ -175,6 +202,26 @@ def test_another_gradient_is_never_lost_in_silence():
         torch.jit.script(layers)
 
 
+def test_a_derived_class_with_a_forward_of_its_own():
+    class Mine(nn.ReLU6):
+        def forward(self, x):
+            return super().forward(x) * 1
+
+    model = nn.Sequential(Mine(), nn.ReLU6())
+    assert list(clampgrad.nn.conversions(clampgrad.nn.convert(model))) == ["1"]
+    with pytest.warns(UserWarning, match="left alone 0, because its class, Mine, derives"):
+        clampgrad.nn.convert(model, "inclusive")
+
+
+def test_a_class_that_was_derived_from_ours_since():
+    """As fully_shard does it: undo keeps the class, and gives it torch's gradient."""
+    model = clampgrad.nn.convert(nn.ReLU6(), "inclusive")
+    model.__class__ = type("Sharded", (type(model),), {})
+    clampgrad.nn.undo(model)
+    x = torch.zeros(1, requires_grad=True)
+    assert torch.autograd.grad(model(x), x)[0] == 0 and type(model).__name__ == "Sharded"
+
+
 def test_undo_restores_what_one_of_ours_was():
     model = nn.Sequential(clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1))
     clampgrad.nn.undo(clampgrad.nn.convert(model, gradient="inclusive"))
@@ -231,10 +278,20 @@ def test_a_forward_of_the_instance_that_calls_the_class(gradient, first):
     assert saved_bytes(module, x) == 4000
 
 
+def hides_the_old(module):
+    old = module._kept = module.forward
+    module.forward = lambda x: old(x)
+
+
+def is_another(module):
+    module.forward = lambda x: x * 1
+
+
 @pytest.mark.parametrize("gradient", ["min_norm", "inclusive"])
-def test_a_forward_of_the_instance_that_calls_something_else(gradient):
+@pytest.mark.parametrize("change", [hides_the_old, is_another])
+def test_a_forward_of_the_instance_that_calls_something_else(gradient, change):
     model = nn.Sequential(nn.ReLU6(), nn.ReLU6())
-    model[0].forward = lambda x: x * 1
+    change(model[0])
     with pytest.warns(UserWarning, match="left alone 0, because a forward of its own was set"):
         clampgrad.nn.convert(model, gradient)
     told = clampgrad.nn.conversions(model)

@@ -28,12 +28,29 @@ class Model(nn.Module):
 def converted(model, *example, **keywords):
     """The names of the modules that are converted; the model keeps no more than before."""
     inputs = keywords or example
+    model(*example, **keywords)  # what it keeps itself, it has from here on
     before = saved_bytes(model, *example, **keywords)
     told = clampgrad.nn.conversions(clampgrad.nn.convert(model, example_inputs=inputs))
     fewer = before - saved_bytes(model, *example, **keywords)
     words = [text.split("which keeps ") for text in told.values()]
     assert fewer == sum(int(w[1].split()[0].replace(",", "")) for w in words if len(w) > 1)
     return [name for name, text in told.items() if not text.startswith("left alone")]
+
+
+class Result:
+    def __init__(self, value):
+        self.value = value
+
+
+class Keeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x
+        return x + 1
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
 
 
 def x():
@@ -62,6 +79,10 @@ FORWARDS = {
     "in place before a layer": (lambda m, x: m.linear(m.inplace(m.linear(x))), []),
     "in a checkpoint": (lambda m, x: checkpoint(m.relu6, x + 1, use_reentrant=False) + 1, []),
     "nothing is recorded": (lambda m, x: m.relu6(x.detach() + 1) + 1, []),
+    "the model keeps it": (lambda m, x: setattr(m, "feature", y := m.relu(x + 1)) or y + 1, []),
+    "the result is of a class that torch does not know": (lambda m, x: Result(m.relu(x + 1)), []),
+    "a function of Python keeps it": (lambda m, x: Keeps.apply(m.relu(x + 1)), []),
+    "in torch.func": (lambda m, x: torch.func.vmap(lambda r: m.relu6(r + 1) + 1)(x), []),
     "a part of the graph that is dropped": (lambda m, x: (m.relu(x + 1) + 1).detach() + x, []),
 }
 
@@ -72,6 +93,25 @@ def test_what_is_converted(case):
     modules = {"relu": nn.ReLU(), "relu6": nn.ReLU6(), "tanh": nn.Hardtanh()}
     model = Model(forward, linear=nn.Linear(100, 100), inplace=nn.ReLU(inplace=True), **modules)
     assert converted(model, x()) == expected
+
+
+def test_a_copy_that_the_forward_makes_is_torchs():
+    copies = []
+
+    def forward(m, x):
+        copies.append(copy.deepcopy(m.relu))
+        return copies[-1](m.relu(x + 1) + 1) + 1
+
+    model = Model(forward, relu=nn.ReLU())
+    clampgrad.nn.convert(model, example_inputs=x())
+    assert list(clampgrad.nn.conversions(model)) == ["relu"]
+    assert clampgrad.nn.conversions(copies[0]) == {} and repr(copies[0]) == "ReLU()"
+
+
+def test_what_cannot_be_measured_is_left_alone():
+    model = Model(lambda m, x: m.relu((x + 1).to_sparse()).to_dense() + 1, relu=nn.ReLU())
+    clampgrad.nn.convert(model, example_inputs=x())
+    assert "cannot be measured" in clampgrad.nn.conversions(model)["relu"]
 
 
 def two_branches():
@@ -94,13 +134,54 @@ def test_buffers_and_random_states_are_restored():
 
 
 def test_a_forward_that_fails_leaves_the_model_as_it_was():
-    model = two_branches()
-    before = copy.deepcopy(model.state_dict())
+    model = clampgrad.nn.convert(two_branches(), "inclusive")
+    before, told = copy.deepcopy(model.state_dict()), clampgrad.nn.conversions(model)
     with pytest.raises(RuntimeError):
         clampgrad.nn.convert(model, example_inputs=torch.ones(10, 7))
-    assert clampgrad.nn.conversions(model) == {} and "_clampgrad" not in vars(model.relu)
+    assert clampgrad.nn.conversions(model) == told and "_clampgrad" not in vars(model.relu)
     for name, value in before.items():
         assert_same(model.state_dict()[name], value)
+
+
+def test_buffers_that_are_replaced_resized_added_or_sparse():
+    class Buffers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.relu = nn.ReLU()
+            self.register_buffer("replaced", torch.zeros(2))
+            self.register_buffer("resized", torch.zeros(2))
+            self.register_buffer("none", None)
+            self.register_buffer("sparse", torch.eye(2).to_sparse())
+            self.register_buffer("nan", torch.tensor(torch.nan))
+            self.register_buffer("removed", torch.ones(1))
+
+        def forward(self, x):
+            self.replaced = torch.ones(2)
+            self.resized.resize_(3).fill_(1)
+            self.none = torch.ones(1)
+            self.register_buffer("added", torch.ones(1))
+            del self.removed
+            return self.relu(x + 1) + 1
+
+    model = Buffers()
+    before = dict(model.named_buffers())
+    clampgrad.nn.convert(model, example_inputs=x())
+    assert {name: id(b) for name, b in model.named_buffers()} == {
+        n: id(b) for n, b in before.items()
+    }
+    assert (
+        model.resized.tolist() == [0, 0]
+        and model.none is None
+        and "which keeps" in str(clampgrad.nn.conversions(model))
+    )
+
+
+def test_a_backward_that_is_pending_still_runs():
+    model, example = two_branches(), torch.randn(10, 100)
+    result = model(example)
+    clampgrad.nn.convert(model, example_inputs=example)
+    result.sum().backward()
+    assert model.norm.weight.grad is not None
 
 
 def test_the_choice_is_for_the_state_of_the_model():

@@ -38,6 +38,9 @@ class Instead(Protocol):
         """What the module shows of it."""
 
 
+# torch's own methods, once they are replaced. Somebody else may replace ours.
+TORCHS: dict[type[nn.Module], Callable[..., Tensor]] = {}
+
 _done = False
 _changing = threading.RLock()
 
@@ -50,6 +53,7 @@ def change_modules() -> None:
     with lock(), _changing:  # in the order in which a compilation that comes here takes them
         if _done:
             return
+        TORCHS.update({module: original(module.forward) for module in RUN})
         changes = [Change(module, INSTEAD, None) for module in RUN]
         changes += [Change(module, "forward", asking(module.forward)) for module in RUN]
         changes += [Change(module, "extra_repr", showing(module.extra_repr)) for module in SHOW]
@@ -65,7 +69,7 @@ def asking(present: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @replacing(torchs)
     def forward(self: Any, input: Any) -> Any:
-        instead = self._clampgrad
+        instead = getattr(self, INSTEAD, None)  # a class of others may borrow this method
         if instead is None or is_captured(input):
             return torchs(self, input)
         return instead(self, input)
@@ -79,7 +83,7 @@ def showing(present: Callable[..., str]) -> Callable[..., str]:
 
     @replacing(torchs)
     def extra_repr(self: Any) -> str:
-        instead = self._clampgrad
+        instead = getattr(self, INSTEAD, None)
         words = instead.words() if instead is not None else ""
         return ", ".join(filter(None, (torchs(self), words)))
 
@@ -100,27 +104,35 @@ def is_captured(input: Any) -> bool:
 
 def torchs_forward(module: nn.Module) -> Callable[..., Tensor] | None:
     """torch's own forward of ReLU or Hardtanh, if the class of the module has or inherits it."""
-    if not isinstance(module, RUN):
-        return None
-    forward = original(type(module).forward)
-    return forward if any(original(of.forward) is forward for of in RUN) else None
+    for of in RUN:
+        if isinstance(module, of) and type(module).forward is of.forward:
+            return TORCHS.get(of, of.forward)
+    return None
+
+
+# Where a forward is kept that another one on the instance calls. accelerate's hooks call `_old_forward`.
+REACHED = "forward", "_old_forward"
 
 
 def bind_forward_again(module: nn.Module, *others: Callable[..., Tensor]) -> bool:
     """Whether a call of the module runs the forward of its class, as far as can be told.
 
-    Libraries set a `forward` on the instance, which calls the method that was there before (accelerate keeps it in
-    `_old_forward`). A method that was bound before the class was changed, or while it had one of the `others`, is
-    bound again.
+    Libraries set a `forward` on the instance, which calls the method that was there before. A method that was bound
+    before the class was changed, or while it had one of the `others`, is bound again.
     """
     known = {original(of.forward) for of in RUN}.union(others)
     kept = [
         name
-        for name, value in vars(module).items()
-        if isinstance(value, types.MethodType)
+        for name in REACHED
+        if isinstance(value := vars(module).get(name), types.MethodType)
         and value.__self__ is module
         and original(value.__func__) in known
     ]
     for name in kept:
         vars(module)[name] = types.MethodType(type(module).forward, module)
     return bool(kept) or "forward" not in vars(module)
+
+
+def buffers_of(module: nn.Module) -> dict[str, Tensor | None]:
+    """The buffers of a module, not of its children: the dict that it has them in."""
+    return module._buffers

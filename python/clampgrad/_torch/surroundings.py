@@ -112,10 +112,3 @@ def share_memory(a: Tensor, b: Tensor) -> bool:
 def version(x: Tensor) -> int:
     """How often the tensor was changed in place."""
     return x._version
-
-
-def tensors_in(structure: Any) -> list[Tensor]:
-    """The tensors in a structure of tuples, dicts and what else torch takes for one."""
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(structure) if isinstance(leaf, Tensor)]

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clampgrad._contract.table import CANONICAL, STRICT
-from clampgrad._torch.modules import bind_forward_again, change_modules, torchs_forward
+from clampgrad._torch.modules import REACHED, bind_forward_again, change_modules, torchs_forward
 from clampgrad.activations import hardtanh, relu
 from clampgrad.functional import Gradient
-from clampgrad.nn.kept import Kept, probed
+from clampgrad.nn.kept import Probe, probed
 from clampgrad.nn.modules import Clamp, Hardtanh, Named, ReLU, ReLU6
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -76,15 +76,15 @@ def convert(
 
     The default, `min_norm`, has the gradients of torch's modules (except at NaN) and reduces what they keep for
     backward. A converted module stays the same object with the same class, name, hooks and state_dict; it only
-    runs another function. Where a graph is captured for others (``torch.export``, ``torch.jit``, ``torch.fx``), it
-    runs torch's own. ReLU keeps its result, which the layer after it mostly keeps anyway: so without
-    `example_inputs`, it is left alone.
+    runs another function. Where a graph is captured for others (``torch.export``, ``torch.jit``,
+    ``torch.fx.symbolic_trace``), it runs torch's own. ReLU keeps its result. Most layers after a ReLU keep that too, so
+    there is nothing to gain: without `example_inputs`, ReLU modules are left alone.
 
     With `example_inputs`, one forward of the model measures what each module keeps, and those modules are
     converted that keep less afterwards. That choice is for the state in which the model is: its mode (training or
-    evaluation), dtype, what requires grad, checkpoints, and autocast around this call. If that changes, call
+    evaluation), device, dtype, what requires grad, checkpoints, and autocast around this call. If that changes, call
     `convert` again. The forward runs with hooks and side effects as any other, except that buffers and the states
-    of torch's random generators are restored.
+    of torch's default random generators are restored.
 
     Under any other convention than `min_norm` and `joint`, every module is converted and its class changes to that
     of this package, because its gradient must not be lost where a library replaces or reads modules by their class:
@@ -100,7 +100,7 @@ def convert(
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         filter_fn: called with a module and its fully qualified name; only modules for which it
             returns True are converted.
-        example_inputs: a tuple of positional arguments of the model, a dict of keyword arguments, or one Tensor.
+        example_inputs: a tuple of positional arguments of the model, a dict of keyword arguments, or one argument.
 
     Returns:
         The model itself. :func:`conversions` reports what changed, and :func:`undo` reverts it.
@@ -112,7 +112,7 @@ def convert(
     Raises:
         ValueError: the name of the convention is unknown; or there are `example_inputs`, and the convention is
             neither `min_norm` nor `joint`. The model is then unchanged.
-        Exception: what the forward of the example raises. The model is then as :func:`undo` leaves it.
+        Exception: what the forward of the example raises. The model is then unchanged.
 
     Example::
 
@@ -142,8 +142,7 @@ def convert(
     chosen = {
         name: module
         for name, module in model.named_modules()
-        if (torchs_forward(module) or isinstance(module, Named))
-        and (filter_fn is None or filter_fn(module, name))
+        if is_convertible(module, is_torchs) and (filter_fn is None or filter_fn(module, name))
     }
     if not chosen:
         warnings.warn(
@@ -151,33 +150,40 @@ def convert(
             "its code calls functions, call clampgrad's (clampgrad.relu6), or use clampgrad.pin for torch.clamp",
             stacklevel=2,
         )
-    left_alone = {}
-    if not is_torchs:
-        left_alone = {
-            name: IS_FUSED
-            for name, module in model.named_modules()
-            if holds_fused_relu(module) and (filter_fn is None or filter_fn(module, name))
-        }
-    of_torch = []
-    for name, module in chosen.items():
-        restore(module)
-        if isinstance(module, Named) or not is_torchs:
-            why = rename(module, gradient, maximize)
-        elif bind_forward_again(module):
-            why = None
-            of_torch.append(module)
-        else:
-            why = FORWARD_IS_SET
-        if why:
-            left_alone[name] = why
-            setattr(module, LEFT, why)
-    choose(model, of_torch, name_of_gradient, example_inputs)
+    before = [(module, state_of(module)) for module in chosen.values()]
+    of_torch, left_alone = [], {}
+    try:
+        for name, module in chosen.items():
+            restore(module)
+            if isinstance(module, Named) or not is_torchs:
+                why = rename(module, gradient, maximize)
+            elif bind_forward_again(module):
+                why = None
+                of_torch.append(module)
+            else:
+                why = FORWARD_IS_SET
+            if why:
+                left_alone[name] = why
+                setattr(module, LEFT, why)
+        choose(model, of_torch, name_of_gradient, example_inputs)
+    except BaseException:
+        for module, state in before:
+            put_back(module, state)
+        raise
     if left_alone:
-        described = "; ".join(
-            f"{name or '(model)'}, because {why}" for name, why in left_alone.items()
-        )
-        warnings.warn(f"clampgrad.nn.convert left alone {described}", stacklevel=2)
+        reasons = (f"{name or '(model)'}, because {why}" for name, why in left_alone.items())
+        warnings.warn(f"clampgrad.nn.convert left alone {'; '.join(reasons)}", stacklevel=2)
     return model
+
+
+def is_convertible(module: nn.Module, to_torchs: bool) -> bool:
+    """Whether `convert` looks at the module. Another gradient than torch's must not be dropped in silence, so then it
+    also looks at what it cannot convert."""
+    if isinstance(module, Named) or torchs_forward(module):
+        return True
+    return not to_torchs and (
+        isinstance(module, (nn.ReLU, nn.Hardtanh)) or holds_fused_relu(module)
+    )
 
 
 def holds_fused_relu(module: nn.Module) -> bool:
@@ -189,6 +195,8 @@ def holds_fused_relu(module: nn.Module) -> bool:
 def rename(module: nn.Module, gradient: Gradient, maximize: bool) -> str | None:
     """Gives a module the gradient of that name and, if it does not have it yet, our class. Returns why, if it
     cannot."""
+    if holds_fused_relu(module):
+        return IS_FUSED
     ours = type(module) if isinstance(module, Named) else TWINS.get(type(module))
     if ours is None:
         return f"its class, {type(module).__name__}, derives from torch's"
@@ -231,13 +239,15 @@ def choose(
         if kept := converted.get(module):
             module._clampgrad = Instead(gradient, kept.torchs - kept.ours)
         else:
-            kept = probe.kept({*converted, module})[module]
-            setattr(module, LEFT, why_left(module in probe.reached, kept))
+            setattr(module, LEFT, why_left(module, probe, {*converted, module}))
 
 
-def why_left(reached: bool, kept: Kept) -> str:
-    if not reached:
+def why_left(module: nn.Module, probe: Probe, converted: set[nn.Module]) -> str:
+    kept = probe.kept(converted)[module]
+    if module not in probe.reached:
         return "the example does not reach it"
+    if module in probe.unknown:
+        return "it runs in torch.func or on a sparse tensor, where it cannot be measured"
     if not kept.ours:
         return "it keeps nothing in the state of the example"
     if not kept.torchs:
@@ -274,10 +284,29 @@ def restore(module: nn.Module) -> None:
     own = vars(module)
     own.pop(LEFT, None)
     own.pop("_clampgrad", None)
-    if WAS in own:
-        ours = type(module)
-        module.__class__, named = own.pop(WAS)
+    if WAS not in own:
+        return
+    was, named = own.pop(WAS)
+    for key in ("gradient", "maximize"):
+        own.pop(key, None)
+    own.update(named)
+    ours = type(module)
+    if ours in (was, TWINS.get(was)):
+        module.__class__ = was
         bind_forward_again(module, ours.forward)
-        for key in ("gradient", "maximize"):
-            own.pop(key, None)
-        own.update(named)
+    # Else somebody, fully_shard perhaps, has derived a class from ours since: it stays, with torch's gradient.
+
+
+# What a conversion may change of a module, beside its class.
+STATE = (WAS, LEFT, "_clampgrad", "gradient", "maximize", *REACHED)
+
+
+def state_of(module: nn.Module) -> tuple[type, dict[str, Any]]:
+    return type(module), {key: vars(module)[key] for key in STATE if key in vars(module)}
+
+
+def put_back(module: nn.Module, state: tuple[type, dict[str, Any]]) -> None:
+    module.__class__, attributes = state
+    for key in STATE:
+        vars(module).pop(key, None)
+    vars(module).update(attributes)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.parameter import is_lazy
 
 from clampgrad._torch.compiler import uncompiled
-from clampgrad._torch.modules import torchs_forward
-from clampgrad._torch.surroundings import tensors_in
+from clampgrad._torch.modules import buffers_of, torchs_forward
 
 
 class Kept(NamedTuple):
@@ -31,16 +33,19 @@ class Saved:
     """
 
     def __init__(self, tensor: Tensor, module: nn.Module | None) -> None:
-        self.tensor = tensor.detach()
+        self.tensor: Tensor | None = tensor.detach()
         self.module = module  # that keeps it
-        self.ours = 0  # the bytes that ours would keep for the same call, in one of the call
+        self.ours: int | None = (
+            0  # the bytes that ours would keep for the same call, in one of the call
+        )
 
 
 class Storage:
-    """Memory that is kept: by modules, and by what else there is."""
+    """Memory that a graph keeps: for modules of those that are asked about, or for something else."""
 
     def __init__(self, memory: torch.UntypedStorage) -> None:
-        self.memory = memory
+        self.nbytes = memory.nbytes()
+        self.reference = StorageWeakRef(memory)
         self.modules: set[nn.Module] = set()
         self.elsewhere = False
 
@@ -50,16 +55,20 @@ class Probe:
 
     def __init__(self, ours: Callable[[nn.Module, Tensor], Tensor]) -> None:
         self.ours = ours
+        self.thread = threading.get_ident()
         self.running: nn.Module | None = None
-        self.saved: WeakSet[Saved] = WeakSet()
-        self.reached: set[nn.Module] = set()
-        self.storages: dict[int, Storage] = {}
         self.last: Saved | None = None
+        self.saved: WeakSet[Saved] = WeakSet()
+        self.storages: list[Storage] = []
+        self.reached: set[nn.Module] = set()
+        self.unknown: set[nn.Module] = set()  # for which it cannot be measured what ours keeps
         self.after: dict[nn.Module, int] = {}
 
     def __call__(self, module: nn.Module, input: Tensor) -> Tensor:
         forward = torchs_forward(module)
         assert forward is not None
+        if threading.get_ident() != self.thread:  # what it keeps is not seen here
+            return forward(module, input)
         self.reached.add(module)
         before, self.running, self.last = self.running, module, None
         try:
@@ -71,14 +80,20 @@ class Probe:
             last.ours = self.bytes_of_ours(module, result)
         return result
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # a copy that the model makes of a module runs torch's own
+
     def words(self) -> str:
         return ""
 
-    def bytes_of_ours(self, module: nn.Module, like: Tensor) -> int:
-        """What ours keeps for a tensor like that; the values do not matter."""
+    def bytes_of_ours(self, module: nn.Module, like: Tensor) -> int | None:
+        """What ours keeps for a tensor like that, whatever its values; or None, in torch.func or on a sparse tensor."""
         sizes = []
-        with saved_tensors_hooks(lambda t: sizes.append(t.untyped_storage().nbytes()), no_backward):
-            self.ours(module, like.detach().requires_grad_())
+        try:
+            with saved_tensors_hooks(lambda t: sizes.append(t.untyped_storage().nbytes()), unpack):
+                self.ours(module, like.detach().requires_grad_())
+        except (RuntimeError, NotImplementedError):
+            return None
         return sum(sizes)
 
     def pack(self, tensor: Tensor) -> Saved:
@@ -88,39 +103,40 @@ class Probe:
             self.last = saved
         return saved
 
-    def count(self, others: Iterable[Tensor]) -> None:
-        """Once the forward has run: what its graph keeps. `others` are there whatever the modules do."""
+    def count(self) -> None:
+        """Once the forward has run, while its arguments and its result are there: what the graph of the result keeps.
+        The graph is of no use afterwards."""
+        found: dict[StorageWeakRef, Storage] = {}
         for saved in self.saved:
-            if storage := self.storage(saved.tensor):
+            if saved.module:
+                if saved.ours is None:
+                    self.unknown.add(saved.module)
+                self.after[saved.module] = self.after.get(saved.module, 0) + (saved.ours or 0)
+            with suppress(RuntimeError, NotImplementedError):  # a sparse tensor has no storage
+                storage = Storage(unpack(saved).untyped_storage())
+                storage = found.setdefault(storage.reference, storage)
                 if saved.module:
                     storage.modules.add(saved.module)
                 else:
                     storage.elsewhere = True
-            if saved.module:
-                self.after[saved.module] = self.after.get(saved.module, 0) + saved.ours
-        for tensor in others:
-            if storage := self.storage(tensor):
-                storage.elsewhere = True
-
-    def storage(self, tensor: Tensor) -> Storage | None:
-        try:
-            memory = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):  # sparse, for one
-            return None
-        return self.storages.setdefault(id(memory), Storage(memory))
+            saved.tensor = None
+        for storage in found.values():
+            # Something else has it: an argument, a result, a parameter, an attribute.
+            storage.elsewhere |= not storage.reference.expired()
+        self.storages = [*found.values()]
 
     def kept(self, converted: set[nn.Module]) -> dict[nn.Module, Kept]:
         """For each module, if those are converted."""
         found = dict.fromkeys(converted, 0.0)
-        for storage in self.storages.values():
+        for storage in self.storages:
             if not storage.elsewhere and storage.modules <= converted:
                 for module in storage.modules:
-                    found[module] += storage.memory.nbytes() / len(storage.modules)
+                    found[module] += storage.nbytes / len(storage.modules)
         return {module: Kept(int(found[module]), self.after.get(module, 0)) for module in found}
 
     def chosen(self) -> dict[nn.Module, Kept]:
         """The modules that keep less once they are converted. One that is not is among what else keeps a tensor."""
-        converted = set(self.reached)
+        converted = self.reached - self.unknown
         while True:
             kept = self.kept(converted)
             gaining = {module for module in converted if kept[module].ours < kept[module].torchs}
@@ -129,8 +145,12 @@ class Probe:
             converted = gaining
 
 
-def no_backward(_: Any) -> Tensor:
-    raise AssertionError("there is no backward of this")
+def unpack(saved: Saved) -> Tensor:
+    if saved.tensor is None:
+        raise RuntimeError(
+            "clampgrad.nn.convert made this graph for its example, and is done with it"
+        )
+    return saved.tensor
 
 
 def probed(
@@ -142,45 +162,18 @@ def probed(
 ) -> Probe:
     """Runs the model once, with a probe in each of the modules. Buffers and random states are as before."""
     probe = Probe(ours)
-    given = tensors_in((args, keywords))
-    with restored(model, given), uncompiled(), recording():
+    with restored(model), uncompiled(), recording():
         try:
             for module in modules:
                 module._clampgrad = probe
-            with saved_tensors_hooks(probe.pack, lambda saved: saved.tensor):
+            with saved_tensors_hooks(probe.pack, unpack):
                 result = model(*args, **keywords)
         finally:
             for module in modules:
-                del module._clampgrad
-    probe.count([*given, *tensors_in(result), *model.parameters(), *model.buffers()])
+                vars(module).pop("_clampgrad", None)
+        probe.count()
+        del result  # it was there until now
     return probe
-
-
-@contextmanager
-def restored(model: nn.Module, given: Sequence[Tensor]) -> Iterator[None]:
-    """A block after which buffers and random states are as before: those of BatchNorm and Dropout."""
-    before = [
-        (module, name, buffer, buffer.detach().clone())
-        for module in model.modules()
-        for name, buffer in module.named_buffers(recurse=False)
-    ]
-    devices: dict[str, set[int]] = {}
-    for tensor in itertools.chain(given, model.parameters(), model.buffers()):
-        if tensor.device.type not in ("cpu", "meta"):
-            devices.setdefault(tensor.device.type, set()).add(tensor.device.index)
-    with ExitStack() as states:
-        for kind, numbers in (devices or {"cuda": set[int]()}).items():
-            states.enter_context(torch.random.fork_rng(sorted(numbers), device_type=kind))
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for module, name, buffer, values in before:
-                    if getattr(module, name) is not buffer:
-                        setattr(module, name, buffer)
-                    # Not where it is the same: an earlier graph may hold it. Its version does not tell.
-                    if not buffer.is_meta and not torch.equal(buffer, values):
-                        buffer.copy_(values)
 
 
 @contextmanager
@@ -188,3 +181,42 @@ def recording() -> Iterator[None]:
     """A block in which gradients are recorded, whatever is set around it."""
     with torch.inference_mode(False), torch.enable_grad():
         yield
+
+
+@contextmanager
+def restored(model: nn.Module) -> Iterator[None]:
+    """A block after which buffers and torch's default random generators are as before: BatchNorm changes the ones,
+    Dropout the others."""
+    before = [
+        (buffers, dict(buffers), values_of(buffers)) for buffers in map(buffers_of, model.modules())
+    ]
+    with torch.random.fork_rng([]), ExitStack() as states:  # the CPU's
+        for kind, numbers in accelerators(model).items():
+            states.enter_context(torch.random.fork_rng(sorted(numbers), device_type=kind))
+        try:
+            yield
+        finally:
+            for buffers, members, values in before:
+                buffers.clear()
+                buffers.update(members)
+                # A graph that was recorded before may hold a buffer, so this does not count as a change of it.
+                for buffer, value in values:
+                    if buffer.shape == value.shape:
+                        buffer.data.copy_(value)
+                    else:  # an observer of torch.ao resizes its own
+                        buffer.data = value
+
+
+def values_of(buffers: Mapping[str, Tensor | None]) -> list[tuple[Tensor, Tensor]]:
+    """The buffers that are plain memory, with copies of their values."""
+    plain = (b for b in buffers.values() if b is not None and not is_lazy(b))
+    return [(b, b.detach().clone()) for b in plain if b.layout == torch.strided]
+
+
+def accelerators(model: nn.Module) -> dict[str, set[int]]:
+    """The devices of a model that have random generators of their own."""
+    found: dict[str, set[int]] = {}
+    for tensor in itertools.chain(model.parameters(), model.buffers()):
+        if tensor.device.type not in ("cpu", "meta"):
+            found.setdefault(tensor.device.type, set()).add(tensor.device.index)
+    return found
