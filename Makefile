@@ -64,6 +64,7 @@ CMAKE := .venv/cmake
 CPP := build/cpp-$(TORCH)
 PACKING := .venv/packing
 PROGRAMS := .venv/programs-$(firstword $(PROGRAM_RELEASES))
+LIBRARIES := .venv/libraries-$(firstword $(PROGRAM_RELEASES))
 ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
 # Folders are in the list so that a removed file counts as a change too.
@@ -89,12 +90,15 @@ test-portable: $(TESTED) ## Run the tests for every implementation on the portab
 	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) test/{table,transforms,pin} --ignore=test/pin/test_private.py test/package/test_portable.py \
 		test/kernels/test_layouts.py test/compile/test_compile{,_memory}.py test/matrix/test_{refused,fuzz}.py $(ARGS)
 
-check-programs: ## Run programs of third-party libraries under pins: half an hour
+check-programs: ## Run programs of third-party libraries under pins, and convert models for them: an hour
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
+	$(MAKE) $(LIBRARIES)/installed TORCH=$(firstword $(PROGRAM_RELEASES))
 	echo "==> programs of other people's libraries"
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m "" -k launchers
 	PROGRAM_PYTHONS="$(foreach release,$(PROGRAM_RELEASES),$(release)=$(abspath .venv/programs-$(release)/bin/python))" \
 		$(PROGRAMS)/bin/python -m pytest lab/programs $(ARGS)
+	echo "==> converted models in other people's libraries"
+	$(LIBRARIES)/bin/python -m lab.libraries --out out/convert-libraries.jsonl
 
 check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip, measured
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
@@ -294,13 +298,13 @@ $(TESTED): $(VENV)/installed
 
 # It borrows torch and clampgrad, and pip keeps both. Only if torch is a build for CPUs and torchvision one for CUDA,
 # as on PyPI, torchvision cannot be imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
-.venv/programs-$(TORCH)/installed: $(TESTED) lab/programs/requirements.txt
+.venv/%-$(TORCH)/installed: $(TESTED) lab/%/requirements.txt
 	echo "==> installing libraries of other people beside torch $(TORCH) (the download is large)"
 	$(PYTHON) -m venv $(@D)
 	for folder in $(@D)/lib/python3*/site-packages; do \
 		echo $(abspath $(VENV))/lib/$$(basename $$(dirname $$folder))/site-packages > $$folder/borrowed.pth; \
 	done
-	$(call logged,$(@D)/bin/pip install -r lab/programs/requirements.txt torch==$(TORCH) && \
+	$(call logged,$(@D)/bin/pip install -r lab/$*/requirements.txt torch==$(TORCH) && \
 		{ $(@D)/bin/python -c 'import torchvision' || $(@D)/bin/pip install torch===$(TORCH); },$(@D)/install.log)
 	touch $@
 

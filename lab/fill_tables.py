@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 for name in (
     "benchmarks.tables",
     "lab.contract_tables",
+    "lab.libraries.tables",
     "lab.matrix_page",
     "lab.mca",
     "lab.private_names_page",
@@ -22,6 +23,7 @@ for name in (
     "lab.study_tables",
     "lab.support",
     "lab.upstream_tables",
+    "lab.zoo",
 ):
     import_module(name)
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)

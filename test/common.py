@@ -1,5 +1,6 @@
 """Shared by several test files: processes, ways to differentiate, and comparing."""
 
+import io
 import json
 import os
 import re
@@ -142,6 +143,13 @@ def scripts(folder, *modules):
 
     with forks(*modules) as fork:
         yield run
+
+
+def saved_and_loaded(thing, save=torch.save, load=torch.load, **keywords):
+    file = io.BytesIO()
+    save(thing, file)
+    file.seek(0)
+    return load(file, **keywords)
 
 
 # ---- Two ways to differentiate: mode(f, args, g) -> one gradient per argument --------------------

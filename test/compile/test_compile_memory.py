@@ -12,6 +12,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.decomposition import select_decomp_table
 
 import clampgrad
+from benchmarks.memory import saved_bytes
 from clampgrad._contract.table import STRICT
 from common import check_rows, tied
 from oracle import CONVENTIONS
@@ -33,16 +34,8 @@ def kept(f, pin=None):
     torch._dynamo.reset()
     x, w = (torch.randn(N, N, requires_grad=True) for _ in range(2))
     compiled = torch.compile(lambda x, w: f(x @ w) @ w, backend=BACKEND, fullgraph=True)
-    storages = {}
-
-    def pack(t):
-        storages[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
-        return t
-
-    hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
-    with hooks, clampgrad.pin(pin) if pin else nullcontext():
-        compiled(x, w)
-    return sum(storages.values()) / N**2 - 8  # x and w
+    with clampgrad.pin(pin) if pin else nullcontext():
+        return saved_bytes(compiled, x, w) / N**2 - 8  # x and w
 
 
 LO, HI = torch.zeros(()), torch.ones(())
@@ -122,6 +115,25 @@ def test_modules_in_a_model(activation):
         assert kept(torch.nn.Sequential(module, *views)) == 5
     assert kept(ours(inplace=True)) == 5
     assert kept(activation(inplace=True)) == (4 if activation is torch.nn.ReLU else 5)
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("activation", [torch.nn.ReLU, torch.nn.ReLU6, torch.nn.Hardtanh], ids=str)
+def test_a_converted_model_keeps_no_more(activation, inplace):
+    views = torch.nn.Flatten(0), torch.nn.Unflatten(0, (N, N))
+    gained = []
+    for around in (
+        lambda m: [m],
+        lambda m: [torch.nn.LayerNorm(N), m],
+        lambda m: [m, *views],
+        lambda m: [m, torch.nn.Tanh()],
+    ):
+        model = torch.nn.Sequential(*around(activation(inplace=inplace)))
+        before = kept(model)
+        for example in ({}, {"example_inputs": torch.randn(N, N, requires_grad=True) * 1}):
+            gained.append(before - kept(clampgrad.nn.convert(model, **example)))
+    assert min(gained) >= 0, gained
+    assert max(gained) > 0 or inplace or activation is torch.nn.ReLU
 
 
 BOUNDS = [(None, 1), (0.1, None), (0, 1), (0.1, 0.1), (1, 0)]

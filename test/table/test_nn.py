@@ -1,18 +1,14 @@
-"""Modules: torch.nn's own with a named gradient, and `convert`, which swaps them and swaps them back."""
+"""Modules: torch.nn's own with a named gradient."""
 
-import copy
-import io
 import re
 from functools import partial
 
 import pytest
 import torch
 from torch import nn
-from torch.ao import quantization as ao
-from torch.ao.quantization import quantize_fx
 
 import clampgrad
-from common import assert_same, eager, tied
+from common import assert_same, eager, saved_and_loaded, tied
 from oracle import gradient_of_x
 
 TWINS = [
@@ -66,120 +62,6 @@ def test_clamp():
     assert learned.max.grad.tolist() == [1, 0]
 
 
-class Net(nn.Module):
-    """A module used twice, one in a list, one with a hook, one of a derived class."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU6(), nn.ReLU(inplace=True))
-        self.again = self.body[1]
-        self.derived = type("Mine", (nn.ReLU,), {})()
-        self.head = nn.ModuleList([nn.Hardtanh(-2, 2)])
-
-    def forward(self, x):
-        return self.head[0](self.derived(self.again(self.body(x))))
-
-
-def bias_gradient(model, call):
-    model.zero_grad()
-    call(torch.zeros(1, 4)).sum().backward()
-    return model.body[0].bias.grad.tolist()
-
-
-def saved_and_loaded(model, save=torch.save, load=torch.load, **keywords):
-    file = io.BytesIO()
-    save(model, file)
-    file.seek(0)
-    return load(file, **keywords)
-
-
-def at_the_bound():
-    """Every activation is exactly 0: torch's gradient is 0 all the way."""
-    model = Net()
-    nn.init.zeros_(model.body[0].bias)
-    model.derived = nn.Identity()
-    return model
-
-
-def test_convert_and_undo():
-    model, seen = Net(), []
-    model.again.register_forward_hook(lambda *_: seen.append(1))
-    before, state, modules = repr(model), copy.deepcopy(model.state_dict()), list(model.modules())
-    assert clampgrad.nn.convert(model, gradient="inclusive") is model
-    assert clampgrad.nn.conversions(model) == {
-        "body.1": "ReLU6 -> ReLU6(gradient='inclusive')",
-        "body.2": "ReLU -> ReLU(inplace=True, gradient='inclusive')",
-        "head.0": "Hardtanh -> Hardtanh(min_val=-2, max_val=2, gradient='inclusive')",
-    }
-    assert all(a is b for a, b in zip(model.modules(), modules, strict=True))
-    assert type(model.again) is clampgrad.nn.ReLU6 and type(model.derived).__name__ == "Mine"
-    assert all(torch.equal(a, b) for a, b in zip(state.values(), model.state_dict().values()))
-    model(torch.zeros(1, 4))
-    assert seen == [1, 1]  # hooks are kept
-
-    clampgrad.nn.convert(model, gradient="half")
-    assert clampgrad.nn.conversions(model)["body.1"] == "ReLU6 -> ReLU6(gradient='half')"
-    assert repr(clampgrad.nn.undo(copy.deepcopy(model))) == before
-    assert clampgrad.nn.undo(model) is model
-    assert repr(model) == before and not clampgrad.nn.conversions(model)
-    assert type(model.again) is nn.ReLU6 and "gradient" not in vars(model.again)
-
-
-def test_undo_restores_what_one_of_ours_was():
-    model = nn.Sequential(clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1))
-    clampgrad.nn.undo(clampgrad.nn.convert(model, gradient="inclusive"))
-    assert [m.gradient for m in model] == ["half", "min_norm"]
-
-
-def test_convert_what_a_filter_chooses():
-    model, asked = Net(), []
-
-    def in_the_body(module, fqn):
-        asked.append((module, fqn))
-        return fqn.startswith("body") and not module.inplace
-
-    clampgrad.nn.convert(model, "half", filter_fn=in_the_body)
-    assert list(clampgrad.nn.conversions(model)) == ["body.1"]
-    names = ["body.1", "body.2", "head.0"]
-    assert asked == [(model.get_submodule(name), name) for name in names]
-
-
-def test_convert_of_one_module_and_of_none():
-    relu = nn.ReLU()
-    assert clampgrad.nn.convert(relu, "half") is relu
-    assert clampgrad.nn.conversions(relu) == {"": "ReLU -> ReLU(gradient='half')"}
-    with pytest.warns(UserWarning, match="found no ReLU, ReLU6, Hardtanh or Clamp in Linear"):
-        assert not clampgrad.nn.conversions(clampgrad.nn.convert(nn.Linear(1, 1)))
-    with pytest.raises(ValueError, match="typo"):
-        clampgrad.nn.convert(relu, "typo")
-    assert relu.gradient == "half"
-
-
-def test_a_forward_of_the_instance_is_left_alone_and_named():
-    """accelerate's hooks set one: another class would not change what it calls."""
-    model = nn.Sequential(nn.ReLU6(), nn.ReLU6())
-    old = model[0].forward
-    model[0].forward = lambda *args: old(*args)
-    with pytest.warns(UserWarning, match="left alone 0: a forward of its own"):
-        clampgrad.nn.convert(model, gradient="inclusive")
-    assert list(clampgrad.nn.conversions(model)) == ["1"] and type(model[0]) is nn.ReLU6
-
-
-def test_convert_changes_the_gradient_and_nothing_else(backend):
-    """Compiled code notices."""
-    model = at_the_bound()
-    for call in (model, torch.compile(model, backend=backend)):
-        assert bias_gradient(model, call) == [0] * 4
-        clampgrad.nn.convert(model)
-        assert bias_gradient(model, call) == [0] * 4
-        clampgrad.nn.convert(model, gradient="inclusive")
-        assert bias_gradient(model, call) == [1] * 4
-        for copied in (copy.deepcopy(model), saved_and_loaded(model, weights_only=False)):
-            assert bias_gradient(copied, copied) == [1] * 4
-        clampgrad.nn.undo(model)
-        assert bias_gradient(model, call) == [0] * 4
-
-
 # ---- What torch.nn's own modules do ----------------------------------------------------------------------
 
 
@@ -226,63 +108,6 @@ def test_symbolic_trace():
     assert called == [clampgrad.relu, clampgrad.relu6, clampgrad.hardtanh, clampgrad.clamp]
     x, g = tied(50), tied(50, seed=1)
     assert_same(eager(traced, [x], g)[0], eager(model, [x], g)[0])
-
-
-# ---- Quantization, which finds modules by their exact type -----------------------------------------------
-
-
-def quantizable():
-    torch.manual_seed(0)
-    layers = [nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.ReLU(), nn.Conv2d(1, 1, 1), nn.ReLU6()]
-    return nn.Sequential(ao.QuantStub(), *layers, nn.Hardtanh(), ao.DeQuantStub())
-
-
-def prepare_eager(model, **keywords):
-    model.qconfig = ao.get_default_qat_qconfig(**keywords)
-    return ao.prepare_qat(model.train())
-
-
-def prepare_ptq(model):
-    model.qconfig = ao.get_default_qconfig()
-    return ao.prepare(model.eval())
-
-
-def prepare_fx(model):
-    configs = ao.get_default_qat_qconfig_mapping()
-    return quantize_fx.prepare_qat_fx(model[1:-1].train(), configs, torch.ones(2, 1, 3, 3))
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("prepare", [prepare_eager, prepare_ptq, prepare_fx])
-def test_a_module_that_quantization_would_skip_is_refused(prepare):
-    built = quantizable().insert(1, clampgrad.nn.ReLU6())
-    for model in (clampgrad.nn.convert(quantizable()), built):
-        with pytest.raises(NotImplementedError, match="by their exact type and would skip ReLU"):
-            prepare(model)
-    prepare(clampgrad.nn.undo(clampgrad.nn.convert(quantizable())))
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_what_was_prepared_may_be_converted():
-    """It trains with the named gradient, and converts to the same integer model, undone or not."""
-    plain, ours, undone = (prepare_eager(quantizable()) for _ in range(3))
-    x = torch.randn(2, 1, 3, 3)
-    for model in (ours, undone):
-        assert len(clampgrad.nn.conversions(clampgrad.nn.convert(model, "inclusive"))) == 3
-    for model in (plain, ours, undone):
-        model(x).sum().backward()
-    clampgrad.nn.undo(undone)
-    first, *others = (ao.convert(model.eval())(x) for model in (plain, ours, undone))
-    assert all(torch.equal(other, first) for other in others)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_quantization_of_other_modules_passes_ours_by():
-    model = nn.Sequential(nn.Linear(2, 2), clampgrad.nn.ReLU6())
-    assert type(ao.quantize_dynamic(model, {nn.Linear})[1]) is clampgrad.nn.ReLU6
-    layers = clampgrad.nn.convert(nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU())).eval()
-    with pytest.raises((AssertionError, NotImplementedError)):  # torch's own
-        ao.fuse_modules(layers, [["0", "1"]])
 
 
 @pytest.mark.parametrize("recorded", [False, True])

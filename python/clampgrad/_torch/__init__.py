@@ -4,7 +4,8 @@
     surroundings    where a call runs, in torch.func, forward mode, backward or modes, and what torch knows of a tensor
     dispatcher      kernels in Python, and the node that one makes
     compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
-    our_functions, quantization  what those parts of torch are told of ours
+    our_functions   what torch.compile, torch.fx and torch.jit are told of ours
+    modules         modules of torch that ask an attribute of the instance how to run
     changes         changes of torch: checked, made together or not at all
     after_import    what is done to a module that torch imports later
 

@@ -4,12 +4,13 @@ import gc
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
-from clampgrad._torch.after_import import when_imported
+from clampgrad._torch.after_import import imported, when_imported
 from clampgrad._torch.changes import expect_attribute, original
 from clampgrad._torch.private_names import expected
 
@@ -64,6 +65,15 @@ def drop_compiled() -> None:
         code = codes.pop()
         reset(code)
         codes += [inner for inner in code.co_consts if type(inner) is CodeType]
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """A block in which compiled code runs as it was written."""
+    if not imported("torch._dynamo") or not hasattr(
+        torch.compiler, "set_stance"
+    ):  # torch 2.6 and later
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
 
 
 def lock() -> Any:

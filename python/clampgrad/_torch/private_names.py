@@ -63,6 +63,12 @@ PRIVATE = {
             "torch._C._functorch:peek_interpreter_stack": "the same",
         },
     ),
+    "convert": Use(
+        "`clampgrad.nn.convert` with `example_inputs` raises an error",
+        {
+            "torch.nn:Module()._buffers": "buffers are restored after the example",
+        },
+    ),
     "pin": Use(
         "the first pin raises a RuntimeError that names it, and changes nothing. In a module that is imported "
         "later: under a pin the import fails; without one it is a warning, and the next pin's error",
@@ -105,6 +111,7 @@ PRIVATE = {
     "one thing": Use(
         "a warning, or none where torch has no such thing; that one thing is not done",
         {
+            "torch.compiler:_is_exporting_flag": "what `clampgrad.nn.convert` changed is exported as torch's own",
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",
             "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",
             "torch.fx.operator_schemas:_manual_overrides": "torch.fx keeps the arguments of a call",

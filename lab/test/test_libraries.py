@@ -1,0 +1,40 @@
+"""The cases of lab/libraries whose libraries the tests have: a converted model is as stock, and a named convention is not
+lost in silence. `make check-programs` runs all cases, in processes of their own."""
+
+import pytest
+
+import clampgrad
+from lab.libraries import cases, judging
+
+SLOW = {"pt2e_ptq", "pt2e_qat", "onnx_dynamo"}
+DEAR = {*SLOW, "saved", "saved_for_others", "spawned", "compiled_before", "fx_ptq", "export_strict"}
+HERE = [
+    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+    for name, case in cases.CASES.items()
+    if cases.is_a_part(case.library) or case.library == "torchao"
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", HERE)
+def test_a_case(name):
+    found = judging.verdicts(name, ["example", "ReLU6"] if name in DEAR else judging.WAYS)
+    missing = found.get("stock", "").startswith("ModuleNotFoundError")
+    if missing:
+        pytest.skip(found["stock"])
+    assert not judging.wrong(name, found), found
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_wrong_is_found(monkeypatch):
+    def otherwise(model, x):
+        return clampgrad.nn.convert(model, judging.NAMED)
+
+    def found(way, change):
+        monkeypatch.setitem(judging.WAYS, way, change)
+        return judging.verdicts("deepcopied", [way])
+
+    assert judging.wrong("deepcopied", found("convert", otherwise))
+    assert judging.wrong("deepcopied", found("ReLU6", judging.stock))
+    assert judging.wrong("deepcopied", found("example", None))  # an error
+    assert not judging.wrong("deepcopied", found("ReLU6", otherwise))

@@ -1,0 +1,312 @@
+"""convert, which gives the modules of a model a named gradient, and what tells of it and takes it back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clampgrad._contract.table import CANONICAL, STRICT
+from clampgrad._torch.modules import REACHED, bind_forward_again, change_modules, torchs_forward
+from clampgrad.activations import hardtanh, relu
+from clampgrad.functional import Gradient
+from clampgrad.nn.kept import Probe, probed
+from clampgrad.nn.modules import Clamp, Hardtanh, Named, ReLU, ReLU6
+
+Model = TypeVar("Model", bound=nn.Module)
+
+TWINS: dict[type[nn.Module], type[Named]] = {
+    nn.ReLU: ReLU,
+    nn.ReLU6: ReLU6,
+    nn.Hardtanh: Hardtanh,
+}
+
+# Attributes of a module: its class and gradient before its class was changed, and why it was left alone.
+WAS = "_clampgrad_was"
+LEFT = "_clampgrad_left"
+
+FORWARD_IS_SET = "a forward of its own was set on the instance"
+IS_FUSED = "torch.ao.quantization has fused its ReLU with other layers"
+RESULT_IS_KEPT = (
+    "it keeps its result, which most layers after it keep too; with example_inputs, it is converted where "
+    "none does"
+)
+
+
+class Instead:
+    """What a module of torch runs once it is converted: a function of this package, which keeps a bit per element.
+
+    torch's module holds it, so it is saved with the module, and loading it imports this package.
+    """
+
+    def __init__(self, gradient: Gradient, fewer_bytes: int | None = None) -> None:
+        self.gradient = gradient
+        self.fewer_bytes = fewer_bytes  # as measured, if it was
+        change_modules()
+
+    def __call__(self, module: Any, input: Tensor) -> Tensor:
+        if isinstance(module, nn.ReLU):
+            # For torch's own, a compiler keeps nothing but the result; for ours in place, a mask.
+            if torch.compiler.is_compiling():
+                return F.relu(input, module.inplace)
+            return relu(input, module.inplace, gradient=self.gradient)
+        bounds = module.min_val, module.max_val
+        return hardtanh(input, *bounds, module.inplace, gradient=self.gradient)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Instead, (self.gradient, self.fewer_bytes)
+
+    def words(self) -> str:
+        return f"gradient={self.gradient!r}"
+
+
+def convert(
+    model: Model,
+    gradient: Gradient = "min_norm",
+    *,
+    maximize: bool = False,
+    filter_fn: Callable[[nn.Module, str], bool] | None = None,
+    example_inputs: Any = None,
+) -> Model:
+    """Gives the ReLU, ReLU6, Hardtanh and Clamp modules of a model a named gradient, in place.
+
+    The default, `min_norm`, has the gradients of torch's modules (except at NaN) and reduces what they keep for
+    backward. A converted module stays the same object with the same class, name, hooks and state_dict; it only
+    runs another function. Where a graph is captured for others (``torch.export``, ``torch.jit``,
+    ``torch.fx.symbolic_trace``), it runs torch's own. ReLU keeps its result. Most layers after a ReLU keep that too, so
+    there is nothing to gain: without `example_inputs`, ReLU modules are left alone.
+
+    With `example_inputs`, one forward of the model measures what each module keeps, and those modules are
+    converted that keep less afterwards. That choice is for the state in which the model is: its mode (training or
+    evaluation), device, dtype, what requires grad, checkpoints, and autocast around this call. If that changes, call
+    `convert` again. The forward runs with hooks and side effects as any other, except that buffers and the states
+    of torch's default random generators are restored.
+
+    Under any other convention than `min_norm` and `joint`, every module is converted and its class changes to that
+    of this package, because its gradient must not be lost where a library replaces or reads modules by their class:
+    ``torch.jit.script``, ``torch.ao.quantization.fuse_modules`` and others raise an error. Modules whose class
+    derives from torch's are left alone then, with a warning.
+
+    Function calls inside a `forward` (`F.relu`, `torch.clamp`) are not modules and are not converted; use
+    :class:`clampgrad.pin` for those of the clamp family.
+
+    Args:
+        model: any module; it may itself be a ReLU, ReLU6, Hardtanh or Clamp.
+        gradient: the name or an alias of a convention.
+        maximize: whether the loss is maximised (`with_grad` and `restoring` only).
+        filter_fn: called with a module and its fully qualified name; only modules for which it
+            returns True are converted.
+        example_inputs: a tuple of positional arguments of the model, a dict of keyword arguments, or one argument.
+
+    Returns:
+        The model itself. :func:`conversions` reports what changed, and :func:`undo` reverts it.
+
+    Warns:
+        UserWarning: there was no module to convert; or one was left alone because its `forward` is not torch's, or,
+            under another convention than torch's, because its class is not, or because it is fused with others.
+
+    Raises:
+        ValueError: the name of the convention is unknown; or there are `example_inputs`, and the convention is
+            neither `min_norm` nor `joint`. The model is then unchanged.
+        Exception: what the forward of the example raises. The model is then unchanged.
+
+    Example::
+
+        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU6())
+        >>> clampgrad.nn.convert(model)
+        Sequential(
+          (0): Linear(in_features=2, out_features=2, bias=True)
+          (1): ReLU6(gradient='min_norm')
+        )
+        >>> type(model[1])
+        <class 'torch.nn.modules.activation.ReLU6'>
+        >>> model = clampgrad.nn.convert(model, gradient="inclusive")
+        >>> clampgrad.nn.conversions(model)
+        {'1': "ReLU6 -> ReLU6(gradient='inclusive')"}
+        >>> clampgrad.nn.undo(model)[1]
+        ReLU6()
+    """
+    Clamp(0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
+    name_of_gradient: Any = CANONICAL[gradient]
+    is_torchs = name_of_gradient in STRICT
+    if example_inputs is not None and not is_torchs:
+        raise ValueError(
+            f"convert: example_inputs choose modules by what they keep, and gradient={gradient!r} changes "
+            "gradients, so it is for all of them"
+        )
+    change_modules()
+    chosen = {
+        name: module
+        for name, module in model.named_modules()
+        if is_convertible(module, is_torchs) and (filter_fn is None or filter_fn(module, name))
+    }
+    if not chosen:
+        warnings.warn(
+            f"clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp in {type(model).__name__}: where "
+            "its code calls functions, call clampgrad's (clampgrad.relu6), or use clampgrad.pin for torch.clamp",
+            stacklevel=2,
+        )
+    before = [(module, state_of(module)) for module in chosen.values()]
+    of_torch, left_alone = [], {}
+    try:
+        for name, module in chosen.items():
+            restore(module)
+            if isinstance(module, Named) or not is_torchs:
+                why = rename(module, gradient, maximize)
+            elif bind_forward_again(module):
+                why = None
+                of_torch.append(module)
+            else:
+                why = FORWARD_IS_SET
+            if why:
+                left_alone[name] = why
+                setattr(module, LEFT, why)
+        choose(model, of_torch, name_of_gradient, example_inputs)
+    except BaseException:
+        for module, state in before:
+            put_back(module, state)
+        raise
+    if left_alone:
+        reasons = (f"{name or '(model)'}, because {why}" for name, why in left_alone.items())
+        warnings.warn(f"clampgrad.nn.convert left alone {'; '.join(reasons)}", stacklevel=2)
+    return model
+
+
+def is_convertible(module: nn.Module, to_torchs: bool) -> bool:
+    """Whether `convert` looks at the module. Another gradient than torch's must not be dropped in silence, so then it
+    also looks at what it cannot convert."""
+    if isinstance(module, Named) or torchs_forward(module):
+        return True
+    return not to_torchs and (
+        isinstance(module, (nn.ReLU, nn.Hardtanh)) or holds_fused_relu(module)
+    )
+
+
+def holds_fused_relu(module: nn.Module) -> bool:
+    """Whether it is a module of training that computes a ReLU for which there is no module any more."""
+    of = type(module)
+    return of.__module__.startswith("torch.ao.nn.intrinsic.qat.") and "ReLU" in of.__name__
+
+
+def rename(module: nn.Module, gradient: Gradient, maximize: bool) -> str | None:
+    """Gives a module the gradient of that name and, if it does not have it yet, our class. Returns why, if it
+    cannot."""
+    if holds_fused_relu(module):
+        return IS_FUSED
+    ours = type(module) if isinstance(module, Named) else TWINS.get(type(module))
+    if ours is None:
+        return f"its class, {type(module).__name__}, derives from torch's"
+    named = {k: v for k, v in vars(module).items() if k in ("gradient", "maximize")}
+    vars(module)[WAS] = type(module), named
+    module.__class__ = ours
+    if not bind_forward_again(module):
+        restore(module)
+        return FORWARD_IS_SET
+    ours._name(module, gradient, maximize)
+    return None
+
+
+def choose(
+    model: nn.Module, modules: list[nn.Module], gradient: Gradient, example_inputs: Any
+) -> None:
+    """Converts those modules of torch that keep less then, and notes on the others why they are left."""
+    if example_inputs is None:
+        for module in modules:
+            if isinstance(module, nn.ReLU):
+                setattr(module, LEFT, RESULT_IS_KEPT)
+            else:
+                module._clampgrad = Instead(gradient)
+        return
+    args: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = {}
+    if isinstance(example_inputs, Mapping):
+        keywords = {**example_inputs}
+    else:
+        args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+
+    def ours(module: Any, input: Tensor) -> Tensor:
+        if isinstance(module, nn.ReLU):
+            return relu(input, gradient=gradient)
+        return hardtanh(input, module.min_val, module.max_val, gradient=gradient)
+
+    probe = probed(model, modules, ours, args, keywords)
+    converted = probe.chosen()
+    for module in modules:
+        if kept := converted.get(module):
+            module._clampgrad = Instead(gradient, kept.torchs - kept.ours)
+        else:
+            setattr(module, LEFT, why_left(module, probe, {*converted, module}))
+
+
+def why_left(module: nn.Module, probe: Probe, converted: set[nn.Module]) -> str:
+    kept = probe.kept(converted)[module]
+    if module not in probe.reached:
+        return "the example does not reach it"
+    if module in probe.unknown:
+        return "it runs in torch.func or on a sparse tensor, where it cannot be measured"
+    if not kept.ours:
+        return "it keeps nothing in the state of the example"
+    if not kept.torchs:
+        return "what it keeps is kept elsewhere, too"
+    return f"it keeps {kept.torchs:,} bytes, and would keep {kept.ours:,}"
+
+
+def conversions(model: nn.Module) -> dict[str, str]:
+    """Reports what :func:`convert` did: for each module, by name, what it is now and how many bytes fewer it keeps if
+    that was measured, or why it was left alone."""
+    return {name: text for name, module in model.named_modules() if (text := described(module))}
+
+
+def described(module: nn.Module) -> str | None:
+    own = vars(module)
+    if WAS in own:
+        was, _ = own[WAS]
+        return f"{was.__name__} -> {type(module).__name__}({module.extra_repr()})"
+    if instead := own.get("_clampgrad"):
+        fewer = instead.fewer_bytes
+        text = f"{type(module).__name__}({module.extra_repr()})"
+        return text if fewer is None else f"{text}, which keeps {fewer:,} bytes fewer"
+    return f"left alone: {own[LEFT]}" if LEFT in own else None
+
+
+def undo(model: Model) -> Model:
+    """Reverts every :func:`convert` of a model, and returns the model."""
+    for module in model.modules():
+        restore(module)
+    return model
+
+
+def restore(module: nn.Module) -> None:
+    own = vars(module)
+    own.pop(LEFT, None)
+    own.pop("_clampgrad", None)
+    if WAS not in own:
+        return
+    was, named = own.pop(WAS)
+    for key in ("gradient", "maximize"):
+        own.pop(key, None)
+    own.update(named)
+    ours = type(module)
+    if ours in (was, TWINS.get(was)):
+        module.__class__ = was
+        bind_forward_again(module, ours.forward)
+    # Else somebody, fully_shard perhaps, has derived a class from ours since: it stays, with torch's gradient.
+
+
+# What a conversion may change of a module, beside its class.
+STATE = (WAS, LEFT, "_clampgrad", "gradient", "maximize", *REACHED)
+
+
+def state_of(module: nn.Module) -> tuple[type, dict[str, Any]]:
+    return type(module), {key: vars(module)[key] for key in STATE if key in vars(module)}
+
+
+def put_back(module: nn.Module, state: tuple[type, dict[str, Any]]) -> None:
+    module.__class__, attributes = state
+    for key in STATE:
+        vars(module).pop(key, None)
+    vars(module).update(attributes)

@@ -1,0 +1,171 @@
+"""Modules whose gradient is an argument."""
+
+import warnings
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from clampgrad._contract.table import CANONICAL
+from clampgrad._torch.after_import import when_imported
+from clampgrad.activations import hardtanh, relu, relu6
+from clampgrad.functional import Bound, Gradient, clamp, clamp_
+
+# torch.fx traces a module down to the calls of these.
+for _function in ("clamp", "clamp_", "hardtanh", "relu", "relu6"):
+    torch.fx.wrap(_function)
+
+
+QUANTIZATION = (
+    "torch.ao.quantization knows modules by their exact class: it will leave {} as it is, and drop its gradient where it "
+    "is fused with others. Prepare the model first, and give it the named gradient then"
+)
+
+
+def of_quantization(tracer: Any) -> bool:
+    """Whether torch.fx traces for torch.ao.quantization, which does not know our modules and traces into them."""
+    return type(tracer).__module__.startswith("torch.ao.quantization.")
+
+
+class Named(nn.Module):
+    """Base of the modules here: it holds the gradient and shows it."""
+
+    # The defaults of a module that `convert` gave this class, until it sets its own.
+    gradient: Gradient = "min_norm"
+    maximize: bool = False
+    inplace: bool
+
+    def _name(self, gradient: Gradient, maximize: bool) -> None:
+        clamp(torch.empty(0), 0, 1, gradient=gradient, maximize=maximize)  # raises for a wrong name
+        self.gradient = cast("Gradient", CANONICAL[gradient])
+        self.maximize = maximize
+
+    def _keywords(self, input: Any) -> dict[str, Any]:
+        """The gradient, for a call with that input."""
+        if isinstance(input, torch.fx.Proxy) and of_quantization(input.tracer):
+            warnings.warn(QUANTIZATION.format(repr(self)), stacklevel=3)
+        return {"gradient": self.gradient, "maximize": self.maximize}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "qconfig" and value is not None and "qconfig" not in vars(self):
+            warnings.warn(QUANTIZATION.format(repr(self)), stacklevel=2)
+        super().__setattr__(name, value)
+
+    def extra_repr(self) -> str:
+        parts = [
+            super().extra_repr(),
+            f"gradient={self.gradient!r}",  # always: torch's module of this name has none
+            "maximize=True" if self.maximize else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+
+class Clamp(Named):
+    """Clamps its input into [min, max]; the module of :func:`clampgrad.clamp`.
+
+    Args:
+        min, max: a number, a Tensor (kept as a buffer; a Parameter is learned), or None for no bound.
+        gradient: the name or an alias of a convention; :func:`clampgrad.clamp` lists them.
+        maximize: whether the loss is maximised (`with_grad` and `restoring` only).
+        inplace: whether to write the result into the input.
+
+    The input is a Tensor of any shape and real dtype; the output has the broadcast shape of it and the bounds.
+
+    Raises:
+        ValueError: both bounds are None, or the name of the convention is unknown.
+
+    Example::
+
+        >>> clampgrad.nn.Clamp(0, 1, gradient="with_grad")
+        Clamp(min=0, max=1, gradient='with_grad')
+    """
+
+    def __init__(
+        self,
+        min: Bound | None = None,
+        max: Bound | None = None,
+        *,
+        gradient: Gradient = "min_norm",
+        maximize: bool = False,
+        inplace: bool = False,
+    ) -> None:
+        super().__init__()
+        if min is None and max is None:
+            raise ValueError("Clamp: at least one of min and max must not be None")
+        self._name(gradient, maximize)
+        self.inplace = inplace
+        for name, bound in {"min": min, "max": max}.items():
+            if isinstance(bound, Tensor) and not isinstance(bound, nn.Parameter):
+                self.register_buffer(name, bound)
+            else:
+                setattr(self, name, bound)
+
+    def forward(self, input: Tensor) -> Tensor:
+        function = clamp_ if self.inplace else clamp
+        return function(input, self.min, self.max, **self._keywords(input))
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"{name}={tuple(b.shape) if isinstance(b, Tensor) else b}"
+            for name, b in {"min": self.min, "max": self.max}.items()
+            if b is not None
+        ]
+        return ", ".join([*parts, *["inplace=True"] * self.inplace, super().extra_repr()])
+
+
+class ReLU(Named, nn.ReLU):
+    """:class:`torch.nn.ReLU` with a named gradient at 0; the keywords are those of :class:`clampgrad.nn.Clamp`."""
+
+    def __init__(
+        self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
+    ) -> None:
+        super().__init__(inplace)
+        self._name(gradient, maximize)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return relu(input, self.inplace, **self._keywords(input))
+
+
+class Hardtanh(Named, nn.Hardtanh):
+    """:class:`torch.nn.Hardtanh` with a named gradient at its bounds; the keywords are those of
+    :class:`clampgrad.nn.Clamp`."""
+
+    def __init__(
+        self,
+        min_val: float = -1.0,
+        max_val: float = 1.0,
+        inplace: bool = False,
+        *,
+        gradient: Gradient = "min_norm",
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(min_val, max_val, inplace)
+        self._name(gradient, maximize)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return hardtanh(input, self.min_val, self.max_val, self.inplace, **self._keywords(input))
+
+
+class ReLU6(Named, nn.ReLU6):
+    """:class:`torch.nn.ReLU6` with a named gradient at 0 and 6; the keywords are those of
+    :class:`clampgrad.nn.Clamp`."""
+
+    def __init__(
+        self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
+    ) -> None:
+        super().__init__(inplace)
+        self._name(gradient, maximize)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return relu6(input, self.inplace, **self._keywords(input))
+
+
+def give_rules_of_deep_lift(captum: Any) -> None:
+    """Captum's DeepLift has rules by class, and would pass over a class that it does not know in silence."""
+    rules = captum.SUPPORTED_NON_LINEAR
+    for ours, torchs in ((ReLU, nn.ReLU), (ReLU6, nn.ReLU6), (Hardtanh, nn.Hardtanh)):
+        if torchs in rules:
+            rules.setdefault(ours, rules[torchs])
+
+
+when_imported("captum.attr._core.deep_lift", give_rules_of_deep_lift)

@@ -1,0 +1,427 @@
+"""convert: it changes what modules do and not what they are, tells of it, and takes it back."""
+
+import copy
+import functools
+import pickle
+import types
+
+import pytest
+import torch
+from torch import nn
+
+import clampgrad
+from benchmarks.memory import saved_bytes
+from common import assert_same, eager, saved_and_loaded, scripts, tied
+
+# What a clamp of 1000 elements keeps: bits in words of 64 bits, or the portable implementation's bytes.
+OURS = saved_bytes(clampgrad.relu6, torch.ones(1000, requires_grad=True))
+
+
+class Net(nn.Module):
+    """A module used twice, one in a list, one with a hook, one of a derived class."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU6(), nn.ReLU(inplace=True))
+        self.again = self.body[1]
+        self.derived = type("Mine", (nn.ReLU6,), {})()
+        self.head = nn.ModuleList([nn.Hardtanh(-2.0, 2.0)])
+
+    def forward(self, x):
+        return self.head[0](self.derived(self.again(self.body(x))))
+
+
+class Alone(nn.Module):
+    """Nothing but the module keeps its input or its result."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x + 1) + 1
+
+
+def bias_gradient(model, call):
+    model.zero_grad()
+    call(torch.zeros(1, 4)).sum().backward()
+    return model.body[0].bias.grad.tolist()
+
+
+def at_the_bound():
+    """Every activation is exactly 0: torch's gradient is 0 all the way."""
+    model = Net()
+    nn.init.zeros_(model.body[0].bias)
+    model.derived = nn.Identity()
+    return model
+
+
+# ---- With torch's gradient: the class stays ---------------------------------------------------------------
+
+
+def test_a_conversion_changes_neither_class_nor_object():
+    model, seen = Net(), []
+    model.again.register_forward_hook(lambda *_: seen.append(1))
+    before, state, modules = repr(model), copy.deepcopy(model.state_dict()), list(model.modules())
+    classes = [type(m) for m in modules]
+    x = torch.randn(100, 4)
+    expected, bytes_before = model(x), saved_bytes(model, x)
+    assert clampgrad.nn.convert(model) is model
+    assert all(a is b for a, b in zip(model.modules(), modules, strict=True))
+    assert [type(m) for m in model.modules()] == classes
+    assert all(torch.equal(a, b) for a, b in zip(state.values(), model.state_dict().values()))
+    seen.clear()
+    assert_same(model(x), expected)
+    assert seen == [1, 1]  # hooks are kept
+    assert saved_bytes(model, x) < bytes_before
+    told = clampgrad.nn.conversions(model)
+    assert told.pop("body.2").startswith("left alone: it keeps its result")
+    assert told == {
+        "body.1": "ReLU6(gradient='min_norm')",
+        "derived": "Mine(gradient='min_norm')",
+        "head.0": "Hardtanh(min_val=-2.0, max_val=2.0, gradient='min_norm')",
+    }
+    assert repr(model.again) == "ReLU6(gradient='min_norm')"
+    assert clampgrad.nn.undo(model) is model
+    assert repr(model) == before and not clampgrad.nn.conversions(model)
+    assert saved_bytes(model, x) == bytes_before
+
+
+@pytest.mark.parametrize(
+    "module", [nn.ReLU(), nn.ReLU6(inplace=True), nn.Hardtanh(-2, 1)], ids=repr
+)
+@pytest.mark.parametrize("gradient", ["min_norm", "joint"])
+def test_a_converted_module_computes_what_torchs_does(module, gradient):
+    model = Alone(copy.deepcopy(module))
+    clampgrad.nn.convert(model, gradient, example_inputs=torch.ones(200, requires_grad=True))
+    assert "left" not in clampgrad.nn.conversions(model)["module"]
+    ours = model.module
+    for dtype in (torch.float32, torch.bfloat16):
+        x, g = tied(50, dtype=dtype, nan=False) * 6, tied(50, dtype=dtype, seed=1)
+        assert_same(ours(x.clone()), module(x.clone()))
+        assert_same(*(eager(lambda x, m=m: m(x.clone()), [x], g)[0] for m in (ours, module)))
+        given = x.clone()
+        assert (ours(given) is given) == module.inplace
+
+
+def test_the_method_of_torchs_class_serves_others():
+    """It is borrowed, or wrapped by somebody else."""
+    clampgrad.nn.convert(nn.ReLU())
+
+    class Borrows(nn.Module):
+        inplace = False
+        forward = nn.ReLU.forward
+
+    assert Borrows()(torch.tensor(-1.0)) == 0
+    ours = nn.ReLU.forward
+    calls = []
+
+    @functools.wraps(ours)
+    def wrapper(self, input):
+        calls.append(input)
+        return ours(self, input)
+
+    nn.ReLU.forward = wrapper
+    try:
+        model = Alone(nn.ReLU())
+        clampgrad.nn.convert(model, example_inputs=torch.ones(200, requires_grad=True))
+        assert "which keeps" in clampgrad.nn.conversions(model)["module"] and len(calls) == 1
+    finally:
+        nn.ReLU.forward = ours
+
+
+def test_modules_that_are_not_converted_are_torchs():
+    """Once torch's classes have been changed, too."""
+    clampgrad.nn.convert(nn.ReLU6())
+    for module in (nn.ReLU(), nn.ReLU6(inplace=True), nn.Hardtanh(-2.0, 2.0)):
+        node = module(torch.ones(1, requires_grad=True) * 1).grad_fn
+        assert type(node).__name__ in ("ReluBackward0", "HardtanhBackward0", "HardtanhBackward1")
+        assert "gradient" not in repr(module)
+        assert torch.jit.script(module).code.count("torch.") == 1
+
+
+def operators(graph):
+    return [node.kind() for node in graph.nodes()]
+
+
+def targets(graph):
+    return [str(node.target) for node in graph.nodes]
+
+
+GRAPHS = {
+    "jit.trace": lambda m, x: operators(torch.jit.trace(m, x).inlined_graph),
+    "jit.script": lambda m, x: operators(torch.jit.script(m).inlined_graph),
+    "fx": lambda m, x: targets(torch.fx.symbolic_trace(m).graph),
+    "export": lambda m, x: targets(torch.export.export(m, (x,), strict=False).graph),
+    "export, strict": lambda m, x: targets(torch.export.export(m, (x,), strict=True).graph),
+}
+
+
+@pytest.mark.parametrize("capture", GRAPHS)
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_graph_has_torchs_own_functions(capture):
+    """Other libraries read graphs, and know those."""
+    model, x = nn.Sequential(nn.ReLU(), nn.ReLU6(), nn.Hardtanh(-2.0, 2.0)), torch.ones(3)
+    expected = GRAPHS[capture](model, x)
+    clampgrad.nn.convert(model)
+    assert GRAPHS[capture](model, x) == expected
+    assert "hardtanh" in str(expected) or capture == "fx"  # where each module is one node
+
+
+# ---- A named gradient that is not torch's ---------------------------------------------------------------
+
+
+def test_another_gradient_changes_the_class():
+    model = Net()
+    before = repr(model)
+    with pytest.warns(UserWarning, match="left alone derived, because its class, Mine, derives"):
+        clampgrad.nn.convert(model, gradient="inclusive")
+    assert type(model.again) is clampgrad.nn.ReLU6 and type(model.derived).__name__ == "Mine"
+    assert clampgrad.nn.conversions(model) == {
+        "body.1": "ReLU6 -> ReLU6(gradient='inclusive')",
+        "body.2": "ReLU -> ReLU(inplace=True, gradient='inclusive')",
+        "derived": "left alone: its class, Mine, derives from torch's",
+        "head.0": "Hardtanh -> Hardtanh(min_val=-2.0, max_val=2.0, gradient='inclusive')",
+    }
+    clampgrad.nn.convert(model)
+    assert type(model.again) is nn.ReLU6 and repr(model.again) == "ReLU6(gradient='min_norm')"
+    clampgrad.nn.convert(model.body, gradient="half")
+    assert clampgrad.nn.conversions(model)["body.1"] == "ReLU6 -> ReLU6(gradient='half')"
+    assert repr(clampgrad.nn.undo(copy.deepcopy(model))) == before
+    assert repr(clampgrad.nn.undo(model)) == before and not clampgrad.nn.conversions(model)
+    assert type(model.again) is nn.ReLU6 and "gradient" not in vars(model.again)
+
+
+def test_another_gradient_is_never_lost_in_silence():
+    """Where a library would read torch's class or source, it raises an error."""
+    layers = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU()).eval()
+    clampgrad.nn.convert(layers, "inclusive")
+    with pytest.raises((AssertionError, NotImplementedError)):  # torch's own
+        torch.ao.quantization.fuse_modules(layers, [["0", "1"]])
+    with pytest.raises((RuntimeError, ValueError)):
+        torch.jit.script(layers)
+
+
+def test_a_derived_class_with_a_forward_of_its_own():
+    class Mine(nn.ReLU6):
+        def forward(self, x):
+            return super().forward(x) * 1
+
+    model = nn.Sequential(Mine(), nn.ReLU6())
+    assert list(clampgrad.nn.conversions(clampgrad.nn.convert(model))) == ["1"]
+    with pytest.warns(UserWarning, match="left alone 0, because its class, Mine, derives"):
+        clampgrad.nn.convert(model, "inclusive")
+
+
+def test_a_class_that_was_derived_from_ours_since():
+    """As fully_shard does it: undo keeps the class, and gives it torch's gradient."""
+    model = clampgrad.nn.convert(nn.ReLU6(), "inclusive")
+    model.__class__ = type("Sharded", (type(model),), {})
+    clampgrad.nn.undo(model)
+    x = torch.zeros(1, requires_grad=True)
+    assert torch.autograd.grad(model(x), x)[0] == 0 and type(model).__name__ == "Sharded"
+
+
+def test_undo_restores_what_one_of_ours_was():
+    model = nn.Sequential(clampgrad.nn.ReLU(gradient="half"), clampgrad.nn.Clamp(0, 1))
+    clampgrad.nn.undo(clampgrad.nn.convert(model, gradient="inclusive"))
+    assert [m.gradient for m in model] == ["half", "min_norm"]
+
+
+# ---- Which modules -----------------------------------------------------------------------------------------
+
+
+def test_convert_what_a_filter_chooses():
+    model, asked = Net(), []
+
+    def in_the_body(module, fqn):
+        asked.append((module, fqn))
+        return fqn.startswith("body") and not module.inplace
+
+    clampgrad.nn.convert(model, "half", filter_fn=in_the_body)
+    assert list(clampgrad.nn.conversions(model)) == ["body.1"]
+    names = ["body.1", "body.2", "derived", "head.0"]
+    assert asked == [(model.get_submodule(name), name) for name in names]
+
+
+def test_convert_of_one_module_and_of_none():
+    relu = nn.ReLU()
+    assert clampgrad.nn.convert(relu, "half") is relu
+    assert clampgrad.nn.conversions(relu) == {"": "ReLU -> ReLU(gradient='half')"}
+    with pytest.warns(UserWarning, match="found no ReLU, ReLU6, Hardtanh or Clamp in Linear"):
+        assert not clampgrad.nn.conversions(clampgrad.nn.convert(nn.Linear(1, 1)))
+    with pytest.raises(ValueError, match="typo"):
+        clampgrad.nn.convert(relu, "typo")
+    with pytest.raises(ValueError, match="example_inputs choose modules by what they keep"):
+        clampgrad.nn.convert(relu, "inclusive", example_inputs=torch.ones(1))
+    assert relu.gradient == "half"
+
+
+def hooked(module):
+    """As accelerate does it: a forward of the instance calls the one that was there."""
+    module._old_forward = module.forward
+    module.forward = types.MethodType(lambda self, *args: self._old_forward(*args), module)
+
+
+@pytest.mark.parametrize("gradient", ["min_norm", "inclusive"])
+@pytest.mark.parametrize("first", ["hooked", "converted"])
+def test_a_forward_of_the_instance_that_calls_the_class(gradient, first):
+    module, x = nn.ReLU6(), torch.zeros(1000, requires_grad=True)
+    if first == "hooked":
+        hooked(module)
+    clampgrad.nn.convert(module, gradient)
+    if first == "converted":
+        hooked(module)
+    assert saved_bytes(module, x) == OURS
+    assert torch.autograd.grad(module(x).sum(), x)[0][0] == (gradient == "inclusive")
+    clampgrad.nn.undo(module)
+    assert saved_bytes(module, x) == 4000
+
+
+def hides_the_old(module):
+    old = module._kept = module.forward
+    module.forward = lambda x: old(x)
+
+
+def is_another(module):
+    module.forward = lambda x: x * 1
+
+
+@pytest.mark.parametrize("gradient", ["min_norm", "inclusive"])
+@pytest.mark.parametrize("change", [hides_the_old, is_another])
+def test_a_forward_of_the_instance_that_calls_something_else(gradient, change):
+    model = nn.Sequential(nn.ReLU6(), nn.ReLU6())
+    change(model[0])
+    with pytest.warns(UserWarning, match="left alone 0, because a forward of its own was set"):
+        clampgrad.nn.convert(model, gradient)
+    told = clampgrad.nn.conversions(model)
+    assert told["0"] == "left alone: a forward of its own was set on the instance"
+    assert type(model[0]) is nn.ReLU6 and "left" not in told["1"]
+
+
+# ---- Compiled code -----------------------------------------------------------------------------------------
+
+
+def test_compiled_code_notices_a_conversion(backend):
+    model = at_the_bound()
+    for call in (model, torch.compile(model, backend=backend, fullgraph=True)):
+        assert bias_gradient(model, call) == [0] * 4
+        clampgrad.nn.convert(model)
+        assert bias_gradient(model, call) == [0] * 4
+        clampgrad.nn.convert(model, gradient="inclusive")
+        assert bias_gradient(model, call) == [1] * 4
+        for copied in (copy.deepcopy(model), saved_and_loaded(model, weights_only=False)):
+            assert bias_gradient(copied, copied) == [1] * 4
+        clampgrad.nn.undo(model)
+        assert bias_gradient(model, call) == [0] * 4
+
+
+FIRST = """
+import torch, clampgrad
+from torch import nn
+model, x = nn.Sequential(nn.ReLU6(), nn.ReLU6()), torch.ones(3, requires_grad=True)
+operators = []
+def backend(graph, _):
+    operators.append([n.target for n in graph.graph.nodes if n.op == "call_function"])
+    return graph
+compiled = torch.compile(model, backend=backend, fullgraph=True)
+compiled(x)
+for change in (clampgrad.nn.convert, clampgrad.nn.undo):
+    change(model), compiled(x)
+own, ours, again = (["clampgrad" in str(o) for o in targets] for targets in operators[:3])
+assert own == again == [False, False] and ours == [True, True], operators
+clampgrad.nn.convert(model[1]), compiled(x)
+assert "hardtanh" in str(operators[-1][0]) and "clampgrad" in str(operators[-1][1])
+assert len(operators) == 4
+"""
+
+
+def test_code_that_was_compiled_before_the_first_conversion(tmp_path):
+    with scripts(tmp_path) as run:
+        run(FIRST)
+
+
+# ---- It travels with the object ---------------------------------------------------------------------------
+
+
+def copies(model):
+    yield copy.deepcopy(model)
+    yield pickle.loads(pickle.dumps(model))
+    yield saved_and_loaded(model, weights_only=False)
+
+
+def test_copies_are_converted():
+    model, x = clampgrad.nn.convert(nn.Sequential(nn.ReLU6())), torch.ones(1000, requires_grad=True)
+    for copied in copies(model):
+        assert clampgrad.nn.conversions(copied) == clampgrad.nn.conversions(model)
+        assert saved_bytes(copied, x) == OURS
+        clampgrad.nn.undo(copied)
+        assert saved_bytes(copied, x) == 4000 and saved_bytes(model, x) == OURS
+
+
+def test_a_state_dict_is_torchs():
+    model, twin = Net(), Net()
+    twin.load_state_dict(clampgrad.nn.convert(model).state_dict())
+    x = torch.randn(3, 4)
+    assert_same(twin(x), model(x))
+
+
+def test_ensembles():
+    models = [clampgrad.nn.convert(Net()) for _ in range(3)]
+    parameters, buffers = torch.func.stack_module_state(models)
+    x, base = torch.randn(5, 4), copy.deepcopy(models[0]).to("meta")
+
+    def loss(p, b):
+        return torch.func.functional_call(base, (p, b), (x,)).sum()
+
+    found = torch.func.vmap(torch.func.grad(loss))(parameters, buffers)
+    for i, model in enumerate(models):
+        expected = torch.autograd.grad(model(x).sum(), [*model.parameters()])
+        for (name, _), gradient in zip(model.named_parameters(), expected):
+            torch.testing.assert_close(found[name][i], gradient)
+
+
+LOADED = """
+import sys, torch
+if sys.argv[2] == "missing":
+    sys.modules["clampgrad"] = None
+model = torch.load(sys.argv[1], weights_only=False)
+x = torch.zeros(1000, requires_grad=True)
+sizes = []
+with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.nbytes), lambda t: t):
+    model(x)
+print(sizes, type(model[0]).__module__)
+"""
+
+
+@pytest.mark.parametrize("gradient", ["min_norm", "inclusive"])
+def test_another_process_has_the_conversion_or_fails(tmp_path, gradient):
+    file = tmp_path / "model.pt"
+    torch.save(clampgrad.nn.convert(nn.Sequential(nn.ReLU6()), gradient), file)
+    with scripts(tmp_path, "torch") as run:
+        out, _ = run(LOADED, file, "there")
+        module = "torch.nn.modules.activation" if gradient == "min_norm" else "clampgrad.nn.modules"
+        assert out == f"[{OURS}] {module}\n"
+        assert "ModuleNotFoundError" in run(LOADED, file, "missing", check=False)[1]
+
+
+# ---- What torch has changed ---------------------------------------------------------------------------------
+
+CHANGED = """
+import torch
+from torch import nn
+import clampgrad
+forward = nn.ReLU.forward
+nn.Hardtanh.forward = lambda self, x, more: x
+try:
+    clampgrad.nn.convert(nn.ReLU6())
+except RuntimeError as error:
+    print(error)
+assert nn.ReLU.forward is forward and not hasattr(nn.ReLU, "_clampgrad")
+"""
+
+
+def test_a_torch_whose_forward_differs_is_left_as_it_is(tmp_path):
+    with scripts(tmp_path) as run:
+        out, _ = run(CHANGED)
+    assert "does not support torch" in out and "('self', 'x', 'more')" in out
