@@ -7,7 +7,9 @@ import clampgrad
 from lab.libraries import cases, judging
 
 SLOW = {"pt2e_ptq", "pt2e_qat", "onnx_dynamo"}
-DEAR = {*SLOW, "saved", "saved_for_others", "spawned", "compiled_before", "fx_ptq", "export_strict"}
+# Those of several processes or compilations: in two ways only.
+DEAR = {*SLOW, "saved", "saved_for_others", "spawned", "fx_ptq", "eager_ptq"}
+DEAR |= {name for name in cases.CASES if name.startswith(("compiled", "export"))}
 HERE = [
     pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
     for name, case in cases.CASES.items()
