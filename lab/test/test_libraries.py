@@ -4,6 +4,7 @@ lost in silence. `make check-programs` runs all cases, in processes of their own
 import pytest
 
 import clampgrad
+import records
 from lab.libraries import cases, judging
 
 SLOW = {"pt2e_ptq", "pt2e_qat", "onnx_dynamo"}
@@ -40,3 +41,11 @@ def test_what_is_wrong_is_found(monkeypatch):
     assert judging.wrong("deepcopied", found("ReLU6", judging.stock))
     assert judging.wrong("deepcopied", found("example", None))  # an error
     assert not judging.wrong("deepcopied", found("ReLU6", otherwise))
+
+
+def test_nothing_in_the_record_is_wrong():
+    rows = records.read("convert-libraries")["rows"]
+    assert {row["name"] for row in rows} <= set(cases.CASES)
+    for row in rows:
+        found = {way: row[way] for way in judging.WAYS}
+        assert not judging.wrong(row["name"], found), row
