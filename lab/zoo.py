@@ -77,7 +77,14 @@ def convert_zoo():
     """Bytes of the graph and time of a step, against stock."""
     record = records.read("convert-zoo")
     rows = {(r["model"], r["setting"]): r for r in record["rows"]}
-    yield "model", "stock, MiB", "`convert`", "with an example", "step, `convert`", "step, with an example"
+    yield (
+        "model",
+        "stock, MiB",
+        "`convert`",
+        "with an example",
+        "step, `convert`",
+        "step, with an example",
+    )
     for model in dict.fromkeys(model for model, _ in rows):
         stock, *others = (rows[model, s] for s in dict.fromkeys(s for _, s in rows))
         bytes_, steps = (

@@ -20,6 +20,8 @@ def convert_libraries():
 
 def short(text):
     """Without what an error or a warning says."""
+    if not text:
+        return "converts nothing"
     kind = text.split(":")[0].split(",")[0]
     return {"silent": f"**{text.removeprefix('silent: ').split(',')[0]}**"}.get(kind, kind)
 

@@ -4,10 +4,13 @@ lost in silence. `make check-programs` runs all cases, in processes of their own
 import pytest
 
 import clampgrad
+import records
 from lab.libraries import cases, judging
 
 SLOW = {"pt2e_ptq", "pt2e_qat", "onnx_dynamo"}
-DEAR = {*SLOW, "saved", "saved_for_others", "spawned", "compiled_before", "fx_ptq", "export_strict"}
+# Those of several processes or compilations: in two ways only.
+DEAR = {*SLOW, "saved", "saved_for_others", "spawned", "fx_ptq", "eager_ptq"}
+DEAR |= {name for name in cases.CASES if name.startswith(("compiled", "export"))}
 HERE = [
     pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
     for name, case in cases.CASES.items()
@@ -38,3 +41,11 @@ def test_what_is_wrong_is_found(monkeypatch):
     assert judging.wrong("deepcopied", found("ReLU6", judging.stock))
     assert judging.wrong("deepcopied", found("example", None))  # an error
     assert not judging.wrong("deepcopied", found("ReLU6", otherwise))
+
+
+def test_nothing_in_the_record_is_wrong():
+    rows = records.read("convert-libraries")["rows"]
+    assert {row["name"] for row in rows} <= set(cases.CASES)
+    for row in rows:
+        found = {way: row[way] for way in judging.WAYS}
+        assert not judging.wrong(row["name"], found), row
