@@ -43,6 +43,9 @@ PRIVATE = {
             "torch._C:_parse_dispatch_key": "pin: the autograd keys that there are",
             "torch._C:DispatchKey": "pin: the same",
             "torch._C:DispatchKeySet": "pin: torch's own kernel",
+            "torch._C:_stash_obj_in_tls": "pin: a block follows backward into other threads",
+            "torch._C:_get_obj_in_tls": "pin: the same",
+            "torch._C:_is_key_in_tls": "pin: the same",
             "torch.autograd:Function._compiled_autograd_key": "pin: that node is traced in compiled autograd",
             "torch._functorch.vmap:unwrap_batched": "pin: vmap of clamp_, for which torch has no rule",
             "torch._C._functorch:current_level": "pin: the same",
@@ -68,6 +71,7 @@ PRIVATE = {
         "later: under a pin the import fails; without one it is a warning, and the next pin's error",
         {
             "torch.utils.checkpoint:_CheckpointFrame": "a checkpoint remembers its pin",
+            "torch.autograd:Variable._execution_engine": "the block of a task follows backward",
             "torch._ops:OpOverload()._dispatch_cache": "what is traced has the pin's kernels",
             "torch._dynamo.guards:GuardBuilder": "compiled code is guarded by its pin",
             "torch._dynamo.aot_compile:AOTCompiledFunction.guard_check": "code compiled without a pin is refused",
@@ -105,6 +109,7 @@ PRIVATE = {
     "one thing": Use(
         "a warning, or none where torch has no such thing; that one thing is not done",
         {
+            "torch._C:_remove_obj_from_tls": "portable: a thread that was pinned keeps nothing",
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",
             "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",
             "torch.fx.operator_schemas:_manual_overrides": "torch.fx keeps the arguments of a call",
