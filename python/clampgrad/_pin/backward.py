@@ -1,8 +1,5 @@
-"""What backward runs under.
-
-Checkpoints, and operators that call functions (cond, while_loop, map, ...), call a function again in backward and
-record its gradient there. They do so under the pin of the forward. All else in backward runs under the pin that
-holds where backward is called, also in the threads that torch starts for it.
+"""Checkpoints, and operators that call functions (cond, while_loop, map, ...), call a function again in backward and
+record its gradient there. They do so under the pin of the forward.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from typing import Any
 import torch
 
 from clampgrad._pin.body import Remembered, remember
-from clampgrad._pin.state import current, handing_on
+from clampgrad._pin.state import current
 from clampgrad._torch.changes import (
     Change,
     expect,
@@ -100,15 +97,3 @@ def remember_in(function: Any) -> list[Change]:
         Change(function, "forward", staticmethod(forward)),
         Change(function, "backward", staticmethod(backward)),
     ]
-
-
-def hand_on_from_tasks(variable: ModuleType) -> list[Change]:
-    """The block of a thread goes with the state of the thread; that of a task, only from here."""
-    engine = type(expected("torch.autograd:Variable._execution_engine"))
-    expect_attribute(engine, "run_backward")
-
-    class Engine(engine):  # type: ignore[misc, valid-type]
-        def run_backward(self, *args: Any, **keywords: Any) -> Any:
-            return handing_on(super().run_backward, *args, **keywords)
-
-    return [Change(variable.Variable, "_execution_engine", Engine())]

@@ -1,7 +1,6 @@
 """The first pin of a process tells torch about pins, all parts of it or none.
 
-- backward: what calls a function again in backward does so under the pin of the forward, and backward that a task
-  calls, under that of the task;
+- backward: what calls a function again in backward does so under the pin of the forward;
 - compiled_code: compiled code is guarded by its pin, and found in caches by it;
 - the Python dispatcher, which compilers trace with, keeps the kernel of each operator: these are dropped.
 
@@ -21,11 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from clampgrad import _implementation
-from clampgrad._pin.backward import (
-    hand_on_from_tasks,
-    remember_in_checkpoints,
-    remember_in_operators,
-)
+from clampgrad._pin.backward import remember_in_checkpoints, remember_in_operators
 from clampgrad._pin.compiled_code import guard_compiled_code, key_caches, refuse_code_without_guard
 from clampgrad._pin.state import current
 from clampgrad._torch import after_import, compiler
@@ -34,7 +29,6 @@ from clampgrad._torch.changes import Change, made
 
 # How a module of torch is to change. Each checks what it is about to change, and changes nothing.
 CHANGES: dict[str, Callable[[Any], list[Change]]] = {
-    "torch.autograd.variable": hand_on_from_tasks,
     "torch.utils.checkpoint": remember_in_checkpoints,
     "torch._higher_order_ops": remember_in_operators,
     "torch._inductor.codecache": key_caches,

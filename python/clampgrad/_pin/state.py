@@ -15,12 +15,14 @@ import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 from clampgrad import _implementation
 from clampgrad._implementation import Block
 from clampgrad._torch.compiler import leave_uncompiled
+from clampgrad._torch.engine import call_backward_by
 
 Result = TypeVar("Result")
 
@@ -73,6 +75,7 @@ def new_block(name: str | None, owner: object = None) -> Block:
     """A block around what runs now, and around the tasks that are started in it."""
     block = Block(name, innermost(), id(owner))
     if in_task():
+        follow_tasks()
         _thread.blocks_of_tasks.add(block)
         _implementation.pin_ask_in_this_thread(True)
     return block
@@ -105,6 +108,12 @@ def tidy() -> None:
         answer()
     else:
         make_innermost(innermost())
+
+
+@cache
+def follow_tasks() -> None:
+    """From the first block of a task on, backward has the pin of the task that calls it."""
+    call_backward_by(handing_on)
 
 
 def handing_on(function: Callable[..., Result], *args: Any, **keywords: Any) -> Result:

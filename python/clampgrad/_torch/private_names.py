@@ -71,13 +71,16 @@ PRIVATE = {
         "later: under a pin the import fails; without one it is a warning, and the next pin's error",
         {
             "torch.utils.checkpoint:_CheckpointFrame": "a checkpoint remembers its pin",
-            "torch.autograd:Variable._execution_engine": "the block of a task follows backward",
             "torch._ops:OpOverload()._dispatch_cache": "what is traced has the pin's kernels",
             "torch._dynamo.guards:GuardBuilder": "compiled code is guarded by its pin",
             "torch._dynamo.aot_compile:AOTCompiledFunction.guard_check": "code compiled without a pin is refused",
             "torch._inductor.codecache:FxGraphHashDetails": "caches on disk tell pins apart",
             "torch._C._dynamo.eval_frame:_reset_precompile_entries": "code compiled without a pin is dropped",
         },
+    ),
+    "tasks": Use(
+        "a block in an event loop raises a RuntimeError that names it",
+        {"torch.autograd:Variable._execution_engine": "the block of a task follows backward"},
     ),
     "guard": Use(
         "torch.compile raises an error, in a process that has pinned",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, ClassVar, NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -39,17 +40,14 @@ from clampgrad._torch.surroundings import carries_tangent, guarded, in_autodiff
 class Block:
     """A pin from when it is entered until it is left, and the one around it."""
 
-    # The blocks that there are. While there is none, no thread is looked at.
-    alive: ClassVar[set[int]] = set()
+    # The blocks that there are. While there is none, no thread is looked at. Nothing of Python runs where one goes.
+    alive: ClassVar[set[ref[Block]]] = set()
 
     def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None:
         self.name, self.outer, self.owner = name, outer, owner
         self.thread = threading.get_ident()
         self.is_open = True
-        self.alive.add(id(self))
-
-    def __del__(self) -> None:
-        self.alive.discard(id(self))
+        self.alive.add(ref(self, self.alive.discard))
 
     @property
     def is_of_this_thread(self) -> bool:
