@@ -23,4 +23,4 @@ def call_backward_by(call: Callable[..., Any]) -> None:
         Engine.run_backward = torch.compiler.disable(Engine.run_backward)  # type: ignore[method-assign]
 
     when_imported("torch._dynamo", leave_uncompiled)
-    torch.autograd.Variable._execution_engine = Engine()  # type: ignore[attr-defined]
+    torch.autograd.Variable._execution_engine = Engine()
