@@ -145,7 +145,7 @@ races: $(VENV)/torch ## Set and ask the pin from many threads, under the thread 
 	torch=$$($(VENV)/bin/python -c 'import torch; print(torch.__path__[0])'); \
 	$${CXX:-c++} -std=c++20 -O1 -g -fsanitize=thread -Icsrc -isystem $$torch/include \
 		test/cpp/races.cpp csrc/pin/pin.cpp csrc/base/convention.cpp \
-		-L$$torch/lib -lc10 -Wl,-rpath,$$torch/lib -o build/races
+		-L$$torch/lib -ltorch_cpu -lc10 -Wl,-rpath,$$torch/lib -o build/races
 	build/races
 
 fuzz: $(TESTED) ## Call the operators with random arguments, in random forms and contexts, for SECONDS

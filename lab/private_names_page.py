@@ -8,7 +8,7 @@ from records import code, table
 
 ROOT = Path(__file__).parent.parent
 INTERNAL = re.compile(
-    r"torch/csrc/|ATen/functorch/|ATen/native/|/impl/|TLS\.h|SavedTensorHooks|Legacy"
+    r"torch/csrc/|ATen/functorch/|ATen/native/|/impl/|TLS\.h|SavedTensorHooks|Legacy|PythonObjects|SafePyObject"
 )
 
 

@@ -1,11 +1,15 @@
 #include "pin/pin.h"
 
+#include <ATen/ThreadLocalPythonObjects.h>
+#include <c10/core/SafePyObject.h>
+#include <c10/util/Exception.h>
+
+#include <utility>
+
 namespace clampgrad::pin {
 
 namespace {
 
-thread_local BlockRef of_thread;
-thread_local bool asks = false;
 std::atomic<BlockRef (*)()> asked = nullptr;
 
 // One number, so that it is read without a lock.
@@ -20,7 +24,79 @@ Pinned pinned_of_process() {
 
 constexpr std::string_view kMaximize = ", maximize";
 
+// ---- What a thread holds, and hands on ----------------------------------------------------------
+
+// The blocks that there are. While there is none, no thread is looked at.
+std::atomic<int64_t> blocks = 0;
+
+// Never changed, because threads share it. torch takes it for an object of Python; there is none in
+// it, so that nothing here needs Python or waits for it.
+struct Held : c10::SafePyObject {
+  Held(BlockRef block, std::thread::id asks)
+      : SafePyObject(nullptr, nullptr), block(std::move(block)), asks(asks) {}
+  const BlockRef block;
+  const std::thread::id asks; // the thread whose tasks are in blocks, or none
+};
+
+using Objects = at::impl::ThreadLocalPythonObjects;
+const std::string& kKey = *new std::string("clampgrad.pin"); // threads outlive statics
+
+const Held* held() {
+  return Objects::contains(kKey) ? static_cast<const Held*>(Objects::get(kKey).get()) : nullptr;
+}
+
+// Whether tasks of this thread are in blocks. Those of another thread cannot be asked.
+bool asks_here(const Held& held) {
+  if (held.asks == std::thread::id()) {
+    return false;
+  }
+  TORCH_CHECK(
+      held.asks == std::this_thread::get_id(),
+      "clampgrad.pin: this runs in a thread of PyTorch's own, for a task of an event loop where "
+      "tasks are in blocks of their own, and only the thread of the loop can tell them apart. Put "
+      "the block around the loop, or pin the process (clampgrad.set_pin)");
+  return true;
+}
+
+// Releases that cannot erase keep an empty one.
+template <typename Map>
+auto erase(int) -> decltype(Map::erase(kKey)) {
+  Map::erase(kKey);
+}
+template <typename Map>
+void erase(long) {
+  Map::set(kKey, nullptr);
+}
+
+void hold(BlockRef block, std::thread::id asks) {
+  if (block || asks != std::thread::id()) {
+    Objects::set(kKey, std::make_shared<Held>(std::move(block), asks));
+  } else if (held()) {
+    erase<Objects>(0);
+  }
+}
+
+// This block, or one around it. The work that torch does for another thread keeps a block of that
+// thread: Note [A block travels].
+const BlockRef& that_holds(const BlockRef& block) {
+  const auto* found = &block;
+  while (*found && !(*found)->is_open.load(std::memory_order_relaxed) &&
+         (*found)->thread == std::this_thread::get_id()) {
+    found = &(*found)->outer;
+  }
+  return *found;
+}
+
 } // namespace
+
+Block::Block(Pinned pinned, BlockRef outer, int64_t owner)
+    : pinned(pinned), outer(std::move(outer)), owner(owner) {
+  blocks.fetch_add(1, std::memory_order_relaxed);
+}
+
+Block::~Block() {
+  blocks.fetch_sub(1, std::memory_order_relaxed);
+}
 
 Pinned parse_pinned(const Name& name) {
   if (!name) {
@@ -39,12 +115,19 @@ Name name_of(Pinned pinned) {
 }
 
 BlockRef innermost() {
-  return of_thread;
+  const auto* here = held();
+  if (!here) {
+    return nullptr;
+  }
+  asks_here(*here);
+  return that_holds(here->block);
 }
 
 BlockRef make_innermost(BlockRef block) {
-  of_thread.swap(block);
-  return block;
+  const auto* here = held();
+  auto before = here ? here->block : nullptr;
+  hold(std::move(block), here && asks_here(*here) ? here->asks : std::thread::id());
+  return before;
 }
 
 void set_process(Pinned pinned) {
@@ -55,16 +138,25 @@ void ask_with(BlockRef (*function)()) {
   asked = function;
 }
 
-void ask_in_this_thread(bool now) {
-  asks = now;
+void ask_in_this_thread(bool asks) {
+  const auto* here = held();
+  const auto asking = asks ? std::this_thread::get_id() : std::thread::id();
+  if (asking != (here ? here->asks : std::thread::id())) {
+    hold(here ? here->block : nullptr, asking);
+  }
 }
 
 Pinned current() {
-  const auto answer = asks ? asked.load()() : nullptr;
-  const auto* block = asks ? answer.get() : of_thread.get();
-  while (block && !block->is_open.load(std::memory_order_relaxed)) {
-    block = block->outer.get();
+  if (blocks.load(std::memory_order_relaxed) == 0) {
+    return pinned_of_process();
   }
+  const auto* here = held();
+  if (!here) {
+    return pinned_of_process();
+  }
+  const auto asks = asks_here(*here);
+  const auto answer = asks ? asked.load()() : nullptr;
+  const auto* block = asks ? answer.get() : that_holds(here->block).get();
   return block ? block->pinned : pinned_of_process();
 }
 

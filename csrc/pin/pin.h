@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -23,16 +24,28 @@ Name name_of(Pinned pinned);
 // A pin that holds where it was entered until it is left, and the block around it. Entering makes a
 // block the innermost, and leaving closes it. Each is one store, so neither can be half done.
 struct Block {
-  Block(Pinned pinned, std::shared_ptr<Block> outer, int64_t owner)
-      : pinned(pinned), outer(std::move(outer)), owner(owner) {}
+  Block(Pinned pinned, std::shared_ptr<Block> outer, int64_t owner);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
   const Pinned pinned;
   const std::shared_ptr<Block> outer;
   const int64_t owner; // by which Python finds it again
+  const std::thread::id thread = std::this_thread::get_id(); // which enters and leaves it
   std::atomic<bool> is_open = true;
 };
 using BlockRef = std::shared_ptr<Block>;
 
-// The block of this thread that was made the innermost last. It may be closed.
+// Note [A block travels]
+// ~~~~~~~~~~~~~~~~~~~~~~
+// torch does work of a thread in threads of its own: backward on a GPU, or where it is deeply
+// nested, and what a script forks. While they do it they have the state of the thread that started
+// it (at::ThreadLocalState). Our innermost block is part of that state, and kept nowhere else, so
+// the work has the pin that it would have in the thread that started it. To the work a block is
+// what grad mode is, a value: it may go on after the block was left, and keeps the pin.
+
+// The block that holds in this thread, or in the work that it does for another one.
 BlockRef innermost();
 BlockRef make_innermost(BlockRef block); // returns the former one
 
@@ -40,7 +53,8 @@ BlockRef make_innermost(BlockRef block); // returns the former one
 void set_process(Pinned pinned);
 
 // The tasks of a thread may be in blocks of their own, which this file does not know. While they
-// are, the thread asks this function which block holds, if any.
+// are, the thread asks this function which block holds, if any. No other thread can: there it is an
+// error that work of this thread asks.
 void ask_with(BlockRef (*function)());
 void ask_in_this_thread(bool asks);
 

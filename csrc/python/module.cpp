@@ -298,6 +298,9 @@ void add_pin(PyObject* module_) {
       .def_property_readonly("name", [](const Block& block) { return pin::name_of(block.pinned); })
       .def_readonly("outer", &Block::outer)
       .def_readonly("owner", &Block::owner)
+      .def_property_readonly(
+          "is_of_this_thread",
+          [](const Block& block) { return block.thread == std::this_thread::get_id(); })
       .def_property(
           "is_open",
           [](const Block& block) { return block.is_open.load(); },
@@ -307,8 +310,8 @@ void add_pin(PyObject* module_) {
   };
   const auto current = [] { return pin::name_of(pin::current()); };
   module.def("pin_named", torch::wrap_pybind_function(named));
-  module.def("pin_innermost", &pin::innermost);
-  module.def("pin_make_innermost", &pin::make_innermost);
+  module.def("pin_innermost", torch::wrap_pybind_function(&pin::innermost));
+  module.def("pin_make_innermost", torch::wrap_pybind_function(&pin::make_innermost));
   module.def("pin_process", [](const pin::Name& n) { pin::set_process(pin::parse_pinned(n)); });
   module.def("pin_current", torch::wrap_pybind_function(current));
   module.def("pin_ask", torch::wrap_pybind_function(&pin_ask));

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
-from common import OWN, THROUGH, python, slope
+from common import OWN, THROUGH, slope
 
 pytestmark = pytest.mark.thorough
 
@@ -39,59 +39,6 @@ def test_compiled_code_does():
     function = torch.compile(COMPOSED["margin_ranking_loss"], backend="eager")
     with clampgrad.pin("half"):
         assert slope(function, (0.0,)) == [0.5]
-
-
-# ---- Threads of torch's own ----------------------------------------------------------------------------
-
-THREADS = """
-import os, threading, warnings
-import torch
-import clampgrad
-
-class Deep(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, deeper):
-        ctx.deeper = deeper
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        seen.add((threading.get_ident() == here, clampgrad.pin.current()))
-        if ctx.deeper:
-            with torch.enable_grad():
-                y = Deep.apply(torch.ones(1, requires_grad=True), ctx.deeper - 1).sum()
-            y.backward()
-        return g, None
-
-warnings.simplefilter("ignore")  # TorchScript is deprecated
-
-@torch.jit.script
-def forked(x):
-    return torch.jit.wait(torch.jit.fork(torch.clamp, x, 0.0, 1.0))
-
-def look():
-    Deep.apply(torch.ones(1, requires_grad=True), 100).sum().backward()
-    x = torch.zeros(1, requires_grad=True)
-    return torch.autograd.grad(forked(x), x)[0].item()
-
-here, seen = threading.get_ident(), set()
-own = look()
-seen.clear()
-with clampgrad.pin("half"):
-    slope = look()
-print(seen == {(True, "half"), (False, None)}, slope == own != 0.5)
-seen.clear()
-clampgrad.set_pin("half")
-slope = look()
-print({name for _, name in seen} == {"half"}, slope == 0.5, flush=True)
-os._exit(0)  # with no clampgrad too, torch's thread may want the GIL of an interpreter that is gone, and abort
-"""
-
-
-def test_a_block_does_not_hold_where_torch_uses_a_thread_of_its_own(tmp_path):
-    """A deep backward and torch.jit.fork do so on a CPU; on a GPU, every backward."""
-    (tmp_path / "script.py").write_text(THREADS)  # TorchScript reads it
-    assert python(tmp_path / "script.py").split() == ["True"] * 4
 
 
 # ---- Graphs that are captured -----------------------------------------------------------------------------

@@ -133,10 +133,14 @@ def is_there(name):
     return re.search(rf"\b(self\.)?{attribute}\b", inspect.getsource(thing)) is not None
 
 
+NEWER = {"torch._C:_remove_obj_from_tls"}  # than 2.11; what to do without it is in thread_state.py
+
+
 @pytest.mark.skipif(RELEASE < (2, 11), reason="the portable implementation does without some")
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_there(name):
-    assert is_there(name)
+    if name not in NEWER or RELEASE >= (2, 13):
+        assert is_there(name)
 
 
 # ---- What happens where one is gone ----------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clampgrad._implementation import Block
-from clampgrad._pin.state import current, innermost, make_innermost, new_block
+from clampgrad._pin.state import current, innermost, make_innermost, new_block, tidy
 
 
 class Body:
@@ -22,6 +22,7 @@ class Body:
 
     def __exit__(self, *_: object) -> None:
         self.block.is_open = False
+        tidy()
 
     def run(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         outside = innermost()

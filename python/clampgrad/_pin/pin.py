@@ -46,8 +46,9 @@ class pin:
         >>> torch.autograd.grad(y, x)
         (tensor([1.]),)
 
-    Threads started inside the block, such as those of ``nn.DataParallel``, are not pinned by it. To pin
-    a whole process, use :func:`set_pin`; a block takes precedence.
+    The block also pins the work that torch does for this thread in threads of its own: backward (on a GPU,
+    or deeply nested) and what a script forks. Threads of Python that are started inside the block, such as those of
+    ``nn.DataParallel``, are not pinned by it. To pin a whole process, use :func:`set_pin`; a block takes precedence.
 
     Args:
         gradient: one of ``clampgrad.CONVENTIONS`` or an alias; ``"installed"`` for the convention that the
@@ -59,8 +60,9 @@ class pin:
     Raises:
         TypeError: `gradient` is neither a str nor None, or what is decorated is no function.
         ValueError: as in :func:`clampgrad.clamp`.
-        RuntimeError: a block is left in another order or another thread than it was entered; or TorchScript
-            differentiates a clamp by its own rules, which no pin reaches.
+        RuntimeError: a block is left in another order or another thread than it was entered; or a clamp runs where
+            no pin reaches, because TorchScript differentiates it by its own rules, or forks it in a task of an
+            event loop.
     """
 
     _is_used = True  # until it has been made
@@ -112,6 +114,7 @@ class pin:
             block, is_innermost = found or state.entered_by(self)
             if block:
                 block.is_open = False
+        state.tidy()
         if error is None and not is_innermost:
             raise RuntimeError(
                 f"{self!r} was left before a block that was entered after it: what ran in between "

@@ -1,8 +1,9 @@
 """The state of pins: what is pinned, and where.
 
 A pin is the name of a convention, or None for torch's own gradient. From when a block is entered until it is
-left, it pins the thread that entered it or, in an event loop, the task; where no block holds, the pin of the
-process does. Kernels ask wherever an operator is called (csrc/pin, portable/kernels.py).
+left, it pins the thread that entered it or, in an event loop, the task, and the work that torch's own threads do
+for them; where no block holds, the pin of the process does. Kernels ask wherever an operator is called (csrc/pin,
+portable/kernels.py).
 
 Entering a block makes it the innermost, and leaving closes it: the innermost that is open holds. Each is one
 store, after all that may fail, so an exception finds neither half done.
@@ -12,12 +13,18 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
+from functools import cache
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from clampgrad import _implementation
 from clampgrad._implementation import Block
 from clampgrad._torch.compiler import leave_uncompiled
+from clampgrad._torch.engine import call_backward_by
+
+Result = TypeVar("Result")
 
 
 class _Thread(threading.local):
@@ -45,7 +52,7 @@ def innermost() -> Block | None:
     if in_task():
         token, block = _of_task.get((None, None))
         block = opened(block) if token is _thread.token else None
-    return block or opened(_implementation.pin_innermost())
+    return block or _implementation.pin_innermost()
 
 
 def opened(block: Block | None) -> Block | None:
@@ -68,6 +75,7 @@ def new_block(name: str | None, owner: object = None) -> Block:
     """A block around what runs now, and around the tasks that are started in it."""
     block = Block(name, innermost(), id(owner))
     if in_task():
+        follow_tasks()
         _thread.blocks_of_tasks.add(block)
         _implementation.pin_ask_in_this_thread(True)
     return block
@@ -76,16 +84,52 @@ def new_block(name: str | None, owner: object = None) -> Block:
 def entered_by(owner: object) -> tuple[Block | None, bool]:
     """The last block that `owner` entered here, and whether it is the innermost."""
     inner = block = innermost()
-    while block and not (block.owner == id(owner) and block.is_open):
+    while block and not (block.owner == id(owner) and block.is_open and block.is_of_this_thread):
         block = block.outer
     return block, block is not None and block is inner
 
 
+def a_task_is_in_a_block() -> bool:
+    """Whether a task of this thread is. While one is, kernels ask."""
+    blocks = _thread.blocks_of_tasks
+    return bool(blocks) and any(map(opened, blocks))
+
+
 def answer() -> Block | None:
     """What kernels are told in a thread that asks. Where no task is in a block any more, it stops asking."""
-    if not any(map(opened, _thread.blocks_of_tasks)):
+    if not a_task_is_in_a_block():
         _implementation.pin_ask_in_this_thread(False)
     return innermost()
+
+
+def tidy() -> None:
+    """After a block was closed: this thread does not hand it on, and no longer asks if no task needs that."""
+    if in_task():
+        answer()
+    else:
+        make_innermost(innermost())
+
+
+@cache
+def follow_tasks() -> None:
+    """From the first block of a task on, backward has the pin of the task that calls it."""
+    call_backward_by(handing_on)
+
+
+def handing_on(function: Callable[..., Result], *args: Any, **keywords: Any) -> Result:
+    """Calls what has other threads work for this one. They cannot ask for a task: its block goes with the work."""
+    if not a_task_is_in_a_block():
+        _implementation.pin_ask_in_this_thread(False)
+        return function(*args, **keywords)
+    block = innermost()
+    outside = _implementation.pin_innermost()
+    try:
+        _implementation.pin_ask_in_this_thread(False)
+        _implementation.pin_make_innermost(block)
+        return function(*args, **keywords)
+    finally:
+        _implementation.pin_ask_in_this_thread(a_task_is_in_a_block())
+        _implementation.pin_make_innermost(outside)
 
 
 # What is pinned here, by name; None for torch's own gradient.

@@ -43,6 +43,9 @@ PRIVATE = {
             "torch._C:_parse_dispatch_key": "pin: the autograd keys that there are",
             "torch._C:DispatchKey": "pin: the same",
             "torch._C:DispatchKeySet": "pin: torch's own kernel",
+            "torch._C:_stash_obj_in_tls": "pin: a block follows backward into other threads",
+            "torch._C:_get_obj_in_tls": "pin: the same",
+            "torch._C:_is_key_in_tls": "pin: the same",
             "torch.autograd:Function._compiled_autograd_key": "pin: that node is traced in compiled autograd",
             "torch._functorch.vmap:unwrap_batched": "pin: vmap of clamp_, for which torch has no rule",
             "torch._C._functorch:current_level": "pin: the same",
@@ -81,6 +84,10 @@ PRIVATE = {
             "torch._C._dynamo.eval_frame:_reset_precompile_entries": "code compiled without a pin is dropped",
         },
     ),
+    "tasks": Use(
+        "a block in an event loop raises a RuntimeError that names it",
+        {"torch.autograd:Variable._execution_engine": "the block of a task follows backward"},
+    ),
     "guard": Use(
         "torch.compile raises an error, in a process that has pinned",
         {
@@ -112,6 +119,7 @@ PRIVATE = {
         "a warning, or none where torch has no such thing; that one thing is not done",
         {
             "torch.compiler:_is_exporting_flag": "what `clampgrad.nn.convert` changed is exported as torch's own",
+            "torch._C:_remove_obj_from_tls": "portable: a thread that was pinned keeps nothing",
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",
             "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",
             "torch.fx.operator_schemas:_manual_overrides": "torch.fx keeps the arguments of a call",

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from clampgrad._contract.table import PSEUDO
 from clampgrad._implementation.portable.forward import check_in_place
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
 from clampgrad._implementation.portable.gate import Clamp, Rule, located
+from clampgrad._torch import thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
     OneLevel,
@@ -38,19 +40,58 @@ from clampgrad._torch.surroundings import carries_tangent, guarded, in_autodiff
 class Block:
     """A pin from when it is entered until it is left, and the one around it."""
 
+    # The blocks that there are. While there is none, no thread is looked at. Nothing of Python runs where one goes.
+    alive: ClassVar[set[ref[Block]]] = set()
+
     def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None:
         self.name, self.outer, self.owner = name, outer, owner
+        self.thread = threading.get_ident()
         self.is_open = True
+        self.alive.add(ref(self, self.alive.discard))
+
+    @property
+    def is_of_this_thread(self) -> bool:
+        return self.thread == threading.get_ident()
 
 
-class Here(threading.local):
-    innermost: Block | None = None
-    asks = False
+class Held(NamedTuple):
+    """What a thread holds and hands on (csrc/pin/pin.h, Note [A block travels])."""
+
+    block: Block | None = None
+    asks: int | None = None  # the thread whose tasks are in blocks
+
+    def asks_here(self) -> bool:
+        """Whether tasks of this thread are in blocks. Those of another thread cannot be asked."""
+        if self.asks not in (None, threading.get_ident()):
+            raise RuntimeError(
+                "clampgrad.pin: this runs in a thread of PyTorch's own, for a task of an event loop where "
+                "tasks are in blocks of their own, and only the thread of the loop can tell them apart. Put "
+                "the block around the loop, or pin the process (clampgrad.set_pin)"
+            )
+        return self.asks is not None
 
 
-here = Here()
+NOTHING = Held()
 of_process: str | None = None
 asked: Callable[[], Block | None]
+
+
+def held() -> Held:
+    return thread_state.kept() or NOTHING
+
+
+def hold(block: Block | None, asks: int | None) -> None:
+    if block or asks is not None:
+        thread_state.keep(Held(block, asks))
+    elif thread_state.kept():
+        thread_state.keep(None)
+
+
+def that_holds(block: Block | None) -> Block | None:
+    """This block, or one around it. The work that torch does for another thread keeps a block of that thread."""
+    while block and not block.is_open and block.is_of_this_thread:
+        block = block.outer
+    return block
 
 
 def pin_named(gradient: str, maximize: bool, /) -> str:
@@ -58,12 +99,16 @@ def pin_named(gradient: str, maximize: bool, /) -> str:
 
 
 def pin_innermost() -> Block | None:
-    return here.innermost
+    here = held()
+    here.asks_here()
+    return that_holds(here.block)
 
 
 def pin_make_innermost(block: Block | None, /) -> Block | None:
-    before, here.innermost = here.innermost, block
-    return before
+    here = held()
+    here.asks_here()
+    hold(block, here.asks)
+    return here.block
 
 
 def pin_process(name: str | None, /) -> None:
@@ -77,13 +122,16 @@ def pin_ask(function: Callable[[], Block | None], /) -> None:
 
 
 def pin_ask_in_this_thread(asks: bool, /) -> None:
-    here.asks = asks
+    here, asking = held(), threading.get_ident() if asks else None
+    if here.asks != asking:
+        hold(here.block, asking)
 
 
 def pin_current() -> str | None:
-    block = asked() if here.asks else here.innermost
-    while block and not block.is_open:
-        block = block.outer
+    if not Block.alive:
+        return of_process
+    here = held()
+    block = asked() if here.asks_here() else that_holds(here.block)
     return block.name if block else of_process
 
 
