@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from buildtools.cuda_build import find_nvcc
+from buildtools.cuda_build import compilers
 from clampgrad import _implementation
 from clampgrad.cli.info import facts
 
@@ -34,7 +34,7 @@ def operators_without_a_kernel() -> list[str]:
 
 
 def find_cuobjdump() -> str:
-    folders = [str(Path(find_nvcc() or "nvcc").parent)]
+    folders = [str(Path(nvcc).parent) for nvcc in compilers(torch.version.cuda)]
     if spec := find_spec("triton"):
         folders.append(str(Path(spec.origin).parent / "backends/nvidia/bin"))
     found = shutil.which("cuobjdump") or shutil.which("cuobjdump", path=os.pathsep.join(folders))
