@@ -166,7 +166,8 @@ bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
 
 nvcc: $(VENV)/torch ## Install CUDA's compiler beside torch $(TORCH), for what is built next
-	$(call logged,$(VENV)/bin/pip install "$$($(VENV)/bin/python -m buildtools.pip_nvcc)",$(VENV)/nvcc.log)
+	echo "==> installing a compiler for CUDA beside torch $(TORCH)"
+	$(call logged,packages=$$($(VENV)/bin/python -m buildtools.pip_nvcc) && $(VENV)/bin/pip install "$$packages",$(VENV)/nvcc.log)
 
 check-cuda: ## Compile, link and import the CUDA kernels, and count their registers; needs no GPU
 	$(MAKE) nvcc TORCH=$(CUDA_TORCH)

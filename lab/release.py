@@ -34,7 +34,7 @@ def wheel() -> str:
     """The one in dist/, if it was built from these sources; otherwise a name at which make stops."""
     sources = subprocess.check_output(["make", "-s", "print-SOURCES"], cwd=ROOT, text=True).split()
     newest = max(f.stat().st_mtime for f in (ROOT / s for s in sources) if f.is_file())
-    match [w for w in ROOT.glob("dist/clampgrad*linux*.whl") if w.stat().st_mtime > newest]:
+    match [w for w in ROOT.glob("dist/clampgrad-*linux*.whl") if w.stat().st_mtime > newest]:
         case [built]:
             return str(built)
     return "dist/the-only-wheel-of-these-sources"

@@ -209,3 +209,23 @@ def test_only_a_build_with_cuda_registers_kernels_for_it():
         return text.partition(f"TORCH_LIBRARY_IMPL(clampgrad, {device}, m)")[2].partition("\n}")[0]
 
     assert block(with_cuda, "CUDA").replace("CUDA", "CPU") == block(without, "CPU") != ""
+
+
+@pytest.mark.parametrize("gpu, library, offered", [
+    ("exit 0", "torch_2_13", True),
+    ("exit 0", "torch_2_13_cu13", False),
+    ("exit 9", "torch_2_13", False),
+])  # fmt: skip
+def test_the_demo_offers_the_kernels(tmp_path, gpu, library, offered):
+    """Where there is a GPU, and clampgrad was built without them."""
+    venv = tmp_path / "venv"
+    (venv / "lib/python3.11/site-packages/clampgrad/_lib" / library).mkdir(parents=True)
+    commands = {venv / "bin/python": "echo the demo", tmp_path / "bin/nvidia-smi": gpu}
+    for path, command in commands.items():
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\n{command}\n")
+        path.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    built = ["-o", venv / "installed", f"VENV={venv}"]
+    told = checked("make", "demo", *built, cwd=ROOT, env={**os.environ, "PATH": path})
+    assert "the demo" in told and ("make nvcc" in told) == offered
