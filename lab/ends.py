@@ -73,6 +73,8 @@ def main():
     # In turn, so that each kind meets the same load.
     with ThreadPoolExecutor(options.at_a_time) as pool:
         [*pool.map(one, kinds * options.runs)]
+    if not all(found.values()):
+        sys.exit("there was no time for a run of each kind")
     rows = [
         {"library": library, "function": function, "ended": dict(found[library, function])}
         for library, function in kinds
