@@ -6,6 +6,7 @@ linker wrote, because only that shows what they came to.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import struct
@@ -19,11 +20,12 @@ from buildtools.torch_here import compiler
 CXX_RUNTIME = r"lib(stdc\+\+|gcc_s|c\+\+|c\+\+abi|unwind)\.so"
 OPENMP_RUNTIME = r"lib(gomp|i?omp)[^.]*\.so"
 SECTIONS = (".dynamic", ".dynsym", ".dynstr", ".comment")
+ELF = b"\x7fELF\x02\x01"  # of 64 bits, the lowest byte first; other platforms have other files
 NEEDED = 1  # the tag of a library's name in .dynamic
 
 
 class Elf:
-    """What a library of 64 bits says of itself."""
+    """What a library says of itself."""
 
     def __init__(self, path: Path):
         with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
@@ -68,24 +70,24 @@ def fault(library: Elf, torch: Elf) -> str | None:
     """What would break beside this libtorch, and what to do; None if nothing is known to."""
     if "__gnu_lto_slim" in library.symbols:
         return (
-            "it is empty: the files were compiled with -flto, and the linker could not read them. Take -flto out of "
+            "It is empty: the files were compiled with -flto, and the linker could not read them. Take -flto out of "
             "CFLAGS and CXXFLAGS, or add -ffat-lto-objects"
         )
     if missing := torch.of(CXX_RUNTIME) - library.of(CXX_RUNTIME):
         return (
-            "an error in backward can end the process: it has a C++ runtime of its own, where libtorch needs "
+            "An error in backward can end the process: it has a C++ runtime of its own, where libtorch needs "
             f"{' and '.join(sorted(missing))}. Take -static-libstdc++, -static-libgcc and -stdlib out of CXX, CXXFLAGS and "
             "LDFLAGS or, if the compiler itself was built so, name another: CXX=/usr/bin/g++"
         )
     if second := library.of(OPENMP_RUNTIME) - torch.of(OPENMP_RUNTIME):
         return (
-            f"the process would have two OpenMP runtimes: it needs {' and '.join(sorted(second))}, which libtorch does "
+            f"The process would have two OpenMP runtimes: it needs {' and '.join(sorted(second))}, which libtorch does "
             "not. Take -fopenmp out of CXX, CXXFLAGS and LDFLAGS: the kernels run in libtorch's threads"
         )
     abi = int(not of_old_strings(torch))
     if of_old_strings(library) == abi:
         return (
-            "no symbol with a std::string would be found: it was compiled for another one than libtorch. Take "
+            "No symbol with a std::string would be found: it was compiled for another one than libtorch. Take "
             f"-D_GLIBCXX_USE_CXX11_ABI={1 - abi} out of CXX, CFLAGS and CXXFLAGS; libtorch has {abi}"
         )
     return None
@@ -98,12 +100,15 @@ def of_old_strings(library: Elf) -> bool:
 
 def refuse(library: str, torch: str) -> None:
     """Ends the build if the library would break beside the libtorch in the folder `torch`."""
-    if not sys.platform.startswith("linux"):
-        return
+    with open(library, "rb") as file:
+        if file.read(6) != ELF:
+            return
     linked = Elf(Path(library))
     if found := fault(linked, Elf(Path(torch, "libtorch_cpu.so"))):
-        built = f"{shlex.join(compiler())} ({linked.signed or 'which does not say its version'})"
-        raise SystemExit(f"clampgrad: {library}, which {built} built, is refused: {found}")
+        variables = {name: os.environ.get(name) for name in ("CFLAGS", "CXXFLAGS", "LDFLAGS")}
+        given = [f"{name}={value}" for name, value in variables.items() if value]
+        by = " ".join([shlex.join(compiler()), f"({linked.signed or 'unsigned'})", *given])
+        raise SystemExit(f"clampgrad: {library} is refused. It was built by {by}. {found}")
 
 
 if __name__ == "__main__":

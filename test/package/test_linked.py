@@ -3,13 +3,14 @@
 import ctypes
 import os
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from buildtools import linked
-from common import checked
+from common import checked, run
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = Path(torch.__file__).parent / "lib"
@@ -105,3 +106,20 @@ def test_fast_math_has_no_effect(tmp_path, monkeypatch):
         return function(float("nan"))
 
     assert is_nan(*flags) and not is_nan()
+
+
+def test_a_build_ends_with_it(tree):
+    """After the link, and before anything is packed. One file stands for the sources, which take minutes."""
+    (tree / "code.cpp").write_text(f'{CODE}\nextern "C" void PyInit__C() {{ entry(1); }}')
+    text = (tree / "setup.py").read_text()
+    one = "\nsources = lambda out, cuda: [ROOT / 'code.cpp']\n"
+    (tree / "setup.py").write_text(text.replace("\ncommands =", f"{one}commands ="))
+
+    def build(**variables):
+        env = {**os.environ, "CLAMPGRAD_CUDA": "0", **variables}
+        return run(sys.executable, "setup.py", "build_ext", "-b", "lib", cwd=tree, env=env)
+
+    assert build().returncode == 0 and [*tree.glob("lib/clampgrad/_lib/*/_C.*.so")]
+    ended = build(LDFLAGS="-static-libstdc++")
+    last = ended.stderr.splitlines()[-1]
+    assert ended.returncode == 1 and "is refused" in last and "LDFLAGS=-static-libstdc++" in last
