@@ -48,27 +48,28 @@ def usable(torch_cuda: str | None, pip: bool) -> tuple[str, None] | tuple[None, 
     beside = torch_of_the_environment()  # in isolation pip has fetched another build of the release
     if torch_cuda is None or (beside and beside.endswith("+cpu")):
         return None, f"torch {beside or torch.__version__} is a build without CUDA"
+    of_pip = nvcc_beside(Path(torch.__file__).parent, torch_cuda) if pip else []
     reasons = []
-    for nvcc in compilers(torch_cuda, pip):
-        reason = wrong_version(nvcc, torch_cuda) or cannot_compile(nvcc)
+    for nvcc in compilers(of_pip):
+        reason = wrong_version(nvcc, torch_cuda, nvcc in of_pip) or cannot_compile(nvcc)
         if reason is None:
             return nvcc, None
         reasons.append(reason)
     missing = (
         reasons[0] if reasons else "there is no nvcc in CUDA_HOME, on PATH or in /usr/local/cuda"
     )
-    needed = requirement(torch_cuda) if pip else None
+    # Where pip's is the right one, something else is wrong.
+    needed = requirement(torch_cuda) if pip and torch_cuda not in map(version, of_pip) else None
     return None, f'{missing}; pip install "{needed}" brings one' if needed else missing
 
 
-def compilers(torch_cuda: str, pip: bool = True) -> list[str]:
-    """Every nvcc that is here, in the order in which they are tried: the one that is asked for; one that was installed
-    beside torch, for its CUDA; then the machine's."""
+def compilers(of_pip: list[str]) -> list[str]:
+    """Every nvcc that is here, in the order in which they are tried: the one that is asked for, those that pip has
+    installed beside torch, and the machine's."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    found = [shutil.which("nvcc", path=f"{home}/bin")] if home else []
-    found += nvcc_beside(Path(torch.__file__).parent, torch_cuda) if pip else []
-    found += [shutil.which("nvcc"), shutil.which("nvcc", path="/usr/local/cuda/bin")]
-    return [*dict.fromkeys(filter(None, found))]
+    asked = shutil.which("nvcc", path=f"{home}/bin") if home else None
+    machines = shutil.which("nvcc"), shutil.which("nvcc", path="/usr/local/cuda/bin")
+    return [*dict.fromkeys(nvcc for nvcc in (asked, *of_pip, *machines) if nvcc)]
 
 
 def architectures_here() -> str:
@@ -85,14 +86,16 @@ def code() -> str:
     """The code that nvcc makes for them, by its own names, for csrc/base/gpu.h: "sm_80+sm_90+compute_90"."""
     from torch.utils.cpp_extension import _get_cuda_arch_flags
 
-    return "+".join(re.findall(r"code=(\w+)", " ".join(_get_cuda_arch_flags())))
+    return "+".join(re.findall(r",code=(\w+)", " ".join(_get_cuda_arch_flags())))
 
 
-def wrong_version(nvcc: str, torch_cuda: str) -> str | None:
+def wrong_version(nvcc: str, torch_cuda: str, of_pip: bool) -> str | None:
+    """Beside torch there is one folder of headers for both; a toolkit has headers of its own."""
     here = version(nvcc)
-    if here.split(".")[0] == torch_cuda.split(".")[0]:
+    if here == torch_cuda or (here.split(".")[0] == torch_cuda.split(".")[0] and not of_pip):
         return None
-    return f"{nvcc} is {here} and torch's CUDA is {torch_cuda}: the first number must be the same"
+    must = "they must be the same" if of_pip else "the first number must be the same"
+    return f"{nvcc} is {here} and torch's CUDA is {torch_cuda}: {must}"
 
 
 def version(nvcc: str) -> str:

@@ -99,7 +99,7 @@ def of_old_strings(library: Elf) -> bool:
 
 
 def refuse(library: str, torch: str) -> None:
-    """Ends the build if the library would break beside the libtorch in the folder `torch`."""
+    """Ends the build, without the library, if that would break beside the libtorch in the folder `torch`."""
     with open(library, "rb") as file:
         if file.read(6) != ELF:
             return
@@ -108,6 +108,7 @@ def refuse(library: str, torch: str) -> None:
         variables = {name: os.environ.get(name) for name in ("CFLAGS", "CXXFLAGS", "LDFLAGS")}
         given = [f"{name}={value}" for name, value in variables.items() if value]
         by = " ".join([shlex.join(compiler()), f"({linked.signed or 'unsigned'})", *given])
+        Path(library).unlink()  # so that nothing loads it
         raise SystemExit(f"clampgrad: {library} is refused. It was built by {by}. {found}")
 
 

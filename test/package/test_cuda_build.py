@@ -19,15 +19,16 @@ ROOT = Path(__file__).resolve().parents[2]
 def decide(monkeypatch):
     """cuda_build() with this flag on a machine like this one: each nvcc with its version."""
 
-    def f(flag, torch_cuda="13.0", nvcc="13.0", error=None, beside="2.13.0", pip=True, **others):
-        versions = {"nvcc": nvcc, **others}
+    def f(flag, torch_cuda="13.0", nvcc="13.0", error=None, beside="2.13.0", pip=True, pips=None):
+        versions = {"nvcc": nvcc, "pips": pips}
         monkeypatch.setenv("CLAMPGRAD_CUDA", flag)
         monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
         monkeypatch.setenv("CUDA_HOME", "elsewhere")
         monkeypatch.setattr(cuda_build.torch.version, "cuda", torch_cuda)
         monkeypatch.setattr(cuda_build, "torch_of_the_environment", lambda: beside)
         here = [name for name, version in versions.items() if version]
-        monkeypatch.setattr(cuda_build, "compilers", lambda cuda, pip: here)
+        monkeypatch.setattr(cuda_build, "nvcc_beside", lambda torch, cuda: ["pips"] if pips else [])
+        monkeypatch.setattr(cuda_build, "compilers", lambda of_pip: here)
         monkeypatch.setattr(cuda_build, "version", versions.get)
         monkeypatch.setattr(cuda_build, "toolkit", lambda path: f"/toolkit/of/{path}")
         monkeypatch.setattr(cuda_build, "cannot_compile", lambda path: error)
@@ -78,17 +79,21 @@ def test_who_has_no_compiler_is_told_how_to_get_one(decide):
     for reason in (
         decide("auto", torch_cuda="12.8", nvcc=None),
         decide("auto", nvcc=None, pip=False),
+        decide("auto", nvcc=None, pips="13.0", error="a C++ compiler that is too new"),
     ):
-        assert "pip" not in reason[1]
-    # The pages say it for a torch of CUDA 13.0, and clampgrad info for the one that is here.
+        assert "pip install" not in reason[1]
     assert LINE in (ROOT / "docs/install.md").read_text()
-    assert pip_nvcc.requirement("13.2").endswith("==13.2.*") and not pip_nvcc.requirement("12.8")
+
+
+def test_pips_compiler_and_headers_are_of_one_version(decide):
+    """They are in one folder. A toolkit has headers of its own."""
+    cuda, why = decide("auto", nvcc=None, pips="13.5")
+    assert not cuda and "13.5" in why and LINE in why
 
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
     """A machine without a compiler; put(folder) gives it an nvcc there."""
-    monkeypatch.setattr(cuda_build.torch, "__file__", str(tmp_path / "site/torch/__init__.py"))
     monkeypatch.setattr(pip_nvcc.sysconfig, "get_path", lambda name: str(tmp_path / "environment"))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
@@ -103,14 +108,15 @@ def machine(monkeypatch, tmp_path):
     return put
 
 
-def test_where_a_compiler_is_looked_for(machine):
+def test_where_a_compiler_is_looked_for(machine, tmp_path):
     """The one that is asked for; pip's, beside torch and, for a build in isolation, in the environment; the machine's.
     One for another CUDA is not looked at."""
     machine("site/nvidia/cu12/bin")
     places = ("home/bin", "site/nvidia/cu13/bin", "environment/nvidia/cu13/bin", "path")
     found = [machine(place) for place in places]
-    assert cuda_build.compilers("13.2")[:4] == found
-    assert cuda_build.compilers("13.2", pip=False)[:2] == [found[0], found[3]]
+    of_pip = pip_nvcc.nvcc_beside(tmp_path / "site/torch", "13.2")
+    assert of_pip == found[1:3] and cuda_build.compilers(of_pip)[:4] == found
+    assert cuda_build.compilers([])[:2] == [found[0], found[3]]
 
 
 @pytest.mark.parametrize("folder, files, expected", [

@@ -44,11 +44,13 @@ def link(tmp_path, monkeypatch):
     return link
 
 
-def refused(library, torch=TORCH):
-    """The sentence."""
+def refused(library):
+    """The sentence, and the library is gone."""
+    signed = linked.Elf(Path(library)).signed
     with pytest.raises(SystemExit) as ended:
-        linked.refuse(library, torch)
-    assert library in str(ended.value) and linked.Elf(Path(library)).signed in str(ended.value)
+        linked.refuse(library, TORCH)
+    assert library in str(ended.value) and signed in str(ended.value)
+    assert not Path(library).exists()
     return str(ended.value)
 
 
