@@ -68,16 +68,19 @@ else
   sizes=(--elements 4096 --seconds 0.1)
 fi
 # A compiler whose libraries may live beside libtorch: a build finds that out at its end.
-torch=$("$PYTHON" -c 'import torch; print(torch.__path__[0])')/lib
+read -r release torch < <("$PYTHON" -c 'import torch; print(torch.__version__.split("+")[0], torch.__path__[0] + "/lib")')
 for compiler in "${CXX:-c++}" /usr/bin/g++ clang++; do
   trial=$(mktemp --suffix=.so)
   code='#include <stdexcept>
     int f(int n) { try { return n ? throw std::runtime_error("") : n; } catch (const std::logic_error&) { return 1; } }'
   if $compiler -x c++ -shared -fPIC - -o "$trial" <<< "$code" && CXX=$compiler "$PYTHON" -m buildtools.linked "$trial" "$torch"; then
+    [[ $compiler == "${CXX:-c++}" ]] || unset CC # which is of the one that will not do
     export CXX=$compiler
     break
   fi
 done
+# What the names of records end in: cuda-2.11.0-nvidia-h200.
+here=$DEVICE-$release${gpu:+-$(tr 'A-Z ' 'a-z-' <<< "$gpu")}
 if [[ -z ${WHEEL:-} ]]; then
   rm -f build/gpu/*.whl
   step build 200 env MAX_JOBS="${MAX_JOBS:-$(nproc)}" "$PYTHON" -m pip wheel -v --no-build-isolation --no-deps --no-index -w build/gpu . || exit 1
@@ -90,12 +93,12 @@ cat "$OUT/info.log"
 tests kernels 90 "${kernels[@]}"
 tests pins 90 "${pins[@]}"
 tests matrix 60 "${matrix[@]}"
-step benchmark 90 "$PYTHON" -m benchmarks.run --out "$OUT/$DEVICE.jsonl" --device "$DEVICE" "${sizes[@]}"
-step broadcast 30 "$PYTHON" -m lab.broadcast --out "$OUT/broadcast-$DEVICE.jsonl" --device "$DEVICE"
-step models 120 "$PYTHON" -m lab.real_models --out "$OUT/real-models-$DEVICE.jsonl" --device "$DEVICE" --rounds 1
-step compiled 90 "$PYTHON" -m lab.real_models --out "$OUT/compiled-models-$DEVICE.jsonl" --device "$DEVICE" --rounds 1 --compiled
+step benchmark 90 "$PYTHON" -m benchmarks.run --out "$OUT/$here.jsonl" --device "$DEVICE" "${sizes[@]}"
+step broadcast 30 "$PYTHON" -m lab.broadcast --out "$OUT/broadcast-$here.jsonl" --device "$DEVICE"
+step models 120 "$PYTHON" -m lab.real_models --out "$OUT/real-models-$here.jsonl" --device "$DEVICE" --rounds 1
+step compiled 90 "$PYTHON" -m lab.real_models --out "$OUT/compiled-models-$here.jsonl" --device "$DEVICE" --rounds 1 --compiled
 tests others 90 "${others[@]}"
 # It stops by itself in time for what it has started.
 ((left = SECONDS_IN_ALL - SECONDS - 60))
-step ends 400 "$PYTHON" -m lab.ends --out "$OUT/ends-$DEVICE.jsonl" --device "$DEVICE" --seconds $((left < 340 ? left : 340))
+step ends 400 "$PYTHON" -m lab.ends --out "$OUT/ends-$here.jsonl" --device "$DEVICE" --seconds $((left < 340 ? left : 340))
 exit $failed
