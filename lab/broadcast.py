@@ -79,10 +79,10 @@ def main():
     parser.add_argument("--device", default="cpu", choices=[*SHAPES])
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
+    torch.set_num_threads(1)
     found = [*rows(options.device)]
-    header = {**records.here(), "commit": records.commit(), "shape": SHAPES[options.device]}
-    if options.device == "cuda":
-        header["machine"] = {"gpu": torch.cuda.get_device_name()}
+    header = {**records.here(options.device), "commit": records.commit()}
+    header["shape"] = SHAPES[options.device]
     records.write(options.out, found, **header)
     for row in found:
         cells = ", ".join(

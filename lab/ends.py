@@ -79,7 +79,7 @@ def main():
         {"library": library, "function": function, "ended": dict(found[library, function])}
         for library, function in kinds
     ]
-    header = {**records.here(), "commit": records.commit(), "device": options.device}
+    header = {**records.here(options.device), "commit": records.commit()}
     records.write(options.out, rows, **header, at_a_time=options.at_a_time)
     for row in rows:
         print(row["library"], row["function"], row["ended"], sep=", ")

@@ -229,11 +229,9 @@ if __name__ == "__main__":
     if options.setting:
         print(json.dumps([*measured(options.setting, options.device, options.compiled)]))
     else:
-        header = {**records.here(), "commit": records.commit(), "versions": dict(versions())}
-        if options.device == "cuda":
-            header["machine"] = {"gpu": torch.cuda.get_device_name()}
-        else:
-            header["data"] = DATA
+        header = {**records.here(options.device), "commit": records.commit()}
+        header["versions"] = dict(versions())
+        header |= {"data": DATA} if options.device == "cpu" else {}
         rows = [*in_rounds(options.rounds, options.device, options.compiled)]
         if rows:
             records.write(options.out, rows, **header, rounds=options.rounds)
