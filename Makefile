@@ -18,7 +18,7 @@ RELEASES ?= $(SUPPORTED)
 OLDEST := $(firstword $(SUPPORTED))
 NEWEST := $(lastword $(SUPPORTED))
 
-# The releases for which `make wheels` also makes the wheel clampgrad-cuda, which needs nvcc; none by default.
+# The releases for which `make wheels` also makes the wheel clampgrad-cuda; none by default.
 CUDA_RELEASES ?=
 
 # WHEEL=dist/NAME.whl, or several: the environments get these, and nothing is compiled for them.
@@ -75,11 +75,14 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
+.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel nvcc bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
 	$(VENV)/bin/python examples/demo.py --out out
+	ls -d $(VENV)/lib/python3*/site-packages/clampgrad/_lib/*_cu* > /dev/null 2>&1 || ! nvidia-smi -L > /dev/null 2>&1 || \
+		echo "==> There is a GPU here, and clampgrad has no CUDA kernels: \`make nvcc\` installs a compiler for them" \
+			"in $(VENV); then \`make demo\` builds them."
 
 test: $(TESTED) ## Run the tests on the installed package
 	echo "==> tests on torch $(TORCH)"
@@ -105,7 +108,8 @@ check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip
 	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
 
 wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a library per torch of RELEASES
-	for release in $(RELEASES) $(CUDA_RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
+	for release in $(RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
+	for release in $(CUDA_RELEASES); do $(MAKE) nvcc TORCH=$$release; done
 	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)"
 	$(call logged,$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
 		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)),$(PACKING)/wheels.log)
@@ -165,7 +169,12 @@ bench: $(VENV)/installed ## Time the CPU kernels beside their rivals, in minutes
 	echo "==> benchmarks on torch $(TORCH): leave the machine alone meanwhile"
 	$(VENV)/bin/python -m benchmarks.run --out out/cpu-$(TORCH).jsonl $(ARGS)
 
-check-cuda: ## Compile, link and import the CUDA kernels, and count their registers; needs nvcc, but no GPU
+nvcc: $(VENV)/torch ## Install CUDA's compiler beside torch $(TORCH), for what is built next
+	echo "==> installing a compiler for CUDA beside torch $(TORCH)"
+	$(call logged,packages=$$($(VENV)/bin/python -m buildtools.pip_nvcc) && $(VENV)/bin/pip install "$$packages",$(VENV)/nvcc.log)
+
+check-cuda: ## Compile, link and import the CUDA kernels, and count their registers; needs no GPU
+	$(MAKE) nvcc TORCH=$(CUDA_TORCH)
 	$(MAKE) .venv/torch-$(CUDA_TORCH)/installed TORCH=$(CUDA_TORCH)
 	echo "==> CUDA kernels on torch $(CUDA_TORCH)"
 	.venv/torch-$(CUDA_TORCH)/bin/python -m lab.cuda_check
@@ -262,7 +271,8 @@ $(VENV)/installed: $(VENV)/torch $(WHEEL)
 	$(call logged,$(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(firstword $(WHEEL))[demo]',$(VENV)/build.log)
 	touch $@
 else
-$(VENV)/installed: $(VENV)/torch $(SOURCES)
+# A compiler for CUDA that was installed since then is a reason to build again.
+$(VENV)/installed: $(VENV)/torch $(SOURCES) $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu*/bin/nvcc)
 	echo "==> building clampgrad for torch $(TORCH), with $(MAX_JOBS) jobs (minutes the first time)"
 	# The folders of an earlier build may hold files that are gone by now.
 	rm -rf build/lib.* build/bdist.*

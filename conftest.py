@@ -123,8 +123,9 @@ def program(installed, tmp_path):
     )
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    """Adds to the file of --record how many tests of each file passed and failed, and on what."""
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
+    """Adds to the file of --record how many tests of each file passed and failed, and on what; and that these are not
+    all, if something has interrupted them."""
     if not config.getoption("record"):
         return
     import records  # which a copy of the tree may lack
@@ -136,8 +137,11 @@ def pytest_terminal_summary(terminalreporter, config):
             of_file[counted] += 1
             # A file that cannot be imported has none.
             of_file["seconds"] += getattr(report, "duration", 0)
+    session = config.pluginmanager.get_plugin("session")
+    cut_off = exitstatus == pytest.ExitCode.INTERRUPTED or session.shouldfail
     for of_file in counts.values():
         of_file |= {"seconds": round(of_file["seconds"]), "commit": records.commit()}
+        of_file |= {"cut_off": True} if cut_off else {}
     path = Path(config.getoption("record"))
     runs = json.loads(path.read_text()) if path.exists() else {}
     device, unlike = config.getoption("device"), config.getoption("unlike")

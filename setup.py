@@ -5,7 +5,7 @@ CLAMPGRAD_REQUIRE_COMPILED=1  without a compiler fail, instead of building that
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
 CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
 CLAMPGRAD_UNITY=0      compile each file by itself (buildtools/unity.py)
-CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and nvcc allow it (buildtools/cuda_build.py); 0: never,
+CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and an nvcc allow it (buildtools/cuda_build.py); 0: never,
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 
 Each is 0 or 1, and any other value ends the build (buildtools/switches.py).
@@ -13,6 +13,7 @@ Each is 0 or 1, and any other value ends the build (buildtools/switches.py).
 
 import os
 import sysconfig
+from functools import partial
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -43,6 +44,7 @@ FLAGS = [
     "-Wno-unknown-warning-option",
     "-fvisibility=hidden",  # what libtorch and another extension export must not be interposed
     "-fvisibility-inlines-hidden",
+    "-fno-fast-math",  # what -ffast-math in CXXFLAGS would make of a NaN or a subnormal number is wrong
     "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
 ]
 # Flags of single files (buildtools/flags_of_files.py). Only at -O3 does GCC unroll and vectorise as the loops need.
@@ -80,7 +82,7 @@ def folder(torch: str, cuda: str | None) -> str:
 
 
 def extension(version: str) -> Extension:
-    from buildtools.cuda_build import code, cuda_build
+    from buildtools.cuda_build import code, cuda_build, runtime
 
     cuda, why = cuda_build()  # it sets what the next import reads
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", flush=True)
@@ -95,7 +97,7 @@ def extension(version: str) -> Extension:
     out = ROOT / "build" / "generated" / folder(torch.__version__, None)
     write(out / "python" / "stamp.h", header(version, torch.__version__))
     defines = [*DEFINES, *([f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else [])]
-    return (cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension)(
+    made = (cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension)(
         f"clampgrad._lib.{name}._C",
         sources=[os.path.relpath(path, ROOT) for path in sources(out, cuda)],
         include_dirs=[str(p) for p in (out, out / "include", ROOT / "csrc", ROOT / "csrc/compat")],
@@ -105,6 +107,10 @@ def extension(version: str) -> Extension:
         },
         extra_link_args=SANITIZERS,
     )
+    if cuda:  # by the name of its file, which need not be libcudart.so
+        file = ":" + os.path.basename(runtime(os.environ["CUDA_HOME"]))
+        made.libraries = [file if name == "cudart" else name for name in made.libraries]
+    return made
 
 
 class BuildExt(build_ext):
@@ -112,11 +118,15 @@ class BuildExt(build_ext):
 
     def run(self) -> None:
         from buildtools.flags_of_files import build_extension
+        from buildtools.linked import refuse
 
         given = self.distribution
         given.ext_modules = [extension(given.get_version())]
         machine = sysconfig.get_platform().rpartition("-")[2]
-        given.cmdclass["build_ext"] = build_extension(flags_of_files(machine))
+        from torch.utils.cpp_extension import TORCH_LIB_PATH
+
+        check = partial(refuse, torch=TORCH_LIB_PATH)
+        given.cmdclass["build_ext"] = build_extension(flags_of_files(machine), check)
         del given.command_obj["build_ext"]
         command = given.get_command_obj("build_ext")
         command.editable_mode = self.editable_mode

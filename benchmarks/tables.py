@@ -141,20 +141,35 @@ def speed_saved():
 # ---- Models --------------------------------------------------------------------------------------
 
 
+def models(kind):
+    """The records of a kind, those of GPUs first: who trains on one looks for it."""
+    found = [records.read(path.stem) for path in sorted(records.FOLDER.glob(f"{kind}*.jsonl"))]
+    return sorted(found, key=lambda record: "gpu" not in record["machine"])
+
+
+def where(record):
+    return f"{record['machine'].get('gpu', 'CPU')}, torch {record['torch']}"
+
+
 def step(row, *digits):
+    """Its time, what is kept for backward and, on a GPU, the peak."""
     time, saved = (
         f"{n:.{d}f}" for n, d in zip((row["milliseconds"], row["saved_bytes"] / 2**20), digits)
     )
-    return f"{time}{SPACE}ms, {saved}{SPACE}MiB"
+    peak = f" ({row['peak_bytes'] / 2**20:.0f})" if "peak_bytes" in row else ""
+    return f"{time}{SPACE}ms, {saved}{peak}{SPACE}MiB"
+
+
+def libraries(record):
+    return ", ".join(f"{name} {version}" for name, version in record["versions"].items())
 
 
 @table()
 def real_models():
     """The step of real models, and what autograd keeps for it, by setting."""
-    found = [records.read(p.stem) for p in sorted(records.FOLDER.glob("real-models-*.jsonl"))]
-    first = found[0]
-    settings = list(dict.fromkeys(r["setting"] for r in first["rows"]))
-    yield "model", "torch", *map(code, settings)
+    found = models("real-models-")
+    settings = list(dict.fromkeys(r["setting"] for r in found[0]["rows"]))
+    yield "model", "on", *map(code, settings)
     all_same = True
     for record in found:
         cases = {(r["setting"], r["model"]): r for r in record["rows"]}
@@ -162,16 +177,26 @@ def real_models():
             cells = []
             for setting in settings:
                 here = cases[setting, model]
-                same = here["gradients"] == cases["stock", model]["gradients"]
+                # A GPU adds in any order, and its rows have none.
+                same = here.get("gradients") == cases["stock", model].get("gradients")
                 all_same &= same
                 cells.append(step(here, 0, 1) + " *" * (not same))
-            yield model, record["torch"], *cells
+            yield model, where(record), *cells
+    of_gpus = [record for record in found if "gpu" in record["machine"]]
+    if not of_gpus:
+        yield "No such model has been recorded on a GPU yet; single calls [have](docs/performance.md#cuda)."
+    for record in of_gpus:
+        yield (
+            f"On {where(record)}: forward and backward, the fastest step of a process, the median of {record['rounds']}; "
+            "what is kept and, in brackets, the most that is allocated in a step, beside the weights. "
+            f"{libraries(record)}; `python -m lab.real_models --device cuda` at commit {record['commit']}."
+        )
+    first = found[len(of_gpus)]
     data = first.get("data", "random data, of the sizes in the script")
     yield (
-        f"Forward and backward, one thread of {first['machine']['cpu']}, the default malloc. Each process reports its "
-        f"fastest step; shown is the median of {first['rounds']} interleaved processes. Random weights, {data}. "
-        f"transformers {first['versions']['transformers']}, timm {first['versions']['timm']}; "
-        "[the script](lab/real_models.py). "
+        f"On a CPU: forward and backward, one thread of {first['machine']['cpu']}, the default malloc. Each process reports "
+        f"its fastest step; shown is the median of {first['rounds']} interleaved processes. Random weights, {data}. "
+        f"{libraries(first)}; [the script](lab/real_models.py). "
         + (
             "All gradients equal stock's to the bit under every pin: in these models no gradient is lost or won at a bound."
             if all_same
@@ -183,18 +208,19 @@ def real_models():
 @table()
 def compiled_models():
     """The step of the beginnings of real models under torch.compile, and what it keeps, by setting."""
-    record = records.read("compiled-models")
-    cells = {(r["model"], r["setting"]): step(r, 1, 2) for r in record["rows"]}
-    models, settings = (list(dict.fromkeys(names)) for names in zip(*cells))
-    yield "model", *map(code, settings)
-    for model in models:
-        yield model, *(cells[model, setting] for setting in settings)
+    found = models("compiled-models")
+    settings = list(dict.fromkeys(r["setting"] for r in found[0]["rows"]))
+    yield "model", "on", *map(code, settings)
+    for record in found:
+        cells = {(r["model"], r["setting"]): step(r, 1, 2) for r in record["rows"]}
+        for model in dict.fromkeys(r["model"] for r in record["rows"]):
+            yield model, where(record), *(cells[model, setting] for setting in settings)
+    first = found[-1]
     yield (
         "Forward and backward under `torch.compile`, one thread, and what is kept between them, weights included: the median "
-        f"of {record['rounds']} interleaved processes, each with its fastest step. `relu` stands in the place of ReLU6; the pin "
+        f"of {first['rounds']} interleaved processes, each with its fastest step. `relu` stands in the place of ReLU6; the pin "
         "reaches the `torch.clamp` of T5, and not ReLU6, which `convert` replaces. "
-        f"transformers {record['versions']['transformers']}, timm {record['versions']['timm']}, {made_on(record)}; "
-        "`python -m lab.real_models --compiled`."
+        f"{libraries(first)}, {made_on(first)}; `python -m lab.real_models --compiled`."
     )
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def script(out: Path, machine: str) -> str:
     import torch
 
-    cuda, why = cuda_build()
+    cuda, why = cuda_build(pip=False)  # torch's own CMake package wants a toolkit
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", file=sys.stderr)
     files = [path for path in setup.sources(out, cuda) if not needs_python(path)]
     # CMake's type of a build decides whether it is optimised. The loops always are, unless they are debugged.

@@ -1,7 +1,7 @@
 """Whether the CUDA kernels are built: torch, nvcc and CLAMPGRAD_CUDA=auto|0|1 decide.
 
 Whether there is a GPU does not matter: machines that build often have none. Where there is one, the
-kernels are compiled for it.
+kernels are compiled for it. The compiler is that of a toolkit, or the one that pip installs beside torch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from buildtools.pip_nvcc import nvcc_beside, requirement
 from buildtools.switches import setting
 from buildtools.torch_here import torch_of_the_environment
 
@@ -23,14 +24,14 @@ from buildtools.torch_here import torch_of_the_environment
 ARCHITECTURES = "7.5;8.0;9.0+PTX"
 
 
-def cuda_build() -> tuple[bool, str]:
+def cuda_build(pip: bool = True) -> tuple[bool, str]:
     """Whether to build with CUDA, and why; ready for torch.utils.cpp_extension, so call it before
-    that is imported. With CLAMPGRAD_CUDA=1 whatever is missing ends the build."""
+    that is imported. With CLAMPGRAD_CUDA=1 whatever is missing ends the build. `pip`: whether a compiler
+    that pip has installed will do."""
     flag = setting("CLAMPGRAD_CUDA", "auto")
     if flag == "0":
         return False, "CLAMPGRAD_CUDA=0"
-    nvcc = find_nvcc()
-    missing = what_is_missing(torch.version.cuda, nvcc and version(nvcc)) or cannot_compile(nvcc)
+    nvcc, missing = usable(torch.version.cuda, pip)
     if missing and flag == "1":
         raise SystemExit(f"CLAMPGRAD_CUDA=1, but {missing}")
     if missing:
@@ -39,7 +40,36 @@ def cuda_build() -> tuple[bool, str]:
     if os.environ.get("TORCH_CUDA_ARCH_LIST") in (None, "", "native"):
         os.environ["TORCH_CUDA_ARCH_LIST"] = architectures_here() or ARCHITECTURES
     architectures = os.environ["TORCH_CUDA_ARCH_LIST"]
-    return True, f"nvcc {version(nvcc)} for torch's CUDA {torch.version.cuda}, {architectures}"
+    return True, f"{nvcc} {version(nvcc)} for torch's CUDA {torch.version.cuda}, {architectures}"
+
+
+def usable(torch_cuda: str | None, pip: bool) -> tuple[str, None] | tuple[None, str]:
+    """The nvcc that builds for this CUDA, as "13.0"; or None, and what is missing."""
+    beside = torch_of_the_environment()  # in isolation pip has fetched another build of the release
+    if torch_cuda is None or (beside and beside.endswith("+cpu")):
+        return None, f"torch {beside or torch.__version__} is a build without CUDA"
+    of_pip = nvcc_beside(Path(torch.__file__).parent, torch_cuda) if pip else []
+    reasons = []
+    for nvcc in compilers(of_pip):
+        reason = wrong_version(nvcc, torch_cuda, nvcc in of_pip) or cannot_compile(nvcc)
+        if reason is None:
+            return nvcc, None
+        reasons.append(reason)
+    missing = (
+        reasons[0] if reasons else "there is no nvcc in CUDA_HOME, on PATH or in /usr/local/cuda"
+    )
+    # Where pip's is the right one, something else is wrong.
+    needed = requirement(torch_cuda) if pip and torch_cuda not in map(version, of_pip) else None
+    return None, f'{missing}; pip install "{needed}" brings one' if needed else missing
+
+
+def compilers(of_pip: list[str]) -> list[str]:
+    """Every nvcc that is here, in the order in which they are tried: the one that is asked for, those that pip has
+    installed beside torch, and the machine's."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    asked = shutil.which("nvcc", path=f"{home}/bin") if home else None
+    machines = shutil.which("nvcc"), shutil.which("nvcc", path="/usr/local/cuda/bin")
+    return [*dict.fromkeys(nvcc for nvcc in (asked, *of_pip, *machines) if nvcc)]
 
 
 def architectures_here() -> str:
@@ -56,27 +86,16 @@ def code() -> str:
     """The code that nvcc makes for them, by its own names, for csrc/base/gpu.h: "sm_80+sm_90+compute_90"."""
     from torch.utils.cpp_extension import _get_cuda_arch_flags
 
-    return "+".join(re.findall(r"code=(\w+)", " ".join(_get_cuda_arch_flags())))
+    return "+".join(re.findall(r",code=(\w+)", " ".join(_get_cuda_arch_flags())))
 
 
-def what_is_missing(torch_cuda: str | None, nvcc: str | None) -> str | None:
-    """Why CUDA cannot be built with these two versions, as "13.0"; None if it can."""
-    beside = torch_of_the_environment()  # in isolation pip has fetched another build of the release
-    if torch_cuda is None or (beside and beside.endswith("+cpu")):
-        return f"torch {beside or torch.__version__} is a build without CUDA"
-    if nvcc is None:
-        return "there is no nvcc in CUDA_HOME, on PATH or in /usr/local/cuda"
-    if nvcc.split(".")[0] != torch_cuda.split(".")[0]:
-        return f"nvcc is {nvcc} and torch's CUDA is {torch_cuda}: the first number must be the same"
-    return None
-
-
-def find_nvcc() -> str | None:
-    """Where torch.utils.cpp_extension looks, in its order."""
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    if home:
-        return shutil.which("nvcc", path=f"{home}/bin")
-    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+def wrong_version(nvcc: str, torch_cuda: str, of_pip: bool) -> str | None:
+    """Beside torch there is one folder of headers for both; a toolkit has headers of its own."""
+    here = version(nvcc)
+    if here == torch_cuda or (here.split(".")[0] == torch_cuda.split(".")[0] and not of_pip):
+        return None
+    must = "they must be the same" if of_pip else "the first number must be the same"
+    return f"{nvcc} is {here} and torch's CUDA is {torch_cuda}: {must}"
 
 
 def version(nvcc: str) -> str:
@@ -94,13 +113,26 @@ def toolkit(nvcc: str) -> str:
     return os.path.realpath(top[1]) if top else os.path.dirname(os.path.dirname(nvcc))
 
 
+def runtime(toolkit: str) -> str | None:
+    """The file of the runtime library in a toolkit, or None. What pip brings has no name without a version."""
+    for folder in ("lib64", "lib"):
+        for name in ("libcudart.so", "libcudart.so.*"):
+            if found := sorted(Path(toolkit, folder).glob(name)):
+                return str(found[0])
+    return None
+
+
 def cannot_compile(nvcc: str) -> str | None:
     """The error of a trial, if it fails: headers may be missing, or the C++ compiler may be too new for nvcc."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "trial.cu")
-        source.write_text("#include <cuda_runtime.h>\n__global__ void kernel() {}\n")
+        # As kernels do, for 16 bits.
+        source.write_text("#include <cuda_fp16.h>\n__global__ void kernel() {}\n")
         compiler = ["-ccbin", os.environ["CC"]] if "CC" in os.environ else []
-        command = [nvcc, *compiler, "--cudart=shared", "-shared", "-Xcompiler=-fPIC", str(source)]
+        command = [nvcc, *compiler, "-c", "-Xcompiler=-fPIC", str(source)]
         run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     errors = [line for line in run.stderr.splitlines() if "error" in line.lower()]
-    return f"{nvcc} cannot compile: {(errors or ['it failed'])[0]}" if run.returncode else None
+    if run.returncode:
+        return f"{nvcc} cannot compile: {(errors or ['it failed'])[0]}"
+    home = toolkit(nvcc)
+    return None if runtime(home) else f"there is no libcudart.so in {home}, the toolkit of {nvcc}"

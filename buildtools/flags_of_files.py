@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +19,11 @@ def put_ninja_on_path() -> None:
         os.environ["PATH"] = os.pathsep.join([ninja.BIN_DIR, os.environ.get("PATH", os.defpath)])
 
 
-def build_extension(flags_of: dict[str, list[str]]) -> type:
-    """torch's BuildExtension with flags for single files, by name, besides those of all. Imports torch."""
+def build_extension(
+    flags_of: dict[str, list[str]], check: Callable[[str], None] = lambda library: None
+) -> type:
+    """torch's BuildExtension with flags for single files, by name, besides those of all. `check` sees what was linked.
+    Imports torch."""
     put_ninja_on_path()
     from torch.utils.cpp_extension import BuildExtension, is_ninja_available
 
@@ -49,6 +53,7 @@ def build_extension(flags_of: dict[str, list[str]]) -> type:
                 ext.extra_objects = [o for objects in pool.map(compiled, special) for o in objects]
             ext.sources = [source for source in ext.sources if source not in special]
             super().build_extension(ext)
+            check(self.get_ext_fullpath(ext.name))
 
         def copy_extensions_to_source(self) -> None:
             for ext in self.extensions:

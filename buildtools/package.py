@@ -10,6 +10,7 @@ from pathlib import Path
 from setuptools.command.build import build
 from setuptools.command.build_py import build_py
 
+from buildtools.pip_nvcc import OLDEST, PACKAGES
 from buildtools.stamp import sources
 from buildtools.switches import is_set, portable
 from buildtools.torch_here import cannot_build, refuse_newer
@@ -73,6 +74,8 @@ class Package(build_py):
             "VERSION": self.distribution.get_version(),
             "SOURCES": sources(),
             "MISSING": missing,
+            "NVCC": PACKAGES,
+            "NVCC_SINCE": OLDEST,
         }
         text = "".join(f"{name} = {value!r}\n" for name, value in facts.items())
         (package / "_implementation/build.py").write_text(text)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import torch
 
-from buildtools.cuda_build import find_nvcc
+from buildtools.cuda_build import compilers
+from buildtools.pip_nvcc import nvcc_beside
 from clampgrad import _implementation
 from clampgrad.cli.info import facts
 
@@ -34,7 +35,8 @@ def operators_without_a_kernel() -> list[str]:
 
 
 def find_cuobjdump() -> str:
-    folders = [str(Path(find_nvcc() or "nvcc").parent)]
+    of_pip = nvcc_beside(Path(torch.__file__).parent, torch.version.cuda)
+    folders = [str(Path(nvcc).parent) for nvcc in compilers(of_pip)]
     if spec := find_spec("triton"):
         folders.append(str(Path(spec.origin).parent / "backends/nvidia/bin"))
     found = shutil.which("cuobjdump") or shutil.which("cuobjdump", path=os.pathsep.join(folders))

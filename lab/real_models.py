@@ -1,11 +1,13 @@
-"""Real models with stock gradients, with pins, and converted: time of a step, and what autograd saves.
+"""Real models with stock gradients, with pins, and converted: time of a step, what autograd saves, and the peak on a GPU.
 
-    python -m lab.real_models [--compiled] --out FILE
+    python -m lab.real_models [--device cuda] [--compiled] --out FILE
 
 transformers' T5 clamps the hidden states of every block in float16, with bounds that are Tensors; the
 MobileNets of timm have relu6, hardswish and hardsigmoid. All weights are random, as is the data. Every setting
-runs in a process of its own, in interleaved rounds; one thread. The digests say where all gradients of the last
-step are those of stock, to the bit. Needs transformers and timm.
+runs in a process of its own, in interleaved rounds. A model whose library is missing is left out.
+
+On a CPU: small models, one thread, and digests that say where all gradients of the last step are those of stock, to
+the bit. On a GPU: what is trained there, with tensor cores, where cuDNN adds in any order.
 
 With --compiled, Inductor compiles the beginnings of models, as whole ones take long.
 """
@@ -21,6 +23,7 @@ import time
 from contextlib import nullcontext
 
 import torch
+from torch import nn
 
 import clampgrad
 import records
@@ -29,26 +32,44 @@ from benchmarks.memory import saved_bytes
 SETTINGS = ("stock", 'pin("installed")', 'pin("inclusive")', 'pin("joint")', "convert")
 # `relu` stands in the place of ReLU6: its backward needs nothing but the result.
 COMPILED_SETTINGS = ("stock", "relu", 'pin("joint")', "convert")
-STEPS = 5
+STEPS = {"cpu": 5, "cuda": 15}
 DATA = "a batch of 4 sequences of 64 tokens, or of 8 images of 96 x 96"
 
 
-def t5(blocks=4):
+def t5(blocks=4, width=256, inner=512, batch=4, length=64):
     from transformers import T5Config, T5ForConditionalGeneration
 
-    size = {"d_model": 256, "d_kv": 32, "d_ff": 512, "num_layers": blocks, "num_heads": 8}
+    size = {
+        "d_model": width,
+        "d_kv": width // 8,
+        "d_ff": inner,
+        "num_layers": blocks,
+        "num_heads": 8,
+    }
     config = T5Config(vocab_size=512, dropout_rate=0.0, decoder_start_token_id=0, **size)
     model = T5ForConditionalGeneration(config).half()
-    tokens = torch.randint(1, 512, (4, 64))
+    tokens = torch.randint(1, 512, (batch, length))
     return model, lambda: model(input_ids=tokens, labels=tokens).loss
 
 
-def timm_model(name):
+def timm_model(name, batch=8, size=96):
     import timm
 
     model = timm.create_model(name, num_classes=10)
-    images, labels = torch.randn(8, 3, 96, 96), torch.randint(10, (8,))
-    return model, lambda: torch.nn.functional.cross_entropy(model(images), labels)
+    images, labels = torch.randn(batch, 3, size, size), torch.randint(10, (batch,))
+    return model, lambda: nn.functional.cross_entropy(model(images), labels)
+
+
+def mixed(name):
+    """As it is trained on a GPU: bfloat16, channels last, and a batch of 128 images of 224 x 224."""
+    model, loss = timm_model(name, 128, 224)
+    model.to(memory_format=torch.channels_last)
+
+    def in_bfloat16():
+        with torch.autocast("cuda", torch.bfloat16):
+            return loss()
+
+    return model, in_bfloat16
 
 
 def beginning(name, **options):
@@ -64,39 +85,70 @@ def mixer():
     from timm.models.mlp_mixer import MlpMixer
 
     size = {"img_size": 96, "patch_size": 16, "embed_dim": 256, "num_blocks": 2}
-    model = MlpMixer(num_classes=10, act_layer=torch.nn.ReLU6, **size)
+    model = MlpMixer(num_classes=10, act_layer=nn.ReLU6, **size)
     images = torch.randn(8, 3, 96, 96)
     return model, lambda: model(images).square().mean()
 
 
-def two_layers():
-    layers = torch.nn.Linear(256, 1024), torch.nn.ReLU6(), torch.nn.Linear(1024, 256)
-    model, x = torch.nn.Sequential(*layers), torch.randn(512, 256)
-    return model, lambda: model(x).square().mean()
+def two_layers(width=256, inner=1024, batch=512, dtype=torch.float32):
+    layers = nn.Linear(width, inner), nn.ReLU6(), nn.Linear(inner, width)
+    model, x = nn.Sequential(*layers).to(dtype), torch.randn(batch, width, dtype=dtype)
+    return model, lambda: model(x).float().square().mean()
 
 
+def six_convolutions():
+    layers = [nn.Conv2d(3, 64, 3, padding=1), nn.ReLU6()]
+    for _ in range(5):
+        layers += [nn.Conv2d(64, 64, 3, padding=1), nn.ReLU6()]
+    model = nn.Sequential(*layers, nn.Conv2d(64, 3, 1), nn.Hardtanh(0, 1))
+    images = torch.rand(8, 3, 512, 512)
+    return model, lambda: (model(images) - images).square().mean()
+
+
+LARGE_LAYERS = "2048 to 8192 to 2048, ReLU6, bfloat16, 16384 rows"
 MODELS = {
-    "T5, 4 + 4 blocks of 256, float16": t5,
-    "mobilenetv2_100, float32": lambda: timm_model("mobilenetv2_100"),
-    "mobilenetv3_small_100, float32": lambda: timm_model("mobilenetv3_small_100"),
+    "cpu": {
+        "T5, 4 + 4 blocks of 256, float16": t5,
+        "mobilenetv2_100, float32": lambda: timm_model("mobilenetv2_100"),
+        "mobilenetv3_small_100, float32": lambda: timm_model("mobilenetv3_small_100"),
+    },
+    "cuda": {
+        "mobilenetv2_100, 128 of 224 x 224, bfloat16": lambda: mixed("mobilenetv2_100"),
+        "mobilenetv3_large_100, 128 of 224 x 224, bfloat16": lambda: mixed("mobilenetv3_large_100"),
+        "T5, 6 + 6 blocks of 512, 16 x 512 tokens, float16": lambda: t5(6, 512, 2048, 16, 512),
+        "6 convolutions of 64, 8 of 512 x 512, float32": six_convolutions,
+        LARGE_LAYERS: lambda: two_layers(2048, 8192, 16384, torch.bfloat16),
+    },
 }
 COMPILED_MODELS = {
-    "256 to 1024 to 256, ReLU6": two_layers,
-    "MlpMixer, 2 blocks of 256, ReLU6": mixer,
-    "T5, 1 + 1 blocks of 256, float16": lambda: t5(1),
-    "mobilenetv2_100, 2 stages": lambda: beginning("mobilenetv2_100"),
-    "mobilenetv3_small_100, 2 stages": lambda: beginning("mobilenetv3_small_100"),
-    "resnet18, 2 stages, ReLU6": lambda: beginning("resnet18", act_layer=torch.nn.ReLU6),
+    "cpu": {
+        "256 to 1024 to 256, ReLU6": two_layers,
+        "MlpMixer, 2 blocks of 256, ReLU6": mixer,
+        "T5, 1 + 1 blocks of 256, float16": lambda: t5(1),
+        "mobilenetv2_100, 2 stages": lambda: beginning("mobilenetv2_100"),
+        "mobilenetv3_small_100, 2 stages": lambda: beginning("mobilenetv3_small_100"),
+        "resnet18, 2 stages, ReLU6": lambda: beginning("resnet18", act_layer=nn.ReLU6),
+    },
+    "cuda": {
+        LARGE_LAYERS: MODELS["cuda"][LARGE_LAYERS],
+        "6 convolutions of 64, 8 of 512 x 512, float32": six_convolutions,
+    },
 }
 
 
-def measured(setting, compiled):
+def measured(setting, device, compiled):
     """A row a model."""
     torch.set_num_threads(1)
+    torch.backends.cudnn.benchmark = True
     pin = clampgrad.pin(setting.split('"')[1]) if setting.startswith("pin") else nullcontext()
-    for name, make in (COMPILED_MODELS if compiled else MODELS).items():
+    for name, make in (COMPILED_MODELS if compiled else MODELS)[device].items():
         torch.manual_seed(0)
-        model, loss = make()
+        try:
+            with torch.device(device):
+                model, loss = make()
+        except ImportError as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
+            continue
         if setting == "convert":
             clampgrad.nn.convert(model)
         if setting == "relu":
@@ -105,52 +157,83 @@ def measured(setting, compiled):
             loss = torch.compile(loss)
         with pin:
             row = {"setting": setting, "model": name, "saved_bytes": saved_bytes(loss)}
-            row["milliseconds"] = 1e3 * min(seconds(model, loss) for _ in range(STEPS))
-        digest = hashlib.sha256()
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                digest.update(parameter.grad.view(torch.uint8).numpy().tobytes())
-        yield {**row, "gradients": digest.hexdigest()[:16]}
+            steps = [step(model, loss, device) for _ in range(STEPS[device])]
+        row["milliseconds"] = 1e3 * min(seconds for seconds, _ in steps)
+        of_device = (
+            {"gradients": digest(model)} if device == "cpu" else {"peak_bytes": steps[-1][1]}
+        )
+        yield row | of_device
+        del model, loss
+
+
+def digest(model):
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            digest.update(parameter.grad.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def replace_relu6(model):
     for parent in [*model.modules()]:
         for name, child in parent.named_children():
-            if isinstance(child, torch.nn.ReLU6):
-                setattr(parent, name, torch.nn.ReLU(child.inplace))
+            if isinstance(child, nn.ReLU6):
+                setattr(parent, name, nn.ReLU(child.inplace))
 
 
-def seconds(model, loss):
+def step(model, loss, device):
+    """Its seconds, and on a GPU the most bytes that were allocated beside the weights and the data."""
     model.zero_grad()
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
     start = time.perf_counter()
     loss().backward()
-    return time.perf_counter() - start
+    if device == "cpu":
+        return time.perf_counter() - start, None
+    torch.cuda.synchronize()
+    return time.perf_counter() - start, torch.cuda.max_memory_allocated() - before
 
 
-def in_rounds(rounds, compiled):
+def in_rounds(rounds, device, compiled):
     """Each setting in processes of its own, in turn: the medians of the times."""
     found = {}
     for _ in range(rounds):
         for setting in COMPILED_SETTINGS if compiled else SETTINGS:
             command = [sys.executable, "-m", "lab.real_models", "--setting", setting]
-            command += ["--compiled"] * compiled
+            command += ["--device", device] + ["--compiled"] * compiled
             for row in json.loads(subprocess.check_output(command)):
                 found.setdefault((setting, row["model"]), []).append(row)
     for rows in found.values():
         yield {**rows[0], "milliseconds": statistics.median(r["milliseconds"] for r in rows)}
 
 
+def versions():
+    """Of the libraries that are here."""
+    for name in ("transformers", "timm"):
+        try:
+            yield name, importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", help="a record, or a file")
+    parser.add_argument("--device", default="cpu", choices=[*MODELS])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--setting", help="measure one, and print it")
     parser.add_argument("--compiled", action="store_true", help="under torch.compile")
     options = parser.parse_args()
     if options.setting:
-        print(json.dumps([*measured(options.setting, options.compiled)]))
+        print(json.dumps([*measured(options.setting, options.device, options.compiled)]))
     else:
-        versions = {name: importlib.metadata.version(name) for name in ("transformers", "timm")}
-        header = {**records.here(), "versions": versions, "data": DATA}
-        rows = in_rounds(options.rounds, options.compiled)
-        records.write(options.out, rows, **header, rounds=options.rounds)
+        header = {**records.here(options.device), "commit": records.commit()}
+        header["versions"] = dict(versions())
+        header |= {"data": DATA} if options.device == "cpu" else {}
+        rows = [*in_rounds(options.rounds, options.device, options.compiled)]
+        if rows:
+            records.write(options.out, rows, **header, rounds=options.rounds)
+        else:
+            print("nothing was measured: transformers and timm are missing")

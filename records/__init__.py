@@ -107,11 +107,12 @@ def machine():
     }
 
 
-def here():
-    """The header of a measurement: the release of torch, Python and the machine."""
+def here(device="cpu"):
+    """The header of a measurement: the release of torch, Python and the machine, or its GPU."""
     import torch
 
-    return {"torch": torch.__version__, "python": platform.python_version(), "machine": machine()}
+    where = machine() if device == "cpu" else {"gpu": torch.cuda.get_device_name()}
+    return {"torch": torch.__version__, "python": platform.python_version(), "machine": where}
 
 
 def commit():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from torch.utils import cpp_extension
 
-from buildtools import cuda_build
+from buildtools import cuda_build, pip_nvcc
 from codegen import generate
 from common import checked
 
@@ -17,19 +17,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def decide(monkeypatch):
-    """cuda_build() with this flag on a machine like this one."""
+    """cuda_build() with this flag on a machine like this one: each nvcc with its version."""
 
-    def f(flag, torch_cuda="13.0", nvcc="13.0", error=None, beside="2.13.0"):
+    def f(flag, torch_cuda="13.0", nvcc="13.0", error=None, beside="2.13.0", pip=True, pips=None):
+        versions = {"nvcc": nvcc, "pips": pips}
         monkeypatch.setenv("CLAMPGRAD_CUDA", flag)
         monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
         monkeypatch.setenv("CUDA_HOME", "elsewhere")
         monkeypatch.setattr(cuda_build.torch.version, "cuda", torch_cuda)
         monkeypatch.setattr(cuda_build, "torch_of_the_environment", lambda: beside)
-        monkeypatch.setattr(cuda_build, "find_nvcc", lambda: nvcc and "nvcc")
-        monkeypatch.setattr(cuda_build, "version", lambda path: nvcc)
-        monkeypatch.setattr(cuda_build, "toolkit", lambda path: "/toolkit")
+        here = [name for name, version in versions.items() if version]
+        monkeypatch.setattr(cuda_build, "nvcc_beside", lambda torch, cuda: ["pips"] if pips else [])
+        monkeypatch.setattr(cuda_build, "compilers", lambda of_pip: here)
+        monkeypatch.setattr(cuda_build, "version", versions.get)
+        monkeypatch.setattr(cuda_build, "toolkit", lambda path: f"/toolkit/of/{path}")
         monkeypatch.setattr(cuda_build, "cannot_compile", lambda path: error)
-        return cuda_build.cuda_build()
+        return cuda_build.cuda_build(pip)
 
     return f
 
@@ -57,7 +60,76 @@ def test_with_all_there(decide, flag):
     """Another minor version will do. The architectures are said, and the toolkit is handed on."""
     cuda, why = decide(flag, torch_cuda="13.2")
     assert cuda and "13.0" in why and "13.2" in why and cuda_build.ARCHITECTURES in why
-    assert cuda_build.os.environ["CUDA_HOME"] == "/toolkit"
+    assert cuda_build.os.environ["CUDA_HOME"] == "/toolkit/of/nvcc"
+
+
+def test_the_first_that_fits_is_taken(decide):
+    """So a toolkit that is too old on PATH does not stand in the way."""
+    cuda, why = decide("1", nvcc="12.4", pips="13.0")
+    assert cuda and cuda_build.os.environ["CUDA_HOME"] == "/toolkit/of/pips" and "pips 13.0" in why
+
+
+LINE = 'pip install "cuda-toolkit[nvcc,crt,nvvm,cccl]==13.0.*"'
+
+
+def test_who_has_no_compiler_is_told_how_to_get_one(decide):
+    """Of torch's own CUDA: pip alone takes the newest. Not where pip has none, and not where CMake needs a toolkit."""
+    assert decide("auto", nvcc=None)[1].endswith(f"; {LINE} brings one")
+    assert f"{LINE} brings one" in decide("auto", nvcc="12.4")[1]
+    for reason in (
+        decide("auto", torch_cuda="12.8", nvcc=None),
+        decide("auto", nvcc=None, pip=False),
+        decide("auto", nvcc=None, pips="13.0", error="a C++ compiler that is too new"),
+    ):
+        assert "pip install" not in reason[1]
+    assert LINE in (ROOT / "docs/install.md").read_text()
+
+
+def test_pips_compiler_and_headers_are_of_one_version(decide):
+    """They are in one folder. A toolkit has headers of its own."""
+    cuda, why = decide("auto", nvcc=None, pips="13.5")
+    assert not cuda and "13.5" in why and LINE in why
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A machine without a compiler; put(folder) gives it an nvcc there."""
+    monkeypatch.setattr(pip_nvcc.sysconfig, "get_path", lambda name: str(tmp_path / "environment"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+
+    def put(place):
+        nvcc = tmp_path / place / "nvcc"
+        nvcc.parent.mkdir(parents=True)
+        nvcc.write_text("#!/bin/sh\n")
+        nvcc.chmod(0o755)
+        return str(nvcc)
+
+    return put
+
+
+def test_where_a_compiler_is_looked_for(machine, tmp_path):
+    """The one that is asked for; pip's, beside torch and, for a build in isolation, in the environment; the machine's.
+    One for another CUDA is not looked at."""
+    machine("site/nvidia/cu12/bin")
+    places = ("home/bin", "site/nvidia/cu13/bin", "environment/nvidia/cu13/bin", "path")
+    found = [machine(place) for place in places]
+    of_pip = pip_nvcc.nvcc_beside(tmp_path / "site/torch", "13.2")
+    assert of_pip == found[1:3] and cuda_build.compilers(of_pip)[:4] == found
+    assert cuda_build.compilers([])[:2] == [found[0], found[3]]
+
+
+@pytest.mark.parametrize("folder, files, expected", [
+    ("lib64", ["libcudart.so", "libcudart.so.13"], "libcudart.so"),
+    ("lib", ["libcudart.so.13", "libcudart_static.a"], "libcudart.so.13"),  # from pip
+    ("lib", ["libcudart_static.a"], None),
+])  # fmt: skip
+def test_the_runtime_is_linked_by_the_name_of_its_file(tmp_path, folder, files, expected):
+    (tmp_path / folder).mkdir()
+    for name in files:
+        (tmp_path / folder / name).touch()
+    found = cuda_build.runtime(str(tmp_path))
+    assert found == (expected and str(tmp_path / folder / expected))
 
 
 GPUS = {
@@ -143,3 +215,23 @@ def test_only_a_build_with_cuda_registers_kernels_for_it():
         return text.partition(f"TORCH_LIBRARY_IMPL(clampgrad, {device}, m)")[2].partition("\n}")[0]
 
     assert block(with_cuda, "CUDA").replace("CUDA", "CPU") == block(without, "CPU") != ""
+
+
+@pytest.mark.parametrize("gpu, library, offered", [
+    ("exit 0", "torch_2_13", True),
+    ("exit 0", "torch_2_13_cu13", False),
+    ("exit 9", "torch_2_13", False),
+])  # fmt: skip
+def test_the_demo_offers_the_kernels(tmp_path, gpu, library, offered):
+    """Where there is a GPU, and clampgrad was built without them."""
+    venv = tmp_path / "venv"
+    (venv / "lib/python3.11/site-packages/clampgrad/_lib" / library).mkdir(parents=True)
+    commands = {venv / "bin/python": "echo the demo", tmp_path / "bin/nvidia-smi": gpu}
+    for path, command in commands.items():
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/sh\n{command}\n")
+        path.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    built = ["-o", venv / "installed", f"VENV={venv}"]
+    told = checked("make", "demo", *built, cwd=ROOT, env={**os.environ, "PATH": path})
+    assert "the demo" in told and ("make nvcc" in told) == offered

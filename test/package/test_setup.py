@@ -81,7 +81,7 @@ def test_a_file_has_flags_of_its_own(tmp_path, ninja):
 def test_cmake_gets_the_same(monkeypatch, tmp_path):
     loops, python = ROOT / "csrc/kernels/cpu/loops_avx2.cpp", ROOT / "csrc/python/module.cpp"
     monkeypatch.setattr(cmake.setup, "sources", lambda out, cuda: [loops, python])
-    monkeypatch.setattr(cmake, "cuda_build", lambda: (True, "it is pretended"))
+    monkeypatch.setattr(cmake, "cuda_build", lambda pip: (True, "it is pretended"))
     monkeypatch.setattr(cmake, "code", lambda: "sm_80+compute_80")
     monkeypatch.setenv("CUDA_HOME", "/a toolkit")
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX")
@@ -95,7 +95,7 @@ def test_cmake_gets_the_same(monkeypatch, tmp_path):
         *(f'"{flag}"' for flag in cmake.setup.FLAGS),
     ):
         assert line in text
-    monkeypatch.setattr(cmake, "cuda_build", lambda: (False, "it is pretended"))
+    monkeypatch.setattr(cmake, "cuda_build", lambda pip: (False, "it is pretended"))
     elsewhere = cmake.script(tmp_path, "aarch64")
     assert "set(toolkit )" in elsewhere and "-mavx2" not in elsewhere
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import records
-from benchmarks import bars, cases, memory
+from benchmarks import bars, cases, memory, tables
 from benchmarks.run import pooled, time_block
 from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 
@@ -51,6 +51,38 @@ def test_bits_that_are_saved(bar, dtype):
     (group,) = (group for group in cases.GROUPS if group.name == bar["group"])
     inputs = cases.inputs(group, 2**12, dtype)
     assert memory.saved_bytes(group.functions[bar["function"]], *inputs) * 8 == bar["bits"] * 2**12
+
+
+def test_the_rows_of_a_gpu_come_first(monkeypatch, tmp_path):
+    """They have a peak, and no digest; what is measured there is said apart."""
+
+    def write(name, machine, **measured):
+        rows = [
+            {
+                "setting": setting,
+                "model": "a model",
+                "milliseconds": 20.4,
+                "saved_bytes": 2**22,
+                **measured,
+            }
+            for setting in ("stock", "convert")
+        ]
+        header = {"torch": "2.13.0", "machine": machine, "versions": {"timm": "1.0"}, "rounds": 1}
+        records.write(tmp_path / name, rows, **header, commit="abcdef0")
+
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    write("real-models-2.13.0.jsonl", {"cpu": "A processor"}, gradients="the same")
+    of_cpu = "| a model | CPU, torch 2.13.0 | 20 ms, 4.0 MiB | 20 ms, 4.0 MiB |"
+    alone = tables.real_models().replace(tables.SPACE, " ")
+    assert of_cpu in alone and "recorded on a GPU yet" in alone
+    write("real-models-cuda.jsonl", {"gpu": "A GPU"}, peak_bytes=2**25)
+    both = tables.real_models().replace(tables.SPACE, " ")
+    rows = [line for line in both.splitlines() if line.startswith("| a model")]
+    assert rows == [
+        "| a model | A GPU, torch 2.13.0 | 20 ms, 4.0 (32) MiB | 20 ms, 4.0 (32) MiB |",
+        of_cpu,
+    ]
+    assert "recorded on a GPU yet" not in both and "at commit abcdef0" in both
 
 
 def test_a_caption_names_the_processor():

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 import clampgrad
 from clampgrad.cli import COMMANDS
@@ -29,6 +30,16 @@ def test_info_for_programs_and_for_people(command, monkeypatch):
         assert found["pinned"] == shown and all(name.isidentifier() for name in found)
     monkeypatch.setattr(clampgrad._implementation.functions, "__file__", "torch_2_11_cu13/_C.so")
     assert ("cuda kernels    yes" in command("info")[1]) == (clampgrad.implementation == "compiled")
+
+
+@pytest.mark.parametrize("cuda, asked", [("13.2", "13.2"), ("12.8", None), (None, None)])
+def test_info_says_how_to_get_the_cuda_kernels(command, monkeypatch, cuda, asked):
+    """Where torch is a build for CUDA, and pip has its compiler."""
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(clampgrad._implementation.functions, "__file__", "torch_2_11/_C.so")
+    line = asked and f'pip install "cuda-toolkit[nvcc,crt,nvvm,cccl]=={asked}.*"'
+    assert json.loads(command("info", "--json")[1])["cuda_compiler"] == line
+    assert f"cuda kernels    no{f'; to build them, {line},' if line else ''}" in command("info")[1]
 
 
 @pytest.mark.parametrize("words, message", [

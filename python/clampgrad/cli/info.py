@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from clampgrad import _implementation
-from clampgrad._implementation.build import VERSION
+from clampgrad._implementation.build import NVCC, NVCC_SINCE, VERSION
 from clampgrad._implementation.library import libraries
 from clampgrad._pin.installed import patched
 from clampgrad._pin.state import current
@@ -18,17 +18,27 @@ from clampgrad.cli.output import write, write_json
 def facts() -> dict[str, Any]:
     compiled = _implementation.name == "compiled"
     folder = Path(_implementation.functions.__file__ or "").parent.name if compiled else ""
+    kernels = "_cu" in folder
     return {
         "clampgrad": VERSION,
         "implementation": _implementation.name,
         "because": _implementation.why,
         "libraries": list(libraries()),
         "torch": torch.__version__,
-        "cuda_kernels": "_cu" in folder,
+        "cuda_kernels": kernels,
+        "cuda_compiler": None if kernels else cuda_compiler(),
         "patched": patched(),
         "pinned": current(),
         "python": platform.python_version(),
     }
+
+
+def cuda_compiler() -> str | None:
+    """The command that installs a compiler for the CUDA of the installed torch, where pip has one."""
+    cuda = torch.version.cuda
+    if cuda is None or int(cuda.split(".")[0]) < NVCC_SINCE:
+        return None
+    return f'pip install "{NVCC}=={cuda}.*"'
 
 
 def main(arguments: list[str]) -> int:
@@ -40,6 +50,8 @@ def main(arguments: list[str]) -> int:
     if parser.parse_args(arguments).json:
         write_json(found)
     else:
+        if command := found.pop("cuda_compiler"):
+            found["cuda_kernels"] = f"no; to build them, {command}, and install clampgrad again"
         width = max(map(len, found))
         lines = (f"{k.replace('_', ' '):{width}}  {shown(v)}" for k, v in found.items())
         write("\n".join(lines))

@@ -1,0 +1,127 @@
+"""A library that would load beside libtorch and then break is refused: each kind, as a compiler links it."""
+
+import ctypes
+import os
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from buildtools import linked
+from common import checked, run
+
+ROOT = Path(__file__).resolve().parents[2]
+TORCH = Path(torch.__file__).parent / "lib"
+# It raises and catches, and hands a string to another library, as any extension does.
+CODE = """
+#include <stdexcept>
+#include <string>
+void elsewhere(const std::string&);
+extern "C" void entry(int n) {
+  try {
+    elsewhere(std::string(n, 'x'));
+  } catch (const std::exception& error) {
+    throw std::runtime_error(error.what());
+  }
+}
+"""
+
+
+@pytest.fixture
+def link(tmp_path, monkeypatch):
+    """Compiles and links CODE with these options, as CXX gives them -> the library."""
+    (tmp_path / "code.cpp").write_text(CODE)
+
+    def link(*options, without=()):
+        monkeypatch.setenv("CXX", f"c++ {' '.join(options)}")
+        library, compiled = tmp_path / "library.so", tmp_path / "code.o"
+        checked("c++", "-O2", "-fPIC", *options, "-c", tmp_path / "code.cpp", "-o", compiled)
+        checked("c++", *options, *without, "-shared", compiled, "-o", library)
+        return str(library)
+
+    return link
+
+
+def refused(library):
+    """The sentence, and the library is gone."""
+    signed = linked.Elf(Path(library)).signed
+    with pytest.raises(SystemExit) as ended:
+        linked.refuse(library, TORCH)
+    assert library in str(ended.value) and signed in str(ended.value)
+    assert not Path(library).exists()
+    return str(ended.value)
+
+
+@pytest.mark.parametrize("options", [[], ["-flto"], ["-fvisibility=hidden", "-Wl,--as-needed"]])
+def test_what_does_not_break_is_not_refused(link, options):
+    linked.refuse(link(*options), TORCH)
+
+
+@pytest.mark.parametrize("option, missing", [
+    ("-static-libstdc++", "libstdc++.so.6"),
+    ("-static-libgcc", "libgcc_s.so.1"),
+    ("-static-libstdc++ -Wl,--exclude-libs,ALL", "libstdc++.so.6"),  # which exports none of it
+])  # fmt: skip
+def test_a_c_plus_plus_runtime_of_its_own(link, option, missing):
+    """The error of a node is raised in one runtime and caught in another."""
+    told = refused(link(*option.split()))
+    assert f"c++ {option}" in told and missing in told and "CXX=" in told
+
+
+def test_an_openmp_runtime_beside_torchs(link, tmp_path):
+    """As Clang's -fopenmp links one; GCC's is the one that libtorch brings."""
+    name = tmp_path / "libomp.so.5"
+    checked("c++", "-shared", f"-Wl,-soname,{name.name}", "-o", name, "-x", "c++", os.devnull)
+    told = refused(link("-Wl,--no-as-needed", str(name)))
+    assert "libomp.so.5" in told and "-fopenmp" in told
+    linked.refuse(link("-fopenmp", "-Wl,--no-as-needed"), TORCH)
+
+
+def test_strings_of_another_abi(link):
+    told = refused(link("-D_GLIBCXX_USE_CXX11_ABI=0"))
+    assert "-D_GLIBCXX_USE_CXX11_ABI=0 out of" in told
+
+
+def test_objects_that_the_linker_could_not_read(link):
+    """It links nothing, and says so in a warning alone."""
+    library = link("-flto", without=["-fno-lto"])
+    if "entry" in linked.Elf(Path(library)).symbols:
+        pytest.skip("this linker finds GCC's plugin by itself")
+    told = refused(library)
+    assert "empty" in told and "-flto" in told
+
+
+def test_fast_math_has_no_effect(tmp_path, monkeypatch):
+    """Where CXXFLAGS have it: a comparison of a NaN would be decided when it is compiled."""
+    monkeypatch.delenv("CLAMPGRAD_SANITIZE", raising=False)
+    flags = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["FLAGS"]
+    (tmp_path / "code.cpp").write_text('extern "C" bool nan(float x) { return x != x; }')
+
+    def is_nan(*options):
+        library = tmp_path / f"{len(options)}.so"
+        code = [tmp_path / "code.cpp", "-fvisibility=default", "-shared", "-fPIC", "-o", library]
+        checked("c++", "-O2", "-ffast-math", *options, *code)
+        function = ctypes.CDLL(str(library)).nan
+        function.argtypes, function.restype = [ctypes.c_float], ctypes.c_bool
+        return function(float("nan"))
+
+    assert is_nan(*flags) and not is_nan()
+
+
+def test_a_build_ends_with_it(tree):
+    """After the link, and before anything is packed. One file stands for the sources, which take minutes."""
+    (tree / "code.cpp").write_text(f'{CODE}\nextern "C" void PyInit__C() {{ entry(1); }}')
+    text = (tree / "setup.py").read_text()
+    one = "\nsources = lambda out, cuda: [ROOT / 'code.cpp']\n"
+    (tree / "setup.py").write_text(text.replace("\ncommands =", f"{one}commands ="))
+
+    def build(**variables):
+        env = {**os.environ, "CLAMPGRAD_CUDA": "0", **variables}
+        return run(sys.executable, "setup.py", "build_ext", "-b", "lib", cwd=tree, env=env)
+
+    assert build().returncode == 0 and [*tree.glob("lib/clampgrad/_lib/*/_C.*.so")]
+    ended = build(LDFLAGS="-static-libstdc++")
+    last = ended.stderr.splitlines()[-1]
+    assert ended.returncode == 1 and "is refused" in last and "LDFLAGS=-static-libstdc++" in last
