@@ -4,7 +4,7 @@
 
 #include "kernels/call.h"
 #include "kernels/constant.h"
-#include "kernels/cuda/tile.cuh"
+#include "kernels/cuda/inputs.cuh"
 
 namespace clampgrad::cuda {
 
@@ -77,15 +77,15 @@ __device__ __forceinline__ void run_row(
 }
 
 // A whole tile of aligned memory, with all loads in flight at once.
-template <int rows, typename T, typename Op>
+template <int rows, typename T, typename Op, typename Inputs>
 __device__ __forceinline__ void run_rows(
-    const Op& op, const Buffers<typename Op::Call, T>& s, int64_t first) {
+    const Op& op, const Buffers<typename Op::Call, T>& s, const Inputs& inputs, int64_t first) {
   const Tile<T, rows> tile = {first};
   Words<Op> kept = {};
   load_bits<Op>(s, tile.has_word(), tile.word(), kept);
   Vector<T> in[rows][Op::Call::kIn];
   unrolled<rows>([&](int row) {
-    unrolled<Op::Call::kIn>([&](int k) { tile.load(s.in[k], row, in[row][k]); });
+    unrolled<Op::Call::kIn>([&](int k) { inputs.load(tile, s.in[k], k, row, in[row][k]); });
   });
   unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], kept); });
   store_bits<Op>(s, tile.has_word(), tile.word(), kept);
@@ -93,9 +93,13 @@ __device__ __forceinline__ void run_rows(
 
 // A tile that is not whole, or not aligned. Neighbouring lanes take neighbouring elements, so an
 // access of a warp is one stretch of memory here too. Each lane keeps the bits of 32 elements.
-template <typename T, typename Op>
+template <typename T, typename Op, typename Inputs>
 __device__ __forceinline__ void run_elements(
-    const Op& op, const Buffers<typename Op::Call, T>& s, int64_t first, int64_t end) {
+    const Op& op,
+    const Buffers<typename Op::Call, T>& s,
+    const Inputs& inputs,
+    int64_t first,
+    int64_t end) {
   using Call = typename Op::Call;
   constexpr int kBatch = 4; // loads in flight
   const int lane = threadIdx.x % kLanes;
@@ -109,7 +113,9 @@ __device__ __forceinline__ void run_elements(
     T in[kBatch][Call::kIn], out[Call::kOut];
     unrolled<kBatch>([&](int j) {
       const int64_t i = begin + 32 * j;
-      unrolled<Call::kIn>([&](int k) { in[j][k] = i < end ? s.in[k][i] : T(0); });
+      unrolled<Call::kIn>([&](int k) {
+        in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0);
+      });
     });
     unrolled<kBatch>([&](int j) {
       const int64_t i = begin + 32 * j;
@@ -140,10 +146,10 @@ __device__ __forceinline__ void run_elements(
 // comes out of a shuffle. A forward needs that: its shuffles otherwise get code for lanes that have
 // parted, which spills registers. A backward would mix the rows of a tile and lack predicates.
 //
-// A result may be one of the inputs. `rows` of a tile: 1 or kRows.
-template <typename T, typename Op>
+// A result may be one of the inputs that lie as it does. `rows` of a tile: 1 or kRows.
+template <typename T, typename Op, typename Inputs>
 __global__ void __launch_bounds__(kThreads)
-    op_kernel(Op op, Buffers<typename Op::Call, T> s, bool aligned, int rows) {
+    op_kernel(Op op, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
   int warp = threadIdx.x / kLanes;
   if constexpr (is_forward<typename Op::Call>) {
     warp = __shfl_sync(~0u, warp, 0);
@@ -155,11 +161,11 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   if (!aligned || end > s.n) {
-    run_elements(op, s, first, end < s.n ? end : s.n);
+    run_elements(op, s, inputs, first, end < s.n ? end : s.n);
   } else if (rows == kRows) {
-    run_rows<kRows>(op, s, first);
+    run_rows<kRows>(op, s, inputs, first);
   } else {
-    run_rows<1>(op, s, first);
+    run_rows<1>(op, s, inputs, first);
   }
 }
 
