@@ -37,9 +37,14 @@ __device__ __forceinline__ void store_bits(
   }
 }
 
-// What is recorded: a comparison's result, or what a table says.
+// What an Op computes with, and what it records: a comparison's result, or what a table says.
 template <typename Op>
-using Bit = std::conditional_t<std::is_same_v<typename Op::Call, TensorForward<3>>, uint32_t, bool>;
+using Register = typename Op::E::Register;
+template <typename Op>
+using Recorded = std::conditional_t<
+    std::is_same_v<typename Op::Call, TensorForward<3>>,
+    typename Register<Op>::Bit,
+    typename Register<Op>::Mask>;
 
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_row(
@@ -50,21 +55,26 @@ __device__ __forceinline__ void run_row(
     const Vector<T> (&in)[Op::Call::kIn],
     Words<Op>& kept) {
   using Call = typename Op::Call;
+  using R = Register<Op>;
+  using V = typename R::V;
   Vector<T> out[Call::kOut];
   Words<Op> bits = {};
   if constexpr (!is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { bits[b] = tile.take_bits(kept[b], row); });
+    unrolled<Op::kBits>([&](int b) { bits[b] = R::spread(tile.take_bits(kept[b], row)); });
   }
-  unrolled<Row<T>::kVector>([&](int i) {
-    T from[Call::kIn], to[Call::kOut];
-    Bit<Op> recorded[Op::kBits];
-    unrolled<Call::kIn>([&](int k) { from[k] = in[k].values[i]; });
-    unrolled<Op::kBits>([&](int b) { recorded[b] = (bits[b] >> i & 1u) != 0; });
+  unrolled<Row<T>::kVector / R::kLanes>([&](int register_) {
+    const int i = register_ * R::kLanes;
+    V from[Call::kIn], to[Call::kOut];
+    Recorded<Op> recorded[Op::kBits];
+    unrolled<Call::kIn>([&](int k) { std::memcpy(&from[k], &in[k].values[i], sizeof(V)); });
+    if constexpr (!is_forward<Call>) {
+      unrolled<Op::kBits>([&](int b) { recorded[b] = R::mask_at(bits[b], i); });
+    }
     op(from, recorded, to);
     if constexpr (is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { bits[b] |= static_cast<uint32_t>(recorded[b]) << i; });
+      unrolled<Op::kBits>([&](int b) { bits[b] |= R::at(i, recorded[b]); });
     }
-    unrolled<Call::kOut>([&](int k) { out[k].values[i] = to[k]; });
+    unrolled<Call::kOut>([&](int k) { std::memcpy(&out[k].values[i], &to[k], sizeof(V)); });
   });
   unrolled<Call::kOut>([&](int k) {
     if (Call::kOut == 1 || s.out[k]) {
@@ -72,7 +82,7 @@ __device__ __forceinline__ void run_row(
     }
   });
   if constexpr (is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { tile.gather_bits(bits[b], row, kept[b]); });
+    unrolled<Op::kBits>([&](int b) { tile.gather_bits(R::gathered(bits[b]), row, kept[b]); });
   }
 }
 
@@ -101,6 +111,7 @@ __device__ __forceinline__ void run_elements(
     int64_t first,
     int64_t end) {
   using Call = typename Op::Call;
+  using R = Register<Op>;
   constexpr int kBatch = 4; // loads in flight
   const int lane = threadIdx.x % kLanes;
   const int64_t word = first / 32 + lane;
@@ -110,31 +121,47 @@ __device__ __forceinline__ void run_elements(
 #pragma unroll 1
   for (int w = 0; first + 32 * w < end; w += kBatch) {
     const int64_t begin = first + 32 * w + lane;
-    T in[kBatch][Call::kIn], out[Call::kOut];
+    T in[kBatch][Call::kIn];
     unrolled<kBatch>([&](int j) {
       const int64_t i = begin + 32 * j;
       unrolled<Call::kIn>([&](int k) {
         in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0);
       });
     });
-    unrolled<kBatch>([&](int j) {
-      const int64_t i = begin + 32 * j;
-      Bit<Op> recorded[Op::kBits];
-      unrolled<Op::kBits>([&](int b) {
-        recorded[b] = !is_forward<Call> && (__shfl_sync(~0u, kept[b], w + j) >> lane & 1u) != 0;
+    unrolled<kBatch / R::kLanes>([&](int register_) {
+      const int first_j = register_ * R::kLanes;
+      typename R::V from[Call::kIn], to[Call::kOut];
+      Recorded<Op> recorded[Op::kBits];
+      unrolled<Call::kIn>([&](int k) {
+        T lanes[R::kLanes];
+        unrolled<R::kLanes>([&](int l) { lanes[l] = in[first_j + l][k]; });
+        from[k] = R::joined(lanes);
       });
-      op(in[j], recorded, out);
-      unrolled<Call::kOut>([&](int k) {
-        if (i < end && (Call::kOut == 1 || s.out[k])) {
-          s.out[k][i] = out[k];
-        }
-      });
-      if constexpr (is_forward<Call>) {
-        unrolled<Op::kBits>([&](int b) { // bits beyond the end are 0
-          const uint32_t all = __ballot_sync(~0u, i < end && recorded[b]);
-          kept[b] = lane == w + j ? all : kept[b];
+      if constexpr (!is_forward<Call>) {
+        unrolled<Op::kBits>([&](int b) {
+          bool lanes[R::kLanes];
+          unrolled<R::kLanes>([&](int l) {
+            lanes[l] = (__shfl_sync(~0u, kept[b], w + first_j + l) >> lane & 1u) != 0;
+          });
+          recorded[b] = R::mask(lanes);
         });
       }
+      op(from, recorded, to);
+      unrolled<R::kLanes>([&](int l) {
+        const int j = first_j + l;
+        const int64_t i = begin + 32 * j;
+        unrolled<Call::kOut>([&](int k) {
+          if (i < end && (Call::kOut == 1 || s.out[k])) {
+            s.out[k][i] = R::lane(to[k], l);
+          }
+        });
+        if constexpr (is_forward<Call>) {
+          unrolled<Op::kBits>([&](int b) { // bits beyond the end are 0
+            const uint32_t all = __ballot_sync(~0u, i < end && R::bit(recorded[b], l));
+            kept[b] = lane == w + j ? all : kept[b];
+          });
+        }
+      });
     });
   }
   store_bits<Op>(s, has_word, word, kept);
@@ -149,7 +176,8 @@ __device__ __forceinline__ void run_elements(
 // A result may be one of the inputs that lie as it does. `rows` of a tile: 1 or kRows.
 template <typename T, typename Op, typename Inputs>
 __global__ void __launch_bounds__(kThreads)
-    op_kernel(Op op, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
+    op_kernel(Op given, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
+  const auto& op = Register<Op>::of(given);
   int warp = threadIdx.x / kLanes;
   if constexpr (is_forward<typename Op::Call>) {
     warp = __shfl_sync(~0u, warp, 0);

@@ -2,6 +2,7 @@
 // From a call to the kernel with the Op for it.
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/rules/conventions.h"
 
 #include <ATen/Dispatch.h>
@@ -15,6 +16,7 @@
 #include "kernels/rules/all.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/rules/ops.h"
+#include "kernels/cuda/registers.cuh"
 #include "kernels/cuda/triple.cuh"
 #include "kernels/cuda/shares.cuh"
 #undef CLAMPGRAD_INSTANCE

@@ -72,6 +72,25 @@ struct LookUpShares : Op<Backward<n>, E, bits_per_element> {
       out[k] = part_of<E>(in[0], table.parts[k] >> 4 * at & 15);
     }
   }
+  template <typename T>
+  CLAMPGRAD_HOST_DEVICE void operator()(
+      const Pair<T> (&in)[1], const PairMask (&bits)[bits_per_element], Pair<T> (&out)[n]) const {
+    uint16_t each[n][2];
+    for (int i = 0; i < 2; ++i) {
+      bool of_lane[bits_per_element];
+      uint16_t shares[n];
+      for (int b = 0; b < bits_per_element; ++b) {
+        of_lane[b] = Packed<T>::bit(bits[b], i);
+      }
+      (*this)({Packed<T>::lane(in[0], i)}, of_lane, shares);
+      for (size_t k = 0; k < n; ++k) {
+        each[k][i] = shares[k];
+      }
+    }
+    for (size_t k = 0; k < n; ++k) {
+      out[k] = Packed<T>::joined(each[k]);
+    }
+  }
 };
 
 // Calls f with the Op for the bits of this call. All rules that record one bit read it alike.
