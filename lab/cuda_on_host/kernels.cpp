@@ -4,9 +4,9 @@
 #include <torch/library.h>
 
 #include "base/convention.cpp"
-#include "kernels/dim_order.cpp"
 #include "kernels/cuda/numbers_kernel.cu"
 #include "kernels/cuda/tensors_kernel.cu"
+#include "kernels/dim_order.cpp"
 
 #include <algorithm>
 #include <string>
@@ -24,7 +24,8 @@ void* data(const std::optional<Tensor>& t) {
 // The inputs have the shape of the outputs, but need not lie as these do.
 template <typename Call>
 void run(const Tensors& in, const Tensors& out, const Tensor& bits, const Call& call) {
-  const auto some = std::find_if(out.begin(), out.end(), [](const auto& t) { return t.has_value(); });
+  const auto some =
+      std::find_if(out.begin(), out.end(), [](const auto& t) { return t.has_value(); });
   const auto dim_order = dim_order_of(**some);
   const int64_t n = (*some)->numel();
   Buffers<Call> memory = {{}, {}, {}, static_cast<uint64_t*>(bits.data_ptr()), n};
@@ -42,9 +43,8 @@ void run(const Tensors& in, const Tensors& out, const Tensor& bits, const Call& 
 // How many dimensions of an input lead to an element, and with which strides; none if it is copied.
 std::vector<int64_t> layout(const Tensor& in, const Tensor& out) {
   const auto [tensor, layout] = strided_in_dim_order(in, dim_order_of(out));
-  return tensor.is_alias_of(in)
-      ? std::vector<int64_t>(layout.stride, layout.stride + layout.dims)
-      : std::vector<int64_t>();
+  return tensor.is_alias_of(in) ? std::vector<int64_t>(layout.stride, layout.stride + layout.dims)
+                                : std::vector<int64_t>();
 }
 
 void number_forward(

@@ -222,7 +222,10 @@ def test_inputs_are_read_where_they_lie(kernels, shapes, dtype):
         ]
         for name, args in calls:
             for incoming in (g, part.expand(of_x)):
-                leaves = [a.clone().requires_grad_() if a is not bound else a.detach().requires_grad_() for a in args]
+                leaves = [
+                    a.clone().requires_grad_() if a is not bound else a.detach().requires_grad_()
+                    for a in args
+                ]
                 check_layouts(kernels, name, leaves, incoming, ("half", False), offset)
 
 

@@ -150,8 +150,8 @@ struct ElementHere : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementOf<T>
     }
   }
   template <bool has_lo, bool has_hi>
-  static __device__ __forceinline__ Pair<T>
-  clamp(Pair<T> x, Pair<T>, PairMask, const Bounds<Pair<T>>&, const Bounds<Pair<T>>& bounds) {
+  static __device__ __forceinline__ Pair<T> clamp(
+      Pair<T> x, Pair<T>, PairMask, const Bounds<Pair<T>>&, const Bounds<Pair<T>>& bounds) {
     const Pair<T> raised = {has_lo ? cuda::max2<T>(x.bits, bounds.lo.bits) : x.bits};
     const Pair<T> clamped = {has_hi ? cuda::min2<T>(raised.bits, bounds.hi.bits) : raised.bits};
     return select(eq(x, x), clamped, x);

@@ -46,10 +46,10 @@ struct Place {
         at += uint64_t{index} * dim[d].stride;
         break;
       }
-      // The quotient of every index below 2^31. The multiplier is 2^(32 + shift) / size, rounded up,
-      // and the power 2^(1 + shift) is the first that is not less than the size.
-      const auto outer = static_cast<uint32_t>(uint64_t{index} * dim[d].multiplier >> 32) >>
-          dim[d].shift;
+      // The quotient of every index below 2^31. The multiplier is 2^(32 + shift) / size, rounded
+      // up, and the power 2^(1 + shift) is the first that is not less than the size.
+      const auto outer =
+          static_cast<uint32_t>(uint64_t{index} * dim[d].multiplier >> 32) >> dim[d].shift;
       at += uint64_t{index - outer * dim[d].size} * dim[d].stride;
       index = outer;
     }

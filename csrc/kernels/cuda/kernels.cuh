@@ -124,9 +124,7 @@ __device__ __forceinline__ void run_elements(
     T in[kBatch][Call::kIn];
     unrolled<kBatch>([&](int j) {
       const int64_t i = begin + 32 * j;
-      unrolled<Call::kIn>([&](int k) {
-        in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0);
-      });
+      unrolled<Call::kIn>([&](int k) { in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0); });
     });
     unrolled<kBatch / R::kLanes>([&](int register_) {
       const int first_j = register_ * R::kLanes;

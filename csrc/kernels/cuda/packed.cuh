@@ -1,6 +1,6 @@
 #pragma once
-// Instructions for two 16-bit numbers at once, which lie in one register. In masks, all 16 bits of a
-// number are set, or none.
+// Instructions for two 16-bit numbers at once, which lie in one register. In masks, all 16 bits of
+// a number are set, or none.
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

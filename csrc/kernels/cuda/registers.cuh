@@ -86,8 +86,8 @@ struct Packed {
         {}, {both(op.values.lo), both(op.values.hi)}, {key(op.keys.lo), key(op.keys.hi)}};
   }
 
-  // The 8 bits twice, the second time 23 places higher: so any two neighbours are moved to the signs
-  // of the lowest and the highest byte at once.
+  // The 8 bits twice, the second time 23 places higher: so any two neighbours are moved to the
+  // signs of the lowest and the highest byte at once.
   static CLAMPGRAD_HOST_DEVICE uint32_t spread(uint32_t bits) {
     return bits * 0x800001;
   }

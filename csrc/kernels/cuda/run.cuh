@@ -75,12 +75,8 @@ void run(
 }
 
 // A macro, because kernels are compiled in two files, and a template would have all in both.
-#define CLAMPGRAD_RUN(Call)  \
-  template void run<Call>(   \
-      c10::Device,           \
-      at::ScalarType,        \
-      const Buffers<Call>&,  \
-      const Layouts<Call>&,  \
-      const Call&);
+#define CLAMPGRAD_RUN(Call) \
+  template void run<Call>(  \
+      c10::Device, at::ScalarType, const Buffers<Call>&, const Layouts<Call>&, const Call&);
 
 } // namespace clampgrad::cuda

@@ -1,6 +1,7 @@
-// The gradient of a sum or a mean, which is broadcast: whatever the rule, the bits of an element say
-// which part of g each argument gets. It is looked up in a table, which the rule fills on the host.
-// So there is one kernel for all rules, because such gradients are rare. Comes after the rules.
+// The gradient of a sum or a mean, which is broadcast: whatever the rule, the bits of an element
+// say which part of g each argument gets. It is looked up in a table, which the rule fills on the
+// host. So there is one kernel for all rules, because such gradients are rare. Comes after the
+// rules.
 
 namespace clampgrad::device {
 namespace {

@@ -43,12 +43,11 @@ inline TripleTable table_of(const TensorForward<3>& call) {
 
 // Of a pair of numbers: two indices, as a pair.
 template <typename T>
-__device__ __forceinline__ uint32_t comparisons(
-    const Compared<Pair<T>>& x, const Compared<Pair<T>>& lo, const Compared<Pair<T>>& hi) {
+__device__ __forceinline__ uint32_t
+comparisons(const Compared<Pair<T>>& x, const Compared<Pair<T>>& lo, const Compared<Pair<T>>& hi) {
   const uint32_t both = 0x10001;
   return (le(x, lo).bits & both) | (le(lo, x).bits & both << 1) | (le(x, hi).bits & both << 2) |
-      (le(hi, x).bits & both << 3) | (le(lo, hi).bits & both << 4) |
-      (le(hi, lo).bits & both << 5);
+      (le(hi, x).bits & both << 3) | (le(lo, hi).bits & both << 4) | (le(hi, lo).bits & both << 5);
 }
 
 template <typename E>
