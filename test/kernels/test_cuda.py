@@ -279,6 +279,25 @@ def test_more_than_2_to_the_31_elements():
         assert torch.equal(gradient[piece], torch.where(inside, g[piece], 0)), begin
 
 
+VIEWS = {
+    "a column": lambda x: x[:, 0],
+    "the column": lambda x: x[:, :1],
+    "a row": lambda x: x[0],
+    "an element": lambda x: x[2, 3],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_bound_that_is_an_expanded_view_of_self(view):
+    """In place, it is what it was before the call."""
+    start = random(512, 512).cuda().requires_grad_()
+    x = start * 1
+    bound = VIEWS[view](x.detach()).expand_as(x)
+    expected = torch.clamp(x.detach(), max=bound.clone())
+    clampgrad.clamp_(x, max=bound)
+    assert_same(x.detach(), expected)
+
+
 def test_broadcast_to_more_than_2_to_the_31_elements():
     """Of a number there is no copy; anything else is copied, because indices have 32 bits."""
     if torch.cuda.mem_get_info()[0] < 40 * 2**30:

@@ -62,8 +62,8 @@ __device__ __forceinline__ void run_row(
   if constexpr (!is_forward<Call>) {
     unrolled<Op::kBits>([&](int b) { bits[b] = R::spread(tile.take_bits(kept[b], row)); });
   }
-  unrolled<Row<T>::kVector / R::kLanes>([&](int register_) {
-    const int i = register_ * R::kLanes;
+  unrolled<Row<T>::kVector / R::kLanes>([&](int v) {
+    const int i = v * R::kLanes;
     V from[Call::kIn], to[Call::kOut];
     Recorded<Op> recorded[Op::kBits];
     unrolled<Call::kIn>([&](int k) { std::memcpy(&from[k], &in[k].values[i], sizeof(V)); });
@@ -126,8 +126,8 @@ __device__ __forceinline__ void run_elements(
       const int64_t i = begin + 32 * j;
       unrolled<Call::kIn>([&](int k) { in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0); });
     });
-    unrolled<kBatch / R::kLanes>([&](int register_) {
-      const int first_j = register_ * R::kLanes;
+    unrolled<kBatch / R::kLanes>([&](int v) {
+      const int first_j = v * R::kLanes;
       typename R::V from[Call::kIn], to[Call::kOut];
       Recorded<Op> recorded[Op::kBits];
       unrolled<Call::kIn>([&](int k) {

@@ -29,7 +29,8 @@ struct Single {
     return op;
   }
 
-  // The bits of a vector, lowest first, from the element i on.
+  // Of the bits of a vector, the lowest of its first element: how they are read, those of element
+  // i, and how they are put together.
   static CLAMPGRAD_HOST_DEVICE uint32_t spread(uint32_t bits) {
     return bits;
   }
@@ -45,11 +46,12 @@ struct Single {
   }
 };
 
-// Two numbers in a register. Their looked up bits are 0 and 17.
+// Two bits that were looked up: 0 and 17.
 struct PairBit {
   uint32_t bits;
 };
 
+// The same for two numbers in a register.
 template <typename T>
 struct Packed {
   using V = Pair<T>;
@@ -72,7 +74,7 @@ struct Packed {
   static CLAMPGRAD_HOST_DEVICE bool bit(PairBit recorded, int i) {
     return (recorded.bits >> 17 * i & 1u) != 0;
   }
-  // The same call. Only between numbers it holds values.
+  // The Op for this V. Only that of a clamp between numbers holds values.
   template <typename Op>
   static CLAMPGRAD_HOST_DEVICE const Op& of(const Op& op) {
     return op;
@@ -94,7 +96,7 @@ struct Packed {
   static __device__ __forceinline__ PairMask mask_at(uint32_t spread, int i) {
     return PairMask(cuda::signs2(spread << (7 - i)));
   }
-  // Bits of even places in the lower half, of odd ones in the upper.
+  // Those of even elements in the lower half, of odd ones in the upper.
   static CLAMPGRAD_HOST_DEVICE uint32_t at(int i, PairMask recorded) {
     return recorded.bits & (1u << i | 0x20000u << i);
   }
