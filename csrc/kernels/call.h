@@ -3,11 +3,13 @@
 
 #include "base/bits.h"
 #include "base/convention.h"
+#include "kernels/layout.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/bit_cast.h>
 
+#include <array>
 #include <type_traits>
 
 namespace clampgrad {
@@ -39,6 +41,10 @@ struct Backward {
   Extremum op = {}; // of two
 };
 
+// Whether CUDA's kernels read inputs where they lie; if not, they are flat.
+template <typename Call>
+constexpr bool reads_layouts = !std::is_same_v<Call, NumberForward>;
+
 template <typename Call>
 constexpr bool is_forward = true;
 template <size_t n>
@@ -54,7 +60,7 @@ constexpr bool is_forward<Backward<n>> = false;
 template <typename Call, typename Lane = void>
 struct Buffers {
   const Lane* in[Call::kIn];
-  int64_t period[Call::kIn]; // in words: Note [Repeated inputs]
+  int64_t period[Call::kIn]; // in words, for the CPU: Note [Repeated inputs]
   Lane* out[Call::kOut]; // null if it is not wanted; may be an input
   std::conditional_t<is_forward<Call>, uint64_t, const uint64_t>* bits;
   int64_t n;
@@ -71,8 +77,12 @@ Buffers<Call, Lane> lanes_of(const Buffers<Call>& memory) {
 
 namespace cuda {
 
+// A layout for each input, which may be none of the outputs unless it is flat.
 template <typename Call>
-void run(c10::Device, at::ScalarType, const Buffers<Call>&, const Call&);
+using Layouts = std::array<Layout, Call::kIn>;
+
+template <typename Call>
+void run(c10::Device, at::ScalarType, const Buffers<Call>&, const Layouts<Call>&, const Call&);
 
 } // namespace cuda
 } // namespace clampgrad

@@ -8,6 +8,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -72,13 +73,42 @@ at::Tensor permuted(const at::Tensor& tensor, at::IntArrayRef dim_order) {
   return dim_order.empty() ? tensor : tensor.permute(dim_order);
 }
 
+Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order) {
+  const auto block = permuted(tensor, dim_order);
+  const auto flat = Layout::flat(tensor.numel());
+  if (block.is_contiguous()) {
+    return {block, flat};
+  }
+  // Indices and strides have 32 bits on the GPU.
+  constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
+  Layout layout = {};
+  for (int64_t d = block.dim() - 1; d >= 0; --d) {
+    const auto size = block.size(d), stride = block.stride(d);
+    if (size == 1) {
+      continue;
+    }
+    const int inner = layout.dims - 1;
+    if (inner >= 0 && stride == layout.stride[inner] * layout.size[inner]) {
+      layout.size[inner] *= size;
+    } else if (layout.dims == Layout::kDims || stride > kLargest) {
+      return {block.contiguous(), flat};
+    } else {
+      layout.size[layout.dims] = size;
+      layout.stride[layout.dims++] = stride;
+    }
+  }
+  const bool is_number = layout.dims == 1 && layout.stride[0] == 0;
+  return tensor.numel() <= kLargest || is_number ? Strided{block, layout}
+                                                 : Strided{block.contiguous(), flat};
+}
+
 Repeated repeated_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order) {
   const auto all = tensor.numel();
   if (dim_order.empty() && tensor.is_contiguous()) {
     return {tensor, all};
   }
   auto block = permuted(tensor, dim_order);
-  if (block.is_contiguous() || !tensor.is_cpu()) {
+  if (block.is_contiguous()) {
     return {block.contiguous(), all};
   }
   int64_t repeats = 1;

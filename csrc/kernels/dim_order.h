@@ -5,9 +5,10 @@
 // Tensor.dim_order(), but empty for a contiguous tensor. Bits are packed in this order, so that
 // forward and backward run over flat memory; the node of the call saves it.
 
+#include "kernels/layout.h"
+
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <vector>
 
 namespace clampgrad {
@@ -26,12 +27,20 @@ at::Tensor empty_in_dim_order(
 // A view whose dimensions are in this order: contiguous where `tensor` lies so.
 at::Tensor permuted(const at::Tensor& tensor, at::IntArrayRef dim_order);
 
+// An input of CUDA's kernels: Note [Inputs where they lie]. `tensor` is a copy in this order where
+// the layout would have too many dimensions.
+struct Strided {
+  at::Tensor tensor;
+  Layout layout;
+};
+Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order);
+
 // Note [Repeated inputs]
 // ~~~~~~~~~~~~~~~~~~~~~~
-// A bound that is broadcast over outer dimensions, or the gradient of a sum, repeats in memory
-// order. CUDA's kernels take a copy in full; the loops of the CPU read it again and again. They go
-// by words of 64 elements, so what repeats must be whole words: an input has a period, which is a
-// multiple of 64 elements, or all of them.
+// On a CPU, a bound that is broadcast over outer dimensions, or the gradient of a sum, repeats in
+// memory order, and the loops read it again and again. They go by words of 64 elements, so what
+// repeats must be whole words: an input has a period, which is a multiple of 64 elements, or all of
+// them. What does not repeat so is copied.
 struct Repeated {
   at::Tensor tensor;
   int64_t period; // in elements

@@ -36,15 +36,34 @@ Loop<T, Call> best_loop() {
   return baseline::loop<T, Call>();
 }
 
-// Calls the kernel of a device: base/path.cpp takes tensors of other devices elsewhere.
+// Runs over inputs in the shape of the result, which lies in this order. The kernel is that of the
+// device: base/path.cpp takes tensors of other devices elsewhere.
 template <typename Call>
-void run(c10::Device device, at::ScalarType dtype, const Buffers<Call>& memory, const Call& call) {
+void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers<Call> memory) {
+  const auto device = in[0].device();
+  const auto dtype = in[0].scalar_type();
 #if defined(CLAMPGRAD_WITH_CUDA)
   if (device.is_cuda()) {
-    return cuda::run(device, dtype, memory, call);
+    std::array<Strided, Call::kIn> from;
+    cuda::Layouts<Call> layouts;
+    for (int k = 0; k < Call::kIn; ++k) {
+      from[k] = strided_in_dim_order(in[k], dim_order);
+      if (!reads_layouts<Call> && !from[k].layout.is_flat()) {
+        from[k] = {from[k].tensor.contiguous(), Layout::flat(memory.n)};
+      }
+      memory.in[k] = from[k].tensor.const_data_ptr();
+      layouts[k] = from[k].layout;
+    }
+    return cuda::run(device, dtype, memory, layouts, call);
   }
 #endif
   TORCH_INTERNAL_ASSERT(device.is_cpu());
+  std::array<Repeated, Call::kIn> from;
+  for (int k = 0; k < Call::kIn; ++k) {
+    from[k] = repeated_in_dim_order(in[k], dim_order);
+    memory.in[k] = from[k].tensor.const_data_ptr();
+    memory.period[k] = words(from[k].period);
+  }
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     static const auto loop = best_loop<scalar_t, Call>();
     const auto s = lanes_of<Lane<scalar_t>>(memory);
@@ -78,15 +97,7 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   // First, because this moves y where it is copy-on-write, and in place y is an input.
   auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
-  Buffers<Call> memory = {{}, {}, {out}, to, n};
-  const auto dim_order = dim_order_of(y);
-  std::array<Repeated, Call::kIn> from;
-  for (int k = 0; k < Call::kIn; ++k) {
-    from[k] = repeated_in_dim_order(in[k], dim_order);
-    memory.in[k] = from[k].tensor.const_data_ptr();
-    memory.period[k] = words(from[k].period);
-  }
-  run(y.device(), y.scalar_type(), memory, call);
+  run(call, in, dim_order_of(y), {{}, {}, {out}, to, n});
   return bits;
 }
 
@@ -119,10 +130,9 @@ c10::MaybeOwned<Tensor> checked_bits(const Tensor& bits, const Tensor& of, int p
 template <size_t n>
 std::array<Tensor, n> fused_backward(
     const Saved<n>& of, const Tensor& grad, const std::array<bool, n>& wanted) {
-  const auto [g, period] = repeated_in_dim_order(grad, of.dim_order);
   const auto bits = checked_bits(of.bits, grad, bits_per_element(of.call.convention.gradient, n));
   const auto* from = static_cast<const uint64_t*>(bits->const_data_ptr());
-  Buffers<Backward<n>> memory = {{g.const_data_ptr()}, {words(period)}, {}, from, grad.numel()};
+  Buffers<Backward<n>> memory = {{}, {}, {}, from, grad.numel()};
   std::array<Tensor, n> to;
   for (size_t i = 0; i < n; ++i) {
     if (wanted[i]) {
@@ -130,7 +140,7 @@ std::array<Tensor, n> fused_backward(
       memory.out[i] = to[i].mutable_data_ptr();
     }
   }
-  run(grad.device(), grad.scalar_type(), memory, of.call);
+  run(of.call, grad, of.dim_order, memory);
   return to;
 }
 

@@ -6,6 +6,7 @@
 #include "base/convention.cpp"
 #include "kernels/cuda/numbers_kernel.cu"
 #include "kernels/cuda/tensors_kernel.cu"
+#include "kernels/dim_order.cpp"
 
 #include <algorithm>
 #include <string>
@@ -20,14 +21,30 @@ void* data(const std::optional<Tensor>& t) {
   return t ? t->data_ptr() : nullptr;
 }
 
+// The inputs have the shape of the outputs, but need not lie as these do.
 template <typename Call>
 void run(const Tensors& in, const Tensors& out, const Tensor& bits, const Call& call) {
-  const int64_t n = in[0]->numel();
+  const auto some =
+      std::find_if(out.begin(), out.end(), [](const auto& t) { return t.has_value(); });
+  const auto dim_order = dim_order_of(**some);
+  const int64_t n = (*some)->numel();
   Buffers<Call> memory = {{}, {}, {}, static_cast<uint64_t*>(bits.data_ptr()), n};
-  std::transform(in.begin(), in.end(), memory.in, data);
   std::transform(out.begin(), out.end(), memory.out, data);
-  std::fill_n(memory.period, in.size(), words(n));
-  cuda::run(c10::kCPU, in[0]->scalar_type(), memory, call);
+  std::array<Strided, Call::kIn> from;
+  cuda::Layouts<Call> layouts;
+  for (size_t k = 0; k < in.size(); ++k) {
+    from[k] = strided_in_dim_order(*in[k], dim_order);
+    memory.in[k] = from[k].tensor.data_ptr();
+    layouts[k] = from[k].layout;
+  }
+  cuda::run(c10::kCPU, in[0]->scalar_type(), memory, layouts, call);
+}
+
+// How many dimensions of an input lead to an element, and with which strides; none if it is copied.
+std::vector<int64_t> layout(const Tensor& in, const Tensor& out) {
+  const auto [tensor, layout] = strided_in_dim_order(in, dim_order_of(out));
+  return tensor.is_alias_of(in) ? std::vector<int64_t>(layout.stride, layout.stride + layout.dims)
+                                : std::vector<int64_t>();
 }
 
 void number_forward(
@@ -83,6 +100,7 @@ void backward(
 } // namespace
 
 TORCH_LIBRARY(NAME, m) {
+  m.def("layout", layout);
   m.def("number_forward", number_forward);
   m.def("number_backward", number_backward);
   m.def("forward", forward);

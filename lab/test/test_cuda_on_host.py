@@ -24,15 +24,17 @@ ROOT = Path(__file__).resolve().parents[2]
 # A convention by its name, and whether the loss is maximised.
 EXACT_CALLS = [(gradient, False) for gradient in EXACT]
 CALLS = [*EXACT_CALLS, *product(PSEUDO, (False, True))]
+RECORDED = [c for c in CALLS if c[0] != "straight_through"]  # of numbers
 TENSORS = [
     *product(("maximum", "minimum", "fmax", "fmin"), EXACT_CALLS),
     *product(("clamp_min", "clamp_max", "clamp"), CALLS),
 ]
-DEFINED = {"tiles of four rows": [], "of one": ["-DSMALL_TILES"]}
+DEFINED = {"as usual": [], "small tiles": ["-DSMALL_TILES"], "no pairs": ["-DONE_BY_ONE"]}
 
 
 @pytest.fixture(
-    scope="module", params=["tiles of four rows", pytest.param("of one", marks=pytest.mark.slow)]
+    scope="module",
+    params=["as usual", *(pytest.param(n, marks=pytest.mark.slow) for n in [*DEFINED][1:])],
 )
 def kernels(request, tmp_path_factory):
     library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
@@ -129,7 +131,7 @@ def check_tensors(kernels, name, args, g, which, call, offset=0):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("call", [c for c in CALLS if c[0] != "straight_through"], ids=str)
+@pytest.mark.parametrize("call", RECORDED, ids=str)
 def test_numbers(kernels, call, dtype):
     bounds = [(0.0, 1.0), (0.0, None), (None, 1.0), (1.0, 0.0), (1.0, 1.0)]
     for i, n in enumerate(lengths(dtype)):
@@ -146,6 +148,106 @@ def test_tensors(kernels, name, call, dtype):
         *args, g = (tied(n, dtype=dtype, seed=i + 50 * k) for k in range(count + 1))
         some = 2**count - 1
         check_tensors(kernels, name, args, g, some - i % some, call, i % 3)
+
+
+# Shapes of x, and of what is broadcast to it.
+BROADCAST = {
+    "no dimension": ((3, 5, 7, 9), ()),
+    "a channel": ((3, 40, 8, 8), (40, 1, 1)),
+    "a channel of an odd size": ((3, 40, 7, 7), (40, 1, 1)),
+    "a channel, a whole vector": ((6, 12, 2, 4), (12, 1, 1)),
+    "a row": ((70, 48), (48,)),
+    "an odd row": ((70, 33), (33,)),
+    "a column": ((33, 96), (33, 1)),
+    "an odd column": ((33, 35), (33, 1)),
+    "inside": ((4, 6, 16, 8), (4, 1, 16, 8)),
+    "inside and outside": ((4, 6, 5, 8), (1, 6, 1, 8)),
+    "every other": ((4, 6, 5, 8), (4, 1, 5, 1)),
+    "more than a layout has": ((2, 3, 2, 3, 2, 3), (2, 1, 2, 1, 2, 1)),
+}
+FORMATS = {
+    "contiguous": lambda t: t.contiguous(),
+    "channels_last": lambda t: t.contiguous(memory_format=torch.channels_last),
+    "a transpose": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1),
+}
+
+
+def lies_as(like, offset=0):
+    """Guarded memory of the sizes and strides of a dense Tensor."""
+    guarded = Guarded(like, offset)
+    return guarded, guarded.tensor.as_strided(
+        like.shape, like.stride(), guarded.tensor.storage_offset()
+    )
+
+
+def check_layouts(kernels, name, leaves, g, call, offset=0):
+    """As check_tensors, of Tensors that need not lie as the result does, and of a gradient that need not either."""
+    extremum = None if name == "clamp" else name
+    y, bits = recorded(name, *leaves, call=call)
+    expected = torch.autograd.grad(y, leaves, g)
+    expanded = [leaf.detach().expand(y.shape) for leaf in leaves]
+    (result, like_y), saved = lies_as(y, offset), Guarded(bits)
+    kernels.forward(expanded, like_y, saved.tensor, extremum, call[0], 2 ** len(leaves) - 1)
+    assert_same(like_y, y.detach())
+    saved.check(bits)
+    out = [lies_as(y, offset) for _ in leaves]
+    kernels.backward(g, bits, [to for _, to in out], extremum, *call)
+    for (_, share), leaf, total in zip(out, leaves, expected):
+        assert_same(share.sum_to_size(leaf.shape), total)
+    for guarded in (result, saved, *(guarded for guarded, _ in out)):
+        assert all((border == 0xA5).all() for border in guarded.borders)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shapes", BROADCAST)
+def test_inputs_are_read_where_they_lie(kernels, shapes, dtype):
+    """Bounds that are broadcast, one, the other, and both; and gradients, as those of sums and means. In the shape of
+    the bound nothing is rounded: a share is a number of few bits, which a sum keeps."""
+    of_x, of_bound = BROADCAST[shapes]
+
+    def few_bits(*shape, seed):
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randint(-2, 3, shape, generator=generator).to(dtype)
+
+    for offset, format in enumerate(FORMATS):
+        if format == "channels_last" and len(of_x) != 4:
+            continue
+        x, full, g = (FORMATS[format](few_bits(*of_x, seed=i)) for i in range(3))
+        bound, other, part = (few_bits(*of_bound, seed=i) for i in range(3, 6))
+        bound = torch.cat([bound.new_zeros(offset), bound.flatten()])[offset:].view(of_bound)
+        calls = [
+            ("maximum", (x, bound)),
+            ("fmin", (bound, x)),
+            ("clamp", (x, bound, other)),
+            ("clamp", (x, full, bound)),
+            ("clamp", (bound, x, full)),
+        ]
+        for name, args in calls:
+            for incoming in (g, part.expand(of_x)):
+                leaves = [a.detach().requires_grad_() for a in args]
+                check_layouts(kernels, name, leaves, incoming, ("half", False), offset)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name, call", [("numbers", c) for c in RECORDED] + TENSORS, ids=str)
+def test_gradients_that_are_broadcast(kernels, name, call, dtype):
+    """One kernel looks up what each argument gets, whatever the rule."""
+    shape = (6, 33, 4, 8)
+    count = {"numbers": 1, "clamp": 3}.get(name, 2)
+    for i, of_g in enumerate([(), (33, 1, 1), (6, 1, 4, 1)]):
+        leaves = [tied(*shape, dtype=dtype, seed=i + 50 * k).requires_grad_() for k in range(count)]
+        g = tied(*of_g, dtype=dtype, seed=i + 200).expand(shape)
+        if name == "numbers":
+            y, bits = recorded("clamp", *leaves, 0.0, 1.0 if i % 2 else 0.0, call=call)
+        else:
+            y, bits = recorded(name, *leaves, call=call)
+        shares = [lies_as(y)[1] for _ in leaves]
+        if name == "numbers":
+            kernels.number_backward(g, bits, *shares, *call)
+        else:
+            kernels.backward(g, bits, shares, None if name == "clamp" else name, *call)
+        for share, expected in zip(shares, torch.autograd.grad(y, leaves, g)):
+            assert_same(share, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

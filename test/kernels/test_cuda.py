@@ -76,6 +76,106 @@ def test_tensors(operator, convention, dtype):
         agree(f, [x, y, z][: len(ARGUMENTS[operator])], g)
 
 
+# Of x, and of what is broadcast to it: no dimension, a channel, one of an odd size, a row, a column, several.
+SHAPES = [
+    ((8, 40, 16, 16), ()),
+    ((8, 40, 16, 16), (40, 1, 1)),
+    ((8, 40, 7, 7), (40, 1, 1)),
+    ((300, 130), (130,)),
+    ((300, 129), (129,)),
+    ((129, 300), (129, 1)),
+    ((4, 6, 16, 8), (4, 1, 16, 1)),
+    ((2, 3, 2, 3, 2, 3), (2, 1, 2, 1, 2, 1)),
+]
+FORMATS = {
+    "contiguous": lambda t: t,
+    "channels_last": lambda t: t.contiguous(memory_format=torch.channels_last),
+    "a transpose": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1),
+    "a slice": lambda t: torch.cat([t, t], -1)[..., : t.shape[-1]],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("of_x, of_bound", SHAPES, ids=str)
+def test_inputs_are_read_where_they_lie(of_x, of_bound, format, dtype):
+    """Bounds and gradients that are broadcast: their shares are those on a CPU, element for element."""
+    if format == "channels_last" and len(of_x) != 4:
+        pytest.skip("of four dimensions alone")
+    x, full = (FORMATS[format](random(*of_x, dtype=dtype, seed=i)) for i in range(2))
+    bound, other, part = (random(*of_bound, dtype=dtype, seed=i) for i in range(2, 5))
+    g = random(*of_x, dtype=dtype, seed=5)
+    for name, args in (
+        ("maximum", (x, bound)),
+        ("fmin", (bound, x)),
+        ("clamp", (x, bound, other)),
+        ("clamp", (bound, x, full)),
+    ):
+        found = []
+        for device in ("cpu", "cuda"):
+            # Expanded, so that nothing is summed: CPU and GPU add in another order.
+            leaves = [a.to(device).expand(of_x).requires_grad_() for a in args]
+            y = getattr(clampgrad, name)(*leaves, gradient="half")
+            gradients = [
+                torch.autograd.grad(y, leaves, incoming.to(device).expand(of_x), retain_graph=True)
+                for incoming in (g, part)
+            ]
+            assert "Recorded" in type(y.grad_fn).__name__
+            found.append([y.detach(), *gradients[0], *gradients[1]])
+        for on_cpu, on_cuda in zip(*found):
+            assert_same(on_cuda.cpu(), on_cpu, name)
+
+
+@pytest.mark.parametrize("gradient", ["min_norm", "inclusive", "half", "with_grad", "restoring"])
+def test_gradients_of_sums_and_means(gradient):
+    for reduced in ((), (2, 3), (0,), (0, 2, 3)):
+        for memory_format in (torch.contiguous_format, torch.channels_last):
+            found = []
+            for device in ("cpu", "cuda"):
+                x = random(4, 40, 8, 8).to(device).contiguous(memory_format=memory_format)
+                x.requires_grad_()
+                y = clampgrad.clamp(x, 0, 1, gradient=gradient)
+                total = y.sum(reduced) if reduced else y.sum()
+                found += torch.autograd.grad(total, x, torch.full_like(total, -0.25))
+            assert_same(found[1].cpu(), found[0], f"{reduced} {memory_format}")
+
+
+@pytest.mark.parametrize("of_bound", [(), (64, 1, 1), (32,)], ids=str)
+def test_nothing_of_the_size_of_x_is_copied(of_bound):
+    """Beyond a result, its bits and gradients there is no memory of the size of x."""
+    x = random(16, 64, 32, 32).cuda().requires_grad_()
+    lo, hi = (torch.full(of_bound, float(n), device="cuda") for n in (0, 1))
+    size = x.numel() * x.element_size()
+
+    def peak(f):
+        f()  # what is allocated once
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        f()
+        return torch.cuda.max_memory_allocated() - before
+
+    assert peak(lambda: clampgrad.clamp(x, lo, hi)) < 1.2 * size
+    assert peak(lambda: torch.autograd.grad(clampgrad.clamp(x, lo, hi).sum(), x)) < 2.2 * size
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_every_16_bit_number(dtype):
+    """As x, as a bound, and as a gradient of which a half, a quarter or a third passes."""
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(dtype)
+    numbers = torch.tensor([-torch.inf, -1, -0.0, 0.0, 1, torch.inf, torch.nan], dtype=dtype)
+    ties = torch.zeros_like(every)
+    for gradient in CONVENTIONS:
+        agree(lambda x: clampgrad.clamp(x, -1, 1, gradient=gradient), [every], every)
+        agree(lambda x: clampgrad.clamp(x, 0, 0, gradient=gradient), [ties], every)
+        agree(lambda *t: clampgrad.clamp(*t, gradient=gradient), [ties] * 3, every)
+    for gradient, number in product(EXACT, numbers):
+        args = [every, number.expand_as(every).clone()]
+        for name in ("maximum", "minimum"):
+            agree(partial(getattr(clampgrad, name), gradient=gradient), args, every)
+        agree(partial(clampgrad.clamp, gradient=gradient), [*args, every.flip(0)], every)
+
+
 def test_the_fast_path_is_taken():
     x = random(4096).cuda().requires_grad_()
     saved = []
@@ -177,6 +277,41 @@ def test_more_than_2_to_the_31_elements():
         assert torch.equal(y[piece], x[piece].clamp(0, 1)), begin
         inside = (x[piece] > 0) & (x[piece] < 1)
         assert torch.equal(gradient[piece], torch.where(inside, g[piece], 0)), begin
+
+
+VIEWS = {
+    "a column": lambda x: x[:, 0],
+    "the column": lambda x: x[:, :1],
+    "a row": lambda x: x[0],
+    "an element": lambda x: x[2, 3],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_bound_that_is_an_expanded_view_of_self(view):
+    """In place, it is what it was before the call."""
+    start = random(512, 512).cuda().requires_grad_()
+    x = start * 1
+    bound = VIEWS[view](x.detach()).expand_as(x)
+    expected = torch.clamp(x.detach(), max=bound.clone())
+    clampgrad.clamp_(x, max=bound)
+    assert_same(x.detach(), expected)
+
+
+def test_broadcast_to_more_than_2_to_the_31_elements():
+    """Of a number there is no copy; anything else is copied, because indices have 32 bits."""
+    if torch.cuda.mem_get_info()[0] < 40 * 2**30:
+        pytest.skip("needs 40 GiB of free memory on the GPU")
+    x = torch.empty(2**15 + 1, 2**16, dtype=torch.bfloat16, device="cuda").uniform_(-1, 2)
+    leaf = x.requires_grad_()
+    for bound in (x.new_tensor(0.5), x.new_tensor(0.5).expand(2**16).clone()):
+        y = clampgrad.maximum(leaf, bound)
+        (gradient,) = torch.autograd.grad(y.sum(), leaf)
+        for begin in range(0, len(x), 2**12):
+            piece = slice(begin, begin + 2**12)
+            assert torch.equal(y[piece], x[piece].clamp(min=0.5)), begin
+            assert torch.equal(gradient[piece], (x[piece] > 0.5).to(x.dtype)), begin
+        del y, gradient
 
 
 def test_bits_left_on_the_cpu_are_refused():

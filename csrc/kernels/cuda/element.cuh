@@ -1,4 +1,5 @@
 // Elements on a GPU, which converts 16 bits in one instruction: compared as floats, moved as bits.
+// Where it compares two at once (packed.cuh), a V is a pair of them.
 
 namespace clampgrad::device {
 namespace {
@@ -8,6 +9,75 @@ template <typename Lane>
 CLAMPGRAD_HOST_DEVICE Lane splat(Lane value) {
   return value;
 }
+
+// ---- A pair of 16-bit numbers -------------------------------------------------------------------
+
+// What a rule needs of masks and of values: Note [One rule for a value, a vector and a Tensor].
+struct PairMask {
+  uint32_t bits = 0;
+
+  PairMask() = default;
+  explicit CLAMPGRAD_HOST_DEVICE PairMask(int64_t both) : bits(static_cast<uint32_t>(both)) {}
+  friend CLAMPGRAD_HOST_DEVICE PairMask operator&(PairMask a, PairMask b) {
+    return PairMask(a.bits & b.bits);
+  }
+  friend CLAMPGRAD_HOST_DEVICE PairMask operator|(PairMask a, PairMask b) {
+    return PairMask(a.bits | b.bits);
+  }
+  friend CLAMPGRAD_HOST_DEVICE PairMask operator^(PairMask a, PairMask b) {
+    return PairMask(a.bits ^ b.bits);
+  }
+};
+
+template <typename T>
+struct Pair {
+  uint32_t bits = 0;
+
+  static CLAMPGRAD_HOST_DEVICE Pair of(uint16_t first, uint16_t second) {
+    return {first | uint32_t{second} << 16};
+  }
+};
+
+template <typename T>
+__device__ __forceinline__ PairMask eq(Pair<T> a, Pair<T> b) {
+  return PairMask(cuda::eq2<T>(a.bits, b.bits));
+}
+template <typename T>
+__device__ __forceinline__ PairMask lt(Pair<T> a, Pair<T> b) {
+  return PairMask(cuda::lt2<T>(a.bits, b.bits));
+}
+template <typename T>
+__device__ __forceinline__ PairMask le(Pair<T> a, Pair<T> b) {
+  return PairMask(cuda::le2<T>(a.bits, b.bits));
+}
+template <typename Bits>
+CLAMPGRAD_HOST_DEVICE Bits select_bits(PairMask mask, Bits a, Bits b) {
+  Bits chosen = a;
+  chosen.bits = (mask.bits & a.bits) | (~mask.bits & b.bits);
+  return chosen;
+}
+CLAMPGRAD_HOST_DEVICE PairMask select(PairMask mask, PairMask a, PairMask b) {
+  return select_bits(mask, a, b);
+}
+template <typename T>
+CLAMPGRAD_HOST_DEVICE Pair<T> select(PairMask mask, Pair<T> a, Pair<T> b) {
+  return select_bits(mask, a, b);
+}
+template <typename T>
+__device__ __forceinline__ Pair<T> larger(Pair<T> a, Pair<T> b) {
+  return select(lt(a, b), b, a);
+}
+template <typename T>
+__device__ __forceinline__ Pair<T> lesser(Pair<T> a, Pair<T> b) {
+  return select(lt(b, a), b, a);
+}
+
+template <typename T>
+struct Single;
+template <typename T>
+struct Packed;
+
+// ---- Elements -----------------------------------------------------------------------------------
 
 template <typename T>
 struct AsFloat : ElementOf<T> {
@@ -31,12 +101,43 @@ struct AsFloat : ElementOf<T> {
   static CLAMPGRAD_HOST_DEVICE Lane third(Lane x) { // a float has room for the error of 1 / 3
     return T(key(x) * (1.0f / 3)).x;
   }
+
+  static CLAMPGRAD_HOST_DEVICE Pair<T> key(Pair<T> x) {
+    return x;
+  }
+  static __device__ __forceinline__ PairMask number(Pair<T> x) {
+    return eq(x, x);
+  }
+  static CLAMPGRAD_HOST_DEVICE PairMask comparable(Pair<T>) {
+    return everywhere<PairMask>();
+  }
+  static __device__ __forceinline__ Pair<T> halved(Pair<T> x) {
+    return {cuda::mul2<T>(x.bits, 0.5f)};
+  }
+  static __device__ __forceinline__ Pair<T> quartered(Pair<T> x) {
+    return {cuda::mul2<T>(x.bits, 0.25f)};
+  }
+  static CLAMPGRAD_HOST_DEVICE Pair<T> third(Pair<T> x) {
+    return Pair<T>::of(third(static_cast<Lane>(x.bits)), third(static_cast<Lane>(x.bits >> 16)));
+  }
+  template <typename V, typename M>
+  static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
+    if constexpr (std::is_same_v<V, Pair<T>>) {
+      constexpr auto one = ElementOf<T>::one, minus_one = ElementOf<T>::minus_one;
+      return select(plus, V::of(one, one), select(minus, V::of(minus_one, minus_one), V()));
+    } else {
+      return ElementOf<T>::template sign<V>(plus, minus);
+    }
+  }
 };
 
 // Up to 2.12 torch.clamp takes max and min on the GPU, which make +0 greater than -0; since then it
 // compares, as on the CPU (pytorch/pytorch#185354).
 template <typename T>
 struct ElementHere : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementOf<T>> {
+  static constexpr bool is_packed = sizeof(T) == 2 && cuda::packs<T>;
+  using Register = std::conditional_t<is_packed, Packed<T>, Single<T>>;
+
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
   template <bool has_lo, bool has_hi, typename V, typename K>
   static CLAMPGRAD_HOST_DEVICE V clamp(V x, K key, bool, const Bounds<V>&, const Bounds<K>& keys) {
@@ -47,6 +148,13 @@ struct ElementHere : std::conditional_t<sizeof(T) == 2, AsFloat<T>, ElementOf<T>
     } else {
       return key == key ? T(clamped).x : x;
     }
+  }
+  template <bool has_lo, bool has_hi>
+  static __device__ __forceinline__ Pair<T> clamp(
+      Pair<T> x, Pair<T>, PairMask, const Bounds<Pair<T>>&, const Bounds<Pair<T>>& bounds) {
+    const Pair<T> raised = {has_lo ? cuda::max2<T>(x.bits, bounds.lo.bits) : x.bits};
+    const Pair<T> clamped = {has_hi ? cuda::min2<T>(raised.bits, bounds.hi.bits) : raised.bits};
+    return select(eq(x, x), clamped, x);
   }
 #endif
 };

@@ -4,7 +4,7 @@
 
 #include "kernels/call.h"
 #include "kernels/constant.h"
-#include "kernels/cuda/tile.cuh"
+#include "kernels/cuda/inputs.cuh"
 
 namespace clampgrad::cuda {
 
@@ -37,9 +37,14 @@ __device__ __forceinline__ void store_bits(
   }
 }
 
-// What is recorded: a comparison's result, or what a table says.
+// What an Op computes with, and what it records: a comparison's result, or what a table says.
 template <typename Op>
-using Bit = std::conditional_t<std::is_same_v<typename Op::Call, TensorForward<3>>, uint32_t, bool>;
+using Register = typename Op::E::Register;
+template <typename Op>
+using Recorded = std::conditional_t<
+    std::is_same_v<typename Op::Call, TensorForward<3>>,
+    typename Register<Op>::Bit,
+    typename Register<Op>::Mask>;
 
 template <int rows, typename T, typename Op>
 __device__ __forceinline__ void run_row(
@@ -50,21 +55,26 @@ __device__ __forceinline__ void run_row(
     const Vector<T> (&in)[Op::Call::kIn],
     Words<Op>& kept) {
   using Call = typename Op::Call;
+  using R = Register<Op>;
+  using V = typename R::V;
   Vector<T> out[Call::kOut];
   Words<Op> bits = {};
   if constexpr (!is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { bits[b] = tile.take_bits(kept[b], row); });
+    unrolled<Op::kBits>([&](int b) { bits[b] = R::spread(tile.take_bits(kept[b], row)); });
   }
-  unrolled<Row<T>::kVector>([&](int i) {
-    T from[Call::kIn], to[Call::kOut];
-    Bit<Op> recorded[Op::kBits];
-    unrolled<Call::kIn>([&](int k) { from[k] = in[k].values[i]; });
-    unrolled<Op::kBits>([&](int b) { recorded[b] = (bits[b] >> i & 1u) != 0; });
+  unrolled<Row<T>::kVector / R::kLanes>([&](int v) {
+    const int i = v * R::kLanes;
+    V from[Call::kIn], to[Call::kOut];
+    Recorded<Op> recorded[Op::kBits];
+    unrolled<Call::kIn>([&](int k) { std::memcpy(&from[k], &in[k].values[i], sizeof(V)); });
+    if constexpr (!is_forward<Call>) {
+      unrolled<Op::kBits>([&](int b) { recorded[b] = R::mask_at(bits[b], i); });
+    }
     op(from, recorded, to);
     if constexpr (is_forward<Call>) {
-      unrolled<Op::kBits>([&](int b) { bits[b] |= static_cast<uint32_t>(recorded[b]) << i; });
+      unrolled<Op::kBits>([&](int b) { bits[b] |= R::at(i, recorded[b]); });
     }
-    unrolled<Call::kOut>([&](int k) { out[k].values[i] = to[k]; });
+    unrolled<Call::kOut>([&](int k) { std::memcpy(&out[k].values[i], &to[k], sizeof(V)); });
   });
   unrolled<Call::kOut>([&](int k) {
     if (Call::kOut == 1 || s.out[k]) {
@@ -72,20 +82,20 @@ __device__ __forceinline__ void run_row(
     }
   });
   if constexpr (is_forward<Call>) {
-    unrolled<Op::kBits>([&](int b) { tile.gather_bits(bits[b], row, kept[b]); });
+    unrolled<Op::kBits>([&](int b) { tile.gather_bits(R::gathered(bits[b]), row, kept[b]); });
   }
 }
 
 // A whole tile of aligned memory, with all loads in flight at once.
-template <int rows, typename T, typename Op>
+template <int rows, typename T, typename Op, typename Inputs>
 __device__ __forceinline__ void run_rows(
-    const Op& op, const Buffers<typename Op::Call, T>& s, int64_t first) {
+    const Op& op, const Buffers<typename Op::Call, T>& s, const Inputs& inputs, int64_t first) {
   const Tile<T, rows> tile = {first};
   Words<Op> kept = {};
   load_bits<Op>(s, tile.has_word(), tile.word(), kept);
   Vector<T> in[rows][Op::Call::kIn];
   unrolled<rows>([&](int row) {
-    unrolled<Op::Call::kIn>([&](int k) { tile.load(s.in[k], row, in[row][k]); });
+    unrolled<Op::Call::kIn>([&](int k) { inputs.load(tile, s.in[k], k, row, in[row][k]); });
   });
   unrolled<rows>([&](int row) { run_row(op, s, tile, row, in[row], kept); });
   store_bits<Op>(s, tile.has_word(), tile.word(), kept);
@@ -93,10 +103,15 @@ __device__ __forceinline__ void run_rows(
 
 // A tile that is not whole, or not aligned. Neighbouring lanes take neighbouring elements, so an
 // access of a warp is one stretch of memory here too. Each lane keeps the bits of 32 elements.
-template <typename T, typename Op>
+template <typename T, typename Op, typename Inputs>
 __device__ __forceinline__ void run_elements(
-    const Op& op, const Buffers<typename Op::Call, T>& s, int64_t first, int64_t end) {
+    const Op& op,
+    const Buffers<typename Op::Call, T>& s,
+    const Inputs& inputs,
+    int64_t first,
+    int64_t end) {
   using Call = typename Op::Call;
+  using R = Register<Op>;
   constexpr int kBatch = 4; // loads in flight
   const int lane = threadIdx.x % kLanes;
   const int64_t word = first / 32 + lane;
@@ -106,29 +121,45 @@ __device__ __forceinline__ void run_elements(
 #pragma unroll 1
   for (int w = 0; first + 32 * w < end; w += kBatch) {
     const int64_t begin = first + 32 * w + lane;
-    T in[kBatch][Call::kIn], out[Call::kOut];
+    T in[kBatch][Call::kIn];
     unrolled<kBatch>([&](int j) {
       const int64_t i = begin + 32 * j;
-      unrolled<Call::kIn>([&](int k) { in[j][k] = i < end ? s.in[k][i] : T(0); });
+      unrolled<Call::kIn>([&](int k) { in[j][k] = i < end ? s.in[k][inputs.place(k, i)] : T(0); });
     });
-    unrolled<kBatch>([&](int j) {
-      const int64_t i = begin + 32 * j;
-      Bit<Op> recorded[Op::kBits];
-      unrolled<Op::kBits>([&](int b) {
-        recorded[b] = !is_forward<Call> && (__shfl_sync(~0u, kept[b], w + j) >> lane & 1u) != 0;
+    unrolled<kBatch / R::kLanes>([&](int v) {
+      const int first_j = v * R::kLanes;
+      typename R::V from[Call::kIn], to[Call::kOut];
+      Recorded<Op> recorded[Op::kBits];
+      unrolled<Call::kIn>([&](int k) {
+        T lanes[R::kLanes];
+        unrolled<R::kLanes>([&](int l) { lanes[l] = in[first_j + l][k]; });
+        from[k] = R::joined(lanes);
       });
-      op(in[j], recorded, out);
-      unrolled<Call::kOut>([&](int k) {
-        if (i < end && (Call::kOut == 1 || s.out[k])) {
-          s.out[k][i] = out[k];
-        }
-      });
-      if constexpr (is_forward<Call>) {
-        unrolled<Op::kBits>([&](int b) { // bits beyond the end are 0
-          const uint32_t all = __ballot_sync(~0u, i < end && recorded[b]);
-          kept[b] = lane == w + j ? all : kept[b];
+      if constexpr (!is_forward<Call>) {
+        unrolled<Op::kBits>([&](int b) {
+          bool lanes[R::kLanes];
+          unrolled<R::kLanes>([&](int l) {
+            lanes[l] = (__shfl_sync(~0u, kept[b], w + first_j + l) >> lane & 1u) != 0;
+          });
+          recorded[b] = R::mask(lanes);
         });
       }
+      op(from, recorded, to);
+      unrolled<R::kLanes>([&](int l) {
+        const int j = first_j + l;
+        const int64_t i = begin + 32 * j;
+        unrolled<Call::kOut>([&](int k) {
+          if (i < end && (Call::kOut == 1 || s.out[k])) {
+            s.out[k][i] = R::lane(to[k], l);
+          }
+        });
+        if constexpr (is_forward<Call>) {
+          unrolled<Op::kBits>([&](int b) { // bits beyond the end are 0
+            const uint32_t all = __ballot_sync(~0u, i < end && R::bit(recorded[b], l));
+            kept[b] = lane == w + j ? all : kept[b];
+          });
+        }
+      });
     });
   }
   store_bits<Op>(s, has_word, word, kept);
@@ -140,10 +171,11 @@ __device__ __forceinline__ void run_elements(
 // comes out of a shuffle. A forward needs that: its shuffles otherwise get code for lanes that have
 // parted, which spills registers. A backward would mix the rows of a tile and lack predicates.
 //
-// A result may be one of the inputs. `rows` of a tile: 1 or kRows.
-template <typename T, typename Op>
+// A result may be one of the inputs that lie as it does. `rows` of a tile: 1 or kRows.
+template <typename T, typename Op, typename Inputs>
 __global__ void __launch_bounds__(kThreads)
-    op_kernel(Op op, Buffers<typename Op::Call, T> s, bool aligned, int rows) {
+    op_kernel(Op given, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
+  const auto& op = Register<Op>::of(given);
   int warp = threadIdx.x / kLanes;
   if constexpr (is_forward<typename Op::Call>) {
     warp = __shfl_sync(~0u, warp, 0);
@@ -155,11 +187,11 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   if (!aligned || end > s.n) {
-    run_elements(op, s, first, end < s.n ? end : s.n);
+    run_elements(op, s, inputs, first, end < s.n ? end : s.n);
   } else if (rows == kRows) {
-    run_rows<kRows>(op, s, first);
+    run_rows<kRows>(op, s, inputs, first);
   } else {
-    run_rows<1>(op, s, first);
+    run_rows<1>(op, s, inputs, first);
   }
 }
 

@@ -2,6 +2,7 @@
 // From a call to the kernel with the Op for it.
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/rules/conventions.h"
 
 #include <ATen/Dispatch.h>
@@ -15,41 +16,67 @@
 #include "kernels/rules/all.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/rules/ops.h"
+#include "kernels/cuda/registers.cuh"
 #include "kernels/cuda/triple.cuh"
+#include "kernels/cuda/shares.cuh"
 #undef CLAMPGRAD_INSTANCE
 // clang-format on
 
 namespace clampgrad::cuda {
 
-// Whether accesses of 16 bytes are allowed: every pointer that is not null is a multiple of 16.
+// Whether accesses of 16 bytes are allowed: all results, and all inputs that are read so, lie at
+// multiples of 16.
 template <typename Call, typename Lane>
-bool is_aligned(const Buffers<Call, Lane>& s) {
-  const auto fits = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
-  return std::all_of(std::begin(s.in), std::end(s.in), fits) &&
-      std::all_of(std::begin(s.out), std::end(s.out), fits);
+bool is_aligned(const Buffers<Call, Lane>& s, const Layouts<Call>& layouts) {
+  bool aligned = std::all_of(std::begin(s.out), std::end(s.out), [](const void* at) {
+    return reinterpret_cast<uintptr_t>(at) % 16 == 0;
+  });
+  for (int k = 0; k < Call::kIn; ++k) {
+    aligned = aligned && has_vectors(layouts[k], Row<Lane>::kVector, s.in[k]);
+  }
+  return aligned;
 }
 
 template <typename Call>
-void run(c10::Device device, at::ScalarType dtype, const Buffers<Call>& memory, const Call& call) {
+void run(
+    c10::Device device,
+    at::ScalarType dtype,
+    const Buffers<Call>& memory,
+    const Layouts<Call>& layouts,
+    const Call& call) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "clampgrad", [&] {
     using T = Lane<scalar_t>;
     using E = device::ElementHere<scalar_t>;
     constexpr int64_t elements = int64_t{kThreads / kLanes} * Row<T>::kElements; // of a block's row
     const auto s = lanes_of<T>(memory);
+    const bool aligned = is_aligned(s, layouts);
     const int rows = rows_for(device, s.n, elements);
-    const auto run = [&](auto op) {
-      launch(device, s.n, rows * elements, op_kernel<T, decltype(op)>, op, s, is_aligned(s), rows);
+    const auto run = [&](auto op, auto inputs) {
+      const auto kernel = op_kernel<T, decltype(op), decltype(inputs)>;
+      launch(device, s.n, rows * elements, kernel, op, s, inputs, aligned, rows);
     };
+    const auto run_flat = [&](auto op) { run(op, Flat()); };
+    const auto run_placed = [&](auto op) {
+      run(op, places_in(layouts, aligned ? Row<T>::kVector : 1));
+    };
+    const bool flat = std::all_of(
+        layouts.begin(), layouts.end(), [](const Layout& layout) { return layout.is_flat(); });
     if constexpr (std::is_same_v<Call, TensorForward<3>>) {
-      run(device::LookUpTriple<E>{{}, device::table_of(call)});
-    } else {
-      device::with_op<E>(call, run);
+      const device::LookUpTriple<E> op = {{}, device::table_of(call)};
+      flat ? run_flat(op) : run_placed(op);
+    } else if constexpr (Call::kIn > 1) {
+      device::with_op<E>(call, [&](auto op) { flat ? run_flat(op) : run_placed(op); });
+    } else if (flat) {
+      device::with_op<E>(call, run_flat);
+    } else if constexpr (!is_forward<Call>) {
+      device::with_table<E>(call, run_placed);
     }
   });
 }
 
 // A macro, because kernels are compiled in two files, and a template would have all in both.
 #define CLAMPGRAD_RUN(Call) \
-  template void run<Call>(c10::Device, at::ScalarType, const Buffers<Call>&, const Call&);
+  template void run<Call>(  \
+      c10::Device, at::ScalarType, const Buffers<Call>&, const Layouts<Call>&, const Call&);
 
 } // namespace clampgrad::cuda

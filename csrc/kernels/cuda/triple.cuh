@@ -41,6 +41,15 @@ inline TripleTable table_of(const TensorForward<3>& call) {
   });
 }
 
+// Of a pair of numbers: two indices, as a pair.
+template <typename T>
+__device__ __forceinline__ uint32_t
+comparisons(const Compared<Pair<T>>& x, const Compared<Pair<T>>& lo, const Compared<Pair<T>>& hi) {
+  const uint32_t both = 0x10001;
+  return (le(x, lo).bits & both) | (le(lo, x).bits & both << 1) | (le(x, hi).bits & both << 2) |
+      (le(hi, x).bits & both << 3) | (le(lo, hi).bits & both << 4) | (le(hi, lo).bits & both << 5);
+}
+
 template <typename E>
 struct LookUpTriple : Op<TensorForward<3>, E, 3> {
   TripleTable table;
@@ -51,8 +60,23 @@ struct LookUpTriple : Op<TensorForward<3>, E, 3> {
     out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
     const int at = comparisons(x, lo, hi);
     for (int b = 0; b < 3; ++b) { // as words: of a bool, the compiler makes a test of 64 bits
-      bits[b] = static_cast<uint32_t>(table.bits[b] >> at) & 1;
+      bits[b] = bit(b, at);
     }
+  }
+  template <typename T>
+  __device__ __forceinline__ void operator()(
+      const Pair<T> (&in)[3], PairBit (&bits)[3], Pair<T> (&out)[1]) const {
+    const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
+    out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
+    const auto at = comparisons(x, lo, hi);
+    for (int b = 0; b < 3; ++b) {
+      bits[b] = {bit(b, at & 0xffff) | bit(b, at >> 16) << 17};
+    }
+  }
+
+ private:
+  CLAMPGRAD_HOST_DEVICE uint32_t bit(int b, uint32_t at) const {
+    return static_cast<uint32_t>(table.bits[b] >> at) & 1;
   }
 };
 

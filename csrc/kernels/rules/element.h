@@ -2,10 +2,11 @@
 //
 // Note [One rule for a value, a vector and a Tensor]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-// A rule is a template over V, of which there are three kinds: one value (CUDA), a vector of
-// values (the CPU; the vector extension of GCC and Clang), and a whole Tensor (the composed path;
-// ops/composed.h). Rules compare with eq(), lt() and le(), which give a Mask: a bool, a vector
-// whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools. They combine masks with
+// A rule is a template over V, of which there are three kinds: one value (CUDA; or two of 16 bits
+// in a register), a vector of values (the CPU; the vector extension of GCC and Clang), and a whole
+// Tensor (the composed path; ops/composed.h). Rules compare with eq(), lt() and le(), which give a
+// Mask: a bool, a vector whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools.
+// They combine masks with
 // operators of bits, and choose values with select().
 //
 // These operators promote bools and narrow k registers to int, so a rule writes M(a & b).
