@@ -94,7 +94,7 @@ tests kernels 90 "${kernels[@]}"
 tests pins 90 "${pins[@]}"
 tests matrix 60 "${matrix[@]}"
 step benchmark 90 "$PYTHON" -m benchmarks.run --out "$OUT/$here.jsonl" --device "$DEVICE" "${sizes[@]}"
-step broadcast 30 "$PYTHON" -m lab.broadcast --out "$OUT/broadcast-$here.jsonl" --device "$DEVICE"
+step broadcast 45 "$PYTHON" -m benchmarks.broadcast --out "$OUT/broadcast-$here.jsonl" --device "$DEVICE" --seconds 0.2
 step models 120 "$PYTHON" -m lab.real_models --out "$OUT/real-models-$here.jsonl" --device "$DEVICE" --rounds 1
 step compiled 90 "$PYTHON" -m lab.real_models --out "$OUT/compiled-models-$here.jsonl" --device "$DEVICE" --rounds 1 --compiled
 tests others 90 "${others[@]}"
