@@ -154,7 +154,8 @@ races: $(VENV)/torch ## Set and ask the pin from many threads, under the thread 
 
 fuzz: $(TESTED) ## Call the operators with random arguments, in random forms and contexts, for SECONDS
 	echo "==> fuzz on torch $(TORCH), $(SECONDS) s"
-	SECONDS_OF_FUZZ=$(SECONDS) $(VENV)/bin/pytest -s test/matrix/test_fuzz.py -k as_long $(ARGS)
+	for portable in 0 1; do CLAMPGRAD_PORTABLE=$$portable SECONDS_OF_FUZZ=$$(($(SECONDS) / 2)) \
+		$(VENV)/bin/pytest -s test/matrix/test_fuzz.py -k as_long $(ARGS); done
 
 mutants: $(TESTED) ## Break the library by rule, one place at a time; the tests must notice; ARGS="--sample 50"
 	echo "==> mutants on torch $(TORCH)"

@@ -110,12 +110,16 @@ def matrix_summary():
         f"Under the portable pin, {portable['held']:,} cells of {portable['forms']} forms ran on torch"
         f" {portable['torch']}, and all hold; {portable['refused']} more were refused."
     )
+    drawn = " and ".join(
+        f"{row['cells']:,} cells in {row['seconds'] / 60:.0f} minutes ({row['implementation']}, torch {row['torch']}, seed"
+        f" {row['seed']})"
+        for row in fuzz["rows"]
+    )
     mutants = records.read("mutants")
     made, killed = (sum(r[what] for r in mutants["rows"]) for what in ("made", "killed"))
     ran = killed + sum(len(r["survived"]) for r in mutants["rows"])
     yield (
-        f"`make fuzz SECONDS=...` draws arguments that are in no list: {fuzz['cells']:,} cells in"
-        f" {fuzz['seconds'] / 60:.0f} minutes (torch {fuzz['torch']}, seed {fuzz['seed']}), and nothing found."
+        f"`make fuzz SECONDS=...` draws arguments that are in no list: {drawn}, and nothing found."
         f" `make mutants` breaks the compiled library by rule, in {made} places, one at a time. The tests"
         f" noticed {killed} of the {ran} that ran (at {mutants['commit']})."
     )

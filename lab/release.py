@@ -42,7 +42,7 @@ def wheel() -> str:
 
 def steps(wheel: str = "") -> dict[str, list[str]]:
     from_wheel = f"WHEEL={wheel}"
-    tests = f"ARGS=-m 'not build and not jax' {RECORD}"
+    tests = f"ARGS=test lab/test -m 'not build and not jax' {RECORD}"
     found = {"wheels": ["wheels"]}
     for release in RELEASES:
         found[f"tests-{release}"] = ["test", f"TORCH={release}", from_wheel, tests]

@@ -6,10 +6,14 @@
 
 If the package cannot be imported, that is one warning, and torch works. If the package refuses the pin, the
 program ends, because it would run with other gradients.
+
+`command` is the console script `clampgrad`. It is here because a variable that is wrong ends the import of the package.
 """
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _done = False
 
@@ -20,6 +24,27 @@ class CannotPin(BaseException):
     It is no Exception, because torch answers those of an entry point with the advice to turn entry points
     off: the program would run, without its pin.
     """
+
+
+def command() -> "int | str | None":
+    """Runs `clampgrad COMMAND`, and returns the exit status."""
+    with one_sentence():
+        from clampgrad.cli import main
+    return main()
+
+
+@contextmanager
+def one_sentence(always: bool = True) -> Iterator[None]:
+    """In a command, what is wrong with the environment is one sentence, and exit code 2. `python -m clampgrad` is one
+    too; Python calls it "-m" until it has imported the package."""
+    try:
+        yield
+    except (CannotPin, ImportError, RuntimeError, ValueError) as error:
+        is_run = sys.argv[:1] == ["-m"] and {"clampgrad", "-mclampgrad"} & {*sys.orig_argv}
+        if not (always or is_run):
+            raise
+        sys.stderr.write(f"clampgrad: error: {error}\n")
+        raise SystemExit(2) from None
 
 
 def pin() -> None:

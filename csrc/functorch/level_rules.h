@@ -88,9 +88,15 @@ struct Batched<op, Tensor&(Tensor&, Args...)> {
     const Batch batch(self, args...);
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     auto [value, batch_dim] = at::functorch::unwrapTensorAtLevel(self, batch.level);
-    TORCH_CHECK(
-        !batch.any || (batch_dim && self.dim() == batch.dim),
-        "vmap: inplace, self must be batched, and no bound may have more dimensions than self");
+    if (batch.any) {
+      TORCH_CHECK(
+          batch_dim,
+          "vmap: inplace clamp is not possible where a bound is batched and what is written is not");
+      TORCH_CHECK(
+          self.dim() == batch.dim,
+          "vmap: inplace clamp is not possible where a bound has more dimensions than what is "
+          "written");
+    }
     batch.any ? op(value, batch.physical(args, *batch_dim)...) : op(self, args...);
     return self;
   }

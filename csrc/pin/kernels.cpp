@@ -134,12 +134,15 @@ bool may_share_memory(const Tensor& t) {
 // does x once its first sample is written: the others would have the gradient of an x that is being
 // differentiated. And the samples are views, through which an outer vmap cannot write what it
 // differentiates. Under a pin, the front door writes all of them at once, but where they share
-// memory, which torch writes sample by sample only.
+// memory, which torch writes sample by sample only, or have no room for the result, where torch
+// words the error.
 template <typename Aten, typename Bound>
 Tensor& batched_clamp_(DispatchKeySet keys, Tensor& self, const Bound& min, const Bound& max) {
   const auto c = current();
   const auto* batched = at::functorch::maybeGetBatchedImpl(self);
-  if (!c || !is_recorded(self, min, max) || (batched && may_share_memory(batched->value()))) {
+  const auto is_larger = [&](const Tensor& bound) { return bound.dim() > self.dim(); };
+  const bool fits = batched && !any_tensor(is_larger, min) && !any_tensor(is_larger, max);
+  if (!c || !is_recorded(self, min, max) || !fits || may_share_memory(batched->value())) {
     torch::jit::Stack stack = {self, min, max};
     torchs_batched<Aten>->callBoxed(torchs_batched<Aten>->opHandle(), keys, &stack);
     return self;

@@ -11,7 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from _clampgrad_by_environment import by_environment as _pin_by_environment
-from clampgrad import _implementation  # first: it says what is wrong before anything breaks
+from _clampgrad_by_environment import one_sentence as _one_sentence
+
+with _one_sentence(always=False):
+    from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._contract.table import CONVENTIONS, EXACT, PSEUDO
 from clampgrad._implementation.build import VERSION
 from clampgrad._pin.pin import pin, set_pin
@@ -98,4 +101,5 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-_pin_by_environment()
+with _one_sentence(always=False):
+    _pin_by_environment()

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
+import torch.autograd.forward_ad as fwad
 from torch._dynamo import compiled_autograd
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -13,13 +14,19 @@ import clampgrad
 from matrix.cells import expected
 from matrix.contexts import (
     Wrong,
+    check_tangent,
     compare,
     grad,
+    has_gradient,
+    keeps_its_x,
     leaves_of,
+    on_its_result,
     reverse,
     same,
+    twice,
     wanted_of,
     whole,
+    with_tangents,
 )
 from matrix.forms import FORMS
 
@@ -90,6 +97,73 @@ def compiled(name, backend, **more):
 
 compiled("compile, aot_eager", "aot_eager")
 compiled("compile, aot_eager, dynamic", "aot_eager", dynamic=True)
+
+
+def is_recorded(cell):
+    return compilable(cell) and has_gradient(cell)
+
+
+@whole("compiled, forward mode inside", accepts=is_recorded, costly=True)
+def forward_mode_compiled(f, cell):
+    """The graph opens the level."""
+    bare = getattr(f, "bare", f)
+
+    def tangent_of(*given):
+        tensors, tangents = given[: len(cell.want)], iter(given[len(cell.want) :])
+        with fwad.dual_level():
+            args = with_tangents(tensors, [next(tangents) if w else None for w in cell.want])
+            return tuple(fwad.unpack_dual(bare(*args)))
+
+    def in_a_graph(*given):
+        try:
+            with getattr(f, "pin", nullcontext()):
+                return run_compiled(tangent_of, given, backend="eager")
+        except torch._dynamo.exc.Unsupported as error:  # in which Dynamo puts what it meets
+            kind = NotImplementedError if "NotImplementedError" in str(error) else AssertionError
+            raise kind(str(error)) from error
+
+    check_tangent(f, cell, in_a_graph)
+
+
+def in_skipped_frame(f, args):
+    """Dynamo leaves the frame around the call uncompiled, and looks at those that the call enters."""
+    torch._dynamo.reset()
+    between = torch._dynamo.disable(lambda *args: f(*args), recursive=False)
+    return torch.compile(lambda *args: between(*args), backend="aot_eager")(*args)
+
+
+@reverse("compiled, a frame that Dynamo skips", accepts=compilable, costly=True)
+def skipped(f, leaves, args, g):
+    with getattr(f, "pin", nullcontext()):
+        y = in_skipped_frame(getattr(f, "itself", f), [args[0] * 1, *args[1:]])
+        return y, grad(y, leaves, g)
+
+
+@whole(
+    "compiled, two calls in place of one x, between graph breaks",
+    accepts=lambda cell: keeps_its_x(cell) and compilable(cell),
+    costly=True,
+)
+def two_calls_apart(f, cell):
+    def call(f, leaves):
+        return in_skipped_frame(lambda *leaves: on_its_result(f, leaves), leaves)
+
+    with getattr(f, "pin", nullcontext()):
+        twice(f, cell, call)
+
+
+@whole(
+    "compiled, two calls in place of one x",
+    accepts=lambda cell: keeps_its_x(cell) and compilable(cell),
+    costly=True,
+)
+def two_calls_compiled(f, cell):
+    def call(f, leaves):
+        on_one = lambda *leaves: on_its_result(f, leaves)  # noqa: E731
+        return run_compiled(on_one, leaves, backend="aot_eager")
+
+    with getattr(f, "pin", nullcontext()):
+        twice(f, cell, call)
 
 
 def numbers_of(cell):

@@ -9,6 +9,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -404,24 +405,50 @@ def with_tangents(tensors, tangents):
     return [x if t is None else fwad.make_dual(x, t.clone()) for x, t in pairs]
 
 
-@whole("dual tensors", accepts=has_gradient)
-def dual(f, cell):
+def check_tangent(f, cell, tangent_of):
+    """tangent_of(x, tangent, ...) -> the result and its tangent, None for 0; both are given for each Tensor."""
     should, tensors = expected(cell), cell.tensors
-    tangents = [numbers(cell.seed + i, t.shape, t.dtype, FINITE) for i, t in enumerate(tensors)]
-    tangents = [t if w else None for t, w in zip(tangents, cell.want)]
+    every = [numbers(cell.seed + i, t.shape, t.dtype, FINITE) for i, t in enumerate(tensors)]
+    tangents = [t if w else None for t, w in zip(every, cell.want)]
 
     def run():
-        with fwad.dual_level():
-            args = with_tangents([t.clone() for t in tensors], tangents)
-            result = fwad.unpack_dual(f(*cell.laid_out(args)))
-            tangent = result.tangent
-            return result.primal, torch.zeros_like(result.primal) if tangent is None else tangent
+        return tangent_of(*(t.clone() for t in tensors), *(t for t in tangents if t is not None))
 
     if not linear(cell):
         return no_jvp(run)
     value, tangent = run()
     same("value", value, should.value)
+    tangent = torch.zeros_like(value) if tangent is None else tangent
     same("tangent", tangent, pushed(cell, tangents, cell.want, should.g), exact=False)
+
+
+@whole("dual tensors", accepts=has_gradient)
+def dual(f, cell):
+    def tangent_of(*given):
+        tensors, tangents = given[: len(cell.want)], iter(given[len(cell.want) :])
+        with fwad.dual_level():
+            args = with_tangents(tensors, [next(tangents) if w else None for w in cell.want])
+            return fwad.unpack_dual(f(*cell.laid_out(args)))
+
+    check_tangent(f, cell, tangent_of)
+
+
+@whole("dual tensors, a level of C++ alone", accepts=has_gradient)
+def dual_of_graphs(f, cell):
+    """As a compiled graph opens it: torch.autograd.forward_ad does not hear of it."""
+
+    def tangent_of(*given):
+        tensors, tangents = given[: len(cell.want)], iter(given[len(cell.want) :])
+        level = torch._C._enter_dual_level()
+        try:
+            pairs = zip(tensors, cell.want)
+            duals = [torch._VF._make_dual(x, next(tangents), level) if w else x for x, w in pairs]
+            y, tangent = torch._VF._unpack_dual(f(*duals), level)
+            return y, None if tangent is None else tangent.clone()
+        finally:
+            torch._C._exit_dual_level(level)
+
+    check_tangent(f, cell, tangent_of)
 
 
 @whole("dual tensors that require grad", accepts=has_gradient)
@@ -441,6 +468,52 @@ def dual_recorded(f, cell):
     y, found = run()
     same("value", y, should.value)
     check_gradients(cell, leaves, found, should.full)
+
+
+# ---- Two calls -----------------------------------------------------------------------------------
+
+
+def is_called(cell):
+    return not FORMS[cell.form].module and "overlapping" not in cell.form and has_gradient(cell)
+
+
+def keeps_its_x(cell):
+    """Whether the result can be the x of another call, which compares the same bounds."""
+    x = cell.args[0]
+    return is_called(cell) and (cell.value.dtype, cell.value.shape) == (
+        *(getattr(torch, x.dtype), torch.Size(x.shape)),
+    )
+
+
+def twice(f, cell, call):
+    """call(f, leaves) -> the result of a second call on the result of the first, in place of one x."""
+    should, leaves = expected(cell), leaves_of(cell)
+    first, want = cell.fill(cell.tensors), cell.spread(cell.want)
+    second = [should.value, *first[1:]]
+    x_and_rest = [True, *want[1:]]
+    of_second = gradients(cell, second, x_and_rest, should.g)
+    of_first = gradients(cell, first, want, of_second[0].to(should.value.dtype))
+    y = call(getattr(f, "itself", f), leaves)
+    same("value", y, cell.forward(second))
+    found = grad(y, leaves, should.g.clone())
+    shares = [of_first[0], *(a + b for a, b in zip(of_first[1:], of_second[1:]))]
+    wanted = iter(found)
+    for i, (leaf, share) in enumerate(zip(leaves, shares)):
+        if leaf.requires_grad:
+            gradient = next(wanted)
+            gradient = torch.zeros_like(leaf) if gradient is None else gradient
+            same(f"gradient of Tensor {i}", gradient, reduced_to(share, leaf), exact=i == 0)
+
+
+def on_its_result(f, leaves):
+    x, *bounds = leaves
+    return f(f(x * 1, *bounds), *bounds)
+
+
+@whole("two calls in place of one x", accepts=keeps_its_x)
+def two_calls(f, cell):
+    with getattr(f, "pin", nullcontext()):
+        twice(f, cell, on_its_result)
 
 
 # ---- Nothing is recorded -------------------------------------------------------------------------

@@ -80,16 +80,20 @@ def of_overlapping(function, seed):
 
 
 def called(function, cell, in_place=False, **more):
-    """function(x, bounds...), without a bound that is None where one must be given by name."""
+    """function(x, bounds...), without a bound that is None where one must be given by name. `f.itself` writes its x in
+    place, and f a copy."""
 
-    def f(*tensors):
+    def call(*tensors):
         x, *bounds = cell.fill(tensors)
-        x = x.clone() if in_place else x
         if cell.operator == "clamp":
             given = {n: b for n, b in zip(("min", "max"), bounds) if b is not None}
             return function(x, **given, **more)
         return function(x, *bounds, **more)
 
+    def f(x, *tensors):
+        return call(x.clone() if in_place else x, *tensors)
+
+    f.itself = call
     return f
 
 
@@ -131,7 +135,7 @@ def pinned(call, in_place):
             with pin:
                 return f(*tensors)
 
-        under_the_pin.pin, under_the_pin.bare = pin, f
+        under_the_pin.pin, under_the_pin.bare, under_the_pin.itself = pin, f, f.itself
         return under_the_pin
 
     return make

@@ -1,13 +1,18 @@
 """No cache serves code that was compiled under another pin. test_pin_calls.py checks that another pin recompiles.
 And contexts of compilers beyond those of test/matrix, and saved models."""
 
+import gc
 from functools import partial
+from types import FunctionType
 
 import pytest
 import torch
+import torch.autograd.forward_ad as fwad
 from torch._dynamo import compiled_autograd
+from torch.func import grad, hessian, jacfwd, jvp, vmap
 
 import clampgrad
+from clampgrad._torch.compiler import COMPILED_BY_ITSELF, codes_of, with_inner
 from common import HALF, OWN, RELEASE, SLOPE, assert_same, slope, tied
 
 pytestmark = pytest.mark.thorough
@@ -176,3 +181,112 @@ def test_a_saved_model_has_the_pin_under_which_it_runs(strict, tmp_path):
     with clampgrad.pin("half"):
         assert slope(loaded) == HALF
         assert slope(torch.load(tmp_path / "model.pt", weights_only=False)) == [0, 0]
+
+
+# ---- Forward mode that compiled or exported code opens --------------------------------------------------
+
+
+def tangent(f, x):
+    return jvp(f, (x,), (torch.ones_like(x),))[1]
+
+
+def in_a_level(f, x):
+    with fwad.dual_level():
+        return fwad.unpack_dual(f(fwad.make_dual(x, torch.ones_like(x)))).tangent
+
+
+def squared(f):
+    return lambda x: (f(x) ** 2).sum()
+
+
+ZEROS, ONES = torch.zeros(4), torch.ones(4)
+
+
+FORWARD = {
+    "jvp": lambda x: tangent(clamp, x),
+    "jacfwd": lambda x: jacfwd(clamp)(x),
+    "dual_level": lambda x: in_a_level(clamp, x),
+    "vmap of jvp": lambda x: vmap(partial(tangent, clamp))(x[:, None]),
+    "jvp of vmap": lambda x: tangent(vmap(clamp), x),
+    "jvp of grad": lambda x: tangent(grad(squared(clamp)), x),
+    "hessian": lambda x: hessian(squared(clamp))(x),
+    "clamp_": lambda x: tangent(lambda x: x.clone().clamp_(0, 1), x),
+    "Tensors": lambda x: tangent(lambda x: torch.clamp(x, ZEROS, ONES), x),
+    "maximum": lambda x: tangent(lambda x: torch.maximum(x, ZEROS), x),
+    "fmax": lambda x: tangent(lambda x: torch.fmax(x, ZEROS), x),
+}
+
+
+def clamp(x):
+    return torch.clamp(x, 0, 1)
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, f):
+        super().__init__()
+        self.forward = f
+
+
+@pytest.mark.parametrize("pin", ["half", "inclusive", "straight_through"])
+@pytest.mark.parametrize("f", FORWARD)
+def test_forward_mode_inside_compiled_code(f, pin):
+    """Where a graph opens the level, only torch's C++ hears of it."""
+    x = torch.tensor([0.0, 0.5, 1.0, 2.0])
+    with clampgrad.pin(pin):
+        expected = FORWARD[f](x)
+        for backend in ("eager", "aot_eager"):
+            torch._dynamo.reset()
+            assert_same(torch.compile(FORWARD[f], backend=backend)(x), expected)
+
+
+@pytest.mark.skipif(RELEASE < (2, 13), reason="torch.export opens no level yet")
+@pytest.mark.parametrize("f", ["jvp", "dual_level", "jvp of vmap", "clamp_", "Tensors", "maximum"])
+def test_forward_mode_inside_exported_code(f):
+    x = torch.tensor([0.0, 0.5, 1.0, 2.0])
+    with clampgrad.pin("half"):
+        exported = torch.export.export(Calls(FORWARD[f]), (x,), strict=False).module()
+        assert_same(exported(x), FORWARD[f](x))
+
+
+# ---- Frames that Dynamo leaves uncompiled ---------------------------------------------------------------
+
+
+def breaks_in_a_loop(x):
+    y = x * 1
+    for _ in range(2):
+        if y.sum().item() < 100:
+            y.clamp_(0, 1)
+    return y
+
+
+def breaks_in_try(x):
+    y = x * 1
+    try:
+        y.clamp_(0, 1)
+        torch._dynamo.graph_break()
+        y.clamp_max_(2)
+    finally:
+        torch._dynamo.graph_break()
+    return y
+
+
+@pytest.mark.parametrize("pin", ["half", "straight_through"])
+@pytest.mark.parametrize("f", [breaks_in_a_loop, breaks_in_try])
+def test_nothing_of_a_kernel_is_compiled_by_itself(f, pin):
+    with clampgrad.pin(pin):
+        assert slope(torch.compile(f, backend="aot_eager")) == slope(f)
+    seen = (code() for code in torch._dynamo.convert_frame.input_codes.seen)
+    ours = [c for c in seen if c and "/clampgrad/_implementation/" in c.co_filename]
+    assert ours == []
+
+
+@pytest.mark.skipif(clampgrad.implementation == "compiled", reason="its kernels are C++")
+def test_no_function_that_a_kernel_may_call_is_left_out():
+    rooms = "clampgrad._contract", "clampgrad._torch", "clampgrad._implementation"
+    left_to_callers = {*map(id, codes_of(rooms))}
+    functions = [f for f in gc.get_objects() if type(f) is FunctionType]
+    names = ((f, str(f.__globals__.get("__name__"))) for f in functions)
+    ours = [f for f, name in names if name.startswith(rooms) and name != COMPILED_BY_ITSELF]
+    codes = [*with_inner(f.__code__ for f in ours)]
+    assert len(codes) > 100
+    assert [code for code in codes if id(code) not in left_to_callers] == []

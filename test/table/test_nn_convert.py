@@ -316,6 +316,20 @@ def test_compiled_code_notices_a_conversion(backend):
         assert bias_gradient(model, call) == [0] * 4
 
 
+def test_a_module_is_compiled_by_itself():
+    operators = []
+
+    def backend(graph, _):
+        operators.extend(str(n.target) for n in graph.graph.nodes if n.op == "call_function")
+        return graph
+
+    module = nn.ReLU6()
+    for _ in range(2):
+        torch.compile(module, backend=backend, fullgraph=True)(torch.ones(1))
+        clampgrad.nn.convert(module)
+    assert "hardtanh" in operators[0] and operators[1:] == ["clampgrad.clamp.default"]
+
+
 FIRST = """
 import torch, clampgrad
 from torch import nn

@@ -67,6 +67,22 @@ def test_what_a_user_can_correct_is_a_message(words, message, folder_of_programs
     assert (code, out) == (2, "") and "usage: clampgrad" in err and message in err
 
 
+SCRIPT = (
+    "import sys, _clampgrad_by_environment as e; sys.argv = sys.argv[1:]; sys.exit(e.command())"
+)
+
+
+@pytest.mark.parametrize("variable", ["CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED"])
+@pytest.mark.parametrize("start", [("-m", "clampgrad"), ("-c", SCRIPT, "clampgrad")], ids=" ".join)
+def test_a_wrong_switch_is_one_sentence(program, start, variable):
+    """The import of the package raises it, before any command; of `import clampgrad` it is an error as usual."""
+    ended = program(*start, "info", **{variable: "2"})
+    sentence = f"{variable}='2': it is 1 or, as when it is not set, 0\n"
+    assert (ended.returncode, ended.stderr) == (2, f"clampgrad: error: {sentence}")
+    ended = program("-c", "import clampgrad", **{variable: "2"})
+    assert ended.returncode == 1 and "Traceback" in ended.stderr
+
+
 def test_a_closed_pipe_ends_quietly():
     reader, writer = os.pipe()
     os.close(reader)

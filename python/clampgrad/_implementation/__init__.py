@@ -19,6 +19,7 @@ from clampgrad._implementation.build import MISSING
 from clampgrad._implementation.environment import is_set
 from clampgrad._implementation.library import TO_MEND, NoLibrary, libraries, load_library
 from clampgrad._implementation.stamp import minor
+from clampgrad._torch.compiler import leave_to_callers
 from clampgrad._torch.private_names import check
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ def choose() -> tuple[str, str, ModuleType]:
             )
     check("portable")
     import_module("clampgrad._implementation.portable.operators")
-    return "portable", why, import_module("clampgrad._implementation.portable")
+    portably = import_module("clampgrad._implementation.portable")
+    # Of these, kernels are made.
+    leave_to_callers("clampgrad._contract", "clampgrad._torch", __name__)
+    return "portable", why, portably
 
 
 check("package")

@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from clampgrad import _implementation
 from clampgrad._implementation import Block
-from clampgrad._torch.compiler import leave_uncompiled
+from clampgrad._torch.compiler import leave_to_callers, leave_uncompiled
 from clampgrad._torch.engine import call_backward_by
 
 Result = TypeVar("Result")
@@ -144,3 +144,4 @@ def pin_process(name: str | None) -> None:
 _implementation.pin_ask(answer)
 # A compiled function that pins the process breaks its graph: what comes after it runs under the pin.
 leave_uncompiled(__name__, "pin_process")
+leave_to_callers(__name__)  # which kernels ask

@@ -1,11 +1,13 @@
-"""torch.compile: how compiled code is guarded, how it is dropped, and the kernels that tracing keeps."""
+"""torch.compile: how compiled code is guarded, how it is dropped, what of ours is compiled, and the kernels that tracing
+keeps."""
 
 import gc
+import inspect
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -60,11 +62,18 @@ def drop_compiled() -> None:
     torch.compiler.reset()
     if not (reset := reset_precompiled()):
         return
-    codes = [thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType]
-    while codes:
-        code = codes.pop()
+    functions = (thing for thing in gc.get_objects() if type(thing) is FunctionType)
+    for code in with_inner(function.__code__ for function in functions):
         reset(code)
-        codes += [inner for inner in code.co_consts if type(inner) is CodeType]
+
+
+def with_inner(codes: Iterable[CodeType]) -> Iterator[CodeType]:
+    """The codes, and those of the functions that are defined inside them."""
+    left = [*codes]
+    while left:
+        code = left.pop()
+        yield code
+        left += [inner for inner in code.co_consts if type(inner) is CodeType]
 
 
 def uncompiled() -> AbstractContextManager[Any]:
@@ -97,3 +106,42 @@ def leave_uncompiled(module: str, name: str) -> None:
         setattr(ours, name, torch.compiler.disable(getattr(ours, name)))
 
     when_imported("torch._dynamo", disable)
+
+
+def leave_to_callers(*packages: str) -> None:
+    """Compiles functions of ours only as a part of what calls them: now all modules of the packages are imported.
+
+    Where Dynamo leaves a frame uncompiled, it compiles the functions that the frame calls; also those that torch calls
+    meanwhile, such as a kernel in Python. There a call may have turned dispatch off, and nothing can be traced.
+    """
+
+    def skip(_: object) -> None:
+        skip_code = expected("torch._dynamo.eval_frame:skip_code")
+        for code in codes_of(packages):
+            skip_code(code)
+
+    when_imported("torch._dynamo", skip)
+
+
+# What stands in the place of torch's own methods, which a program compiles. No kernel calls it.
+COMPILED_BY_ITSELF = "clampgrad._torch.modules"
+
+
+def codes_of(packages: Iterable[str]) -> Iterator[CodeType]:
+    """The code of every function in the modules of some packages."""
+    for name, module in tuple(sys.modules.items()):
+        of_package = any(f"{name}.".startswith(f"{package}.") for package in packages)
+        if of_package and name != COMPILED_BY_ITSELF:
+            yield from with_inner(function.__code__ for function in functions_of(module, module))
+
+
+def functions_of(module: ModuleType, owner: Any) -> Iterator[FunctionType]:
+    """The functions that a module defines, also in its classes and under decorators."""
+    for value in tuple(vars(owner).values()):
+        if isinstance(value, type):
+            if value.__module__ == module.__name__:
+                yield from functions_of(module, value)
+        elif callable(value) or isinstance(value, (staticmethod, classmethod, property)):
+            function = inspect.unwrap(getattr(value, "fget", value))
+            if getattr(function, "__globals__", None) is vars(module):
+                yield function

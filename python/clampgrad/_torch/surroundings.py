@@ -11,14 +11,9 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 
-def in_forward_mode() -> bool:
-    """Whether a level of forward mode is open, be it torch.func's."""
-    return fwad._current_level >= 0
-
-
 def in_levels() -> bool:
-    """Whether a level of torch.func or of forward mode is open, at which a gradient may be recorded."""
-    return torch._C._are_functorch_transforms_active() or in_forward_mode()
+    """Whether a level of torch.func is open, at which a gradient may be recorded."""
+    return torch._C._are_functorch_transforms_active()
 
 
 def in_transform() -> bool:
@@ -37,10 +32,6 @@ def is_of_transform(tensor: Tensor) -> bool:
 def is_batched_gradient(tensor: Tensor) -> bool:
     """Whether `is_grads_batched` batched this gradient."""
     return torch._C._functorch.is_legacy_batchedtensor(tensor)
-
-
-def carries_tangent(tensor: Tensor) -> bool:
-    return fwad._current_level >= 0 and fwad.unpack_dual(tensor).tangent is not None
 
 
 def forward_mode(enabled: bool) -> AbstractContextManager[Any]:

@@ -20,12 +20,8 @@ from clampgrad._implementation.portable.forward import (
 )
 from clampgrad._implementation.portable.gate import Clamp, Extremum, traced_by_jit
 from clampgrad._implementation.traced import traced
-from clampgrad._torch.surroundings import (
-    guarded,
-    in_forward_mode,
-    in_levels,
-    without_dispatch_modes,
-)
+from clampgrad._torch.surroundings import guarded, in_levels, without_dispatch_modes
+from clampgrad._torch.tangents import carry_tangents_at_a_level
 
 with without_dispatch_modes():
     for operator in OPERATORS:
@@ -63,7 +59,7 @@ def recorded(args: tuple[Any, ...]) -> bool:
     tensors = [a for a in args if isinstance(a, Tensor)]
     return any(t.is_floating_point() for t in tensors) and (
         (torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or in_levels()))
-        or in_forward_mode()  # which records without grad mode, too
+        or carry_tangents_at_a_level(tensors)  # forward mode records without grad mode, too
     )
 
 

@@ -291,9 +291,13 @@ class Clamp(torch.autograd.Function):
             # One without a dimension counts less in type promotion, but here it has the batch's.
             others = [o.to(rule.dtype) if isinstance(o, Tensor) else o for o in others]
             return cls.apply(rule, recording, x.to(rule.dtype), *others, position), 0
-        if in_dims[2] is None or args[0].dim() < args[-1].dim():
+        if in_dims[2] is None:
             raise RuntimeError(
-                "vmap: inplace, self must be batched, and no bound may have more dimensions than self"
+                "vmap: inplace clamp is not possible where a bound is batched and what is written is not"
+            )
+        if args[0].dim() < args[-1].dim():
+            raise RuntimeError(
+                "vmap: inplace clamp is not possible where a bound has more dimensions than what is written"
             )
         # Written as it is, and not as a view, which autograd would record.
         cls.apply(rule, recording, args[0], *batch_at(in_dims[2], args, in_dims[2:])[1:])

@@ -32,7 +32,8 @@ from clampgrad._torch.dispatcher import (
     register_at_autograd_keys,
     to_torchs_own,
 )
-from clampgrad._torch.surroundings import carries_tangent, guarded, in_autodiff
+from clampgrad._torch.surroundings import guarded, in_autodiff
+from clampgrad._torch.tangents import carry_tangents
 
 # ---- What holds: see _C.pyi ------------------------------------------------------------------------------
 
@@ -179,19 +180,22 @@ def pinned(is_clamp: bool) -> str | None:
     return column_of(gradient, bool(maximize)) if is_clamp or gradient not in PSEUDO else None
 
 
-def is_differentiated(tensor: Tensor) -> bool:
-    return (torch.is_grad_enabled() and tensor.requires_grad) or carries_tangent(tensor)
+def are_differentiated(args: Sequence[Any]) -> bool:
+    """Whether one of the arguments is: a Tensor of a dtype and a layout that torch clamps."""
+    tensors = [a for a in args if isinstance(a, Tensor) and clamps(a)]
+    recorded = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return recorded or (len(tensors) > 0 and carry_tangents(tensors))
 
 
-def has_gradient(tensor: Tensor) -> bool:
-    """Whether a clamp of it records one: it is of a dtype and a layout that torch clamps, and differentiated."""
-    clamps = tensor.is_floating_point() and tensor.element_size() > 1
-    return clamps and tensor.layout in (torch.strided, torch.jagged) and is_differentiated(tensor)
+def clamps(x: Tensor) -> bool:
+    """Whether torch's clamps take it, and record a gradient."""
+    is_float = x.is_floating_point() and x.element_size() > 1
+    return is_float and x.layout in (torch.strided, torch.jagged)
 
 
 def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
     """Whether we record the call. Where torch raises an error we do not, so that it words the error."""
-    if not any(has_gradient(arg) for arg in (x, *others) if isinstance(arg, Tensor)):
+    if not are_differentiated((x, *others)):
         if torch.is_grad_enabled() and in_autodiff():
             raise RuntimeError(
                 "clampgrad.pin: TorchScript differentiates this clamp by a rule of its own, which no pin "
@@ -236,8 +240,7 @@ def kernel_for_lists(name: str, operator: Any) -> Kernel:
 
     def call(keys: Any, *args: Any) -> Any:
         each = [a for arg in args for a in (arg if isinstance(arg, (list, tuple)) else [arg])]
-        differentiated = any(is_differentiated(a) for a in each if isinstance(a, Tensor))
-        if differentiated and pinned("clamp" in name):
+        if pinned("clamp" in name) and are_differentiated(each):
             raise RuntimeError(
                 "clampgrad.pin: no pin reaches a list of tensors. Call the operator for each of them, not "
                 f"aten::{name}, or take the pin off around this call (`with clampgrad.pin(None)`)"

@@ -1,0 +1,43 @@
+"""Whether tensors carry tangents. C++ alone knows: where compiled or exported code opens a level of forward mode,
+torch.autograd.forward_ad does not hear of it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clampgrad._torch.dispatcher import OneLevel
+from clampgrad._torch.surroundings import forward_mode
+
+
+class Asked(OneLevel):
+    """apply(found, *tensors): torch asks a function for its tangent just where an argument carries one. No operator
+    is called, so that nothing sees it: no mode, no subclass, no graph."""
+
+    @staticmethod
+    def forward(ctx: Any, found: list[bool], *_: Tensor) -> None:
+        ctx.found = found
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> None:
+        ctx.found.append(True)
+
+
+def carry_tangents(tensors: Iterable[Tensor]) -> bool:
+    """Whether one of them carries a tangent at the level that runs now."""
+    found: list[bool] = []
+    Asked.call(found, *tensors)
+    return bool(found)
+
+
+def carry_tangents_at_a_level(tensors: list[Tensor]) -> bool:
+    """The same at any level: also where torch.func has wrapped what carries it."""
+    with forward_mode(True):  # each level has this switch to itself
+        while tensors:
+            if carry_tangents(tensors):
+                return True
+            wrapped = filter(torch._C._functorch.is_functorch_wrapped_tensor, tensors)
+            tensors = [*map(torch._C._functorch.get_unwrapped, wrapped)]
+    return False
