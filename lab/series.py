@@ -38,6 +38,7 @@ class Claim:
     convention: str | None = None
     scope: frozenset[str] = frozenset()
     unchanged: bool = False  # no gradient changes: what is saved, or how fast it is, does
+    saved: bool = False  # what is saved may change
     # The transpose of reverse mode; or "2.15": as in that release, also at a NaN.
     forward: str = "transpose"
 
@@ -119,7 +120,8 @@ def default(release: str) -> Series:
 def files_of(*patches: Path) -> list[str]:
     """The files that patches change or add."""
     text = "\n".join(patch.read_text() for patch in patches)
-    return list(dict.fromkeys(re.findall(r"^(?:--- a|\+\+\+ b)/(.*)$", text, re.MULTILINE)))
+    named = r"^(?:--- a/|\+\+\+ b/|rename from |rename to |diff --git a/\S+ b/)(.*)$"
+    return list(dict.fromkeys(re.findall(named, text, re.MULTILINE)))
 
 
 def files_added(patch: Path) -> list[str]:

@@ -42,7 +42,7 @@ def entries(text):
 
 def section(patch, name):
     """The lines of a patch about one file."""
-    about = rf"(?ms)^\+\+\+ b/{re.escape(name)}\n(.*?)(?=^diff |\Z)"
+    about = rf"(?ms)^\+\+\+ b/{re.escape(name)}\n(.*?)(?=^diff |^--- [^\n]*\n\+\+\+ |\Z)"
     found = re.search(about, patch.read_text())
     return found[1].splitlines() if found else []
 
@@ -52,9 +52,14 @@ def hunks(patch, name, side):
     return "".join(line[1:] + "\n" for line in section(patch, name) if line[:1] in (" ", side))
 
 
-def fragment(patch, name):
-    """The lines that a patch adds to such a file, as a file of their own. New operators are declared elsewhere."""
-    lines = [line[1:] for line in section(patch, name) if line.startswith("+")]
+def removes(patches, name):
+    """Whether patches take away lines of a file, or change them."""
+    return any(line.startswith("-") for patch in patches for line in section(patch, name))
+
+
+def fragment(patches, name):
+    """The lines that patches add to such a file, as a file of their own. New operators are declared elsewhere."""
+    lines = [line[1:] for p in patches for line in section(p, name) if line.startswith("+")]
     added = [line for line in lines if not line.startswith("#include <ATen/ops/")]
     includes = [line for line in added if line.startswith("#include")]
     registrations = [line for line in added if line.startswith("REGISTER_")]
@@ -106,9 +111,8 @@ def patched(directory, patches, release):
         if functions.sub("", after[name]) != functions.sub("", texts[name]):
             raise Refusal(f"Only the functions of clamp in {name} can be proved here.")
     if after[NATIVE] != texts[NATIVE]:
-        for patch in patches:
-            for name in (n for n in files_of(patch) if COMPILED.match(n) and n not in after):
-                after[name] = fragment(patch, name)
-                (directory / name).parent.mkdir(parents=True, exist_ok=True)
-                (directory / name).write_text(after[name])
+        for name in (n for n in files_of(*patches) if COMPILED.match(n) and n not in after):
+            after[name] = fragment(patches, name)
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text(after[name])
     return after
