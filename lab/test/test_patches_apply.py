@@ -25,7 +25,7 @@ from lab.series import (
     named,
     states,
 )
-from lab.verify.upstream_files import hunks, of_the_wheel, shown
+from lab.verify.upstream_files import of_the_wheel, section, shown
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = torch.__version__.split("+")[0]
@@ -74,13 +74,28 @@ def tree_of(directory, release=RELEASE, *names):
     texts = {YAML: TEXT if minor == MINOR else UPSTREAM[minor], "version.txt": f"{release}a0\n"}
     texts |= {name: shown(name, release) for name in (FUNCTIONS, SCRIPT)}
     mine = [s for s in all_series().values() if s.fits(release) and s.name in (names or [s.name])]
-    for patch in (p for s in mine for p in s.patches):
+    patches = [p for s in mine for p in s.patches]
+    for patch in patches:
         for name in set(files_of(patch)) - set(files_added(patch)) - texts.keys():
             whole = of_the_wheel(name)
             here = minor == MINOR and whole.is_file()
-            texts[name] = whole.read_text() if here else hunks(patch, name, "-")
+            texts[name] = whole.read_text() if here else quoted(patches, name)
     repository(directory, texts)
     return directory
+
+
+def quoted(patches, name):
+    """The lines that the hunks quote; of a later patch those that no earlier one has written."""
+    before = after = ""
+    for patch in patches:
+        for hunk in re.split(r"(?m)^@@ .*\n", "\n".join(section(patch, name)) + "\n")[1:]:
+            old, new = (
+                "".join(line[1:] + "\n" for line in hunk.splitlines() if line[:1] in (" ", side))
+                for side in "-+"
+            )
+            if old not in after:
+                before, after = before + old, after + new
+    return before
 
 
 def content(tree):

@@ -224,21 +224,22 @@ def held(found, stock, claim):
             if not of_table and key not in stock:
                 continue
             wanted = expected(convention, key, rows, claim.forward) if of_table else stock[key]
-            for i in differ(rows, wanted).nonzero()[:1, 0]:
-                yield said(key, rows, wanted, int(i), convention if of_table else "stock")
+            yield from said(key, rows, wanted, convention if of_table else "stock")
 
     conventions = [claim.convention] if claim.convention else oracle.EXACT
     return min(((name, [*failures(name)]) for name in conventions), key=lambda item: len(item[1]))
 
 
-def said(key, rows, wanted, i, whose):
-    """Where a row is not what is wanted: the point, the argument, and the two values."""
+def said(key, rows, wanted, whose):
+    """For each argument with a wrong gradient, the first point where it has one, and the two values."""
     operator, _, mode = key.split(", ")
-    arguments = names(operator)
-    got, right = ([f"{n:g}" for n in side[i].tolist()] for side in (rows, wanted))
-    *point, g = got[: len(arguments) + 1]
-    at = ", ".join(f"{name} = {value}" for name, value in zip([*arguments, "g"], [*point, g]))
+    named = [*names(operator), "g"]
     what = "tangent along" if "forward mode" in mode else "gradient of"
-    pairs = [*zip(arguments, got[len(arguments) + 1 :], right[len(arguments) + 1 :])]
-    others = [f"the {what} {name} is {a}, not {b}" for name, a, b in pairs if a != b]
-    return f"{key}: at {at} (row {i} of {len(rows)}) {' and '.join(others)} as {whose} has it"
+    for column, name in enumerate(named[: rows.shape[1] - len(named)], len(named)):
+        for i in differ(rows[:, [column]], wanted[:, [column]]).nonzero()[:1, 0].tolist():
+            *point, got, right = (
+                f"{n:g}" for n in (*rows[i, : len(named)], rows[i, column], wanted[i, column])
+            )
+            at = ", ".join(f"{name} = {value}" for name, value in zip(named, point))
+            where = f"{key}: at {at} (row {i} of {len(rows)})"
+            yield f"{where} the {what} {name} is {got}, not {right} as {whose} has it"
