@@ -59,8 +59,6 @@ class Series:
     summary: str
     patches: list[Path]
     unproved: set[Path]  # tests: no gradient depends on them
-    # Upstream's tests of the gradients that it takes away, as FILE:PATTERN, of whole names as fnmatch has them.
-    fails: tuple[str, ...] = ()
 
     def fits(self, release: str) -> bool:
         """Whether it was made for a release such as 2.13.1."""
@@ -75,8 +73,8 @@ class Series:
 def read(path: Path) -> Series:
     """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file.
 
-    Releases, Convention and Summary are needed; Scope, Forward, `Gradients: unchanged` and Fails are the fields of
-    Claim and Series. `unproved` behind a patch says that no gradient depends on it.
+    Releases, Convention and Summary are needed; Scope, Forward and `Gradients: unchanged` are the fields of Claim.
+    `unproved` behind a patch says that no gradient depends on it.
     """
     text = path.read_text()
     keys = dict(reversed(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE)))
@@ -89,9 +87,8 @@ def read(path: Path) -> Series:
         keys.get("Forward", "transpose"),
     )
     unproved = {patch for patch, (_, *flags) in zip(patches, lines) if flags == ["unproved"]}
-    name, fails = path.parent.relative_to(PATCHES).as_posix(), keys.get("Fails", "").split()
-    releases = keys["Releases"].split()
-    return Series(name, releases, claim, keys["Summary"], patches, unproved, tuple(fails))
+    name, releases = path.parent.relative_to(PATCHES).as_posix(), keys["Releases"].split()
+    return Series(name, releases, claim, keys["Summary"], patches, unproved)
 
 
 def all_series() -> dict[str, Series]:

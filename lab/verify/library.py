@@ -82,6 +82,7 @@ def generated(directory, texts, stems):
     text = "\n".join([header, nodes, kernels, OPENED, manual, HELPER])
     text = re.sub(r"(namespace torch::autograd::)generated(?= \{|;)", r"\1proved", text)
     text = text.replace("autograd { namespace generated {", "autograd { namespace proved {")
+    text = text.replace("autograd::generated::TypeAndSize", "autograd::proved::TypeAndSize")
     text = re.sub(r'\bunpack\((\w+), "\w+", \d+\)', r"\1", text)  # a check that is not exported
     return re.sub(r'(std::string name\(\) const override \{ return ")', r"\1Proved", text)
 
