@@ -299,6 +299,29 @@ def test_a_whole_source_tree_takes_the_patches(tmp_path, source):
     assert content(tmp_path) == after
 
 
+def test_blob_ids_are_those_of_git(tmp_path):
+    """Nothing before a file that is added, and nothing else is zero; of the installed release's formulas, those that git
+    computes before and after."""
+    for path in PATCHES.rglob("*.patch"):
+        added = files_added(path)
+        ids = re.findall(
+            r"(?m)^diff --git a/(\S+) .*\n(?:new file .*\n)?index (\w{40})\.\.(\w{40})",
+            path.read_text(),
+        )
+        for name, before, after in ids:
+            assert (int(before, 16) == 0) == (name in added) and int(after, 16), (path, name)
+    index = re.compile(rf"diff --git a/{YAML} .*\nindex (\w{{40}})\.\.(\w{{40}})")
+    for series in MINE:
+        tree = tmp_path / series.name.replace("/", "-")
+        repository(tree, {YAML: TEXT})
+        for patch in series.patches:
+            ids = [run("git", "hash-object", YAML, cwd=tree).stdout.strip()]
+            git(tree, "apply", f"--include={YAML}", str(patch))
+            ids.append(run("git", "hash-object", YAML, cwd=tree).stdout.strip())
+            if (found := index.search(patch.read_text())) and found[1] == ids[0]:
+                assert found[2] == ids[1], patch
+
+
 def test_every_patch_has_the_fields_of_debian():
     words = ("From: ", "Subject: [PATCH] ", "Origin: ", "Bug: ", "Forwarded: ", "Last-Update: ")
     for path in PATCHES.rglob("*.patch"):
