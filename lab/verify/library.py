@@ -46,6 +46,11 @@ Tensor masked_fill_inplace_if_safe(const Tensor& t, const Tensor& mask, const Sc
   return t.masked_fill(mask, value);
 }
 }
+namespace torch::autograd {
+at::Tensor TypeAndSize::zeros() {
+  return at::zeros_symint(sym_sizes, options);
+}
+}
 """
 
 
