@@ -48,7 +48,7 @@ def measured(library, steps):
 
     def step():
         start = time.perf_counter()
-        model(input_ids=ids, labels=ids).loss.backward()
+        model(input_ids=ids, decoder_input_ids=ids, labels=ids).loss.backward()
         model.zero_grad()
         return time.perf_counter() - start
 

@@ -41,10 +41,12 @@ def source_build_tests():
 def verified():
     """What `verify` found, release by release."""
     yield "torch", "series", "gradients", "points that changed", "OpInfo samples"
-    for r in records.read("verified")["rows"]:
+    found = records.read("verified")
+    for r in found["rows"]:
         convention = "unchanged" if r["unchanged"] else r["convention"]
         numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
         yield r["torch"], code(r["series"]), convention, *numbers
+    yield found["note"]
 
 
 # ---- What patches cost ---------------------------------------------------------------------------

@@ -68,7 +68,7 @@ IN_PLACE = "at::where((self == self).logical_and_({0} == {0}), 1., 1.) * "
 STRICT = "grad.masked_fill(self {} other, 0)"
 MUTANTS = {
     "a number that is an int": ("clamp_min", "self: (.*)", 'self: "min.isIntegral(true) ? grad : {}"',
-        "clamp_min, numbers, eager with int: at self = 0, min = 0"),
+        "clamp_min, numbers, eager with int: at self = -1, min = 0"),
     "strict masks on both sides of a tie": ("maximum", "self: .*\n  other: .*",
         f"self: {STRICT.format('<=')}\n  other: {STRICT.format('>=')}", "maximum, tensors, eager: "),
     "a NaN": ("fmin", r"\.logical_or_\(other\.isnan\(\)\), 0", ", 0", "fmin, tensors, eager: .* the gradient of other "),

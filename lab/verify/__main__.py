@@ -84,7 +84,8 @@ def report(found, claim):
 
 def record(series, found, release):
     """For the table of lab.fill_tables."""
-    rows = {(r["torch"], r["series"]): r for r in records.read("verified")["rows"]}
+    found_before = records.read("verified")
+    rows = {(r["torch"], r["series"]): r for r in found_before.pop("rows")}
     rows[release, series.name] = {
         "torch": release,
         "series": series.name,
@@ -94,7 +95,7 @@ def record(series, found, release):
         "opinfo samples": found["samples"],
         "not proved": found["not proved"],
     }
-    records.write("verified", [rows[key] for key in sorted(rows)])
+    records.write("verified", [rows[key] for key in sorted(rows)], **found_before)
 
 
 def main(words=None):

@@ -278,7 +278,9 @@ def rows(args, g, values):
 
 # ---- Numbers that no binary dtype holds ----------------------------------------------------------
 
-BOUNDS = {"clamp": (0.1, 0.7), "clamp_max": (0.7,)}  # of the others: .1
+# Of .1 and .8 the nearest number in float32 is greater, of .7 it is less, so a wrong dtype shows on either side.
+BOUNDS = {"clamp": ((0.1, 0.7), (0.7, 0.8))}  # of the others: one of these
+ALONE = ((0.1,), (0.7,))
 # A dtype of `self`, and one of the other Tensors: what they are compared in holds both.
 PAIRS = (
     ("float32", "float64"),
@@ -291,40 +293,41 @@ PAIRS = (
 def around(bounds, dtype):
     """The bounds as a dtype rounds them, and the numbers next to them."""
     rounded = torch.tensor(bounds, dtype=dtype)
-    return torch.cat(
-        [torch.nextafter(rounded, torch.full_like(rounded, e)) for e in (-9, 9)] + [rounded]
-    )
+    ends = [torch.full_like(rounded, e) for e in (-9, 9)]
+    return torch.cat([*(torch.nextafter(rounded, end) for end in ends), rounded])
 
 
-def beside(operator, dtype):
+def beside(operator, bounds, dtype):
     """Around numbers as bounds. In 16 bits only next to them: upstream compares some in float32 and some as forward rounds
     them, so it has two answers at the number as it is rounded."""
-    bounds = BOUNDS.get(operator, (0.1,))
-    x = around(bounds, dtype)[: None if dtype.itemsize > 2 else 2 * len(bounds)]
+    rounds = dtype.itemsize > 2
+    x = around(bounds, dtype)[: None if rounds else 2 * len(bounds)]
     found = reverse(lambda x: getattr(torch, operator)(x, *bounds), [x], torch.ones_like(x))
-    args = [
-        x,
-        *(torch.full_like(x, b) if dtype.itemsize > 2 else torch.full(x.shape, b) for b in bounds),
+    others = [torch.full(x.shape, b, dtype=dtype if rounds else torch.double) for b in bounds]
+    return rows([a.double() for a in (x, *others)], torch.ones(len(x), dtype=torch.double), found)
+
+
+def beside_tensors(operator, bounds, mine, others):
+    """The same with Tensors of another dtype for bounds: these, a little more, and next to what `self` makes of them. They
+    are as exact as what both are promoted to."""
+    near = [
+        sorted(
+            {b, b + 1e-10, *around([b], others).tolist(), *around([b], mine).to(others).tolist()}
+        )
+        for b in bounds
     ]
-    return rows([a.double() for a in args], torch.ones(len(x), dtype=torch.double), found)
-
-
-def beside_tensors(operator, mine, others):
-    """The same with Tensors of another dtype for bounds, and with bounds a little larger: as exact as what both are promoted
-    to."""
-    bounds = BOUNDS.get(operator, (0.1,))
-    near = [(b, b + 1e-10) for b in bounds]
-    columns = zip(*product(around(bounds, mine).tolist(), *near))
+    x = {*around(bounds, mine).tolist(), *around(bounds, others).to(mine).tolist()}
+    columns = zip(*product(sorted(x), *near))
     x, *rest = (torch.tensor(c, dtype=d) for c, d in zip(columns, (mine, *[others] * len(bounds))))
     g = torch.ones(len(x), dtype=torch.promote_types(mine, others))
     found = reverse(getattr(torch, operator), [x, *rest], g)
     return rows([a.double() for a in (x, *rest)], g.double(), found)
 
 
-def beside_scalars(operator, mine, others):
+def beside_scalars(operator, bounds, mine, others):
     """And with Tensors that have no dimension, whose dtype does not count: they are compared as forward rounds them. (Two
     bounds that differ, and are rounded to one number, are left out: there upstream does not follow its forward.)"""
-    bounds, found = BOUNDS.get(operator, (0.1,)), []
+    found = []
     for x in around(bounds, mine):
         args = [x[None], *(torch.tensor(b, dtype=others) for b in bounds)]
         values = reverse(getattr(torch, operator), args, torch.ones_like(args[0]))
@@ -336,14 +339,16 @@ def beside_scalars(operator, mine, others):
 def inexact():
     """(key, rows): all of these."""
     for operator, kinds in ((o, t["rows"][0]) for o, t in TABLE["operators"].items()):
-        if "numbers" in kinds and operator.startswith("clamp"):
-            for name in ("float32", "bfloat16", "float16"):
-                yield f"{operator}, numbers, {name} beside", beside(operator, getattr(torch, name))
-        for pair in PAIRS:
-            dtypes = [getattr(torch, name) for name in pair]
-            for what, way in (("", beside_tensors), (" of no dimension", beside_scalars)):
-                key = f"{operator}, tensors, {pair[0]} beside {pair[1]}{what}"
-                yield key, way(operator, *dtypes)
+        for bounds in BOUNDS.get(operator, ALONE):
+            if "numbers" in kinds and operator.startswith("clamp"):
+                for name in ("float32", "bfloat16", "float16"):
+                    rows_of = beside(operator, bounds, getattr(torch, name))
+                    yield f"{operator}, numbers, {name} beside", rows_of
+            for pair in PAIRS:
+                dtypes = [getattr(torch, name) for name in pair]
+                for what, way in (("", beside_tensors), (" of no dimension", beside_scalars)):
+                    key = f"{operator}, tensors, {pair[0]} beside {pair[1]}{what}"
+                    yield key, way(operator, bounds, *dtypes)
 
 
 # ---- What is saved -------------------------------------------------------------------------------
