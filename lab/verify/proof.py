@@ -238,7 +238,7 @@ def said(key, rows, wanted, whose):
     for column, name in enumerate(named[: rows.shape[1] - len(named)], len(named)):
         for i in differ(rows[:, [column]], wanted[:, [column]]).nonzero()[:1, 0].tolist():
             *point, got, right = (
-                f"{n:g}" for n in (*rows[i, : len(named)], rows[i, column], wanted[i, column])
+                f"{n:.12g}" for n in (*rows[i, : len(named)], rows[i, column], wanted[i, column])
             )
             at = ", ".join(f"{name} = {value}" for name, value in zip(named, point))
             where = f"{key}: at {at} (row {i} of {len(rows)})"
