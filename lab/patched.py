@@ -111,15 +111,21 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="FILE.jsonl")
     parser.add_argument("--cases", nargs="+", default=[], help="these alone")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--libraries", type=Path, help="a folder with stock/ and patched/, compiled before"
+    )
     parser.add_argument("--note", default="", help="what a reader of the times must know")
     options = parser.parse_args()
     found = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
-        print("compiling both sides, which takes minutes", file=sys.stderr)
-        paths = compiled(options.series, Path(scratch))
+        if options.libraries:
+            paths = {side: options.libraries / side / "libproved.so" for side in SIDES}
+        else:
+            print("compiling both sides, which takes minutes", file=sys.stderr)
+            paths = compiled(options.series, Path(scratch))
         for _ in range(options.rounds):
             for side, path in paths.items():
-                command = [sys.executable, "-m", "lab.patched", "--library", path]
+                command = [sys.executable, "-m", "lab.patched", "--library", str(path)]
                 found[side].append(json.loads(subprocess.check_output([*command, *options.cases])))
     rows = [
         {"case": c, **{side: statistics.median(r[c] for r in found[side]) for side in SIDES}}

@@ -1,16 +1,21 @@
 """The series of patches in patches/, and which of them a source tree of PyTorch has:
 
-python lab/series.py                              lists them
-python lab/series.py pytorch                      says which are for this tree, and which it has
-python lab/series.py --patches v2.13.0/joint      prints the files of one, in order, for git am
+python lab/series.py                                  lists them
+python lab/series.py pytorch                          says which are for this tree, and which it has
+python lab/series.py pytorch --check v2.13.0/joint    says whether it can be applied and built, and what that would do
+python lab/series.py pytorch --patches v2.13.0/joint  prints the files that it still lacks, in order, for git am
+python lab/series.py --patches v2.13.0/joint          prints all files of one
+
+Exit codes: 0, and 2 where it refuses, with one sentence that says why.
 """
 
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +43,7 @@ class Claim:
     convention: str | None = None
     scope: frozenset[str] = frozenset()
     unchanged: bool = False  # no gradient changes: what is saved, or how fast it is, does
+    saved: bool = False  # what is saved may change
     # The transpose of reverse mode; or "2.15": as in that release, also at a NaN.
     forward: str = "transpose"
 
@@ -53,8 +59,6 @@ class Series:
     summary: str
     patches: list[Path]
     unproved: set[Path]  # tests: no gradient depends on them
-    # Upstream's tests of the gradients that it takes away, as FILE:PATTERN, of whole names as fnmatch has them.
-    fails: tuple[str, ...] = ()
 
     def fits(self, release: str) -> bool:
         """Whether it was made for a release such as 2.13.1."""
@@ -69,8 +73,8 @@ class Series:
 def read(path: Path) -> Series:
     """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file.
 
-    Releases, Convention and Summary are needed; Scope, Forward, `Gradients: unchanged` and Fails are the fields of
-    Claim and Series. `unproved` behind a patch says that no gradient depends on it.
+    Releases, Convention and Summary are needed; Scope, Forward and `Gradients: unchanged` are the fields of Claim.
+    `unproved` behind a patch says that no gradient depends on it.
     """
     text = path.read_text()
     keys = dict(reversed(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE)))
@@ -83,9 +87,8 @@ def read(path: Path) -> Series:
         keys.get("Forward", "transpose"),
     )
     unproved = {patch for patch, (_, *flags) in zip(patches, lines) if flags == ["unproved"]}
-    name, fails = path.parent.relative_to(PATCHES).as_posix(), keys.get("Fails", "").split()
-    releases = keys["Releases"].split()
-    return Series(name, releases, claim, keys["Summary"], patches, unproved, tuple(fails))
+    name, releases = path.parent.relative_to(PATCHES).as_posix(), keys["Releases"].split()
+    return Series(name, releases, claim, keys["Summary"], patches, unproved)
 
 
 def all_series() -> dict[str, Series]:
@@ -119,7 +122,8 @@ def default(release: str) -> Series:
 def files_of(*patches: Path) -> list[str]:
     """The files that patches change or add."""
     text = "\n".join(patch.read_text() for patch in patches)
-    return list(dict.fromkeys(re.findall(r"^(?:--- a|\+\+\+ b)/(.*)$", text, re.MULTILINE)))
+    named = r"^(?:--- a/|\+\+\+ b/|rename from |rename to |diff --git a/\S+ b/)(.*)$"
+    return list(dict.fromkeys(re.findall(named, text, re.MULTILINE)))
 
 
 def files_added(patch: Path) -> list[str]:
@@ -167,18 +171,93 @@ def refused(source: Path, patches: Sequence[Path], *how: str) -> str:
     return tried.stderr.strip() if tried and tried.returncode else ""
 
 
-def states(source: Path) -> dict[str, str]:
-    """Maps each series for the release of a tree to: applied, applies, or the first line of why it does not."""
-    release, found = release_of(source), {}
-    mine = [series for series in all_series().values() if series.fits(release)]
+def of_the_tree(source: Path) -> list[Series]:
+    """The series for its release that a tree has. Under a longer one, which begins with it, a series can no longer be
+    undone by itself."""
+    mine = [series for series in all_series().values() if series.fits(release_of(source))]
     applied = [s for s in mine if not refused(source, s.patches, "--check", "--reverse")]
-    for series in mine:
-        # Under a longer series that begins with it, it can no longer be undone by itself.
-        within = any(s.patches[: len(series.patches)] == series.patches for s in applied)
-        rest = [p for p in series.patches if not any(p in s.patches for s in applied)]
-        why_not = refused(source, rest, "--check").partition("\n")[0]
-        found[series.name] = "applied" if within else why_not or "applies"
+    return [s for s in mine if any(a.patches[: len(s.patches)] == s.patches for a in applied)]
+
+
+def missing(source: Path, series: Series) -> list[Path]:
+    """The patches of a series that a tree lacks; refuses, with what to do, where they do not apply."""
+    release, has = release_of(source), of_the_tree(source)
+    if not series.fits(release):
+        raise Refusal(f"{series.name} is for {series.span}, and {source} is {release}.")
+    if series in has:
+        longer = [
+            s.name
+            for s in has
+            if len(s.patches) > len(series.patches) and series.patches[0] in s.patches
+        ]
+        within = f" (in {longer[0]})" if longer else ""
+        raise Refusal(f"{source} has {series.name} already{within}.")
+    rest = [p for p in series.patches if not any(p in s.patches for s in has)]
+    if error := refused(source, rest, "--check"):
+        mine = {*files_of(*rest)}
+        if beside := [
+            s.name
+            for s in has
+            if mine & {*files_of(*s.patches)} and s.patches[0] not in series.patches
+        ]:
+            raise Refusal(
+                f"{series.name} does not apply beside {beside[0]}, which {source} has: undo that first."
+            )
+        raise Refusal(f"{series.name} does not apply to {source}: {error.partition(chr(10))[0]}")
+    return rest
+
+
+def states(source: Path) -> dict[str, str]:
+    """Maps each series for the release of a tree to: applied, applies (and what it builds on there), or why it does not."""
+    found = {}
+    for series in (s for s in all_series().values() if s.fits(release_of(source))):
+        try:
+            rest = missing(source, series)
+            upgrade = (
+                f", {len(rest)} of {len(series.patches)} patches"
+                if len(rest) < len(series.patches)
+                else ""
+            )
+            found[series.name] = f"applies{upgrade}"
+        except Refusal as refusal:
+            found[series.name] = "applied" if "already" in str(refusal) else str(refusal)
     return found
+
+
+def in_the_way(tree: Path) -> Iterator[str]:
+    """What keeps a tree from being patched with git am, and built."""
+    changed = git(tree, "status", "--porcelain", "--untracked-files=no").stdout.splitlines()
+    if changed:
+        yield f"commit or stash first: {', '.join(line[3:] for line in changed)}"
+    if re.search(r"\s", str(tree.resolve())):
+        yield f"a space in {tree.resolve()}, where PyTorch's build would split it: move the checkout"
+    compiler = os.environ.get("CXX", "c++").split()[0]
+    if gone := [name for name in ("cmake", "ninja", compiler) if not shutil.which(name)]:
+        yield f"not on PATH: {', '.join(gone)}"
+    listed = git(tree, "config", "-f", ".gitmodules", "--get-regexp", r"\.path$").stdout
+    paths = [line.split(maxsplit=1)[1] for line in listed.splitlines()]
+    if empty := [p for p in paths if not ((tree / p).is_dir() and any((tree / p).iterdir()))]:
+        yield f"without files: {', '.join(empty)} (git submodule update --init --recursive)"
+
+
+def check(tree: Path, series: Series) -> str:
+    """What applying a series would do, as a sentence; refuses where it cannot be done."""
+    patches = missing(tree, series)
+    if problems := list(in_the_way(tree)):
+        raise Refusal("; ".join(problems) + ".")
+    files = files_of(*patches)
+    return (
+        f"ready: git am would add {len(patches)} commits of {series.name} to {tree} ({release_of(tree)}), which change "
+        f"{len(files)} files: {', '.join(files)}"
+    )
+
+
+def listing(tree: Path) -> Iterator[str]:
+    yield f"{release_of(tree)}: {choices(release_of(tree))}"
+    if found := states(tree):
+        yield from (f"{name:32} {state}" for name, state in found.items())
+    else:
+        yield "To make a series for it, see docs/upstream/propose.md."
 
 
 def main(words: list[str] | None = None) -> int:
@@ -186,19 +265,23 @@ def main(words: list[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("tree", nargs="?", type=Path, help="a source tree of PyTorch")
     parser.add_argument("--patches", metavar="SERIES", help="print the files of a series")
+    parser.add_argument("--check", metavar="SERIES", help="say whether it can be applied and built")
     options = parser.parse_args(words)
     try:
-        if options.patches:
-            print(*named(options.patches).patches, sep="\n")
+        if options.check and not options.tree:
+            raise Refusal("--check needs a source tree of PyTorch.")
+        if options.check:
+            print(check(options.tree, named(options.check)))
+        elif options.patches:
+            series = named(options.patches)
+            print(*(missing(options.tree, series) if options.tree else series.patches), sep="\n")
         elif options.tree:
-            found = states(options.tree)
-            print(f"{release_of(options.tree)}: {choices(release_of(options.tree))}")
-            print(*(f"{name:32} {state}" for name, state in found.items()), sep="\n")
+            print(*listing(options.tree), sep="\n")
         else:
             for s in all_series().values():
                 print(f"{s.name:32} {s.span:12} {s.summary}")
     except Refusal as refusal:
-        print(f"refused: {refusal}")
+        print(f"refused: {refusal}", file=sys.stderr)  # standard output may go to git am
         return 2
     return 0
 

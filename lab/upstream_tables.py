@@ -23,7 +23,7 @@ def source_build():
     flags = ", ".join(f"`{key}={value}`" for key, value in found["flags"].items())
     yield (
         f"PyTorch {found['release']}, {found['jobs']} jobs on {found['cores']} cores of {found['processor']}, Python "
-        f"{found['python']}; {found['seconds'] / 60:.0f} minutes in all. `--minimal`, with {flags}. {found['note']}"
+        f"{found['python']}; {found['seconds'] / 60:.0f} minutes in all. No optional features, and {flags}. {found['note']}"
     )
 
 
@@ -41,10 +41,12 @@ def source_build_tests():
 def verified():
     """What `verify` found, release by release."""
     yield "torch", "series", "gradients", "points that changed", "OpInfo samples"
-    for r in records.read("verified")["rows"]:
+    found = records.read("verified")
+    for r in found["rows"]:
         convention = "unchanged" if r["unchanged"] else r["convention"]
         numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
         yield r["torch"], code(r["series"]), convention, *numbers
+    yield found["note"]
 
 
 # ---- What patches cost ---------------------------------------------------------------------------
@@ -63,21 +65,6 @@ def in_place_hardtanh():
     for r in found["rows"]:
         yield code(r["case"]), f"{r['bytes']:g}", f"{r['ms']:.2f}"
     yield of_elements(found)
-
-
-@table(left=1)
-def save_result():
-    """What saving the result instead of the input of a clamp saves."""
-    found = records.read("save-result")
-    yield "", "bytes per element, stock", "bytes per element, proposal", "ms, stock", "ms, proposal"
-    for r in found["rows"]:
-        keys = "stock, bytes", "patched, bytes", "stock, ms", "patched, ms"
-        yield code(r["case"]), *(f"{r[key]:g}" for key in keys)
-    after = found["changed after"]
-    yield (
-        f"{of_elements(found)} The price, `clamp(x, 0, 1).mul_(2), backward`: stock {after['stock']}, the proposal "
-        f"{after['patched']}."
-    )
 
 
 def costs(name, heading, about, yardstick=None):
@@ -113,12 +100,31 @@ def joint_backward():
 
 
 @table(left=1)
-def one_kernel():
-    """The backward of maximum and its relatives."""
-    return costs("one-kernel", "µs, backward", "Stock → this patch, and the ratio.")
+def tensor_bounds():
+    """The backward of clamp with Tensor bounds, of maximum and its relatives."""
+    return costs("tensor-bounds", "µs, backward", "Stock → this patch, and the ratio.")
 
 
 @table(left=1)
-def forward_mode_at_nan():
-    """Forward mode of maximum and of a clamp by one Tensor."""
-    return costs("forward-mode-at-nan", "µs, forward mode", "Stock → this patch, and the ratio.")
+def tensor_bounds_t5():
+    """A training step of T5."""
+    found = records.read("tensor-bounds-t5")
+    yield "", "stock", "this patch", "ratio"
+    named = {
+        "step": ("a step", 1e3, "ms"),
+        "clamps": (f"the backward of its {found['calls']} clamps", 1e3, "ms"),
+    }
+    named["peak"] = "peak of the process", 1, "MiB"
+    for r in found["rows"]:
+        name, scale, unit = named[r["what"]]
+        yield (
+            f"{name}, {unit}",
+            *(f"{scale * r[s]:,.1f}" for s in ("stock", "patched")),
+            f"{r['patched'] / r['stock']:.2f}",
+        )
+    size = ", ".join(f"{key} {value}" for key, value in found["config"].items())
+    yield (
+        f"T5 in float16, eager, random weights ({size}; {found['batch']} times {found['length']} tokens). One thread, "
+        f"{made_on(found)}; the best step of a process, the median of {found['processes']} processes of each side, in turn. "
+        f"{found['note']}"
+    ).strip()

@@ -25,7 +25,7 @@ from lab.series import (
     named,
     states,
 )
-from lab.verify.upstream_files import hunks, of_the_wheel, shown
+from lab.verify.upstream_files import of_the_wheel, section, shown
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = torch.__version__.split("+")[0]
@@ -74,13 +74,28 @@ def tree_of(directory, release=RELEASE, *names):
     texts = {YAML: TEXT if minor == MINOR else UPSTREAM[minor], "version.txt": f"{release}a0\n"}
     texts |= {name: shown(name, release) for name in (FUNCTIONS, SCRIPT)}
     mine = [s for s in all_series().values() if s.fits(release) and s.name in (names or [s.name])]
-    for patch in (p for s in mine for p in s.patches):
+    patches = [p for s in mine for p in s.patches]
+    for patch in patches:
         for name in set(files_of(patch)) - set(files_added(patch)) - texts.keys():
             whole = of_the_wheel(name)
             here = minor == MINOR and whole.is_file()
-            texts[name] = whole.read_text() if here else hunks(patch, name, "-")
+            texts[name] = whole.read_text() if here else quoted(patches, name)
     repository(directory, texts)
     return directory
+
+
+def quoted(patches, name):
+    """The lines that the hunks quote; of a later patch those that no earlier one has written."""
+    before = after = ""
+    for patch in patches:
+        for hunk in re.split(r"(?m)^@@ .*\n", "\n".join(section(patch, name)) + "\n")[1:]:
+            old, new = (
+                "".join(line[1:] + "\n" for line in hunk.splitlines() if line[:1] in (" ", side))
+                for side in "-+"
+            )
+            if old not in after:
+                before, after = before + old, after + new
+    return before
 
 
 def content(tree):
@@ -89,7 +104,9 @@ def content(tree):
 
 PAGE = (ROOT / "docs/upstream/build.md").read_text()
 BY_HAND = PAGE.partition("## By hand\n")[2].partition("\n## ")[0]
-ASK, APPLY, JOINTLY, BY_NAME, ARCHIVE, *_ = re.findall(r"^```sh\n(.*?)^```", BY_HAND, re.M | re.S)
+ASK, CHECK, BY_NAME, APPLY, JOINTLY, UNDO_BOTH, ARCHIVE, *_ = re.findall(
+    r"^```sh\n(.*?)^```", BY_HAND, re.M | re.S
+)
 (DEBIAN,) = re.findall(r"^```sh\n(apt-get source .*?)^```", PAGE, re.M | re.S)
 
 
@@ -119,9 +136,8 @@ def test_a_series_by_its_name(beside, name, release):
     assert changed == set(files_of(*named(name).patches))
     assert states(tree)[name] == "applied"
     assert re.search(rf"^{name} +applied$", shell(ASK), re.MULTILINE)
-    shell(of_series, fails=True)
-    shell("git -C pytorch am --abort\ngit -C pytorch reset --keep ORIG_HEAD")
-    shell(f"git -C pytorch reset --hard HEAD~{len(named(name).patches)}")
+    assert f"pytorch has {name} already" in shell(of_series, fails=True)
+    shell("git -C pytorch reset --keep ORIG_HEAD")
     assert content(tree) == before and states(tree)[name] == "applies"
 
 
@@ -130,16 +146,65 @@ def test_strict_and_then_joint(beside):
     tree, shell = beside("2.13.0")
     before = content(tree)
     shell(APPLY)
-    assert states(tree) == {JOINT: "applies", STRICT: "applied"}
-    shell(JOINTLY.splitlines()[1])
+    upgrade = "applies, 3 of 5 patches"
+    assert states(tree) == {JOINT: upgrade, STRICT: "applied"}
+    assert "pytorch has v2.13.0/strict already" in shell(
+        BY_NAME.replace("v2.14.0/torchscript", STRICT), fails=True
+    )
+    shell(BY_NAME.replace("v2.14.0/torchscript", JOINT))
     assert states(tree) == {JOINT: "applied", STRICT: "applied"}
     both = content(tree)
-    shell("git -C pytorch reset --keep ORIG_HEAD")
-    assert states(tree) == {JOINT: "applies", STRICT: "applied"}
-    shell("git -C pytorch reset --keep HEAD~2")
+    said = shell(BY_NAME.replace("v2.14.0/torchscript", STRICT), fails=True)
+    assert "pytorch has v2.13.0/strict already (in v2.13.0/joint)" in said
+    shell("git -C pytorch reset --keep ORIG_HEAD")  # the last git am alone, as the page says
+    assert states(tree) == {JOINT: upgrade, STRICT: "applied"}
+    shell(JOINTLY.splitlines()[1])
+    shell(UNDO_BOTH)
     assert content(tree) == before
     shell(JOINTLY)
     assert content(tree) == both
+
+
+def test_a_series_beside_one_that_changes_the_same_lines(beside):
+    """Is refused by its name, and not in git's words."""
+    tree, shell = beside("2.14.0")
+    shell(BY_NAME.replace("v2.14.0/torchscript", "v2.14.0/fmax"))
+    said = "v2.14.0/restore-inclusive does not apply beside v2.14.0/fmax, which"
+    assert states(tree)["v2.14.0/restore-inclusive"].startswith(said)
+    assert said in shell(
+        BY_NAME.replace("v2.14.0/torchscript", "v2.14.0/restore-inclusive"), fails=True
+    )
+    assert states(tree)["v2.14.0/torchscript"] == "applies"
+
+
+def test_a_series_for_another_release_than_the_tree(beside):
+    tree, shell = beside("2.13.0")
+    assert "v2.14.0/torchscript is for 2.14, and pytorch is 2.13.0." in shell(BY_NAME, fails=True)
+
+
+def test_whether_it_can_be_applied_and_built(beside, monkeypatch, tmp_path):
+    """And what that would do. What does not fit is said before what the build lacks."""
+    tree, shell = beside("2.13.0")
+    for name in ("cmake", "ninja", "c++"):
+        (tmp_path / "bin" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).symlink_to("/bin/true")
+    bare = os.environ["PATH"]
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    out = shell(CHECK.replace(JOINT, STRICT))
+    assert out.startswith(
+        "ready: git am would add 2 commits of v2.13.0/strict to pytorch (2.13.0), which change "
+    )
+    assert YAML in out
+    write(tree, {"version.txt": "2.13.0\n"})
+    assert "commit or stash first: version.txt" in shell(CHECK, fails=True)
+    commit(tree, {".gitmodules": '[submodule "x"]\n\tpath = third_party/x\n\turl = x\n'})
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    said = shell(CHECK, fails=True)
+    assert "without files: third_party/x" in said and "not on PATH: no-such-compiler" in said
+    monkeypatch.setenv("PATH", bare)
+    commit(tree, {YAML: "another text\n"})
+    said = shell(CHECK, fails=True)
+    assert f"{JOINT} does not apply" in said and "third_party" not in said
 
 
 def test_an_archive_within_another_repository(beside, tmp_path):
@@ -186,16 +251,17 @@ def test_what_does_not_apply_is_said(beside):
     (None, 2, "is no PyTorch source tree"),
     ("main", 2, "does not begin with a release"),
     ("2.6.1", 0, "2.6.1: there is none for 2.6.1, only for 2.7, 2.8"),
+    ("2.2.0", 0, "\nTo make a series for it, see docs/upstream/propose.md.\n"),
 ])  # fmt: skip
 def test_what_is_no_tree_for_a_series(tmp_path, capsys, version, code, says):
     if version:
         write(tmp_path, {YAML: TEXT, "version.txt": f"{version}\n"})
     assert main([str(tmp_path)]) == code
-    assert says in capsys.readouterr().out
+    assert says in "".join(capsys.readouterr())
 
 
 def test_the_list_is_that_of_the_page(capsys):
-    assert main(["--patches", "v2.6.0/none"]) == 2 and "v2.6.0/none" in capsys.readouterr().out
+    assert main(["--patches", "v2.6.0/none"]) == 2 and "v2.6.0/none" in capsys.readouterr().err
     assert main([]) == 0
     rows = [re.split("  +", line, maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert [name for name, *_ in rows] == list(all_series())
@@ -233,6 +299,29 @@ def test_a_whole_source_tree_takes_the_patches(tmp_path, source):
     assert content(tmp_path) == after
 
 
+def test_blob_ids_are_those_of_git(tmp_path):
+    """Nothing before a file that is added, and nothing else is zero; of the installed release's formulas, those that git
+    computes before and after."""
+    for path in PATCHES.rglob("*.patch"):
+        added = files_added(path)
+        ids = re.findall(
+            r"(?m)^diff --git a/(\S+) .*\n(?:new file .*\n)?index (\w{40})\.\.(\w{40})",
+            path.read_text(),
+        )
+        for name, before, after in ids:
+            assert (int(before, 16) == 0) == (name in added) and int(after, 16), (path, name)
+    index = re.compile(rf"diff --git a/{YAML} .*\nindex (\w{{40}})\.\.(\w{{40}})")
+    for series in MINE:
+        tree = tmp_path / series.name.replace("/", "-")
+        repository(tree, {YAML: TEXT})
+        for patch in series.patches:
+            ids = [run("git", "hash-object", YAML, cwd=tree).stdout.strip()]
+            git(tree, "apply", f"--include={YAML}", str(patch))
+            ids.append(run("git", "hash-object", YAML, cwd=tree).stdout.strip())
+            if (found := index.search(patch.read_text())) and found[1] == ids[0]:
+                assert found[2] == ids[1], patch
+
+
 def test_every_patch_has_the_fields_of_debian():
     words = ("From: ", "Subject: [PATCH] ", "Origin: ", "Bug: ", "Forwarded: ", "Last-Update: ")
     for path in PATCHES.rglob("*.patch"):
@@ -240,7 +329,8 @@ def test_every_patch_has_the_fields_of_debian():
 
 
 def test_a_proposal_is_small_and_has_what_upstream_asks_for():
-    """At most 400 added lines, its tests among them; and its text says that a machine helped."""
+    """At most 400 added lines, its tests among them; and in its text the sections of upstream's template, with those
+    that a machine wrote under a heading of their own."""
     proposals = [series for name, series in all_series().items() if name.startswith("proposals/")]
     assert proposals
     for series in proposals:
@@ -248,10 +338,13 @@ def test_a_proposal_is_small_and_has_what_upstream_asks_for():
         assert len(re.findall(r"^\+(?!\+\+ )", patches, re.MULTILINE)) <= 400
         text = (PATCHES / series.name / "PULL_REQUEST.md").read_text()
         for part in (
-            r"(Fixes|Related:) #\d",
+            "## Issue",
+            "Fixes #",
+            "## Summary",
+            "## Checklist",
             "## Test plan",
             "## Benchmarks",
-            "## BC",
-            "> .*machine help",
+            "## BC-breaking",
+            "## Agent details",
         ):
             assert re.search(f"^{part}", text, re.MULTILINE), (series.name, part)

@@ -2,6 +2,7 @@
 0 success, 1 a check failed or is incomplete, 2 refused."""
 
 import argparse
+import re
 import sys
 from dataclasses import replace
 from itertools import groupby
@@ -13,7 +14,7 @@ import records
 from oracle import CONVENTIONS
 
 from ..series import Claim, Refusal, Series, default, named
-from .proof import CODE, GRADIENTS, verify
+from .proof import CODE, GRADIENTS, SAVED, verify
 
 
 def arguments(words):
@@ -23,7 +24,13 @@ def arguments(words):
     add("--patch", type=Path, action="append", help="your own patch; can be repeated, in order")
     add("--convention", choices=CONVENTIONS, help="what must hold (default: that of the series)")
     add("--scope", nargs="+", default=[], metavar="WORD", help="what may change, as numbers, fmax")
+    add(
+        "--forward",
+        choices=["2.15"],
+        help="forward mode as that release has it at a NaN, not the transpose",
+    )
     add("--expect", choices=["unchanged"], help="that no gradient changes, instead of some")
+    add("--allow-saved", action="store_true", help="what nodes save for backward may change")
     add("--allow-unproved", action="store_true", help="exit with 0 even if files were not checked")
     add("--quick", action="store_true", help="skip Inductor and OpInfo")
     add("--record", action="store_true", help="add what was found to records/verified.jsonl")
@@ -38,7 +45,11 @@ def asked(options, release):
     else:
         series = named(options.series) if options.series else default(release)
     said = {"convention": options.convention, "scope": frozenset(options.scope)}
-    said["unchanged"] = bool(options.expect)
+    said |= {
+        "unchanged": bool(options.expect),
+        "saved": options.allow_saved,
+        "forward": options.forward,
+    }
     return replace(series, claim=replace(series.claim, **{k: v for k, v in said.items() if v}))
 
 
@@ -47,23 +58,34 @@ def kind_of(line):
     return line.partition(":")[0].rpartition(", ")[0] or line
 
 
-def report(found):
-    """A line for each operator and kind of bounds."""
+def mistake(line):
+    """What failures that differ in the point and in the way to call it have in common."""
+    arguments = re.findall(r"the (?:gradient of|tangent along) \w+", line)
+    return kind_of(line), arguments or line.partition(": ")[2:]
+
+
+def report(found, claim):
+    """A line for each operator and kind of bounds, and for each argument that has a wrong gradient."""
     for key in (CODE, "not proved"):
         print(f"{key}:", *(f"  {what}" for what in found[key]), sep="\n")
     print(f"{GRADIENTS}:")
     for kind, keys in groupby(sorted(found[GRADIENTS], key=kind_of), kind_of):
         changed, points = map(sum, zip(*(counts := [found[GRADIENTS][key] for key in keys])))
         print(f"  {kind}: {changed:,} of {points:,} points (ways to call it: {len(counts)})")
-    for _, (first, *others) in groupby(sorted(found["failures"], key=kind_of), kind_of):
+    if claim.saved:
+        print(f"{SAVED}:", *(f"  {what}" for what in found[SAVED]), sep="\n")
+    for _, (first, *others) in groupby(sorted(found["failures"], key=mistake), mistake):
         print(first, f"(other ways to call it: {len(others)})" * bool(others))
     if not found["failures"]:
-        print(f"All of it holds: {found['convention']}.")
+        holds = found["convention"] or "the gradients above changed"
+        whole = "All of it" if not found["not proved"] else "What was checked"
+        print(f"{whole} holds: {'no gradient changed' if claim.unchanged else holds}.")
 
 
 def record(series, found, release):
     """For the table of lab.fill_tables."""
-    rows = {(r["torch"], r["series"]): r for r in records.read("verified")["rows"]}
+    found_before = records.read("verified")
+    rows = {(r["torch"], r["series"]): r for r in found_before.pop("rows")}
     rows[release, series.name] = {
         "torch": release,
         "series": series.name,
@@ -73,7 +95,7 @@ def record(series, found, release):
         "opinfo samples": found["samples"],
         "not proved": found["not proved"],
     }
-    records.write("verified", [rows[key] for key in sorted(rows)])
+    records.write("verified", [rows[key] for key in sorted(rows)], **found_before)
 
 
 def main(words=None):
@@ -85,7 +107,7 @@ def main(words=None):
     except Refusal as refusal:
         print(f"refused: {refusal}")
         return 2
-    report(found)
+    report(found, series.claim)
     if options.record and not found["failures"]:
         record(series, found, release)
     return bool(found["failures"] or (found["not proved"] and not options.allow_unproved))

@@ -1,11 +1,11 @@
 """The gradients of clamp and its family at every point of the table: an operator in every context, and each form of it in
-reverse and in forward mode.
+reverse and in forward mode; and what its nodes save.
 """
 
 from collections import defaultdict
 from contextlib import contextmanager
-from functools import partial
-from itertools import product
+from functools import cache, partial
+from itertools import combinations, product
 
 import torch
 import torch.autograd.forward_ad as fwad
@@ -15,6 +15,7 @@ from torch.testing import assert_close
 from oracle import TABLE
 
 INCOMING = (1.0, -3.0, torch.inf, torch.nan)
+CHUNK = 2**15  # of a parallel loop: at::internal::GRAIN_SIZE
 exact = partial(assert_close, rtol=0, atol=0, equal_nan=True)
 
 
@@ -39,13 +40,48 @@ def reverse(f, args, g):
     return torch.autograd.grad(f(*args), args, g, materialize_grads=True)
 
 
-def repeated(f, args, g, dtype=torch.float64):
+def in_part(f, args, g, some, constants=False):
+    """The gradients of some arguments alone, the others being constants or only not asked for; in the places of the
+    others, what they get when all are asked for. (The joint and the inclusive convention tell neither apart.)"""
+    found, variables = [*reverse(f, args, g)], leaves(args)
+    given = [v if i in some or not constants else v.detach() for i, v in enumerate(variables)]
+    asked = [variables[i] for i in some]
+    for i, v in zip(some, torch.autograd.grad(f(*given), asked, g, materialize_grads=True)):
+        found[i] = v
+    return found
+
+
+def then_changed(f, args, g):
+    """An operator in place after it: a formula that reads the result cannot have that."""
+    return reverse(lambda *args: f(*args).mul_(2), args, g / 2)
+
+
+def repeated(f, args, g, dtype=torch.float64, times=17):
     """Every point in the vectors of a kernel. (Elsewhere g is strided, so that a kernel takes one at a time.) Values of
     the table are exact in every dtype, and so are their quarters."""
-    found = reverse(f, [a.to(dtype).repeat(17) for a in args], g.to(dtype).repeat(17))
+    found = reverse(f, [a.to(dtype).repeat(times) for a in args], g.to(dtype).repeat(times))
     for v in found:
-        exact(v, v[: len(g)].repeat(17))
+        exact(v, v[: len(g)].repeat(times))
     return [v[: len(g)] for v in found]
+
+
+def in_chunks(f, args, g):
+    """In several chunks of a parallel loop."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        return repeated(f, args, g, times=3 * CHUNK // len(g))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def without_elements(f, args, g):
+    """Tensors of no elements first, whose gradients have none either."""
+    for shape in ((0,), (3, 0)):
+        none = [torch.empty(shape, dtype=a.dtype) for a in args]
+        for v, a in zip(reverse(f, none, torch.empty(shape, dtype=g.dtype)), none):
+            exact(v, a)
+    return reverse(f, args, g)
 
 
 def broadcast(f, args, g):
@@ -108,19 +144,25 @@ def jvp(f, args, g):
     return found
 
 
-def one_by_one(f, args, g, way=reverse, vector=0):
+def one_by_one(f, args, g, way=reverse, vector=None):
     """At one point at a time, where one argument is a vector in float32 and the others are scalars in float64: the result
-    is in float32."""
+    is in float32. Without a vector all are scalars."""
     found = []
     for *point, one in zip(*args, g):
-        point[vector % len(args)] = point[vector % len(args)].float()[None]
-        found.append([v.reshape(1).double() for v in way(f, point, one[None])])
+        if vector is not None:
+            point[vector % len(args)] = point[vector % len(args)].float()[None]
+            one = one[None]
+        found.append([v.reshape(1).double() for v in way(f, point, one)])
     return [torch.cat(of_one) for of_one in zip(*found)]
 
 
 CONTEXTS = {
     "eager": reverse,
     "in vectors": repeated,
+    "in chunks": in_chunks,
+    "no elements": without_elements,
+    "no dimension": one_by_one,
+    "then changed": then_changed,
     **{n: partial(repeated, dtype=getattr(torch, n)) for n in ("float32", "bfloat16", "float16")},
     "broadcast": broadcast,
     "double backward": twice,
@@ -130,10 +172,27 @@ CONTEXTS = {
     "forward mode": forward,
     "forward mode by jvp": jvp,
 }
-OF_TENSORS = {"bounds of no dimension": one_by_one}
+OF_TENSORS = {}
 for i in range(3):
     OF_TENSORS[f"vmap over argument {i}"] = partial(vmapped, alone=i)
+    OF_TENSORS[f"vector {i} beside scalars"] = partial(one_by_one, vector=i)
     OF_TENSORS[f"forward mode of vector {i}"] = partial(one_by_one, way=jvp, vector=i)
+
+
+@cache
+def names(operator):
+    """Those of its arguments in PyTorch."""
+    overloads = getattr(torch.ops.aten, operator)
+    overload = "Tensor" if "Tensor" in overloads.overloads() else "default"
+    return [argument.name for argument in getattr(overloads, overload)._schema.arguments]
+
+
+def parts(operator):
+    """Some of its arguments, but not all, by how a mode says it."""
+    every = names(operator)
+    for n in range(1, len(every)):
+        for some in combinations(range(len(every)), n):
+            yield " and ".join(every[i] for i in some), some
 
 
 # ---- Forms: functions of the Tensors among the arguments ------------------------------------------
@@ -180,6 +239,17 @@ def forms(operator, numbers):
     return {name: partial(called_with, f, numbers) for name, f in found.items() if f}
 
 
+def written(numbers):
+    """The same numbers as int or bool, all of them or some, by how they are written."""
+    every = [
+        [n, *(kind(n) for kind in (int, bool) if abs(n) < torch.inf and kind(n) == n)]
+        for n in numbers
+    ]
+    for given in product(*every):
+        if kinds := {type(n).__name__ for n in given} - {"float"}:
+            yield " and ".join(sorted(kinds)), given
+
+
 def points(operator, kind):
     """(args, g): all points of the table at once, or, of numbers, those of one pair of bounds."""
     lots = defaultdict(list)
@@ -206,37 +276,159 @@ def rows(args, g, values):
     return torch.stack([*args, g, *values], 1)
 
 
-def beside(operator, bounds, name):
-    """Next to numbers that no 16 bits hold. (Upstream compares some in float32 and some as forward rounds them, so it
-    has two answers at the number as it is rounded.)"""
-    rounded = torch.tensor(bounds, dtype=getattr(torch, name))
-    x = torch.cat([torch.nextafter(rounded, torch.full_like(rounded, e)) for e in (-9, 9)])
+# ---- Numbers that no binary dtype holds ----------------------------------------------------------
+
+# Of .1 and .8 the nearest number in float32 is greater, of .7 it is less, so a wrong dtype shows on either side.
+BOUNDS = {"clamp": ((0.1, 0.7), (0.7, 0.8))}  # of the others: one of these
+ALONE = ((0.1,), (0.7,))
+# A dtype of `self`, and one of the other Tensors: what they are compared in holds both.
+PAIRS = (
+    ("float32", "float64"),
+    ("float64", "float32"),
+    ("bfloat16", "float32"),
+    ("float16", "bfloat16"),
+)
+
+
+def around(bounds, dtype):
+    """The bounds as a dtype rounds them, and the numbers next to them."""
+    rounded = torch.tensor(bounds, dtype=dtype)
+    ends = [torch.full_like(rounded, e) for e in (-9, 9)]
+    return torch.cat([*(torch.nextafter(rounded, end) for end in ends), rounded])
+
+
+def beside(operator, bounds, dtype):
+    """Around numbers as bounds. In 16 bits only next to them: upstream compares some in float32 and some as forward rounds
+    them, so it has two answers at the number as it is rounded."""
+    rounds = dtype.itemsize > 2
+    x = around(bounds, dtype)[: None if rounds else 2 * len(bounds)]
     found = reverse(lambda x: getattr(torch, operator)(x, *bounds), [x], torch.ones_like(x))
-    args = [x.double(), *(torch.full_like(x, b, dtype=torch.double) for b in bounds)]
-    return rows(args, torch.ones_like(args[0]), found)
+    others = [torch.full(x.shape, b, dtype=dtype if rounds else torch.double) for b in bounds]
+    return rows([a.double() for a in (x, *others)], torch.ones(len(x), dtype=torch.double), found)
+
+
+def beside_tensors(operator, bounds, mine, others):
+    """The same with Tensors of another dtype for bounds: these, a little more, and next to what `self` makes of them. They
+    are as exact as what both are promoted to."""
+    near = [
+        sorted(
+            {b, b + 1e-10, *around([b], others).tolist(), *around([b], mine).to(others).tolist()}
+        )
+        for b in bounds
+    ]
+    x = {*around(bounds, mine).tolist(), *around(bounds, others).to(mine).tolist()}
+    columns = zip(*product(sorted(x), *near))
+    x, *rest = (torch.tensor(c, dtype=d) for c, d in zip(columns, (mine, *[others] * len(bounds))))
+    g = torch.ones(len(x), dtype=torch.promote_types(mine, others))
+    found = reverse(getattr(torch, operator), [x, *rest], g)
+    return rows([a.double() for a in (x, *rest)], g.double(), found)
+
+
+def beside_scalars(operator, bounds, mine, others):
+    """And with Tensors that have no dimension, whose dtype does not count: they are compared as forward rounds them. (Two
+    bounds that differ, and are rounded to one number, are left out: there upstream does not follow its forward.)"""
+    found = []
+    for x in around(bounds, mine):
+        args = [x[None], *(torch.tensor(b, dtype=others) for b in bounds)]
+        values = reverse(getattr(torch, operator), args, torch.ones_like(args[0]))
+        args = [a.to(mine).double().reshape(1) for a in args]
+        found.append(rows(args, torch.ones(1, dtype=torch.double), [v.reshape(1) for v in values]))
+    return torch.cat(found)
+
+
+def inexact():
+    """(key, rows): all of these."""
+    for operator, kinds in ((o, t["rows"][0]) for o, t in TABLE["operators"].items()):
+        for bounds in BOUNDS.get(operator, ALONE):
+            if "numbers" in kinds and operator.startswith("clamp"):
+                for name in ("float32", "bfloat16", "float16"):
+                    rows_of = beside(operator, bounds, getattr(torch, name))
+                    yield f"{operator}, numbers, {name} beside", rows_of
+            for pair in PAIRS:
+                dtypes = [getattr(torch, name) for name in pair]
+                for what, way in (("", beside_tensors), (" of no dimension", beside_scalars)):
+                    key = f"{operator}, tensors, {pair[0]} beside {pair[1]}{what}"
+                    yield key, way(operator, bounds, *dtypes)
+
+
+# ---- What is saved -------------------------------------------------------------------------------
+
+
+def saved(f, args, named):
+    """What the nodes keep of a call: whose memory each Tensor is, its dtype and its shape."""
+    kept = []
+
+    def pack(t):
+        kept.append((t.untyped_storage().data_ptr(), f"{str(t.dtype)[6:]} {list(t.shape)}"))
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        y = f(*args)
+    if not isinstance(y, torch.Tensor):
+        return []
+    whose = {y.untyped_storage().data_ptr(): "the result"}
+    whose |= {a.untyped_storage().data_ptr(): name for a, name in zip(args, named)}
+    return sorted(f"{whose.get(place, 'a Tensor of its own')}: {what}" for place, what in kept)
+
+
+# ---- All of them ---------------------------------------------------------------------------------
+
+
+def ways_of(operator, kind, form):
+    """{mode: context} of a form."""
+    ways = {form: reverse, f"forward mode of {form}": forward} if form else dict(CONTEXTS)
+    if kind == "tensors":
+        ways |= {} if form else OF_TENSORS
+        for listed, some in parts(operator):
+            ways[f"{form or 'eager'} ({listed} asked for)"] = partial(in_part, some=some)
+            ways[f"{form or 'eager'} ({listed} differentiable)"] = partial(
+                in_part, some=some, constants=True
+            )
+    if form == "in place":
+        ways["in place then changed"] = then_changed
+    return ways
 
 
 def gradients():
-    """{operator, kind, mode: rows}, what raises, with its message, and for each form the names of the operators and nodes
-    that its backward calls."""
-    found, errors, ran = defaultdict(list), {}, defaultdict(set)
+    """{operator, kind, mode: rows}, what raises, with its message, for each form the names of the operators and nodes
+    that its backward calls, and what is saved."""
+    found, errors, ran, kept = defaultdict(list), {}, defaultdict(set), defaultdict(list)
+
+    def ask(key, way, f, variables, args, g):
+        with noted(errors, key):
+            found[key].append(rows(args, g, way(f, variables, g)))
+
     for operator, kind, functions, variables, args, g in calls():
+        named = names(operator)[: len(variables)]
+        every = [("", range(len(variables))), *(parts(operator) if kind == "tensors" else ())]
         for form, f in functions.items():
-            ways = CONTEXTS | (OF_TENSORS if kind == "tensors" else {})
-            if form:
-                ways = {form: reverse, f"forward mode of {form}": forward}
-            for mode, way in ways.items():
-                with noted(errors, key := f"{operator}, {kind}, {mode}"):
-                    found[key].append(rows(args, g, way(f, variables, g)))
-                    if way is reverse:  # a dispatch mode would keep formulas from their kernels
-                        with profile() as seen:
-                            reverse(f, variables, g)
-                        names = {event.name for event in seen.function_events} - OURS
-                        ran[key] |= {name for name in names if "::engine::" not in name}
-    bounds = {"clamp": (0.1, 0.7), "clamp_min": (0.1,), "clamp_max": (0.7,)}
-    for operator, name in product(bounds, ("bfloat16", "float16")):
-        found[f"{operator}, numbers, {name} beside"] = [beside(operator, bounds[operator], name)]
-    return {k: torch.cat(v) for k, v in found.items() if k not in errors}, errors, dict(ran)
+            for mode, way in ways_of(operator, kind, form).items():
+                ask(key := f"{operator}, {kind}, {mode}", way, f, variables, args, g)
+                if (
+                    way is reverse and key not in errors
+                ):  # a dispatch mode would keep formulas from their kernels
+                    with profile() as seen:
+                        reverse(f, variables, g)
+                    seen = {event.name for event in seen.function_events} - OURS
+                    ran[key] |= {name for name in seen if "::engine::" not in name}
+            for listed, some in every:
+                given = [v.clone().requires_grad_(i in some) for i, v in enumerate(variables)]
+                key = f"{operator}, {kind}, {form or 'eager'}{listed and f' ({listed} differentiable)'}"
+                with noted({}, key):  # what raises has been noted
+                    kept[key] += saved(f, given, named)
+        for how, numbers in written([a[0].item() for a in args[len(variables) :]]):
+            for form, f in forms(operator, numbers).items():
+                for mode, way in (("", reverse), ("forward mode of ", forward)):
+                    key = f"{operator}, {kind}, {mode}{form or 'eager'} with {how}"
+                    ask(key, way, f, variables, args, g)
+    for key, of_key in inexact():
+        found[key].append(of_key)
+    return (
+        {k: torch.cat(v) for k, v in found.items() if k not in errors},
+        errors,
+        dict(ran),
+        dict(kept),
+    )
 
 
 def compiled(backend):

@@ -46,6 +46,11 @@ Tensor masked_fill_inplace_if_safe(const Tensor& t, const Tensor& mask, const Sc
   return t.masked_fill(mask, value);
 }
 }
+namespace torch::autograd {
+at::Tensor TypeAndSize::zeros() {
+  return at::zeros_symint(sym_sizes, options);
+}
+}
 """
 
 
@@ -82,6 +87,7 @@ def generated(directory, texts, stems):
     text = "\n".join([header, nodes, kernels, OPENED, manual, HELPER])
     text = re.sub(r"(namespace torch::autograd::)generated(?= \{|;)", r"\1proved", text)
     text = text.replace("autograd { namespace generated {", "autograd { namespace proved {")
+    text = text.replace("autograd::generated::TypeAndSize", "autograd::proved::TypeAndSize")
     text = re.sub(r'\bunpack\((\w+), "\w+", \d+\)', r"\1", text)  # a check that is not exported
     return re.sub(r'(std::string name\(\) const override \{ return ")', r"\1Proved", text)
 

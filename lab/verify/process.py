@@ -20,13 +20,13 @@ def ask(task, *arguments):
 
 
 def main(answer, task, library="", *words):
-    """{key: rows}, {key: what it raises}, {key: names of what ran}: at the points of the table, by backends of compilers
-    too, or on the samples of operators."""
+    """{key: rows}, {key: what it raises}, {key: names of what ran}, {key: what is saved}: at the points of the table, by
+    backends of compilers too, or on the samples of operators."""
     if library:
         torch.ops.load_library(library)
     torch.set_num_threads(1)
     if task == "scripted":
-        found = torchscript.executed(), {}, {}
+        found = torchscript.executed(), {}, {}, {}
     elif task == "samples":
         found = opinfo.gradients(words)
     else:

@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,16 +10,18 @@ import torch
 
 import oracle
 
-from ..series import FUNCTIONS, SCRIPT, Refusal, files_of
+from ..series import FUNCTIONS, NATIVE, SCRIPT, YAML, Refusal, files_of
 from . import torchscript
+from .gradients import names
 from .library import changed_entries, libraries, stem
 from .process import ask
-from .upstream_files import MANUAL, patched
+from .upstream_files import MANUAL, patched, removes
 
 FAMILY = oracle.TABLE["operators"].keys()
 # Keys of the result that say what a patch changed.
 CODE = "code that changed"
 GRADIENTS = "gradients that changed"
+SAVED = "what is saved that changed"
 
 
 def verify(series, quick=False):
@@ -32,13 +35,17 @@ def verify(series, quick=False):
     release = torch.__version__.split("+")[0]
     proved = [patch for patch in series.patches if patch not in series.unproved]
     found = {"convention": series.claim.convention, CODE: [], GRADIENTS: {}, "samples": 0}
-    found |= {"not proved": [], "failures": []}
+    found |= {SAVED: [], "not proved": [], "failures": []}
+    if not (files := [name for name in files_of(*proved) if not name.startswith("test/")]):
+        raise Refusal("It changes no file but tests, so there is nothing to prove.")
     if not series.fits(release):
         found["not proved"] = [f"{series.name} is for {series.span}, and this is {release}"]
     with tempfile.TemporaryDirectory() as scratch:
         folders = [Path(scratch, side) for side in ("stock", "patched")]
         texts = [patched(f, p, release) for f, p in zip(folders, ([], proved))]
-        found["not proved"] += unlooked(proved, texts[1])
+        if not any(name in texts[1] for name in files):
+            raise Refusal(f"Nothing here knows what it changes: {', '.join(files)}.")
+        found["not proved"] += unlooked(proved, *texts)
         in_torchscript(texts, series.claim, found)
         before, after = ({m[0]: m[1] for m in MANUAL.finditer(t[FUNCTIONS])} for t in texts)
         functions = sorted({after[text] for text in after.keys() - before.keys()})
@@ -47,16 +54,35 @@ def verify(series, quick=False):
         stems = {stem(s) for s in formulas} | ({"clamp"} if functions else set())
         if stems:
             in_torch(folders, texts, stems, series.claim, quick, found)
+        elif idle := [n for n in files if n in texts[1] and n not in (YAML, FUNCTIONS, SCRIPT)]:
+            found["not proved"] += [f"{name}: no formula changed that it is for" for name in idle]
+    beyond = {key for key in found[GRADIENTS] if is_of_others(key)}
     if series.claim.unchanged:
         found["failures"] += [f"{key}: a gradient changed" for key in found[GRADIENTS]]
     elif not found[GRADIENTS]:  # nothing is proved of a patch that does nothing
         found["failures"].append("no gradient changed (--expect unchanged, if none should)")
+    elif series.claim.convention:
+        claimed = f"and the claim is that of {series.claim.convention}, for clamp and its family"
+        found["failures"] += [f"{key}: a gradient changed, {claimed}" for key in sorted(beyond)]
+    if not series.claim.saved:
+        found["failures"] += found[SAVED]
     return found
 
 
-def unlooked(patches, texts):
-    """The files of patches that none of this looks at. No gradient depends on tests."""
-    return [n for n in files_of(*patches) if n not in texts and not n.startswith("test/")]
+def is_of_others(key):
+    """Whether a key of OpInfo's samples is of an operator that is not of the family."""
+    return key.startswith("OpInfo ") and key.split()[1].strip(",") not in FAMILY
+
+
+def unlooked(patches, before, after):
+    """The files of patches that none of this looks at, or not at all of what changes there. No gradient depends on tests."""
+    for name in (n for n in files_of(*patches) if not n.startswith("test/")):
+        if name not in after:
+            yield name
+        elif name not in before and removes(patches, name):
+            yield f"{name}: what it takes away (only what it adds is compiled)"
+        elif name not in (YAML, NATIVE, FUNCTIONS, SCRIPT) and removes(patches, name):
+            yield f"{name}: what it changes for operators that no formula in the patch is for"
 
 
 def in_torchscript(texts, claim, found):
@@ -101,18 +127,35 @@ def compared(task, built, words, found):
     """Gradients of stock and with the patch, and what ran there; without the patch they must be those of stock."""
     sides = [(task, library, *given) for library, given in zip(["", *built], words)]
     answers = ThreadPoolExecutor(2).map(lambda side: ask(*side), sides)
-    (stock, *_), (same, wrong_before, _), (after, wrong, ran) = answers
+    (stock, _, _, kept), (same, wrong_before, _, kept_before), (after, wrong, ran, kept_after) = (
+        answers
+    )
+    found[SAVED] += saves(kept, kept_after)
+    found["failures"] += [f"{line} (without the patch)" for line in saves(kept, kept_before)]
     for key in stock:
         if key not in same or differ(stock[key], same[key]).any():
             found["failures"].append(f"{key}: without the patch it is not stock's")
     for key in sorted(wrong.keys() - wrong_before.keys()):
         found["failures"].append(f"{key}: {wrong[key]}")
-    for key, names in ran.items():
-        nodes = [name for name in names if "Backward" in name]
+    for key, called in ran.items():
+        nodes = [name for name in called if "Backward" in name]
         if not nodes or any("Proved" not in name for name in nodes):
             found["failures"].append(f"{key}: not the patched node alone ran, but {sorted(nodes)}")
     found[GRADIENTS] |= changes(stock, after)
     return stock, after, ran
+
+
+def saves(before, after):
+    """What nodes save after, and not before, or the other way round."""
+    for key in sorted(before.keys() | after.keys()):
+        old, new = (Counter(side.get(key, ())) for side in (before, after))
+        if old != new:
+            said = [
+                f"{how} {', '.join(sorted(what))}"
+                for how, what in (("no more", old - new), ("now", new - old))
+                if what
+            ]
+            yield f"{key}: it saves {' and '.join(said)}"
 
 
 # ---- Claims --------------------------------------------------------------------------------------
@@ -181,10 +224,22 @@ def held(found, stock, claim):
             if not of_table and key not in stock:
                 continue
             wanted = expected(convention, key, rows, claim.forward) if of_table else stock[key]
-            for i in differ(rows, wanted).nonzero()[:1, 0]:
-                got, right = ([f"{n:g}" for n in of[i].tolist()] for of in (rows, wanted))
-                whose = convention if of_table else "stock"
-                yield f"{key}: arguments, g, gradients {got} is not {whose}'s {right}"
+            yield from said(key, rows, wanted, convention if of_table else "stock")
 
-    names = [claim.convention] if claim.convention else oracle.EXACT
-    return min(((name, [*failures(name)]) for name in names), key=lambda item: len(item[1]))
+    conventions = [claim.convention] if claim.convention else oracle.EXACT
+    return min(((name, [*failures(name)]) for name in conventions), key=lambda item: len(item[1]))
+
+
+def said(key, rows, wanted, whose):
+    """For each argument with a wrong gradient, the first point where it has one, and the two values."""
+    operator, _, mode = key.split(", ")
+    named = [*names(operator), "g"]
+    what = "tangent along" if "forward mode" in mode else "gradient of"
+    for column, name in enumerate(named[: rows.shape[1] - len(named)], len(named)):
+        for i in differ(rows[:, [column]], wanted[:, [column]]).nonzero()[:1, 0].tolist():
+            *point, got, right = (
+                f"{n:.12g}" for n in (*rows[i, : len(named)], rows[i, column], wanted[i, column])
+            )
+            at = ", ".join(f"{name} = {value}" for name, value in zip(named, point))
+            where = f"{key}: at {at} (row {i} of {len(rows)})"
+            yield f"{where} the {what} {name} is {got}, not {right} as {whose} has it"

@@ -14,8 +14,14 @@ from ..series import FUNCTIONS, NATIVE, SCRIPT, YAML, Refusal, files_added, file
 PACKAGED = Path(torchgen.__file__).parent / "packaged"
 TAGS = PACKAGED / "ATen/native/tags.yaml"
 INCLUDE = PACKAGED.parents[1] / "torch" / "include"
-JOINT = "v2.13.0/joint"  # the series whose hunks show the functions whole
-MANUAL = re.compile(r"(?ms)^(?:std::tuple<[^>\n]*>|(?:at::)?Tensor) (clamp_\w+)\(\n.*?^}\n")
+JOINT, BOUNDS = (
+    "v2.13.0/joint",
+    "proposals/tensor-bounds",
+)  # the hunks of these series show the functions whole
+MANUAL = re.compile(
+    r"(?ms)^(?:static )?(?:std::tuple<[^>\n]*>|(?:at::)?Tensor|bool) (\w+)\(.*?^}\n"
+)
+ASIDE = re.compile(r"(?m)^(?: *//.*|#include .*|)\n")  # comments and what a build needs
 SCRIPTED = re.compile(r'(?ms)^( +)def (?:clamp_1|clamp_2|max|min)\(.*?(?=^\1def |^ *\)"|\Z)')
 # A file that no wheel has is compiled, as far as a patch shows it, if it is one of these.
 COMPILED = re.compile(r"aten/src/ATen/(native|native/cpu|functorch)/[^/]+\.cpp$")
@@ -28,7 +34,9 @@ AROUND = {
 }
 INCLUDED = """#include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/native/BinaryOps.h>
+#include <ATen/native/TensorCompare.h>
 #include <ATen/native/cpu/Loops.h>
 #include <torch/library.h>"""
 
@@ -42,7 +50,7 @@ def entries(text):
 
 def section(patch, name):
     """The lines of a patch about one file."""
-    about = rf"(?ms)^\+\+\+ b/{re.escape(name)}\n(.*?)(?=^diff |\Z)"
+    about = rf"(?ms)^\+\+\+ b/{re.escape(name)}\n(.*?)(?=^diff |^--- [^\n]*\n\+\+\+ |\Z)"
     found = re.search(about, patch.read_text())
     return found[1].splitlines() if found else []
 
@@ -52,9 +60,14 @@ def hunks(patch, name, side):
     return "".join(line[1:] + "\n" for line in section(patch, name) if line[:1] in (" ", side))
 
 
-def fragment(patch, name):
-    """The lines that a patch adds to such a file, as a file of their own. New operators are declared elsewhere."""
-    lines = [line[1:] for line in section(patch, name) if line.startswith("+")]
+def removes(patches, name):
+    """Whether patches take away lines of a file, or change them."""
+    return any(line.startswith("-") for patch in patches for line in section(patch, name))
+
+
+def fragment(patches, name):
+    """The lines that patches add to such a file, as a file of their own. New operators are declared elsewhere."""
+    lines = [line[1:] for p in patches for line in section(p, name) if line.startswith("+")]
     added = [line for line in lines if not line.startswith("#include <ATen/ops/")]
     includes = [line for line in added if line.startswith("#include")]
     registrations = [line for line in added if line.startswith("REGISTER_")]
@@ -67,9 +80,13 @@ def fragment(patch, name):
 def shown(name, release):
     """The functions of clamp in FunctionsManual.cpp or symbolic_script.cpp before any patch.
 
-    No release changed those of TorchScript yet. From 2.14 on, upstream's in C++ give what our series for 2.13 makes of
-    them, which stands for them there.
+    No release changed those of TorchScript yet. Those of 2.14 in C++ give what our series for 2.13 makes of them, which
+    stands for them there.
     """
+    if name == FUNCTIONS and named(BOUNDS).fits(release):
+        first, *others = (hunks(patch, name, "-") for patch in named(BOUNDS).patches)
+        includes = re.findall(r"(?m)^#include .*\n", "".join(others))
+        return "".join([*includes, first])
     series = named(JOINT)
     side = "-" if name == SCRIPT or series.fits(release) else "+"
     return "\n".join(hunks(patch, name, side) for patch in series.patches)
@@ -84,7 +101,8 @@ def of_the_wheel(name):
 
 def patched(directory, patches, release):
     """{name: text} of the files that say what gradients are, written under `directory`, with patches applied."""
-    if FUNCTIONS in files_of(*patches) and not named(JOINT).fits(release):
+    known = named(JOINT).fits(release) or named(BOUNDS).fits(release)
+    if FUNCTIONS in files_of(*patches) and not known:
         raise Refusal(f"{FUNCTIONS} of {release} is not known here: build it.")
     texts = {name: shown(name, release) for name in (FUNCTIONS, SCRIPT)}
     for name in (YAML, NATIVE, *files_of(*patches)):
@@ -103,12 +121,15 @@ def patched(directory, patches, release):
                 raise Refusal(f"{patch.name} does not apply to torch {release}:\n{result.stderr}")
     after = {name: (directory / name).read_text() for name in (*texts, *new)}
     for name, functions in ((FUNCTIONS, MANUAL), (SCRIPT, SCRIPTED)):  # the rest is not compiled
-        if functions.sub("", after[name]) != functions.sub("", texts[name]):
-            raise Refusal(f"Only the functions of clamp in {name} can be proved here.")
+        if ASIDE.sub("", functions.sub("", after[name])) != ASIDE.sub(
+            "", functions.sub("", texts[name])
+        ):
+            raise Refusal(
+                f"Only the functions of clamp in {name}, and those beside them, can be proved here."
+            )
     if after[NATIVE] != texts[NATIVE]:
-        for patch in patches:
-            for name in (n for n in files_of(patch) if COMPILED.match(n) and n not in after):
-                after[name] = fragment(patch, name)
-                (directory / name).parent.mkdir(parents=True, exist_ok=True)
-                (directory / name).write_text(after[name])
+        for name in (n for n in files_of(*patches) if COMPILED.match(n) and n not in after):
+            after[name] = fragment(patches, name)
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text(after[name])
     return after
