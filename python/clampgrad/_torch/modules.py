@@ -20,6 +20,8 @@ from clampgrad._torch.after_import import imported
 from clampgrad._torch.changes import Change, expect, made, original, replacing
 from clampgrad._torch.compiler import drop_compiled, lock
 
+# A program compiles what stands in the place of torch's own methods. No kernel calls it (compiler.codes_of).
+COMPILED_BY_ITSELF = True
 # What torch's forward calls. Libraries that count operations or trace put others in their place.
 RELU, HARDTANH = F.relu, F.hardtanh
 INSTEAD = (
