@@ -102,7 +102,12 @@ def missed(rows: list[dict]):
     for row in rows:
         ours, torchs = (row["functions"][f] for f in ("clampgrad.clamp", "torch.clamp"))
         what = f"{row['dtype']}, {row['case']}{', learned' * row['learned']}"
-        full = next(r for r in rows if r["case"].startswith(FULL) and r["dtype"] == row["dtype"])
+        layout = row["case"].partition(", ")[2]
+        full = next(
+            r
+            for r in rows
+            if r["case"] == ", ".join(filter(None, (FULL, layout))) and r["dtype"] == row["dtype"]
+        )
         ratio = ours["median"] / full["functions"]["clampgrad.clamp"]["median"]
         if not row["learned"] and ratio > SLOWEST:
             yield f"missed: {what}: {ratio:.2f} times {FULL}, target {SLOWEST}"

@@ -36,10 +36,10 @@ Loop<T, Call> best_loop() {
   return baseline::loop<T, Call>();
 }
 
-// Runs over inputs in the shape of the result, which lies in this order. The kernel is that of the
-// device: base/path.cpp takes tensors of other devices elsewhere.
+// Puts the inputs into `memory` and runs. They have the shape of the result, which lies in this
+// order. The kernel is that of the device: base/path.cpp takes tensors of other devices elsewhere.
 template <typename Call>
-void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers<Call> memory) {
+void run(const Call& call, at::TensorList in, at::IntArrayRef dim_order, Buffers<Call>& memory) {
   const auto device = in[0].device();
   const auto dtype = in[0].scalar_type();
 #if defined(CLAMPGRAD_WITH_CUDA)
@@ -97,7 +97,8 @@ Tensor fused_forward(const Call& call, at::TensorList in, const Tensor& y) {
   // First, because this moves y where it is copy-on-write, and in place y is an input.
   auto* out = y.mutable_data_ptr();
   auto* to = static_cast<uint64_t*>(bits.mutable_data_ptr());
-  run(call, in, dim_order_of(y), {{}, {}, {out}, to, n});
+  Buffers<Call> memory = {{}, {}, {out}, to, n};
+  run(call, in, dim_order_of(y), memory);
   return bits;
 }
 

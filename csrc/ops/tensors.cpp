@@ -52,9 +52,8 @@ Tensor fused(
   const auto dtype = at::native::result_type(args);
   const bool fits = !in_place ||
       (dtype == args[0].scalar_type() && args[0].is_non_overlapping_and_dense() &&
-       std::none_of(args.begin(), args.end(), [&](const Tensor& t) {
-         return may_be_written(args[0], t);
-       }));
+       std::none_of(
+           args.begin(), args.end(), [&](const Tensor& t) { return may_be_written(args[0], t); }));
   if (!is_fusable_dtype(dtype) || !fits) {
     return {};
   }

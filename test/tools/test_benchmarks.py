@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import records
-from benchmarks import bars, cases, memory, tables
+from benchmarks import bars, broadcast, cases, memory, tables
 from benchmarks.run import pooled, time_block
 from benchmarks.timing import DIRECTIONS, interleaved, step, summary
 
@@ -42,6 +42,20 @@ def test_a_ratio_below_its_target_is_missed():
     lines = [*bars.ratios({"rows": [{"malloc": "fixed", **row}]}, "cpu")]
     assert [line.endswith("missed") for line in lines] == [False, True, True]
     assert lines[1] == "torch.clamp / ours: 1.30, target 1.35: clamp, N = 1, float32  missed"
+
+
+def test_bounds_that_are_broadcast(monkeypatch):
+    """All cases run, with torch's gradients, for nothing ties; and a target is missed where it is."""
+    monkeypatch.setitem(broadcast.SHAPES, "cpu", (2, 4, 6, 8))
+    rows = []
+    for name, learned, functions in broadcast.cases("cpu", torch.float32):
+        ours, theirs = (functions[f]() for f in ("clampgrad.clamp", "torch.clamp"))
+        torch.testing.assert_close(ours, theirs)
+        times = {f: {"median": 1.0, "peak": 1} for f in functions}
+        rows.append({"case": name, "learned": learned, "dtype": "float32", "functions": times})
+    assert not [*broadcast.missed(rows)]
+    rows[1]["functions"]["clampgrad.clamp"] = {"median": 1.2, "peak": 2}
+    assert len([*broadcast.missed(rows)]) == 2
 
 
 @pytest.mark.compiled("the portable implementation keeps a byte per element")

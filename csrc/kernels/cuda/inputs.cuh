@@ -17,6 +17,8 @@ namespace clampgrad::cuda {
 
 // All inputs lie as the result does.
 struct Flat {
+  static constexpr int kRows = cuda::kRows; // of a tile
+
   template <typename T, int rows>
   __device__ __forceinline__ void load(
       const Tile<T, rows>& tile, const T* from, int, int row, Vector<T>& to) const {
@@ -99,6 +101,8 @@ inline bool has_vectors(const Layout& layout, int64_t elements, const void* memo
 
 template <size_t n>
 struct Places {
+  static constexpr int kRows = 2; // indices need registers, too
+
   Place of[n];
 
   template <typename T, int rows>

@@ -171,7 +171,7 @@ __device__ __forceinline__ void run_elements(
 // comes out of a shuffle. A forward needs that: its shuffles otherwise get code for lanes that have
 // parted, which spills registers. A backward would mix the rows of a tile and lack predicates.
 //
-// A result may be one of the inputs that lie as it does. `rows` of a tile: 1 or kRows.
+// A result may be one of the inputs that lie as it does. `rows` of a tile: 1 or Inputs::kRows.
 template <typename T, typename Op, typename Inputs>
 __global__ void __launch_bounds__(kThreads)
     op_kernel(Op given, Buffers<typename Op::Call, T> s, Inputs inputs, bool aligned, int rows) {
@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (!aligned || end > s.n) {
     run_elements(op, s, inputs, first, end < s.n ? end : s.n);
-  } else if (rows == kRows) {
-    run_rows<kRows>(op, s, inputs, first);
+  } else if (rows == Inputs::kRows) {
+    run_rows<Inputs::kRows>(op, s, inputs, first);
   } else {
     run_rows<1>(op, s, inputs, first);
   }

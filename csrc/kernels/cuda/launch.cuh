@@ -21,12 +21,13 @@ void launch(c10::Device device, int64_t n, int64_t elements, Kernel kernel, Args
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// The rows of a tile, for blocks of so many elements per row: 1 if more would idle multiprocessors.
-inline int rows_for(c10::Device device, int64_t n, int64_t elements) {
+// The rows of a tile, for blocks of so many elements per row: 1 if `most` would idle
+// multiprocessors.
+inline int rows_for(c10::Device device, int64_t n, int64_t elements, int most) {
   int processors = 0;
   C10_CUDA_CHECK(
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.index()));
-  return n < processors * kRows * elements ? 1 : kRows;
+  return n < processors * most * elements ? 1 : most;
 }
 
 } // namespace clampgrad::cuda

@@ -50,8 +50,8 @@ void run(
     constexpr int64_t elements = int64_t{kThreads / kLanes} * Row<T>::kElements; // of a block's row
     const auto s = lanes_of<T>(memory);
     const bool aligned = is_aligned(s, layouts);
-    const int rows = rows_for(device, s.n, elements);
     const auto run = [&](auto op, auto inputs) {
+      const int rows = rows_for(device, s.n, elements, decltype(inputs)::kRows);
       const auto kernel = op_kernel<T, decltype(op), decltype(inputs)>;
       launch(device, s.n, rows * elements, kernel, op, s, inputs, aligned, rows);
     };

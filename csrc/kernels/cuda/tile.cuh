@@ -1,10 +1,11 @@
 #pragma once
 // How a warp works through flat memory.
 //
-// A warp owns a tile: kRows rows, a row being a vector of 16 bytes for each lane. So every access
-// of a warp is one stretch of memory, and several loads are in flight before the first is used. The
-// bits of a tile are whole words of 32, which the lanes gather by shuffles; each bit of an element
-// costs a warp one load or store. A small tensor has tiles of one row, so that more warps work.
+// A warp owns a tile: up to kRows rows, a row being a vector of 16 bytes for each lane. So every
+// access of a warp is one stretch of memory, and several loads are in flight before the first is
+// used. The bits of a tile are whole words of 32, which the lanes gather by shuffles; each bit of
+// an element costs a warp one load or store. A small tensor has tiles of one row, so that more
+// warps work.
 
 #include "base/bits.h"
 #include "kernels/cuda/memory.cuh"

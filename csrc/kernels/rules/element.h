@@ -6,8 +6,7 @@
 // in a register), a vector of values (the CPU; the vector extension of GCC and Clang), and a whole
 // Tensor (the composed path; ops/composed.h). Rules compare with eq(), lt() and le(), which give a
 // Mask: a bool, a vector whose lanes are 0 or -1, a k register of AVX-512, or a Tensor of bools.
-// They combine masks with
-// operators of bits, and choose values with select().
+// They combine masks with operators of bits, and choose values with select().
 //
 // These operators promote bools and narrow k registers to int, so a rule writes M(a & b).
 //

@@ -96,11 +96,11 @@ void launch(c10::Device device, int64_t n, int64_t elements, Kernel kernel, Args
 }
 
 // Of a small tensor, or of a large one.
-inline int rows_for(c10::Device, int64_t, int64_t) {
+inline int rows_for(c10::Device, int64_t, int64_t, int most) {
 #if defined(SMALL_TILES)
   return 1;
 #else
-  return kRows;
+  return most;
 #endif
 }
 
