@@ -65,11 +65,11 @@ def steps(x: torch.Tensor, g: torch.Tensor, lo: torch.Tensor, hi: torch.Tensor, 
     }
 
 
-def of_a_sum(x: torch.Tensor) -> dict[str, Callable]:
+def of_a_sum(x: torch.Tensor, *bounds) -> dict[str, Callable]:
     """A gradient without dimensions: that of a sum."""
     return {
-        "clampgrad.clamp": lambda: torch.autograd.grad(clampgrad.clamp(x, -1, 1).sum(), x),
-        "torch.clamp": lambda: torch.autograd.grad(torch.clamp(x, -1, 1).sum(), x),
+        "clampgrad.clamp": lambda: torch.autograd.grad(clampgrad.clamp(x, *bounds).sum(), x),
+        "torch.clamp": lambda: torch.autograd.grad(torch.clamp(x, *bounds).sum(), x),
         "torch.neg": lambda: torch.autograd.grad(torch.neg(x).sum(), x),
     }
 
@@ -94,7 +94,9 @@ def cases(device: str, dtype: torch.dtype):
         for name, (lo, hi) in bounds(x.detach()).items():
             for learned in (False, True) if name != FULL else (False,):
                 yield name + where, learned, steps(x, g, lo, hi, learned)
-        yield "the gradient of a sum" + where, False, of_a_sum(x)
+        yield "the gradient of a sum" + where, False, of_a_sum(x, -1, 1)
+        full = bounds(x.detach())[FULL]
+        yield "the gradient of a sum, Tensors" + where, False, of_a_sum(x, *full)
 
 
 def missed(rows: list[dict]):

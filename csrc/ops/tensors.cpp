@@ -14,7 +14,6 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 
-#include <algorithm>
 #include <tuple>
 
 namespace clampgrad {
@@ -28,12 +27,6 @@ Tensor aten_extremum(Extremum op, const Tensor& self, const Tensor& other) {
 }
 
 namespace {
-
-// An expanded view of self, for example: a kernel reads it where it lies, while it writes self.
-bool may_be_written(const Tensor& self, const Tensor& other) {
-  return other.is_alias_of(self) &&
-      at::get_overlap_status(self, other) == at::MemOverlapStatus::TooHard;
-}
 
 // Undefined where no kernel takes the arguments. Kernels take plain tensors of one dtype and one
 // shape: promotion and broadcasting are operators of their own, whose backward casts and sums.
@@ -50,10 +43,8 @@ Tensor fused(
     }
   }
   const auto dtype = at::native::result_type(args);
-  const bool fits = !in_place ||
-      (dtype == args[0].scalar_type() && args[0].is_non_overlapping_and_dense() &&
-       std::none_of(
-           args.begin(), args.end(), [&](const Tensor& t) { return may_be_written(args[0], t); }));
+  const bool fits =
+      !in_place || (dtype == args[0].scalar_type() && args[0].is_non_overlapping_and_dense());
   if (!is_fusable_dtype(dtype) || !fits) {
     return {};
   }

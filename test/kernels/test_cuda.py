@@ -299,6 +299,16 @@ def test_a_bound_that_is_an_expanded_view_of_self(view):
     assert_same(x.detach(), expected)
 
 
+def test_a_number_beside_more_than_2_to_the_32_elements():
+    """Not aligned, so that elements are counted one by one."""
+    if torch.cuda.mem_get_info()[0] < 30 * 2**30:
+        pytest.skip("needs 30 GiB of free memory on the GPU")
+    x = torch.zeros(2**32 + 2049, dtype=torch.bfloat16, device="cuda")[1:]
+    x[-5:] = 2
+    y = clampgrad.maximum(x.requires_grad_(), x.new_tensor(0.5)).detach()
+    assert y[-5:].tolist() == [2] * 5 and y[-10:-5].tolist() == y[:5].tolist() == [0.5] * 5
+
+
 def test_broadcast_to_more_than_2_to_the_31_elements():
     """Of a number there is no copy; anything else is copied, because indices have 32 bits."""
     if torch.cuda.mem_get_info()[0] < 40 * 2**30:

@@ -70,6 +70,8 @@ void run(
       device::with_op<E>(call, run_flat);
     } else if constexpr (!is_forward<Call>) {
       device::with_table<E>(call, run_placed);
+    } else {
+      TORCH_INTERNAL_ASSERT(flat); // the caller copies
     }
   });
 }

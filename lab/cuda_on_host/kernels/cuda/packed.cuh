@@ -37,13 +37,23 @@ template <typename T>
 uint32_t le2(uint32_t a, uint32_t b) {
   return each_half([=](int h) { return -(number<T>(a, h) <= number<T>(b, h)); });
 }
+// A GPU takes +0 for greater than -0; std::fmax may return either.
+inline bool less(float a, float b) {
+  return a < b || (a == b && std::signbit(a) && !std::signbit(b));
+}
+inline float greater_of(float a, float b) {
+  return std::isnan(a) || less(a, b) ? b : a;
+}
+inline float lesser_of(float a, float b) {
+  return std::isnan(a) || less(b, a) ? b : a;
+}
 template <typename T>
 uint32_t max2(uint32_t a, uint32_t b) {
-  return each_half([=](int h) { return T(std::fmax(number<T>(a, h), number<T>(b, h))).x; });
+  return each_half([=](int h) { return T(greater_of(number<T>(a, h), number<T>(b, h))).x; });
 }
 template <typename T>
 uint32_t min2(uint32_t a, uint32_t b) {
-  return each_half([=](int h) { return T(std::fmin(number<T>(a, h), number<T>(b, h))).x; });
+  return each_half([=](int h) { return T(lesser_of(number<T>(a, h), number<T>(b, h))).x; });
 }
 template <typename T>
 uint32_t mul2(uint32_t a, float b) {
