@@ -81,10 +81,18 @@ void hold(BlockRef block, std::thread::id asks) {
 const BlockRef& that_holds(const BlockRef& block) {
   const auto* found = &block;
   while (*found && !(*found)->is_open.load(std::memory_order_relaxed) &&
-         (*found)->thread == std::this_thread::get_id()) {
+         (*found)->is_of_this_thread()) {
     found = &(*found)->outer;
   }
   return *found;
+}
+
+// A block may have been closed where the state of its thread was not at hand: in a hook, for which
+// torch puts it away, or in an event loop. Then this thread would hand it on.
+void let_go(const Held& here, const BlockRef& holds) {
+  if (&holds != &here.block) {
+    hold(BlockRef(holds), here.asks);
+  }
 }
 
 } // namespace
@@ -120,7 +128,10 @@ BlockRef innermost() {
     return nullptr;
   }
   asks_here(*here);
-  return that_holds(here->block);
+  const auto& holds = that_holds(here->block);
+  auto block = holds;
+  let_go(*here, holds);
+  return block;
 }
 
 BlockRef make_innermost(BlockRef block) {
@@ -140,8 +151,10 @@ void ask_with(BlockRef (*function)()) {
 
 void ask_in_this_thread(bool asks) {
   const auto* here = held();
+  const auto before = here ? here->asks : std::thread::id();
   const auto asking = asks ? std::this_thread::get_id() : std::thread::id();
-  if (asking != (here ? here->asks : std::thread::id())) {
+  const bool of_another = before != std::thread::id() && before != std::this_thread::get_id();
+  if (asking != before && (asks || !of_another)) {
     hold(here ? here->block : nullptr, asking);
   }
 }
@@ -154,10 +167,14 @@ Pinned current() {
   if (!here) {
     return pinned_of_process();
   }
-  const auto asks = asks_here(*here);
-  const auto answer = asks ? asked.load()() : nullptr;
-  const auto* block = asks ? answer.get() : that_holds(here->block).get();
-  return block ? block->pinned : pinned_of_process();
+  if (asks_here(*here)) {
+    const auto answer = asked.load()();
+    return answer ? answer->pinned : pinned_of_process();
+  }
+  const auto& block = that_holds(here->block);
+  const auto pinned = block ? block->pinned : pinned_of_process();
+  let_go(*here, block);
+  return pinned;
 }
 
 } // namespace clampgrad::pin

@@ -32,8 +32,13 @@ struct Block {
   const Pinned pinned;
   const std::shared_ptr<Block> outer;
   const int64_t owner; // by which Python finds it again
-  const std::thread::id thread = std::this_thread::get_id(); // which enters and leaves it
+  // The thread that enters and leaves it. A generator may be resumed in another one.
+  std::atomic<std::thread::id> thread = std::this_thread::get_id();
   std::atomic<bool> is_open = true;
+
+  bool is_of_this_thread() const {
+    return thread.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
 };
 using BlockRef = std::shared_ptr<Block>;
 

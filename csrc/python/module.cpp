@@ -298,9 +298,8 @@ void add_pin(PyObject* module_) {
       .def_property_readonly("name", [](const Block& block) { return pin::name_of(block.pinned); })
       .def_readonly("outer", &Block::outer)
       .def_readonly("owner", &Block::owner)
-      .def_property_readonly(
-          "is_of_this_thread",
-          [](const Block& block) { return block.thread == std::this_thread::get_id(); })
+      .def_property_readonly("is_of_this_thread", &Block::is_of_this_thread)
+      .def("move_here", [](Block& block) { block.thread = std::this_thread::get_id(); })
       .def_property(
           "is_open",
           [](const Block& block) { return block.is_open.load(); },

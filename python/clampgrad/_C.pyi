@@ -31,6 +31,7 @@ class Block:
     @property
     def is_of_this_thread(self) -> bool: ...
     is_open: bool
+    def move_here(self) -> None: ...  # into this thread
 
 def pin_named(gradient: str, maximize: bool, /) -> str: ...  # the name, or the error
 def pin_innermost() -> Block | None: ...  # that holds in this thread, but for its tasks

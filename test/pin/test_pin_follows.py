@@ -334,3 +334,83 @@ def test_what_a_script_forks(tmp_path, request):
     (tmp_path / "script.py").write_text(SLOPE + FORKED)  # TorchScript reads it
     device = request.config.getoption("device")
     assert python(tmp_path / "script.py", device) == "followed\n"
+
+
+# ---- Blocks that are closed or resumed elsewhere -----------------------------------------------------
+
+
+def closed_by_an_event_loop():
+    pin = clampgrad.pin("half")
+    pin.__enter__()
+
+    async def close():
+        pin.__exit__(None, None, None)
+
+    asyncio.run(close())
+
+
+def closed_by_a_hook():
+    pin = clampgrad.pin("half")
+    pin.__enter__()
+    y = torch.ones(1, requires_grad=True) * 1
+    y.register_hook(lambda g: pin.__exit__(None, None, None))
+    y.sum().backward()
+
+
+@pytest.mark.parametrize("close", [closed_by_an_event_loop, closed_by_a_hook])
+def test_a_block_that_was_closed_is_not_handed_on(close):
+    close()
+    assert clampgrad.pin.current() is None
+    assert in_backward(clampgrad.pin.current) is None and in_backward(slope) == OWN
+
+
+@clampgrad.pin("straight_through")
+def steps():
+    with clampgrad.pin("half"):
+        yield slope()
+        yield slope()
+    yield slope()
+
+
+def test_a_generator_that_changes_threads():
+    generator, found = steps(), []
+    for _ in range(3):
+        thread = threading.Thread(target=lambda: found.append(next(generator)))
+        thread.start()
+        thread.join()
+    assert found == [HALF, HALF, THROUGH]
+
+
+FOREIGN = (
+    SLOPE
+    + """
+import asyncio, clampgrad
+told = []
+@torch.jit.ignore
+def ask(x):
+    for _ in range(2):
+        try:
+            told.append(clampgrad.pin.current())
+        except RuntimeError as error:
+            told.append("error")
+        y = torch.ones(1, requires_grad=True)
+        (y * 2).sum().backward()
+    return x
+def forked(x):
+    return ask(x)
+@torch.jit.script
+def script(x):
+    return torch.jit.fork(forked, x)
+async def main():
+    with clampgrad.pin("half"):
+        script(torch.ones(1)).wait()
+asyncio.run(main())
+print(*told)
+"""
+)
+
+
+def test_a_backward_in_a_fork_of_a_task_does_not_hide_the_task(pytestconfig):
+    device = pytestconfig.getoption("device")
+    setting = f"import torch; torch.set_default_device({device!r})\n" if device != "cpu" else ""
+    assert python("-W", "ignore", "-c", setting + FOREIGN) == "error error\n"

@@ -1,6 +1,8 @@
 """convert with an example: exactly the modules are converted whose memory nothing else keeps."""
 
 import copy
+import threading
+import time
 
 import pytest
 import torch
@@ -108,6 +110,36 @@ def test_a_copy_that_the_forward_makes_is_torchs():
     assert clampgrad.nn.conversions(copies[0]) == {} and repr(copies[0]) == "ReLU()"
 
 
+def test_two_threads_with_an_example():
+    """The compiler is on again afterwards."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+
+    def forward(m, x):
+        time.sleep(0.05)
+        return m.relu(x + 1) + 1
+
+    def measure(model, example):
+        clampgrad.nn.convert(model, example_inputs=example)
+
+    models = [Model(forward, relu=nn.ReLU()) for _ in range(2)]
+    threads = [threading.Thread(target=measure, args=(m, x())) for m in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all("which keeps" in clampgrad.nn.conversions(m)["relu"] for m in models)
+    graphs = []
+    torch._dynamo.reset()
+    torch.compile(lambda x: x + 1, backend=lambda g, _: graphs.append(g) or g)(torch.ones(1))
+    assert graphs
+
+
+def test_torch_func_that_refuses_hooks():
+    model = Model(lambda m, x: torch.func.grad(lambda r: m.relu(r).sum())(x), relu=nn.ReLU())
+    with pytest.raises(RuntimeError, match="example_inputs .* torch.func"):
+        clampgrad.nn.convert(model, example_inputs=x())
+
+
 def test_what_cannot_be_measured_is_left_alone():
     model = Model(lambda m, x: m.relu((x + 1).to_sparse()).to_dense() + 1, relu=nn.ReLU())
     clampgrad.nn.convert(model, example_inputs=x())
@@ -154,6 +186,7 @@ def test_buffers_that_are_replaced_resized_added_or_sparse():
             self.register_buffer("sparse", torch.eye(2).to_sparse())
             self.register_buffer("nan", torch.tensor(torch.nan))
             self.register_buffer("removed", torch.ones(1))
+            self.register_buffer("expanded", torch.ones(2).expand(3, 2))
 
         def forward(self, x):
             self.replaced = torch.ones(2)
@@ -161,6 +194,7 @@ def test_buffers_that_are_replaced_resized_added_or_sparse():
             self.none = torch.ones(1)
             self.register_buffer("added", torch.ones(1))
             del self.removed
+            self.expanded.data[0] = 5
             return self.relu(x + 1) + 1
 
     model = Buffers()

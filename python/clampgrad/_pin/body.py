@@ -26,11 +26,20 @@ class Body:
 
     def run(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         outside = innermost()
+        self.move_here()
         try:
             make_innermost(self.inside)
             return function(*args, **keywords)
         finally:
             self.inside = make_innermost(outside)
+
+    def move_here(self) -> None:
+        """A generator may go on in another thread, and its blocks with it."""
+        block = self.inside
+        while block:
+            if not block.is_of_this_thread:
+                block.move_here()
+            block = None if block is self.block else block.outer
 
     @types.coroutine
     def steps(self, generator: Any) -> Any:

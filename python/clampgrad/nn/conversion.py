@@ -84,7 +84,8 @@ def convert(
     converted that keep less afterwards. That choice is for the state in which the model is: its mode (training or
     evaluation), device, dtype, what requires grad, checkpoints, and autocast around this call. If that changes, call
     `convert` again. The forward runs with hooks and side effects as any other, except that buffers and the states
-    of torch's default random generators are restored.
+    of torch's default random generators are restored, and that no graph which the model keeps of it can be
+    differentiated.
 
     Under any other convention than `min_norm` and `joint`, every module is converted and its class changes to that
     of this package, because its gradient must not be lost where a library replaces or reads modules by their class:
@@ -226,7 +227,8 @@ def choose(
     if isinstance(example_inputs, Mapping):
         keywords = {**example_inputs}
     else:
-        args = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+        is_tuple = type(example_inputs) is tuple  # a PackedSequence is one argument
+        args = example_inputs if is_tuple else (example_inputs,)
 
     def ours(module: Any, input: Tensor) -> Tensor:
         if isinstance(module, nn.ReLU):
@@ -266,7 +268,7 @@ def described(module: nn.Module) -> str | None:
     if WAS in own:
         was, _ = own[WAS]
         return f"{was.__name__} -> {type(module).__name__}({module.extra_repr()})"
-    if instead := own.get("_clampgrad"):
+    if isinstance(instead := own.get("_clampgrad"), Instead):
         fewer = instead.fewer_bytes
         text = f"{type(module).__name__}({module.extra_repr()})"
         return text if fewer is None else f"{text}, which keeps {fewer:,} bytes fewer"

@@ -55,7 +55,7 @@ class Probe:
 
     def __init__(self, ours: Callable[[nn.Module, Tensor], Tensor]) -> None:
         self.ours = ours
-        self.thread = threading.get_ident()
+        self.thread: int | None = threading.get_ident()
         self.running: nn.Module | None = None
         self.last: Saved | None = None
         self.saved: WeakSet[Saved] = WeakSet()
@@ -67,7 +67,7 @@ class Probe:
     def __call__(self, module: nn.Module, input: Tensor) -> Tensor:
         forward = torchs_forward(module)
         assert forward is not None
-        if threading.get_ident() != self.thread:  # what it keeps is not seen here
+        if threading.get_ident() != self.thread:  # what it keeps is not seen here; or all is over
             return forward(module, input)
         self.reached.add(module)
         before, self.running, self.last = self.running, module, None
@@ -124,6 +124,7 @@ class Probe:
             # Something else has it: an argument, a result, a parameter, an attribute.
             storage.elsewhere |= not storage.reference.expired()
         self.storages = [*found.values()]
+        self.thread = None
 
     def kept(self, converted: set[nn.Module]) -> dict[nn.Module, Kept]:
         """For each module, if those are converted."""
@@ -153,6 +154,10 @@ def unpack(saved: Saved) -> Tensor:
     return saved.tensor
 
 
+# The compiler is turned off for the whole process, and modules of two models may be the same.
+_one_at_a_time = threading.RLock()
+
+
 def probed(
     model: nn.Module,
     modules: Sequence[nn.Module],
@@ -162,12 +167,19 @@ def probed(
 ) -> Probe:
     """Runs the model once, with a probe in each of the modules. Buffers and random states are as before."""
     probe = Probe(ours)
-    with restored(model), uncompiled(), recording():
+    with _one_at_a_time, restored(model), uncompiled(), recording():
         try:
             for module in modules:
                 module._clampgrad = probe
             with saved_tensors_hooks(probe.pack, unpack):
                 result = model(*args, **keywords)
+        except RuntimeError as error:
+            if "saved tensor hooks" not in str(error):
+                raise
+            raise RuntimeError(
+                "clampgrad.nn.convert cannot measure with example_inputs what this model keeps: it calls torch.func "
+                "where that refuses hooks of saved tensors"
+            ) from error
         finally:
             for module in modules:
                 vars(module).pop("_clampgrad", None)
@@ -200,17 +212,25 @@ def restored(model: nn.Module) -> Iterator[None]:
                 buffers.clear()
                 buffers.update(members)
                 # A graph that was recorded before may hold a buffer, so this does not count as a change of it.
-                for buffer, value in values:
-                    if buffer.shape == value.shape:
-                        buffer.data.copy_(value)
+                for buffer, shape, value in values:
+                    if (buffer.shape, buffer.dtype) == (shape, value.dtype):
+                        without_repeats(buffer).copy_(value)
                     else:  # an observer of torch.ao resizes its own
-                        buffer.data = value
+                        buffer.data = value.expand(shape)
 
 
-def values_of(buffers: Mapping[str, Tensor | None]) -> list[tuple[Tensor, Tensor]]:
-    """The buffers that are plain memory, with copies of their values."""
+def values_of(
+    buffers: Mapping[str, Tensor | None],
+) -> list[tuple[Tensor, torch.Size, Tensor]]:
+    """The buffers that are plain memory, with their shapes and copies of their values."""
     plain = (b for b in buffers.values() if b is not None and not is_lazy(b))
-    return [(b, b.detach().clone()) for b in plain if b.layout == torch.strided]
+    return [(b, b.shape, without_repeats(b).clone()) for b in plain if b.layout == torch.strided]
+
+
+def without_repeats(buffer: Tensor) -> Tensor:
+    """The same memory, whose changes do not count as changes of the buffer; of what is expanded, each element once."""
+    steps = buffer.stride()
+    return buffer.data[tuple(slice(0, 1) if step == 0 else slice(None) for step in steps)]
 
 
 def accelerators(model: nn.Module) -> dict[str, set[int]]:

@@ -54,6 +54,9 @@ class Block:
     def is_of_this_thread(self) -> bool:
         return self.thread == threading.get_ident()
 
+    def move_here(self) -> None:
+        self.thread = threading.get_ident()
+
 
 class Held(NamedTuple):
     """What a thread holds and hands on (csrc/pin/pin.h, Note [A block travels])."""
@@ -99,10 +102,19 @@ def pin_named(gradient: str, maximize: bool, /) -> str:
     return resolved(gradient, maximize) + ", maximize" * maximize
 
 
+def that_holds_here(here: Held) -> Block | None:
+    """The same of what this thread holds. A block may have been closed where that was not at hand: in a hook, for which
+    torch puts it away, or in an event loop. Then this thread would hand it on."""
+    block = that_holds(here.block)
+    if block is not here.block:
+        hold(block, here.asks)
+    return block
+
+
 def pin_innermost() -> Block | None:
     here = held()
     here.asks_here()
-    return that_holds(here.block)
+    return that_holds_here(here)
 
 
 def pin_make_innermost(block: Block | None, /) -> Block | None:
@@ -124,7 +136,8 @@ def pin_ask(function: Callable[[], Block | None], /) -> None:
 
 def pin_ask_in_this_thread(asks: bool, /) -> None:
     here, asking = held(), threading.get_ident() if asks else None
-    if here.asks != asking:
+    of_another = here.asks not in (None, threading.get_ident())
+    if here.asks != asking and (asks or not of_another):
         hold(here.block, asking)
 
 
@@ -132,7 +145,7 @@ def pin_current() -> str | None:
     if not Block.alive:
         return of_process
     here = held()
-    block = asked() if here.asks_here() else that_holds(here.block)
+    block = asked() if here.asks_here() else that_holds_here(here)
     return block.name if block else of_process
 
 
