@@ -206,10 +206,13 @@ def neighbour_of_code(line):
 @pytest.mark.slow
 def test_what_is_right_holds(tmp_path):
     """Formulas that say the same in other words, and an in-place operator with one of its own."""
-    new = mutated(TEXT, "relu", "self: .*", "self: at::where(result > 0, grad, 0)")
+    new = mutated(TEXT, "relu", "self: .*", "self: at::where(result <= 0, 0, grad)")
     patch = patch_of_text(tmp_path, YAML, TEXT, new + HARDTANH)
-    found = prove(patch, quick=False, unchanged=True)
+    found = prove(patch, quick=False, unchanged=True, saved=True)
     assert found["failures"] == [] == found["not proved"] and found["samples"] > 0
+    assert {line.partition(":")[0].split(", ")[1] for line in found[SAVED]} == {
+        "nn.functional.hardtanh_"
+    }
 
 
 @pytest.mark.slow
