@@ -79,7 +79,7 @@ Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order
   if (view.is_contiguous()) {
     return {view, flat};
   }
-  // Indices and strides have 32 bits on the GPU.
+  // Indices and strides have 32 bits on the GPU, and an index that is divided has 31.
   constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
   Layout layout = {};
   for (int64_t d = view.dim() - 1; d >= 0; --d) {
@@ -98,8 +98,8 @@ Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order
     }
   }
   const bool is_number = layout.dims == 1 && layout.stride[0] == 0;
-  return tensor.numel() <= kLargest || is_number ? Strided{view, layout}
-                                                 : Strided{view.contiguous(), flat};
+  const auto largest = is_number ? 2 * kLargest : kLargest;
+  return tensor.numel() <= largest ? Strided{view, layout} : Strided{view.contiguous(), flat};
 }
 
 Repeated repeated_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order) {
