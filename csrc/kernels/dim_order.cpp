@@ -74,16 +74,16 @@ at::Tensor permuted(const at::Tensor& tensor, at::IntArrayRef dim_order) {
 }
 
 Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order) {
-  const auto block = permuted(tensor, dim_order);
+  const auto view = permuted(tensor, dim_order);
   const auto flat = Layout::flat(tensor.numel());
-  if (block.is_contiguous()) {
-    return {block, flat};
+  if (view.is_contiguous()) {
+    return {view, flat};
   }
-  // Indices and strides have 32 bits on the GPU.
+  // Indices and strides have 32 bits on the GPU, and an index that is divided has 31.
   constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
   Layout layout = {};
-  for (int64_t d = block.dim() - 1; d >= 0; --d) {
-    const auto size = block.size(d), stride = block.stride(d);
+  for (int64_t d = view.dim() - 1; d >= 0; --d) {
+    const auto size = view.size(d), stride = view.stride(d);
     if (size == 1) {
       continue;
     }
@@ -91,15 +91,15 @@ Strided strided_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order
     if (inner >= 0 && stride == layout.stride[inner] * layout.size[inner]) {
       layout.size[inner] *= size;
     } else if (layout.dims == Layout::kDims || stride > kLargest) {
-      return {block.contiguous(), flat};
+      return {view.contiguous(), flat};
     } else {
       layout.size[layout.dims] = size;
       layout.stride[layout.dims++] = stride;
     }
   }
   const bool is_number = layout.dims == 1 && layout.stride[0] == 0;
-  return tensor.numel() <= kLargest || is_number ? Strided{block, layout}
-                                                 : Strided{block.contiguous(), flat};
+  const auto largest = is_number ? 2 * kLargest : kLargest;
+  return tensor.numel() <= largest ? Strided{view, layout} : Strided{view.contiguous(), flat};
 }
 
 Repeated repeated_in_dim_order(const at::Tensor& tensor, at::IntArrayRef dim_order) {

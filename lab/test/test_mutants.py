@@ -46,7 +46,7 @@ def test_every_file_with_a_rule_has_mutants():
     files = {m.file for m in mutants()}
     # Declarations, and what the compiler decides.
     headers = {"base": "bits bounds convention gpu", "pin": "pin"}
-    headers["kernels"] = "call dim_order fused rules/all"
+    headers["kernels"] = "call dim_order fused layout rules/all"
     without = {f"csrc/{folder}/{n}.h" for folder, names in headers.items() for n in names.split()}
     assert sources().keys() - files == without
     assert all(any(f.startswith(folder) for f in files) for folder in TESTS)

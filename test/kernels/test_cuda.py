@@ -310,7 +310,7 @@ def test_a_number_beside_more_than_2_to_the_32_elements():
 
 
 def test_broadcast_to_more_than_2_to_the_31_elements():
-    """Of a number there is no copy; anything else is copied, because indices have 32 bits."""
+    """Of a number there is no copy up to twice as many; anything else is copied, because of 32 bits for an index."""
     if torch.cuda.mem_get_info()[0] < 40 * 2**30:
         pytest.skip("needs 40 GiB of free memory on the GPU")
     x = torch.empty(2**15 + 1, 2**16, dtype=torch.bfloat16, device="cuda").uniform_(-1, 2)
