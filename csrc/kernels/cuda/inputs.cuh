@@ -38,30 +38,28 @@ struct Place {
   int log_unit = 0; // an index counts so many elements, as a power of 2,
   uint32_t step = 0; // which lie at the same place, or one after the other
 
-  CLAMPGRAD_HOST_DEVICE int64_t of_index(uint64_t index) const {
+  CLAMPGRAD_HOST_DEVICE int64_t of_index(uint32_t index) const {
     uint64_t at = 0;
 #if defined(__CUDACC__)
 #pragma unroll // no array of parameters is then indexed by a variable, which would need a stack
 #endif
     for (int d = 0; d < Layout::kDims; ++d) {
       if (d == last) {
-        at += index * dim[d].stride;
+        at += uint64_t{index} * dim[d].stride;
         break;
       }
-      // The quotient of every index below 2^31; what has more elements has one dimension. The
-      // multiplier is 2^(32 + shift) / size, rounded up, and the power 2^(1 + shift) is the first
-      // that is not less than the size.
-      const auto inner = static_cast<uint32_t>(index);
+      // The quotient of every index below 2^31. The multiplier is 2^(32 + shift) / size, rounded
+      // up, and the power 2^(1 + shift) is the first that is not less than the size.
       const auto outer =
-          static_cast<uint32_t>(uint64_t{inner} * dim[d].multiplier >> 32) >> dim[d].shift;
-      at += uint64_t{inner - outer * dim[d].size} * dim[d].stride;
+          static_cast<uint32_t>(uint64_t{index} * dim[d].multiplier >> 32) >> dim[d].shift;
+      at += uint64_t{index - outer * dim[d].size} * dim[d].stride;
       index = outer;
     }
     return static_cast<int64_t>(at);
   }
   CLAMPGRAD_HOST_DEVICE int64_t of_element(int64_t i) const {
     const auto in_unit = static_cast<uint32_t>(i) & ((1u << log_unit) - 1);
-    return of_index(static_cast<uint64_t>(i) >> log_unit) + in_unit * step;
+    return of_index(static_cast<uint32_t>(i >> log_unit)) + in_unit * step;
   }
 };
 
@@ -110,7 +108,7 @@ struct Places {
   template <typename T, int rows>
   __device__ __forceinline__ void load(
       const Tile<T, rows>& tile, const T* from, int k, int row, Vector<T>& to) const {
-    from += of[k].of_index(static_cast<uint64_t>(tile.at(row)) / Row<T>::kVector);
+    from += of[k].of_index(static_cast<uint32_t>(tile.at(row) / Row<T>::kVector));
     if (of[k].step == 0) {
       const T value = *from;
       unrolled<Row<T>::kVector>([&](int i) { to.values[i] = value; });
