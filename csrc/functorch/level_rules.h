@@ -91,7 +91,8 @@ struct Batched<op, Tensor&(Tensor&, Args...)> {
     if (batch.any) {
       TORCH_CHECK(
           batch_dim,
-          "vmap: inplace clamp is not possible where a bound is batched and what is written is not");
+          "vmap: inplace clamp is not possible where a bound is batched and what is written is "
+          "not");
       TORCH_CHECK(
           self.dim() == batch.dim,
           "vmap: inplace clamp is not possible where a bound has more dimensions than what is "
