@@ -11,6 +11,7 @@ program ends, because it would run with other gradients.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,16 +36,24 @@ def command() -> "int | str | None":
 
 @contextmanager
 def one_sentence(always: bool = True) -> Iterator[None]:
-    """In a command, what is wrong with the environment is one sentence, and exit code 2. `python -m clampgrad` is one
-    too; Python calls it "-m" until it has imported the package."""
+    """In a command, what is wrong with the environment is one sentence, and exit code 2: an error that names one of our
+    variables. `python -m clampgrad` is a command, too."""
     try:
         yield
     except (CannotPin, ImportError, RuntimeError, ValueError) as error:
-        is_run = sys.argv[:1] == ["-m"] and {"clampgrad", "-mclampgrad"} & {*sys.orig_argv}
-        if not (always or is_run):
+        if "CLAMPGRAD_" not in str(error) or not (always or is_module_run()):
             raise
         sys.stderr.write(f"clampgrad: error: {error}\n")
         raise SystemExit(2) from None
+
+
+def is_module_run() -> bool:
+    """Whether this is `python -m clampgrad`. Python calls it "-m" until it has imported the package."""
+    words = sys.orig_argv[1:]
+    for word, following in zip(words, [*words[1:], ""]):
+        if found := re.fullmatch(r"-[a-zA-Z]*?m(\w*)", word):
+            return sys.argv[:1] == ["-m"] and (found[1] or following) == "clampgrad"
+    return False
 
 
 def pin() -> None:

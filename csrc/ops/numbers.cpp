@@ -69,7 +69,8 @@ Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, C
   if (c.gradient == Gradient::straight_through) {
     return clampgrad::_clamp_straight_through_(self, min, max);
   }
-  if (in_functionalization() && !in_transform()) { // computed of a copy, it can be once more
+  // Computed of a copy, it can be once more. What is handed over has no tangent.
+  if (in_functionalization() && !in_transform() && !self._fw_grad(0).defined()) {
     torch::autograd::check_inplace(self, /*requires_grad=*/true);
     return hand_over(self, clamp(self.clone(), min, max, c));
   }

@@ -211,6 +211,7 @@ FORWARD = {
     "jvp of grad": lambda x: tangent(grad(squared(clamp)), x),
     "hessian": lambda x: hessian(squared(clamp))(x),
     "clamp_": lambda x: tangent(lambda x: x.clone().clamp_(0, 1), x),
+    "clamp_ in a dual_level": lambda x: in_a_level(lambda x: x.clone().clamp_(0, 1), x),
     "Tensors": lambda x: tangent(lambda x: torch.clamp(x, ZEROS, ONES), x),
     "maximum": lambda x: tangent(lambda x: torch.maximum(x, ZEROS), x),
     "fmax": lambda x: tangent(lambda x: torch.fmax(x, ZEROS), x),
@@ -234,9 +235,10 @@ def test_forward_mode_inside_compiled_code(f, pin):
     x = torch.tensor([0.0, 0.5, 1.0, 2.0])
     with clampgrad.pin(pin):
         expected = FORWARD[f](x)
-        for backend in ("eager", "aot_eager"):
+        for backend, recorded in (("eager", False), ("aot_eager", False), ("aot_eager", True)):
             torch._dynamo.reset()
-            assert_same(torch.compile(FORWARD[f], backend=backend)(x), expected)
+            found = torch.compile(FORWARD[f], backend=backend)(x.clone().requires_grad_(recorded))
+            assert_same(found.detach(), expected)
 
 
 @pytest.mark.skipif(RELEASE < (2, 13), reason="torch.export opens no level yet")

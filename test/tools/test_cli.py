@@ -79,8 +79,15 @@ def test_a_wrong_switch_is_one_sentence(program, start, variable):
     ended = program(*start, "info", **{variable: "2"})
     sentence = f"{variable}='2': it is 1 or, as when it is not set, 0\n"
     assert (ended.returncode, ended.stderr) == (2, f"clampgrad: error: {sentence}")
-    ended = program("-c", "import clampgrad", **{variable: "2"})
-    assert ended.returncode == 1 and "Traceback" in ended.stderr
+    for other in ("import clampgrad", "import sys; sys.argv[0] = '-m'; import clampgrad"):
+        ended = program("-c", other, "clampgrad", **{variable: "2"})
+        assert ended.returncode == 1 and "Traceback" in ended.stderr
+
+
+def test_an_import_that_fails_for_another_reason_is_no_sentence(program, tmp_path):
+    (tmp_path / "torch.py").write_text("import no_such_module")
+    ended = program("-m", "clampgrad", "info")
+    assert ended.returncode == 1 and "no_such_module" in ended.stderr.split("Traceback")[1]
 
 
 def test_a_closed_pipe_ends_quietly():
