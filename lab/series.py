@@ -209,8 +209,11 @@ def missing(source: Path, series: Series) -> list[Path]:
 
 def states(source: Path) -> dict[str, str]:
     """Maps each series for the release of a tree to: applied, applies (and what it builds on there), or why it does not."""
-    found = {}
+    found, has = {}, of_the_tree(source)
     for series in (s for s in all_series().values() if s.fits(release_of(source))):
+        if series in has:
+            found[series.name] = "applied"
+            continue
         try:
             rest = missing(source, series)
             upgrade = (
@@ -220,7 +223,7 @@ def states(source: Path) -> dict[str, str]:
             )
             found[series.name] = f"applies{upgrade}"
         except Refusal as refusal:
-            found[series.name] = "applied" if "already" in str(refusal) else str(refusal)
+            found[series.name] = str(refusal)
     return found
 
 

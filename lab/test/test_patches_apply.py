@@ -177,6 +177,14 @@ def test_a_series_beside_one_that_changes_the_same_lines(beside):
     assert states(tree)["v2.14.0/torchscript"] == "applies"
 
 
+def test_a_series_that_git_refuses_is_not_applied(beside):
+    """Where a file that the series adds is in the way, which git says with the word `already`."""
+    tree, _ = beside("2.13.0")
+    (added,) = (name for patch in named(STRICT).patches for name in files_added(patch))
+    write(tree, {added: "left over\n"})
+    assert re.search("does not apply to .* already exists", states(tree)[STRICT])
+
+
 def test_a_series_for_another_release_than_the_tree(beside):
     tree, shell = beside("2.13.0")
     assert "v2.14.0/torchscript is for 2.14, and pytorch is 2.13.0." in shell(BY_NAME, fails=True)

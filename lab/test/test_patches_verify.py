@@ -22,8 +22,8 @@ from lab.series import (
 )
 from lab.verify import opinfo, proof
 from lab.verify.__main__ import main, report
-from lab.verify.gradients import broadcast, jvp, one_by_one
-from lab.verify.library import compiler, new_entries
+from lab.verify.gradients import MIXED, ROUNDED, broadcast, jvp, one_by_one
+from lab.verify.library import compiler, new_entries, new_operators, not_built
 from lab.verify.process import ask
 from lab.verify.proof import CODE, GRADIENTS, SAVED, changes, held, saves, unlooked, verify
 from lab.verify.upstream_files import INCLUDE, MANUAL, of_the_wheel, patched, shown
@@ -100,6 +100,12 @@ MUTANTS = {
         "fmin, tensors, vector 0 beside scalars: "),
     "vmap over one argument": ("clamp_min.Tensor", r"\n  min: ", "\n  min: " + IN_PLACE.format("min"),
         "clamp_min, tensors, vmap over argument 0: RuntimeError: "),
+    "a g that is written to": ("clamp_min.Tensor", "self: .*", "self: grad.masked_fill_(self < min, 0)",
+        "clamp_min, tensors, eager: AssertionError: "),
+    "a g that is not contiguous": ("minimum", "other: (.*)", 'other: "(grad.view(-1), {})"',
+        "minimum, tensors, transposed: RuntimeError: "),
+    "a tangent without a graph": ("clamp_max.Tensor", "result: (.*)", "result: ({}).detach()",
+        "clamp_max, tensors, reverse over forward mode: RuntimeError: "),
     "inputs that are subclasses": ("clamp_max.Tensor", r"\n  max: ", "\n  max: " + IN_PLACE.format("max"),
         "OpInfo clamp_max, .* of subclasses: "),
     "an operator that has nothing to do with it": ("relu", "result, 0", "result, 1", "OpInfo relu, nn.functional.relu: "),
@@ -235,14 +241,16 @@ def test_a_kernel_that_is_wrong_in_places(tmp_path):
     text = second.read_text()
     for right, wrong in (
         ("(x != x) & (y == y)", "(x != x) & (x != x)"),
-        ("grad._fw_grad(/*level=*/0).defined() ||", "false ||"),
+        ("isFwGradDefined(grad) ||", "false ||"),
+        ("tensor_composite(grad, x, low, high)", "tensor_composite(grad, self, min, max)"),
     ):
         assert text.count(right) == 1
         text = text.replace(right, wrong)
     (tmp_path / "mine.patch").write_text(text)
-    found = prove(first, tmp_path / "mine.patch", convention="joint", unchanged=True)
+    found = prove(first, tmp_path / "mine.patch", convention="joint", forward="2.15")
     wrong = {*found[GRADIENTS], *(f.partition(": ")[0] for f in found["failures"])}
     assert wrong >= {"fmax, tensors, in vectors", "maximum, tensors, dual numbers in backward"}
+    assert wrong >= {f"clamp, tensors, {what} {ROUNDED}" for what in MIXED}
     assert not wrong & {"fmax, tensors, eager", "maximum, tensors, eager"}
     assert not any("nothing here calls it" in line for line in found["not proved"])
 
@@ -293,6 +301,18 @@ def test_operators_that_exist_must_stay(tmp_path):
     other = after.replace("func: clamp_min(Tensor self, Scalar", "func: clamp_min(Scalar")
     with pytest.raises(Refusal, match="Only operators that are added can be .* here, clamp_min"):
         new_entries(before, other)
+
+
+@of_kernel
+def test_kernels_that_nothing_here_compiles_are_named(tmp_path):
+    """Also where the patch has lost their source."""
+    before = patched(tmp_path / "a", [], RELEASE)
+    new_operators(tmp_path / "b", before, patched(tmp_path / "b", KERNEL.patches, RELEASE))
+    assert [*not_built(tmp_path / "b")] == [
+        "_clamp_backward_tensor: its kernel for CUDA, _clamp_backward_tensor",
+        "_clamp_backward_tensor: its kernel for XPU, _clamp_backward_tensor_xpu",
+        "_extremum_backward: its kernel for CUDA, extremum_backward",
+    ]
 
 
 def test_a_missing_compiler_is_named(monkeypatch):

@@ -93,6 +93,12 @@ def broadcast(f, args, g):
     return [first[0], *others]
 
 
+def transposed(f, args, g):
+    """In two dimensions, with a g that is not contiguous."""
+    columns = [torch.stack([a, a]).t() for a in args]
+    return [v[:, 0] for v in reverse(f, columns, torch.stack([g, g]).t())]
+
+
 def over_reverse(f, args, g):
     """The gradient is linear in g, so the tangent of the gradient along g is the gradient of g."""
     function = torch.func.vjp(f, *args)[1]
@@ -112,6 +118,14 @@ def twice(f, args, g):
     g0 = torch.ones_like(g).requires_grad_()
     found = torch.autograd.grad(f(*args), args, g0, create_graph=True)
     return [torch.autograd.grad(first, g0, g, retain_graph=True)[0] for first in found]
+
+
+def over_forward(f, args, g):
+    """Reverse over forward: the tangent is linear in that of each argument, and no element has to do with another."""
+    tangents = leaves([torch.ones_like(a) for a in args])
+    with fwad.dual_level():
+        found = fwad.unpack_dual(f(*map(fwad.make_dual, args, tangents))).tangent
+        return torch.autograd.grad(found, tangents, g, materialize_grads=True)
 
 
 def vmapped(f, args, g, alone=None):
@@ -165,12 +179,14 @@ CONTEXTS = {
     "then changed": then_changed,
     **{n: partial(repeated, dtype=getattr(torch, n)) for n in ("float32", "bfloat16", "float16")},
     "broadcast": broadcast,
+    "transposed": transposed,
     "double backward": twice,
     "forward over reverse": over_reverse,
     "dual numbers in backward": dual_backward,
     "vmap": vmapped,
     "forward mode": forward,
     "forward mode by jvp": jvp,
+    "reverse over forward mode": over_forward,
 }
 OF_TENSORS = {}
 for i in range(3):
@@ -336,6 +352,35 @@ def beside_scalars(operator, bounds, mine, others):
     return torch.cat(found)
 
 
+# Bounds of another dtype than `self`, one of which may have no dimension, or whole numbers: a pair of them alone promotes
+# to another dtype than all three do.
+MIXED = {
+    "one bound of no dimension": ("float32", [0.1], "float64", 0.1, [5.0]),
+    "the other of no dimension": ("float32", [0.7], "float64", [-5.0], 0.7),
+    "near each other and of no dimension": ("float32", [0.1], "float64", 0.1, 0.1 + 1e-10),
+    "whole numbers in float32": ("float32", [2**24], "int64", [2**24], [2**24 + 1]),
+    "whole numbers in float16": ("float16", [2048], "int64", [2048], [2049]),
+}
+ROUNDED = "as forward rounds"
+
+
+def mixed(self_dtype, x, dtype, *bounds):
+    """Of `self` alone (whole numbers have no gradient), which is the same with a graph and in forward mode. The row has
+    the arguments as forward rounds them: the inner one of these points is inside, or equal to both bounds."""
+    x = torch.tensor(x, dtype=getattr(torch, self_dtype))
+    bounds = [torch.tensor(b, dtype=getattr(torch, dtype)) for b in bounds]
+    f = lambda x: torch.clamp(x, *bounds)  # noqa: E731
+    y = f(x)
+    g = torch.ones_like(y)
+    (found,) = reverse(f, [x], g)
+    v = x.clone().requires_grad_()
+    exact(torch.autograd.grad(f(v), v, g, create_graph=True)[0].detach(), found)
+    exact(torch.func.vjp(f, x)[1](g)[0], found)
+    exact(torch.func.jvp(f, (x,), (torch.ones_like(x),))[1].to(x.dtype), found)
+    point = [a.to(y.dtype).double().reshape(1) for a in (x, *bounds)]
+    return rows(point, g.double(), [found, None, None])
+
+
 def inexact():
     """(key, rows): all of these."""
     for operator, kinds in ((o, t["rows"][0]) for o, t in TABLE["operators"].items()):
@@ -395,8 +440,10 @@ def gradients():
     found, errors, ran, kept = defaultdict(list), {}, defaultdict(set), defaultdict(list)
 
     def ask(key, way, f, variables, args, g):
+        """Whoever gives g keeps it: a formula must not write to it."""
         with noted(errors, key):
-            found[key].append(rows(args, g, way(f, variables, g)))
+            found[key].append(rows(args, g, way(f, variables, given := g.clone())))
+            exact(given, g)
 
     for operator, kind, functions, variables, args, g in calls():
         named = names(operator)[: len(variables)]
@@ -408,7 +455,7 @@ def gradients():
                     way is reverse and key not in errors
                 ):  # a dispatch mode would keep formulas from their kernels
                     with profile() as seen:
-                        reverse(f, variables, g)
+                        reverse(f, variables, g.clone())
                     seen = {event.name for event in seen.function_events} - OURS
                     ran[key] |= {name for name in seen if "::engine::" not in name}
             for listed, some in every:
@@ -423,6 +470,9 @@ def gradients():
                     ask(key, way, f, variables, args, g)
     for key, of_key in inexact():
         found[key].append(of_key)
+    for what, point in MIXED.items():
+        with noted(errors, key := f"clamp, tensors, {what} {ROUNDED}"):
+            found[key].append(mixed(*point))
     return (
         {k: torch.cat(v) for k, v in found.items() if k not in errors},
         errors,

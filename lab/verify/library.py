@@ -24,6 +24,7 @@ from .upstream_files import COMPILED, KERNELS, MANUAL, PACKAGED, TAGS, entries
 
 EVERY = SelectiveBuilder.get_nop_selector()
 ADDED = "added.h"  # the declarations of all of them, included everywhere
+BUILT = "CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd"
 CAPABILITIES = {"DEFAULT": []}
 DEFINES = []
 if platform.machine().lower() in ("x86_64", "amd64"):
@@ -33,17 +34,21 @@ if platform.machine().lower() in ("x86_64", "amd64"):
     DEFINES = ["-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION"]
 OPENED = """
 #include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/native/TypeProperties.h>
+#include <torch/csrc/autograd/functions/utils.h>
 namespace torch::autograd::generated::details {
 using namespace at;
 """
-# What the generated code calls and libtorch does not export, without its in-place shortcut; 2.14 declares the first,
-# 2.15 the second. The library without a patch must have stock's gradients with it.
+# What the generated code calls and libtorch does not export; 2.14 declares the first, 2.15 the second. The library without a patch must have stock's gradients with it.
 HELPER = """
+static Tensor filled(const Tensor& t, const Tensor& mask, const Scalar& value) {
+  return areAnyTensorSubclassLike({t, mask}) ? t.masked_fill(mask, value) : t.masked_fill_(mask, value);
+}
 Tensor masked_fill_inplace_if_safe(Tensor t, const Tensor& mask, const Scalar& value) {
-  return t.masked_fill(mask, value);
+  return filled(t, mask, value);
 }
 Tensor masked_fill_inplace_if_safe(const Tensor& t, const Tensor& mask, const Scalar& value) {
-  return t.masked_fill(mask, value);
+  return filled(t, mask, value);
 }
 }
 namespace torch::autograd {
@@ -122,10 +127,21 @@ def new_operators(directory, before, after):
     return names, sources
 
 
+def not_built(directory):
+    """The kernels that entries name, and that nothing here compiles: whether a patch has them is not looked at."""
+    if not (path := directory / "new.yaml").is_file():
+        return
+    parsed = gen.parse_native_yaml(str(path), str(TAGS))
+    for f in (f for f in parsed.native_functions if "generated" not in f.tags):
+        named = {key: index.get_kernel(f) for key, index in parsed.backend_indices.items()}
+        kernels = {str(key): k.kernel for key, k in named.items() if k and str(key) not in BUILT}
+        yield from (f"{f.func.name}: its kernel for {k}, {n}" for k, n in sorted(kernels.items()))
+
+
 def declared(parsed):
     """The names of operators, and C++ that declares, calls, defines and registers them."""
     functions, kernels, registered = parsed.native_functions, [], []
-    for key in ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
+    for key in BUILT:
         index = parsed.backend_indices[getattr(DispatchKey, key)]
         registered.append(f"TORCH_LIBRARY_IMPL(aten, {key}, m) {{")
         for f in functions:
