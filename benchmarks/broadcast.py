@@ -97,7 +97,7 @@ def cases(device: str, dtype: torch.dtype):
                 yield name + where, learned, steps(x, g, lo, hi, learned)
         yield "the gradient of a sum" + where, False, of_a_sum(x, -1, 1)
         full = bounds(x.detach())[FULL]
-        yield "the gradient of a sum, Tensors" + where, False, of_a_sum(x, *full)
+        yield "the gradient of a sum beside Tensors" + where, False, of_a_sum(x, *full)
 
 
 def missed(rows: list[dict]):

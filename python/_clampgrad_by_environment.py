@@ -11,10 +11,7 @@ program ends, because it would run with other gradients.
 """
 
 import os
-import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _done = False
 
@@ -29,26 +26,32 @@ class CannotPin(BaseException):
 
 def command() -> "int | str | None":
     """Runs `clampgrad COMMAND`, and returns the exit status."""
-    with one_sentence():
+    with OneSentence():
         from clampgrad.cli import main
     return main()
 
 
-@contextmanager
-def one_sentence(always: bool = True) -> Iterator[None]:
-    """In a command, what is wrong with the environment is one sentence, and exit code 2: an error that names one of our
-    variables. `python -m clampgrad` is a command, too."""
-    try:
-        yield
-    except (CannotPin, ImportError, RuntimeError, ValueError) as error:
-        if "CLAMPGRAD_" not in str(error) or not (always or is_module_run()):
-            raise
-        sys.stderr.write(f"clampgrad: error: {error}\n")
-        raise SystemExit(2) from None
+class OneSentence:
+    """A block of a command, in which what is wrong with the environment is one sentence, and exit code 2: an error that
+    names one of our variables. `python -m clampgrad` is a command, too."""
+
+    def __init__(self, always: bool = True) -> None:
+        self.always = always
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: "BaseException | None", traceback: object) -> None:
+        of_environment = isinstance(error, (CannotPin, ImportError, RuntimeError, ValueError))
+        if of_environment and "CLAMPGRAD_" in str(error) and (self.always or is_module_run()):
+            sys.stderr.write(f"clampgrad: error: {error}\n")
+            raise SystemExit(2) from None
 
 
 def is_module_run() -> bool:
     """Whether this is `python -m clampgrad`. Python calls it "-m" until it has imported the package."""
+    import re
+
     words = sys.orig_argv[1:]
     for word, following in zip(words, [*words[1:], ""]):
         if found := re.fullmatch(r"-[a-zA-Z]*?m(\w*)", word):

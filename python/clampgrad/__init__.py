@@ -10,10 +10,10 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from _clampgrad_by_environment import OneSentence as _OneSentence
 from _clampgrad_by_environment import by_environment as _pin_by_environment
-from _clampgrad_by_environment import one_sentence as _one_sentence
 
-with _one_sentence(always=False):
+with _OneSentence(always=False):
     from clampgrad import _implementation  # first: it says what is wrong before anything breaks
 from clampgrad._contract.table import CONVENTIONS, EXACT, PSEUDO
 from clampgrad._implementation.build import VERSION
@@ -101,5 +101,5 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-with _one_sentence(always=False):
+with _OneSentence(always=False):
     _pin_by_environment()

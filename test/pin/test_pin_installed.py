@@ -120,8 +120,8 @@ def trained():
 
 
 @pytest.mark.of_kernels("torch may have no convolution there")
-def test_a_network_to_the_bit(monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+@torch.backends.cudnn.flags(enabled=True, deterministic=True)
+def test_a_network_to_the_bit():
     before, saved_before = trained()
     with clampgrad.pin("installed"):
         after, saved_after = trained()
