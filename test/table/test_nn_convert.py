@@ -13,6 +13,7 @@ import clampgrad
 from benchmarks.memory import saved_bytes
 from common import assert_same, eager, saved_and_loaded, scripts, tied
 
+pytestmark = pytest.mark.of_kernels("compositions keep whole Tensors")
 # What a clamp of 1000 elements keeps: bits in words of 64 bits, or the portable implementation's bytes.
 OURS = saved_bytes(clampgrad.relu6, torch.ones(1000, requires_grad=True))
 

@@ -13,6 +13,8 @@ import clampgrad
 from benchmarks.memory import saved_bytes
 from common import assert_same
 
+pytestmark = pytest.mark.of_kernels("compositions keep whole Tensors, so that nothing is converted")
+
 
 class Model(nn.Module):
     """Any forward of some modules."""

@@ -11,8 +11,10 @@ from torch.ao import quantization as ao
 from torch.ao.quantization import quantize_fx
 
 import clampgrad
+from common import seeded
 
-X = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(1)) * 3
+pytestmark = pytest.mark.of_cpus("torch.ao quantises for CPUs")
+X = seeded(torch.randn, 2, 3, 6, 6, seed=1) * 3
 
 
 def chain():
