@@ -106,7 +106,7 @@ def tidy() -> None:
     """After a block was closed: this thread does not hand it on, and no longer asks if no task needs that."""
     if in_task():
         answer()
-        _implementation.pin_innermost()  # lets go of one of the thread itself
+        current()  # lets go of a block of the thread itself
     else:
         make_innermost(innermost())
 

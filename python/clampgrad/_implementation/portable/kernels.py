@@ -112,9 +112,10 @@ def that_holds_here(here: Held) -> Block | None:
 
 
 def pin_innermost() -> Block | None:
+    # Leaving a block needs no deeper a stack than entering it, so that a recursion that fails leaves all of them.
     here = held()
     here.asks_here()
-    return that_holds_here(here)
+    return that_holds(here.block)
 
 
 def pin_make_innermost(block: Block | None, /) -> Block | None:
