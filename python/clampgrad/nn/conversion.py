@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -37,6 +38,13 @@ RESULT_IS_KEPT = (
 )
 
 
+def ours(module: Any, input: Tensor, inplace: bool, gradient: Gradient) -> Tensor:
+    """What a ReLU, ReLU6 or Hardtanh of torch computes, by the function of this package."""
+    if isinstance(module, nn.ReLU):
+        return relu(input, inplace, gradient=gradient)
+    return hardtanh(input, module.min_val, module.max_val, inplace, gradient=gradient)
+
+
 class Instead:
     """What a module of torch runs once it is converted: a function of this package, which keeps a bit per element.
 
@@ -49,13 +57,10 @@ class Instead:
         change_modules()
 
     def __call__(self, module: Any, input: Tensor) -> Tensor:
-        if isinstance(module, nn.ReLU):
-            # For torch's own, a compiler keeps nothing but the result; for ours in place, a mask.
-            if torch.compiler.is_compiling():
-                return F.relu(input, module.inplace)
-            return relu(input, module.inplace, gradient=self.gradient)
-        bounds = module.min_val, module.max_val
-        return hardtanh(input, *bounds, module.inplace, gradient=self.gradient)
+        # For torch's own relu, a compiler keeps nothing but the result; for ours in place, a mask.
+        if isinstance(module, nn.ReLU) and torch.compiler.is_compiling():
+            return F.relu(input, module.inplace)
+        return ours(module, input, module.inplace, self.gradient)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Instead, (self.gradient, self.fewer_bytes)
@@ -230,12 +235,8 @@ def choose(
         is_tuple = type(example_inputs) is tuple  # a PackedSequence is one argument
         args = example_inputs if is_tuple else (example_inputs,)
 
-    def ours(module: Any, input: Tensor) -> Tensor:
-        if isinstance(module, nn.ReLU):
-            return relu(input, gradient=gradient)
-        return hardtanh(input, module.min_val, module.max_val, gradient=gradient)
-
-    probe = probed(model, modules, ours, args, keywords)
+    # What it keeps is the same in place.
+    probe = probed(model, modules, partial(ours, inplace=False, gradient=gradient), args, keywords)
     converted = probe.chosen()
     for module in modules:
         if kept := converted.get(module):
