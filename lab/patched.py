@@ -95,7 +95,8 @@ def measured(path, only):
 
 
 def compiled(name, directory):
-    """The libraries of both sides, with stock's formulas and with those of a series."""
+    """The libraries of both sides, with stock's formulas and with those of a series. It takes minutes."""
+    print("compiling both sides", file=sys.stderr)
     release = torch.__version__.split("+")[0]
     series = named(name)
     patches = [p for p in series.patches if p not in series.unproved]
@@ -103,6 +104,11 @@ def compiled(name, directory):
     texts = [upstream_files.patched(f, p, release) for f, p in zip(folders, ([], patches))]
     stems = {*TABLE["operators"], *map(library.stem, library.changed_entries(*texts))}
     return dict(zip(SIDES, library.libraries(folders, texts, stems)[0]))
+
+
+def libraries_in(folder):
+    """Those that were compiled before, if there is a folder of them."""
+    return folder and {side: folder / side / "libproved.so" for side in SIDES}
 
 
 def main():
@@ -118,11 +124,7 @@ def main():
     options = parser.parse_args()
     found = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
-        if options.libraries:
-            paths = {side: options.libraries / side / "libproved.so" for side in SIDES}
-        else:
-            print("compiling both sides, which takes minutes", file=sys.stderr)
-            paths = compiled(options.series, Path(scratch))
+        paths = libraries_in(options.libraries) or compiled(options.series, Path(scratch))
         for _ in range(options.rounds):
             for side, path in paths.items():
                 command = [sys.executable, "-m", "lab.patched", "--library", str(path)]

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 import records
-from lab.patched import SIDES, compiled
+from lab.patched import SIDES, compiled, libraries_in
 
 SERIES = "proposals/tensor-bounds"
 CONFIG = {
@@ -80,11 +80,7 @@ def main():
     options = parser.parse_args()
     found = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as scratch:
-        if options.libraries:
-            paths = {side: options.libraries / side / "libproved.so" for side in SIDES}
-        else:
-            print("compiling both sides, which takes minutes", file=sys.stderr)
-            paths = compiled(SERIES, Path(scratch))
+        paths = libraries_in(options.libraries) or compiled(SERIES, Path(scratch))
         # What is freed goes back to the system, so that the peak is that of what is in use.
         env = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
         for _ in range(options.rounds):
