@@ -135,6 +135,14 @@ Tensor& front_door::clamp_(
   if (!is_recorded(self, min, max)) {
     return at::clamp_(self, min, max);
   }
+  const auto has_tangent = [](const Tensor& t) { return t._fw_grad(0).defined(); };
+  if (is_written_input(self) && !any_tensor(has_tangent, self) && !any_tensor(has_tangent, min) &&
+      !any_tensor(has_tangent, max)) {
+    torch::autograd::check_inplace(self, /*requires_grad=*/true);
+    const auto y = clamp(copied(self), min, max, c);
+    check_fits(self, y);
+    return hand_over(self, y);
+  }
   const auto y = fused_clamp(self, min, max, c, /*in_place=*/true);
   return y.defined()
       ? hand_over(self, y)
@@ -159,6 +167,37 @@ void check_no_overlap(const Tensor& self, const Tensor& other) {
   if (is_plain(self) && is_plain(other) && !self.is_same(other)) {
     at::assert_no_partial_overlap(self, other);
   }
+}
+
+// Note [An input that a graph writes]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// A graph that is differentiated works on a clone of an input that it writes. Inductor removes the
+// clone. Before torch 2.15, the partitioner then chooses the input itself as what backward needs,
+// if that is smaller than all that is computed of it, and backward raises because the input has
+// been written. flip without dimensions copies, too, but no pass removes it, and nothing before it
+// is computed again. So backward gets the copy, or what is computed of it, usually a mask.
+//
+// Nothing but its history tells such an input: the first argument of every function, back to the
+// clone of a leaf. One that does not require grad has none before its first clamp by a Tensor that
+// does, and later only such clamps. What the program clones itself looks the same; there a mask may
+// be kept that could be computed again. Jagged tensors know no flip.
+
+bool is_written_input(const Tensor& self) {
+  if (!in_functionalization() || in_transform() || self.layout() != at::kStrided) {
+    return false;
+  }
+  bool is_clone = false, is_clamp = true;
+  auto node = self.grad_fn();
+  while (node && node->num_outputs() > 0) {
+    is_clone = node->name() == "CloneBackward0";
+    is_clamp = node->name() == "ClampComposedBackward1";
+    node = node->next_edge(0).function;
+  }
+  return node ? is_clone : is_clamp;
+}
+
+Tensor copied(const Tensor& self) {
+  return is_written_input(self) ? self.flip(at::DimVector()) : self.clone();
 }
 
 Tensor& hand_over(Tensor& self, const Tensor& result) {

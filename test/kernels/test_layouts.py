@@ -31,6 +31,22 @@ def test_sequences_of_several_lengths(operator, convention, suffix):
     assert_same(gradient.values(), gradient_of_x(convention, values, g, **BOUNDS[operator]))
 
 
+def test_a_graph_writes_sequences_of_several_lengths():
+    def f(x):
+        for bounds in ({"min": 0}, {"max": 1}):
+            clampgrad.clamp_(x, **bounds, gradient="half")
+        return x * 1
+
+    values, g = tied(sum(LENGTHS), nan=False), tied(sum(LENGTHS), seed=1)
+    torch._dynamo.reset()
+    (expected,), (found,) = (
+        torch.autograd.grad(run(x * 1).values(), x, g)
+        for run in (f, torch.compile(f, backend="aot_eager"))
+        for x in [jagged(values)]
+    )
+    assert_same(found.values(), expected.values())
+
+
 LAYOUTS = {
     "nested": lambda x: torch.nested.nested_tensor(list(x)),
     "jagged": lambda x: torch.nested.nested_tensor(list(x), layout=torch.jagged),

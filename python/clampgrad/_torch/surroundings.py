@@ -66,6 +66,11 @@ def dispatch_modes_are_on() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0
 
 
+def in_functionalization() -> bool:
+    """Whether calls are recorded as a graph of functions, by torch.compile for example."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
+
+
 def without_dispatch_modes() -> AbstractContextManager[Any]:
     """A block in which dispatch modes are off. Under some modes tensors have no values."""
     return dispatch._disable_current_modes()

@@ -13,7 +13,13 @@ import torch
 from torch import Tensor
 
 from clampgrad._torch.dispatcher import at_this_level
-from clampgrad._torch.surroundings import dispatch_modes_are_on, is_of_transform, share_memory
+from clampgrad._torch.surroundings import (
+    dispatch_modes_are_on,
+    in_functionalization,
+    in_transform,
+    is_of_transform,
+    share_memory,
+)
 
 PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -82,6 +88,23 @@ def rounded(number: float, dtype: torch.dtype) -> float:
     with at_this_level():
         found = torch.tensor(number, dtype=kind, device="cpu").to(dtype).item()
     return number if math.isinf(found) else found
+
+
+def is_written_input(x: Tensor) -> bool:
+    """Whether x is an input of a graph that is being recorded, and the graph writes it (csrc/ops/tensors.cpp, Note [An
+    input that a graph writes])."""
+    if not in_functionalization() or in_transform() or x.layout != torch.strided:
+        return False
+    node, last = x.grad_fn, None
+    while node is not None and node.next_functions:
+        last, node = node.name(), node.next_functions[0][0]
+    clamps = None, "ClampBackward", "RecordedBackward"
+    return last in clamps if node is None else last == "CloneBackward0"
+
+
+def copied(x: Tensor) -> Tensor:
+    """What to read of an x that is then written: a copy of an input that a graph writes."""
+    return x.flip(()) if is_written_input(x) else x
 
 
 def check_in_place(x: Tensor, *others: Any) -> None:

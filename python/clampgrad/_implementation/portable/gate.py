@@ -21,6 +21,7 @@ from clampgrad._implementation.portable.forward import (
     as_compared,
     assign,
     batch_at,
+    copied,
     dtype_of,
     in_dtype,
     stays_unrounded,
@@ -87,7 +88,7 @@ class Rule:
             return torchs_own(self.name, memory, *others)
         # A selective checkpoint keeps what a clamp returns, and a copy is cheap. A compiler takes what is written
         # while nothing records for a constant of the graph, whose gradient is that of what was written over.
-        result = torchs_own(self.name.rstrip("_"), x, *others)
+        result = torchs_own(self.name.rstrip("_"), copied(x), *others)
         with next_level(records=True):
             return assign(memory, others, result)
 
@@ -178,15 +179,16 @@ class Pseudo(torch.autograd.Function):
 
 
 def located(
-    functional: str, gradient: str, numbers: bool, args: tuple[Any, ...]
+    name: str, gradient: str, numbers: bool, args: tuple[Any, ...]
 ) -> tuple[torch.dtype, list[Any], Tensor]:
     """The dtype of the result, the arguments with numbers rounded to it, and the position of every element."""
+    functional = name.rstrip("_")
     try:
         dtype = dtype_of(functional, args)
         x, *others = args
         # A compiler would not round a number where it computes in float32 what has 16 bits.
         others = [o if isinstance(o, Tensor) else in_dtype(o, dtype) for o in others]
-        y = x
+        y = read = x if functional == name else copied(x)
         if (
             numbers
             and gradient in (*STRICT, "straight_through")
@@ -196,7 +198,7 @@ def located(
             # The result lies strictly between numbers just where x does. A compiler keeps it anyway, and
             # finds the position again.
             with torch.no_grad():
-                y = torchs_own(functional, x, *others)
+                y = torchs_own(functional, read, *others)
         return dtype, [x, *others], positions(*as_compared((y, *others), dtype))
     except (RuntimeError, TypeError, OverflowError):
         torchs_own(functional, *args)  # which raises its own error
@@ -214,7 +216,7 @@ class Clamp(torch.autograd.Function):
 
     @classmethod
     def of(cls, name: str, operator: str, gradient: str, numbers: bool, *args: Any) -> Tensor:
-        dtype, found, position = located(name.rstrip("_"), gradient, numbers, args)
+        dtype, found, position = located(name, gradient, numbers, args)
         rule = Rule(name, operator, gradient, numbers, dtype)
         return cls.apply(rule, torch.is_grad_enabled(), *found, position)
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from clampgrad._contract.table import PSEUDO
-from clampgrad._implementation.portable.forward import check_in_place
+from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
 from clampgrad._implementation.portable.gate import Clamp, Rule, located
 from clampgrad._torch import thread_state
@@ -161,6 +161,8 @@ class Pinned(Rule):
     records: bool  # whether gradients were recorded where it was called; in an autograd function they are not
 
     def forward(self, *args: Any) -> Tensor:
+        if self.in_place and is_written_input(args[0]):  # the result is that of a copy
+            return super().forward(*args)
         given = {"clamp_min": args[:2], "clamp_max": args[::2]}.get(self.name.rstrip("_"), args)
         with next_level(self.records):
             return self.below(*given)
@@ -241,7 +243,7 @@ def kernel(name: str, operator: Any) -> Kernel:
             rules, others = operator_of(lo, hi), (lo, hi)
         records = torch.is_grad_enabled()
         with next_level(False):
-            dtype, args, position = located(torchs, gradient, numbers, (x, *others))
+            dtype, args, position = located(name, gradient, numbers, (x, *others))
         goes_on = partial(operator.redispatch, below_autograd(keys))
         rule = Pinned(name, rules, gradient, numbers, dtype, goes_on, records)
         return Recorded.call(rule, records, *args, position)
