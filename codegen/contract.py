@@ -1,6 +1,7 @@
 """conventions.yaml for the compiler: what templates/Contract.h is filled with.
 
-The rules read there what the contract says of a tie, and csrc/kernels/rules/check.cpp compares them with all of it.
+The rules read there what the contract says of a tie, and csrc/kernels/rules/check.cpp compares them
+with all of it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A toy convention is added to a copy of the tree, which is then built and tested against its table.
 `interval` is the derivative from inside: x keeps the gradient at a bound, but where lo = hi the function
-is constant, and hi gets it. So its rules for numbers and for three Tensors are none of the others'. The rule of three is
-written; those of numbers and of two Tensors follow from the table.
+is constant, and hi gets it. So its rules for numbers and for three Tensors are none of the others'.
+The rule of three Tensors is written; the others follow from the table.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from check_rules import check_rules
+from codegen.check_rules import check_rules
 from common import checked
 from oracle import CONVENTIONS, EXACT
 from quick_build import build_quickly, copy_to

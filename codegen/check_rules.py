@@ -1,7 +1,9 @@
-"""Compiles the rules for one value, which compares them with conventions.yaml: seconds, and no build.
+"""Compiles the rules for one value, which compares them with conventions.yaml, in seconds.
 
-python test/check_rules.py    after an edit of csrc/kernels/rules/ or of conventions.yaml
+python -m codegen.check_rules    after an edit of csrc/kernels/rules/ or of conventions.yaml
 """
+
+from __future__ import annotations
 
 import os
 import subprocess
@@ -10,14 +12,13 @@ from pathlib import Path
 
 from torch.utils.cpp_extension import include_paths
 
+from .generate import generate
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT)] if __name__ == "__main__" else []
 
 
 def check_rules(tree: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """What the compiler says of the rules of a tree; `out` gets Contract.h."""
-    from codegen.generate import generate
-
+    """What the compiler says of the rules of a source tree; `out` gets what is generated."""
     generate(tree, out)
     command = [os.environ.get("CXX", "c++"), "-std=c++17", "-fsyntax-only"]
     command += [f"-I{path}" for path in (out, tree / "csrc", *include_paths())]
@@ -27,5 +28,5 @@ def check_rules(tree: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 if __name__ == "__main__":
     found = check_rules(ROOT, ROOT / "build/generated/rules")
-    print(found.stderr or "The rules agree with conventions.yaml.", file=sys.stderr)
+    print(found.stderr or "The rules agree with conventions.yaml.")
     sys.exit(found.returncode)
