@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
         tensors = braced(braced(map(part, row["tensors"][name])) for name in exact)
         for point in row["points"]:
             at = braced(NUMBERS.get(repr(float(value)), value) for value in point)
-            entries.append(f"    {{{line}, {at}, {active}, {numbers}, {tensors}}},")
+            order = sum((a <= b) << i for i, (a, b) in enumerate(product(point, point)))
+            entries.append(f"    {{{line}, {at}, {order}, {active}, {numbers}, {tensors}}},")
     head = f"constexpr Point<{len(arguments)}> {name}[] = {{"
     return "\n".join([head, *entries, "};"])
 

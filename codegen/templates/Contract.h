@@ -20,6 +20,7 @@ template <size_t n>
 struct Point {
   int line; // of the row in conventions.yaml
   double at[n];
+  int order; // bit i * n + j is set where argument i <= argument j; not all compilers compare NaN
   int active; // a bit for each argument that the forward can select
   int numbers[std::size(kExact)]; // what x gets where the bounds are numbers
   int tensors[std::size(kExact)][n];

@@ -172,7 +172,13 @@ Shares<3> shares(const ClampShares& of) {
   }));
   return with_rule<3>(of.convention, [&](auto rule) {
     using Rule = decltype(rule);
-    return shares_at<Rule>(composed::triple_masks<Rule::recorded>(x, lo, hi, y, differentiated));
+    auto at = composed::triple_masks<Rule::recorded>(x, lo, hi, y, differentiated);
+    if constexpr (Rule::share == Gradient::min_norm) {
+      if (differentiated == kX) { // between constants, the same in few operators
+        at.x = lt(lo, x) & lt(x, hi);
+      }
+    }
+    return shares_at<Rule>(at);
   });
 }
 

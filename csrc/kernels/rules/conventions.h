@@ -20,22 +20,23 @@ constexpr size_t column_of(Gradient exact) {
   return column;
 }
 
-// A point of the contract where the arguments compare as those given do.
+// How arguments compare, as contract::Point says it.
+template <size_t n>
+constexpr int order_of(const int (&arguments)[n]) {
+  int order = 0;
+  for (size_t i = 0; i < n * n; ++i) {
+    order |= (arguments[i / n] <= arguments[i % n]) << i;
+  }
+  return order;
+}
+constexpr int kAllNaN = 0;
+
+// A point of the contract where the arguments compare so.
 template <size_t n, size_t count>
-constexpr const contract::Point<n>& point_like(
-    const contract::Point<n> (&points)[count], const double (&given)[n]) {
-  const auto alike = [&](const double (&at)[n]) {
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j < n; ++j) {
-        if ((at[i] <= at[j]) != (given[i] <= given[j])) {
-          return false;
-        }
-      }
-    }
-    return true;
-  };
+constexpr const contract::Point<n>& point_with(
+    const contract::Point<n> (&points)[count], int order) {
   const auto* point = points;
-  while (!alike(point->at)) {
+  while (point->order != order) {
     ++point;
   }
   return *point;
@@ -66,8 +67,8 @@ struct NumberRule {
 
 constexpr ForEach<NumberRule> kNumberRules([](size_t column) {
   return NumberRule{
-      point_like(contract::clamp, {0, 0, 1}).numbers[column],
-      point_like(contract::clamp, {0, 0, 0}).numbers[column]};
+      point_with(contract::clamp, order_of({0, 0, 1})).numbers[column],
+      point_with(contract::clamp, order_of({0, 0, 0})).numbers[column]};
 });
 
 // Whether two exact conventions say the same: of x between numbers (n = 1), or of three Tensors.
@@ -126,8 +127,8 @@ struct PairRule {
 
 template <size_t count>
 constexpr ForEach<PairRule> pair_rules(const contract::Point<2> (&points)[count]) {
-  const auto& tie = point_like(points, {0, 0});
-  const auto& nan = point_like(points, {contract::kNaN, contract::kNaN});
+  const auto& tie = point_with(points, order_of({0, 0}));
+  const auto& nan = point_with(points, kAllNaN);
   const auto set = [](const int (&parts)[2]) {
     return (parts[0] ? kSelf : 0) | (parts[1] ? kOther : 0);
   };
@@ -144,9 +145,10 @@ constexpr ForEach<PairRule> kPairRules[] = {
     pair_rules(contract::clamp_min),
     pair_rules(contract::clamp_max)};
 
+// These three are static, because loops call them: Note [One translation unit per instruction set].
+
 // `differentiated` is a set of arguments too.
-CLAMPGRAD_HOST_DEVICE constexpr PairRule pair_rule(
-    Extremum op, Gradient gradient, int differentiated) {
+static constexpr PairRule pair_rule(Extremum op, Gradient gradient, int differentiated) {
   if (is_pseudo(gradient)) {
     return {kSelf, 0}; // what is at the bound belongs to self
   }
@@ -159,13 +161,12 @@ CLAMPGRAD_HOST_DEVICE constexpr PairRule pair_rule(
 
 // Whether both arguments get all of g where the result is NaN. The bits say so by a share for
 // neither, so under such a rule a tie must give a share to at least one.
-CLAMPGRAD_HOST_DEVICE constexpr bool nan_to_both(Extremum op, Gradient gradient) {
+static constexpr bool nan_to_both(Extremum op, Gradient gradient) {
   return pair_rule(op, gradient, /*differentiated=*/0).nan == kBoth;
 }
 
 // What the bits say.
-CLAMPGRAD_HOST_DEVICE constexpr PairRule recorded_pair_rule(
-    Extremum op, Gradient gradient, int differentiated) {
+static constexpr PairRule recorded_pair_rule(Extremum op, Gradient gradient, int differentiated) {
   const PairRule rule = pair_rule(op, gradient, differentiated);
   return {rule.tie, nan_to_both(op, gradient) ? 0 : rule.nan};
 }
