@@ -12,6 +12,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <limits>
+
 #define CLAMPGRAD_INSTANCE checked
 #include "kernels/rules/all.h"
 #include "kernels/rules/ops.h"
@@ -80,8 +82,8 @@ constexpr bool agrees(
     share<Rule, E>(g, masks, from_masks);
     BackwardOp<Rule, E>{{}, takes_larger}({g}, bits, from_bits);
     for (size_t k = 0; k < Rule::n; ++k) {
-      const float share = expected(k, g);
-      if (!is_same(from_masks[k], share) || !is_same(from_bits[k], share)) {
+      const float due = expected(k, g);
+      if (!is_same(from_masks[k], due) || !is_same(from_bits[k], due)) {
         return false;
       }
     }
@@ -89,15 +91,15 @@ constexpr bool agrees(
   return true;
 }
 
-// The line of the first row that the rule contradicts, else 0. `differentiated` is only asked for
-// by some conventions.
+// The line of the first row that the rule contradicts, else 0. `all`: of the arguments. Some
+// conventions ask which are differentiated; there, every set is tried.
 template <size_t n, size_t count, typename Holds>
 constexpr int first_wrong(
-    const Point<n> (&points)[count], Gradient gradient, const Holds& holds, int differentiated) {
+    const Point<n> (&points)[count], Gradient gradient, const Holds& holds, int all) {
   const bool asks = gradient == Gradient::min_norm || is_pseudo(gradient);
   for (const auto& point : points) {
-    for (int set = asks ? 0 : differentiated; set <= differentiated; ++set) {
-      if (!holds(point, set)) {
+    for (int differentiated = asks ? 0 : all; differentiated <= all; ++differentiated) {
+      if (!holds(point, differentiated)) {
         return point.line;
       }
     }
