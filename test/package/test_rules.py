@@ -29,6 +29,7 @@ BROKEN = {
         "broadcast",
         "joint, 2",
     ),
+    "results": (TRIPLES, "lt(khi, klo), lt(khi, kx)", "lt(khi, kx), lt(khi, klo)", "half, 3"),
     "masks of a triple": (TRIPLES, "lt(hi, x) | lt(hi, lo)", "lt(hi, x)", "inclusive, 3"),
     "bits of a triple": (
         TRIPLES,
@@ -55,6 +56,23 @@ def tree(tmp_path_factory):
 
 def test_the_rules_compile(tree):
     found = check_rules(tree, tree / "generated")
+    assert not found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("tie, both", ["01", ("0", "1/2"), "10", ("1", "1/4"), ("1/2", "1")])
+def test_a_column_of_numbers_needs_no_code(tie, both, tree):
+    """Whatever x gets at a bound, and where both bounds equal it."""
+    ties = dict.fromkeys(("x = lo < hi", "lo < hi = x", "x = lo", "x = hi"), tie)
+    text = (ROOT / TABLE).read_text()
+    for position, part in (ties | {"x = lo = hi": both}).items():
+        row = rf"(position: {position}\n.*\n.*\n +numbers: .*joint: )[^,]*"
+        text, changed = re.subn(row, rf"\g<1>{part}", text)
+        assert changed == 1
+    (tree / TABLE).write_text(text)
+    try:
+        found = check_rules(tree, tree / "generated")
+    finally:
+        shutil.copy(ROOT / TABLE, tree)
     assert not found.returncode, found.stderr
 
 

@@ -36,6 +36,17 @@ constexpr bool is_same(float a, float b) {
 
 // ---- What the contract says ---------------------------------------------------------------------
 
+// Of Tensors: NaN where no argument is selected.
+template <size_t n>
+constexpr float result_of(const Point<n>& point) {
+  for (size_t k = 0; k < n; ++k) {
+    if (point.active >> k & 1) {
+      return static_cast<float>(point.at[k]);
+    }
+  }
+  return std::numeric_limits<float>::quiet_NaN();
+}
+
 constexpr float share_of(float g, int part) {
   return part == 0 ? 0 : g / static_cast<float>(part);
 }
@@ -148,15 +159,16 @@ constexpr int wrong_pair(const Point<2> (&points)[count]) {
         pair_rule(op, gradient, differentiated),
         larger,
         skips);
-    return agrees<R>(masks, bits, larger, [&](size_t k, float g) {
-      if constexpr (pseudo) {
-        return k == 0      ? share_of(g, self, y[0], gradient, maximize)
-            : self == y[0] ? 0
-                           : share_of(g, point, Gradient::min_norm, k, differentiated);
-      } else {
-        return share_of(g, point, gradient, k, differentiated);
-      }
-    });
+    return is_same(y[0], result_of(point)) &&
+        agrees<R>(masks, bits, larger, [&](size_t k, float g) {
+             if constexpr (pseudo) {
+               return k == 0      ? share_of(g, self, y[0], gradient, maximize)
+                   : self == y[0] ? 0
+                                  : share_of(g, point, Gradient::min_norm, k, differentiated);
+             } else {
+               return share_of(g, point, gradient, k, differentiated);
+             }
+           });
   };
   return first_wrong(points, gradient, holds, kBoth);
 }
@@ -172,15 +184,15 @@ constexpr int wrong_triple(const Point<3> (&points)[count]) {
     TripleForwardOp<R::recorded, E>{{}, differentiated}({x, lo, hi}, bits, y);
     const auto masks = triple_masks<R::recorded>(
         compared<E>(x), compared<E>(lo), compared<E>(hi), compared<E>(y[0]), differentiated);
-    return agrees<R>(masks, bits, false, [&](size_t k, float g) {
-      if constexpr (is_pseudo(gradient)) {
-        return k == 0   ? share_of(g, x, y[0], gradient, maximize)
-            : x == y[0] ? 0
-                        : share_of(g, point, Gradient::min_norm, k, differentiated);
-      } else {
-        return share_of(g, point, gradient, k, differentiated);
-      }
-    });
+    return is_same(y[0], result_of(point)) && agrees<R>(masks, bits, false, [&](size_t k, float g) {
+             if constexpr (is_pseudo(gradient)) {
+               return k == 0   ? share_of(g, x, y[0], gradient, maximize)
+                   : x == y[0] ? 0
+                               : share_of(g, point, Gradient::min_norm, k, differentiated);
+             } else {
+               return share_of(g, point, gradient, k, differentiated);
+             }
+           });
   };
   return first_wrong(points, gradient, holds, kAll);
 }
