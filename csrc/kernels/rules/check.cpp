@@ -205,7 +205,7 @@ struct Agrees {
 };
 
 template <Gradient gradient, bool maximize>
-void check() {
+[[maybe_unused]] void check() {
   using contract::clamp, contract::clamp_min, contract::clamp_max;
   Agrees<gradient, 1, wrong_number<true, true, gradient, maximize>(clamp)>();
   Agrees<gradient, 1, wrong_number<true, false, gradient, maximize>(clamp_min)>();
