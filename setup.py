@@ -37,7 +37,7 @@ OPTIMISATION = ["-O0", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZED else "-O2",
 FLAGS = [
     "-Wall",
     "-Wextra",
-    "-Werror=switch",  # a convention that a rule forgets
+    "-Werror=switch",  # a case that is forgotten
     "-Wno-unused-parameter",  # torch's headers and torchgen's output are full of these two
     "-Wno-missing-field-initializers",
     "-Wno-maybe-uninitialized",  # GCC warns of torch's headers, wrongly; Clang has no such warning

@@ -1,4 +1,5 @@
-"""Generate the C++ of every operator from native_functions.yaml and derivatives.yaml.
+"""Generate the C++ of every operator from native_functions.yaml and derivatives.yaml, and the
+contract from conventions.yaml.
 
 It writes these files:
 
@@ -9,6 +10,7 @@ It writes these files:
     python/                   what the functions of Python are called with (front_doors.py)
     Functions.h, .cpp         the autograd nodes, with saved variables and compiled autograd
     VariableType.cpp          the autograd kernels, reverse and forward mode
+    Contract.h                conventions.yaml for the compiler (contract.py)
     python_functions.cpp      Python types of the nodes: grad_fn._saved_min and its like
 
 torchgen is written for ATen itself. What it prints is moved into our namespace by three plain
@@ -47,9 +49,11 @@ from torchgen.selective_build.selector import SelectiveBuilder
 from torchgen.utils import Target
 
 from .check import CodegenError, check_derivatives, load_entries
+from .contract import contract
 from .front_doors import NAMESPACE, call_door, convention_of, front_doors
 
 TEMPLATES = Path(__file__).parent / "templates"
+YAMLS = ("conventions.yaml", "csrc/native_functions.yaml", "derivatives.yaml")
 EVERYTHING = SelectiveBuilder.get_nop_selector()
 # A front door decomposes under vmap as it does elsewhere, instead of falling back to a loop.
 FRONT_DOOR_KEYS = ("CompositeImplicitAutograd", "FuncTorchBatchedDecomposition")
@@ -61,8 +65,8 @@ def generate(root: Path, out: Path, cuda: bool = False) -> list[Path]:
     Without `cuda` no kernel is registered for that key. A file whose content does not change is not
     touched, so that nothing is compiled again.
     """
-    native_yaml, derivatives_yaml = root / "csrc/native_functions.yaml", root / "derivatives.yaml"
-    files = render(native_yaml, derivatives_yaml, cuda)
+    conventions, native, derivatives = (root / name for name in YAMLS)
+    files = render(conventions, native, derivatives, cuda)
     for name, text in files.items():
         path = out / name
         if not path.exists() or path.read_text() != text:
@@ -71,7 +75,9 @@ def generate(root: Path, out: Path, cuda: bool = False) -> list[Path]:
     return sorted(out / name for name in files if name.endswith(".cpp"))
 
 
-def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dict[str, str]:
+def render(
+    conventions_yaml: Path, native_yaml: Path, derivatives_yaml: Path, cuda: bool = False
+) -> dict[str, str]:
     """File name -> content."""
     functions, backends = parse(native_yaml)
     if not cuda:
@@ -87,6 +93,7 @@ def render(native_yaml: Path, derivatives_yaml: Path, cuda: bool = False) -> dic
     pairs = match_differentiability_info(differentiated, infos)
 
     values = {
+        **contract(conventions_yaml),
         **operators(functions, backends),
         **registrations(functions, backends),
         **front_doors(functions),

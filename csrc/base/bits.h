@@ -14,6 +14,8 @@
 #else
 #define CLAMPGRAD_HOST_DEVICE inline __attribute__((always_inline))
 #endif
+// Of a rule, which compilers also evaluate: kernels/rules/check.cpp.
+#define CLAMPGRAD_RULE CLAMPGRAD_HOST_DEVICE constexpr
 
 namespace clampgrad {
 

@@ -11,6 +11,8 @@
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
 
+#include <algorithm>
+
 namespace clampgrad {
 
 namespace {
@@ -172,7 +174,13 @@ Shares<3> shares(const ClampShares& of) {
   }));
   return with_rule<3>(of.convention, [&](auto rule) {
     using Rule = decltype(rule);
-    return shares_at<Rule>(composed::triple_masks<Rule::recorded>(x, lo, hi, y, differentiated));
+    auto at = composed::triple_masks<Rule::recorded>(x, lo, hi, y, differentiated);
+    if constexpr (Rule::share == Gradient::min_norm) {
+      if (differentiated == kX) { // between constants, the same in few operators
+        at.x = lt(lo, x) & lt(x, hi);
+      }
+    }
+    return shares_at<Rule>(at);
   });
 }
 
@@ -214,9 +222,14 @@ template <typename Of, size_t n>
 Tensor tangent(const Of& of, std::array<Tensor, n> tangents) {
   const auto dtype = at::native::result_type(of.args);
   const auto shares_of = shares(of);
+  // What carries no tangent comes as zeros without memory, which add nothing to the others. But
+  // under straight_through, the share of x has the shape of x alone.
+  const auto is_some = [](const Tensor& t) { return t.defined() && !t._is_zerotensor(); };
+  const bool any = of.convention.gradient != Gradient::straight_through &&
+      std::any_of(tangents.begin(), tangents.end(), is_some);
   Tensor result;
   for (size_t i = 0; i < n; ++i) {
-    if (tangents[i].defined()) {
+    if (any ? is_some(tangents[i]) : tangents[i].defined()) {
       const auto tangent = if_linear(cast(tangents[i], dtype), of.convention.gradient);
       const auto share = shares_of(tangent)[i].get(tangent);
       result = result.defined() ? result + share : share;

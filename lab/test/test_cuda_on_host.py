@@ -16,6 +16,7 @@ from torch.utils.cpp_extension import include_paths
 
 import clampgrad
 from clampgrad import EXACT, PSEUDO
+from codegen.generate import generate
 from common import DTYPES, assert_same, tied
 
 pytestmark = [pytest.mark.thorough, pytest.mark.of_cpus("the host runs the kernels")]
@@ -39,7 +40,8 @@ DEFINED = {"as usual": [], "small tiles": ["-DSMALL_TILES"], "no pairs": ["-DONE
 def kernels(request, tmp_path_factory):
     library = tmp_path_factory.mktemp("cuda_on_host") / "kernels.so"
     name = f"on_host_{[*DEFINED].index(request.param)}"
-    paths = [ROOT / "lab/cuda_on_host", ROOT / "csrc", *include_paths()]
+    generate(ROOT, library.parent)
+    paths = [ROOT / "lab/cuda_on_host", ROOT / "csrc", library.parent, *include_paths()]
     torch_libraries = Path(torch.__file__).parent / "lib"
     command = [
         *(os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-w"),

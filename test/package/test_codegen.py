@@ -10,13 +10,12 @@ from codegen import check, generate
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NATIVE = ROOT / "csrc/native_functions.yaml"
-DERIVATIVES = ROOT / "derivatives.yaml"
+CONVENTIONS, NATIVE, DERIVATIVES = (ROOT / name for name in generate.YAMLS)
 
 
 @pytest.fixture(scope="module")
 def files():
-    return generate.render(NATIVE, DERIVATIVES)
+    return generate.render(CONVENTIONS, NATIVE, DERIVATIVES)
 
 
 def test_every_schema_is_registered_as_it_is_written(files):
@@ -65,7 +64,7 @@ def test_a_mistake_names_line_operator_and_release(old, new, complaint, tmp_path
     broken = tmp_path / "derivatives.yaml"
     broken.write_text(text.replace(old, new, 1))
     with pytest.raises(check.CodegenError) as error:
-        generate.render(NATIVE, broken)
+        generate.render(CONVENTIONS, NATIVE, broken)
     message = str(error.value)
     assert complaint in message and f"(torch {torch.__version__})" in message
     file, line, _ = message.split(":", 2)

@@ -207,7 +207,7 @@ def test_a_wrong_flag(decide):
 
 
 def test_only_a_build_with_cuda_registers_kernels_for_it():
-    files = ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml"
+    files = [ROOT / name for name in generate.YAMLS]
     without, with_cuda = (generate.render(*files, cuda)["Register.cpp"] for cuda in (False, True))
     assert "CUDA" not in without
 

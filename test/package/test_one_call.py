@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import clampgrad
-from codegen.generate import render
+from codegen.generate import YAMLS, render
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| \d \| `([^`]+)` \| (.+?) \|", re.MULTILINE)
@@ -39,7 +39,7 @@ def is_called(name, text):
 def test_each_file_has_what_the_walk_says(of):
     """It defines its functions, and a file of the walk calls each of them."""
     steps = walk(of)
-    generated = render(ROOT / "csrc/native_functions.yaml", ROOT / "derivatives.yaml")
+    generated = render(*(ROOT / name for name in YAMLS))
     texts = {f"generated/{name}": text for name, text in generated.items()}
     texts = {file: texts.get(file) or (ROOT / file).read_text() for file, _ in steps}
     assert 1 < len(texts) <= MOST[of]

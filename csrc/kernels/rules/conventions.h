@@ -1,18 +1,106 @@
 #pragma once
 // Which rules a convention takes: docs/adding_a_convention.md. The rules are in numbers.h, pairs.h
-// and triples.h. A rule goes by the name of a convention; conventions may share one.
+// and triples.h. For numbers and for two Tensors they read here what the contract says of a tie;
+// check.cpp compares all with the whole contract. A rule goes by the name of a convention;
+// conventions may share one.
 
+#include "Contract.h"
 #include "base/convention.h"
 #include "kernels/constant.h"
 
 namespace clampgrad {
 
+// ---- What the contract says ---------------------------------------------------------------------
+
+constexpr size_t column_of(Gradient exact) {
+  size_t column = 0;
+  while (contract::kExact[column] != exact) {
+    ++column;
+  }
+  return column;
+}
+
+// How arguments compare, as contract::Point says it.
+template <size_t n>
+constexpr int order_of(const int (&arguments)[n]) {
+  int order = 0;
+  for (size_t i = 0; i < n * n; ++i) {
+    order |= (arguments[i / n] <= arguments[i % n]) << i;
+  }
+  return order;
+}
+constexpr int kAllNaN = 0;
+
+// A point of the contract where the arguments compare so.
+template <size_t n, size_t count>
+constexpr const contract::Point<n>& point_with(
+    const contract::Point<n> (&points)[count], int order) {
+  const auto* point = points;
+  while (point->order != order) {
+    ++point;
+  }
+  return *point;
+}
+
+// For each convention, by its value.
+template <typename Of>
+struct ForEach {
+  Of of[kGradients] = {};
+
+  template <typename F>
+  constexpr explicit ForEach(const F& rule) {
+    for (const Gradient exact : contract::kExact) {
+      of[static_cast<size_t>(exact)] = rule(column_of(exact));
+    }
+  }
+  CLAMPGRAD_HOST_DEVICE constexpr const Of& operator[](Gradient gradient) const {
+    return of[static_cast<size_t>(gradient)];
+  }
+};
+
+// ---- Numbers ------------------------------------------------------------------------------------
+
+// What x gets of g at a bound, and where both bounds are equal to x: 0, or n for g / n.
+struct NumberRule {
+  int tie, both;
+};
+
+constexpr ForEach<NumberRule> kNumberRules([](size_t column) {
+  return NumberRule{
+      point_with(contract::clamp, order_of({0, 0, 1})).numbers[column],
+      point_with(contract::clamp, order_of({0, 0, 0})).numbers[column]};
+});
+
+// Whether two exact conventions say the same: of x between numbers (n = 1), or of three Tensors.
+// There, min_norm says more than its column: it asks what is being differentiated.
+constexpr bool agree(Gradient a, Gradient b, size_t n) {
+  const size_t of_a = column_of(a), of_b = column_of(b);
+  if (n == 3 && a != b && (a == Gradient::min_norm || b == Gradient::min_norm)) {
+    return false;
+  }
+  for (const auto& point : contract::clamp) {
+    for (size_t k = 0; k < n; ++k) {
+      if (n == 1 ? point.numbers[of_a] != point.numbers[of_b]
+                 : point.tensors[of_a][k] != point.tensors[of_b][k]) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 // The rule of a convention for n arguments: x alone where the bounds are numbers, else two or three
-// Tensors. With numbers for bounds, which are constants, joint is the rule of least norm. With two
-// Tensors, all exact conventions read the bits alike; pair_rule says how they differ.
+// Tensors. It is that of the first convention that says the same. With two Tensors, all exact
+// conventions read the bits alike; pair_rule says how they differ.
 constexpr Gradient rule_of(Gradient gradient, size_t n) {
-  const bool shares = n == 1 ? gradient == Gradient::joint : n == 2 && !is_pseudo(gradient);
-  return shares ? Gradient::min_norm : gradient;
+  if (is_pseudo(gradient)) {
+    return gradient;
+  }
+  const auto* rule = contract::kExact;
+  while (n != 2 && !agree(*rule, gradient, n)) {
+    ++rule;
+  }
+  return *rule;
 }
 
 // All pseudo-gradients record the same: where x lies.
@@ -23,8 +111,8 @@ constexpr Gradient recorded_rule(Gradient rule) {
 // A bit for each Tensor, whether it gets a share. For numbers, one bit: whether g passes; or two:
 // how much of it, where a tie is shared, or where x lies.
 constexpr int bits_per_element(Gradient gradient, size_t n) {
-  const auto rule = rule_of(gradient, n);
-  return n > 1 ? n : rule == Gradient::half || is_pseudo(rule) ? 2 : 1;
+  const NumberRule rule = kNumberRules[gradient];
+  return n > 1 ? n : is_pseudo(gradient) || rule.tie > 1 || rule.both > 1 ? 2 : 1;
 }
 
 // ---- Two Tensors --------------------------------------------------------------------------------
@@ -32,36 +120,55 @@ constexpr int bits_per_element(Gradient gradient, size_t n) {
 // Sets of arguments, as bits.
 constexpr int kSelf = 1, kOther = 2, kBoth = 3;
 
-// Which arguments get a share at a tie, and which if the result is NaN.
+// Which arguments get a share at a tie, and which all of g if the result is NaN.
 struct PairRule {
   int tie, nan;
 };
 
+template <size_t count>
+constexpr ForEach<PairRule> pair_rules(const contract::Point<2> (&points)[count]) {
+  const auto& tie = point_with(points, order_of({0, 0}));
+  const auto& nan = point_with(points, kAllNaN);
+  const auto set = [](const int (&parts)[2]) {
+    return (parts[0] ? kSelf : 0) | (parts[1] ? kOther : 0);
+  };
+  return ForEach<PairRule>(
+      [&](size_t column) { return PairRule{set(tie.tensors[column]), set(nan.tensors[column])}; });
+}
+
+// By the value of the Extremum.
+constexpr ForEach<PairRule> kPairRules[] = {
+    pair_rules(contract::maximum),
+    pair_rules(contract::minimum),
+    pair_rules(contract::fmax),
+    pair_rules(contract::fmin),
+    pair_rules(contract::clamp_min),
+    pair_rules(contract::clamp_max)};
+
+// These three are static, because loops call them: Note [One translation unit per instruction set].
+
 // `differentiated` is a set of arguments too.
-CLAMPGRAD_HOST_DEVICE PairRule pair_rule(Extremum op, Gradient gradient, int differentiated) {
-  switch (gradient) {
-    case Gradient::min_norm:
-      return {differentiated == kBoth ? kBoth : 0, 0};
-    case Gradient::half:
-      return {kBoth, 0};
-    case Gradient::joint:
-      return {kBoth, skips_nan(op) ? kSelf : kBoth};
-    case Gradient::inclusive:
-      return is_clamp(op) ? PairRule{kSelf, 0}
-          : skips_nan(op) ? PairRule{kSelf, kSelf}
-                          : PairRule{kBoth, kBoth};
-    case Gradient::with_grad:
-    case Gradient::restoring:
-    case Gradient::straight_through:
-      break;
+static constexpr PairRule pair_rule(Extremum op, Gradient gradient, int differentiated) {
+  if (is_pseudo(gradient)) {
+    return {kSelf, 0}; // what is at the bound belongs to self
   }
-  return {kSelf, 0}; // a pseudo-gradient: what is at the bound belongs to self
+  PairRule rule = kPairRules[static_cast<size_t>(op)][gradient];
+  if (gradient == Gradient::min_norm && differentiated != kBoth) {
+    rule.tie = 0; // a constant among the active arguments makes 0 a subgradient
+  }
+  return rule;
 }
 
 // Whether both arguments get all of g where the result is NaN. The bits say so by a share for
 // neither, so under such a rule a tie must give a share to at least one.
-CLAMPGRAD_HOST_DEVICE bool nan_to_both(Extremum op, Gradient gradient) {
+static constexpr bool nan_to_both(Extremum op, Gradient gradient) {
   return pair_rule(op, gradient, /*differentiated=*/0).nan == kBoth;
+}
+
+// What the bits say.
+static constexpr PairRule recorded_pair_rule(Extremum op, Gradient gradient, int differentiated) {
+  const PairRule rule = pair_rule(op, gradient, differentiated);
+  return {rule.tie, nan_to_both(op, gradient) ? 0 : rule.nan};
 }
 
 // ---- Three Tensors ------------------------------------------------------------------------------

@@ -17,15 +17,15 @@ namespace clampgrad::CLAMPGRAD_INSTANCE {
 namespace {
 
 template <typename V>
-CLAMPGRAD_HOST_DEVICE auto eq(V a, V b) {
+CLAMPGRAD_RULE auto eq(V a, V b) {
   return a == b;
 }
 template <typename V>
-CLAMPGRAD_HOST_DEVICE auto lt(V a, V b) {
+CLAMPGRAD_RULE auto lt(V a, V b) {
   return a < b;
 }
 template <typename V>
-CLAMPGRAD_HOST_DEVICE auto le(V a, V b) {
+CLAMPGRAD_RULE auto le(V a, V b) {
   return a <= b;
 }
 
@@ -33,7 +33,7 @@ template <typename V>
 using Mask = decltype(eq(V(), V()));
 
 template <typename M>
-CLAMPGRAD_HOST_DEVICE M everywhere() {
+CLAMPGRAD_RULE M everywhere() {
   if constexpr (std::is_constructible_v<M, int>) {
     return M(-1); // true, or all bits
   } else {
@@ -42,15 +42,15 @@ CLAMPGRAD_HOST_DEVICE M everywhere() {
 }
 // Everywhere or nowhere.
 template <typename M>
-CLAMPGRAD_HOST_DEVICE M broadcast(bool condition) {
+CLAMPGRAD_RULE M broadcast(bool condition) {
   return condition ? everywhere<M>() : M();
 }
 template <typename M>
-CLAMPGRAD_HOST_DEVICE M negate(M a) {
+CLAMPGRAD_RULE M negate(M a) {
   return a ^ everywhere<M>();
 }
 template <typename M, typename V>
-CLAMPGRAD_HOST_DEVICE V select(M mask, V a, V b) {
+CLAMPGRAD_RULE V select(M mask, V a, V b) {
   static_assert(std::is_same_v<M, bool> || !std::is_integral_v<M>, "select(M(a & b), ...)");
   return mask ? a : b;
 }
@@ -58,11 +58,11 @@ CLAMPGRAD_HOST_DEVICE V select(M mask, V a, V b) {
 // The larger of two numbers. Where one is NaN the result is `a`, except where V is a Tensor.
 // Compilers turn these into max and min instructions where the machine has them.
 template <typename V>
-CLAMPGRAD_HOST_DEVICE V larger(V a, V b) {
+CLAMPGRAD_RULE V larger(V a, V b) {
   return a < b ? b : a;
 }
 template <typename V>
-CLAMPGRAD_HOST_DEVICE V lesser(V a, V b) {
+CLAMPGRAD_RULE V lesser(V a, V b) {
   return b < a ? b : a;
 }
 
@@ -74,7 +74,7 @@ struct Bounds {
 
 // torch.clamp: hi wins where lo > hi; NaN passes through. Keys are compared, values returned.
 template <bool has_lo, bool has_hi, typename V, typename K>
-CLAMPGRAD_HOST_DEVICE V
+CLAMPGRAD_RULE V
 clamp_value(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
   if constexpr (std::is_same_v<V, K>) {
     const V raised = has_lo ? larger(value, keys.lo) : value;
@@ -97,27 +97,27 @@ struct Element {
   // The values of torch.clamp, and of torch.fmax and fmin: the rule has chosen `result` from the
   // two `in`. A device where torch returns something else overrides them.
   template <bool has_lo, bool has_hi, typename V, typename K>
-  static CLAMPGRAD_HOST_DEVICE V
+  static CLAMPGRAD_RULE V
   clamp(V value, K key, Mask<K> comparable, const Bounds<V>& values, const Bounds<K>& keys) {
     return clamp_value<has_lo, has_hi>(value, key, comparable, values, keys);
   }
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V fmax(const V (&)[2], V result) {
+  static CLAMPGRAD_RULE V fmax(const V (&)[2], V result) {
     return result;
   }
 
   // Halving twice rounds like quartering once.
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V quartered(V x) {
+  static CLAMPGRAD_RULE V quartered(V x) {
     return E::halved(E::halved(x));
   }
   template <typename M, typename V>
-  static CLAMPGRAD_HOST_DEVICE V pseudo_gradient(M passes, V g, V outside) {
+  static CLAMPGRAD_RULE V pseudo_gradient(M passes, V g, V outside) {
     return select(passes, g, outside);
   }
   // 1 where `plus`, -1 where `minus`, 0 elsewhere.
   template <typename V, typename M>
-  static CLAMPGRAD_HOST_DEVICE V sign(M plus, M minus) {
+  static CLAMPGRAD_RULE V sign(M plus, M minus) {
     const V zero = V(), one = zero + E::one, minus_one = zero + E::minus_one;
     return select(plus, one, select(minus, minus_one, zero));
   }
@@ -131,26 +131,26 @@ struct Real : Element<Real<T>> {
 
   // What is compared in place of the value.
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V key(V x) {
+  static CLAMPGRAD_RULE V key(V x) {
     return x;
   }
   // Not NaN.
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
+  static CLAMPGRAD_RULE Mask<V> number(V x) {
     return eq(x, x);
   }
   // Where keys compare as the numbers do: everywhere, because a NaN's key is a NaN.
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V) {
+  static CLAMPGRAD_RULE Mask<V> comparable(V) {
     return everywhere<Mask<V>>();
   }
 
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V halved(V x) {
+  static CLAMPGRAD_RULE V halved(V x) {
     return x * T(0.5);
   }
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V third(V x) {
+  static CLAMPGRAD_RULE V third(V x) {
     return x / T(3);
   }
 };
@@ -168,13 +168,13 @@ struct Short : Element<Short<mantissa_bits>> {
   using Key = std::conditional_t<std::is_same_v<V, Lane>, int16_t, decltype(V() == V())>;
 
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V magnitude(V x) {
+  static CLAMPGRAD_RULE V magnitude(V x) {
     return V(x & Lane(0x7fff));
   }
 
   // Orders as the numbers do, with -0 equal to +0; beyond +-infinity lie the NaNs.
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE Key<V> key(V x) {
+  static CLAMPGRAD_RULE Key<V> key(V x) {
     const auto m = Key<V>(magnitude(x));
 #if CLAMPGRAD_VECTOR_BYTES == 32
     if constexpr (sizeof(V) == 32) {
@@ -185,21 +185,21 @@ struct Short : Element<Short<mantissa_bits>> {
     return select(lt(Key<V>(x), Key<V>()), Key<V>(-m), m);
   }
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE Mask<V> number(V x) {
+  static CLAMPGRAD_RULE Mask<V> number(V x) {
     return below(magnitude(x), infinity + 1);
   }
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE Mask<V> comparable(V x) {
+  static CLAMPGRAD_RULE Mask<V> comparable(V x) {
     return number(x);
   }
 
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V halved(V x) {
+  static CLAMPGRAD_RULE V halved(V x) {
     const V m = magnitude(x);
     return scaled(x, V(m - implicit_bit), V((m + (m >> 1 & Lane(1))) >> 1), 2);
   }
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V third(V x) {
+  static CLAMPGRAD_RULE V third(V x) {
     const V m = magnitude(x), s = significand(m);
     // 2s/3 where that is 1 or more, else 4s/3 with an exponent one lower. Never a tie to round.
     const auto lower = below(s, implicit_bit + implicit_bit / 2);
@@ -211,21 +211,21 @@ struct Short : Element<Short<mantissa_bits>> {
 
  private:
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE Mask<V> below(V magnitude, int16_t limit) {
+  static CLAMPGRAD_RULE Mask<V> below(V magnitude, int16_t limit) {
     return lt(Key<V>(magnitude), Key<V>(Key<V>() + limit));
   }
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V significand(V m) {
+  static CLAMPGRAD_RULE V significand(V m) {
     return V((m & Lane(implicit_bit - 1)) | implicit_bit);
   }
   // In units of the smallest subnormal, for exponents up to 2.
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V units(V m) {
+  static CLAMPGRAD_RULE V units(V m) {
     return select(below(m, 2 * implicit_bit), m, V(significand(m) << 1));
   }
   // The sign of x and, by its exponent, `normal` or `subnormal`; x where not finite.
   template <typename V>
-  static CLAMPGRAD_HOST_DEVICE V scaled(V x, V normal, V subnormal, int exponent) {
+  static CLAMPGRAD_RULE V scaled(V x, V normal, V subnormal, int exponent) {
     const V m = magnitude(x);
     const V finite = select(below(m, exponent * implicit_bit), subnormal, normal);
     return select(below(m, infinity), V(finite | (x & Lane(0x8000))), x);
@@ -250,19 +250,19 @@ struct Compared {
   Mask<K> comparable, number;
 };
 template <typename E, typename V>
-CLAMPGRAD_HOST_DEVICE Compared<KeyOf<E, V>> compared(V x) {
+CLAMPGRAD_RULE Compared<KeyOf<E, V>> compared(V x) {
   return {E::key(x), E::comparable(x), E::number(x)};
 }
 template <typename K>
-CLAMPGRAD_HOST_DEVICE Mask<K> lt(const Compared<K>& a, const Compared<K>& b) {
+CLAMPGRAD_RULE Mask<K> lt(const Compared<K>& a, const Compared<K>& b) {
   return a.comparable & b.comparable & lt(a.key, b.key);
 }
 template <typename K>
-CLAMPGRAD_HOST_DEVICE Mask<K> le(const Compared<K>& a, const Compared<K>& b) {
+CLAMPGRAD_RULE Mask<K> le(const Compared<K>& a, const Compared<K>& b) {
   return a.comparable & b.comparable & le(a.key, b.key);
 }
 template <typename K>
-CLAMPGRAD_HOST_DEVICE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
+CLAMPGRAD_RULE Mask<K> eq(const Compared<K>& a, const Compared<K>& b) {
   return a.comparable & eq(a.key, b.key); // the key of a NaN is no number's
 }
 

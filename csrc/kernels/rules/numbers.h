@@ -22,7 +22,7 @@ struct Position {
 };
 
 template <typename K>
-CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
+CLAMPGRAD_RULE Mask<K> between(K x, const Bounds<K>& b) {
 #if defined(CLAMPGRAD_VECTOR_BYTES)
   // One comparison: unsigned and counted from the first key inside, those below wrap around.
   if constexpr (sizeof(lane_of(x)) == 2) {
@@ -38,16 +38,16 @@ CLAMPGRAD_HOST_DEVICE Mask<K> between(K x, const Bounds<K>& b) {
 // of a number and counts where `comparable` (Real and Short in element.h). `result` is the key of
 // clamp's result; only a pseudo-gradient reads it.
 template <Gradient rule, bool has_lo, bool has_hi, typename K>
-CLAMPGRAD_HOST_DEVICE auto number_masks(
-    K x, Mask<K> comparable, const Bounds<K>& b, const K& result) {
+CLAMPGRAD_RULE auto number_masks(K x, Mask<K> comparable, const Bounds<K>& b, const K& result) {
   using M = Mask<K>;
-  constexpr bool is_open = rule == Gradient::min_norm; // the interval in which g passes
+  constexpr NumberRule of = kNumberRules[rule];
+  constexpr bool is_open = of.tie == 0; // the interval in which g passes
   if constexpr (is_pseudo(rule)) {
     return Position<M>{
         M(comparable & eq(x, result)),
         M(comparable & lt(x, result)),
         M(comparable & lt(result, x))};
-  } else if constexpr (is_open && has_lo && has_hi) {
+  } else if constexpr (is_open && has_lo && has_hi && of.both == 0) {
     return NumberMasks<M>{between(x, b), M(), M()};
   } else {
     // With two bounds, a NaN fails one of the comparisons: compared as a float it fails both, and
@@ -61,12 +61,14 @@ CLAMPGRAD_HOST_DEVICE auto number_masks(
       open = open & (is_open ? lt(x, b.hi) : le(x, b.hi));
       at_hi = eq(x, b.hi);
     }
-    if constexpr (rule == Gradient::half) {
-      const M quarter = has_lo && has_hi ? M(at_lo & eq(b.lo, b.hi)) : M();
-      return NumberMasks<M>{open, M(at_lo | at_hi), quarter};
-    } else {
-      return NumberMasks<M>{open, M(), M()};
+    M tie = of.tie == 2 ? M(at_lo | at_hi) : M(), quarter = M();
+    if constexpr (has_lo && has_hi && of.both != of.tie) {
+      const M both = at_lo & eq(b.lo, b.hi);
+      open = of.both == 0 ? M(open & negate<M>(both)) : is_open ? M(open | both) : open;
+      tie = of.both == 1 ? M(tie & negate<M>(both)) : of.tie == 2 ? tie : M(tie | both);
+      quarter = of.both == 4 ? both : M();
     }
+    return NumberMasks<M>{open, tie, quarter};
   }
 }
 
@@ -74,7 +76,7 @@ CLAMPGRAD_HOST_DEVICE auto number_masks(
 
 // Selects, and never multiplies by 0: a blocked element gets an exact 0 even where g is inf or NaN.
 template <typename Rule, typename E, typename V, typename Shares>
-CLAMPGRAD_HOST_DEVICE void share(V g, const NumberMasks<Mask<V>>& at, Shares& out) {
+CLAMPGRAD_RULE void share(V g, const NumberMasks<Mask<V>>& at, Shares& out) {
   V part = g;
   if constexpr (Rule::bits == 2) {
     part = select(at.tie, select(at.quarter, E::quartered(g), E::halved(g)), g);
@@ -85,7 +87,7 @@ CLAMPGRAD_HOST_DEVICE void share(V g, const NumberMasks<Mask<V>>& at, Shares& ou
 // What a pseudo-gradient makes of g. Descent moves x by -g: up where g < 0. A step of length 0
 // leaves x where it is. Ascent is descent in the other direction.
 template <typename Rule, typename E, typename V, typename Shares>
-CLAMPGRAD_HOST_DEVICE void share(V g, const Position<Mask<V>>& at, Shares& out) {
+CLAMPGRAD_RULE void share(V g, const Position<Mask<V>>& at, Shares& out) {
   const auto& above = Rule::maximize ? at.below : at.above;
   const auto& below = Rule::maximize ? at.above : at.below;
   if constexpr (Rule::share == Gradient::with_grad) {
@@ -110,7 +112,7 @@ CLAMPGRAD_HOST_DEVICE void share(V g, const Position<Mask<V>>& at, Shares& out) 
 //   pseudo-gradient  NaN   inside  below  above   where x lies
 
 template <typename M, size_t n>
-CLAMPGRAD_HOST_DEVICE void number_bits(const NumberMasks<M>& at, M (&bits)[n]) {
+CLAMPGRAD_RULE void number_bits(const NumberMasks<M>& at, M (&bits)[n]) {
   const M shared = at.open & at.tie;
   bits[0] = M((at.open ^ shared) | at.quarter);
   if constexpr (n == 2) {
@@ -118,14 +120,14 @@ CLAMPGRAD_HOST_DEVICE void number_bits(const NumberMasks<M>& at, M (&bits)[n]) {
   }
 }
 template <typename M>
-CLAMPGRAD_HOST_DEVICE void number_bits(const Position<M>& at, M (&bits)[2]) {
+CLAMPGRAD_RULE void number_bits(const Position<M>& at, M (&bits)[2]) {
   bits[0] = M(at.inside | at.above);
   bits[1] = M(at.below | at.above);
 }
 
 // Masks with the same shares as those of number_masks().
 template <Gradient rule, bool maximize, typename M, size_t n>
-CLAMPGRAD_HOST_DEVICE auto masks_in(Rule<1, rule, maximize>, const M (&bits)[n], bool) {
+CLAMPGRAD_RULE auto masks_in(Rule<1, rule, maximize>, const M (&bits)[n], bool) {
   if constexpr (is_pseudo(rule)) {
     const M above = bits[0] & bits[1];
     return Position<M>{M(bits[0] ^ above), M(bits[1] ^ above), above};

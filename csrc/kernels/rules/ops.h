@@ -17,7 +17,7 @@ struct NumberForwardOp : Op<NumberForward, E, bits_per_element(rule, 1)> {
   Bounds<V> values;
   Bounds<KeyOf<E, V>> keys;
 
-  CLAMPGRAD_HOST_DEVICE void operator()(
+  CLAMPGRAD_RULE void operator()(
       const V (&in)[1], Mask<V> (&bits)[bits_per_element(rule, 1)], V (&out)[1]) const {
     const auto key = E::key(in[0]);
     const auto comparable = E::comparable(in[0]);
@@ -56,7 +56,7 @@ struct PairForwardOp : Op<TensorForward<2>, E, 2> {
   PairRule rule;
 
   template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[2], Mask<V> (&bits)[2], V (&out)[1]) const {
+  CLAMPGRAD_RULE void operator()(const V (&in)[2], Mask<V> (&bits)[2], V (&out)[1]) const {
     const auto self = compared<E>(in[0]), other = compared<E>(in[1]);
     const auto pair = pair_masks(self, other, rule, takes_larger, skips_nan);
     out[0] = select(pair.takes_self, in[0], in[1]);
@@ -70,10 +70,7 @@ struct PairForwardOp : Op<TensorForward<2>, E, 2> {
 
 template <typename E, typename F>
 void with_op(const TensorForward<2>& call, const F& run) {
-  auto rule = pair_rule(call.op, call.gradient, call.differentiated);
-  if (nan_to_both(call.op, call.gradient)) {
-    rule.nan = 0;
-  }
+  const auto rule = recorded_pair_rule(call.op, call.gradient, call.differentiated);
   with_constant<2>(takes_larger(call.op), [&](auto larger) {
     with_constant<2>(skips_nan(call.op), [&](auto skips) {
       run(PairForwardOp<decltype(larger)::value, decltype(skips)::value, E>{{}, rule});
@@ -86,7 +83,7 @@ struct TripleForwardOp : Op<TensorForward<3>, E, 3> {
   int differentiated;
 
   template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(const V (&in)[3], Mask<V> (&bits)[3], V (&out)[1]) const {
+  CLAMPGRAD_RULE void operator()(const V (&in)[3], Mask<V> (&bits)[3], V (&out)[1]) const {
     const auto x = compared<E>(in[0]), lo = compared<E>(in[1]), hi = compared<E>(in[2]);
     out[0] = clamped(in[0], in[1], in[2], x, lo, hi);
     const auto result = compared<E>(out[0]);
@@ -107,7 +104,7 @@ struct BackwardOp : Op<Backward<Rule::n>, E, Rule::bits> {
   bool takes_larger; // of two Tensors
 
   template <typename V>
-  CLAMPGRAD_HOST_DEVICE void operator()(
+  CLAMPGRAD_RULE void operator()(
       const V (&in)[1], const Mask<V> (&bits)[Rule::bits], V (&out)[Rule::n]) const {
     share<Rule, E>(in[0], masks_in(Rule(), bits, takes_larger), out);
   }

@@ -13,7 +13,7 @@ struct PairMasks {
 };
 
 template <typename K>
-CLAMPGRAD_HOST_DEVICE PairMasks<Mask<K>> pair_masks(
+CLAMPGRAD_RULE PairMasks<Mask<K>> pair_masks(
     const Compared<K>& self,
     const Compared<K>& other,
     const PairRule& rule,
@@ -45,7 +45,7 @@ CLAMPGRAD_HOST_DEVICE PairMasks<Mask<K>> pair_masks(
 
 // Under a pseudo-gradient, self is the result where it has a share, else beyond the bound.
 template <typename Rule, typename E, typename V, typename Shares>
-CLAMPGRAD_HOST_DEVICE void share(V g, const PairMasks<Mask<V>>& at, Shares& out) {
+CLAMPGRAD_RULE void share(V g, const PairMasks<Mask<V>>& at, Shares& out) {
   using M = Mask<V>;
   const V zero = V(), part = select(at.halved, E::halved(g), g);
   if constexpr (is_pseudo(Rule::share)) {
@@ -59,7 +59,7 @@ CLAMPGRAD_HOST_DEVICE void share(V g, const PairMasks<Mask<V>>& at, Shares& out)
 }
 
 template <Gradient rule, bool variant, typename M>
-CLAMPGRAD_HOST_DEVICE PairMasks<M> masks_in(
+CLAMPGRAD_RULE PairMasks<M> masks_in(
     Rule<2, rule, variant>, const M (&bits)[2], bool takes_larger) {
   const M self = bits[0], other = bits[1];
   if constexpr (is_pseudo(rule)) { // which records no tie

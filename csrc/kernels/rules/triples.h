@@ -15,7 +15,7 @@ struct TripleMasks {
 
 // torch.clamp of three Tensors: a NaN among them is the result, and hi wins where lo > hi.
 template <typename V, typename K>
-CLAMPGRAD_HOST_DEVICE V
+CLAMPGRAD_RULE V
 clamped(V x, V lo, V hi, const Compared<K>& kx, const Compared<K>& klo, const Compared<K>& khi) {
   using M = Mask<K>;
   const M raised = lt(kx, klo);
@@ -41,7 +41,7 @@ struct PseudoMasks {
 // PseudoMasks for a pseudo-gradient, else TripleMasks. `result` is the key of clamped(); only a
 // pseudo-gradient reads it. `differentiated` has a bit per argument.
 template <Gradient rule, typename K>
-CLAMPGRAD_HOST_DEVICE auto triple_masks(
+CLAMPGRAD_RULE auto triple_masks(
     const Compared<K>& x,
     const Compared<K>& lo,
     const Compared<K>& hi,
@@ -88,7 +88,7 @@ CLAMPGRAD_HOST_DEVICE auto triple_masks(
         M(),
         eq(x, lo)};
   } else {
-    static_assert(rule == Gradient::min_norm);
+    static_assert(rule == Gradient::min_norm, "a convention has no rule for three Tensors");
     const M number = x.number & lo.number & hi.number;
     const M at_x = le(lo, x) & le(x, hi), at_lo = le(x, lo) & le(lo, hi);
     const M at_hi = number & (le(hi, x) | le(hi, lo));
@@ -115,7 +115,7 @@ CLAMPGRAD_HOST_DEVICE auto triple_masks(
 // ---- What each gets -----------------------------------------------------------------------------
 
 template <typename Rule, typename E, typename V, typename Shares>
-CLAMPGRAD_HOST_DEVICE void share(V g, const TripleMasks<Mask<V>>& at, Shares& out) {
+CLAMPGRAD_RULE void share(V g, const TripleMasks<Mask<V>>& at, Shares& out) {
   const V zero = V(), half = E::halved(g);
   const V part = select(at.three, E::third(g), select(at.two, half, g));
   const V inner = select(at.nested, select(at.two, E::quartered(g), half), part);
@@ -124,7 +124,7 @@ CLAMPGRAD_HOST_DEVICE void share(V g, const TripleMasks<Mask<V>>& at, Shares& ou
   out[2] = select(at.halved_hi, half, select(at.hi, part, zero));
 }
 template <typename Rule, typename E, typename V, typename Shares>
-CLAMPGRAD_HOST_DEVICE void share(V g, const PseudoMasks<Mask<V>>& at, Shares& out) {
+CLAMPGRAD_RULE void share(V g, const PseudoMasks<Mask<V>>& at, Shares& out) {
   const V zero = V(), part = select(at.halved, E::halved(g), g);
   share<Rule, E>(g, at.x, out);
   out[1] = select(at.lo, part, zero);
@@ -138,7 +138,7 @@ CLAMPGRAD_HOST_DEVICE void share(V g, const PseudoMasks<Mask<V>>& at, Shares& ou
 // below, hi; 4 below, both; 5 below, none; 6 above, hi.
 
 template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE void triple_bits(const TripleMasks<M>& at, M (&bits)[3]) {
+CLAMPGRAD_RULE void triple_bits(const TripleMasks<M>& at, M (&bits)[3]) {
   bits[0] = at.x;
   bits[1] = at.lo;
   bits[2] = at.hi;
@@ -148,7 +148,7 @@ CLAMPGRAD_HOST_DEVICE void triple_bits(const TripleMasks<M>& at, M (&bits)[3]) {
   }
 }
 template <Gradient rule, typename M>
-CLAMPGRAD_HOST_DEVICE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
+CLAMPGRAD_RULE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
   const M to_one = M(at.x.below & (at.lo ^ at.hi));
   bits[0] = M(at.x.inside | (at.x.below & negate<M>(at.lo)));
   bits[1] = M(to_one | at.x.above);
@@ -157,7 +157,7 @@ CLAMPGRAD_HOST_DEVICE void triple_bits(const PseudoMasks<M>& at, M (&bits)[3]) {
 
 // Masks with the same shares as those of triple_masks().
 template <Gradient rule, bool maximize, typename M>
-CLAMPGRAD_HOST_DEVICE auto masks_in(Rule<3, rule, maximize>, const M (&bits)[3], bool) {
+CLAMPGRAD_RULE auto masks_in(Rule<3, rule, maximize>, const M (&bits)[3], bool) {
   const M x = bits[0], lo = bits[1], hi = bits[2];
   if constexpr (is_pseudo(rule)) {
     const M above = lo & hi, below = lo ^ hi;

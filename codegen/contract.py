@@ -1,0 +1,74 @@
+"""conventions.yaml for the compiler: what templates/Contract.h is filled with.
+
+The rules read there what the contract says of a tie, and csrc/kernels/rules/check.cpp compares them
+with all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from .check import CodegenError, load_entries
+
+NUMBERS = {"inf": "kInf", "-inf": "-kInf", "nan": "kNaN"}
+GETS = {"0": "Gets::nothing", "g": "Gets::g", "1": "Gets::one", "-1": "Gets::minus_one"}
+POSITIONS = ("x = y", "x < y", "x > y", "y is NaN")
+COLUMNS = ("g < 0", "g = 0", "g > 0", "g is NaN")
+
+
+def contract(path: Path) -> dict[str, object]:
+    table: Any = load_entries(path)
+    pseudo = {row["position"]: row for row in table["pseudo_gradients"]["rows"]}
+    columns = [table["pseudo_gradients"]["columns"].index(c) for c in COLUMNS]
+    names = [name for name in table["conventions"] if name != "__line__"]
+    exact = [name for name in names if name not in pseudo[POSITIONS[0]]]
+    operators = {name: of for name, of in table["operators"].items() if name != "__line__"}
+    return {
+        "exact": ", ".join(f"Gradient::{name}" for name in exact),
+        "points": [points(path, name, of, exact) for name, of in operators.items()],
+        "pseudo_gradients": [
+            pseudo_gradient(name, maximize, columns, pseudo)
+            for name in names
+            if name not in exact
+            for maximize in (False, True)
+        ],
+    }
+
+
+def braced(values: Iterable[object]) -> str:
+    return f"{{{', '.join(map(str, values))}}}"
+
+
+def points(path: Path, name: str, operator: dict, exact: list[str]) -> str:
+    """An entry for each point of each row."""
+
+    def part(factor: object) -> int:
+        value = Fraction(str(factor))
+        if value.numerator not in (0, 1):
+            raise CodegenError(path, line, f"a factor of {factor}: a kernel divides g by a number")
+        return value.denominator if value else 0
+
+    arguments, entries = operator["arguments"], []
+    for row in operator["rows"]:
+        line = row["__line__"]
+        active = sum(1 << arguments.index(name) for name in row["active"])
+        numbers = braced(part(row["numbers"][name]) for name in exact) if "numbers" in row else "{}"
+        tensors = braced(braced(map(part, row["tensors"][name])) for name in exact)
+        for point in row["points"]:
+            at = braced(NUMBERS.get(repr(float(value)), value) for value in point)
+            order = sum((a <= b) << i for i, (a, b) in enumerate(product(point, point)))
+            entries.append(f"    {{{line}, {at}, {order}, {active}, {numbers}, {tensors}}},")
+    head = f"constexpr Point<{len(arguments)}> {name}[] = {{"
+    return "\n".join([head, *entries, "};"])
+
+
+def pseudo_gradient(name: str, maximize: bool, columns: list[int], rows: dict) -> str:
+    column = f"{name}, maximize" if maximize else name
+    if column not in rows[POSITIONS[0]]:
+        column = name  # it does not ask
+    gets = braced(braced(GETS[str(rows[p][column][c])] for c in columns) for p in POSITIONS)
+    return f"    {{Gradient::{name}, {str(maximize).lower()}, {gets}}},"

@@ -1,0 +1,93 @@
+"""A rule whose functions do not fit together, or do not fit conventions.yaml, does not compile."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from codegen.check_rules import check_rules
+
+pytestmark = pytest.mark.thorough
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = "conventions.yaml"
+NUMBERS, PAIRS, TRIPLES = (f"csrc/kernels/rules/{n}.h" for n in ("numbers", "pairs", "triples"))
+# What is broken: one of the functions that must agree, or the table. And for which convention and
+# how many arguments the compiler says so.
+BROKEN = {
+    "masks of numbers": (NUMBERS, "at_lo = eq(x, b.lo);", "", "half, 1"),
+    "bits of numbers": (NUMBERS, "(at.open ^ shared) | at.quarter", "at.open ^ shared", "half, 1"),
+    "masks in the bits of numbers": (NUMBERS, "bits[1], bits[0]}", "bits[1], M()}", "half, 1"),
+    "shares of numbers": (NUMBERS, "E::quartered(g), E::halved(g)", "g, E::halved(g)", "half, 1"),
+    "where x lies": (NUMBERS, "M(bits[0] ^ above)", "bits[0]", "with_grad, 1"),
+    "descent": (NUMBERS, "(above & falls)", "(above & rises)", "with_grad, 1"),
+    "masks of a pair": (PAIRS, "rule.tie & kOther", "rule.tie != 0", "inclusive, 2"),
+    "masks in the bits of a pair": (
+        PAIRS,
+        "negate<M>(self | other) & broadcast",
+        "broadcast",
+        "joint, 2",
+    ),
+    "results": (TRIPLES, "lt(khi, klo), lt(khi, kx)", "lt(khi, kx), lt(khi, klo)", "half, 3"),
+    "masks of a triple": (TRIPLES, "lt(hi, x) | lt(hi, lo)", "lt(hi, x)", "inclusive, 3"),
+    "bits of a triple": (
+        TRIPLES,
+        "bits[2] = M(at.hi | at.halved_hi)",
+        "bits[2] = at.hi",
+        "joint, 3",
+    ),
+    "masks in the bits of a triple": (TRIPLES, "M(lo ^ all), hi", "lo, hi", "joint, 3"),
+    "shares of a triple": (TRIPLES, "E::third(g)", "half", "min_norm, 3"),
+    "what is differentiated": (TRIPLES, "differentiated & kLo,", "true,", "min_norm, 3"),
+    "the table": (TABLE, "inclusive: [0, 1, 0]", "inclusive: [0, 0, 1]", "inclusive, 3"),
+    "a tie that no pair has": (TABLE, "joint: [1/2, 1/2],", "joint: [1, 1],", "joint, 2"),
+}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    copy = tmp_path_factory.mktemp("rules") / "tree"
+    shutil.copytree(ROOT / "csrc", copy / "csrc")
+    for file in (TABLE, "derivatives.yaml"):
+        shutil.copy(ROOT / file, copy)
+    return copy
+
+
+def test_the_rules_compile(tree):
+    found = check_rules(tree, tree / "generated")
+    assert not found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("tie, both", ["01", ("0", "1/2"), "10", ("1", "1/4"), ("1/2", "1")])
+def test_a_column_of_numbers_needs_no_code(tie, both, tree):
+    """Whatever x gets at a bound, and where both bounds equal it."""
+    ties = dict.fromkeys(("x = lo < hi", "lo < hi = x", "x = lo", "x = hi"), tie)
+    text = (ROOT / TABLE).read_text()
+    for position, part in (ties | {"x = lo = hi": both}).items():
+        row = rf"(position: {position}\n.*\n.*\n +numbers: .*joint: )[^,]*"
+        text, changed = re.subn(row, rf"\g<1>{part}", text)
+        assert changed == 1
+    (tree / TABLE).write_text(text)
+    try:
+        found = check_rules(tree, tree / "generated")
+    finally:
+        shutil.copy(ROOT / TABLE, tree)
+    assert not found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_wrong_pair_does_not_compile(what, tree):
+    file, was, becomes, named = BROKEN[what]
+    text = (tree / file).read_text()
+    assert was in text, "the code that is broken has changed"
+    (tree / file).write_text(text.replace(was, becomes))
+    try:
+        found = check_rules(tree, tree / "generated")
+    finally:
+        (tree / file).write_text(text)
+    assert found.returncode
+    lines = re.findall(rf"Agrees<clampgrad::Gradient::{named}, (\d+)>", found.stderr)
+    assert "contradicts conventions.yaml" in found.stderr and lines
+    rows = (ROOT / TABLE).read_text().splitlines()
+    assert all("- position:" in rows[int(line) - 1] for line in lines)
