@@ -1,10 +1,14 @@
 #pragma once
 // The autograd nodes.
 
+#include "base/for_python.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include <typeinfo>
 
 namespace clampgrad::autograd {
 
@@ -13,6 +17,9 @@ using at::Tensor;
 using namespace torch::autograd;
 
 ${node_declarations}
+
+// By which torch finds the Python type of a node. The nodes themselves are not exported.
+${type_declarations}
 
 // A node with its edges to `inputs`, held as this release of torch holds nodes.
 template <typename Node, typename... Inputs>

@@ -13,6 +13,7 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
+from clampgrad._implementation import build
 from clampgrad._implementation.stamp import MARK
 from common import checked
 
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.slow
 about_the_library = pytest.mark.compiled("it is about which library is loaded")
 
 PACKAGE = Path(clampgrad.__file__).parent
-# The folder of the library that runs here.
-LIBRARY = Path(str(_implementation.functions.__file__)).parent.name
+# The folder of the library that runs here, and the module of this Python in it.
+LIBRARY, MODULE = Path(str(_implementation.functions.__file__)).parts[-2:]
 MINOR = ".".join(torch.__version__.split(".")[:2])
 
 
@@ -62,8 +63,23 @@ def replace(file, old, new):
     file.write_bytes(whole.replace(old.encode(), new.encode()))
 
 
+def beside(file):
+    return file.with_name(build.LIBRARY)
+
+
+def for_others(file):
+    """Only modules of other Pythons are there."""
+    content, this = file.read_bytes(), f"-{THIS.replace('.', '')}-"
+    for module in file.parent.glob("_C.*"):
+        module.unlink()
+    for python in ("39", "310"):
+        file.with_name(file.name.replace(this, f"-{python}-")).write_bytes(content)
+
+
+THIS = ".".join(map(str, sys.version_info[:2]))
 HERE, NINES = f" torch={MINOR} ", f" torch={'9' * len(MINOR)} "
-# What happens to the library or to the package around it, and what the message says.
+# What happens to the module of Python, to the library that it links or to the package around them, and what the message
+# says.
 MISFITS = {
     "another minor": (lambda f: f.parent.rename(f.parents[1] / "torch_2_10"), "for torch 2.10"),
     "another version": (lambda f: say(f.parents[2], VERSION="other"), "version=other"),
@@ -71,6 +87,9 @@ MISFITS = {
     "no mark": (lambda f: replace(f, MARK, MARK.upper()), "does not say which"),
     "nothing of it": (lambda f: os.truncate(f, 0), "does not say which"),
     "another torch": (lambda f: replace(f, HERE, NINES), NINES.strip()),  # whatever its folder says
+    "another torch of the library": (lambda f: replace(beside(f), HERE, NINES), NINES.strip()),
+    "no library": (lambda f: beside(f).unlink(), "a part of it is missing"),
+    "other Pythons": (for_others, f"is for Python 3.9 and 3.10, and this is Python {THIS}"),
 }
 
 
@@ -79,8 +98,7 @@ MISFITS = {
 def test_a_library_that_does_not_fit_is_one_warning_or_an_error(copy, imported, what):
     """The message says what mends it. There is none if the portable implementation is asked for."""
     change, says = MISFITS[what]
-    (file,) = (copy / "_lib" / LIBRARY).glob("_C*")
-    change(file)
+    change(copy / "_lib" / LIBRARY / MODULE)
     out, warning = imported()
     assert (out, warning.count("Warning")) == ("portable", 1) and "CLAMPGRAD_PORTABLE=1" in warning
     out, err = imported(CLAMPGRAD_REQUIRE_COMPILED="1")
