@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import clampgrad
+from buildtools.linked import Elf
 from clampgrad import _implementation
 from clampgrad._implementation import build
 from clampgrad._implementation.stamp import MARK
@@ -89,7 +90,7 @@ MISFITS = {
     "another torch": (lambda f: replace(f, HERE, NINES), NINES.strip()),  # whatever its folder says
     "another torch of the library": (lambda f: replace(beside(f), HERE, NINES), NINES.strip()),
     "no library": (lambda f: beside(f).unlink(), "a part of it is missing"),
-    "other Pythons": (for_others, f"is for Python 3.9 and 3.10, and this is Python {THIS}"),
+    "other Pythons": (for_others, f"is for Python 3.9, 3.10, and this is Python {THIS}"),
 }
 
 
@@ -134,6 +135,32 @@ def test_which_library_is_loaded(copy, script):
     shutil.copytree(copy / "_lib" / plain, copy / "_lib" / with_kernels)
     for cuda, expected in ((None, plain), ("999.1", with_kernels), ("998.0", plain)):
         assert loaded(torch.__version__, cuda) == ["compiled", expected]
+
+
+@about_the_library
+def test_what_the_library_exports():
+    """What the module of Python takes, the C++ API included, and no more. It needs nothing of Python."""
+    module = Elf(PACKAGE / "_lib" / LIBRARY / MODULE)
+    library = Elf(PACKAGE / "_lib" / LIBRARY / build.LIBRARY)
+    assert "libtorch_python.so" in module.needed - library.needed
+    assert not [symbol for symbol in library.symbols if re.match("_?Py", symbol)]
+    # A constructor and a destructor have two names each.
+    exported, taken = (
+        {
+            re.sub("([CD])[12]E", r"\1E", s)
+            for s in elf.symbols
+            if re.match(r"_Z\w{0,4}9clampgrad", s)
+        }
+        for elf in (library, module)
+    )
+    assert exported - taken == {"_ZN9clampgrad5stampE"}
+
+
+@about_the_library
+def test_a_module_takes_the_library_beside_it(copy, imported, tmp_path):
+    """Whatever has the same name in LD_LIBRARY_PATH: what `cmake --install` has put there, of another torch perhaps."""
+    (tmp_path / build.LIBRARY).write_text("it would be an error to load this")
+    assert imported(LD_LIBRARY_PATH=str(tmp_path)) == ("compiled", "")
 
 
 def test_a_build_that_lacked_something_says_so_when_it_is_imported(copy, imported):

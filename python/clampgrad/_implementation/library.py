@@ -53,7 +53,7 @@ def load_library() -> ModuleType:
     )
     if file is None:
         raise NoLibrary(
-            f"the compiled library for {words(name)} is for Python {' and '.join(found[name])}, and this is Python "
+            f"the compiled library for {words(name)} is for Python {', '.join(found[name])}, and this is Python "
             f"{python_of(Path('_C' + EXTENSION_SUFFIXES[0]))}"
         )
     for part in (file.with_name(LIBRARY), file):
