@@ -163,6 +163,32 @@ def test_a_module_takes_the_library_beside_it(copy, imported, tmp_path):
     assert imported(LD_LIBRARY_PATH=str(tmp_path)) == ("compiled", "")
 
 
+EXTENSION = """
+namespace clampgrad { extern const char* const stamp; }
+extern "C" const void* stamp() { return &clampgrad::stamp; }
+"""
+SHARED = """
+import ctypes, sys, clampgrad
+from pathlib import Path
+ours = Path(clampgrad._implementation.functions.__file__).with_name(sys.argv[2])
+ours, theirs = ctypes.CDLL(str(ours)), ctypes.CDLL(sys.argv[1])
+theirs.stamp.restype = ctypes.c_void_p
+symbol = ctypes.c_char_p.in_dll(ours, "_ZN9clampgrad5stampE")
+assert theirs.stamp() == ctypes.addressof(symbol)
+"""
+
+
+@about_the_library
+def test_an_extension_of_cpp_shares_the_library(script, tmp_path):
+    """Where it would load a copy by itself, which would register the operators again."""
+    (tmp_path / "extension.cpp").write_text(EXTENSION)
+    copied = shutil.copy(PACKAGE / "_lib" / LIBRARY / build.LIBRARY, tmp_path)
+    extension = tmp_path / "extension.so"
+    linked = ("-shared", "-fPIC", copied, f"-Wl,-rpath,{tmp_path}", "-o", extension)
+    checked("c++", tmp_path / "extension.cpp", *linked, "-Wl,--unresolved-symbols=ignore-all")
+    script(SHARED, extension, build.LIBRARY)
+
+
 def test_a_build_that_lacked_something_says_so_when_it_is_imported(copy, imported):
     shutil.rmtree(copy / "_lib", ignore_errors=True)
     say(copy, MISSING="there was no C++ compiler")
