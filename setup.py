@@ -14,6 +14,7 @@ The switches are 0 or 1, and any other value ends the build (buildtools/switches
 """
 
 import os
+import re
 import sys
 import sysconfig
 from functools import partial
@@ -48,7 +49,7 @@ FLAGS = [
     "-Wno-unknown-warning-option",
     "-fvisibility=hidden",  # what libtorch and another extension export must not be interposed
     "-fvisibility-inlines-hidden",
-    "-fno-semantic-interposition",
+    "-fno-semantic-interposition",  # nor what libclampgrad exports
     "-fno-fast-math",  # what -ffast-math in CXXFLAGS would make of a NaN or a subnormal number is wrong
     "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
 ]
@@ -66,7 +67,7 @@ def flags_of_files(machine: str) -> dict[str, list[str]]:
     return {name: [*FAST, *(flags if machine == "x86_64" else [])] for name, flags in LOOPS.items()}
 
 
-# How libclampgrad is linked: with the name by which modules ask for it. Calls in it are bound to its own functions.
+# How libclampgrad is linked: with the name by which modules ask for it, and with its calls bound to its own functions.
 NAMED, OF_LIBRARY = [f"-Wl,-soname,{LIBRARY}"], ["-Wl,-Bsymbolic-functions"]
 # A module takes the library beside it, before LD_LIBRARY_PATH is looked at: that is what the old kind of tag says.
 OF_MODULE = ["-Wl,--disable-new-dtags,-rpath,$ORIGIN"]
@@ -113,12 +114,12 @@ def extensions() -> list[Extension]:
     host = [*OPTIMISATION, *SYMBOLS, *FLAGS, *SANITIZERS, *defines]
     device = [*OPTIMISATION, *defines, "-Xcompiler=-fvisibility=hidden"]
 
-    def relative(of_python: bool) -> list[str]:
+    def these(of_python: bool) -> list[str]:
         return [os.path.relpath(path, ROOT) for path in files if needs_python(path) == of_python]
 
     library = (cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension)(
         f"{package}.{LIBRARY.partition('.')[0]}",
-        sources=relative(of_python=False),
+        sources=these(of_python=False),
         include_dirs=[*headers],
         extra_compile_args={"cxx": host, "nvcc": device},
         extra_link_args=[*SANITIZERS, *NAMED, *OF_LIBRARY],
@@ -131,8 +132,8 @@ def extensions() -> list[Extension]:
 
     def module(python: Python) -> Extension:
         made = cpp_extension.CppExtension(
-            f"{package}._C_{python.version.replace('.', '_')}",
-            sources=relative(of_python=True),
+            f"{package}.{re.sub(r'[.-]', '_', python.module)}",
+            sources=these(of_python=True),
             include_dirs=[str(python.headers), *headers],
             extra_compile_args={"cxx": host},
             extra_link_args=[*SANITIZERS, *OF_MODULE],

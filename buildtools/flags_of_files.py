@@ -4,7 +4,7 @@ link the first; and a ninja that it finds."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -43,12 +43,9 @@ def build_extension(
             if ext is self.extensions[0]:
                 self.objects = self.compile_all()
             file = self.get_ext_fullpath(ext.name)
-            beside = getattr(ext, "beside", None)
+            linked = [self.get_ext_fullpath(ext.beside.name)] if hasattr(ext, "beside") else []
             self.compiler.link_shared_object(
-                [
-                    *self.objects[ext.name],
-                    *([self.get_ext_fullpath(beside.name)] if beside else []),
-                ],
+                [*self.objects[ext.name], *linked],
                 file,
                 libraries=self.get_libraries(ext),
                 library_dirs=ext.library_dirs,
@@ -78,7 +75,9 @@ def build_extension(
             folder = Path(self.build_temp, ext.name.rpartition(".")[2], Path(source).stem)
             return self.compile(ext, [source], str(folder), flags_of.get(name_of(source), []))
 
-        def compile(self, ext, sources: list[str], folder: str, flags: list[str] = ()) -> list[str]:
+        def compile(
+            self, ext, sources: list[str], folder: str, flags: Sequence[str] = ()
+        ) -> list[str]:
             given = ext.extra_compile_args
             return self.compiler.compile(
                 sources,

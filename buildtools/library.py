@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,6 @@ def folder(torch: str, cuda: str | None) -> str:
 class Python:
     """One that a module is built for. Only its headers are needed: those of torch are the same for every Python."""
 
-    version: str  # "3.12"
     headers: Path  # the folder of Python.h
     module: str  # the file of its module
 
@@ -45,8 +45,7 @@ SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))  # ".cpython-311-x86_64-lin
 
 
 def this_python() -> Python:
-    version, headers = sysconfig.get_python_version(), Path(sysconfig.get_path("include"))
-    return Python(version, headers, f"_C{SUFFIX}")
+    return Python(Path(sysconfig.get_path("include")), f"_C{SUFFIX}")
 
 
 def python_of(name: str) -> Python:
@@ -54,7 +53,10 @@ def python_of(name: str) -> Python:
     headers = Path(name)
     if not headers.is_dir():
         ask = "import sysconfig; print(sysconfig.get_path('include'))"
-        asked = subprocess.run([name, "-c", ask], capture_output=True, text=True, check=True)
+        try:
+            asked = subprocess.run([name, "-c", ask], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise SystemExit(f"clampgrad: {name} is no Python, and no folder: {error}") from error
         headers = Path(asked.stdout.strip())
     if not (headers / "patchlevel.h").is_file():
         raise SystemExit(f"clampgrad: {name} has no headers of Python (no {headers}/patchlevel.h)")
@@ -63,23 +65,14 @@ def python_of(name: str) -> Python:
         re.search(rf"define PY_{n}_VERSION\s+(\d+)", text)[1] for n in ("MAJOR", "MINOR")
     )
     suffix = re.sub(r"cpython-\w+", f"cpython-{major}{minor}", SUFFIX, count=1)
-    return Python(f"{major}.{minor}", headers, f"_C{suffix}")
+    return Python(headers, f"_C{suffix}")
 
 
 def pythons_here() -> list[str]:
-    """Those of PYTHONS on PATH that have headers."""
+    """The headers of those of PYTHONS that are on PATH and have any."""
     found = []
-    for version in PYTHONS:
-        python = shutil.which(f"python{version}")
-        try:
-            found += [str(python_of(python).headers)] if python else []
-        except (
-            SystemExit,
-            subprocess.CalledProcessError,
-        ):  # without headers, or not chosen in pyenv
-            continue
+    for python in filter(None, (shutil.which(f"python{version}") for version in PYTHONS)):
+        # It has none, or pyenv knows the name and has not chosen it.
+        with suppress(SystemExit):
+            found.append(str(python_of(python).headers))
     return found
-
-
-if __name__ == "__main__":
-    print(*pythons_here(), sep="\n")

@@ -93,10 +93,12 @@ def test_a_python_is_named_by_its_headers_or_its_command(tmp_path):
     (tmp_path / "patchlevel.h").write_text(version)
     other = library.python_of(str(tmp_path))
     module = re.sub(r"cpython-\d+", "cpython-314", here.module)
-    assert other == library.Python("3.14", tmp_path, module)
+    assert other == library.Python(tmp_path, module)
     (tmp_path / "patchlevel.h").unlink()
     with pytest.raises(SystemExit, match="no headers"):
         library.python_of(str(tmp_path))
+    with pytest.raises(SystemExit, match="no Python, and no folder"):
+        library.python_of(str(tmp_path / "python3.14"))
 
 
 def test_pythons_without_headers_are_passed_over(tmp_path, monkeypatch):
