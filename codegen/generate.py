@@ -51,8 +51,6 @@ from .front_doors import NAMESPACE, call_door, convention_of, front_doors
 
 TEMPLATES = Path(__file__).parent / "templates"
 EVERYTHING = SelectiveBuilder.get_nop_selector()
-TYPE_DECLARATION = CodeTemplate("CLAMPGRAD_FOR_PYTHON const std::type_info& type_of(${op}*);")
-TYPE_DEFINITION = CodeTemplate("const std::type_info& type_of(${op}*) { return typeid(${op}); }")
 # A front door decomposes under vmap as it does elsewhere, instead of falling back to a loop.
 FRONT_DOOR_KEYS = ("CompositeImplicitAutograd", "FuncTorchBatchedDecomposition")
 
@@ -307,9 +305,11 @@ def autograd(pairs, node_infos, backends) -> dict[str, object]:  # type: ignore[
             template.substitute(op="Node", op_ctor="", args_with_derivatives=["inputs..."])
             for template in (variable_type.DECLARE_GRAD_FN, variable_type.ASSIGN_GRAD_FN)
         ],
-        "node_declarations": per_node(nodes.FUNCTION_DECLARATION),
-        "type_declarations": per_node(TYPE_DECLARATION),
-        "type_definitions": per_node(TYPE_DEFINITION),
+        # Exported, because their Python types, in the module, name the class.
+        "node_declarations": [
+            text.replace("TORCH_API ", "CLAMPGRAD_FOR_PYTHON ")
+            for text in per_node(nodes.FUNCTION_DECLARATION)
+        ],
         "node_definitions": [definition(i) for i in node_infos],
         "autograd_definitions": [
             enter_front_door(p.func, text)

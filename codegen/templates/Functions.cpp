@@ -49,6 +49,4 @@ variable_list compiled_autograd_apply_functional(
 
 ${node_definitions}
 
-${type_definitions}
-
 } // namespace clampgrad::autograd

@@ -8,8 +8,6 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <typeinfo>
-
 namespace clampgrad::autograd {
 
 using at::Scalar;
@@ -17,9 +15,6 @@ using at::Tensor;
 using namespace torch::autograd;
 
 ${node_declarations}
-
-// By which torch finds the Python type of a node. The nodes themselves are not exported.
-${type_declarations}
 
 // A node with its edges to `inputs`, held as this release of torch holds nodes.
 template <typename Node, typename... Inputs>

@@ -14,7 +14,7 @@ void addClass(PyObject* module, PyTypeObject& type, const char* name, PyGetSetDe
   torch::autograd::_initFunctionPyTypeObject(type, name, properties, nullptr);
   Py_INCREF(&type);
   PyModule_AddObject(module, name, reinterpret_cast<PyObject*>(&type));
-  torch::autograd::registerCppFunction(type_of(static_cast<Node*>(nullptr)), &type);
+  torch::autograd::registerCppFunction(typeid(Node), &type);
 }
 
 ${python_getters}

@@ -153,7 +153,8 @@ def test_what_the_library_exports():
         }
         for elf in (library, module)
     )
-    assert exported - taken == {"_ZN9clampgrad5stampE"}
+    nodes = {s for s in exported if "9clampgrad8autograd" in s}  # their Python types name the class
+    assert exported - taken - nodes == {"_ZN9clampgrad5stampE"}
 
 
 @about_the_library
