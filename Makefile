@@ -21,6 +21,10 @@ NEWEST := $(lastword $(SUPPORTED))
 # The releases for which `make wheels` also makes the wheel clampgrad-cuda; none by default.
 CUDA_RELEASES ?=
 
+# The Pythons that `make wheels` makes modules for, beside that of the environments, which need only their headers:
+# commands, or folders with Python.h. By default all that PATH has: buildtools/wheels.py.
+MODULES ?=
+
 # WHEEL=dist/NAME.whl, or several: the environments get these, and nothing is compiled for them.
 WHEEL ?=
 
@@ -68,7 +72,7 @@ LIBRARIES := .venv/libraries-$(firstword $(PROGRAM_RELEASES))
 ARM64 := .venv/torch-$(TORCH)-arm64
 JAX_VENV := .venv/jax-$(JAX)
 # Folders are in the list so that a removed file counts as a change too.
-SOURCES := $(shell find csrc codegen buildtools python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so") \
+SOURCES := $(shell find csrc codegen buildtools python/clampgrad -not -name __pycache__ -not -name "*.pyc" -not -name "*.so" -not -name "*.so.*") \
            conventions.yaml derivatives.yaml setup.py pyproject.toml torch_releases.txt
 CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
@@ -107,12 +111,12 @@ check-jax: $(TESTED) $(JAX_VENV)/installed ## Compare `half` with jax.numpy.clip
 	echo "==> torch $(TORCH) beside JAX $(JAX)"
 	CLAMPGRAD_JAX_PYTHON=$(abspath $(JAX_VENV))/bin/python $(VENV)/bin/pytest -m jax $(ARGS)
 
-wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a library per torch of RELEASES
+wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a library per torch of RELEASES, for each Python
 	for release in $(RELEASES); do $(MAKE) .venv/torch-$$release/torch TORCH=$$release; done
 	for release in $(CUDA_RELEASES); do $(MAKE) nvcc TORCH=$$release; done
 	echo "==> wheels for torch $(RELEASES)$(CUDA_RELEASES:%=, for CUDA %)"
 	$(call logged,$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
-		$(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)),$(PACKING)/wheels.log)
+		$(if $(MODULES),--modules $(MODULES)) $(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)),$(PACKING)/wheels.log)
 	ls -l dist
 
 portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds

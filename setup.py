@@ -5,13 +5,17 @@ CLAMPGRAD_REQUIRE_COMPILED=1  without a compiler fail, instead of building that
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
 CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
 CLAMPGRAD_UNITY=0      compile each file by itself (buildtools/unity.py)
+CLAMPGRAD_PYTHONS=     modules for these Pythons too, by their headers (buildtools/library.py): names of Pythons, or
+                       folders of headers, with a colon between
 CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and an nvcc allow it (buildtools/cuda_build.py); 0: never,
                        1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 
-Each is 0 or 1, and any other value ends the build (buildtools/switches.py).
+The switches are 0 or 1, and any other value ends the build (buildtools/switches.py).
 """
 
 import os
+import re
+import sys
 import sysconfig
 from functools import partial
 from pathlib import Path
@@ -19,6 +23,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+from buildtools.library import LIBRARY, Python, folder, python_of, this_python
 from buildtools.package import Build, Package
 from buildtools.switches import is_set, portable
 from buildtools.torch_here import cannot_build
@@ -44,6 +49,7 @@ FLAGS = [
     "-Wno-unknown-warning-option",
     "-fvisibility=hidden",  # what libtorch and another extension export must not be interposed
     "-fvisibility-inlines-hidden",
+    "-fno-semantic-interposition",  # nor what libclampgrad exports
     "-fno-fast-math",  # what -ffast-math in CXXFLAGS would make of a NaN or a subnormal number is wrong
     "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
 ]
@@ -61,27 +67,35 @@ def flags_of_files(machine: str) -> dict[str, list[str]]:
     return {name: [*FAST, *(flags if machine == "x86_64" else [])] for name, flags in LOOPS.items()}
 
 
-# ---- Sources and the extension, which need torch: metadata do not ------------------------------------
+# How libclampgrad is linked: with the name by which modules ask for it, and with its calls bound to its own functions.
+NAMED, OF_LIBRARY = [f"-Wl,-soname,{LIBRARY}"], ["-Wl,-Bsymbolic-functions"]
+# A module takes the library beside it, before LD_LIBRARY_PATH is looked at: that is what the old kind of tag says.
+OF_MODULE = ["-Wl,--disable-new-dtags,-rpath,$ORIGIN"]
+if sys.platform == "darwin":  # not tried
+    NAMED, OF_LIBRARY = [f"-Wl,-install_name,@rpath/{LIBRARY}"], []
+    OF_MODULE = ["-Wl,-rpath,@loader_path"]
+
+
+# ---- Sources and what they are linked to, which needs torch: metadata do not ---------------------------------
 
 
 def sources(out: Path, cuda: bool) -> list[Path]:
     """Those of csrc/, and those that are generated in `out` for the torch that is here."""
-    from buildtools.unity import together
+    import torch
+
+    from buildtools.stamp import header
+    from buildtools.unity import together, write
     from codegen.generate import generate
 
+    write(out / "stamp.h", header(torch.__version__))
     kinds = ("*.cpp", "*.cu") if cuda else ("*.cpp",)
     written = sorted(path for kind in kinds for path in (ROOT / "csrc").rglob(kind))
     files = [*written, *generate(ROOT, out, cuda)]
     return together(files, out) if is_set("CLAMPGRAD_UNITY", "1") else files
 
 
-def folder(torch: str, cuda: str | None) -> str:
-    """Where the library for a torch is, under clampgrad/_lib: "torch_2_13", "torch_2_13_cu13"."""
-    name = "torch_" + "_".join(torch.split(".")[:2])
-    return f"{name}_cu{cuda.split('.')[0]}" if cuda else name
-
-
-def extension(version: str) -> Extension:
+def extensions() -> list[Extension]:
+    """libclampgrad, and the modules that link it: for this Python, and for those of CLAMPGRAD_PYTHONS."""
     from buildtools.cuda_build import code, cuda_build, runtime
 
     cuda, why = cuda_build()  # it sets what the next import reads
@@ -90,27 +104,46 @@ def extension(version: str) -> Extension:
     import torch
     from torch.utils import cpp_extension
 
-    from buildtools.stamp import header
-    from buildtools.unity import write
+    from buildtools.unity import needs_python
 
-    name = folder(torch.__version__, torch.version.cuda if cuda else None)
+    package = f"clampgrad._lib.{folder(torch.__version__, torch.version.cuda if cuda else None)}"
     out = ROOT / "build" / "generated" / folder(torch.__version__, None)
-    write(out / "python" / "stamp.h", header(version, torch.__version__))
+    files = sources(out, cuda)
     defines = [*DEFINES, *([f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else [])]
-    made = (cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension)(
-        f"clampgrad._lib.{name}._C",
-        sources=[os.path.relpath(path, ROOT) for path in sources(out, cuda)],
-        include_dirs=[str(p) for p in (out, out / "include", ROOT / "csrc", ROOT / "csrc/compat")],
-        extra_compile_args={
-            "cxx": [*OPTIMISATION, *SYMBOLS, *FLAGS, *SANITIZERS, *defines],
-            "nvcc": [*OPTIMISATION, *defines, "-Xcompiler=-fvisibility=hidden"],
-        },
-        extra_link_args=SANITIZERS,
+    headers = [str(p) for p in (out, out / "include", ROOT / "csrc", ROOT / "csrc/compat")]
+    host = [*OPTIMISATION, *SYMBOLS, *FLAGS, *SANITIZERS, *defines]
+    device = [*OPTIMISATION, *defines, "-Xcompiler=-fvisibility=hidden"]
+
+    def these(of_python: bool) -> list[str]:
+        return [os.path.relpath(path, ROOT) for path in files if needs_python(path) == of_python]
+
+    library = (cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension)(
+        f"{package}.{LIBRARY.partition('.')[0]}",
+        sources=these(of_python=False),
+        include_dirs=[*headers],
+        extra_compile_args={"cxx": host, "nvcc": device},
+        extra_link_args=[*SANITIZERS, *NAMED, *OF_LIBRARY],
     )
+    library.libraries.remove("torch_python")
+    library.file = LIBRARY
     if cuda:  # by the name of its file, which need not be libcudart.so
         file = ":" + os.path.basename(runtime(os.environ["CUDA_HOME"]))
-        made.libraries = [file if name == "cudart" else name for name in made.libraries]
-    return made
+        library.libraries = [file if name == "cudart" else name for name in library.libraries]
+
+    def module(python: Python) -> Extension:
+        made = cpp_extension.CppExtension(
+            f"{package}.{re.sub(r'[.-]', '_', python.module)}",
+            sources=these(of_python=True),
+            include_dirs=[str(python.headers), *headers],
+            extra_compile_args={"cxx": host},
+            extra_link_args=[*SANITIZERS, *OF_MODULE],
+        )
+        made.file, made.beside = python.module, library
+        return made
+
+    wanted = os.environ.get("CLAMPGRAD_PYTHONS", "").split(os.pathsep)
+    pythons = [*map(python_of, filter(None, wanted)), this_python()]
+    return [library, *(module(python) for python in {p.module: p for p in pythons}.values())]
 
 
 class BuildExt(build_ext):
@@ -121,7 +154,7 @@ class BuildExt(build_ext):
         from buildtools.linked import refuse
 
         given = self.distribution
-        given.ext_modules = [extension(given.get_version())]
+        given.ext_modules = extensions()
         machine = sysconfig.get_platform().rpartition("-")[2]
         from torch.utils.cpp_extension import TORCH_LIB_PATH
 

@@ -1,9 +1,10 @@
-"""torch's BuildExtension with flags for single files, where it has one list for all; and a ninja that it finds."""
+"""torch's BuildExtension with flags for single files, where it has one list for all; with extensions of which the others
+link the first; and a ninja that it finds."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,11 +20,16 @@ def put_ninja_on_path() -> None:
         os.environ["PATH"] = os.pathsep.join([ninja.BIN_DIR, os.environ.get("PATH", os.defpath)])
 
 
+def name_of(source: str) -> str:
+    return Path(source).name
+
+
 def build_extension(
     flags_of: dict[str, list[str]], check: Callable[[str], None] = lambda library: None
 ) -> type:
     """torch's BuildExtension with flags for single files, by name, besides those of all. `check` sees what was linked.
-    Imports torch."""
+    The attribute `file` of an extension is the name of its file, and `beside` another one that it links, which is the
+    first. Imports torch."""
     put_ninja_on_path()
     from torch.utils.cpp_extension import BuildExtension, is_ninja_available
 
@@ -34,26 +40,60 @@ def build_extension(
 
     class Build(BuildExtension):
         def build_extension(self, ext) -> None:
-            def compiled(source: str) -> list[str]:
-                name = Path(source).name
-                flags = {**ext.extra_compile_args}
-                flags["cxx"] = [*flags["cxx"], *flags_of[name]]
-                # A folder for each, because ninja's own file is written there too.
-                return self.compiler.compile(
-                    [source],
-                    output_dir=os.path.join(self.build_temp, Path(name).stem),
-                    include_dirs=ext.include_dirs,
-                    debug=self.debug,
-                    extra_postargs=flags,
-                )
+            if ext is self.extensions[0]:
+                self.objects = self.compile_all()
+            file = self.get_ext_fullpath(ext.name)
+            linked = [self.get_ext_fullpath(ext.beside.name)] if hasattr(ext, "beside") else []
+            self.compiler.link_shared_object(
+                [*self.objects[ext.name], *linked],
+                file,
+                libraries=self.get_libraries(ext),
+                library_dirs=ext.library_dirs,
+                extra_postargs=ext.extra_link_args,
+                debug=self.debug,
+                target_lang="c++",
+            )
+            check(file)
 
-            special = [source for source in ext.sources if flags_of.get(Path(source).name)]
+        def compile_all(self) -> dict[str, list[str]]:
+            """The objects of each extension, by its name. All is compiled before anything is linked, so no core waits."""
+            first, *others = self.extensions
+            together = [source for source in first.sources if not flags_of.get(name_of(source))]
+            alone = [(first, source) for source in first.sources if source not in together]
+            # The others are made of the same files, each with other headers.
+            alone += [(ext, source) for ext in others for source in ext.sources]
+            objects: dict[str, list[str]] = {ext.name: [] for ext in self.extensions}
             # Without ninja, torch changes the compiler from file to file.
             with ThreadPoolExecutor(jobs() if self.use_ninja else 1) as pool:
-                ext.extra_objects = [o for objects in pool.map(compiled, special) for o in objects]
-            ext.sources = [source for source in ext.sources if source not in special]
-            super().build_extension(ext)
-            check(self.get_ext_fullpath(ext.name))
+                for (ext, _), compiled in zip(alone, pool.map(self.compile_alone, *zip(*alone))):
+                    objects[ext.name] += compiled
+            objects[first.name] += self.compile(first, together, self.build_temp)
+            return objects
+
+        def compile_alone(self, ext, source: str) -> list[str]:
+            # A folder for each, because ninja's own file is written there too.
+            folder = Path(self.build_temp, ext.name.rpartition(".")[2], Path(source).stem)
+            return self.compile(ext, [source], str(folder), flags_of.get(name_of(source), []))
+
+        def compile(
+            self, ext, sources: list[str], folder: str, flags: Sequence[str] = ()
+        ) -> list[str]:
+            given = ext.extra_compile_args
+            return self.compiler.compile(
+                sources,
+                output_dir=folder,
+                include_dirs=ext.include_dirs,
+                debug=self.debug,
+                extra_postargs={**given, "cxx": [*given["cxx"], *flags]},
+            )
+
+        def get_ext_filename(self, fullname: str) -> str:
+            """An extension may say what its file is called."""
+            folder, _, last = fullname.rpartition(".")
+            for ext in self.extensions:
+                if ext.name.rpartition(".")[2] == last and hasattr(ext, "file"):
+                    return os.path.join(*folder.split("."), ext.file)
+            return super().get_ext_filename(fullname)
 
         def copy_extensions_to_source(self) -> None:
             for ext in self.extensions:

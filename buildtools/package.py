@@ -10,6 +10,7 @@ from pathlib import Path
 from setuptools.command.build import build
 from setuptools.command.build_py import build_py
 
+from buildtools.library import LIBRARY
 from buildtools.pip_nvcc import OLDEST, PACKAGES
 from buildtools.stamp import sources
 from buildtools.switches import is_set, portable
@@ -73,6 +74,7 @@ class Package(build_py):
         facts = {
             "VERSION": self.distribution.get_version(),
             "SOURCES": sources(),
+            "LIBRARY": LIBRARY,
             "MISSING": missing,
             "NVCC": PACKAGES,
             "NVCC_SINCE": OLDEST,

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from buildtools.library import VERSION
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("csrc", "codegen")
 SUFFIXES = (".cpp", ".cu", ".cuh", ".h", ".py", ".yaml")
@@ -25,8 +27,8 @@ def sources(root: Path = ROOT) -> str:
     return digest.hexdigest()[:16]
 
 
-def header(version: str, torch: str) -> str:
-    """For csrc/python/module.cpp; `torch` is a release, as "2.13.0"."""
+def header(torch: str) -> str:
+    """For libclampgrad and for modules; `torch` is a release, as "2.13.0"."""
     release = ".".join(torch.split(".")[:2])
-    text = f"clampgrad-stamp: version={version} torch={release} sources={sources()}"
+    text = f"clampgrad-stamp: version={VERSION} torch={release} sources={sources()}"
     return f'#pragma once\n\nnamespace clampgrad {{\nconstexpr char kStamp[] = "{text}";\n}}\n'

@@ -1,22 +1,29 @@
 """Puts together what dist/ holds; `make wheels` runs it.
 
-    python -m buildtools.wheels DIST PYTHON... [--cuda PYTHON...]
+    python -m buildtools.wheels DIST PYTHON... [--modules PYTHON|HEADERS...] [--cuda PYTHON...]
 
-Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform and
-this Python with a library per minor release of torch, of which the package takes the one that fits when
-it is imported; a wheel for everything else, without any library; and the source distribution. Those
-libraries have kernels for the CPU only. With --cuda there is another distribution, clampgrad-cuda, with
-libraries that have kernels for CUDA too; installed beside clampgrad, they are preferred where torch is a
-build for their CUDA. Each of its PYTHONs has such a torch, and there is an nvcc.
+Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform, with a library per
+minor release of torch, of which the package takes the one that fits when it is imported; a wheel for everything else,
+without any library; and the source distribution.
 
-The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled: libtorch and
-the OpenMP runtime are those that torch brings.
+Beside each library there is a small module for each Python: for that of the environments and for those of --modules,
+which need no torch, for they are only asked where their headers are. A folder of headers (that of Python.h) will do. By
+default they are all python3.N on PATH that have headers and that pyproject.toml lists. The wheel is tagged for those that
+it has modules for, so that pip gives other Pythons the wheel without a library.
+
+Those libraries have kernels for the CPU only. With --cuda there is another distribution, clampgrad-cuda, with libraries
+that have kernels for CUDA too; installed beside clampgrad, they are preferred where torch is a build for their CUDA. Each
+of its PYTHONs has such a torch, and there is an nvcc.
+
+The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled: libtorch and the OpenMP runtime
+are those that torch brings.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +31,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from buildtools.library import LIBRARY, pythons_here
 from buildtools.switches import jobs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,19 +56,38 @@ def build(source: Path, python: str, out: Path, **variables: str) -> Path:
 
 
 def merge(wheels: list[Path], out: Path) -> Path:
-    """The first one, with the libraries of all."""
+    """The first one, with the libraries of all, tagged for the Pythons that they have modules for."""
     unpacked = out / "unpacked"
     for i, wheel in enumerate(wheels):
         run(sys.executable, "-m", "wheel", "unpack", "-d", unpacked / str(i), wheel)
     first, *others = (next((unpacked / str(i)).iterdir()) for i in range(len(wheels)))
     for other in others:
         shutil.copytree(other / "clampgrad/_lib", first / "clampgrad/_lib", dirs_exist_ok=True)
-    libraries = sorted(p.name for p in (first / "clampgrad/_lib").iterdir() if p.is_dir())
-    if len(libraries) != len(wheels):
-        raise SystemExit(f"{len(wheels)} wheels, but libraries {', '.join(libraries)}")
+    libraries = {p.name: modules(p) for p in (first / "clampgrad/_lib").iterdir() if p.is_dir()}
+    if len(libraries) != len(wheels) or len({*libraries.values()}) > 1:
+        raise SystemExit(f"{len(wheels)} wheels, but libraries and modules {libraries}")
     run(sys.executable, "-m", "wheel", "pack", "-d", out, first)
     (wheel,) = out.glob("*.whl")
+    tags = ".".join(next(iter(libraries.values())))
+    run(
+        sys.executable,
+        "-m",
+        "wheel",
+        "tags",
+        "--remove",
+        f"--python-tag={tags}",
+        f"--abi-tag={tags}",
+        wheel,
+    )
+    (wheel,) = out.glob("*.whl")
     return wheel
+
+
+def modules(folder: Path) -> tuple[str, ...]:
+    """The Pythons whose modules are beside a library, as in tags: "cp311"."""
+    assert (folder / LIBRARY).is_file(), folder
+    names = (re.match(r"_C\.cpython-(\w+)-", path.name) for path in folder.iterdir())
+    return tuple(sorted(f"cp{name[1]}" for name in names if name))
 
 
 METADATA = """Metadata-Version: 2.1
@@ -104,9 +131,10 @@ def tag(wheel: Path, dist: Path) -> None:
     run(*repair, PATH=path)
 
 
-def compiled(source: Path, pythons: list[str], out: Path, cuda: str) -> Path:
-    """One wheel with the libraries of all these environments."""
+def compiled(source: Path, pythons: list[str], out: Path, headers: list[str], cuda: str) -> Path:
+    """One wheel with the libraries of all these environments, and modules for Pythons with these headers."""
     wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
+    wanted["CLAMPGRAD_PYTHONS"] = os.pathsep.join(headers)
     wanted["CUDA_VISIBLE_DEVICES"] = ""  # for every GPU, not for the one that may be here
     # Builds share the jobs. Each waits for its longest file; with one build more than jobs, no core does.
     wanted["MAX_JOBS"] = str(max(1, jobs() // len(pythons)))
@@ -117,7 +145,7 @@ def compiled(source: Path, pythons: list[str], out: Path, cuda: str) -> Path:
         return merge([*wheels], out)
 
 
-def main(dist: Path, pythons: list[str], cuda: list[str]) -> None:
+def main(dist: Path, pythons: list[str], headers: list[str], cuda: list[str]) -> None:
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
@@ -126,9 +154,10 @@ def main(dist: Path, pythons: list[str], cuda: list[str]) -> None:
         out = Path(folder)
         portable = build(source, pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1")
         shutil.copy(portable, dist)
-        tag(compiled(source, pythons, out / "cpu", "0"), dist)
+        tag(compiled(source, pythons, out / "cpu", headers, "0"), dist)
         if cuda:
-            tag(companion(compiled(source, cuda, out / "cuda", "1"), out / "companion"), dist)
+            whole = compiled(source, cuda, out / "cuda", headers, "1")
+            tag(companion(whole, out / "companion"), dist)
     run(sys.executable, "-m", "twine", "check", *dist.iterdir())
 
 
@@ -136,6 +165,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dist", type=Path)
     parser.add_argument("pythons", nargs="+")
-    parser.add_argument("--cuda", nargs="+", default=[])
+    parser.add_argument("--modules", nargs="*", metavar="PYTHON|HEADERS")
+    parser.add_argument("--cuda", nargs="+", default=[], metavar="PYTHON")
     given = parser.parse_args()
-    main(given.dist.absolute(), given.pythons, given.cuda)
+    wanted = pythons_here() if given.modules is None else given.modules
+    print(
+        f"clampgrad: modules for the Pythons of {', '.join(wanted) or 'the environments'}",
+        flush=True,
+    )
+    main(given.dist.absolute(), given.pythons, wanted, given.cuda)

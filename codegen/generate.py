@@ -312,7 +312,11 @@ def autograd(pairs, node_infos, backends) -> dict[str, object]:  # type: ignore[
             template.substitute(op="Node", op_ctor="", args_with_derivatives=["inputs..."])
             for template in (variable_type.DECLARE_GRAD_FN, variable_type.ASSIGN_GRAD_FN)
         ],
-        "node_declarations": per_node(nodes.FUNCTION_DECLARATION),
+        # Exported, because their Python types, in the module, name the class.
+        "node_declarations": [
+            text.replace("TORCH_API ", "CLAMPGRAD_FOR_PYTHON ")
+            for text in per_node(nodes.FUNCTION_DECLARATION)
+        ],
         "node_definitions": [definition(i) for i in node_infos],
         "autograd_definitions": [
             enter_front_door(p.func, text)

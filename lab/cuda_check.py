@@ -19,6 +19,7 @@ import torch
 from buildtools.cuda_build import compilers
 from buildtools.pip_nvcc import nvcc_beside
 from clampgrad import _implementation
+from clampgrad._implementation.build import LIBRARY
 from clampgrad.cli.info import facts
 
 REGISTERS = 96  # of a thread, at most
@@ -46,7 +47,8 @@ def find_cuobjdump() -> str:
 def main() -> None:
     if not facts()["cuda_kernels"]:
         sys.exit("clampgrad was built without CUDA: build it again, with CLAMPGRAD_CUDA=1")
-    command = [find_cuobjdump(), "--dump-resource-usage", _implementation.functions.__file__]
+    library = Path(_implementation.functions.__file__).with_name(LIBRARY)
+    command = [find_cuobjdump(), "--dump-resource-usage", str(library)]
     usage = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     kernels = re.findall(r"Function (\S+):\s+REG:(\d+) STACK:(\d+)", usage)
     most = max((int(registers) for _, registers, _ in kernels), default=0)

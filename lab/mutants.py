@@ -269,7 +269,7 @@ def first_failure(k: int, cells: list, tests: list[str], said) -> None:
     from matrix.run import check
 
     os.environ[VARIABLE] = str(k)  # for processes that a test starts
-    library = ctypes.CDLL(str(next(LIB.rglob("_C*.so"))))
+    library = ctypes.CDLL(str(next(LIB.rglob("libclampgrad*"))))
     ctypes.c_int.in_dll(library, SYMBOL).value = k
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for cell in cells:

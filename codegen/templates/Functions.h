@@ -1,6 +1,8 @@
 #pragma once
 // The autograd nodes.
 
+#include "base/for_python.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>

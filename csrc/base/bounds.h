@@ -1,6 +1,8 @@
 #pragma once
 // Numbers as bounds.
 
+#include "base/for_python.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/Scalar.h>
 
@@ -19,7 +21,7 @@ bool is_changing(const Number& bound);
 
 // A bound without such floats: from now on, a guard compares each. Other arguments are returned as
 // they are, so a number made of sizes or of data stays a symbol. Python does it for symbols.
-void guard_with(at::Scalar (*function)(const at::Scalar&));
+CLAMPGRAD_FOR_PYTHON void guard_with(at::Scalar (*function)(const at::Scalar&));
 at::Scalar guarded(const at::Scalar& bound);
 Number guarded(const Number& bound);
 template <typename T>

@@ -2,6 +2,7 @@
 // The conventions, and the operators of two Tensors, by name.
 
 #include "base/bits.h"
+#include "base/for_python.h"
 #include "clampgrad/gradient.h"
 
 #include <optional>
@@ -44,13 +45,14 @@ struct Convention {
   bool maximize;
 };
 
-std::optional<Gradient> gradient_named(std::string_view name);
+CLAMPGRAD_FOR_PYTHON std::optional<Gradient> gradient_named(std::string_view name);
 
 // Raises ValueError: for an unknown name, with the known ones; for maximize with an exact one.
-Convention parse_convention(std::string_view gradient, bool maximize);
+CLAMPGRAD_FOR_PYTHON Convention parse_convention(std::string_view gradient, bool maximize);
 
 // Checks an enumerator, which may be any integer. Errors call it `name`.
-Convention checked_convention(Gradient gradient, bool maximize, std::string_view name = {});
+CLAMPGRAD_FOR_PYTHON Convention
+checked_convention(Gradient gradient, bool maximize, std::string_view name = {});
 
 // A clamp by one Tensor is one of them. The loops call the functions of this enum, which are
 // therefore inlined everywhere: Note [One translation unit per instruction set].
@@ -78,6 +80,7 @@ Extremum parse_extremum(std::string_view name);
 
 // Raise ValueError for a pseudo-gradient too: `op` has no interval to be outside of.
 Gradient parse_exact(std::string_view gradient, std::string_view op);
-Gradient checked_exact(Gradient gradient, std::string_view op, std::string_view name = {});
+CLAMPGRAD_FOR_PYTHON Gradient
+checked_exact(Gradient gradient, std::string_view op, std::string_view name = {});
 
 } // namespace clampgrad

@@ -18,14 +18,14 @@ using Pinned = std::optional<Convention>;
 
 // As people and Python write it: "with_grad, maximize", or None. Raises ValueError as operators do.
 using Name = std::optional<std::string>;
-Pinned parse_pinned(const Name& name);
-Name name_of(Pinned pinned);
+CLAMPGRAD_FOR_PYTHON Pinned parse_pinned(const Name& name);
+CLAMPGRAD_FOR_PYTHON Name name_of(Pinned pinned);
 
 // A pin that holds where it was entered until it is left, and the block around it. Entering makes a
 // block the innermost, and leaving closes it. Each is one store, so neither can be half done.
 struct Block {
-  Block(Pinned pinned, std::shared_ptr<Block> outer, int64_t owner);
-  ~Block();
+  CLAMPGRAD_FOR_PYTHON Block(Pinned pinned, std::shared_ptr<Block> outer, int64_t owner);
+  CLAMPGRAD_FOR_PYTHON ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -51,25 +51,25 @@ using BlockRef = std::shared_ptr<Block>;
 // what grad mode is, a value: it may go on after the block was left, and keeps the pin.
 
 // The block that holds in this thread, or in the work that it does for another one.
-BlockRef innermost();
-BlockRef make_innermost(BlockRef block); // returns the former one
+CLAMPGRAD_FOR_PYTHON BlockRef innermost();
+CLAMPGRAD_FOR_PYTHON BlockRef make_innermost(BlockRef block); // returns the former one
 
 // What holds where no block does.
-void set_process(Pinned pinned);
+CLAMPGRAD_FOR_PYTHON void set_process(Pinned pinned);
 
 // The tasks of a thread may be in blocks of their own, which this file does not know. While they
 // are, the thread asks this function which block holds, if any. No other thread can: there it is an
 // error that work of this thread asks.
-void ask_with(BlockRef (*function)());
-void ask_in_this_thread(bool asks);
+CLAMPGRAD_FOR_PYTHON void ask_with(BlockRef (*function)());
+CLAMPGRAD_FOR_PYTHON void ask_in_this_thread(bool asks);
 
 // The pin of this thread: its block's, or else the process's. None is torch's own gradient.
-Pinned current();
+CLAMPGRAD_FOR_PYTHON Pinned current();
 
 // In kernels.cpp: at the first call registers over aten's own; returns the operators' names.
-const std::vector<std::string>& register_kernels();
+CLAMPGRAD_FOR_PYTHON const std::vector<std::string>& register_kernels();
 
 // In kernels.cpp: how many calls of each, but for lists, got the gradient of a pin. Registers too.
-std::unordered_map<std::string, int64_t> calls_reached();
+CLAMPGRAD_FOR_PYTHON std::unordered_map<std::string, int64_t> calls_reached();
 
 } // namespace clampgrad::pin

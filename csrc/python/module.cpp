@@ -7,7 +7,7 @@
 #include "clampgrad/clampgrad.h"
 #include "pin/pin.h"
 #include "python/signatures.h"
-#include "python/stamp.h"
+#include "stamp.h" // generated
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <torch/csrc/Exceptions.h>
@@ -339,7 +339,7 @@ PyMODINIT_FUNC PyInit__C() {
     clampgrad::autograd::add_node_types(module);
     clampgrad::add_pin(module);
     clampgrad::guard_with(&clampgrad::guarded_by_python);
-    // Read from the file too, by python/clampgrad/_implementation/stamp.py.
+    // As csrc/base/stamp.cpp has it: this file can be another build's too.
     PyModule_AddStringConstant(module, "stamp", clampgrad::kStamp);
   }
   return module;

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from buildtools import linked
+from buildtools.library import LIBRARY
 from common import checked, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,17 +112,24 @@ def test_fast_math_has_no_effect(tmp_path, monkeypatch):
 
 
 def test_a_build_ends_with_it(tree):
-    """After the link, and before anything is packed. One file stands for the sources, which take minutes."""
-    (tree / "code.cpp").write_text(f'{CODE}\nextern "C" void PyInit__C() {{ entry(1); }}')
+    """After the link, and before anything is packed. Two files stand for the sources, which take minutes: one for the
+    library, and one for the module."""
+    exported = '__attribute__((visibility("default")))'
+    (tree / "code.cpp").write_text(f"{CODE}\n{exported} void elsewhere(const std::string&) {{}}")
     text = (tree / "setup.py").read_text()
-    one = "\nsources = lambda out, cuda: [ROOT / 'code.cpp']\n"
+    (tree / "python_code.cpp").write_text(f'{CODE}\nextern "C" void PyInit__C() {{ entry(1); }}')
+    one = "\nsources = lambda out, cuda: [ROOT / 'code.cpp', ROOT / 'python_code.cpp']\n"
     (tree / "setup.py").write_text(text.replace("\ncommands =", f"{one}commands ="))
 
     def build(**variables):
         env = {**os.environ, "CLAMPGRAD_CUDA": "0", **variables}
         return run(sys.executable, "setup.py", "build_ext", "-b", "lib", cwd=tree, env=env)
 
-    assert build().returncode == 0 and [*tree.glob("lib/clampgrad/_lib/*/_C.*.so")]
+    assert build().returncode == 0
+    (module,), (library,) = (
+        tree.glob(f"lib/clampgrad/_lib/*/{name}") for name in ("_C.*.so", LIBRARY)
+    )
+    assert library.name in linked.Elf(module).needed
     ended = build(LDFLAGS="-static-libstdc++")
     last = ended.stderr.splitlines()[-1]
     assert ended.returncode == 1 and "is refused" in last and "LDFLAGS=-static-libstdc++" in last

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 import clampgrad
+from buildtools.linked import Elf
 from clampgrad import _implementation
+from clampgrad._implementation import build
 from clampgrad._implementation.stamp import MARK
 from common import checked
 
@@ -20,8 +22,8 @@ pytestmark = pytest.mark.slow
 about_the_library = pytest.mark.compiled("it is about which library is loaded")
 
 PACKAGE = Path(clampgrad.__file__).parent
-# The folder of the library that runs here.
-LIBRARY = Path(str(_implementation.functions.__file__)).parent.name
+# The folder of the library that runs here, and the module of this Python in it.
+LIBRARY, MODULE = Path(str(_implementation.functions.__file__)).parts[-2:]
 MINOR = ".".join(torch.__version__.split(".")[:2])
 
 
@@ -62,8 +64,23 @@ def replace(file, old, new):
     file.write_bytes(whole.replace(old.encode(), new.encode()))
 
 
+def beside(file):
+    return file.with_name(build.LIBRARY)
+
+
+def for_others(file):
+    """Only modules of other Pythons are there."""
+    content, this = file.read_bytes(), f"-{THIS.replace('.', '')}-"
+    for module in file.parent.glob("_C.*"):
+        module.unlink()
+    for python in ("39", "310"):
+        file.with_name(file.name.replace(this, f"-{python}-")).write_bytes(content)
+
+
+THIS = ".".join(map(str, sys.version_info[:2]))
 HERE, NINES = f" torch={MINOR} ", f" torch={'9' * len(MINOR)} "
-# What happens to the library or to the package around it, and what the message says.
+# What happens to the module of Python, to the library that it links or to the package around them, and what the message
+# says.
 MISFITS = {
     "another minor": (lambda f: f.parent.rename(f.parents[1] / "torch_2_10"), "for torch 2.10"),
     "another version": (lambda f: say(f.parents[2], VERSION="other"), "version=other"),
@@ -71,6 +88,9 @@ MISFITS = {
     "no mark": (lambda f: replace(f, MARK, MARK.upper()), "does not say which"),
     "nothing of it": (lambda f: os.truncate(f, 0), "does not say which"),
     "another torch": (lambda f: replace(f, HERE, NINES), NINES.strip()),  # whatever its folder says
+    "another torch of the library": (lambda f: replace(beside(f), HERE, NINES), NINES.strip()),
+    "no library": (lambda f: beside(f).unlink(), "a part of it is missing"),
+    "other Pythons": (for_others, f"is for Python 3.9, 3.10, and this is Python {THIS}"),
 }
 
 
@@ -79,8 +99,7 @@ MISFITS = {
 def test_a_library_that_does_not_fit_is_one_warning_or_an_error(copy, imported, what):
     """The message says what mends it. There is none if the portable implementation is asked for."""
     change, says = MISFITS[what]
-    (file,) = (copy / "_lib" / LIBRARY).glob("_C*")
-    change(file)
+    change(copy / "_lib" / LIBRARY / MODULE)
     out, warning = imported()
     assert (out, warning.count("Warning")) == ("portable", 1) and "CLAMPGRAD_PORTABLE=1" in warning
     out, err = imported(CLAMPGRAD_REQUIRE_COMPILED="1")
@@ -116,6 +135,59 @@ def test_which_library_is_loaded(copy, script):
     shutil.copytree(copy / "_lib" / plain, copy / "_lib" / with_kernels)
     for cuda, expected in ((None, plain), ("999.1", with_kernels), ("998.0", plain)):
         assert loaded(torch.__version__, cuda) == ["compiled", expected]
+
+
+@about_the_library
+def test_what_the_library_exports():
+    """What the module of Python takes, the C++ API included, and no more. It needs nothing of Python."""
+    module = Elf(PACKAGE / "_lib" / LIBRARY / MODULE)
+    library = Elf(PACKAGE / "_lib" / LIBRARY / build.LIBRARY)
+    assert "libtorch_python.so" in module.needed - library.needed
+    assert not [symbol for symbol in library.symbols if re.match("_?Py", symbol)]
+    # A constructor and a destructor have two names each.
+    exported, taken = (
+        {
+            re.sub("([CD])[12]E", r"\1E", s)
+            for s in elf.symbols
+            if re.match(r"_Z\w{0,4}9clampgrad", s)
+        }
+        for elf in (library, module)
+    )
+    nodes = {s for s in exported if "9clampgrad8autograd" in s}  # their Python types name the class
+    assert exported - taken - nodes == {"_ZN9clampgrad5stampE"}
+
+
+@about_the_library
+def test_a_module_takes_the_library_beside_it(copy, imported, tmp_path):
+    """Whatever has the same name in LD_LIBRARY_PATH: what `cmake --install` has put there, of another torch perhaps."""
+    (tmp_path / build.LIBRARY).write_text("it would be an error to load this")
+    assert imported(LD_LIBRARY_PATH=str(tmp_path)) == ("compiled", "")
+
+
+EXTENSION = """
+namespace clampgrad { extern const char* const stamp; }
+extern "C" const void* stamp() { return &clampgrad::stamp; }
+"""
+SHARED = """
+import ctypes, sys, clampgrad
+from pathlib import Path
+ours = Path(clampgrad._implementation.functions.__file__).with_name(sys.argv[2])
+ours, theirs = ctypes.CDLL(str(ours)), ctypes.CDLL(sys.argv[1])
+theirs.stamp.restype = ctypes.c_void_p
+symbol = ctypes.c_char_p.in_dll(ours, "_ZN9clampgrad5stampE")
+assert theirs.stamp() == ctypes.addressof(symbol)
+"""
+
+
+@about_the_library
+def test_an_extension_of_cpp_shares_the_library(script, tmp_path):
+    """Where it would load a copy by itself, which would register the operators again."""
+    (tmp_path / "extension.cpp").write_text(EXTENSION)
+    copied = shutil.copy(PACKAGE / "_lib" / LIBRARY / build.LIBRARY, tmp_path)
+    extension = tmp_path / "extension.so"
+    linked = ("-shared", "-fPIC", copied, f"-Wl,-rpath,{tmp_path}", "-o", extension)
+    checked("c++", tmp_path / "extension.cpp", *linked, "-Wl,--unresolved-symbols=ignore-all")
+    script(SHARED, extension, build.LIBRARY)
 
 
 def test_a_build_that_lacked_something_says_so_when_it_is_imported(copy, imported):

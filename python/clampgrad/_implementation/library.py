@@ -4,18 +4,19 @@ import re
 import sys
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-from clampgrad._implementation.build import MISSING
+from clampgrad._implementation.build import LIBRARY, MISSING
 from clampgrad._implementation.stamp import minor, why_stale
 
+# In a folder for each torch, libclampgrad and a module of each Python that links it (buildtools/library.py).
+LIBRARIES = Path(__file__).parents[1] / "_lib"
 # The advice if no library fits.
 TO_MEND = (
-    "install a wheel for this torch, or, in the source tree, `pip install --force-reinstall --no-deps "
+    "install a wheel for this torch and this Python, or, in the source tree, `pip install --force-reinstall --no-deps "
     "--no-build-isolation .`"
 )
 
@@ -24,22 +25,17 @@ class NoLibrary(ImportError):
     """Why no compiled library fits the installed torch."""
 
 
-def libraries() -> dict[str, str]:
-    """The installed compiled libraries: folder under _lib -> module. A folder is called
-    torch_2_13, or torch_2_13_cu13 where it has kernels for CUDA 13 too."""
-    all_of_them = Path(__file__).parents[1] / "_lib"
-    folders = sorted(all_of_them.iterdir()) if all_of_them.is_dir() else []
-    return {
-        folder.name: f"clampgrad._lib.{folder.name}._C"
-        for folder in folders
-        if re.fullmatch(r"torch_\d+_\d+(_cu\d+)?", folder.name)
-        and any((folder / f"_C{suffix}").is_file() for suffix in EXTENSION_SUFFIXES)
-    }
+def libraries() -> dict[str, list[str]]:
+    """The installed compiled libraries: folder under _lib -> the Pythons that it has a module for, as "3.12". A folder
+    is called torch_2_13, or torch_2_13_cu13 where it has kernels for CUDA 13 too."""
+    folders = sorted(LIBRARIES.iterdir()) if LIBRARIES.is_dir() else []
+    found = {f.name: [*map(python_of, f.glob("_C.*"))] for f in folders if is_name(f.name)}
+    return {name: sorted(pythons, key=as_numbers) for name, pythons in found.items() if pythons}
 
 
 def load_library() -> ModuleType:
-    """The library for the installed torch. The minor release of torch decides, and the CUDA it was built for.
-    Patch releases share a library, and so do a torch for the CPU and one for CUDA."""
+    """The module for the installed torch and this Python. The minor release of torch decides, and the CUDA it was built
+    for. Patch releases share a library, and so do a torch for the CPU and one for CUDA."""
     found, here = libraries(), "torch_" + minor(torch.__version__).replace(".", "_")
     if not found:
         raise NoLibrary(
@@ -52,17 +48,40 @@ def load_library() -> ModuleType:
         raise NoLibrary(
             f"the compiled libraries are for {there}, and the installed torch is {torch.__version__}"
         )
-    file = find_spec(found[name])
-    if file and file.origin and (stale := why_stale(file.origin, minor(torch.__version__))):
-        raise NoLibrary(f"the compiled library for {words(name)} is not used, because {stale}")
+    file = next(
+        filter(Path.is_file, (LIBRARIES / name / f"_C{s}" for s in EXTENSION_SUFFIXES)), None
+    )
+    if file is None:
+        raise NoLibrary(
+            f"the compiled library for {words(name)} is for Python {', '.join(found[name])}, and this is Python "
+            f"{python_of(Path('_C' + EXTENSION_SUFFIXES[0]))}"
+        )
+    for part in (file.with_name(LIBRARY), file):
+        if stale := why_stale(part, minor(torch.__version__)):
+            raise NoLibrary(f"the compiled library for {words(name)} is not used, because {stale}")
     try:
-        library = import_module(found[name])
+        module = import_module(f"clampgrad._lib.{name}._C")
     except ImportError as error:
         raise NoLibrary(
             f"the compiled library for {words(name)} does not load ({error})"
         ) from error
-    sys.modules["clampgrad._C"] = library  # the name that its stub has
-    return library
+    sys.modules["clampgrad._C"] = module  # the name that its stub has
+    return module
+
+
+def is_name(folder: str) -> bool:
+    return re.fullmatch(r"torch_\d+_\d+(_cu\d+)?", folder) is not None
+
+
+def python_of(module: Path) -> str:
+    """ "3.12" for "_C.cpython-312-x86_64-linux-gnu.so"."""
+    tag = module.name.split(".")[1]
+    found = re.match(r"cpython-(\d)(\w+)", tag)
+    return f"{found[1]}.{found[2]}" if found else tag
+
+
+def as_numbers(version: str) -> list[int]:
+    return [*map(int, re.findall(r"\d+", version))]
 
 
 def words(folder: str) -> str:

@@ -1,7 +1,8 @@
-"""The text in a compiled library that says what the library was built from. It is read before the library
-is loaded, because loading registers operators for good."""
+"""The text in a compiled library, and in the module that links it, that says what they were built from. It is read
+before they are loaded, because loading registers operators for good."""
 
 import mmap
+from pathlib import Path
 
 from clampgrad._implementation.build import SOURCES, VERSION
 
@@ -18,8 +19,8 @@ def expected(torch: str) -> str:
     return f"{MARK}version={VERSION} torch={torch} sources={SOURCES}"
 
 
-def stamp_of(path: str) -> str:
-    """The stamp of a library, or an empty text."""
+def stamp_of(path: Path) -> str:
+    """The stamp of a file, or an empty text."""
     with open(path, "rb") as file:
         try:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -31,8 +32,10 @@ def stamp_of(path: str) -> str:
             return text.decode(errors="replace")
 
 
-def why_stale(path: str, torch: str) -> str | None:
-    """Why the library does not belong to this build of the package, or None."""
+def why_stale(path: Path, torch: str) -> str | None:
+    """Why the file does not belong to this build of the package, or None."""
+    if not path.is_file():
+        return f"a part of it is missing ({path})"
     found, here = stamp_of(path), expected(torch)
     if found == here:
         return None
