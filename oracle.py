@@ -78,7 +78,7 @@ def selection(convention, maximize, x, y, g):
 
 
 def pseudo_gradient(convention, maximize, x, y, g):
-    """The gradient of x under with_grad, restoring or straight_through."""
+    """The gradient of x under a pseudo-gradient."""
     chosen = zip(g.flatten().tolist(), selection(convention, maximize, x, y, g))
     return torch.tensor([v if c == "g" else c for v, c in chosen], dtype=g.dtype).view_as(g)
 

@@ -3,13 +3,13 @@
 import json
 
 import records
-from oracle import EXACT
+from oracle import EXACT, PSEUDO
 from oracle import TABLE as CONTRACT
 from records import code, table
 
 FRAMEWORKS = records.read("frameworks")
-# With `maximize`, which is in no list of conventions.
-PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
+# The pseudo-gradients, each with `maximize` too where that matters.
+WITH_MAXIMIZE = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in records.FOLDER.glob("examples/*.json")}
 
 
@@ -65,7 +65,7 @@ def dead_pixels():
     """The wrong pixels of the image, for a loss that is a mean and for one that is a sum."""
     fit = EXAMPLES["demo"]["image_fit"]
     yield "`gradient=`", "wrong pixels, mean of squares", "sum of squares"
-    for how in ("min_norm", "with_grad", "restoring", "straight_through"):
+    for how in ("min_norm", *PSEUDO):
         yield code(how), *(f"{fit['wrong'][how][loss]:.0%}" for loss in ("mean", "sum"))
     yield (
         f"An image of {fit['size']} x {fit['size']} pixels fitted through `clamp(0, 1)` in "
@@ -137,7 +137,7 @@ def migration():
 def pseudo_gradients():
     found = CONTRACT["pseudo_gradients"]
     yield "`gradient=`", "position", *found["columns"]
-    for key in PSEUDO:
+    for key in WITH_MAXIMIZE:
         for row in found["rows"]:
             yield code(key), row["position"], *row[key]
 
@@ -147,7 +147,7 @@ def examples(keys):
     yield "call", "at", *map(code, keys)
     for example in CONTRACT["examples"]:
         if keys[0] in example:
-            given = {k: v for k, v in example.items() if k not in ("call", *EXACT, *PSEUDO)}
+            given = {k: v for k, v in example.items() if k not in ("call", *EXACT, *WITH_MAXIMIZE)}
             at = "; ".join(f"{k} = {', '.join(map(str, v))}" for k, v in given.items())
             gradients = (", ".join(map(several, example[key])) for key in keys)
             yield code(example["call"]), at, *gradients
@@ -160,4 +160,4 @@ def exact_examples():
 
 @table()
 def pseudo_examples():
-    yield from examples(PSEUDO)
+    yield from examples(WITH_MAXIMIZE)

@@ -35,7 +35,7 @@ def relu(
     Raises:
         ValueError: the name of the convention is unknown.
         NotImplementedError: a gradient of a sparse, MKL-DNN or strided nested tensor is recorded, and
-            the convention is not `min_norm` or `joint`.
+            the gradient of the convention is not 0 at a bound that is a number.
 
     Example::
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from clampgrad import _implementation
+from clampgrad._contract.docstrings import filled
 from clampgrad._contract.gradients import ExactGradient, Gradient
-from clampgrad._contract.table import ALIASES, CONVENTIONS, TABLE
+from clampgrad._contract.table import TABLE
 from clampgrad._implementation.traced import traced
 from clampgrad._torch.our_functions import bare_signature, document, tell_torch
 
@@ -25,13 +26,9 @@ if TYPE_CHECKING:
 Bound: TypeAlias = int | float | Tensor
 
 
-def _with_rules(text: str | None) -> str:
-    """A docstring with the conventions, their aliases and rules in their place; python -OO leaves docstrings out."""
-    lines = []
-    for name in CONVENTIONS:
-        aliases = "".join(f" or ``{alias}``" for alias in ALIASES if ALIASES[alias] == name)
-        lines.append(f"- ``{name}``{aliases}: {TABLE['conventions'][name]}")
-    return cleandoc(text).replace("{conventions}", "\n".join(lines)) if text else ""
+def _documentation(function: Callable[..., Any]) -> str:
+    """Its docstring, with what the contract says; python -OO leaves docstrings out."""
+    return filled(cleandoc(function.__doc__ or ""), function.__name__, TABLE)
 
 
 def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> Tensor:
@@ -52,14 +49,14 @@ def _implemented(function: _F) -> _F:
     """The compiled function of that name, with this documentation, or `function` if there is none."""
     name = function.__name__
     if _implementation.name != "compiled":
-        function.__doc__ = _with_rules(function.__doc__)
+        function.__doc__ = _documentation(function)
         _implementation.PUBLIC[name] = function  # what its pin and Tensor subclasses see
         return function
     compiled = getattr(_implementation, name)
     if compiled.__text_signature__ is None:
         # Python makes the signature of a builtin out of the first line.
         first = f"{name}{bare_signature(function)}\n--\n\n"
-        document(compiled, first + _with_rules(function.__doc__))
+        document(compiled, first + _documentation(function))
     compiled.__module__ = __name__
     _TRACED[compiled] = function
     return compiled
@@ -81,14 +78,8 @@ def clamp(
 
     {conventions}
 
-    The last three are not derivatives of the forward; they are meant for optimisation. `min_norm` and
-    `joint` differ where a bound is a Tensor. docs/conventions.md has every case.
-
-    Sources: `min_norm` follows PyTorch's notes on autograd, "Gradients for non-differentiable functions"
-    (docs/least_norm.md derives it). `inclusive`, `joint` and `half` are measured on torch 2.13.0, torch
-    2.15.0 and jax.numpy.clip. `with_grad` is the ``ClampWithGrad`` of CLIP-guided art, `restoring` a proposal
-    of the notebook "An analysis of clamp_with_grad()", and `straight_through` the estimator of Bengio,
-    Léonard and Courville (2013, arXiv:1308.3432).
+    Those in ``clampgrad.PSEUDO`` are not derivatives of the forward; they are meant for optimisation.
+    docs/conventions.md has every case, and says where each convention comes from.
 
     Args:
         input: a Tensor of any shape and real dtype.
@@ -219,15 +210,17 @@ def maximum(
 ) -> Tensor:
     """Computes the elementwise maximum, like :func:`torch.maximum`, with a named gradient.
 
-    Where the two are equal, `min_norm` gives half of the gradient to each if both are being
-    differentiated, and 0 if one of them is a constant, so that freezing one changes the gradient of the
-    other. The other conventions give half to each. At a NaN, `min_norm` and `half` give 0, and `inclusive`
-    and `joint` the whole gradient to both, as torch does. The sources are those that :func:`clamp` names.
+    What the arguments, x and y, receive of the gradient at a tie and at a NaN:
+
+    {ties}
+
+    At a tie, `min_norm` gives 0 to both if one of them is a constant, so that freezing one changes the
+    gradient of the other.
 
     Args:
         input: a Tensor of any shape and real dtype.
         other: a Tensor of a real dtype, whose shape broadcasts with that of `input`.
-        gradient: `min_norm`, `inclusive`, `joint` or `half`, or an alias of one; :func:`clamp` lists them.
+        gradient: one of ``clampgrad.EXACT``, or an alias; :func:`clamp` lists them.
         out: the output tensor; as elsewhere in torch, it is not differentiable.
 
     Returns:
@@ -273,9 +266,11 @@ def fmax(
 ) -> Tensor:
     """:func:`maximum`, but where one side is NaN the other is the result, like :func:`torch.fmax`.
 
-    There the other side has the whole gradient. Where both are NaN, and at a tie, `inclusive` gives it to
-    `input`, as PyTorch 2.13 does; `joint` shares a tie and gives `input` the gradient where both are NaN.
-    Arguments and errors are those of :func:`maximum`.
+    There the other side has the whole gradient. At a tie, and where both are NaN, x and y receive:
+
+    {ties}
+
+    Arguments and errors are those of :func:`maximum`, and so is what `min_norm` does beside a constant.
     """
     return _call("fmax", input, other, gradient=gradient, out=out)
 

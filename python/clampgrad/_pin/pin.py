@@ -53,8 +53,8 @@ class pin:
     Args:
         gradient: one of ``clampgrad.CONVENTIONS`` or an alias; ``"installed"`` for the convention that the
             installed torch has by itself; or None to restore torch's own gradient inside another pin.
-            ``with_grad``, ``restoring`` and ``straight_through`` pin the clamps and leave ``maximum``,
-            ``minimum``, ``fmax`` and ``fmin`` alone.
+            One of ``clampgrad.PSEUDO`` pins the clamps and leaves ``maximum``, ``minimum``, ``fmax`` and
+            ``fmin`` alone.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
 
     Raises:

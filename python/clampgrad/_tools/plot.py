@@ -142,5 +142,5 @@ def draw_descent(panel: Any, function: Function, loss: Function = example_loss) 
         panel.plot(column, linewidth=1, **style)
     for bound in (LO, HI):
         panel.axhline(bound, color=GREY, alpha=0.5, linewidth=1)
-    panel.set_ylim(-2.2, 3.2)  # straight_through leaves
+    panel.set_ylim(-2.2, 3.2)  # what passes everything leaves
     panel.grid()

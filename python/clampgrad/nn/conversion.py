@@ -92,7 +92,7 @@ def convert(
     of torch's default random generators are restored, and that no graph which the model keeps of it can be
     differentiated.
 
-    Under any other convention than `min_norm` and `joint`, every module is converted and its class changes to that
+    Under a convention whose gradient at a bound is not 0, as torch's is, every module is converted and its class changes to that
     of this package, because its gradient must not be lost where a library replaces or reads modules by their class:
     ``torch.jit.script``, ``torch.ao.quantization.fuse_modules`` and others raise an error. Modules whose class
     derives from torch's are left alone then, with a warning.
@@ -116,8 +116,8 @@ def convert(
             under another convention than torch's, because its class is not, or because it is fused with others.
 
     Raises:
-        ValueError: the name of the convention is unknown; or there are `example_inputs`, and the convention is
-            neither `min_norm` nor `joint`. The model is then unchanged.
+        ValueError: the name of the convention is unknown; or there are `example_inputs`, and the
+            gradient of the convention is not 0 at a bound. The model is then unchanged.
         Exception: what the forward of the example raises. The model is then unchanged.
 
     Example::
