@@ -1,4 +1,5 @@
-"""The gradients that the contract requires, in plain torch: looks up conventions.yaml element by element.
+"""The gradients that the contract requires, in plain torch: looks up
+conventions.yaml element by element.
 
 There is no rule in here. How the arguments of one element compare decides its row, and the row
 holds the factors.

@@ -1,4 +1,5 @@
-"""The tables of README.md and docs/ that show the contract, the examples and what is measured elsewhere."""
+"""The tables of README.md and docs/ that show the contract, the examples and
+what is measured elsewhere."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""The tables of docs/study.md and docs/howto/qat.md, from records/study, one row per run; and that of NaN guards."""
+"""The tables of docs/study.md and docs/howto/qat.md, from records/study, one row per
+run; and that of NaN guards."""
 
 import math
 import statistics
@@ -113,8 +114,9 @@ def study_ties():
             yield model, site, f"{outside.mean:.2%}", *(shown_share(rows, site) for rows in of)
     yield note(
         TIES,
-        "The share of all elements of a training that are exactly at the bound, or at either of two, under "
-        "`inclusive`. Where none was met, the brackets have the most that 95% confidence leaves.",
+        "The share of all elements of a training that are exactly at the bound, or at either of "
+        "two, under `inclusive`. Where none was met, the brackets have the most that 95% "
+        "confidence leaves.",
     )
 
 
@@ -131,8 +133,9 @@ def study_gradient():
         yield model, *cells
     yield note(
         TIES,
-        "The norm of the difference between the parameters' gradients under `inclusive` and `joint`, "
-        "in percent of the former's norm: the mean over the training ± its interval, and in brackets the largest.",
+        "The norm of the difference between the parameters' gradients under `inclusive` and "
+        "`joint`, in percent of the former's norm: the mean over the training ± its interval, "
+        "and in brackets the largest.",
     )
 
 
@@ -154,10 +157,11 @@ def study_outcome():
             yield model, precision, f"{accuracy.mean:.1f}", *cells
     yield note(
         TIES,
-        "The accuracy is that under `inclusive`; the other columns are differences from `inclusive` at the end of "
-        "the training, seed by seed. The control is `inclusive` from weights whose first layer is moved by "
-        "one unit in the last place of float32. `same` means that the weights at the end are equal bit for bit, in "
-        "all seeds. Where a difference is bold, its interval excludes 0.",
+        "The accuracy is that under `inclusive`; the other columns are differences from "
+        "`inclusive` at the end of the training, seed by seed. The control is `inclusive` from "
+        "weights whose first layer is moved by one unit in the last place of float32. `same` "
+        "means that the weights at the end are equal bit for bit, in all seeds. Where a "
+        "difference is bold, its interval excludes 0.",
     )
 
 
@@ -178,8 +182,9 @@ def study_relu0():
             yield precision, power(at_zero) if at_zero else "0", f"{accuracy:.1f}", alpha, *cells
     yield note(
         RELU0,
-        "The last two columns are percentage points of accuracy relative to alpha = 0, seed by seed. `same weights` "
-        "means bit for bit those of alpha = 0, in all seeds. Where a number is bold, its interval excludes 0.",
+        "The last two columns are percentage points of accuracy relative to alpha = 0, seed by "
+        "seed. `same weights` means bit for bit those of alpha = 0, in all seeds. Where a number "
+        "is bold, its interval excludes 0.",
     )
 
 
@@ -210,10 +215,11 @@ def qat_outcome():
     plain = interval(row["excess_loss"] for row in select(QAT, weights="float32"))
     yield note(
         QAT,
-        "The loss is in nats per symbol above the best possible; `loss before` is that of the quantised model before "
-        f"training continues, for {QAT[0]['steps']} steps. The same steps in float32 end at {plus_minus(plain, 4)}. "
-        "Differences are taken seed by seed, and bold where the interval excludes 0. The control is `inclusive` "
-        "from weights moved by one unit in the last place.",
+        "The loss is in nats per symbol above the best possible; `loss before` is that of the "
+        f"quantised model before training continues, for {QAT[0]['steps']} steps. The same steps "
+        f"in float32 end at {plus_minus(plain, 4)}. Differences are taken seed by seed, and bold "
+        "where the interval excludes 0. The control is `inclusive` from weights moved by one "
+        "unit in the last place.",
     )
 
 
@@ -236,7 +242,8 @@ def qat_bounds():
         yield weights, *cells
     yield note(
         QAT,
-        "The weights that are exactly at a bound. Those at the end are counted after nine tenths of the steps.",
+        "The weights that are exactly at a bound. Those at the end are counted after nine tenths "
+        "of the steps.",
     )
 
 
@@ -251,7 +258,8 @@ GUARDS = (
 
 @table(left=3)
 def guards():
-    """Guards against NaN, where their bound vanishes in a dtype of few bits: evaluated here, no record."""
+    """Guards against NaN, where their bound vanishes in a dtype of few
+    bits: evaluated here, no record."""
     heading = ["guard", "at", "dtype", "the bound is", "value"]
     yield *heading, "gradient, `inclusive`", "gradient, `min_norm`"
     for guard, written, function, side, at in GUARDS:

@@ -1,4 +1,5 @@
-"""The checks of test_distributed.py, which every process of a group runs; each must pass on each rank."""
+"""The checks of test_distributed.py, which every process of a group runs;
+each must pass on each rank."""
 
 import datetime
 import faulthandler
@@ -109,7 +110,7 @@ def partial_sums_are_reduced_first(mesh):
         assert_same(y.detach().full_tensor(), theirs.detach().full_tensor())
 
 
-# ---- A training step ---------------------------------------------------------------------------------
+# ---- A training step -----------------------------------------------------------------------------
 
 
 class Model(torch.nn.Module):
@@ -205,6 +206,7 @@ def run(rank, world, folder):
         (folder / f"{name}.{rank}").write_text(report)
         dist.barrier()
     dist.destroy_process_group()
-    # Caches of DTensor's keep the group, and so gloo's threads. One of them that drops a tensor while
-    # Python is being taken down aborts the process: https://github.com/pytorch/pytorch/pull/179291
+    # Caches of DTensor's keep the group, and so gloo's threads. One of them that drops a tensor
+    # while Python is being taken down aborts the process:
+    # https://github.com/pytorch/pytorch/pull/179291
     os._exit(0)

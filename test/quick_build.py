@@ -1,4 +1,5 @@
-"""A copy of the tree that is compiled in a minute, for tools that change the code and then run the tests.
+"""A copy of the tree that is compiled in a minute, for tools that change
+the code and then run the tests.
 
 It has one instruction set and no optimisation, because the rules are the same in all.
 """

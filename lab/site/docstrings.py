@@ -13,7 +13,8 @@ CONTRACT = yaml.safe_load((ROOT / "conventions.yaml").read_text())
 
 
 def filler():
-    """The function that fills docstrings from the contract. The package around it needs torch, which is not here."""
+    """The function that fills docstrings from the contract. The package around it
+    needs torch, which is not here."""
     path = ROOT / "python/clampgrad/_contract/docstrings.py"
     spec = spec_from_file_location("docstrings_of_the_contract", path)
     module = module_from_spec(spec)

@@ -34,7 +34,8 @@ def check(installed, tmp_path, monkeypatch):
     (tmp_path / "digests.py").write_text((programs.HERE / "digests.py").read_text())
 
     def check(program=JOINT, text=STUB, settings=("stock", "joint"), **others):
-        """The findings and failures of a program under some settings; `others` replace some of them."""
+        """The findings and failures of a program under some settings;
+        `others` replace some of them."""
         script = tmp_path / "stub.py"
         script.write_text(text)
         chosen = {name: others.get(name, programs.SETTINGS[name]) for name in settings}
@@ -84,7 +85,8 @@ def test_a_program_that_does_not_run(check, text, says):
 
 
 def test_the_record():
-    """records/programs.jsonl is of these programs, as programs.yaml has them, and nothing in it failed."""
+    """records/programs.jsonl is of these programs, as programs.yaml has
+    them, and nothing in it failed."""
     rows, named = records.read("programs")["rows"], programs.PROGRAMS
     assert [r["program"] for r in rows] == list(named) == sorted(p.stem for p in scripts())
     for found in rows:

@@ -1,7 +1,7 @@
 """clamp and related functions, with the gradient as a keyword.
 
-Every function has the forward of the function of the same name in torch: the same values, dtypes, strides and
-errors. :func:`clamp` documents the values of the keyword.
+Every function has the forward of the function of the same name in torch: the same values, dtypes,
+strides and errors. :func:`clamp` documents the values of the keyword.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _implemented(function: _F) -> _F:
-    """The compiled function of that name, with this documentation, or `function` if there is none."""
+    """The compiled function of that name, with this documentation, or
+    `function` if there is none."""
     name = function.__name__
     if _implementation.name != "compiled":
         function.__doc__ = _documentation(function)
@@ -74,21 +75,22 @@ def clamp(
 ) -> Tensor:
     """Clamps all elements into [min, max], like :func:`torch.clamp`, with a named gradient.
 
-    The conventions, and what each does where an element x is at a bound or outside (g is the incoming gradient):
+    The conventions, and what each does where an element x is at a bound or
+    outside (g is the incoming gradient):
 
     {conventions}
 
-    Those in ``clampgrad.PSEUDO`` are not derivatives of the forward; they are meant for optimisation.
-    docs/conventions.md has every case, and says where each convention comes from.
+    Those in ``clampgrad.PSEUDO`` are not derivatives of the forward; they are meant for
+    optimisation. docs/conventions.md has every case, and says where each convention comes from.
 
     Args:
         input: a Tensor of any shape and real dtype.
         min: the lower bound: a number, a Tensor that broadcasts with `input`, or None for no bound.
-        max: the upper bound, likewise; it wins where ``min > max``. A number is a constant. A Tensor,
-            including a Tensor with no dimensions, receives a gradient if it requires grad. With one
-            number and one Tensor, the lower bound is applied first.
-        gradient: the name or an alias of a convention. (Not related to the argument of the same name of
-            `Tensor.backward`, which is the incoming gradient.)
+        max: the upper bound, likewise; it wins where ``min > max``. A number is a constant. A
+            Tensor, including a Tensor with no dimensions, receives a gradient if it requires grad.
+            With one number and one Tensor, the lower bound is applied first.
+        gradient: the name or an alias of a convention. (Not related to the argument of the same
+            name of `Tensor.backward`, which is the incoming gradient.)
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         out: the output tensor; as elsewhere in torch, it is not differentiable.
 
@@ -100,7 +102,8 @@ def clamp(
         ValueError: `gradient` is unknown, or `maximize` is set with an exact convention.
         TypeError: `gradient` is not a str.
         RuntimeError: both bounds are None, or torch refuses the arguments: its own error.
-        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not linear in the incoming gradient.
+        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not
+            linear in the incoming gradient.
 
     Example::
 
@@ -121,13 +124,14 @@ def clamp_(
     gradient: Gradient = "min_norm",
     maximize: bool = False,
 ) -> Tensor:
-    """:func:`clamp` in place: writes the result into `input`, whose shape and dtype it keeps, and returns it.
+    """:func:`clamp` in place: writes the result into `input`, whose shape and
+    dtype it keeps, and returns it.
 
     The arguments are those of :func:`clamp`, and so are the errors, and these.
 
     Raises:
-        RuntimeError: the result does not fit into the shape or dtype of `input`, or `input` is a leaf that
-            requires grad: torch's own errors.
+        RuntimeError: the result does not fit into the shape or dtype of `input`, or `input` is a
+            leaf that requires grad: torch's own errors.
     """
     return _call("clamp_", input, min, max, gradient=gradient, maximize=maximize)
 
@@ -190,8 +194,8 @@ def clamp_with_grad(
     """:func:`clamp` with ``gradient="with_grad"``, under the name that the community uses.
 
     For finite gradients, it equals the ``ClampWithGrad`` of many notebooks,
-    ``grad * (grad * (x - clamp(x)) >= 0)``. It selects instead of multiplying, so no product underflows
-    and no infinity becomes NaN. Arguments, result and errors are those of :func:`clamp`.
+    ``grad * (grad * (x - clamp(x)) >= 0)``. It selects instead of multiplying, so no product
+    underflows and no infinity becomes NaN. Arguments, result and errors are those of :func:`clamp`.
     """
     return clamp(input, min, max, gradient="with_grad", maximize=maximize)
 
@@ -214,8 +218,8 @@ def maximum(
 
     {ties}
 
-    At a tie, `min_norm` gives 0 to both if one of them is a constant, so that freezing one changes the
-    gradient of the other.
+    At a tie, `min_norm` gives 0 to both if one of them is a constant, so that freezing one
+    changes the gradient of the other.
 
     Args:
         input: a Tensor of any shape and real dtype.
@@ -229,7 +233,8 @@ def maximum(
     Raises:
         ValueError: `gradient` is unknown, or not an exact convention.
         TypeError: `gradient` is not a str, or `other` is not a Tensor.
-        RuntimeError: torch refuses the arguments, such as shapes that do not broadcast: its own error.
+        RuntimeError: torch refuses the arguments, such as shapes that
+            do not broadcast: its own error.
 
     Example::
 
@@ -270,7 +275,8 @@ def fmax(
 
     {ties}
 
-    Arguments and errors are those of :func:`maximum`, and so is what `min_norm` does beside a constant.
+    Arguments and errors are those of :func:`maximum`, and so is what
+    `min_norm` does beside a constant.
     """
     return _call("fmax", input, other, gradient=gradient, out=out)
 
@@ -285,7 +291,8 @@ def fmin(
 ) -> Tensor:
     """:func:`minimum`, but where one side is NaN the other is the result, like :func:`torch.fmin`.
 
-    Its gradients at a tie and at a NaN are those of :func:`fmax`; arguments and errors, those of :func:`maximum`.
+    Its gradients at a tie and at a NaN are those of :func:`fmax`; arguments and
+    errors, those of :func:`maximum`.
     """
     return _call("fmin", input, other, gradient=gradient, out=out)
 

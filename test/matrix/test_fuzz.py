@@ -1,7 +1,8 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
-A failure is shrunk and printed as the line that runs it again. `make fuzz SECONDS=...` draws for that
-long, half of it on each implementation, prints the seeds, and adds to out/fuzz.jsonl where it finds nothing.
+A failure is shrunk and printed as the line that runs it again. `make fuzz SECONDS=...` draws
+for that long, half of it on each implementation, prints the seeds, and adds to
+out/fuzz.jsonl where it finds nothing.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Every form refuses what torch's own operator refuses, with an error of its kind, and leaves its input unchanged."""
+"""Every form refuses what torch's own operator refuses, with an error of its kind, and
+leaves its input unchanged."""
 
 from functools import partial
 from itertools import product

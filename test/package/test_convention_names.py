@@ -1,5 +1,6 @@
-"""The names of the conventions stand in conventions.yaml. Elsewhere they are read from there or generated, so that a new
-one is an edit of one place; the pages that say something about each of them are listed here."""
+"""The names of the conventions stand in conventions.yaml. Elsewhere they are read from there
+or generated, so that a new one is an edit of one place; the pages that say something about
+each of them are listed here."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The floors of csrc/ and python/clampgrad: a file uses only its own floor and those below, without circles."""
+"""The floors of csrc/ and python/clampgrad: a file uses only its own floor and
+those below, without circles."""
 
 import ast
 import itertools
@@ -65,7 +66,8 @@ def used(path):
 
 
 def room(tree, path):
-    """The entry of FLOORS for a file: a folder, or a module; a program is on top wherever it lies."""
+    """The entry of FLOORS for a file: a folder, or a module; a program
+    is on top wherever it lies."""
     return path.stem if path.stem == "__main__" else Path(path.relative_to(tree).parts[0]).stem
 
 

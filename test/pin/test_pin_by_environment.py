@@ -1,4 +1,5 @@
-"""CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it starts; `clampgrad run` sets it."""
+"""CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it
+starts; `clampgrad run` sets it."""
 
 import os
 
@@ -96,8 +97,8 @@ ASKED = [{}, {"CLAMPGRAD_REQUIRE_COMPILED": "1"}, {"PYTHONWARNINGS": "error::Use
 @pytest.mark.parametrize("asked", ASKED, ids="".join)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_beside_a_broken_package(python, installed, tmp_path, wrong, asked):
-    """torch is imported, and one warning says that nothing is pinned. If the pin is refused, or if the variables
-    require one, that is an error with our sentence, whatever the reason."""
+    """torch is imported, and one warning says that nothing is pinned. If the pin is refused, or if
+    the variables require one, that is an error with our sentence, whatever the reason."""
     text, pin, refused = WRONG[wrong]
     package = tmp_path / "wrong/clampgrad"
     (package / "_pin").mkdir(parents=True)

@@ -1,4 +1,5 @@
-"""Operators that call functions have the gradient of the pin around their forward, wherever backward runs.
+"""Operators that call functions have the gradient of the pin around their
+forward, wherever backward runs.
 
 Most of them call the function again in backward, and differentiate it only there.
 """
@@ -130,7 +131,8 @@ def test_functions_of_ours(name):
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name != "cond"])
 def test_a_second_derivative(name):
-    """A pin decides it for our functions too: the graph that torch differentiates twice has only ATen operators."""
+    """A pin decides it for our functions too: the graph that torch differentiates
+    twice has only ATen operators."""
 
     def ours(x):
         return clampgrad.clamp(x * 1, 0, 1, gradient="straight_through") * x

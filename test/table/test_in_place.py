@@ -1,6 +1,7 @@
-"""In-place operators behave like torch's in all that can be seen (values, gradients, version counters, errors, calls of
-hooks): programs are drawn, and run with torch.clamp_ and its relatives, with ours under the convention of the installed
-release, and with torch's under that pin. The matrix checks that input and output may change after a call."""
+"""In-place operators behave like torch's in all that can be seen (values, gradients, version
+counters, errors, calls of hooks): programs are drawn, and run with torch.clamp_ and its relatives,
+with ours under the convention of the installed release, and with torch's under that pin. The matrix
+checks that input and output may change after a call."""
 
 import random
 from contextlib import nullcontext
@@ -31,7 +32,7 @@ def ours(name, x, *bounds):
     return getattr(clampgrad, name)(x, *bounds, gradient=RELEASED)
 
 
-# ---- Programs that are drawn ---------------------------------------------------------------------------
+# ---- Programs that are drawn ---------------------------------------------------------------------
 
 
 def in_no_grad(f, x):
@@ -108,7 +109,8 @@ class Program:
         except RuntimeError as e:
             error = str(e).partition("\n")[0]
         tensors = [
-            # Without detach, torch moves it by an operator that the graph has, which no view of unbind can be in.
+            # Without detach, torch moves it by an operator that the graph has, which
+            # no view of unbind can be in.
             (t.detach().tolist(), t.requires_grad, t.is_inference() or t._version)
             for t in self.tensors
         ]
@@ -138,7 +140,7 @@ def test_programs_that_are_drawn(call, around):
         assert Program(seed, call).outcome(AROUND[around]) == expected, seed
 
 
-# ---- One by one ----------------------------------------------------------------------------------------
+# ---- One by one ----------------------------------------------------------------------------------
 
 CASES = {
     "numbers": lambda v: ("clamp_", -1.0, 1.0),
@@ -333,8 +335,9 @@ def test_a_level_of_a_transform_notices_that_its_tensor_was_written():
 @pytest.mark.parametrize("root", [lambda y: y, lambda y: y[:]], ids=["tensor", "view"])
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_in_place_where_a_hook_raises(convention, root, nth):
-    """For whichever saved tensor it raises, nothing is written without a gradient. The compiled implementation writes
-    nothing, except that the first of the two clamps by a Tensor and a number may have run."""
+    """For whichever saved tensor it raises, nothing is written without a gradient. The
+    compiled implementation writes nothing, except that the first of the two clamps by a
+    Tensor and a number may have run."""
     zeros, ones = torch.zeros(3), torch.ones(3)
     for bounds in ((0, 1), (zeros, ones), (zeros, 1), (None, 1)):
         saved = []

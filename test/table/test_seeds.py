@@ -54,7 +54,8 @@ def test_the_blog():
     assert (a.grad.tolist(), b.grad.tolist()) == ([1, 2, 1, 0], [1, 2, 3, 0])
 
 
-# A notebook: clamp_with_grad, its own proposal, and clamp, each as the gradient from g and x - clamp(x).
+# A notebook: clamp_with_grad, its own proposal, and clamp, each as the
+# gradient from g and x - clamp(x).
 FORMULAS = {
     "with_grad": lambda g, delta: g * (g * delta >= 0),
     "restoring": lambda g, delta: torch.where(delta == 0, g, delta.sign()),

@@ -1,4 +1,5 @@
-"""The warnings of an audit: each appears for the programs it is about, and not for sound ones that look alike."""
+"""The warnings of an audit: each appears for the programs it is about, and not for
+sound ones that look alike."""
 
 from functools import partial
 
@@ -49,7 +50,8 @@ def advice(f, x):
     ("min", 1e-50, FP32, 0, "1.1754944e-38", "float64"),
 ])  # fmt: skip
 def test_bound_rounds(which, bound, dtype, becomes, nearest, wider):
-    """The advice names the nearest bound, which reads back as itself, and a dtype that has the one written."""
+    """The advice names the nearest bound, which reads back as itself, and a
+    dtype that has the one written."""
     program = partial(torch.clamp, **{which: bound}), values(0.25, 0.75, dtype=dtype)
     (warning,) = of("bound-rounds", *program)
     assert (warning.evidence["bound"], warning.evidence["becomes"]) == (which, becomes)
@@ -187,7 +189,8 @@ def test_conventions_do_not_differ(name):
 
 
 def test_how_much_is_a_difference():
-    """One element at a bound: the gradient that it receives is .014, .007 and .00004 of the norm."""
+    """One element at a bound: the gradient that it receives is .014,
+    .007 and .00004 of the norm."""
     for others, g, warns in (5000, 1, True), (20000, 1, False), (500, 1e-3, True):
         weights = torch.tensor([g, *[1.0] * others])
         found = of("conventions-differ", lambda x: clamp(x) * weights, values(0.0, *[0.5] * others))
@@ -203,7 +206,8 @@ INCLUSIVE, MIN_NORM = 'gradient="inclusive"', 'gradient="min_norm"'
     (lambda x: torch.clip(x, 0, 1).sqrt(), TRIPLE, MIN_NORM, "clampgrad.clamp("),
     (lambda x: x.clamp(1e-50, 1).sqrt(), TRIPLE, MIN_NORM, "Take min=1.1754944e-38"),
     (lambda x: clamp(x) * torch.tensor([torch.inf, 1, 1]), TRIPLE, MIN_NORM, "detect_anomaly"),
-    # No gradient helps against an infinite value; after the bound has moved, the former one is right.
+    # No gradient helps against an infinite value; after the bound has
+    # moved, the former one is right.
     (lambda x: clamp(x).log(), TRIPLE, INCLUSIVE, "Until then no gradient helps. Then name one"),
     (lambda x: clampgrad.clamp(x, 0, 1).log(), TRIPLE, None, "Until then no gradient helps."),
     # It arrives where every gradient lets it through.

@@ -1,4 +1,5 @@
-"""Programs that are audited: whatever runs without an audit runs under one, and the report survives."""
+"""Programs that are audited: whatever runs without an audit runs under
+one, and the report survives."""
 
 import json
 import os

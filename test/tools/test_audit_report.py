@@ -1,4 +1,5 @@
-"""The report of an audit: a first sentence with the answer, distinct rows, and everything as JSON."""
+"""The report of an audit: a first sentence with the answer, distinct
+rows, and everything as JSON."""
 
 import html
 import json
@@ -39,7 +40,8 @@ def relu():
 
 
 def test_where_the_release_decides():
-    """The answer comes first, then a table of what the release decides and one of what it does not."""
+    """The answer comes first, then a table of what the release decides
+    and one of what it does not."""
     report = audited(clamp, relu, lambda: leaf(0.5).clamp(0, 1))
     text = str(report)
     first = " ".join(text.partition("\n\n")[0].splitlines())
@@ -172,7 +174,8 @@ def test_json_without_infinities(f, g, tmp_path):
 
 
 def test_a_line_is_warned_of_once_for_each_of_its_dangers():
-    """Fifty layers are fifty rows, but one line of code, with one advice. Here both bounds round."""
+    """Fifty layers are fifty rows, but one line of code, with one
+    advice. Here both bounds round."""
     model = nn.Sequential(*(nn.Hardtanh(-1 + 1e-6, 1 - 1e-6) for _ in range(5)))
     report = audited(lambda: model(leaf(0.5, dtype=torch.bfloat16)))
     assert len(report) == 5 and all(len(f.warnings) == 2 for f in report)

@@ -75,7 +75,8 @@ SCRIPT = (
 @pytest.mark.parametrize("variable", ["CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED"])
 @pytest.mark.parametrize("start", [("-m", "clampgrad"), ("-c", SCRIPT, "clampgrad")], ids=" ".join)
 def test_a_wrong_switch_is_one_sentence(program, start, variable):
-    """The import of the package raises it, before any command; of `import clampgrad` it is an error as usual."""
+    """The import of the package raises it, before any command; of
+    `import clampgrad` it is an error as usual."""
     ended = program(*start, "info", **{variable: "2"})
     sentence = f"{variable}='2': it is 1 or, as when it is not set, 0\n"
     assert (ended.returncode, ended.stderr) == (2, f"clampgrad: error: {sentence}")

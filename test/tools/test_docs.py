@@ -58,7 +58,8 @@ REFERENCE = "".join(path.read_text() for path in ROOT.glob("docs/api/*.md"))
 
 
 def test_every_function_says_what_it_raises():
-    """Or names one with the same errors. That the reference has every public name: test_public.py."""
+    """Or names one with the same errors. That the reference has every
+    public name: test_public.py."""
     for name in clampgrad.__all__:
         public = getattr(clampgrad, name)
         if name.islower() and callable(public):
@@ -132,7 +133,8 @@ def test_there_are_snippets():
 
 @pytest.mark.build
 def test_commands_of_the_readme(tmp_path):
-    """Copied from README.md and run in order, in a copy of the tree; pip is that of the environment which make made."""
+    """Copied from README.md and run in order, in a copy of the tree; pip is that of the
+    environment which make made."""
     tree = tmp_path / "clampgrad"
     subprocess.run(["git", "checkout-index", "-a", f"--prefix={tree}/"], cwd=ROOT, check=True)
     commands = ["PATH=$PWD/$(make -s print-VENV)/bin:$PATH", *snippets("README.md", "sh")]

@@ -1,4 +1,5 @@
-"""The forward is torch's own: values to the bit, dtype, strides, out= and in-place rules; so are gradients' strides."""
+"""The forward is torch's own: values to the bit, dtype, strides, out= and in-place
+rules; so are gradients' strides."""
 
 import platform
 from functools import partial
@@ -56,8 +57,8 @@ def make(dtype):
 
 
 def bits(x):
-    """The values as integers of the same size, every NaN alike. On arm64 zeros are alike too: there torch's
-    sign of a zero depends on whether the element is in a vector."""
+    """The values as integers of the same size, every NaN alike. On arm64 zeros are alike too: there
+    torch's sign of a zero depends on whether the element is in a vector."""
     if not x.is_floating_point():
         return x
     if platform.machine() in ("aarch64", "arm64"):
@@ -125,7 +126,8 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_strides_of_results_and_gradients(layout, call):
-    """With other strides, a convolution before the clamp sums in another order. A tangent changes nothing."""
+    """With other strides, a convolution before the clamp sums in another
+    order. A tangent changes nothing."""
     x = LAYOUTS[layout](lambda *shape: torch.randn(shape)).detach().requires_grad_()
     theirs, ours = (CALLS[call](m, x) for m in (torch, clampgrad))
     assert_identical(ours.detach(), theirs.detach(), call)

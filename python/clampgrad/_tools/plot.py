@@ -48,7 +48,8 @@ def curves(function: Function, loss: Function = example_loss) -> tuple[Tensor, T
 def descent(
     function: Function, loss: Function = example_loss, steps: int = 60, rate: float = 0.03
 ) -> Tensor:
-    """x from every start in STARTS, after 0, 1, ... steps of gradient descent: [steps + 1, starts]."""
+    """x from every start in STARTS, after 0, 1, ... steps of gradient
+    descent: [steps + 1, starts]."""
     x = torch.tensor(STARTS, requires_grad=True)
     path = [x.detach().clone()]
     with torch.enable_grad():
@@ -65,9 +66,9 @@ def plot(
 ) -> "Figure":
     """Draws conventions, or functions of your own, one column per function.
 
-    Above: the function, the loss behind it, and the gradient that x receives (a dot marks its value
-    at a bound). Below: where gradient descent takes x from several starting points; a dashed line is
-    a start that never moves.
+    Above: the function, the loss behind it, and the gradient that x receives (a dot marks its
+    value at a bound). Below: where gradient descent takes x from several starting points; a dashed
+    line is a start that never moves.
 
     Args:
         what: names of conventions, drawn for ``clamp(x, -1, 1)``, or functions of a Tensor of one
@@ -108,7 +109,8 @@ def in_columns(what: Sequence[str | Function], loss: Function = example_loss) ->
 
 
 def draw_curves(panel: Any, function: Function, loss: Function = example_loss) -> None:
-    """The loss, the clamp and the gradient, each narrower than the one below it, so none is hidden."""
+    """The loss, the clamp and the gradient, each narrower than the one
+    below it, so none is hidden."""
     y, values, gradient = curves(function, loss)
     red = {"color": RED}
     at_bound = (X == LO) | (X == HI)

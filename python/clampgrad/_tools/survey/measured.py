@@ -1,7 +1,7 @@
 """Measures the installed torch at kinks and ties, beside what PyTorch documents.
 
-Nothing here knows what a function should give. Its gradients around the point are sampled, their hull
-is its subdifferential there, whether it is convex is tried, and PyTorch's numbered rules (its
+Nothing here knows what a function should give. Its gradients around the point are sampled, their
+hull is its subdifferential there, whether it is convex is tried, and PyTorch's numbered rules (its
 "Gradients for non-differentiable functions", notes on autograd) say which element to expect.
 """
 
@@ -60,13 +60,15 @@ WIDTH = 67
 def survey(device: str = "cpu") -> Survey:
     """Measures the gradients of the installed torch at kinks and ties, also under a pin.
 
-    The rules are those of PyTorch's notes on autograd, "Gradients for non-differentiable functions".
+    The rules are those of PyTorch's notes on autograd, "Gradients for
+    non-differentiable functions".
 
     Args:
         device: the device to measure on.
 
     Returns:
-        A :class:`clampgrad.Survey`, as ``clampgrad survey`` prints: a :class:`clampgrad.Row` per function and point.
+        A :class:`clampgrad.Survey`, as ``clampgrad survey`` prints: a
+        :class:`clampgrad.Row` per function and point.
 
     Raises:
         RuntimeError: torch has no such device.
@@ -161,7 +163,7 @@ def _around(
     return limits, rule
 
 
-# ---- The subdifferential: the hull of the limits ------------------------------------------------------------
+# ---- The subdifferential: the hull of the limits -------------------------------------------------
 
 
 def least(vertices: Sequence[Vector]) -> Vector:
