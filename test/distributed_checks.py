@@ -182,11 +182,17 @@ def fsdp_offloaded_in_place(mesh):
 CHECKS = {
     f.__name__: f
     for f in (
-        numbers_for_bounds, tensors_for_bounds, a_replicated_bound_for_all_rows,
-        operators_without_keywords, torchs_own_under_a_pin, partial_sums_are_reduced_first,
-        ddp_step, fsdp_step, fsdp_offloaded_in_place,
+        numbers_for_bounds,
+        tensors_for_bounds,
+        a_replicated_bound_for_all_rows,
+        operators_without_keywords,
+        torchs_own_under_a_pin,
+        partial_sums_are_reduced_first,
+        ddp_step,
+        fsdp_step,
+        fsdp_offloaded_in_place,
     )
-}  # fmt: skip
+}
 
 
 def run(rank, world, folder):

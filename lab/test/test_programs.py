@@ -73,12 +73,15 @@ def test_a_difference_that_nobody_has_named(check, program, must):
     assert failure.endswith(f"first at 'gradients 0', and must {must}")
 
 
-@pytest.mark.parametrize("text, says", [
-    ("import a_library_that_is_nowhere", "exit code 1: ModuleNotFoundError: No module named"),
-    ("1 / 0", "ZeroDivisionError: division by zero"),
-    ("", "it printed nothing"),
-    ("from digests import show, torch\nfor _ in 0, 1: show('a', torch.ones(1))", "twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("import a_library_that_is_nowhere", "exit code 1: ModuleNotFoundError: No module named"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("", "it printed nothing"),
+        ("from digests import show, torch\nfor _ in 0, 1: show('a', torch.ones(1))", "twice"),
+    ],
+)
 def test_a_program_that_does_not_run(check, text, says):
     (failure,) = check({}, text, ["stock"])[1]
     assert says in failure

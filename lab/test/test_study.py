@@ -9,11 +9,14 @@ import torch
 from lab import study_tables as study
 
 
-@pytest.mark.parametrize("rows, keys, seeds, runs", [
-    (study.TIES, ("model", "precision", "gradient"), 4, 240),
-    (study.RELU0, ("precision", "alpha", "formula"), 4, 80),
-    (study.QAT, ("weights", "gradient"), 5, 100),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rows, keys, seeds, runs",
+    [
+        (study.TIES, ("model", "precision", "gradient"), 4, 240),
+        (study.RELU0, ("precision", "alpha", "formula"), 4, 80),
+        (study.QAT, ("weights", "gradient"), 5, 100),
+    ],
+)
 def test_every_setting_has_every_seed_once(rows, keys, seeds, runs):
     assert len(rows) == runs
     found = [(tuple(row[key] for key in keys), row["seed"]) for row in rows]

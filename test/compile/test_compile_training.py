@@ -170,11 +170,14 @@ def test_a_bound_made_of_a_size(dtype, backend):
 
 
 @torch._dynamo.config.patch(capture_scalar_outputs=True)
-@pytest.mark.parametrize("number, dtype", [
-    (lambda x: x.sum().int().item(), torch.float32),
-    (lambda x: x.sum().item(), torch.float32),
-    (lambda x: x[0].int().item() / 10, torch.bfloat16),  # the second is at the rounded bound
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "number, dtype",
+    [
+        (lambda x: x.sum().int().item(), torch.float32),
+        (lambda x: x.sum().item(), torch.float32),
+        (lambda x: x[0].int().item() / 10, torch.bfloat16),  # the second is at the rounded bound
+    ],
+)
 def test_a_bound_made_of_data(number, dtype, backend):
     """It asks nothing of the symbol that the forward does not need."""
 

@@ -169,11 +169,14 @@ def test_a_gradient_that_is_traced(kind):
     assert_same(trace(*others), f(*others))
 
 
-@pytest.mark.parametrize("call", [
-    lambda x: torch.ops.clampgrad.clamp(x, 1.0, 9.0),
-    lambda x: torch.ops.clampgrad.clamp_mingrad(x, 1.0, 9.0),
-    lambda x: clampgrad.clamp_(x * 1, 1.0, 9.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.ops.clampgrad.clamp(x, 1.0, 9.0),
+        lambda x: torch.ops.clampgrad.clamp_mingrad(x, 1.0, 9.0),
+        lambda x: clampgrad.clamp_(x * 1, 1.0, 9.0),
+    ],
+)
 def test_a_gradient_that_no_trace_holds(call):
     """What the trace could only keep as a constant is an error, as with torch.clamp_."""
     with pytest.raises(RuntimeError, match="constant"):

@@ -31,14 +31,17 @@ def test_anomaly_mode_names_the_operator_and_the_line(name):
 
 
 @pytest.mark.compiled("torch's profiler knows operators, and no functions of Python")
-@pytest.mark.parametrize("name, shapes", [  # of the bounds; a number has none
-    ("clamp", [[], []]),
-    ("clamp", [[1], [2, 3]]),
-    ("clamp_min", [[]]),
-    ("clamp_max", [[1]]),
-    ("clamp_", [[1], [3]]),
-    ("maximum", [[2, 3]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, shapes",
+    [  # of the bounds; a number has none
+        ("clamp", [[], []]),
+        ("clamp", [[1], [2, 3]]),
+        ("clamp_min", [[]]),
+        ("clamp_max", [[1]]),
+        ("clamp_", [[1], [3]]),
+        ("maximum", [[2, 3]]),
+    ],
+)
 def test_the_profiler_shows_arguments(name, shapes):
     """The same as for torch.ops.clampgrad, which the dispatcher calls: name,
     shapes, and the node's number."""

@@ -19,12 +19,15 @@ def gradient(f, x, g=1.0):
 
 
 # An issue report: clamp against relu6 and hardtanh.
-@pytest.mark.parametrize("name, bounds, twin", [
-    ("clamp", (0, 6), F.relu6),
-    ("clamp", (-1, 1), F.hardtanh),
-    ("clamp_min", (0,), F.relu),
-    ("clamp_max", (6,), F.relu6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, bounds, twin",
+    [
+        ("clamp", (0, 6), F.relu6),
+        ("clamp", (-1, 1), F.hardtanh),
+        ("clamp_min", (0,), F.relu),
+        ("clamp_max", (6,), F.relu6),
+    ],
+)
 def test_clamp_agrees_with_its_built_in_twins(name, bounds, twin):
     ours = getattr(clampgrad, name)
     for x in bounds:

@@ -40,15 +40,18 @@ def advice(f, x):
     return remedy
 
 
-@pytest.mark.parametrize("which, bound, dtype, becomes, nearest, wider", [
-    ("max", 1 - 1e-6, BF16, 1, "0.996", "float32"),
-    ("max", 1 - 1e-8, FP32, 1, "0.99999994", "float64"),
-    ("min", 1 + 1e-6, FP16, 1, "1.001", "float32"),
-    ("min", -1 + 1e-6, BF16, -1, "-0.996", "float32"),
-    ("min", 1e-8, FP16, 0, "6.104e-05", "float32"),
-    ("min", -1e-8, FP16, 0, "-6.104e-05", "float32"),
-    ("min", 1e-50, FP32, 0, "1.1754944e-38", "float64"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "which, bound, dtype, becomes, nearest, wider",
+    [
+        ("max", 1 - 1e-6, BF16, 1, "0.996", "float32"),
+        ("max", 1 - 1e-8, FP32, 1, "0.99999994", "float64"),
+        ("min", 1 + 1e-6, FP16, 1, "1.001", "float32"),
+        ("min", -1 + 1e-6, BF16, -1, "-0.996", "float32"),
+        ("min", 1e-8, FP16, 0, "6.104e-05", "float32"),
+        ("min", -1e-8, FP16, 0, "-6.104e-05", "float32"),
+        ("min", 1e-50, FP32, 0, "1.1754944e-38", "float64"),
+    ],
+)
 def test_bound_rounds(which, bound, dtype, becomes, nearest, wider):
     """The advice names the nearest bound, which reads back as itself, and a
     dtype that has the one written."""
@@ -200,22 +203,36 @@ def test_how_much_is_a_difference():
 INCLUSIVE, MIN_NORM = 'gradient="inclusive"', 'gradient="min_norm"'
 
 
-@pytest.mark.parametrize("f, x, names, said", [
-    # The infinite derivative reaches the bound: what blocks it is the only gradient that is named.
-    (lambda x: clamp(x).sqrt(), TRIPLE, MIN_NORM, "Move min off that point"),
-    (lambda x: torch.clip(x, 0, 1).sqrt(), TRIPLE, MIN_NORM, "clampgrad.clamp("),
-    (lambda x: x.clamp(1e-50, 1).sqrt(), TRIPLE, MIN_NORM, "Take min=1.1754944e-38"),
-    (lambda x: clamp(x) * torch.tensor([torch.inf, 1, 1]), TRIPLE, MIN_NORM, "detect_anomaly"),
-    # No gradient helps against an infinite value; after the bound has
-    # moved, the former one is right.
-    (lambda x: clamp(x).log(), TRIPLE, INCLUSIVE, "Until then no gradient helps. Then name one"),
-    (lambda x: clampgrad.clamp(x, 0, 1).log(), TRIPLE, None, "Until then no gradient helps."),
-    # It arrives where every gradient lets it through.
-    (lambda x: clamp(x) * torch.tensor([1, torch.inf, 1]), TRIPLE, INCLUSIVE, "detect_anomaly"),
-    (clamp, TRIPLE, INCLUSIVE, "or a pin for the program"),
-    # Each of two differentiated sides gets half at a tie, so no gradient blocks it.
-    (lambda x: torch.maximum(x, values(0.0)).sqrt(), TRIPLE, None, "Until then no gradient helps."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "f, x, names, said",
+    [
+        # The infinite derivative reaches the bound: what blocks it is the
+        # only gradient that is named.
+        (lambda x: clamp(x).sqrt(), TRIPLE, MIN_NORM, "Move min off that point"),
+        (lambda x: torch.clip(x, 0, 1).sqrt(), TRIPLE, MIN_NORM, "clampgrad.clamp("),
+        (lambda x: x.clamp(1e-50, 1).sqrt(), TRIPLE, MIN_NORM, "Take min=1.1754944e-38"),
+        (lambda x: clamp(x) * torch.tensor([torch.inf, 1, 1]), TRIPLE, MIN_NORM, "detect_anomaly"),
+        # No gradient helps against an infinite value; after the bound has
+        # moved, the former one is right.
+        (
+            lambda x: clamp(x).log(),
+            TRIPLE,
+            INCLUSIVE,
+            "Until then no gradient helps. Then name one",
+        ),
+        (lambda x: clampgrad.clamp(x, 0, 1).log(), TRIPLE, None, "Until then no gradient helps."),
+        # It arrives where every gradient lets it through.
+        (lambda x: clamp(x) * torch.tensor([1, torch.inf, 1]), TRIPLE, INCLUSIVE, "detect_anomaly"),
+        (clamp, TRIPLE, INCLUSIVE, "or a pin for the program"),
+        # Each of two differentiated sides gets half at a tie, so no gradient blocks it.
+        (
+            lambda x: torch.maximum(x, values(0.0)).sqrt(),
+            TRIPLE,
+            None,
+            "Until then no gradient helps.",
+        ),
+    ],
+)
 def test_one_gradient_for_all_that_was_found(f, x, names, said):
     remedy = advice(f, values(*x))
     assert said in remedy

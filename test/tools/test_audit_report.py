@@ -160,11 +160,14 @@ def test_paths_from_where_one_stands(monkeypatch):
     assert short("/elsewhere/f.py", here) == "/elsewhere/f.py"
 
 
-@pytest.mark.parametrize("f, g", [
-    (lambda x: x.double().clamp(0, torch.inf).sqrt(), 1e200),  # its square is infinite
-    (lambda x: x.clamp(0, torch.nan), torch.nan),
-    (lambda x: torch.maximum(x.half(), torch.tensor(1e9)), torch.inf),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "f, g",
+    [
+        (lambda x: x.double().clamp(0, torch.inf).sqrt(), 1e200),  # its square is infinite
+        (lambda x: x.clamp(0, torch.nan), torch.nan),
+        (lambda x: torch.maximum(x.half(), torch.tensor(1e9)), torch.inf),
+    ],
+)
 def test_json_without_infinities(f, g, tmp_path):
     report = audited(lambda: f(leaf(0.0, 0.5)) * g)
     report.save(tmp_path / "audit.json")

@@ -42,23 +42,29 @@ def test_info_says_how_to_get_the_cuda_kernels(command, monkeypatch, cuda, asked
     assert f"cuda kernels    no{f'; to build them, {line},' if line else ''}" in command("info")[1]
 
 
-@pytest.mark.parametrize("words, message", [
-    ([], "usage: clampgrad"),
-    (["fly"], "invalid choice: 'fly'"),
-    (["survey", "--device", "nowhere"], "clampgrad survey: error: "),
-    (["survey", "--device", "meta"], "meta"),
-    (["survey", "--json", "--markdown"], "not allowed with"),
-    (["run", "--gradient", "half, whole", "script.py"], "after the name may come maximize"),
-    (["audit", "nowhere.py"], "no such file: nowhere.py"),
-    (["audit", "-m", "no.such.module"], "no module named no.such.module"),
-    (["audit", "-m"], "-m needs the name of a module"),
-    (["audit", "nb.ipynb"], "nb.ipynb is a notebook"),
-    (["audit"], "nothing to run"),
-    (["audit", "--lr", "1", "a.py"], "no option --lr; arguments of the program come after"),
-    (["audit", "--json", "no/such/a.json", "script.py"], "cannot write no/such/a.json: No such file"),
-    (["audit", "--every", "0", "script.py"], "--every must be at least 1"),
-    (["audit", "--fail-on", "everything", "script.py"], "invalid choice: 'everything'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "usage: clampgrad"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["survey", "--device", "nowhere"], "clampgrad survey: error: "),
+        (["survey", "--device", "meta"], "meta"),
+        (["survey", "--json", "--markdown"], "not allowed with"),
+        (["run", "--gradient", "half, whole", "script.py"], "after the name may come maximize"),
+        (["audit", "nowhere.py"], "no such file: nowhere.py"),
+        (["audit", "-m", "no.such.module"], "no module named no.such.module"),
+        (["audit", "-m"], "-m needs the name of a module"),
+        (["audit", "nb.ipynb"], "nb.ipynb is a notebook"),
+        (["audit"], "nothing to run"),
+        (["audit", "--lr", "1", "a.py"], "no option --lr; arguments of the program come after"),
+        (
+            ["audit", "--json", "no/such/a.json", "script.py"],
+            "cannot write no/such/a.json: No such file",
+        ),
+        (["audit", "--every", "0", "script.py"], "--every must be at least 1"),
+        (["audit", "--fail-on", "everything", "script.py"], "invalid choice: 'everything'"),
+    ],
+)
 def test_what_a_user_can_correct_is_a_message(words, message, folder_of_programs, command):
     """And the program does not run."""
     for name in ("script.py", "nb.ipynb"):
