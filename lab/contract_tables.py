@@ -2,7 +2,11 @@
 what is measured elsewhere."""
 
 import json
+import math
 
+import torch
+
+import clampgrad
 import records
 from oracle import EXACT, PSEUDO
 from oracle import TABLE as CONTRACT
@@ -162,3 +166,36 @@ def exact_examples():
 @table()
 def pseudo_examples():
     yield from examples(WITH_MAXIMIZE)
+
+
+# ---- Guards against NaN ---------------------------------------------------------------------------
+
+# Guard, the bound in it, what stands behind it, and the argument at which it is needed.
+GUARDS = (
+    ("log(1 - clamp(p, max=1 - 1e-6))", 1 - 1e-6, lambda c: torch.log(1 - c), "max", 1.0),
+    ("acos(clamp(c, max=1 - 1e-6))", 1 - 1e-6, torch.acos, "max", 1.0),
+    ("sqrt(clamp(v, min=1e-8))", 1e-8, torch.sqrt, "min", 0.0),
+    ("1 / clamp(n, min=1e-8)", 1e-8, torch.reciprocal, "min", 0.0),
+)
+
+
+@table(left=3)
+def guards():
+    """Where their bound vanishes in a dtype of few bits. Evaluated here: there is no record."""
+    heading = ["guard", "at", "dtype", "the bound is", "value"]
+    yield *heading, "gradient, `inclusive`", "gradient, `min_norm`"
+    for guard, written, function, side, at in GUARDS:
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            bound = f"{torch.tensor(written, dtype=dtype).item():.7g}"
+            x = torch.tensor(at, dtype=dtype, requires_grad=True)
+            slopes = []
+            for gradient in ("inclusive", "min_norm"):
+                y = function(clampgrad.clamp(x, **{side: written}, gradient=gradient))
+                slopes += torch.autograd.grad(y, x)
+            found = (bold_unless_finite(number.item()) for number in (y, *slopes))
+            name = str(dtype).removeprefix("torch.")
+            yield code(guard), f"{at:g}", name, bound, *found
+
+
+def bold_unless_finite(number):
+    return f"{number:.4g}" if math.isfinite(number) else f"**{number}**"

@@ -22,7 +22,6 @@ for name in (
     "lab.private_names_page",
     "lab.programs.program_tables",
     "lab.release",
-    "lab.study_tables",
     "lab.support",
     "lab.upstream_tables",
     "lab.zoo",
