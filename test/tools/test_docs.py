@@ -83,6 +83,16 @@ def test_docstrings_refer_to_what_is_in_the_reference():
             assert name in entries or name.rpartition(".")[0] in entries, (path.name, name)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_files_that_pages_name_exist(page):
+    """By their paths from the root, or from csrc/."""
+    if "upstream" in page.parts or "patches" in page.parts:
+        return  # those name PyTorch's own
+    folders = "benchmarks|buildtools|codegen|csrc|examples|lab|patches|python|records|test"
+    for path in re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)`", markdown(page)):
+        assert (ROOT / path).exists() or (ROOT / "csrc" / path).exists(), path
+
+
 def test_tests_that_pages_name_exist():
     """`test_func.py`, and `test_the_blog`; also what a proposal's patch adds."""
     patterns = ("test/**/*.py", "lab/test/*.py", "patches/**/*.patch")
