@@ -16,7 +16,8 @@ import clampgrad
 from example import bars, main
 
 SHOWN = ("min_norm", "joint", "half", "inclusive", "with_grad")
-EPSILON, STEPS = 0.3, 10
+EPSILON = 0.3
+STEPS = 10
 
 
 def robust_accuracy(images, labels, weight, how):

@@ -34,7 +34,8 @@ MODELS = (
     *("ghostnet_100", "hgnet_tiny", "regnetx_004", "res2net50_14w_8s", "dla34", "hardcorenas_a"),
     *("selecsls42b", "xception41", "mixnet_s"),
 )
-IMAGES, SIZE = 8, 96
+IMAGES = 8
+SIZE = 96
 STEPS = 5
 
 

@@ -188,7 +188,8 @@ def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
 # Stated, not asked for: torch starts the threads of its devices at the first backward, and the
 # device of the tests is not known yet where this is imported.
 OWN = [1, 0] if RELEASED == "inclusive" else [0, 0]
-HALF, THROUGH = [0.5, 0], [1, 1]
+HALF = [0.5, 0]
+THROUGH = [1, 1]
 
 # The beginning of scripts about it.
 SLOPE = """

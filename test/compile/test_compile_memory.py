@@ -38,7 +38,8 @@ def kept(f, pin=None):
         return saved_bytes(compiled, x, w) / N**2 - 8  # x and w
 
 
-LO, HI = torch.zeros(()), torch.ones(())
+LO = torch.zeros(())
+HI = torch.ones(())
 NUMBERS = {
     "clamp": lambda x, **c: clampgrad.clamp(x, 0, 1, **c),
     "clamp_min": lambda x, **c: clampgrad.clamp_min(x, 0, **c),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CSRC, PACKAGE = ROOT / "csrc", ROOT / "python/clampgrad"
+CSRC = ROOT / "csrc"
+PACKAGE = ROOT / "python/clampgrad"
 
 # From the ground up; the rooms of one floor do not use each other.
 FLOORS = {

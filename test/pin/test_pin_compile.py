@@ -202,7 +202,8 @@ def squared(f):
     return lambda x: (f(x) ** 2).sum()
 
 
-ZEROS, ONES = torch.zeros(4), torch.ones(4)
+ZEROS = torch.zeros(4)
+ONES = torch.ones(4)
 
 
 FORWARD = {

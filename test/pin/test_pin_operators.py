@@ -22,7 +22,8 @@ pytestmark = pytest.mark.slow
 
 X = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0, torch.nan])
 G = torch.tensor([3.0, -6.0, 2.0, 4.0, -1.0, 5.0])
-ONE, TIMES = torch.ones(()), torch.zeros((), dtype=torch.int64)
+ONE = torch.ones(())
+TIMES = torch.zeros((), dtype=torch.int64)
 
 # Each applies f to every element of x.
 OPERATORS = {

@@ -20,7 +20,8 @@ from oracle import CONVENTIONS
 
 BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
 NAMES = [name + suffix for name in (*BOUNDS, "clip") for suffix in ("", "_")]
-EXTREMA, ACTIVATIONS = ("maximum", "minimum", "fmax", "fmin"), ("relu", "relu6", "hardtanh")
+EXTREMA = ("maximum", "minimum", "fmax", "fmin")
+ACTIVATIONS = ("relu", "relu6", "hardtanh")
 
 
 def complaint(f, *args, **keywords):

@@ -9,7 +9,9 @@ import torch.nn.functional as F
 
 import clampgrad
 
-BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+BF16 = torch.bfloat16
+FP16 = torch.float16
+FP32 = torch.float32
 TRIPLE = (0.0, 0.5, 1.0)
 
 
@@ -200,7 +202,8 @@ def test_how_much_is_a_difference():
         assert bool(found) == warns
 
 
-INCLUSIVE, MIN_NORM = 'gradient="inclusive"', 'gradient="min_norm"'
+INCLUSIVE = 'gradient="inclusive"'
+MIN_NORM = 'gradient="min_norm"'
 
 
 @pytest.mark.parametrize(

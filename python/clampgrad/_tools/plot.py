@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 
-LO, HI = -1.0, 1.0
+LO = -1.0
+HI = 1.0
 # Hundredths, so that the bounds themselves are among the points.
 X = torch.arange(-200, 201) / 100
 STARTS = (-1.75, -1.25, -0.9, 0.25, 0.75, 1.25, 1.75)

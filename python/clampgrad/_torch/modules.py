@@ -25,7 +25,8 @@ from clampgrad._torch.compiler import drop_compiled, lock
 # calls it (compiler.codes_of).
 COMPILED_BY_ITSELF = True
 # What torch's forward calls. Libraries that count operations or trace put others in their place.
-RELU, HARDTANH = F.relu, F.hardtanh
+RELU = F.relu
+HARDTANH = F.hardtanh
 INSTEAD = (
     "_clampgrad"  # None in the class, so that compiled code is guarded by what an instance has
 )

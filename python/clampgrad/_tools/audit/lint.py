@@ -48,7 +48,8 @@ class Diagnostic:
 
 # Above which differences `conventions-differ` warns: the norm of the difference over the norm, and
 # the share of gradients whose sign differs. 0 is a sign of its own.
-NORM, SIGNS = 0.01, 0.001
+NORM = 0.01
+SIGNS = 0.001
 
 
 # ---- Noted while the program runs ----------------------------------------------------------------

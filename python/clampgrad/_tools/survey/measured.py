@@ -17,7 +17,9 @@ from torch import Tensor
 from clampgrad._pin.pin import pin
 from clampgrad._tools.survey.rows import Row, Survey, Vector, text
 
-X, C, XY = ("x",), ("x", "c"), ("x", "y")
+X = ("x",)
+C = ("x", "c")
+XY = ("x", "y")
 
 # A function, its arguments, and the points to look at: one value per argument, a list for a vector.
 # `c` is a constant, everything else is differentiated.
