@@ -1,7 +1,7 @@
-"""What the contract says in docstrings, in place of {conventions} and {ties}.
+"""What the contract says in docstrings, where "conventions" or "ties" stands in braces.
 
-`help` shows it, and so does the site, which imports this file alone: it
-imports nothing of the package.
+`help` shows it, and so does the site, which imports this file alone: it imports nothing of the
+package.
 """
 
 from collections.abc import Iterator
