@@ -56,6 +56,17 @@ def test_operators():
     assert listed == {name[1] for name in found if name and not name[1].startswith("_")}
 
 
+@pytest.mark.compiled("the portable implementation has only those that it needs")
+def test_schemas_of_the_last_release_still_hold():
+    """Programs that were exported or scripted with it contain them. A release writes the file anew."""
+    ours = (s for s in torch._C._jit_get_all_schemas() if s.name.startswith("clampgrad::"))
+    now = {(schema.name, schema.overload_name): schema for schema in ours}
+    for line in Path(__file__).with_name("released_schemas.txt").read_text().splitlines():
+        released = torch._C.parse_schema(line)
+        name = released.name, released.overload_name
+        assert name in now and now[name].is_backward_compatible_with(released), line
+
+
 def test_commands_and_variables():
     text = (ROOT / "docs/cli.md").read_text()
     commands = [code(command)[0].split()[1] for command, _ in rows(text, "command | what it does")]
