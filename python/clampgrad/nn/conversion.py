@@ -96,9 +96,9 @@ def convert(
     and side effects as any other, except that buffers and the states of torch's default random
     generators are restored, and that no graph which the model keeps of it can be differentiated.
 
-    Under a convention whose gradient at a bound is not 0, as torch's is, every module is converted
-    and its class changes to that of this package, because its gradient must not be lost where a
-    library replaces or reads modules by their class: ``torch.jit.script``,
+    Under a convention whose gradient at a bound is another one than torch's, which is 0, every
+    module is converted and its class changes to that of this package, because its gradient must not
+    be lost where a library replaces or reads modules by their class: ``torch.jit.script``,
     ``torch.ao.quantization.fuse_modules`` and others raise an error. Modules whose class derives
     from torch's are left alone then, with a warning.
 
