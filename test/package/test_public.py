@@ -101,5 +101,11 @@ def test_functions_of_the_header(tmp_path):
     assert listed == set(declared)
 
 
+def test_the_classifier_fits_the_version():
+    project = (ROOT / "pyproject.toml").read_text()
+    is_stable = "Development Status :: 5 - Production/Stable" in project
+    assert is_stable == (not re.search(r'^version = "0\.', project, re.M))
+
+
 if __name__ == "__main__":  # a release writes the file anew
     RELEASED.write_text("".join(f"{line}\n" for line in sorted(map(str, schemas()))))

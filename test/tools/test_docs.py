@@ -116,12 +116,9 @@ def test_messages_in_the_faq_are_those_of_the_code():
     assert messages and [m for m in messages if m not in said] == []
 
 
-def test_the_citation_and_the_classifier_fit_the_version():
+def test_the_citation_names_the_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
-    project = (ROOT / "pyproject.toml").read_text()
-    assert f'version = "{cited}"' in project
-    is_stable = "Development Status :: 5 - Production/Stable" in project
-    assert is_stable == (int(cited.partition(".")[0]) >= 1)
+    assert f'version = "{cited}"' in (ROOT / "pyproject.toml").read_text()
 
 
 SNIPPETS = [
