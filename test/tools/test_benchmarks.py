@@ -45,8 +45,7 @@ def test_a_ratio_below_its_target_is_missed():
 
 
 def test_bounds_that_are_broadcast(monkeypatch):
-    """All cases run, with torch's gradients, for nothing ties; and a
-    target is missed where it is."""
+    """All cases run, with torch's gradients, for nothing ties; and a target is missed where it is."""
     monkeypatch.setitem(broadcast.SHAPES, "cpu", (2, 4, 6, 8))
     rows = []
     for name, learned, functions in broadcast.cases("cpu", torch.float32):
