@@ -36,12 +36,8 @@ PRIVATE = {
             "torch._C._functorch:is_legacy_batchedtensor": "a gradient that is batched",
             "torch._C:_is_alias_of": "in place: a bound that shares memory",
             "torch._C:_len_torch_dispatch_stack": "in place: whether a mode is on",
-            "torch.autograd.forward_ad:_set_fwd_grad_enabled": (
-                "tangents at other levels; pin: a node goes on at the next level"
-            ),
-            "torch.autograd.function:_SingleLevelFunction": (
-                "whether a tensor carries a tangent; pin: the node of one level"
-            ),
+            "torch.autograd.forward_ad:_set_fwd_grad_enabled": "tangents at other levels; pin: a node goes on at the next level",
+            "torch.autograd.function:_SingleLevelFunction": "whether a tensor carries a tangent; pin: the node of one level",
             "torch._C._functorch:get_single_level_autograd_function_allowed": "the same",
             "torch._C._functorch:set_single_level_autograd_function_allowed": "the same",
             "torch._C:_dispatch_has_kernel_for_dispatch_key": (
