@@ -1,6 +1,5 @@
-"""An exported graph holds our operator and its convention, saved and loaded, also for
-training; after run_decompositions() it has only aten operators. TorchScript does the
-same, but decomposes nothing."""
+"""An exported graph holds our operator and its convention, saved and loaded, also for training; after
+run_decompositions() it has only aten operators. TorchScript does the same, but decomposes nothing."""
 
 import pytest
 import torch
@@ -103,7 +102,7 @@ def test_a_bound_made_of_data(strict):
         assert_same(found, expected)
 
 
-# ---- TorchScript ---------------------------------------------------------------------------------
+# ---- TorchScript -----------------------------------------------------------------------------------
 
 
 def several(x: torch.Tensor, y: torch.Tensor, bound: float):
@@ -169,14 +168,11 @@ def test_a_gradient_that_is_traced(kind):
     assert_same(trace(*others), f(*others))
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: torch.ops.clampgrad.clamp(x, 1.0, 9.0),
-        lambda x: torch.ops.clampgrad.clamp_mingrad(x, 1.0, 9.0),
-        lambda x: clampgrad.clamp_(x * 1, 1.0, 9.0),
-    ],
-)
+@pytest.mark.parametrize("call", [
+    lambda x: torch.ops.clampgrad.clamp(x, 1.0, 9.0),
+    lambda x: torch.ops.clampgrad.clamp_mingrad(x, 1.0, 9.0),
+    lambda x: clampgrad.clamp_(x * 1, 1.0, 9.0),
+])  # fmt: skip
 def test_a_gradient_that_no_trace_holds(call):
     """What the trace could only keep as a constant is an error, as with torch.clamp_."""
     with pytest.raises(RuntimeError, match="constant"):
