@@ -1,4 +1,5 @@
-"""The gradients that the contract requires, in plain torch: looks up conventions.yaml element by element.
+"""The gradients that the contract requires, in plain torch: looks up
+conventions.yaml element by element.
 
 There is no rule in here. How the arguments of one element compare decides its row, and the row
 holds the factors.
@@ -78,7 +79,7 @@ def selection(convention, maximize, x, y, g):
 
 
 def pseudo_gradient(convention, maximize, x, y, g):
-    """The gradient of x under with_grad, restoring or straight_through."""
+    """The gradient of x under a pseudo-gradient."""
     chosen = zip(g.flatten().tolist(), selection(convention, maximize, x, y, g))
     return torch.tensor([v if c == "g" else c for v, c in chosen], dtype=g.dtype).view_as(g)
 

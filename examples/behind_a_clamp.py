@@ -1,4 +1,5 @@
-"""A loss behind a clamp, sin(pi * clamp(x, -1, 1)) + 1: what gradient does x receive outside [-1, 1]?
+"""A loss behind a clamp, sin(pi * clamp(x, -1, 1)) + 1: what gradient
+does x receive outside [-1, 1]?
 
 The minimum is at x = -0.5. From outside, an exact gradient is 0 and descent cannot start.
 """

@@ -3,9 +3,9 @@
 An image is fitted through clamp(0, 1) by Adam. With an exact gradient, a value that starts outside
 receives no gradient and never changes: a dead pixel. `with_grad` and `straight_through` move it.
 
-Caveats. They succeed because the true minimum is inside; where it is not, straight_through lets values
-drift away. `restoring` ignores the scale of the loss: on a mean over many pixels its step outside
-is far larger than any step inside, and Adam remembers it. It succeeds on the sum.
+Caveats. They succeed because the true minimum is inside; where it is not, straight_through lets
+values drift away. `restoring` ignores the scale of the loss: on a mean over many pixels its step
+outside is far larger than any step inside, and Adam remembers it. It succeeds on the sum.
 """
 
 from functools import cache

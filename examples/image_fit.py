@@ -1,8 +1,8 @@
 """Fit an image through clamp(0, 1), from a start whose values are mostly outside [0, 1].
 
-With an exact gradient, a value that starts outside never moves: a dead pixel. The loss is the mean of the
-squared errors in one run and their sum in the other: the same problem on another scale, which matters
-only to a gradient that ignores the scale of the loss.
+With an exact gradient, a value that starts outside never moves: a dead pixel. The loss is the mean
+of the squared errors in one run and their sum in the other: the same problem on another scale,
+which matters only to a gradient that ignores the scale of the loss.
 """
 
 import torch

@@ -1,12 +1,12 @@
 """A parameter is exactly at its bound, and the target moves inside: does the parameter follow?
 
 The target is 1.5, outside, for 100 steps, then 0.5 for another 100. The parameter is projected into
-[0, 1] after each step, so it ends up at exactly 1. There the gradient of `min_norm` and `joint` is 0,
-and it stays; `half`, `inclusive` and `with_grad` release it.
+[0, 1] after each step, so it ends up at exactly 1. There the gradient of `min_norm` and `joint` is
+0, and it stays; `half`, `inclusive` and `with_grad` release it.
 
-Caveats. Without the projection the parameter stops beyond 1, where no exact convention moves it again.
-A clamp in the loss and a projection after the step do the same work twice: one of them is enough, and
-with the projection alone no convention is involved.
+Caveats. Without the projection the parameter stops beyond 1, where no exact convention moves it
+again. A clamp in the loss and a projection after the step do the same work twice: one of them is
+enough, and with the projection alone no convention is involved.
 """
 
 import torch

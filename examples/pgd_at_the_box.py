@@ -1,11 +1,12 @@
 """An attack that starts at pixels of exactly 0 and 1: does the model look robust?
 
-PGD clamps the attacked image, x + delta, into [0, 1] in its forward and starts from delta = 0. A black or
-white pixel starts exactly at a bound, and if the gradient there is 0, it never moves.
+PGD clamps the attacked image, x + delta, into [0, 1] in its forward and starts from delta = 0. A
+black or white pixel starts exactly at a bound, and if the gradient there is 0, it never moves.
 
-Caveats. Only attacks that differentiate through the clamp are affected; those that project after the
-step, the usual kind, are not. The model is linear and its images are black and white, which is the worst
-case; in photographs only some pixels are affected. A higher accuracy here is not robustness.
+Caveats. Only attacks that differentiate through the clamp are affected; those that project
+after the step, the usual kind, are not. The model is linear and its images are black and
+white, which is the worst case; in photographs only some pixels are affected. A higher
+accuracy here is not robustness.
 """
 
 import torch
@@ -15,7 +16,8 @@ import clampgrad
 from example import bars, main
 
 SHOWN = ("min_norm", "joint", "half", "inclusive", "with_grad")
-EPSILON, STEPS = 0.3, 10
+EPSILON = 0.3
+STEPS = 10
 
 
 def robust_accuracy(images, labels, weight, how):

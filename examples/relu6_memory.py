@@ -1,7 +1,7 @@
 """What a stack of convolution, norm and ReLU6 saves for backward, before and after conversion.
 
-torch's ReLU6 saves its input, a whole Tensor; clampgrad saves one bit per element. The gradients are
-equal.
+torch's ReLU6 saves its input, a whole Tensor; clampgrad saves one bit per
+element. The gradients are equal.
 
 Caveats. The count is of what autograd saves, each storage once; a model uses other memory too. Only
 ReLU6 and Hardtanh gain: nn.ReLU saves its result, which the next convolution saves anyway.
@@ -30,7 +30,8 @@ def stack(activation):
 
 
 def saved(model, x):
-    """Bytes that autograd keeps from forward to backward, without the parameters; and a gradient."""
+    """Bytes that autograd keeps from forward to backward, without the
+    parameters; and a gradient."""
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept = {}
 

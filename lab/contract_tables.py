@@ -1,15 +1,20 @@
-"""The tables of README.md and docs/ that show the contract, the examples and what is measured elsewhere."""
+"""The tables of README.md and docs/ that show the contract, the examples and
+what is measured elsewhere."""
 
 import json
+import math
 
+import torch
+
+import clampgrad
 import records
-from oracle import EXACT
+from oracle import EXACT, PSEUDO
 from oracle import TABLE as CONTRACT
 from records import code, table
 
 FRAMEWORKS = records.read("frameworks")
-# With `maximize`, which is in no list of conventions.
-PSEUDO = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
+# The pseudo-gradients, each with `maximize` too where that matters.
+WITH_MAXIMIZE = [key for key in CONTRACT["pseudo_gradients"]["rows"][0] if key != "position"]
 EXAMPLES = {p.stem: json.loads(p.read_text()) for p in records.FOLDER.glob("examples/*.json")}
 
 
@@ -65,7 +70,7 @@ def dead_pixels():
     """The wrong pixels of the image, for a loss that is a mean and for one that is a sum."""
     fit = EXAMPLES["demo"]["image_fit"]
     yield "`gradient=`", "wrong pixels, mean of squares", "sum of squares"
-    for how in ("min_norm", "with_grad", "restoring", "straight_through"):
+    for how in ("min_norm", *PSEUDO):
         yield code(how), *(f"{fit['wrong'][how][loss]:.0%}" for loss in ("mean", "sum"))
     yield (
         f"An image of {fit['size']} x {fit['size']} pixels fitted through `clamp(0, 1)` in "
@@ -137,7 +142,7 @@ def migration():
 def pseudo_gradients():
     found = CONTRACT["pseudo_gradients"]
     yield "`gradient=`", "position", *found["columns"]
-    for key in PSEUDO:
+    for key in WITH_MAXIMIZE:
         for row in found["rows"]:
             yield code(key), row["position"], *row[key]
 
@@ -147,7 +152,7 @@ def examples(keys):
     yield "call", "at", *map(code, keys)
     for example in CONTRACT["examples"]:
         if keys[0] in example:
-            given = {k: v for k, v in example.items() if k not in ("call", *EXACT, *PSEUDO)}
+            given = {k: v for k, v in example.items() if k not in ("call", *EXACT, *WITH_MAXIMIZE)}
             at = "; ".join(f"{k} = {', '.join(map(str, v))}" for k, v in given.items())
             gradients = (", ".join(map(several, example[key])) for key in keys)
             yield code(example["call"]), at, *gradients
@@ -160,4 +165,37 @@ def exact_examples():
 
 @table()
 def pseudo_examples():
-    yield from examples(PSEUDO)
+    yield from examples(WITH_MAXIMIZE)
+
+
+# ---- Guards against NaN ---------------------------------------------------------------------------
+
+# Guard, the bound in it, what stands behind it, and the argument at which it is needed.
+GUARDS = (
+    ("log(1 - clamp(p, max=1 - 1e-6))", 1 - 1e-6, lambda c: torch.log(1 - c), "max", 1.0),
+    ("acos(clamp(c, max=1 - 1e-6))", 1 - 1e-6, torch.acos, "max", 1.0),
+    ("sqrt(clamp(v, min=1e-8))", 1e-8, torch.sqrt, "min", 0.0),
+    ("1 / clamp(n, min=1e-8)", 1e-8, torch.reciprocal, "min", 0.0),
+)
+
+
+@table(left=3)
+def guards():
+    """Where their bound vanishes in a dtype of few bits. Evaluated here: there is no record."""
+    heading = ["guard", "at", "dtype", "the bound is", "value"]
+    yield *heading, "gradient, `inclusive`", "gradient, `min_norm`"
+    for guard, written, function, side, at in GUARDS:
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            bound = f"{torch.tensor(written, dtype=dtype).item():.7g}"
+            x = torch.tensor(at, dtype=dtype, requires_grad=True)
+            slopes = []
+            for gradient in ("inclusive", "min_norm"):
+                y = function(clampgrad.clamp(x, **{side: written}, gradient=gradient))
+                slopes += torch.autograd.grad(y, x)
+            found = (bold_unless_finite(number.item()) for number in (y, *slopes))
+            name = str(dtype).removeprefix("torch.")
+            yield code(guard), f"{at:g}", name, bound, *found
+
+
+def bold_unless_finite(number):
+    return f"{number:.4g}" if math.isfinite(number) else f"**{number}**"

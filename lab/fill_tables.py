@@ -1,7 +1,9 @@
-"""Fill the generated tables of README.md and docs/: `python -m lab.fill_tables`; `make pictures` does it too.
+"""Fill the generated tables of README.md and docs/:
+`python -m lab.fill_tables`; `make pictures` does it too.
 
-A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is touched. NAME is a function of one of
-the modules here, each beside what measured it, that makes the table from a record.
+A table stands between <!-- generated: NAME --> and <!-- end -->; nothing else is
+touched. NAME is a function of one of the modules here, each beside what measured it,
+that makes the table from a record.
 """
 
 import re
@@ -20,7 +22,6 @@ for name in (
     "lab.private_names_page",
     "lab.programs.program_tables",
     "lab.release",
-    "lab.study_tables",
     "lab.support",
     "lab.upstream_tables",
     "lab.zoo",

@@ -1,6 +1,7 @@
 """The tables of docs/with_pytorch.md, from what the matrix ran.
 
-python -m lab.matrix_page      runs cells, and writes records/matrix.jsonl; with CLAMPGRAD_PORTABLE=1 those of pins
+`python -m lab.matrix_page` runs cells and writes records/matrix.jsonl; with CLAMPGRAD_PORTABLE=1,
+those of pins.
 """
 
 import argparse
@@ -71,7 +72,8 @@ def run(count, costly, seed):
 
 
 def ran(context, form, wanted, order):
-    """How many cells held and how many were refused, `wanted` together; and why which were left out."""
+    """How many cells held and how many were refused, `wanted` together;
+    and why which were left out."""
     held, refused, reasons = 0, 0, Counter()
     for call in order.sample(calls(), min(len(calls()), 20 * wanted)):
         cell = replace(call, form=form, context=context)
@@ -100,28 +102,30 @@ def matrix_summary():
     runs, fuzz = records.read("matrix"), records.read("fuzz")
     found, portable = runs["compiled"], runs["portable"]
     yield (
-        f"On torch {found['torch']}, {found['held']:,} cells ran in {found['seconds']} s of one core, and all hold:"
-        f" {found['held'] / (found['calls'] * found['forms'] * found['contexts']):.2%} of {found['calls']:,} calls x"
-        f" {found['forms']} forms x {found['contexts']} contexts. {found['refused']} more, of pins, were refused. Each run"
-        " of the tests draws other cells. It also draws some under compilers (torch.compile with and without Inductor,"
-        " compiled autograd), which take seconds each."
+        f"On torch {found['torch']}, {found['held']:,} cells ran in {found['seconds']} s of one "
+        "core, and all hold: "
+        f"{found['held'] / (found['calls'] * found['forms'] * found['contexts']):.2%} of "
+        f"{found['calls']:,} calls x {found['forms']} forms x {found['contexts']} contexts. "
+        f"{found['refused']} more, of pins, were refused. Each run of the tests draws other cells. "
+        "It also draws some under compilers (torch.compile with and without Inductor, compiled "
+        "autograd), which take seconds each."
     )
     yield (
-        f"Under the portable pin, {portable['held']:,} cells of {portable['forms']} forms ran on torch"
-        f" {portable['torch']}, and all hold; {portable['refused']} more were refused."
+        f"Under the portable pin, {portable['held']:,} cells of {portable['forms']} forms ran on "
+        f"torch {portable['torch']}, and all hold; {portable['refused']} more were refused."
     )
     drawn = " and ".join(
-        f"{row['cells']:,} cells in {row['seconds'] / 60:.0f} minutes ({row['implementation']}, torch {row['torch']}, seed"
-        f" {row['seed']})"
+        f"{row['cells']:,} cells in {row['seconds'] / 60:.0f} minutes ({row['implementation']}, "
+        f"torch {row['torch']}, seed {row['seed']})"
         for row in fuzz["rows"]
     )
     mutants = records.read("mutants")
     made, killed = (sum(r[what] for r in mutants["rows"]) for what in ("made", "killed"))
     ran = killed + sum(len(r["survived"]) for r in mutants["rows"])
     yield (
-        f"`make fuzz SECONDS=...` draws arguments that are in no list: {drawn}, and nothing found."
-        f" `make mutants` breaks the compiled library by rule, in {made} places, one at a time. The tests"
-        f" noticed {killed} of the {ran} that ran (at {mutants['commit']})."
+        f"`make fuzz SECONDS=...` draws arguments that are in no list: {drawn}, and nothing found. "
+        f"`make mutants` breaks the compiled library by rule, in {made} places, one at a time. The "
+        f"tests noticed {killed} of the {ran} that ran (at {mutants['commit']})."
     )
 
 

@@ -1,8 +1,11 @@
-"""llvm-mca's figures for the AVX-512 loops of the installed library: cycles per word of 64 elements.
+"""llvm-mca's figures for the AVX-512 loops of the installed library:
+cycles per word of 64 elements.
 
     python -m lab.mca [LIBRARY] [--out loops]
 
---out, a record or a file, gets the loops that the table shows, beside the nanoseconds, which were taken by hand. llvm-mca models ports and latencies, not memory or a change of clock speed. Needs objdump, c++filt and llvm-mca.
+--out, a record or a file, gets the loops that the table shows, beside the nanoseconds, which were
+taken by hand. llvm-mca models ports and latencies, not memory or a change of clock speed. Needs
+objdump, c++filt and llvm-mca.
 """
 
 import argparse
@@ -24,7 +27,8 @@ def run(*command, text=None):
 
 
 def listed(library):
-    """(name, instructions) of each: the longest run of vectors that ends in a jump to its beginning."""
+    """(name, instructions) of each: the longest run of vectors that ends
+    in a jump to its beginning."""
     text = run("c++filt", text=run("objdump", "-d", "--no-show-raw-insn", library))
     for name, body in re.findall(
         r"^[0-9a-f]+ <(.*avx512.*foreach_whole_word.*)>:\n((?:.+\n)*)", text, re.M
@@ -68,9 +72,9 @@ def loops():
             took = (f"{ns:.1f}" for ns in r["nanoseconds, by elements"].values())
             yield f"`{name}`, {form}", *(f"{r[m]:.0f}" for m in MODELS), *took
     yield (
-        f"Per word of 64 elements: cycles by llvm-mca {record['llvm']}, which knows neither memory nor that a "
-        "processor slows down; and nanoseconds of the loop alone, by the number of elements, on "
-        f"{made_on(record)}. `python -m lab.mca` lists the cycles of all loops."
+        f"Per word of 64 elements: cycles by llvm-mca {record['llvm']}, which knows neither memory "
+        "nor that a processor slows down; and nanoseconds of the loop alone, by the number of "
+        f"elements, on {made_on(record)}. `python -m lab.mca` lists the cycles of all loops."
     )
 
 

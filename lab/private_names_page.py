@@ -1,4 +1,5 @@
-"""The tables of docs/private_names.md: the private names of torch that clampgrad uses, and the headers."""
+"""The tables of docs/private_names.md: the private names of torch that
+clampgrad uses, and the headers."""
 
 import re
 from pathlib import Path
@@ -8,13 +9,15 @@ from records import code, table
 
 ROOT = Path(__file__).parent.parent
 INTERNAL = re.compile(
-    r"torch/csrc/|ATen/functorch/|ATen/native/|/impl/|TLS\.h|SavedTensorHooks|Legacy|PythonObjects|SafePyObject"
+    r"torch/csrc/|ATen/functorch/|ATen/native/|/impl/|TLS\.h|SavedTensorHooks|Legacy"
+    r"|PythonObjects|SafePyObject"
 )
 
 
 @table()
 def private_names():
-    """One row a name, by what happens where it is gone; the table is python/clampgrad/_torch/private_names.py."""
+    """One row a name, by what happens where it is gone; the table is
+    python/clampgrad/_torch/private_names.py."""
     sources = {path: path.read_text() for path in sorted(ROOT.glob("python/**/*.py"))}
     for use in PRIVATE.values():
         yield f"If one of these is gone: {use.gone}."

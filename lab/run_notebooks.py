@@ -1,4 +1,5 @@
-"""Run the notebooks of docs/ with the installed clampgrad and keep their outputs: `make notebooks`."""
+"""Run the notebooks of docs/ with the installed clampgrad and keep
+their outputs: `make notebooks`."""
 
 import os
 import sys
@@ -11,7 +12,8 @@ NOTEBOOKS = sorted(Path(__file__).parents[1].glob("docs/*.ipynb"))
 
 
 def executed(path):
-    """The notebook with fresh outputs, each in one piece, and without the times at which its cells ran."""
+    """The notebook with fresh outputs, each in one piece, and without the
+    times at which its cells ran."""
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": path.parent}}
     options = {"timeout": 300, "record_timing": False, "coalesce_streams": True}

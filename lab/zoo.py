@@ -1,9 +1,11 @@
-"""What models of timm keep for backward, and how long a step takes: stock, converted, and converted with an example.
+"""What models of timm keep for backward, and how long a step takes: stock, converted,
+and converted with an example.
 
     python -m lab.zoo --out convert-zoo
 
-Random weights, training mode, one process for each model, one thread. The three settings take turns, and the medians of
-their steps are recorded. Bytes are those of the graph of one forward, weights included. Needs timm.
+Random weights, training mode, one process for each model, one thread. The three settings take
+turns, and the medians of their steps are recorded. Bytes are those of the graph of one
+forward, weights included. Needs timm.
 """
 
 import argparse
@@ -32,7 +34,8 @@ MODELS = (
     *("ghostnet_100", "hgnet_tiny", "regnetx_004", "res2net50_14w_8s", "dla34", "hardcorenas_a"),
     *("selecsls42b", "xception41", "mixnet_s"),
 )
-IMAGES, SIZE = 8, 96
+IMAGES = 8
+SIZE = 96
 STEPS = 5
 
 
@@ -93,10 +96,11 @@ def convert_zoo():
         )
         yield model, f"{stock['saved_bytes'] / 2**20:.1f}", *bytes_, *steps
     yield (
-        f"What the graph of a forward keeps, weights included, and the time of a training step, against stock's: first "
-        f"for `convert(model)`, then with `example_inputs`. {IMAGES} random images of {SIZE} x {SIZE}, random weights, "
-        f"float32, one thread; steps are the medians of {record['steps']} in turn. timm {record['timm']}, torch "
-        f"{record['torch']}, {record['machine']['cpu']}."
+        "What the graph of a forward keeps, weights included, and the time of a training step, "
+        f"against stock's: first for `convert(model)`, then with `example_inputs`. {IMAGES} random "
+        f"images of {SIZE} x {SIZE}, random weights, float32, one thread; steps are the medians of "
+        f"{record['steps']} in turn. timm {record['timm']}, torch {record['torch']}, "
+        f"{record['machine']['cpu']}."
     )
 
 

@@ -1,13 +1,15 @@
 """CLAMPGRAD_GRADIENT=inclusive python train.py: a pin for a program that never imports clampgrad.
 
-`import torch` calls `pin` when it is done, as it calls every entry point of the group torch.backends
-(torch 2.5 and later, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0), and `import clampgrad` calls
-`by_environment`. It is not part of the package, whose import takes time that a program without a pin saves.
+`import torch` calls `pin` when it is done, as it calls every entry point of the group
+torch.backends (torch 2.5 and later, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0), and
+`import clampgrad` calls `by_environment`. It is not part of the package, whose import takes time
+that a program without a pin saves.
 
-If the package cannot be imported, that is one warning, and torch works. If the package refuses the pin, the
-program ends, because it would run with other gradients.
+If the package cannot be imported, that is one warning, and torch works. If the package refuses the
+pin, the program ends, because it would run with other gradients.
 
-`command` is the console script `clampgrad`. It is here because a variable that is wrong ends the import of the package.
+`command` is the console script `clampgrad`. It is here because a variable that is wrong
+ends the import of the package.
 """
 
 import os
@@ -19,8 +21,8 @@ _done = False
 class CannotPin(BaseException):
     """The pin that CLAMPGRAD_GRADIENT asks for is refused.
 
-    It is no Exception, because torch answers those of an entry point with the advice to turn entry points
-    off: the program would run, without its pin.
+    It is no Exception, because torch answers those of an entry point with the advice to turn entry
+    points off: the program would run, without its pin.
     """
 
 
@@ -32,8 +34,8 @@ def command() -> "int | str | None":
 
 
 class OneSentence:
-    """A block of a command, in which what is wrong with the environment is one sentence, and exit code 2: an error that
-    names one of our variables. `python -m clampgrad` is a command, too."""
+    """A block of a command, in which what is wrong with the environment is one sentence, and exit
+    code 2: an error that names one of our variables. `python -m clampgrad` is a command, too."""
 
     def __init__(self, always: bool = True) -> None:
         self.always = always
@@ -49,7 +51,8 @@ class OneSentence:
 
 
 def is_module_run() -> bool:
-    """Whether this is `python -m clampgrad`. Python calls it "-m" until it has imported the package."""
+    """Whether this is `python -m clampgrad`. Python calls it "-m" until
+    it has imported the package."""
     import re
 
     words = sys.orig_argv[1:]
@@ -99,7 +102,8 @@ def by_environment() -> None:
 
 
 def _no_effect(name: str, because: str) -> None:
-    """Warns, or raises where CLAMPGRAD_REQUIRE_COMPILED is set: then nothing may run without its pin."""
+    """Warns, or raises where CLAMPGRAD_REQUIRE_COMPILED is set: then
+    nothing may run without its pin."""
     global _done
     import warnings
 

@@ -19,7 +19,8 @@ import clampgrad
 from oracle import TABLE
 
 RELEASE = tuple(int(n) for n in torch.__version__.split(".")[:2])  # as text, 2.9 is beyond 2.14
-# By the last release so far that has a convention, as the aliases say (torch_2_13); and that of this release.
+# By the last release so far that has a convention, as the aliases say
+# (torch_2_13); and that of this release.
 LAST = {tuple(map(int, a.split("_")[1:])): c for a, c in TABLE["aliases"].items() if "torch" in a}
 RELEASED = LAST[min((last for last in LAST if last >= RELEASE), default=max(LAST))]
 # fmax and fmin of 2.14 pass both gradients at a NaN; v2.14.0/fmax mends it.
@@ -106,7 +107,8 @@ for line in sys.stdin:
 def forks(*modules):
     """Runs scripts, each in a process of its own; one process imports slow modules for all.
 
-    Yields run(script, *arguments, cwd=..., **variables) -> exit code, what it printed, what it complained of.
+    Yields run(script, *arguments, cwd=..., **variables) -> exit code, what it
+    printed, what it complained of.
     """
     command, pipe = [sys.executable, "-c", FORKS, *modules], subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
@@ -130,8 +132,8 @@ def forks(*modules):
 def scripts(folder, *modules):
     """Runs texts as scripts, each in a process of its own where `modules` are imported already.
 
-    Yields run(text, *arguments, cwd=..., **variables) -> what it printed, what it complained of. One
-    that fails is an error, unless `check` is False.
+    Yields run(text, *arguments, cwd=..., **variables) -> what it printed, what it complained of.
+    One that fails is an error, unless `check` is False.
     """
     file = folder / "script.py"
 
@@ -173,19 +175,21 @@ def vjp(f, args, g):
     return list(torch.func.vjp(f, *args)[1](g))
 
 
-# ---- The pin that holds -----------------------------------------------------------------------------
+# ---- The pin that holds --------------------------------------------------------------------------
 
 
 def slope(f=lambda x: torch.clamp(x, 0, 1), at=(0.0, 2.0)):
-    """The slope of torch.clamp at its lower bound and beyond the upper one, which differ between pins."""
+    """The slope of torch.clamp at its lower bound and beyond the upper
+    one, which differ between pins."""
     x = torch.tensor(at, requires_grad=True)
     return torch.autograd.grad(f(x).sum(), x)[0].tolist()
 
 
-# Stated, not asked for: torch starts the threads of its devices at the first backward, and the device of the tests
-# is not known yet where this is imported.
+# Stated, not asked for: torch starts the threads of its devices at the first backward, and the
+# device of the tests is not known yet where this is imported.
 OWN = [1, 0] if RELEASED == "inclusive" else [0, 0]
-HALF, THROUGH = [0.5, 0], [1, 1]
+HALF = [0.5, 0]
+THROUGH = [1, 1]
 
 # The beginning of scripts about it.
 SLOPE = """
@@ -229,7 +233,8 @@ def outcome(f, *args, **keywords):
 
 
 def assert_same(actual, expected, message=""):
-    """Equal values, NaN equal to NaN, same dtype and shape. The message is put into words if it fails."""
+    """Equal values, NaN equal to NaN, same dtype and shape. The message is
+    put into words if it fails."""
     if plainly_same(actual, expected):
         return
     torch.testing.assert_close(
@@ -238,7 +243,8 @@ def assert_same(actual, expected, message=""):
 
 
 def plainly_same(a, b):
-    """Whether two plain Tensors are the same, in a tenth of assert_close's time. False: ask assert_close."""
+    """Whether two plain Tensors are the same, in a tenth of assert_close's
+    time. False: ask assert_close."""
     if not (type(a) is type(b) is torch.Tensor) or a.layout != torch.strided or a.is_meta:
         return False
     if (a.dtype, a.shape, a.device, a.layout) != (b.dtype, b.shape, b.device, b.layout):
@@ -255,7 +261,8 @@ def leaves(file):
 def seeded(draw, *args, seed=0, generator=None):
     """What a function of torch draws, on the device under test: the same values on every device.
 
-    A generator belongs to one device and draws other numbers on another, so the CPU's draws, and the result is moved.
+    A generator belongs to one device and draws other numbers on another, so the CPU's
+    draws, and the result is moved.
     """
     generator = generator or torch.Generator().manual_seed(seed)
     return draw(*args, generator=generator, device="cpu").to(torch.get_default_device())

@@ -1,4 +1,5 @@
-"""The checks of test_distributed.py, which every process of a group runs; each must pass on each rank."""
+"""The checks of test_distributed.py, which every process of a group runs;
+each must pass on each rank."""
 
 import datetime
 import faulthandler
@@ -109,7 +110,7 @@ def partial_sums_are_reduced_first(mesh):
         assert_same(y.detach().full_tensor(), theirs.detach().full_tensor())
 
 
-# ---- A training step ---------------------------------------------------------------------------------
+# ---- A training step -----------------------------------------------------------------------------
 
 
 class Model(torch.nn.Module):
@@ -181,11 +182,17 @@ def fsdp_offloaded_in_place(mesh):
 CHECKS = {
     f.__name__: f
     for f in (
-        numbers_for_bounds, tensors_for_bounds, a_replicated_bound_for_all_rows,
-        operators_without_keywords, torchs_own_under_a_pin, partial_sums_are_reduced_first,
-        ddp_step, fsdp_step, fsdp_offloaded_in_place,
+        numbers_for_bounds,
+        tensors_for_bounds,
+        a_replicated_bound_for_all_rows,
+        operators_without_keywords,
+        torchs_own_under_a_pin,
+        partial_sums_are_reduced_first,
+        ddp_step,
+        fsdp_step,
+        fsdp_offloaded_in_place,
     )
-}  # fmt: skip
+}
 
 
 def run(rank, world, folder):
@@ -205,6 +212,7 @@ def run(rank, world, folder):
         (folder / f"{name}.{rank}").write_text(report)
         dist.barrier()
     dist.destroy_process_group()
-    # Caches of DTensor's keep the group, and so gloo's threads. One of them that drops a tensor while
-    # Python is being taken down aborts the process: https://github.com/pytorch/pytorch/pull/179291
+    # Caches of DTensor's keep the group, and so gloo's threads. One of them that drops a tensor
+    # while Python is being taken down aborts the process:
+    # https://github.com/pytorch/pytorch/pull/179291
     os._exit(0)

@@ -1,8 +1,9 @@
-"""The device of `pytest --device mock`: an accelerator in the host's memory, for tests of devices without a GPU.
+"""The device of `pytest --device mock`: an accelerator in the host's memory, for
+tests of devices without a GPU.
 
-Its operators run on the CPU, but its Tensors are not the CPU's: they have no `numpy()`, do not mix with those of the CPU,
-and take no generator of the CPU. Their backward runs in a thread of its own. clampgrad has no kernels for it, so
-compositions run there.
+Its operators run on the CPU, but its Tensors are not the CPU's: they have no `numpy()`, do not mix
+with those of the CPU, and take no generator of the CPU. Their backward runs in a thread of its own.
+clampgrad has no kernels for it, so compositions run there.
 """
 
 import contextlib
@@ -49,7 +50,8 @@ def compiled():
 
 
 def register():
-    """Makes the device known to torch, before the first backward: then torch starts a thread for each device."""
+    """Makes the device known to torch, before the first backward: then torch
+    starts a thread for each device."""
     torch.ops.load_library(compiled())
     torch.utils.rename_privateuse1_backend("mock")
     module = types.ModuleType("torch.mock")

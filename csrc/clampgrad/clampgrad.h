@@ -6,7 +6,7 @@
 //
 // Shapes, dtypes and errors are those of the function of the same name in at::. They also raise
 // c10::ValueError: for a value that is no Gradient, for `maximize` with an exact convention, and
-// for with_grad, restoring and straight_through on maximum and its kind.
+// for a pseudo-gradient on maximum and its kind.
 
 #include <clampgrad/gradient.h>
 

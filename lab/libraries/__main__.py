@@ -1,13 +1,15 @@
-"""A stock model beside a converted one, in other people's libraries: every case of cases.py in a process of its own.
+"""A stock model beside a converted one, in other people's libraries: every case of
+cases.py in a process of its own.
 
     python -m lab.libraries [--ways convert ...] [--before FILE] [--out FILE] [NAME ...]
 
-Each runs with the stock model, with `clampgrad.nn.convert` by default and with `example_inputs`, and with a convention
-that changes gradients, for one kind of module at a time. Exits with 1 if a converted model is not as stock, or if a
-convention is lost in silence. Cases of libraries that are not installed are left out.
+Each runs with the stock model, with `clampgrad.nn.convert` by default and with `example_inputs`,
+and with a convention that changes gradients, for one kind of module at a time. Exits with 1 if a
+converted model is not as stock, or if a convention is lost in silence. Cases of libraries that
+are not installed are left out.
 
-`--before` is what this program wrote with an older clampgrad on PYTHONPATH and `--ways convert`. With NAME, only those
-cases run, and only their rows of FILE are written again.
+`--before` is what this program wrote with an older clampgrad on PYTHONPATH and `--ways convert`.
+With NAME, only those cases run, and only their rows of FILE are written again.
 """
 
 import argparse

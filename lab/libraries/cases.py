@@ -1,8 +1,9 @@
 """What other people's libraries do with a model: a function a case, in the order of the table.
 
-A case makes its model, gives it and an input to `change` at the place that its name says, and returns what the library
-made of it: tensors, numbers and texts. `change` converts the model, or leaves it as it is. A case of `gradients` returns
-gradients that depend on each ReLU, ReLU6 and Hardtanh.
+A case makes its model, gives it and an input to `change` at the place that its name
+says, and returns what the library made of it: tensors, numbers and texts. `change`
+converts the model, or leaves it as it is. A case of `gradients` returns gradients that
+depend on each ReLU, ReLU6 and Hardtanh.
 """
 
 import contextlib
@@ -49,11 +50,12 @@ def is_a_part(library):
     return library.startswith("torch.") or library in sys.stdlib_module_names
 
 
-# ---- Models ----------------------------------------------------------------------------------------------
+# ---- Models --------------------------------------------------------------------------------------
 
 
 def chain(inplace=False):
-    """One ReLU6, whose input nothing else keeps; one ReLU, whose result nothing else keeps; one Hardtanh."""
+    """One ReLU6, whose input nothing else keeps; one ReLU, whose result
+    nothing else keeps; one Hardtanh."""
     torch.manual_seed(0)
     model = nn.Sequential(
         *(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU6(inplace)),
@@ -98,7 +100,7 @@ def types(model):
     )
 
 
-# ---- torch.ao --------------------------------------------------------------------------------------------
+# ---- torch.ao ------------------------------------------------------------------------------------
 
 
 def stubbed():
@@ -239,7 +241,7 @@ def structured_pruning(change):
     return trained(pruned, ROWS), types(pruned)
 
 
-# ---- torchao ---------------------------------------------------------------------------------------------
+# ---- torchao -------------------------------------------------------------------------------------
 
 
 def pt2e(change, qat):
@@ -289,7 +291,7 @@ def quantize_qat(change):
     return trained(model, ROWS), types(model)
 
 
-# ---- Attributions: most methods have rules of their own in the place of gradients ------------------------
+# ---- Attributions: most methods have rules of their own in the place of gradients ----------------
 
 
 def attributed(method, change, *arguments, **keywords):
@@ -350,7 +352,7 @@ def shap_deep(change):
     return torch.from_numpy(explainer.shap_values(ROWS, check_additivity=False))
 
 
-# ---- Gradients in another way ----------------------------------------------------------------------------
+# ---- Gradients in another way --------------------------------------------------------------------
 
 
 def extended(change, activations, **extensions):
@@ -417,7 +419,7 @@ def stacked(change):
     return torch.func.vmap(torch.func.grad(loss))(stacked, buffers)
 
 
-# ---- Counting and pruning --------------------------------------------------------------------------------
+# ---- Counting and pruning ------------------------------------------------------------------------
 
 
 @case("ptflops", "counts of modules")
@@ -489,7 +491,7 @@ def pruned(change):
     return trained(model), torch_pruning.utils.count_ops_and_params(model, X)
 
 
-# ---- Models of libraries, and passes over them -----------------------------------------------------------
+# ---- Models of libraries, and passes over them ---------------------------------------------------
 
 
 @case("timm", "mobilenetv2, trained", gradients=True)
@@ -579,7 +581,7 @@ def brevitas(change):
     return model(X), types(model)
 
 
-# ---- Hooks and shards ------------------------------------------------------------------------------------
+# ---- Hooks and shards ----------------------------------------------------------------------------
 
 
 def hooked(model):
@@ -673,7 +675,7 @@ def fsdp_after(change):
     return sharded(change, after=True)
 
 
-# ---- Graphs ----------------------------------------------------------------------------------------------
+# ---- Graphs --------------------------------------------------------------------------------------
 
 
 def run_onnx(path):
@@ -760,7 +762,7 @@ def compiled_autograd(change):
         return trained(torch.compile(change(chain(), X), backend="aot_eager"))
 
 
-# ---- Copies and processes --------------------------------------------------------------------------------
+# ---- Copies and processes ------------------------------------------------------------------------
 
 
 @case("copy", "deepcopy", gradients=True)

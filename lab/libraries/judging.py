@@ -15,7 +15,9 @@ from lab.libraries.cases import CASES
 # Its gradient differs from torch's at every value beyond a bound.
 NAMED = "straight_through"
 ABOUT = re.compile("clampgrad|gradient")  # a warning
-AS_STOCK, ARRIVES, LOST = "as stock", "arrives", "silent: lost"
+AS_STOCK = "as stock"
+ARRIVES = "arrives"
+LOST = "silent: lost"
 
 
 def stock(model, x):

@@ -1,5 +1,6 @@
-"""Hooks of the site (mkdocs.yml): README.md is its first page, links to other files outside docs/ lead to pages
-that show them, long names in tables may be broken, and dark pages have dark pictures."""
+"""Hooks of the site (mkdocs.yml): README.md is its first page, links to other files
+outside docs/ lead to pages that show them, long names in tables may be broken, and
+dark pages have dark pictures."""
 
 import posixpath
 import re

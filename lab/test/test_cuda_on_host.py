@@ -73,7 +73,8 @@ def as_lanes(dtype, *numbers):
 
 
 class Guarded:
-    """Room for what is like a Tensor, `offset` elements past a multiple of 64 bytes, with borders of known bytes."""
+    """Room for what is like a Tensor, `offset` elements past a multiple of 64 bytes,
+    with borders of known bytes."""
 
     def __init__(self, like, offset=0):
         begin, size = 64 + offset * like.itemsize, like.numel() * like.itemsize
@@ -114,7 +115,8 @@ def check_numbers(kernels, x, g, bounds, call, offset=0):
 
 
 def check_tensors(kernels, name, args, g, which, call, offset=0):
-    """The result and its bits, all gradients, and each of them alone; `which` arguments are differentiated, as bits."""
+    """The result and its bits, all gradients, and each of them alone; `which` arguments
+    are differentiated, as bits."""
     where, extremum = f"{len(g)} {offset} {which}", None if name == "clamp" else name
     leaves = [a.clone().requires_grad_(bool(which >> i & 1)) for i, a in enumerate(args)]
     y, bits = recorded(name, *leaves, call=call)
@@ -185,7 +187,8 @@ def lies_as(like, offset=0):
 
 
 def check_layouts(kernels, name, leaves, g, call, offset=0):
-    """As check_tensors, of Tensors that need not lie as the result does, and of a gradient that need not either."""
+    """As check_tensors, of Tensors that need not lie as the result does, and of a
+    gradient that need not either."""
     extremum = None if name == "clamp" else name
     y, bits = recorded(name, *leaves, call=call)
     expected = torch.autograd.grad(y, leaves, g)
@@ -205,8 +208,9 @@ def check_layouts(kernels, name, leaves, g, call, offset=0):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shapes", BROADCAST)
 def test_inputs_are_read_where_they_lie(kernels, shapes, dtype):
-    """Bounds that are broadcast, one, the other, and both; and gradients, as those of sums and means. In the shape of
-    the bound nothing is rounded: a share is a number of few bits, which a sum keeps."""
+    """Bounds that are broadcast, one, the other, and both; and gradients, as those of
+    sums and means. In the shape of the bound nothing is rounded: a share is a number of
+    few bits, which a sum keeps."""
     of_x, of_bound = BROADCAST[shapes]
 
     def few_bits(*shape, seed):

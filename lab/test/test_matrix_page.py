@@ -1,4 +1,5 @@
-"""docs/with_pytorch.md says what the last run of the matrix found: all of it held, or is in the limits."""
+"""docs/with_pytorch.md says what the last run of the matrix found: all of
+it held, or is in the limits."""
 
 import re
 from pathlib import Path

@@ -25,8 +25,8 @@ def test_tables_are_what_the_data_says(page):
 
 
 def test_the_rows_elsewhere_agree_with_the_contract():
-    """jax.numpy.clip is half, and the releases of torch are inclusive and joint: tests of the contract
-    measure the installed one."""
+    """jax.numpy.clip is half, and the releases of torch are inclusive and joint: tests of the
+    contract measure the installed one."""
     rows = {row["versions"][0]: row for row in contract_tables.FRAMEWORKS["rows"]}
     for convention, version in {"inclusive": "2.13.0", "joint": "2.14", "half": "0.10.2"}.items():
         row = rows[version]

@@ -13,7 +13,7 @@ from clampgrad._pin.installed import NoConvention, of_the_release, patched
 
 def test_a_stock_torch_is_not_patched():
     assert patched() is None
-    for name in ("inclusive", "joint", "half"):
+    for name in clampgrad.EXACT:
         with clampgrad.pin(name):
             assert patched() is None
 

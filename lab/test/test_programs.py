@@ -34,7 +34,8 @@ def check(installed, tmp_path, monkeypatch):
     (tmp_path / "digests.py").write_text((programs.HERE / "digests.py").read_text())
 
     def check(program=JOINT, text=STUB, settings=("stock", "joint"), **others):
-        """The findings and failures of a program under some settings; `others` replace some of them."""
+        """The findings and failures of a program under some settings;
+        `others` replace some of them."""
         script = tmp_path / "stub.py"
         script.write_text(text)
         chosen = {name: others.get(name, programs.SETTINGS[name]) for name in settings}
@@ -72,19 +73,23 @@ def test_a_difference_that_nobody_has_named(check, program, must):
     assert failure.endswith(f"first at 'gradients 0', and must {must}")
 
 
-@pytest.mark.parametrize("text, says", [
-    ("import a_library_that_is_nowhere", "exit code 1: ModuleNotFoundError: No module named"),
-    ("1 / 0", "ZeroDivisionError: division by zero"),
-    ("", "it printed nothing"),
-    ("from digests import show, torch\nfor _ in 0, 1: show('a', torch.ones(1))", "twice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("import a_library_that_is_nowhere", "exit code 1: ModuleNotFoundError: No module named"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("", "it printed nothing"),
+        ("from digests import show, torch\nfor _ in 0, 1: show('a', torch.ones(1))", "twice"),
+    ],
+)
 def test_a_program_that_does_not_run(check, text, says):
     (failure,) = check({}, text, ["stock"])[1]
     assert says in failure
 
 
 def test_the_record():
-    """records/programs.jsonl is of these programs, as programs.yaml has them, and nothing in it failed."""
+    """records/programs.jsonl is of these programs, as programs.yaml has
+    them, and nothing in it failed."""
     rows, named = records.read("programs")["rows"], programs.PROGRAMS
     assert [r["program"] for r in rows] == list(named) == sorted(p.stem for p in scripts())
     for found in rows:

@@ -19,7 +19,8 @@ fmin: _Function
 
 stamp: str  # buildtools/stamp.py
 
-# Pins (csrc/pin/pin.h). What is pinned is a name, as "with_grad, maximize", or None: torch's own gradient.
+# Pins (csrc/pin/pin.h). What is pinned is a name, as "with_grad, maximize",
+# or None: torch's own gradient.
 class Block:
     def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None: ...
     @property

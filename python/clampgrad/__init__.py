@@ -1,9 +1,10 @@
 """One forward and a named, pinned gradient for clamp, on every release of PyTorch.
 
-`clamp`, `maximum` and their relatives are those of torch, with the gradient as a keyword; `help(clampgrad.clamp)`
-lists what it accepts. `nn` has modules, and `nn.convert` for a model that exists. `pin` and `set_pin` give torch's own
-functions a named gradient, in code that you do not edit. `audit` tells whether the gradient at the bounds matters to
-a program, and `survey` what the installed torch does there.
+`clamp`, `maximum` and their relatives are those of torch, with the gradient as a keyword;
+`help(clampgrad.clamp)` lists what it accepts. `nn` has modules, and `nn.convert` for a model
+that exists. `pin` and `set_pin` give torch's own functions a named gradient, in code that you do
+not edit. `audit` tells whether the gradient at the bounds matters to a program, and `survey`
+what the installed torch does there.
 """
 
 import sys

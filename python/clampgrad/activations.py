@@ -1,7 +1,7 @@
 """relu, relu6 and hardtanh of torch.nn.functional, with the gradient as a keyword.
 
-Values, dtypes and in-place forms are those of torch. On sparse, MKL-DNN and strided nested tensors, torch's
-own function runs, whose gradient is 0 at a bound.
+Values, dtypes and in-place forms are those of torch. On sparse, MKL-DNN and strided nested tensors,
+torch's own function runs, whose gradient is 0 at a bound.
 """
 
 import torch
@@ -34,8 +34,8 @@ def relu(
 
     Raises:
         ValueError: the name of the convention is unknown.
-        NotImplementedError: a gradient of a sparse, MKL-DNN or strided nested tensor is recorded, and
-            the convention is not `min_norm` or `joint`.
+        NotImplementedError: a gradient of a sparse, MKL-DNN or strided nested tensor is recorded,
+            and the gradient of the convention is not 0 at a bound that is a number.
 
     Example::
 

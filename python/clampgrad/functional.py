@@ -1,7 +1,7 @@
 """clamp and related functions, with the gradient as a keyword.
 
-Every function has the forward of the function of the same name in torch: the same values, dtypes, strides and
-errors. :func:`clamp` documents the values of the keyword.
+Every function has the forward of the function of the same name in torch: the same values, dtypes,
+strides and errors. :func:`clamp` documents the values of the keyword.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from clampgrad import _implementation
+from clampgrad._contract.docstrings import filled
 from clampgrad._contract.gradients import ExactGradient, Gradient
-from clampgrad._contract.table import ALIASES, CONVENTIONS, TABLE
+from clampgrad._contract.table import TABLE
 from clampgrad._implementation.traced import traced
 from clampgrad._torch.our_functions import bare_signature, document, tell_torch
 
@@ -25,13 +26,9 @@ if TYPE_CHECKING:
 Bound: TypeAlias = int | float | Tensor
 
 
-def _with_rules(text: str | None) -> str:
-    """A docstring with the conventions, their aliases and rules in their place; python -OO leaves docstrings out."""
-    lines = []
-    for name in CONVENTIONS:
-        aliases = "".join(f" or ``{alias}``" for alias in ALIASES if ALIASES[alias] == name)
-        lines.append(f"- ``{name}``{aliases}: {TABLE['conventions'][name]}")
-    return cleandoc(text).replace("{conventions}", "\n".join(lines)) if text else ""
+def _documentation(function: Callable[..., Any]) -> str:
+    """Its docstring, with what the contract says; python -OO leaves docstrings out."""
+    return filled(cleandoc(function.__doc__ or ""), function.__name__, TABLE)
 
 
 def _call(name: str, *args: Any, out: Tensor | None = None, **keywords: Any) -> Tensor:
@@ -49,17 +46,18 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _implemented(function: _F) -> _F:
-    """The compiled function of that name, with this documentation, or `function` if there is none."""
+    """The compiled function of that name, with this documentation, or
+    `function` if there is none."""
     name = function.__name__
     if _implementation.name != "compiled":
-        function.__doc__ = _with_rules(function.__doc__)
+        function.__doc__ = _documentation(function)
         _implementation.PUBLIC[name] = function  # what its pin and Tensor subclasses see
         return function
     compiled = getattr(_implementation, name)
     if compiled.__text_signature__ is None:
         # Python makes the signature of a builtin out of the first line.
         first = f"{name}{bare_signature(function)}\n--\n\n"
-        document(compiled, first + _with_rules(function.__doc__))
+        document(compiled, first + _documentation(function))
     compiled.__module__ = __name__
     _TRACED[compiled] = function
     return compiled
@@ -77,27 +75,22 @@ def clamp(
 ) -> Tensor:
     """Clamps all elements into [min, max], like :func:`torch.clamp`, with a named gradient.
 
-    The conventions, and what each does where an element x is at a bound or outside (g is the incoming gradient):
+    The conventions, and what each does where an element x is at a bound or
+    outside (g is the incoming gradient):
 
     {conventions}
 
-    The last three are not derivatives of the forward; they are meant for optimisation. `min_norm` and
-    `joint` differ where a bound is a Tensor. docs/conventions.md has every case.
-
-    Sources: `min_norm` follows PyTorch's notes on autograd, "Gradients for non-differentiable functions"
-    (docs/least_norm.md derives it). `inclusive`, `joint` and `half` are measured on torch 2.13.0, torch
-    2.15.0 and jax.numpy.clip. `with_grad` is the ``ClampWithGrad`` of CLIP-guided art, `restoring` a proposal
-    of the notebook "An analysis of clamp_with_grad()", and `straight_through` the estimator of Bengio,
-    Léonard and Courville (2013, arXiv:1308.3432).
+    Those in ``clampgrad.PSEUDO`` are not derivatives of the forward; they are meant for
+    optimisation. docs/conventions.md has every case, and says where each convention comes from.
 
     Args:
         input: a Tensor of any shape and real dtype.
         min: the lower bound: a number, a Tensor that broadcasts with `input`, or None for no bound.
-        max: the upper bound, likewise; it wins where ``min > max``. A number is a constant. A Tensor,
-            including a Tensor with no dimensions, receives a gradient if it requires grad. With one
-            number and one Tensor, the lower bound is applied first.
-        gradient: the name or an alias of a convention. (Not related to the argument of the same name of
-            `Tensor.backward`, which is the incoming gradient.)
+        max: the upper bound, likewise; it wins where ``min > max``. A number is a constant. A
+            Tensor, including a Tensor with no dimensions, receives a gradient if it requires grad.
+            With one number and one Tensor, the lower bound is applied first.
+        gradient: the name or an alias of a convention. (Not related to the argument of the same
+            name of `Tensor.backward`, which is the incoming gradient.)
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         out: the output tensor; as elsewhere in torch, it is not differentiable.
 
@@ -109,7 +102,8 @@ def clamp(
         ValueError: `gradient` is unknown, or `maximize` is set with an exact convention.
         TypeError: `gradient` is not a str.
         RuntimeError: both bounds are None, or torch refuses the arguments: its own error.
-        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not linear in the incoming gradient.
+        NotImplementedError: forward mode of `with_grad` or `restoring`, which are not
+            linear in the incoming gradient.
 
     Example::
 
@@ -130,13 +124,14 @@ def clamp_(
     gradient: Gradient = "min_norm",
     maximize: bool = False,
 ) -> Tensor:
-    """:func:`clamp` in place: writes the result into `input`, whose shape and dtype it keeps, and returns it.
+    """:func:`clamp` in place: writes the result into `input`, whose shape and
+    dtype it keeps, and returns it.
 
     The arguments are those of :func:`clamp`, and so are the errors, and these.
 
     Raises:
-        RuntimeError: the result does not fit into the shape or dtype of `input`, or `input` is a leaf that
-            requires grad: torch's own errors.
+        RuntimeError: the result does not fit into the shape or dtype of `input`, or `input` is a
+            leaf that requires grad: torch's own errors.
     """
     return _call("clamp_", input, min, max, gradient=gradient, maximize=maximize)
 
@@ -199,8 +194,8 @@ def clamp_with_grad(
     """:func:`clamp` with ``gradient="with_grad"``, under the name that the community uses.
 
     For finite gradients, it equals the ``ClampWithGrad`` of many notebooks,
-    ``grad * (grad * (x - clamp(x)) >= 0)``. It selects instead of multiplying, so no product underflows
-    and no infinity becomes NaN. Arguments, result and errors are those of :func:`clamp`.
+    ``grad * (grad * (x - clamp(x)) >= 0)``. It selects instead of multiplying, so no product
+    underflows and no infinity becomes NaN. Arguments, result and errors are those of :func:`clamp`.
     """
     return clamp(input, min, max, gradient="with_grad", maximize=maximize)
 
@@ -219,15 +214,17 @@ def maximum(
 ) -> Tensor:
     """Computes the elementwise maximum, like :func:`torch.maximum`, with a named gradient.
 
-    Where the two are equal, `min_norm` gives half of the gradient to each if both are being
-    differentiated, and 0 if one of them is a constant, so that freezing one changes the gradient of the
-    other. The other conventions give half to each. At a NaN, `min_norm` and `half` give 0, and `inclusive`
-    and `joint` the whole gradient to both, as torch does. The sources are those that :func:`clamp` names.
+    What the arguments, x and y, receive of the gradient at a tie and at a NaN:
+
+    {ties}
+
+    At a tie, `min_norm` gives 0 to both if one of them is a constant, so that freezing one
+    changes the gradient of the other.
 
     Args:
         input: a Tensor of any shape and real dtype.
         other: a Tensor of a real dtype, whose shape broadcasts with that of `input`.
-        gradient: `min_norm`, `inclusive`, `joint` or `half`, or an alias of one; :func:`clamp` lists them.
+        gradient: one of ``clampgrad.EXACT``, or an alias; :func:`clamp` lists them.
         out: the output tensor; as elsewhere in torch, it is not differentiable.
 
     Returns:
@@ -236,7 +233,8 @@ def maximum(
     Raises:
         ValueError: `gradient` is unknown, or not an exact convention.
         TypeError: `gradient` is not a str, or `other` is not a Tensor.
-        RuntimeError: torch refuses the arguments, such as shapes that do not broadcast: its own error.
+        RuntimeError: torch refuses the arguments, such as shapes that
+            do not broadcast: its own error.
 
     Example::
 
@@ -273,9 +271,12 @@ def fmax(
 ) -> Tensor:
     """:func:`maximum`, but where one side is NaN the other is the result, like :func:`torch.fmax`.
 
-    There the other side has the whole gradient. Where both are NaN, and at a tie, `inclusive` gives it to
-    `input`, as PyTorch 2.13 does; `joint` shares a tie and gives `input` the gradient where both are NaN.
-    Arguments and errors are those of :func:`maximum`.
+    There the other side has the whole gradient. At a tie, and where both are NaN, x and y receive:
+
+    {ties}
+
+    Arguments and errors are those of :func:`maximum`, and so is what
+    `min_norm` does beside a constant.
     """
     return _call("fmax", input, other, gradient=gradient, out=out)
 
@@ -290,7 +291,8 @@ def fmin(
 ) -> Tensor:
     """:func:`minimum`, but where one side is NaN the other is the result, like :func:`torch.fmin`.
 
-    Its gradients at a tie and at a NaN are those of :func:`fmax`; arguments and errors, those of :func:`maximum`.
+    Its gradients at a tie and at a NaN are those of :func:`fmax`; arguments and
+    errors, those of :func:`maximum`.
     """
     return _call("fmin", input, other, gradient=gradient, out=out)
 

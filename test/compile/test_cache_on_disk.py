@@ -29,7 +29,8 @@ print(slope(f)[0], torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs the script with the package in a folder: the gradient at a bound, and hits in the cache."""
+    """Runs the script with the package in a folder: the gradient at a
+    bound, and hits in the cache."""
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
 
     def run(folder, portable="1"):

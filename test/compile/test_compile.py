@@ -168,11 +168,14 @@ def test_a_numpy_scalar_is_a_number(scalar, backend):
         check_rows(partial(compiled, lo=scalar(lo), hi=scalar(hi)), expected, [x], g)
 
 
-@pytest.mark.parametrize("wrong, message", [
-    ({"min": [0]}, "clamp"),
-    ({"min": 0, "max": 1, "gradient": "with_grad", "maximize": 1}, "maximize"),
-    ({"min": 0, "max": 1, "gradient": "?"}, "min_norm"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"min": [0]}, "clamp"),
+        ({"min": 0, "max": 1, "gradient": "with_grad", "maximize": 1}, "maximize"),
+        ({"min": 0, "max": 1, "gradient": "?"}, "min_norm"),
+    ],
+)
 def test_what_is_wrong_is_refused(wrong, message):
     compiled = torch.compile(lambda x: clampgrad.clamp(x, **wrong), backend="aot_eager")
     with pytest.raises(Exception, match=message):

@@ -1,5 +1,5 @@
-"""Compiled code keeps for backward the result of a clamp, which the next operator needs anyway, and also a mask only
-if the result does not say what the gradient is."""
+"""Compiled code keeps for backward the result of a clamp, which the next operator needs anyway, and
+also a mask only if the result does not say what the gradient is."""
 
 from contextlib import nullcontext
 
@@ -39,7 +39,8 @@ def kept(f, pin=None):
         return saved_bytes(compiled, x, w) / N**2 - 8  # x and w
 
 
-LO, HI = torch.zeros(()), torch.ones(())
+LO = torch.zeros(())
+HI = torch.ones(())
 NUMBERS = {
     "clamp": lambda x, **c: clampgrad.clamp(x, 0, 1, **c),
     "clamp_min": lambda x, **c: clampgrad.clamp_min(x, 0, **c),
@@ -87,7 +88,8 @@ def test_a_pin(convention):
 
 @pytest.mark.parametrize("convention", STRICT)
 def test_in_place(convention):
-    """It keeps a mask, because the next operator gets a copy. Changing the result is no error, as after relu."""
+    """It keeps a mask, because the next operator gets a copy. Changing the result
+    is no error, as after relu."""
     for form in (
         lambda x: clampgrad.clamp(x, 0, 1, gradient=convention).mul_(2),
         lambda x: clampgrad.clamp_(x, 0, 1, gradient=convention),
@@ -185,7 +187,8 @@ BOUNDS += [(-torch.inf, 0), (0, torch.inf), *[(torch.nan, None)][IGNORES_NAN:]]
 )
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_the_gradient_is_that_of_eager_mode(convention, dtype):
-    """Also if bounds are equal, crossed, infinite or NaN, and if the result is changed afterwards."""
+    """Also if bounds are equal, crossed, infinite or NaN, and if the
+    result is changed afterwards."""
     x = torch.cat([tied(64, dtype=dtype), torch.tensor([0.1, 0.2], dtype=dtype)])
     g = tied(66, seed=1, dtype=dtype)
 

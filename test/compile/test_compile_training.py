@@ -1,4 +1,5 @@
-"""Compiled training: sizes, names and bounds that change, checkpoints, and backward itself compiled."""
+"""Compiled training: sizes, names and bounds that change, checkpoints,
+and backward itself compiled."""
 
 from functools import partial
 
@@ -14,8 +15,8 @@ from oracle import EXACT
 
 pytestmark = pytest.mark.thorough
 
-# One depends on what is being differentiated, one shares ties, one is no derivative. test_compile.py
-# checks that a compiler loses no convention.
+# One depends on what is being differentiated, one shares ties, one is no derivative.
+# test_compile.py checks that a compiler loses no convention.
 SOME = ("min_norm", "half", "with_grad")
 EACH = pytest.mark.parametrize("convention", SOME)
 
@@ -78,8 +79,8 @@ def test_another_integer_for_a_bound(dtype, backend):
 
 
 def test_another_number_for_a_bound(backend):
-    """Every other one compiles again, as with torch.clamp. One attempt to make it a symbol fails; some
-    releases do not make that attempt for torch.clamp."""
+    """Every other one compiles again, as with torch.clamp. One attempt to make it a symbol fails;
+    some releases do not make that attempt for torch.clamp."""
     numbers = (0.5, 1.5, 2.5, 4.5)
     assert compilations(clampgrad.clamp, numbers, backend) == [1, 3, 4, 5]
     assert compilations(torch.clamp, numbers, backend) in ([1, 2, 3, 4], [1, 3, 4, 5])
@@ -97,8 +98,9 @@ CHANGING = {
 
 
 def check_numbers(f, numbers, values, pinned=False):
-    """One compiled function, of one number after the other. Inductor's cache on disk has no guard for a number that
-    is used twice, so it serves the earlier value (github.com/pytorch/pytorch/issues/194976)."""
+    """One compiled function, of one number after the other. Inductor's cache on disk has no guard
+    for a number that is used twice, so it serves the earlier value
+    (github.com/pytorch/pytorch/issues/194976)."""
     with torch._inductor.utils.fresh_inductor_cache():
         compiled, x = torch.compile(f), torch.tensor(values)
         for n in numbers:
@@ -168,11 +170,14 @@ def test_a_bound_made_of_a_size(dtype, backend):
 
 
 @torch._dynamo.config.patch(capture_scalar_outputs=True)
-@pytest.mark.parametrize("number, dtype", [
-    (lambda x: x.sum().int().item(), torch.float32),
-    (lambda x: x.sum().item(), torch.float32),
-    (lambda x: x[0].int().item() / 10, torch.bfloat16),  # the second is at the bound, which is rounded
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "number, dtype",
+    [
+        (lambda x: x.sum().int().item(), torch.float32),
+        (lambda x: x.sum().item(), torch.float32),
+        (lambda x: x[0].int().item() / 10, torch.bfloat16),  # the second is at the rounded bound
+    ],
+)
 def test_a_bound_made_of_data(number, dtype, backend):
     """It asks nothing of the symbol that the forward does not need."""
 

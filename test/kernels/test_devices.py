@@ -1,6 +1,6 @@
-"""Tensors of several devices: we accept what torch accepts, such as 0-dim CPU tensors in maximum; the rest raises
-torch's own error. The other device is that of --device, a GPU, or meta, where torch's clamp takes them too: it has no
-values."""
+"""Tensors of several devices: we accept what torch accepts, such as 0-dim CPU tensors in maximum;
+the rest raises torch's own error. The other device is that of --device, a GPU, or meta, where
+torch's clamp takes them too: it has no values."""
 
 from functools import partial
 from itertools import permutations, product

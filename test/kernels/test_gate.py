@@ -59,7 +59,8 @@ def test_every_16_bit_gradient(convention, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_every_16_bit_gradient_in_thirds(dtype):
-    """Three tied arguments that are all being differentiated: rounded once, subnormal numbers too."""
+    """Three tied arguments that are all being differentiated: rounded
+    once, subnormal numbers too."""
     g = every_number(dtype)
     args = [torch.zeros_like(g) for _ in range(3)]
     for gradient in eager(clampgrad.clamp, args, g):

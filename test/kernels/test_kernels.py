@@ -81,7 +81,8 @@ def test_numbers(bounds, convention, dtype):
         agree(f, [laid_out(shape, generator, dtype)], laid_out(shape, generator, dtype))
 
 
-BROADCAST = {  # what repeats is less than a word, some words, no whole number of words, or inner dimensions
+# What repeats is less than a word, some words, no whole number of words, or inner dimensions.
+BROADCAST = {
     (40, 100): [(), (100,), (1, 100)],
     (2500,): [(1,)],
     (3000, 3): [(3,)],
@@ -159,8 +160,8 @@ def instructions():
 NOT_IN_AVX512 = {
     # vpmovw2m is what Clang makes of the signs of 16-bit numbers.
     "a mask that becomes a vector of lanes and a mask again": r"\tvpmov(?:m2[bwdq]|[bdq]2m)\s",
-    # If the bits of a gradient are not in the cache, its elements are fetched all the same. Data on the
-    # stack, and constants, are always there.
+    # If the bits of a gradient are not in the cache, its elements are fetched all the same. Data on
+    # the stack, and constants, are always there.
     "a load that waits for a mask": (
         r"\tv\w+\s[^\n]*\((?!%rip|%rsp)[^)]*\),[^\n]*%(?:[xyz]mm\d+|k\d)\{%k\d\}"
     ),
@@ -184,7 +185,8 @@ def test_only_loops_for_one_maker_take_a_maximum_of_floats(instructions):
 
 
 def test_no_loop_takes_a_vector_apart(instructions):
-    """Lane by lane, an element takes ten times as long, as torch.fmax and fmin on floats once did with AVX-512."""
+    """Lane by lane, an element takes ten times as long, as torch.fmax and fmin on
+    floats once did with AVX-512."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
     loops = [f for f in functions if "foreach_whole_word" in f.partition("\n")[0]]
     assert len(loops) > 100
@@ -192,7 +194,8 @@ def test_no_loop_takes_a_vector_apart(instructions):
 
 
 def test_loops_leave_no_upper_halves(instructions):
-    """A function that wrote them ends with vzeroupper, so that other code does not wait for our registers."""
+    """A function that wrote them ends with vzeroupper, so that other code does
+    not wait for our registers."""
     functions = re.split(r"\n\n(?=[0-9a-f]+ <)", instructions)
     loops = [
         f for f in functions if re.match(r"[0-9a-f]+ <_ZZN9clampgrad(4avx2|6avx512)7loop_ofI", f)
@@ -203,8 +206,8 @@ def test_loops_leave_no_upper_halves(instructions):
 
 
 def test_what_is_compiled_for_a_set_stays_there(instructions):
-    """The linker keeps one copy of an inline function: were it one of these, older machines would run it. A
-    template whose arguments are of a file's own (_GLOBAL__N_1) has no other copy."""
+    """The linker keeps one copy of an inline function: were it one of these, older machines would
+    run it. A template whose arguments are of a file's own (_GLOBAL__N_1) has no other copy."""
     functions = re.findall(r"^[0-9a-f]+ <(\S+)>:\n((?:.+\n)*)", instructions, re.MULTILINE)
     of_a_set = re.compile("9clampgrad(4avx2|6avx512)|NS_(4avx2|6avx512)12_GLOBAL__N_1")
     elsewhere = [f for f in functions if not of_a_set.search(f[0])]

@@ -1,4 +1,5 @@
-"""Nested, quantised, sparse and mkldnn tensors: clamped where torch clamps them, or torch's own error."""
+"""Nested, quantised, sparse and mkldnn tensors: clamped where torch clamps
+them, or torch's own error."""
 
 from functools import partial
 

@@ -26,8 +26,8 @@ INPUTS = {
     "bfloat16": lambda: torch.linspace(-2, 2, 5, dtype=torch.bfloat16),
 }
 
-# A trace takes a third of a second, so each layout and each convention is tried with one overload: the others
-# are instances of the same templates, and functionalization replaces in-place calls.
+# A trace takes a third of a second, so each layout and each convention is tried with one overload:
+# the others are instances of the same templates, and functionalization replaces in-place calls.
 EVERY_LAYOUT = ("clamp", "clamp_mingrad", "clamp_mingrad_backward")
 EVERY_CONVENTION = ("clamp", "clamp.Tensor", "clamp.Tensor_Scalar", "clamp.Scalar_Tensor")
 

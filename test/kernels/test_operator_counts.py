@@ -1,8 +1,9 @@
 """How many operators the composed path runs, per convention: counts may fall, never grow.
 
-records/operator-counts.jsonl holds the count of each case, the same on every release of torch. `PYTHONPATH=test:. python
-test/kernels/test_operator_counts.py` writes it anew; a higher count in it needs a reason. A convention that is not in
-it yet may take as many operators as the most demanding of the others.
+records/operator-counts.jsonl holds the count of each case, the same on every release of
+torch. `PYTHONPATH=test:. python test/kernels/test_operator_counts.py` writes it anew; a
+higher count in it needs a reason. A convention that is not in it yet may take as many
+operators as the most demanding of the others.
 """
 
 from collections import Counter, defaultdict

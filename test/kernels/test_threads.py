@@ -1,4 +1,5 @@
-"""The threads of torch, of a program, and other processes. Forward and backward in several threads: the matrix."""
+"""The threads of torch, of a program, and other processes. Forward and backward in
+several threads: the matrix."""
 
 import re
 import shutil

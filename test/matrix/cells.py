@@ -50,7 +50,8 @@ LAYOUTS = {
 
 
 def shown(thing, first):
-    """The call that makes it: the first fields by position, the others if they are not the default."""
+    """The call that makes it: the first fields by position, the others
+    if they are not the default."""
     values = {f.name: getattr(thing, f.name) for f in fields(thing)}
     words = [repr(v) for v in values.values()][:first]
     words += [
@@ -83,7 +84,8 @@ class Arg:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Two cells are equal if their text is: 0 is another bound than 0.0, and promotes differently."""
+    """Two cells are equal if their text is: 0 is another bound than
+    0.0, and promotes differently."""
 
     operator: str
     args: tuple  # Arg, number or None
@@ -150,7 +152,8 @@ class Cell:
         return any(self.want)
 
     def fill(self, tensors):
-        """The arguments with these tensors in the places of the Args, and what comes after them in the numbers'."""
+        """The arguments with these tensors in the places of the Args, and what comes
+        after them in the numbers'."""
         given = list(tensors)
         filled = [given.pop(0) if isinstance(a, Arg) else a for a in self.args]
         return [given.pop(0) if given and isinstance(a, (int, float)) else a for a in filled]
@@ -169,7 +172,8 @@ class Cell:
         return reference.forward(self.operator, args)
 
     def reduced(self):
-        """Operator and arguments without those that are None: a clamp with one bound is clamp_min or _max."""
+        """Operator and arguments without those that are None: a clamp with one
+        bound is clamp_min or _max."""
         if self.operator == "clamp" and None in self.args:
             return ("clamp_max" if self.args[1] is None else "clamp_min"), [
                 i for i, a in enumerate(self.args) if a is not None
@@ -201,7 +205,8 @@ class Expected:
 
 
 def gradients(cell, args, want, g):
-    """The gradient of each Tensor argument; `args` and `want` have an entry for every argument of the call."""
+    """The gradient of each Tensor argument; `args` and `want` have an entry for
+    every argument of the call."""
     # Up to 2.11 clamp ignores a NaN as its only bound, and clamp_min does not.
     y = cell.forward(args)
     operator, given = cell.reduced()

@@ -1,4 +1,5 @@
-"""Contexts that trace the call: make_fx, functionalize, what torch.compile stands on, and TorchScript."""
+"""Contexts that trace the call: make_fx, functionalize, what torch.compile
+stands on, and TorchScript."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -40,7 +41,8 @@ def compilable(cell):
 
 
 def functionalizable(cell):
-    """torch.func.functionalize has no rule for an autograd function, which a portable call is that no pin makes."""
+    """torch.func.functionalize has no rule for an autograd function, which a
+    portable call is that no pin makes."""
     recorded = clampgrad.implementation == "portable" and not FORMS[cell.form].pin
     return plain_memory(cell) and not recorded
 
@@ -126,7 +128,8 @@ def forward_mode_compiled(f, cell):
 
 
 def in_skipped_frame(f, args):
-    """Dynamo leaves the frame around the call uncompiled, and looks at those that the call enters."""
+    """Dynamo leaves the frame around the call uncompiled, and looks at
+    those that the call enters."""
     torch._dynamo.reset()
     between = torch._dynamo.disable(lambda *args: f(*args), recursive=False)
     return torch.compile(lambda *args: between(*args), backend="aot_eager")(*args)
@@ -177,7 +180,8 @@ def other_numbers(cell):
 
 
 def check_together(cells):
-    """Many calls in one graph, whose C++ is compiled at once, and which gets other numbers first."""
+    """Many calls in one graph, whose C++ is compiled at once, and
+    which gets other numbers first."""
     functions = [FORMS[cell.form].make(cell) for cell in cells]
     bare = [getattr(f, "bare", f) for f in functions]
     torch._dynamo.reset()
@@ -229,7 +233,7 @@ def compiled_checkpoint(f, leaves, args, g):
     return y, grad(y, leaves, g)
 
 
-# ---- A graph that was captured, under the pin of the process or before it --------------------------------
+# ---- A graph that was captured, under the pin of the process or before it ------------------------
 
 
 def of_a_process(cell):

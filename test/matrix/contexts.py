@@ -1,8 +1,8 @@
 """Everything around a call that its gradient has to survive.
 
-A context takes a form's function and a cell, and raises if a result or gradient is wrong. Most are one
-function (f, leaves, args, g) -> (value, gradients of the leaves), which `reverse` compares with the
-reference.
+A context takes a form's function and a cell, and raises if a result or gradient is wrong.
+Most are one function (f, leaves, args, g) -> (value, gradients of the leaves), which
+`reverse` compares with the reference.
 """
 
 import copy
@@ -221,7 +221,8 @@ around("autocast", lambda: torch.autocast(torch.get_default_device().type, torch
 
 @whole("input and output changed in place")
 def changed_after(f, cell):
-    """The gradient of the public functions stays; elsewhere it stays or raises, by autograd's rule."""
+    """The gradient of the public functions stays; elsewhere it stays or
+    raises, by autograd's rule."""
     leaves, should = leaves_of(cell), expected(cell)
     args = [a.clone() for a in cell.laid_out(leaves)]
     y = f(*args)
@@ -377,7 +378,8 @@ def pushed(cell, tangents, want, g, args=None):
         if cell.pseudo and positions[n] == 0:
             total = total + torch.where(passes(cell, args[0].to(value.dtype), value, g), t, 0)
         else:
-            # With mixed bounds, a share has the dtype of its argument, which differs for 0-dim ones.
+            # With mixed bounds, a share has the dtype of its argument,
+            # which differs for 0-dim ones.
             total = total + gradients(cell, args, cell.spread(want), t)[n].to(value.dtype)
     return total
 
@@ -406,7 +408,8 @@ def with_tangents(tensors, tangents):
 
 
 def check_tangent(f, cell, tangent_of):
-    """tangent_of(x, tangent, ...) -> the result and its tangent, None for 0; both are given for each Tensor."""
+    """tangent_of(x, tangent, ...) -> the result and its tangent, None for 0;
+    both are given for each Tensor."""
     should, tensors = expected(cell), cell.tensors
     every = [numbers(cell.seed + i, t.shape, t.dtype, FINITE) for i, t in enumerate(tensors)]
     tangents = [t if w else None for t, w in zip(every, cell.want)]
@@ -486,7 +489,8 @@ def keeps_its_x(cell):
 
 
 def twice(f, cell, call):
-    """call(f, leaves) -> the result of a second call on the result of the first, in place of one x."""
+    """call(f, leaves) -> the result of a second call on the result of
+    the first, in place of one x."""
     should, leaves = expected(cell), leaves_of(cell)
     first, want = cell.fill(cell.tensors), cell.spread(cell.want)
     second = [should.value, *first[1:]]

@@ -64,7 +64,8 @@ def draw(r, whole=None, contexts=CHEAP):
 
 
 def draw_together(r, count):
-    """Cells of one shape and dtype, so that Inductor fuses them. Those that are pinned have one gradient."""
+    """Cells of one shape and dtype, so that Inductor fuses them. Those that
+    are pinned have one gradient."""
     cells, pins, dtype = [], set(), r.choice(FLOATS)
     while len(cells) < count:
         cell = draw(r, (8,), ["compile, Inductor"])

@@ -80,8 +80,8 @@ def of_overlapping(function, seed):
 
 
 def called(function, cell, in_place=False, **more):
-    """function(x, bounds...), without a bound that is None where one must be given by name. `f.itself` writes its x in
-    place, and f a copy."""
+    """function(x, bounds...), without a bound that is None where one must be given by name.
+    `f.itself` writes its x in place, and f a copy."""
 
     def call(*tensors):
         x, *bounds = cell.fill(tensors)

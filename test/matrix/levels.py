@@ -1,7 +1,7 @@
 """Transforms inside of transforms, with constants and variables of every level.
 
-A word such as "vjp vmap jvp" is a nest, outermost first. Each vjp and jvp differentiates a choice of
-the arguments of its own, each vmap batches one, and outside of all of them autograd records what
+A word such as "vjp vmap jvp" is a nest, outermost first. Each vjp and jvp differentiates a choice
+of the arguments of its own, each vmap batches one, and outside of all of them autograd records what
 requires grad. The call runs once, in the middle; every level then reports its own gradient of the
 result, which must be what the table gives for what *that* level differentiates.
 """
@@ -50,7 +50,8 @@ class Nest:
         return t
 
     def aligned(self, i, result_dim):
-        """The tensor with a dimension for every vmap and every dimension of the result, to broadcast."""
+        """The tensor with a dimension for every vmap and every dimension
+        of the result, to broadcast."""
         t, shape = self.physical(i), list(self.tensors[i].shape)
         batched = [i in c for k, c in zip(self.word, self.chosen) if k == "vmap"]
         lead = [BATCH if b else 1 for b in batched]
@@ -140,7 +141,8 @@ def plain(cell):
 
 
 def of_one_dtype(cell):
-    """Promotion under vmap goes by the dimensions that it shows: `vmap beside torch's own` compares it."""
+    """Promotion under vmap goes by the dimensions that it shows:
+    `vmap beside torch's own` compares it."""
     return plain(cell) and len({a.dtype for a in cell.tensor_args}) == 1 and cell.args[0].floating
 
 
@@ -162,7 +164,7 @@ for _word in WORDS:
     add(_word)
 
 
-# ---- The gradient as a function of the incoming one, differentiated in its turn ----------------------------
+# ---- The gradient as a function of the incoming one, differentiated in its turn ------------------
 
 
 def pulled(f, cell):
@@ -265,8 +267,8 @@ def vmap_beside_torch(f, cell):
             return torch.clamp(x, *bounds_of(cell, [x, *bounds]))
         return getattr(torch, cell.operator)(x, *bounds)
 
-    # Sample by sample: torch's batching rule of clamp promotes otherwise (docs/limits.md). Integers get no gradient, and
-    # so go to torch.
+    # Sample by sample: torch's batching rule of clamp promotes otherwise (docs/limits.md). Integers
+    # get no gradient, and so go to torch.
     by_torch = not any(t.is_floating_point() for t in tensors)
     should = vmap(theirs)(*tensors) if by_torch else torch.stack([*map(theirs, *tensors)])
     same("value", vmap(f)(*tensors), should)

@@ -1,4 +1,5 @@
-"""The gradients that the contract requires of one call, by oracle.py: any number of Tensors and numbers.
+"""The gradients that the contract requires of one call, by oracle.py: any
+number of Tensors and numbers.
 
 This uses nothing of the package. A factor of 0 blocks whatever the incoming gradient is.
 """
@@ -23,8 +24,8 @@ def divided(g, factor):
 def shares(operator, convention, args, differentiated, g):
     """The gradient of each argument before broadcasting is undone. None stands for a number's.
 
-    `args` are Tensors of the result's dtype; `differentiated` has a bool for each, or is None if all
-    bounds are numbers.
+    `args` are Tensors of the result's dtype; `differentiated` has a bool for each, or is
+    None if all bounds are numbers.
     """
     if differentiated is None:
         found = factors(operator, "numbers", convention, args)
@@ -90,7 +91,8 @@ def forward(operator, args):
 
 
 def bound_in(number, dtype):
-    """A number as bound. Releases differ below the range of an unsigned dtype, so the least integer stands for it."""
+    """A number as bound. Releases differ below the range of an unsigned dtype, so the
+    least integer stands for it."""
     if dtype.is_floating_point:
         return torch.as_tensor(number, dtype=dtype)
     return torch.clamp_min(torch.full((), torch.iinfo(dtype).min, dtype=dtype), number)

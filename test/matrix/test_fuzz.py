@@ -1,7 +1,8 @@
 """Arguments that nobody thought of, in forms and contexts drawn at random.
 
-A failure is shrunk and printed as the line that runs it again. `make fuzz SECONDS=...` draws for that
-long, half of it on each implementation, prints the seeds, and adds to out/fuzz.jsonl where it finds nothing.
+A failure is shrunk and printed as the line that runs it again. `make fuzz SECONDS=...` draws
+for that long, half of it on each implementation, prints the seeds, and adds to
+out/fuzz.jsonl where it finds nothing.
 """
 
 import os
@@ -30,7 +31,8 @@ SEED = int(os.environ.get("SEED_OF_FUZZ", time.time_ns() % 2**32))
 
 LAZY = ("neg view", "conj view", "neg bound", "16 dimensions, reversed")
 SAVED = ("anomaly mode", "checkpoint, not reentrant", "save_on_cpu", "saved tensors copied")
-SCALAR, CUBE = Arg((0.0,), ()), Arg((0.0,) * 8, (2, 2, 2), layout="neg")
+SCALAR = Arg((0.0,), ())
+CUBE = Arg((0.0,) * 8, (2, 2, 2), layout="neg")
 SQUARE = Arg((0.0,) * 4, (2, 2), layout="reversed")
 KINDS = ("number: number", "min alone, Tensor", "Tensors", "mixed: Tensor, number")
 

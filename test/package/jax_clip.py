@@ -1,4 +1,5 @@
-"""python jax_clip.py ARRAYS GRADIENTS, with JAX: reads arrays, writes the gradients of jax.numpy.clip."""
+"""python jax_clip.py ARRAYS GRADIENTS, with JAX: reads arrays, writes the
+gradients of jax.numpy.clip."""
 
 import sys
 

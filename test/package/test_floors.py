@@ -1,4 +1,5 @@
-"""The floors of csrc/ and python/clampgrad: a file uses only its own floor and those below, without circles."""
+"""The floors of csrc/ and python/clampgrad: a file uses only its own floor and
+those below, without circles."""
 
 import ast
 import itertools
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CSRC, PACKAGE = ROOT / "csrc", ROOT / "python/clampgrad"
+CSRC = ROOT / "csrc"
+PACKAGE = ROOT / "python/clampgrad"
 
 # From the ground up; the rooms of one floor do not use each other.
 FLOORS = {
@@ -65,7 +67,8 @@ def used(path):
 
 
 def room(tree, path):
-    """The entry of FLOORS for a file: a folder, or a module; a program is on top wherever it lies."""
+    """The entry of FLOORS for a file: a folder, or a module; a program
+    is on top wherever it lies."""
     return path.stem if path.stem == "__main__" else Path(path.relative_to(tree).parts[0]).stem
 
 

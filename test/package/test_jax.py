@@ -14,7 +14,8 @@ from common import assert_same, checked, eager, tied
 
 JAX_PYTHON = os.environ.get("CLAMPGRAD_JAX_PYTHON")
 SCRIPT = str(Path(__file__).with_name("jax_clip.py"))
-INF, NAN = torch.inf, torch.nan
+INF = torch.inf
+NAN = torch.nan
 # lo < hi, equal, the wrong way round, infinite, NaN.
 NUMBERS = [(0.0, 1.0), (1.0, 1.0), (1.0, 0.0), (-INF, 0.5), (0.0, INF), (NAN, 1.0), (0.0, NAN)]
 HALF = partial(clampgrad.clip, gradient="half")

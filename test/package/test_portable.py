@@ -1,4 +1,5 @@
-"""The portable implementation, whatever was compiled; `make test-portable` runs the other tests on it too."""
+"""The portable implementation, whatever was compiled; `make test-portable`
+runs the other tests on it too."""
 
 from functools import partial
 from pathlib import Path

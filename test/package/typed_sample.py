@@ -1,4 +1,5 @@
-"""Every public name, as the documentation uses it: type checkers find nothing here (test_types.py)."""
+"""Every public name, as the documentation uses it: type checkers find
+nothing here (test_types.py)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Under the installed release's convention, what a learned bound gets is the release's own gradient to the bit, its sum
-over what it is broadcast to included. Not for fmax and fmin: torch's gradients there may lie otherwise, and are summed in
-another order."""
+"""Under the installed release's convention, what a learned bound gets is the release's own gradient
+to the bit, its sum over what it is broadcast to included. Not for fmax and fmin: torch's gradients
+there may lie otherwise, and are summed in another order."""
 
 import pytest
 import torch

@@ -1,4 +1,5 @@
-"""A pin gives aten's own clamp and its family a named gradient, whoever calls it, and undoes itself.
+"""A pin gives aten's own clamp and its family a named gradient,
+whoever calls it, and undoes itself.
 
 The pinned forms of test/matrix check that it is the gradient of the table, element for element.
 """
@@ -25,8 +26,8 @@ INCLUSIVE = [1, 0]
 
 
 def test_kernels_are_registered_once():
-    """At the first pin; later pins write to no table that other threads read. Where nothing is pinned, torch records
-    its own nodes."""
+    """At the first pin; later pins write to no table that other threads read. Where nothing is
+    pinned, torch records its own nodes."""
     with clampgrad.pin("half"):
         names = _implementation.pin_register()
     before = [torch._C._dispatch_dump_table(name) for name in names]
@@ -39,8 +40,9 @@ def test_kernels_are_registered_once():
 
 
 def test_another_autograd_kernel_of_an_operator():
-    """One that is there already is an error at the first pin: the operator is not skipped silently, and nothing is
-    registered until that kernel is gone. One that comes later replaces the pin's (docs/limits.md)."""
+    """One that is there already is an error at the first pin: the operator is not skipped
+    silently, and nothing is registered until that kernel is gone. One that comes later replaces
+    the pin's (docs/limits.md)."""
     code = """if True:
         registered = lambda: torch._C._dispatch_dump("aten::clamp")
         before = registered()
@@ -69,7 +71,7 @@ def test_another_autograd_kernel_of_an_operator():
     python("-c", SLOPE + code)
 
 
-# ---- Which gradient ----------------------------------------------------------------------------------
+# ---- Which gradient ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_clamp_in_place_with_tensors_under_vmap(pin):
             assert_same(slopes, torch.stack([torch.func.grad(one)(x) for x in narrow]))
 
 
-# ---- What is raised around a block -----------------------------------------------------------------------
+# ---- What is raised around a block ---------------------------------------------------------------
 
 
 @clampgrad.pin("half")
@@ -143,7 +145,8 @@ class Injected(Exception):
 
 
 def raised_at(n, pin):
-    """Enters and leaves a block, and raises at the n-th bytecode of ours; returns the function that raised, if any."""
+    """Enters and leaves a block, and raises at the n-th bytecode of ours; returns the
+    function that raised, if any."""
     places = iter(range(n + 1))
     here = None
 
@@ -171,8 +174,8 @@ def raised_at(n, pin):
 
 
 def test_an_error_at_any_bytecode_leaves_nothing_pinned():
-    """Except at the return of __enter__, and at the few of __exit__ that close the block. Of these, Python handles
-    a signal only at the first. torch's own guards have more such places."""
+    """Except at the return of __enter__, and at the few of __exit__ that close the block. Of these,
+    Python handles a signal only at the first. torch's own guards have more such places."""
     pin, n, left_pinned = clampgrad.pin("half"), 0, []
     with pin:
         pass
@@ -211,11 +214,12 @@ def test_our_own_operators_are_immune(pin):
             check_all(Cell("clamp", args, c, form=form, context=context) for c in CONVENTIONS)
 
 
-# ---- What holds where ----------------------------------------------------------------------------------
+# ---- What holds where ----------------------------------------------------------------------------
 
 
 def test_it_nests():
-    """A block takes precedence over the block around it, and over the pin of the process, whenever that is set."""
+    """A block takes precedence over the block around it, and over the pin of the
+    process, whenever that is set."""
     clampgrad.set_pin("half")
     with clampgrad.pin("straight_through"):
         assert (slope(), clampgrad.pin.current()) == (THROUGH, "straight_through")
@@ -270,7 +274,7 @@ def test_the_convention_is_that_of_the_forward():
         assert torch.autograd.grad(z, x)[0].item() == OWN[0]
 
 
-# ---- Misuse: an error, and torch as it was ---------------------------------------------------------------
+# ---- Misuse: an error, and torch as it was -------------------------------------------------------
 
 
 def test_blocks_out_of_order():

@@ -1,4 +1,5 @@
-"""CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it starts; `clampgrad run` sets it."""
+"""CLAMPGRAD_GRADIENT pins a program that never imports clampgrad, and those that it
+starts; `clampgrad run` sets it."""
 
 import os
 
@@ -22,12 +23,15 @@ def python(program):
     return lambda text, *options, **variables: program(*options, "-c", text, **variables)
 
 
-@pytest.mark.parametrize("before, options, variables", [
-    ("", [], {}),
-    ("import clampgrad", [], {}),
-    ("import clampgrad", [], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
-    ("import clampgrad", ["-OO"], {}),  # no assertions, no docstrings
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "before, options, variables",
+    [
+        ("", [], {}),
+        ("import clampgrad", [], {}),
+        ("import clampgrad", [], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
+        ("import clampgrad", ["-OO"], {}),  # no assertions, no docstrings
+    ],
+)
 def test_a_program(python, before, options, variables):
     run = python(before + AT_A_BOUND, *options, CLAMPGRAD_GRADIENT="half", **variables)
     assert (run.stdout.strip(), run.stderr) == ("0.5", "")
@@ -69,10 +73,16 @@ def test_another_module_of_the_name_is_one_warning(python):
 BOTH = {"CLAMPGRAD_PORTABLE": "1", "CLAMPGRAD_REQUIRE_COMPILED": "1"}  # an ImportError
 
 
-@pytest.mark.parametrize("variables, says", [
-    (BOTH, "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set"),
-    ({"CLAMPGRAD_VERBOSE": "yes"}, "CannotPin: CLAMPGRAD_GRADIENT='half': CLAMPGRAD_VERBOSE='yes'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "variables, says",
+    [
+        (BOTH, "CLAMPGRAD_PORTABLE and CLAMPGRAD_REQUIRE_COMPILED are both set"),
+        (
+            {"CLAMPGRAD_VERBOSE": "yes"},
+            "CannotPin: CLAMPGRAD_GRADIENT='half': CLAMPGRAD_VERBOSE='yes'",
+        ),
+    ],
+)
 def test_wrong_switches_end_the_program_too(python, variables, says):
     run = python(AT_A_BOUND, CLAMPGRAD_GRADIENT="half", **variables)
     assert run.returncode and not run.stdout and says in run.stderr
@@ -96,8 +106,8 @@ ASKED = [{}, {"CLAMPGRAD_REQUIRE_COMPILED": "1"}, {"PYTHONWARNINGS": "error::Use
 @pytest.mark.parametrize("asked", ASKED, ids="".join)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_beside_a_broken_package(python, installed, tmp_path, wrong, asked):
-    """torch is imported, and one warning says that nothing is pinned. If the pin is refused, or if the variables
-    require one, that is an error with our sentence, whatever the reason."""
+    """torch is imported, and one warning says that nothing is pinned. If the pin is refused, or if
+    the variables require one, that is an error with our sentence, whatever the reason."""
     text, pin, refused = WRONG[wrong]
     package = tmp_path / "wrong/clampgrad"
     (package / "_pin").mkdir(parents=True)
@@ -117,12 +127,15 @@ def test_beside_a_broken_package(python, installed, tmp_path, wrong, asked):
         assert run.stderr.count("Warning: CLAMPGRAD_GRADIENT=half has no effect") == 1
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["run", "--gradient", "nope", "train.py"], "unknown gradient 'nope'; expected one of"),
-    (["run", "--gradient", "half", "--maximize", "train.py"], "maximize=True does not apply"),
-    (["run", "train.py"], "required: --gradient"),
-    (["run", "train.py", "--gradient", "half"], "required: --gradient"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["run", "--gradient", "nope", "train.py"], "unknown gradient 'nope'; expected one of"),
+        (["run", "--gradient", "half", "--maximize", "train.py"], "maximize=True does not apply"),
+        (["run", "train.py"], "required: --gradient"),
+        (["run", "train.py", "--gradient", "half"], "required: --gradient"),
+    ],
+)
 def test_wrong_arguments_of_run(arguments, message, folder_of_programs, command):
     (folder_of_programs / "train.py").touch()
     code, out, err = command(*arguments)

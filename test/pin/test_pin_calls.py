@@ -76,8 +76,11 @@ def test_what_a_pinned_clamp_calls_sees_the_pin(x):
             assert all(name == "half" and run() == HALF for name, run in seen)
 
 
-ATEN, ONES = torch.ops.aten, torch.ones(4)
-INSIDE, ABOVE, BELOW = [0, 1, 0, 0], [0, 0, 0, 1], [1, 1, 0, 0]
+ATEN = torch.ops.aten
+ONES = torch.ones(4)
+INSIDE = [0, 1, 0, 0]
+ABOVE = [0, 0, 0, 1]
+BELOW = [1, 1, 0, 0]
 SPELLINGS = {
     "aten": (lambda x: ATEN.clamp(x, 0, 1), INSIDE),
     "aten.clamp(self=)": (lambda x: ATEN.clamp(self=x, min=0, max=1), INSIDE),

@@ -1,4 +1,5 @@
-"""A segment that is run again in backward has the convention of its forward, wherever backward runs."""
+"""A segment that is run again in backward has the convention of its
+forward, wherever backward runs."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,5 +1,5 @@
-"""No cache serves code that was compiled under another pin. test_pin_calls.py checks that another pin recompiles.
-And contexts of compilers beyond those of test/matrix, and saved models."""
+"""No cache serves code that was compiled under another pin. test_pin_calls.py checks that another
+pin recompiles. And contexts of compilers beyond those of test/matrix, and saved models."""
 
 from functools import partial
 
@@ -47,7 +47,8 @@ def cache(folder):
 
 
 def test_caches_on_disk_and_code_compiled_before_the_first_pin(script, tmp_path):
-    """Each pin, and no pin, has its own entry; the last compilation, under the first pin again, finds its entry."""
+    """Each pin, and no pin, has its own entry; the last compilation, under the first
+    pin again, finds its entry."""
     assert script(START + SCRIPT, cwd=tmp_path, **cache(tmp_path))[0].split() == ["1", "3"]
 
 
@@ -118,15 +119,17 @@ assert served() == [own, "refused"], served()
 
 @pytest.mark.skipif(
     not hasattr(torch._dynamo.config, "caching_precompile") or RELEASE >= (2, 14),
-    reason='older releases cannot do it, 2.15 fails to save what is compiled apart: "expected OutputCode"',
+    reason="older releases cannot do it, 2.15 fails to save what is compiled apart: "
+    '"expected OutputCode"',
 )
 def test_code_that_caching_precompile_loads_is_of_its_pin(script, tmp_path):
-    """A function saved without a pin and one saved under one: each is served where its pin holds."""
+    """A function saved without a pin and one saved under one: each is
+    served where its pin holds."""
     for how in ("save", "load"):
         script(START + PRECOMPILED, how, cwd=tmp_path, **cache(tmp_path))
 
 
-# ---- A pinned clamp in compiled code is the operator that names its convention --------------------------
+# ---- A pinned clamp in compiled code is the operator that names its convention -------------------
 
 
 def points():
@@ -180,7 +183,7 @@ def test_a_saved_model_has_the_pin_under_which_it_runs(strict, tmp_path):
         assert slope(torch.load(tmp_path / "model.pt", weights_only=False)) == [0, 0]
 
 
-# ---- Forward mode that compiled or exported code opens --------------------------------------------------
+# ---- Forward mode that compiled or exported code opens -------------------------------------------
 
 
 def tangent(f, x):
@@ -196,7 +199,8 @@ def squared(f):
     return lambda x: (f(x) ** 2).sum()
 
 
-ZEROS, ONES = torch.zeros(4), torch.ones(4)
+ZEROS = torch.zeros(4)
+ONES = torch.ones(4)
 
 
 FORWARD = {
@@ -249,7 +253,7 @@ def test_forward_mode_inside_exported_code(f):
         assert_same(exported(x), FORWARD[f](x))
 
 
-# ---- Frames that Dynamo leaves uncompiled ---------------------------------------------------------------
+# ---- Frames that Dynamo leaves uncompiled --------------------------------------------------------
 
 
 def breaks_in_a_loop(x):

@@ -1,4 +1,5 @@
-"""The first pin of a process changes torch once, as a whole or not at all, whatever other threads do."""
+"""The first pin of a process changes torch once, as a whole or not at
+all, whatever other threads do."""
 
 import pytest
 

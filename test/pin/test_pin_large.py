@@ -1,4 +1,5 @@
-"""More than 2^31 elements, forward and backward, of the operators and under a pin: about 14 GB of memory."""
+"""More than 2^31 elements, forward and backward, of the operators and under a
+pin: about 14 GB of memory."""
 
 from functools import partial
 from pathlib import Path

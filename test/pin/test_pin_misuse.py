@@ -1,4 +1,5 @@
-"""Code that looks like a pin but does not pin is an error or a warning; set_pin may be called again."""
+"""Code that looks like a pin but does not pin is an error or a warning;
+set_pin may be called again."""
 
 import gc
 import re
@@ -10,7 +11,7 @@ import torch
 from clampgrad import pin, set_pin
 from common import HALF, OWN, THROUGH, slope
 
-# ---- A pin of what is no function ------------------------------------------------------------------------
+# ---- A pin of what is no function ----------------------------------------------------------------
 
 
 class Net(torch.nn.Module):
@@ -64,7 +65,7 @@ def test_a_decorated_function_is_not_scripted():
     assert slope(pin("half")(scripted)) == HALF
 
 
-# ---- A pin that is dropped -------------------------------------------------------------------------------
+# ---- A pin that is dropped -----------------------------------------------------------------------
 
 
 def test_a_pin_that_is_made_and_dropped(program, tmp_path):
@@ -104,7 +105,7 @@ def test_a_pin_that_is_used(use):
     assert said == []
 
 
-# ---- set_pin ---------------------------------------------------------------------------------------------
+# ---- set_pin -------------------------------------------------------------------------------------
 
 
 def test_it_may_be_called_again():

@@ -1,4 +1,5 @@
-"""Operators that call functions have the gradient of the pin around their forward, wherever backward runs.
+"""Operators that call functions have the gradient of the pin around their
+forward, wherever backward runs.
 
 Most of them call the function again in backward, and differentiate it only there.
 """
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.slow
 
 X = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0, torch.nan])
 G = torch.tensor([3.0, -6.0, 2.0, 4.0, -1.0, 5.0])
-ONE, TIMES = torch.ones(()), torch.zeros((), dtype=torch.int64)
+ONE = torch.ones(())
+TIMES = torch.zeros((), dtype=torch.int64)
 
 # Each applies f to every element of x.
 OPERATORS = {
@@ -130,7 +132,8 @@ def test_functions_of_ours(name):
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name != "cond"])
 def test_a_second_derivative(name):
-    """A pin decides it for our functions too: the graph that torch differentiates twice has only ATen operators."""
+    """A pin decides it for our functions too: the graph that torch differentiates
+    twice has only ATen operators."""
 
     def ours(x):
         return clampgrad.clamp(x * 1, 0, 1, gradient="straight_through") * x

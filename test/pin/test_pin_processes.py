@@ -98,8 +98,8 @@ if __name__ == "__main__":
 """
 TEST = "import work\ndef test():\n    work.say()\n"
 QUIET = (
-    "fit --trainer.accelerator cpu --trainer.devices 1 --trainer.max_epochs 1 --trainer.logger false "
-    "--trainer.enable_checkpointing false --trainer.enable_progress_bar false"
+    "fit --trainer.accelerator cpu --trainer.devices 1 --trainer.max_epochs 1 --trainer.logger "
+    "false --trainer.enable_checkpointing false --trainer.enable_progress_bar false"
 )
 ACCELERATE = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --main_process_port 0"
 # The launcher, its program, and how many processes print their slope.

@@ -41,7 +41,7 @@ def test_compiled_code_does():
         assert slope(function, (0.0,)) == [0.5]
 
 
-# ---- Graphs that are captured -----------------------------------------------------------------------------
+# ---- Graphs that are captured --------------------------------------------------------------------
 
 
 class Inside(torch.nn.Module):

@@ -1,4 +1,5 @@
-"""A pin holds in the body that it is put around, even if that runs in steps: generators and tasks."""
+"""A pin holds in the body that it is put around, even if that runs in
+steps: generators and tasks."""
 
 import asyncio
 import contextlib
@@ -26,7 +27,7 @@ def no_task_is_in_a_block():
     assert not tasks_are_in_blocks()  # else every call asks Python for the pin
 
 
-# ---- Generators ------------------------------------------------------------------------------------------
+# ---- Generators ----------------------------------------------------------------------------------
 
 
 @half
@@ -67,7 +68,7 @@ def test_blocks_inside_a_decorated_generator_stay_inside():
     assert [(inside, slope()) for inside in run] == [(THROUGH, OWN), (HALF, OWN)]
 
 
-# ---- Asynchronous generators -----------------------------------------------------------------------------
+# ---- Asynchronous generators ---------------------------------------------------------------------
 
 
 def in_a_loop(test):
@@ -115,7 +116,7 @@ async def test_blocks_inside_a_decorated_asynchronous_generator_stay_inside():
     assert [(inside, slope()) async for inside in body()] == [(THROUGH, OWN), (HALF, OWN)]
 
 
-# ---- Bodies, and what may hold them ---------------------------------------------------------------------
+# ---- Bodies, and what may hold them --------------------------------------------------------------
 
 
 def function():
@@ -211,7 +212,7 @@ def test_what_runs_later_and_is_not_recognised_warns(made):
     assert told[0].filename == __file__
 
 
-# ---- Tasks -----------------------------------------------------------------------------------------------
+# ---- Tasks ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("around, outside", [(None, OWN), ("half", HALF)])

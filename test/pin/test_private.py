@@ -1,4 +1,5 @@
-"""Every private name of torch that the package uses is in one table, and is there in this release."""
+"""Every private name of torch that the package uses is in one table,
+and is there in this release."""
 
 import ast
 import inspect
@@ -119,7 +120,7 @@ def test_nothing_in_the_table_is_unused(name):
     assert any(re.search(rf"\b{last}\b", text) for text in texts)
 
 
-# ---- The installed release -------------------------------------------------------------------------------
+# ---- The installed release -----------------------------------------------------------------------
 
 
 def is_there(name):
@@ -143,7 +144,7 @@ def test_it_is_there(name):
         assert is_there(name)
 
 
-# ---- What happens where one is gone ----------------------------------------------------------------------
+# ---- What happens where one is gone --------------------------------------------------------------
 
 GONE = """
 import sys

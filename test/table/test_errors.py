@@ -20,7 +20,8 @@ from oracle import CONVENTIONS
 
 BOUNDS = {"clamp": (0, 1), "clamp_min": (0,), "clamp_max": (1,)}
 NAMES = [name + suffix for name in (*BOUNDS, "clip") for suffix in ("", "_")]
-EXTREMA, ACTIVATIONS = ("maximum", "minimum", "fmax", "fmin"), ("relu", "relu6", "hardtanh")
+EXTREMA = ("maximum", "minimum", "fmax", "fmin")
+ACTIVATIONS = ("relu", "relu6", "hardtanh")
 
 
 def complaint(f, *args, **keywords):
@@ -118,7 +119,8 @@ def test_what_torch_refuses_it_refuses_under_a_pin(gradient, context):
         lambda x: torch.clamp_(x, torch.zeros(2, 3)),  # the result would not fit
         lambda x: torch.clamp_min_(x, torch.zeros(3, 3)),
         lambda x: torch.clamp(x, None, None),
-        # No gradient is recorded for these, so the call goes back to torch, and must not come here again.
+        # No gradient is recorded for these, so the call goes back to torch,
+        # and must not come here again.
         lambda x: torch.clamp(x, 0, 1j),
         lambda x: torch.clamp_min(x, 1j),
         lambda x: x.clamp_(1j),

@@ -176,11 +176,16 @@ if x.grad.tolist() != [0, 0, 1, 0]:
 """
 
 
-@pytest.mark.parametrize("imports, flags", [
-    ("import torch, torch._dynamo, clampgrad", []),
-    (f"import torch, clampgrad; {AGAIN}", []),
-    pytest.param(f"import torch, torch._dynamo, clampgrad; {AGAIN}", ["-OO"], marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "imports, flags",
+    [
+        ("import torch, torch._dynamo, clampgrad", []),
+        (f"import torch, clampgrad; {AGAIN}", []),
+        pytest.param(
+            f"import torch, torch._dynamo, clampgrad; {AGAIN}", ["-OO"], marks=pytest.mark.slow
+        ),
+    ],
+)
 def test_torch_compile_learns_what_to_trace_when_both_are_there(imports, flags):
     """In either order of import, even if ours is executed again; with docstrings or without."""
     python(*flags, "-c", imports + COMPILED)

@@ -31,16 +31,20 @@ def test_anomaly_mode_names_the_operator_and_the_line(name):
 
 
 @pytest.mark.compiled("torch's profiler knows operators, and no functions of Python")
-@pytest.mark.parametrize("name, shapes", [  # of the bounds; a number has none
-    ("clamp", [[], []]),
-    ("clamp", [[1], [2, 3]]),
-    ("clamp_min", [[]]),
-    ("clamp_max", [[1]]),
-    ("clamp_", [[1], [3]]),
-    ("maximum", [[2, 3]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, shapes",
+    [  # of the bounds; a number has none
+        ("clamp", [[], []]),
+        ("clamp", [[1], [2, 3]]),
+        ("clamp_min", [[]]),
+        ("clamp_max", [[1]]),
+        ("clamp_", [[1], [3]]),
+        ("maximum", [[2, 3]]),
+    ],
+)
 def test_the_profiler_shows_arguments(name, shapes):
-    """The same as for torch.ops.clampgrad, which the dispatcher calls: name, shapes, and the node's number."""
+    """The same as for torch.ops.clampgrad, which the dispatcher calls: name,
+    shapes, and the node's number."""
     bounds = [torch.ones(shape) if shape else 0.25 for shape in shapes]
 
     def shown(namespace):
@@ -73,8 +77,8 @@ def test_a_node_refuses_a_gradient_of_another_shape(others):
 
 @pytest.mark.compiled("a node in Python has no such attributes")
 def test_attributes_of_a_node():
-    """Where the fused kernels are not used, as with a tangent, the operators that PyTorch itself would
-    carry save what clamp's node saves."""
+    """Where the fused kernels are not used, as with a tangent, the operators that PyTorch itself
+    would carry save what clamp's node saves."""
     leaf = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
     with torch.autograd.forward_ad.dual_level():
         x = torch.autograd.forward_ad.make_dual(leaf, torch.ones(3))

@@ -62,7 +62,7 @@ def test_clamp():
     assert learned.max.grad.tolist() == [1, 0]
 
 
-# ---- What torch.nn's own modules do ----------------------------------------------------------------------
+# ---- What torch.nn's own modules do --------------------------------------------------------------
 
 
 @pytest.mark.of_kernels("torch may have no sparse Tensors there")

@@ -14,7 +14,8 @@ from benchmarks.memory import saved_bytes
 from common import assert_same, eager, saved_and_loaded, scripts, tied
 
 pytestmark = pytest.mark.of_kernels("compositions keep whole Tensors")
-# What a clamp of 1000 elements keeps: bits in words of 64 bits, or the portable implementation's bytes.
+# What a clamp of 1000 elements keeps: bits in words of 64 bits, or the
+# portable implementation's bytes.
 OURS = saved_bytes(clampgrad.relu6, torch.ones(1000, requires_grad=True))
 
 
@@ -57,7 +58,7 @@ def at_the_bound():
     return model
 
 
-# ---- With torch's gradient: the class stays ---------------------------------------------------------------
+# ---- With torch's gradient: the class stays ------------------------------------------------------
 
 
 def test_a_conversion_changes_neither_class_nor_object():
@@ -169,7 +170,7 @@ def test_a_graph_has_torchs_own_functions(capture):
     assert "hardtanh" in str(expected) or capture == "fx"  # where each module is one node
 
 
-# ---- A named gradient that is not torch's ---------------------------------------------------------------
+# ---- A named gradient that is not torch's --------------------------------------------------------
 
 
 def test_another_gradient_changes_the_class():
@@ -229,7 +230,7 @@ def test_undo_restores_what_one_of_ours_was():
     assert [m.gradient for m in model] == ["half", "min_norm"]
 
 
-# ---- Which modules -----------------------------------------------------------------------------------------
+# ---- Which modules -------------------------------------------------------------------------------
 
 
 def test_convert_what_a_filter_chooses():
@@ -300,7 +301,7 @@ def test_a_forward_of_the_instance_that_calls_something_else(gradient, change):
     assert type(model[0]) is nn.ReLU6 and "left" not in told["1"]
 
 
-# ---- Compiled code -----------------------------------------------------------------------------------------
+# ---- Compiled code -------------------------------------------------------------------------------
 
 
 def test_compiled_code_notices_a_conversion(backend):
@@ -356,7 +357,7 @@ def test_code_that_was_compiled_before_the_first_conversion(tmp_path):
         run(FIRST)
 
 
-# ---- It travels with the object ---------------------------------------------------------------------------
+# ---- It travels with the object ------------------------------------------------------------------
 
 
 def copies(model):
@@ -420,7 +421,7 @@ def test_another_process_has_the_conversion_or_fails(tmp_path, gradient):
         assert "ModuleNotFoundError" in run(LOADED, file, "missing", check=False)[1]
 
 
-# ---- What torch has changed ---------------------------------------------------------------------------------
+# ---- What torch has changed ----------------------------------------------------------------------
 
 CHANGED = """
 import torch

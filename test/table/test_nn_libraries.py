@@ -1,5 +1,5 @@
-"""`convert` where other libraries change modules, and where they would drop a named convention in silence. The cases of
-lab/libraries are more."""
+"""`convert` where other libraries change modules, and where they would drop a named convention in
+silence. The cases of lab/libraries are more."""
 
 import types
 import warnings
@@ -41,7 +41,7 @@ def trained(model):
     return [result, *(p.grad for p in model.parameters())]
 
 
-# ---- A named convention ----------------------------------------------------------------------------------
+# ---- A named convention --------------------------------------------------------------------------
 
 
 def prepared_fx(model):
@@ -115,7 +115,7 @@ def test_a_rule_of_deep_lift():
     assert clampgrad.nn.Hardtanh not in captum.SUPPORTED_NON_LINEAR
 
 
-# ---- The example -----------------------------------------------------------------------------------------
+# ---- The example ---------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -14,7 +14,8 @@ DEVICE = torch.get_default_device().type  # --device
 
 @pytest.mark.parametrize("convention", EXACT)
 def test_the_scaler_sees_an_overflow_where_it_is_let_through(convention):
-    """An infinite gradient is a reason to skip a step at an open element, but not at a blocked one."""
+    """An infinite gradient is a reason to skip a step at an open
+    element, but not at a blocked one."""
     for x, taken in ((2.0, True), (0.5, False)):
         parameter = torch.nn.Parameter(torch.tensor([x, 0.25]))
         optimizer = torch.optim.SGD([parameter], lr=1.0)

@@ -1,4 +1,5 @@
-"""The variables of a build are 0 or 1, as at import (test_cli.py), and nothing else is taken for either."""
+"""The variables of a build are 0 or 1, as at import (test_cli.py), and
+nothing else is taken for either."""
 
 import os
 import sys

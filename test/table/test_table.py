@@ -1,4 +1,5 @@
-"""Every row of conventions.yaml holds, in every form of a call and in every way to differentiate it.
+"""Every row of conventions.yaml holds, in every form of a call and in
+every way to differentiate it.
 
 test/matrix draws from all its cells; these run whole.
 """

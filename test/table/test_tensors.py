@@ -108,12 +108,14 @@ def test_the_same_compiled(backend):
     ]
 
     def f(*given):
-        return torch.stack([
-            written(how, x, b, name, gradient).double()
-            for x, b, (*_, name) in zip(given[::2], given[1::2], WIDER)
-            for how in ("tensor", "view")
-            for gradient in EXACT
-        ])  # fmt: skip
+        return torch.stack(
+            [
+                written(how, x, b, name, gradient).double()
+                for x, b, (*_, name) in zip(given[::2], given[1::2], WIDER)
+                for how in ("tensor", "view")
+                for gradient in EXACT
+            ]
+        )
 
     compiled = torch.compile(f, backend=backend, fullgraph=True)
     check_rows(compiled, f, given, torch.ones(1, dtype=torch.float64))

@@ -1,4 +1,5 @@
-"""An audit counts every clamp-like call, and says how far each convention would move the gradient."""
+"""An audit counts every clamp-like call, and says how far each
+convention would move the gradient."""
 
 from functools import partial
 from itertools import product
@@ -72,7 +73,8 @@ KINDS = [*product(CLAMPS, ("numbers", "tensors")), ("maximum", "tensors"), ("fma
 
 @pytest.mark.parametrize("name, kind", KINDS)
 def test_how_far_the_gradient_would_move(name, kind):
-    """The sums of an audit equal those from differentiating every element again, under each convention."""
+    """The sums of an audit equal those from differentiating every element
+    again, under each convention."""
     ours = getattr(clampgrad, name.removeprefix("clampgrad."))
     theirs = getattr(torch, name, partial(ours, gradient="inclusive"))
     count = 3 if ours is clampgrad.clamp else 2
@@ -132,7 +134,8 @@ def test_one_call_in_so_many():
         for step in range(7):  # at 0, 3 and 6 the bound is at 0
             torch.clamp(x, 0 if step % 3 == 0 else 0.5, 6).sum().backward()
     (found,) = report
-    # One variant for each of 0 and 0.5 in the bounds' own bits; the first call of each is looked at.
+    # One variant for each of 0 and 0.5 in the bounds' own bits; the
+    # first call of each is looked at.
     assert found.calls == 3 and found.elements == 18 and found.at_bound == 6
     assert x.grad.tolist()[2] == 7
     assert "one in 3 calls" in str(report)

@@ -1,4 +1,5 @@
-"""The warnings of an audit: each appears for the programs it is about, and not for sound ones that look alike."""
+"""The warnings of an audit: each appears for the programs it is about, and not for
+sound ones that look alike."""
 
 from functools import partial
 
@@ -8,7 +9,9 @@ import torch.nn.functional as F
 
 import clampgrad
 
-BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+BF16 = torch.bfloat16
+FP16 = torch.float16
+FP32 = torch.float32
 TRIPLE = (0.0, 0.5, 1.0)
 
 
@@ -39,17 +42,21 @@ def advice(f, x):
     return remedy
 
 
-@pytest.mark.parametrize("which, bound, dtype, becomes, nearest, wider", [
-    ("max", 1 - 1e-6, BF16, 1, "0.996", "float32"),
-    ("max", 1 - 1e-8, FP32, 1, "0.99999994", "float64"),
-    ("min", 1 + 1e-6, FP16, 1, "1.001", "float32"),
-    ("min", -1 + 1e-6, BF16, -1, "-0.996", "float32"),
-    ("min", 1e-8, FP16, 0, "6.104e-05", "float32"),
-    ("min", -1e-8, FP16, 0, "-6.104e-05", "float32"),
-    ("min", 1e-50, FP32, 0, "1.1754944e-38", "float64"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "which, bound, dtype, becomes, nearest, wider",
+    [
+        ("max", 1 - 1e-6, BF16, 1, "0.996", "float32"),
+        ("max", 1 - 1e-8, FP32, 1, "0.99999994", "float64"),
+        ("min", 1 + 1e-6, FP16, 1, "1.001", "float32"),
+        ("min", -1 + 1e-6, BF16, -1, "-0.996", "float32"),
+        ("min", 1e-8, FP16, 0, "6.104e-05", "float32"),
+        ("min", -1e-8, FP16, 0, "-6.104e-05", "float32"),
+        ("min", 1e-50, FP32, 0, "1.1754944e-38", "float64"),
+    ],
+)
 def test_bound_rounds(which, bound, dtype, becomes, nearest, wider):
-    """The advice names the nearest bound, which reads back as itself, and a dtype that has the one written."""
+    """The advice names the nearest bound, which reads back as itself, and a
+    dtype that has the one written."""
     program = partial(torch.clamp, **{which: bound}), values(0.25, 0.75, dtype=dtype)
     (warning,) = of("bound-rounds", *program)
     assert (warning.evidence["bound"], warning.evidence["becomes"]) == (which, becomes)
@@ -187,31 +194,48 @@ def test_conventions_do_not_differ(name):
 
 
 def test_how_much_is_a_difference():
-    """One element at a bound: the gradient that it receives is .014, .007 and .00004 of the norm."""
+    """One element at a bound: the gradient that it receives is .014,
+    .007 and .00004 of the norm."""
     for others, g, warns in (5000, 1, True), (20000, 1, False), (500, 1e-3, True):
         weights = torch.tensor([g, *[1.0] * others])
         found = of("conventions-differ", lambda x: clamp(x) * weights, values(0.0, *[0.5] * others))
         assert bool(found) == warns
 
 
-INCLUSIVE, MIN_NORM = 'gradient="inclusive"', 'gradient="min_norm"'
+INCLUSIVE = 'gradient="inclusive"'
+MIN_NORM = 'gradient="min_norm"'
 
 
-@pytest.mark.parametrize("f, x, names, said", [
-    # The infinite derivative reaches the bound: what blocks it is the only gradient that is named.
-    (lambda x: clamp(x).sqrt(), TRIPLE, MIN_NORM, "Move min off that point"),
-    (lambda x: torch.clip(x, 0, 1).sqrt(), TRIPLE, MIN_NORM, "clampgrad.clamp("),
-    (lambda x: x.clamp(1e-50, 1).sqrt(), TRIPLE, MIN_NORM, "Take min=1.1754944e-38"),
-    (lambda x: clamp(x) * torch.tensor([torch.inf, 1, 1]), TRIPLE, MIN_NORM, "detect_anomaly"),
-    # No gradient helps against an infinite value; after the bound has moved, the former one is right.
-    (lambda x: clamp(x).log(), TRIPLE, INCLUSIVE, "Until then no gradient helps. Then name one"),
-    (lambda x: clampgrad.clamp(x, 0, 1).log(), TRIPLE, None, "Until then no gradient helps."),
-    # It arrives where every gradient lets it through.
-    (lambda x: clamp(x) * torch.tensor([1, torch.inf, 1]), TRIPLE, INCLUSIVE, "detect_anomaly"),
-    (clamp, TRIPLE, INCLUSIVE, "or a pin for the program"),
-    # Each of two differentiated sides gets half at a tie, so no gradient blocks it.
-    (lambda x: torch.maximum(x, values(0.0)).sqrt(), TRIPLE, None, "Until then no gradient helps."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "f, x, names, said",
+    [
+        # The infinite derivative reaches the bound: what blocks it is the
+        # only gradient that is named.
+        (lambda x: clamp(x).sqrt(), TRIPLE, MIN_NORM, "Move min off that point"),
+        (lambda x: torch.clip(x, 0, 1).sqrt(), TRIPLE, MIN_NORM, "clampgrad.clamp("),
+        (lambda x: x.clamp(1e-50, 1).sqrt(), TRIPLE, MIN_NORM, "Take min=1.1754944e-38"),
+        (lambda x: clamp(x) * torch.tensor([torch.inf, 1, 1]), TRIPLE, MIN_NORM, "detect_anomaly"),
+        # No gradient helps against an infinite value; after the bound has
+        # moved, the former one is right.
+        (
+            lambda x: clamp(x).log(),
+            TRIPLE,
+            INCLUSIVE,
+            "Until then no gradient helps. Then name one",
+        ),
+        (lambda x: clampgrad.clamp(x, 0, 1).log(), TRIPLE, None, "Until then no gradient helps."),
+        # It arrives where every gradient lets it through.
+        (lambda x: clamp(x) * torch.tensor([1, torch.inf, 1]), TRIPLE, INCLUSIVE, "detect_anomaly"),
+        (clamp, TRIPLE, INCLUSIVE, "or a pin for the program"),
+        # Each of two differentiated sides gets half at a tie, so no gradient blocks it.
+        (
+            lambda x: torch.maximum(x, values(0.0)).sqrt(),
+            TRIPLE,
+            None,
+            "Until then no gradient helps.",
+        ),
+    ],
+)
 def test_one_gradient_for_all_that_was_found(f, x, names, said):
     remedy = advice(f, values(*x))
     assert said in remedy

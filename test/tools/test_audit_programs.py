@@ -1,4 +1,5 @@
-"""Programs that are audited: whatever runs without an audit runs under one, and the report survives."""
+"""Programs that are audited: whatever runs without an audit runs under
+one, and the report survives."""
 
 import json
 import os
@@ -221,13 +222,16 @@ def test_files_are_written_where_it_started_also_of_a_program_that_fails(script,
     assert site["warnings"][0]["name"] == "conventions-differ"
 
 
-@pytest.mark.parametrize("options, end, code", [
-    ("--fail-on conventions-differ", "", 3),
-    ("--fail-on bound-rounds", "", 0),
-    ("--fail-on bound-rounds --fail-on conventions-differ", "sys.exit()", 3),
-    ("--fail-on any", "sys.exit(0)", 3),
-    ("--fail-on any", "sys.exit('word')", "word"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, end, code",
+    [
+        ("--fail-on conventions-differ", "", 3),
+        ("--fail-on bound-rounds", "", 0),
+        ("--fail-on bound-rounds --fail-on conventions-differ", "sys.exit()", 3),
+        ("--fail-on any", "sys.exit(0)", 3),
+        ("--fail-on any", "sys.exit('word')", "word"),
+    ],
+)
 def test_fail_on(script, options, end, code, command):
     assert (command("audit", *options.split(), script(end))[0] or 0) == code
 

@@ -1,4 +1,5 @@
-"""The report of an audit: a first sentence with the answer, distinct rows, and everything as JSON."""
+"""The report of an audit: a first sentence with the answer, distinct
+rows, and everything as JSON."""
 
 import html
 import json
@@ -39,7 +40,8 @@ def relu():
 
 
 def test_where_the_release_decides():
-    """The answer comes first, then a table of what the release decides and one of what it does not."""
+    """The answer comes first, then a table of what the release decides
+    and one of what it does not."""
     report = audited(clamp, relu, lambda: leaf(0.5).clamp(0, 1))
     text = str(report)
     first = " ".join(text.partition("\n\n")[0].splitlines())
@@ -158,11 +160,14 @@ def test_paths_from_where_one_stands(monkeypatch):
     assert short("/elsewhere/f.py", here) == "/elsewhere/f.py"
 
 
-@pytest.mark.parametrize("f, g", [
-    (lambda x: x.double().clamp(0, torch.inf).sqrt(), 1e200),  # its square is infinite
-    (lambda x: x.clamp(0, torch.nan), torch.nan),
-    (lambda x: torch.maximum(x.half(), torch.tensor(1e9)), torch.inf),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "f, g",
+    [
+        (lambda x: x.double().clamp(0, torch.inf).sqrt(), 1e200),  # its square is infinite
+        (lambda x: x.clamp(0, torch.nan), torch.nan),
+        (lambda x: torch.maximum(x.half(), torch.tensor(1e9)), torch.inf),
+    ],
+)
 def test_json_without_infinities(f, g, tmp_path):
     report = audited(lambda: f(leaf(0.0, 0.5)) * g)
     report.save(tmp_path / "audit.json")
@@ -172,7 +177,8 @@ def test_json_without_infinities(f, g, tmp_path):
 
 
 def test_a_line_is_warned_of_once_for_each_of_its_dangers():
-    """Fifty layers are fifty rows, but one line of code, with one advice. Here both bounds round."""
+    """Fifty layers are fifty rows, but one line of code, with one
+    advice. Here both bounds round."""
     model = nn.Sequential(*(nn.Hardtanh(-1 + 1e-6, 1 - 1e-6) for _ in range(5)))
     report = audited(lambda: model(leaf(0.5, dtype=torch.bfloat16)))
     assert len(report) == 5 and all(len(f.warnings) == 2 for f in report)

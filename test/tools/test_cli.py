@@ -42,23 +42,29 @@ def test_info_says_how_to_get_the_cuda_kernels(command, monkeypatch, cuda, asked
     assert f"cuda kernels    no{f'; to build them, {line},' if line else ''}" in command("info")[1]
 
 
-@pytest.mark.parametrize("words, message", [
-    ([], "usage: clampgrad"),
-    (["fly"], "invalid choice: 'fly'"),
-    (["survey", "--device", "nowhere"], "clampgrad survey: error: "),
-    (["survey", "--device", "meta"], "meta"),
-    (["survey", "--json", "--markdown"], "not allowed with"),
-    (["run", "--gradient", "half, whole", "script.py"], "after the name may come maximize"),
-    (["audit", "nowhere.py"], "no such file: nowhere.py"),
-    (["audit", "-m", "no.such.module"], "no module named no.such.module"),
-    (["audit", "-m"], "-m needs the name of a module"),
-    (["audit", "nb.ipynb"], "nb.ipynb is a notebook"),
-    (["audit"], "nothing to run"),
-    (["audit", "--lr", "1", "a.py"], "no option --lr; arguments of the program come after"),
-    (["audit", "--json", "no/such/a.json", "script.py"], "cannot write no/such/a.json: No such file"),
-    (["audit", "--every", "0", "script.py"], "--every must be at least 1"),
-    (["audit", "--fail-on", "everything", "script.py"], "invalid choice: 'everything'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "usage: clampgrad"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["survey", "--device", "nowhere"], "clampgrad survey: error: "),
+        (["survey", "--device", "meta"], "meta"),
+        (["survey", "--json", "--markdown"], "not allowed with"),
+        (["run", "--gradient", "half, whole", "script.py"], "after the name may come maximize"),
+        (["audit", "nowhere.py"], "no such file: nowhere.py"),
+        (["audit", "-m", "no.such.module"], "no module named no.such.module"),
+        (["audit", "-m"], "-m needs the name of a module"),
+        (["audit", "nb.ipynb"], "nb.ipynb is a notebook"),
+        (["audit"], "nothing to run"),
+        (["audit", "--lr", "1", "a.py"], "no option --lr; arguments of the program come after"),
+        (
+            ["audit", "--json", "no/such/a.json", "script.py"],
+            "cannot write no/such/a.json: No such file",
+        ),
+        (["audit", "--every", "0", "script.py"], "--every must be at least 1"),
+        (["audit", "--fail-on", "everything", "script.py"], "invalid choice: 'everything'"),
+    ],
+)
 def test_what_a_user_can_correct_is_a_message(words, message, folder_of_programs, command):
     """And the program does not run."""
     for name in ("script.py", "nb.ipynb"):
@@ -75,7 +81,8 @@ SCRIPT = (
 @pytest.mark.parametrize("variable", ["CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED"])
 @pytest.mark.parametrize("start", [("-m", "clampgrad"), ("-c", SCRIPT, "clampgrad")], ids=" ".join)
 def test_a_wrong_switch_is_one_sentence(program, start, variable):
-    """The import of the package raises it, before any command; of `import clampgrad` it is an error as usual."""
+    """The import of the package raises it, before any command; of
+    `import clampgrad` it is an error as usual."""
     ended = program(*start, "info", **{variable: "2"})
     sentence = f"{variable}='2': it is 1 or, as when it is not set, 0\n"
     assert (ended.returncode, ended.stderr) == (2, f"clampgrad: error: {sentence}")

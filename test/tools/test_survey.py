@@ -20,7 +20,8 @@ def rows():
 EACH_OF_THREE = [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
 OLD = RELEASED == "inclusive"
 CHANGED = "not of least norm" if OLD else "as documented"  # by 2.14
-# The limits of the gradient, the rule and what it asks for: mathematics, the same on every release. And a verdict.
+# The limits of the gradient, the rule and what it asks for: mathematics, the same on
+# every release. And a verdict.
 KNOWN = {
     ("torch.clamp(x, 0, 6)", "x = 0"): ([(0,), (1,)], 2, (0,), CHANGED),
     ("torch.clamp(x, 0, 6)", "x = 6"): ([(0,), (1,)], 3, (0,), CHANGED),
@@ -65,7 +66,8 @@ def test_the_verdict_can_be_bad():
 
 
 def test_the_command(command, monkeypatch):
-    """It prints a table, Markdown or JSON, each with every row. COLUMNS says how wide a table may be."""
+    """It prints a table, Markdown or JSON, each with every row. COLUMNS
+    says how wide a table may be."""
     table, markdown, data = (command("survey", *o)[1] for o in ([], ["--markdown"], ["--json"]))
     monkeypatch.setenv("COLUMNS", "60")
     narrow = command("survey")[1]

@@ -1,4 +1,5 @@
-"""A checkpoint that is not reentrant runs its function again in backward, whatever surrounds the two."""
+"""A checkpoint that is not reentrant runs its function again in backward,
+whatever surrounds the two."""
 
 from contextlib import nullcontext
 from functools import partial

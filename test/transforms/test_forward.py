@@ -1,4 +1,5 @@
-"""The forward is torch's own: values to the bit, dtype, strides, out= and in-place rules; so are gradients' strides."""
+"""The forward is torch's own: values to the bit, dtype, strides, out= and in-place
+rules; so are gradients' strides."""
 
 import platform
 from functools import partial
@@ -20,9 +21,15 @@ BOUNDS = {
 }
 
 ODD_STRIDES = {  # of dimensions of size 1
-    (1, 5, 1): (9, 3, 7), (4, 1, 6): (1, 17, 4), (3, 1, 6): (6, 3, 1), (2, 3, 1, 5): (15, 1, 7, 3),
-    (2, 1, 3): (3, 7, 1), (3, 1): (1, 5), (1, 2, 3): (1, 3, 1), (2, 3, 1): (1, 2, 9),
-}  # fmt: skip
+    (1, 5, 1): (9, 3, 7),
+    (4, 1, 6): (1, 17, 4),
+    (3, 1, 6): (6, 3, 1),
+    (2, 3, 1, 5): (15, 1, 7, 3),
+    (2, 1, 3): (3, 7, 1),
+    (3, 1): (1, 5),
+    (1, 2, 3): (1, 3, 1),
+    (2, 3, 1): (1, 2, 9),
+}
 
 # Each takes values of the dtype in question from make(*shape) and lays them out.
 LAYOUTS = {
@@ -56,8 +63,8 @@ def make(dtype):
 
 
 def bits(x):
-    """The values as integers of the same size, every NaN alike. On arm64 zeros are alike too: there torch's
-    sign of a zero depends on whether the element is in a vector."""
+    """The values as integers of the same size, every NaN alike. On arm64 zeros are alike too: there
+    torch's sign of a zero depends on whether the element is in a vector."""
     if not x.is_floating_point():
         return x
     if platform.machine() in ("aarch64", "arm64"):
@@ -125,7 +132,8 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_strides_of_results_and_gradients(layout, call):
-    """With other strides, a convolution before the clamp sums in another order. A tangent changes nothing."""
+    """With other strides, a convolution before the clamp sums in another
+    order. A tangent changes nothing."""
     x = LAYOUTS[layout](lambda *shape: torch.randn(shape)).detach().requires_grad_()
     theirs, ours = (CALLS[call](m, x) for m in (torch, clampgrad))
     assert_identical(ours.detach(), theirs.detach(), call)

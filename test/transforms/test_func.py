@@ -1,5 +1,5 @@
-"""torch.func beyond the nests of test/matrix: no loop over samples, the gradient differentiated, tangents.
-test_func_tensors.py has Tensor bounds."""
+"""torch.func beyond the nests of test/matrix: no loop over samples, the gradient differentiated,
+tangents. test_func_tensors.py has Tensor bounds."""
 
 from dataclasses import replace
 
@@ -31,7 +31,8 @@ def test_the_loop_would_be_noticed():
         vmap(lambda x: torch.ops.aten.nonzero_static(x, size=1))(torch.eye(3))
 
 
-# test/matrix draws of these contexts; here the calls run whole, and no rule for vmap may be missing.
+# test/matrix draws of these contexts; here the calls run whole, and no
+# rule for vmap may be missing.
 CONTEXTS = ("vmap vjp", "vjp vmap", "vmap vmap", "vmap jvp")
 TWICE = ("vjp of vjp", "jvp of vjp", "vjp of vmap of vjp", "is_grads_batched, differentiated")
 

@@ -58,7 +58,7 @@ def test_the_innermost_vmap_batches_no_argument(name):
     assert_same(found, expected)
 
 
-# ---- Promotion under vmap --------------------------------------------------------------------------
+# ---- Promotion under vmap ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("convention, expected", [("with_grad", [0, 1]), ("restoring", [-1, 1])])
@@ -82,7 +82,8 @@ PAIRS = ["maximum", "minimum", "fmax", "fmin", "clamp_min", "clamp_max"]
 @pytest.mark.parametrize("second", DTYPES, ids=str)
 @pytest.mark.parametrize("operator", PAIRS)
 def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first):
-    """Inside, the batched one has a dimension. Beside samples with a dimension, they promote as under torch's vmap."""
+    """Inside, the batched one has a dimension. Beside samples with a dimension, they
+    promote as under torch's vmap."""
     x, c = torch.tensor([0.1, 0.2, 0.3]).to(first), torch.tensor(0.2).to(second)
     rows, op = torch.randn(3, 2).to(second), getattr(clampgrad, operator)
     for args, in_dims in (((x, c), (0, None)), ((c, x), (None, 0)), ((x, rows[:, 0]), (0, 0))):

@@ -1,7 +1,8 @@
 """PyTorch's own tests of clamp and its relatives: its OpInfo entries run against our functions.
 
-An entry (torch.testing._internal.common_methods_invocations.op_db) says on which inputs and mistakes an
-operator must be tested. torch's own function is the reference. Derivatives: test_gradcheck.py.
+An entry (torch.testing._internal.common_methods_invocations.op_db) says on which inputs
+and mistakes an operator must be tested. torch's own function is the reference.
+Derivatives: test_gradcheck.py.
 """
 
 import pytest
@@ -22,7 +23,8 @@ every_operator = pytest.mark.parametrize("op", OPINFOS, ids=lambda op: op.name)
 
 @pytest.fixture(autouse=True)
 def no_unittest_to_look_for(monkeypatch):
-    """To name samples after a unittest, each iterator over them would read the source of the whole stack."""
+    """To name samples after a unittest, each iterator over them would read
+    the source of the whole stack."""
     monkeypatch.setattr(common_utils, "extract_test_fn", lambda: None)
 
 
@@ -57,7 +59,8 @@ def test_sample_inputs(op, recorded):
             if not isinstance(expected, torch.Tensor):
                 assert actual == expected
                 continue
-            # For +0 and -0 of two Tensors, torch's own vector loop and its tail differ, so compare with ==.
+            # For +0 and -0 of two Tensors, torch's own vector loop and its
+            # tail differ, so compare with ==.
             assert_same(actual.detach(), expected.detach(), sample)
             assert actual.stride() == expected.stride()
             assert actual.requires_grad == expected.requires_grad

@@ -1,4 +1,5 @@
-"""Tensor subclasses and fake tensors go through the front doors like any other tensor. Modes: test_functions.py."""
+"""Tensor subclasses and fake tensors go through the front doors like any other
+tensor. Modes: test_functions.py."""
 
 from functools import partial
 

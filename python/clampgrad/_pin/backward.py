@@ -1,5 +1,5 @@
-"""Checkpoints, and operators that call functions (cond, while_loop, map, ...), call a function again in backward and
-record its gradient there. They do so under the pin of the forward.
+"""Checkpoints, and operators that call functions (cond, while_loop, map, ...), call a function
+again in backward and record its gradient there. They do so under the pin of the forward.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ PIN_OF_FORWARD = "_clampgrad_pin_of_forward"  # an attribute of what forward kee
 
 
 class RecomputeFunction:
-    """The attribute of that name of a frame. What was set before the first pin is called without one."""
+    """The attribute of that name of a frame. What was set before the
+    first pin is called without one."""
 
     def __set__(self, frame: Any, function: Callable[..., Any]) -> None:
         frame.__dict__["recompute_fn"] = remember(function)

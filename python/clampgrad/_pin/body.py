@@ -11,7 +11,8 @@ from clampgrad._pin.state import current, innermost, make_innermost, new_block, 
 
 
 class Body:
-    """Code that runs under a pin in steps. The pin holds while it runs, and in tasks that it starts until it ends."""
+    """Code that runs under a pin in steps. The pin holds while it runs, and in tasks
+    that it starts until it ends."""
 
     def __init__(self, name: str | None) -> None:
         self.block = new_block(name)

@@ -1,11 +1,14 @@
-"""torch.compile: compiled code is guarded by the pin that it was compiled under, and caches on disk tell pins apart.
+"""torch.compile: compiled code is guarded by the pin that it was compiled under, and
+caches on disk tell pins apart.
 
-torch guards every compiled frame by its global state, and we add the pin to that guard. Code that was compiled
-ahead of time saves each guard as the function that builds it, with its arguments: guard_global_state and the pin
-of the compilation. Code that was compiled before the first pin saves torch's own function instead.
+torch guards every compiled frame by its global state, and we add the pin to that guard. Code that
+was compiled ahead of time saves each guard as the function that builds it, with its arguments:
+guard_global_state and the pin of the compilation. Code that was compiled before the first pin
+saves torch's own function instead.
 
-AOTAutograd looks a graph up on disk before it differentiates it, by a key that holds only the names of our
-operators. Without our addition to the key, another version, implementation or pin would get stale gradients.
+AOTAutograd looks a graph up on disk before it differentiates it, by a key that holds only the
+names of our operators. Without our addition to the key, another version, implementation or
+pin would get stale gradients.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ def guard_compiled_code(_: object) -> list[Change]:
 
 
 def refuse_code_without_guard(aot_compile: Any) -> list[Change]:
-    """Code that was compiled ahead of time, or loaded, before the first pin of this process has no guard."""
+    """Code that was compiled ahead of time, or loaded, before the first pin
+    of this process has no guard."""
     torchs = original(expected("torch._dynamo.aot_compile:AOTCompiledFunction.guard_check"))
 
     @replacing(torchs)
@@ -71,7 +75,8 @@ def gradients() -> tuple[str, ...]:
 
 
 def key_caches(_: object) -> list[Change]:
-    """Changes the key of every graph, because a graph may call our operators inside somebody else's."""
+    """Changes the key of every graph, because a graph may call our
+    operators inside somebody else's."""
     details = expected("torch._inductor.codecache:FxGraphHashDetails")
     torchs = original(details.__init__)
 

@@ -1,7 +1,7 @@
 """Functions that clampgrad.pin decorates: their bodies run under the pin, and nothing else does.
 
-What the call returns decides whether a body runs later and in steps: `inspect` cannot tell for a partial, an
-object with `__call__` or a function around the function.
+What the call returns decides whether a body runs later and in steps: `inspect` cannot tell for a
+partial, an object with `__call__` or a function around the function.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ RUNS_LATER = Iterator, Awaitable, AsyncIterator, ContextDecorator, AsyncContextD
 
 
 def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
-    """The function that stands for one that is decorated: a function or generator, asynchronous or not."""
+    """The function that stands for one that is decorated: a function or
+    generator, asynchronous or not."""
     if not callable(function) or isinstance(function, (type, nn.Module, classmethod, staticmethod)):
         raise TypeError(
-            f"clampgrad.pin decorates functions, not {function!r}: decorate the function or the method that it "
-            "is made of, such as forward, or call it inside `with clampgrad.pin(...)`"
+            f"clampgrad.pin decorates functions, not {function!r}: decorate the function or the "
+            "method that it is made of, such as forward, or call it inside `with "
+            "clampgrad.pin(...)`"
         )
 
     def call(*args: Any, **keywords: Any) -> Any:
@@ -62,7 +64,8 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
     instead = functools.wraps(function)(instead)
     # torch.jit.script raises this. It would compile the function without the pin.
     instead.__script_unsupported = (  # type: ignore[attr-defined]
-        "clampgrad.pin decorates what TorchScript would compile without it: script the function, and pin the call"
+        "clampgrad.pin decorates what TorchScript would compile without it: script the function, "
+        "and pin the call"
     )
     return instead
 

@@ -2,11 +2,12 @@
 
 - backward: what calls a function again in backward does so under the pin of the forward;
 - compiled_code: compiled code is guarded by its pin, and found in caches by it;
-- the Python dispatcher, which compilers trace with, keeps the kernel of each operator: these are dropped.
+- the Python dispatcher, which compilers trace with, keeps the kernel of
+  each operator: these are dropped.
 
-The changes stay when the last pin is gone, because what was recorded without a pin has to stay without one.
-All of this is internal to torch. Everything is checked before the first change: in a release that differs,
-the first pin raises, and nothing is changed.
+The changes stay when the last pin is gone, because what was recorded without a pin has to stay
+without one. All of this is internal to torch. Everything is checked before the first change: in a
+release that differs, the first pin raises, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ CHANGES: dict[str, Callable[[Any], list[Change]]] = {
 
 
 def held_over_forks(lock: Any) -> Any:
-    """Returns the lock, an RLock, which the thread that forks holds during the fork: a thread that held it in the
-    parent is not there to release it in the child.
+    """Returns the lock, an RLock, which the thread that forks holds during the fork: a thread that
+    held it in the parent is not there to release it in the child.
 
-    Python calls the hooks of `before` in reverse: of two locks, the one that is made last is taken first.
+    Python calls the hooks of `before` in reverse: of two locks, the one
+    that is made last is taken first.
     """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(
@@ -60,8 +62,8 @@ _first = held_over_forks(threading.RLock())
 def at_import(module: ModuleType) -> None:
     """Changes a module that is imported after the first pin.
 
-    Under a pin, which could not hold in it, a failure ends the import. Without one it is a warning, and
-    the next pin fails instead.
+    Under a pin, which could not hold in it, a failure ends the import. Without one it is a warning,
+    and the next pin fails instead.
     """
     global _done
     try:
@@ -85,9 +87,10 @@ def tell_torch() -> None:
 def tell_in_turn() -> None:
     """One thread tells torch; others wait for it.
 
-    It needs two locks, ours and the compiler's. A thread that compiles holds the compiler's and may come here,
-    so nobody who holds ours waits for the compiler's. And nobody keeps the compiler's without ours, which a
-    fork takes: so no child finds the compiler locked by a thread of the parent.
+    It needs two locks, ours and the compiler's. A thread that compiles holds the
+    compiler's and may come here, so nobody who holds ours waits for the compiler's. And
+    nobody keeps the compiler's without ours, which a fork takes: so no child finds the
+    compiler locked by a thread of the parent.
     """
     while not _done:
         with _first:

@@ -1,4 +1,5 @@
-"""The convention that the installed torch has by itself: pin("installed"), and whether that torch is patched."""
+"""The convention that the installed torch has by itself: pin("installed"), and
+whether that torch is patched."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class NoConvention(RuntimeError):
 @functools.cache
 def installed() -> str:
     """Measured, because the number of a release says nothing of a torch that was patched."""
-    # The answer is kept, so nothing around the first call may change it: a pin, no_grad, a mode, a hook.
+    # The answer is kept, so nothing around the first call may change it: a
+    # pin, no_grad, a mode, a hook.
     unpinned = Remembered(slopes, None)
     with differentiating():
         found = unpinned(torch)
@@ -45,7 +47,8 @@ def by_release() -> dict[tuple[int, ...], str]:
 
 
 def of_the_release() -> str:
-    """The convention that the release of the installed torch has; one that is newer has the last."""
+    """The convention that the release of the installed torch has; one
+    that is newer has the last."""
     until = by_release()
     return until[min((number for number in until if number >= release()), default=max(until))]
 
@@ -60,13 +63,19 @@ def patched() -> str | None:
     if found == f"those of {own}":
         return None
     if release() > max(by_release()):
-        return f"torch {torch.__version__} is patched, or newer than this clampgrad: its gradients are {found}."
-    return f"torch {torch.__version__} is patched: its gradients are {found}; the release has those of {own}."
+        return (
+            f"torch {torch.__version__} is patched, or newer than this clampgrad: its gradients are "
+            f"{found}."
+        )
+    return (
+        f"torch {torch.__version__} is patched: its gradients are {found}; the release has those "
+        f"of {own}."
+    )
 
 
 def slopes(functions: Any, **keywords: Any) -> list[float]:
-    """The gradient of the first argument in each row of the table: beside constants, beside others that are being
-    differentiated, and beside numbers.
+    """The gradient of the first argument in each row of the table: beside constants, beside others
+    that are being differentiated, and beside numbers.
 
     NaN is left out: nothing is documented there, and releases of one convention differ.
     """

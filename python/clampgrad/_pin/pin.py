@@ -31,12 +31,12 @@ class pin:
     Under a pin, ``torch.clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
     ``fmax`` and ``fmin``, including their Tensor methods and in-place forms, have the gradient of
     clampgrad's operators of those names. The forward does not change. The pin also applies to
-    functions that are composed of them (``torch.max(x, y)``, ``F.normalize``, ``F.margin_ranking_loss``),
-    whether they are called from Python or C++.
-    ``torch._foreach_clamp_min`` and its kind raise an error where a gradient is recorded.
-    Operators with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and
-    clampgrad's own operators have the gradient that the call names. A call that is recorded under a pin
-    keeps its gradient after the pin has ended.
+    functions that are composed of them (``torch.max(x, y)``, ``F.normalize``,
+    ``F.margin_ranking_loss``), whether they are called from Python or C++.
+    ``torch._foreach_clamp_min`` and its kind raise an error where a gradient is recorded. Operators
+    with a formula of their own, such as ``relu6`` and ``hardtanh``, are not pinned, and clampgrad's
+    own operators have the gradient that the call names. A call that is recorded under a pin keeps
+    its gradient after the pin has ended.
 
     A ``with`` block pins the current thread until it ends; a decorated function, while it runs::
 
@@ -46,23 +46,24 @@ class pin:
         >>> torch.autograd.grad(y, x)
         (tensor([1.]),)
 
-    The block also pins the work that torch does for this thread in threads of its own: backward (on a GPU,
-    or deeply nested) and what a script forks. Threads of Python that are started inside the block, such as those of
-    ``nn.DataParallel``, are not pinned by it. To pin a whole process, use :func:`set_pin`; a block takes precedence.
+    The block also pins the work that torch does for this thread in threads of its own: backward (on
+    a GPU, or deeply nested) and what a script forks. Threads of Python that are started inside the
+    block, such as those of ``nn.DataParallel``, are not pinned by it. To pin a whole process, use
+    :func:`set_pin`; a block takes precedence.
 
     Args:
-        gradient: one of ``clampgrad.CONVENTIONS`` or an alias; ``"installed"`` for the convention that the
-            installed torch has by itself; or None to restore torch's own gradient inside another pin.
-            ``with_grad``, ``restoring`` and ``straight_through`` pin the clamps and leave ``maximum``,
+        gradient: one of ``clampgrad.CONVENTIONS`` or an alias; ``"installed"`` for the convention
+            that the installed torch has by itself; or None to restore torch's own gradient inside
+            another pin. One of ``clampgrad.PSEUDO`` pins the clamps and leaves ``maximum``,
             ``minimum``, ``fmax`` and ``fmin`` alone.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
 
     Raises:
         TypeError: `gradient` is neither a str nor None, or what is decorated is no function.
         ValueError: as in :func:`clampgrad.clamp`.
-        RuntimeError: a block is left in another order or another thread than it was entered; or a clamp runs where
-            no pin reaches, because TorchScript differentiates it by its own rules, or forks it in a task of an
-            event loop.
+        RuntimeError: a block is left in another order or another thread than it was entered; or a
+            clamp runs where no pin reaches, because TorchScript differentiates it by its own rules,
+            or forks it in a task of an event loop.
     """
 
     _is_used = True  # until it has been made
@@ -76,8 +77,8 @@ class pin:
     def __del__(self) -> None:
         if not self._is_used:
             warnings.warn_explicit(
-                f"{self!r} was made and not used, so nothing was pinned: write `with` before it, or "
-                "@ to decorate a function; clampgrad.set_pin pins the process",
+                f"{self!r} was made and not used, so nothing was pinned: write `with` before it, "
+                "or @ to decorate a function; clampgrad.set_pin pins the process",
                 UserWarning,
                 *self._made_at,
             )
@@ -92,9 +93,9 @@ class pin:
             torch.jit.is_tracing() or torch.compiler.is_exporting()
         ):
             warnings.warn(
-                f"{self!r} is entered while a graph is captured. The graph has the gradient of the pin under "
-                "which the graph runs, and not of this one. To keep a convention in it, call "
-                "clampgrad.clamp and its kind",
+                f"{self!r} is entered while a graph is captured. The graph has the gradient of "
+                "the pin under which the graph runs, and not of this one. To keep a convention "
+                "in it, call clampgrad.clamp and its kind",
                 stacklevel=2,
             )
         tell_torch()
@@ -124,7 +125,8 @@ class pin:
             )
 
     def __call__(self, function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        """Decorates a function or generator, asynchronous or not, so that its body runs under the pin."""
+        """Decorates a function or generator, asynchronous or not, so that
+        its body runs under the pin."""
         self._is_used = True
         return decorated(function, self._name)
 
@@ -140,7 +142,8 @@ class pin:
     def remember(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Wraps `function` so that every call runs under the pin that is active now, or under none.
 
-        Use it for code that runs a forward again in backward; ``torch.utils.checkpoint`` does not need it.
+        Use it for code that runs a forward again in backward;
+        ``torch.utils.checkpoint`` does not need it.
         """
         return body.remember(function)
 
@@ -160,8 +163,8 @@ def named(gradient: Pinned | None, maximize: bool) -> str | None:
 def set_pin(gradient: Pinned | None, *, maximize: bool = False) -> None:
     """Pins every thread of the process, in place of what was set before; None ends that.
 
-    It may be called again. Blocks take precedence. ``clampgrad run`` and the variable CLAMPGRAD_GRADIENT
-    pin in the same way, so that None ends their pin, too, in this process::
+    It may be called again. Blocks take precedence. ``clampgrad run`` and the variable
+    CLAMPGRAD_GRADIENT pin in the same way, so that None ends their pin, too, in this process::
 
         >>> clampgrad.set_pin("inclusive")
         >>> clampgrad.set_pin("min_norm")
@@ -174,7 +177,8 @@ def set_pin(gradient: Pinned | None, *, maximize: bool = False) -> None:
         maximize: as in :class:`pin`.
 
     Raises:
-        TypeError, ValueError: as in :class:`pin`; or CLAMPGRAD_VERBOSE has a value that it cannot have.
+        TypeError, ValueError: as in :class:`pin`; or CLAMPGRAD_VERBOSE
+            has a value that it cannot have.
     """
     name = named(gradient, maximize)
     if name is not None:

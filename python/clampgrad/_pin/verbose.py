@@ -1,4 +1,5 @@
-"""CLAMPGRAD_VERBOSE=1, which `clampgrad run -v` sets: what each process pins, and what the pin reached."""
+"""CLAMPGRAD_VERBOSE=1, which `clampgrad run -v` sets: what each process
+pins, and what the pin reached."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ NOTHING = (
 
 
 def is_wanted() -> bool:
-    """Asked before a process is pinned too, because it raises where the variable is neither 0 nor 1."""
+    """Asked before a process is pinned too, because it raises where the
+    variable is neither 0 nor 1."""
     try:
         return is_set("CLAMPGRAD_VERBOSE")
     except ImportError as error:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 
-LO, HI = -1.0, 1.0
+LO = -1.0
+HI = 1.0
 # Hundredths, so that the bounds themselves are among the points.
 X = torch.arange(-200, 201) / 100
 STARTS = (-1.75, -1.25, -0.9, 0.25, 0.75, 1.25, 1.75)
@@ -48,7 +49,8 @@ def curves(function: Function, loss: Function = example_loss) -> tuple[Tensor, T
 def descent(
     function: Function, loss: Function = example_loss, steps: int = 60, rate: float = 0.03
 ) -> Tensor:
-    """x from every start in STARTS, after 0, 1, ... steps of gradient descent: [steps + 1, starts]."""
+    """x from every start in STARTS, after 0, 1, ... steps of gradient
+    descent: [steps + 1, starts]."""
     x = torch.tensor(STARTS, requires_grad=True)
     path = [x.detach().clone()]
     with torch.enable_grad():
@@ -65,9 +67,9 @@ def plot(
 ) -> "Figure":
     """Draws conventions, or functions of your own, one column per function.
 
-    Above: the function, the loss behind it, and the gradient that x receives (a dot marks its value
-    at a bound). Below: where gradient descent takes x from several starting points; a dashed line is
-    a start that never moves.
+    Above: the function, the loss behind it, and the gradient that x receives (a dot marks its
+    value at a bound). Below: where gradient descent takes x from several starting points; a dashed
+    line is a start that never moves.
 
     Args:
         what: names of conventions, drawn for ``clamp(x, -1, 1)``, or functions of a Tensor of one
@@ -108,7 +110,8 @@ def in_columns(what: Sequence[str | Function], loss: Function = example_loss) ->
 
 
 def draw_curves(panel: Any, function: Function, loss: Function = example_loss) -> None:
-    """The loss, the clamp and the gradient, each narrower than the one below it, so none is hidden."""
+    """The loss, the clamp and the gradient, each narrower than the one
+    below it, so none is hidden."""
     y, values, gradient = curves(function, loss)
     red = {"color": RED}
     at_bound = (X == LO) | (X == HI)
@@ -142,5 +145,5 @@ def draw_descent(panel: Any, function: Function, loss: Function = example_loss) 
         panel.plot(column, linewidth=1, **style)
     for bound in (LO, HI):
         panel.axhline(bound, color=GREY, alpha=0.5, linewidth=1)
-    panel.set_ylim(-2.2, 3.2)  # straight_through leaves
+    panel.set_ylim(-2.2, 3.2)  # what passes everything leaves
     panel.grid()

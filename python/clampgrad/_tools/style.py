@@ -14,7 +14,8 @@ PAPERS = {"light": ("white", "#222222"), "dark": ("#1e2129", "#d8d8d8")}
 
 
 def need(module: str) -> Any:
-    """matplotlib or a module of it, which only pictures need; an ImportError that says how to get it."""
+    """matplotlib or a module of it, which only pictures need; an
+    ImportError that says how to get it."""
     try:
         return import_module(module)
     except ImportError as error:

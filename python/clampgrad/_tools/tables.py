@@ -86,7 +86,7 @@ def preformatted(text: str) -> str:
     return f'<pre style="white-space: pre; overflow-x: auto">{escape(text)}</pre>'
 
 
-# ---- Where it is read ------------------------------------------------------------------------------
+# ---- Where it is read ----------------------------------------------------------------------------
 
 
 def width_of(stream: TextIO | None) -> int | None:

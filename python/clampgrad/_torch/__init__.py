@@ -1,7 +1,8 @@
-"""All use of torch's private names: the list of them, plain names for them, and how torch is changed.
+"""All use of torch's private names: the list of them, plain names for
+them, and how torch is changed.
 
     private_names   the list: what for, and what happens if a name is gone
-    surroundings    where a call runs, in torch.func, backward or modes, and what torch knows of a tensor
+    surroundings    where a call runs (torch.func, backward, modes); what torch knows of a tensor
     dispatcher      kernels in Python, and the node that one makes
     tangents        what carries a tangent, in forward mode
     compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps

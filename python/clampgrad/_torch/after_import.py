@@ -1,8 +1,8 @@
 """Actions on a module that torch imports only when it needs the module.
 
 No program may lose an import because this package is wrong about torch: an action that fails is one
-warning, and the next import of the module tries it again. An action that must not be left out raises
-Refused, which ends the import.
+warning, and the next import of the module tries it again. An action that must not be left out
+raises Refused, which ends the import.
 """
 
 import sys
@@ -25,8 +25,8 @@ class Refused(ImportError):
 class AfterImport(MetaPathFinder):
     """Calls functions on a module whenever that is imported, also when it is reloaded.
 
-    There is one finder, and it is never removed: another thread that walks sys.meta_path meanwhile would
-    skip the finder after it.
+    There is one finder, and it is never removed: another thread that walks sys.meta_path meanwhile
+    would skip the finder after it.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,8 @@ def on_import(name: str, action: Action) -> None:
 
 @contextmanager
 def acting(names: Iterable[str], action: Action) -> Iterator[None]:
-    """Calls `action` on each of the modules when it is imported, from now on, unless the block fails."""
+    """Calls `action` on each of the modules when it is imported, from now
+    on, unless the block fails."""
     new = [name for name in names if action not in _finder.actions.get(name, ())]
     try:
         for name in new:

@@ -1,7 +1,9 @@
-"""Changes to torch: checked before the first is made, made together or not at all, and made only once.
+"""Changes to torch: checked before the first is made, made together or
+not at all, and made only once.
 
-A replacement holds the function of torch that it replaces, and is marked as one. So a second import of this
-package, or a first pin that is tried again, replaces torch's own function and does not wrap a wrapper.
+A replacement holds the function of torch that it replaces, and is marked as one. So a
+second import of this package, or a first pin that is tried again, replaces torch's own
+function and does not wrap a wrapper.
 """
 
 import functools
@@ -14,8 +16,8 @@ from clampgrad._torch.private_names import unsupported
 
 Function: TypeAlias = Callable[..., Any]
 
-# The mark: an attribute (the replacement, torch's own). functools.wraps copies it to what wraps a replacement,
-# which is told apart by the first of the two.
+# The mark: an attribute (the replacement, torch's own). functools.wraps copies it to what wraps a
+# replacement, which is told apart by the first of the two.
 REPLACES = "_clampgrad_replaces"
 ABSENT = object()
 
@@ -45,7 +47,7 @@ def original(function: Function) -> Function:
     return torchs if replacement is function else function
 
 
-# ---- Checked ---------------------------------------------------------------------------------------------
+# ---- Checked -------------------------------------------------------------------------------------
 
 
 def expect(function: Function, *parameters: str) -> None:
@@ -61,7 +63,8 @@ def expect_first(function: Function, parameter: str) -> None:
 
 
 def expect_to_take(count: int, function: Function) -> None:
-    """Raises RuntimeError if a function of torch cannot be called with so many positional arguments."""
+    """Raises RuntimeError if a function of torch cannot be called with
+    so many positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError as error:
@@ -79,7 +82,7 @@ def named(function: Function) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-# ---- Made ------------------------------------------------------------------------------------------------
+# ---- Made ----------------------------------------------------------------------------------------
 
 
 @contextmanager

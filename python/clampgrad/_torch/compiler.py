@@ -1,5 +1,5 @@
-"""torch.compile: how compiled code is guarded, how it is dropped, what of ours is compiled, and the kernels that tracing
-keeps."""
+"""torch.compile: how compiled code is guarded, how it is dropped, what of ours is compiled, and the
+kernels that tracing keeps."""
 
 import gc
 import inspect
@@ -20,8 +20,8 @@ GUARDED = "_clampgrad_pin"  # an attribute of guards that we have added to
 
 
 def guard_of_every_frame(builder: type) -> tuple[str, Callable[..., Any]]:
-    """The method of torch's GuardBuilder that guards every compiled frame, and its name. Before 2.10
-    the global state has none."""
+    """The method of torch's GuardBuilder that guards every compiled frame, and its name. Before
+    2.10 the global state has none."""
     name = "GLOBAL_STATE" if hasattr(builder, "GLOBAL_STATE") else "GRAD_MODE"
     return name, original(expect_attribute(builder, name))
 
@@ -47,17 +47,19 @@ def is_guarded(compiled: Any) -> bool:
 
 
 def reset_precompiled() -> Callable[[CodeType], object] | None:
-    """torch's function that drops the code that caching_precompile loaded, if this release has that."""
+    """torch's function that drops the code that caching_precompile
+    loaded, if this release has that."""
     if not hasattr(torch._dynamo.config, "caching_precompile"):
         return None
     return expected("torch._C._dynamo.eval_frame:_reset_precompile_entries")
 
 
 def drop_compiled() -> None:
-    """Drops all compiled code. torch.compiler.reset does not drop what caching_precompile has loaded.
+    """Drops all compiled code. torch.compiler.reset does not drop what
+    caching_precompile has loaded.
 
-    That is kept at the code object of each function that it was compiled for, even when the compiled
-    function is gone. So the code of every function in the process is reset.
+    That is kept at the code object of each function that it was compiled for, even when the
+    compiled function is gone. So the code of every function in the process is reset.
     """
     torch.compiler.reset()
     if not (reset := reset_precompiled()):
@@ -86,20 +88,23 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 
 def lock() -> Any:
-    """torch's lock, which resetting the compiler takes; a new one where the compiler is not imported."""
+    """torch's lock, which resetting the compiler takes; a new one where
+    the compiler is not imported."""
     convert_frame = sys.modules.get("torch._dynamo.convert_frame")
     return getattr(convert_frame, "compile_lock", None) or threading.RLock()
 
 
 def kept_kernels(name: str) -> Any:
-    """The kernels of an operator ("aten::clamp.Tensor") that the Python dispatcher keeps; compilers trace with it."""
+    """The kernels of an operator ("aten::clamp.Tensor") that the Python dispatcher
+    keeps; compilers trace with it."""
     operator, _, overload = name.removeprefix("aten::").partition(".")
     found = getattr(getattr(torch.ops.aten, operator), overload or "default")
     return expect_attribute(found, "_dispatch_cache")
 
 
 def leave_uncompiled(module: str, name: str) -> None:
-    """Leaves a function of ours uncompiled: where a compiled function calls it, the graph breaks."""
+    """Leaves a function of ours uncompiled: where a compiled function
+    calls it, the graph breaks."""
 
     def disable(_: object) -> None:
         ours = sys.modules[module]
@@ -109,10 +114,12 @@ def leave_uncompiled(module: str, name: str) -> None:
 
 
 def leave_to_callers(*packages: str) -> None:
-    """Compiles functions of ours only as a part of what calls them: now all modules of the packages are imported.
+    """Compiles functions of ours only as a part of what calls them: now all
+    modules of the packages are imported.
 
-    Where Dynamo leaves a frame uncompiled, it compiles the functions that the frame calls; also those that torch calls
-    meanwhile, such as a kernel in Python. There a call may have turned dispatch off, and nothing can be traced.
+    Where Dynamo leaves a frame uncompiled, it compiles the functions that the frame calls; also
+    those that torch calls meanwhile, such as a kernel in Python. There a call may have turned
+    dispatch off, and nothing can be traced.
     """
 
     def skip(_: object) -> None:
@@ -124,7 +131,8 @@ def leave_to_callers(*packages: str) -> None:
 
 
 def codes_of(packages: Iterable[str]) -> Iterator[CodeType]:
-    """The code of every function in the modules of some packages, but for modules that say no kernel calls them."""
+    """The code of every function in the modules of some packages, but for modules
+    that say no kernel calls them."""
     for name, module in tuple(sys.modules.items()):
         of_package = any(f"{name}.".startswith(f"{package}.") for package in packages)
         if of_package and not hasattr(module, "COMPILED_BY_ITSELF"):

@@ -1,4 +1,5 @@
-"""Kernels in Python at the autograd keys of torch's dispatcher, and the node that one of them makes."""
+"""Kernels in Python at the autograd keys of torch's dispatcher, and the
+node that one of them makes."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -33,20 +34,22 @@ BELOW_AUTOGRAD = torch._C._dispatch_keyset_full_after(DispatchKey.ADInplaceOrVie
 
 
 def below_autograd(keys: DispatchKeySet) -> DispatchKeySet:
-    """Below what counts the versions of a tensor, too: an autograd function that writes one counts itself."""
+    """Below what counts the versions of a tensor, too: an autograd function
+    that writes one counts itself."""
     return keys & BELOW_AUTOGRAD
 
 
 def at_this_level() -> AbstractContextManager[Any]:
-    """A block in which an operator goes to no other level of torch.func, and to no dispatch mode. A kernel cannot
-    turn the modes off alone: an outer level would look for them all the same."""
+    """A block in which an operator goes to no other level of torch.func, and to no dispatch mode. A
+    kernel cannot turn the modes off alone: an outer level would look for them all the same."""
     guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(OUTER)
     return guard
 
 
 class next_level:
-    """A block in which an autograd function of one level goes on, as torch's own kernels do: no operator comes back
-    to autograd at this level, and gradients and tangents are recorded at the next ones."""
+    """A block in which an autograd function of one level goes on, as torch's own
+    kernels do: no operator comes back to autograd at this level, and gradients and
+    tangents are recorded at the next ones."""
 
     def __init__(self, records: bool) -> None:
         self.records = records
@@ -74,7 +77,8 @@ def operator_named(name: str) -> Any:
 
 
 def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Library:
-    """Registers kernels in place of torch's own, at the autograd keys of every backend, until the result is deleted."""
+    """Registers kernels in place of torch's own, at the autograd keys of every backend,
+    until the result is deleted."""
     names = [name for name in DispatchKey.__members__ if name.startswith("Autograd")]
     keys = [
         n for n in names if n not in NO_BACKENDS and torch._C._parse_dispatch_key(n) is not None
@@ -82,19 +86,20 @@ def register_at_autograd_keys(kernels: dict[str, Kernel]) -> torch.library.Libra
     library = torch.library.Library("aten", "IMPL")
     for name, kernel in kernels.items():
         for key in keys:
-            # Replacing it would leave nothing to call without a pin; keeping it would leave it unpinned.
+            # Replacing it would leave nothing to call without a pin;
+            # keeping it would leave it unpinned.
             if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key):
                 raise RuntimeError(
-                    f"clampgrad.pin: aten::{name} has an autograd kernel of its own at {key}, which a pin "
-                    "cannot reach"
+                    f"clampgrad.pin: aten::{name} has an autograd kernel of its own at {key}, "
+                    "which a pin cannot reach"
                 )
             library.impl(name, kernel, key, with_keyset=True)
     return library
 
 
 def batch_first(arg: Any, dim: int | None, missing: int) -> Any:
-    """With the batch as the first dimension, and as many dimensions as the others. No view where it is not needed:
-    torch cannot differentiate the writing of one under vmap."""
+    """With the batch as the first dimension, and as many dimensions as the others. No view where it
+    is not needed: torch cannot differentiate the writing of one under vmap."""
     if dim is None:
         return arg
     arg = arg.movedim(dim, 0) if dim else arg
@@ -102,8 +107,9 @@ def batch_first(arg: Any, dim: int | None, missing: int) -> Any:
 
 
 def counted_as_in_a_sample(args: Sequence[Any], sizes: list[int]) -> list[Any]:
-    """In type promotion a bound without dimensions counts less, but a batched one has a dimension. If no argument has
-    any, all count, and those that are not batched get one. `sizes` are the dimensions of a sample."""
+    """In type promotion a bound without dimensions counts less, but a batched one has a
+    dimension. If no argument has any, all count, and those that are not batched get one. `sizes`
+    are the dimensions of a sample."""
     of = args[0].dtype
     dtypes = [a.dtype for a, n in zip(args, sizes) if isinstance(a, torch.Tensor) and n == sizes[0]]
 
@@ -125,16 +131,18 @@ def may_share_memory(x: torch.Tensor) -> bool:
 
 
 def batched_in_place(operator: Any, is_pinned: Callable[[], bool]) -> Kernel:
-    """What vmap does with an elementwise operator in place for which torch loops over the samples. Each sample
-    would be a view, and once one is written, what is being differentiated is another. So under a pin all are
-    written at once, but where they share memory, or torch is to raise its error."""
+    """What vmap does with an elementwise operator in place for which torch loops over the
+    samples. Each sample would be a view, and once one is written, what is being
+    differentiated is another. So under a pin all are written at once, but where they share
+    memory, or torch is to raise its error."""
 
     def rule(x: torch.Tensor, *others: Any) -> torch.Tensor:
         level = torch._C._functorch.current_level()
         args, dims = unwrap_batched((x, *others), level)
         if dims[0] is None and any(d is not None for d in dims):
             raise RuntimeError(
-                f"vmap: {operator.name()} is not possible where a bound is batched and what is written is not"
+                f"vmap: {operator.name()} is not possible where a bound is batched and what is "
+                "written is not"
             )
         sizes = [
             a.dim() - (d is not None) if isinstance(a, torch.Tensor) else 0

@@ -11,7 +11,8 @@ from clampgrad._torch.private_names import expected
 
 
 def call_backward_by(call: Callable[..., Any]) -> None:
-    """From now on `call` is given the engine's function and its arguments, for every backward that Python calls."""
+    """From now on `call` is given the engine's function and its arguments, for every
+    backward that Python calls."""
     torchs = type(expected("torch.autograd:Variable._execution_engine"))
     expect_attribute(torchs, "run_backward")
 

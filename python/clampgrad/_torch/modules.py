@@ -1,8 +1,9 @@
 """Modules of torch that ask an attribute of the instance how to run.
 
-`change_modules` replaces `forward` and `extra_repr` of torch.nn's ReLU, Hardtanh and ReLU6, once in a process. A module
-whose attribute `_clampgrad` is set runs what that says, and every other one runs as before. So a module gets another
-forward and keeps its class, by which other libraries know it.
+`change_modules` replaces `forward` and `extra_repr` of torch.nn's ReLU, Hardtanh and ReLU6,
+once in a process. A module whose attribute `_clampgrad` is set runs what that says, and
+every other one runs as before. So a module gets another forward and keeps its class, by
+which other libraries know it.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F  # torch.jit.script reads torch's source, and looks its names up here
+import torch.nn.functional as F  # torch.jit.script looks up here what torch's source names
 from torch import Tensor, nn
 
 from clampgrad._torch.after_import import imported
 from clampgrad._torch.changes import Change, expect, made, original, replacing
 from clampgrad._torch.compiler import drop_compiled, lock
 
-# A program compiles what stands in the place of torch's own methods. No kernel calls it (compiler.codes_of).
+# A program compiles what stands in the place of torch's own methods. No kernel
+# calls it (compiler.codes_of).
 COMPILED_BY_ITSELF = True
 # What torch's forward calls. Libraries that count operations or trace put others in their place.
-RELU, HARDTANH = F.relu, F.hardtanh
+RELU = F.relu
+HARDTANH = F.hardtanh
 INSTEAD = (
     "_clampgrad"  # None in the class, so that compiled code is guarded by what an instance has
 )
@@ -93,7 +96,8 @@ def showing(present: Callable[..., str]) -> Callable[..., str]:
 
 
 def is_captured(input: Any) -> bool:
-    """Whether others, who know torch's own functions, want the call: in a graph of theirs, or in their own function."""
+    """Whether others, who know torch's own functions, want the call: in a graph of
+    theirs, or in their own function."""
     return (
         torch.jit.is_tracing()
         or F.relu is not RELU
@@ -112,15 +116,17 @@ def torchs_forward(module: nn.Module) -> Callable[..., Tensor] | None:
     return None
 
 
-# Where a forward is kept that another one on the instance calls. accelerate's hooks call `_old_forward`.
+# Where a forward is kept that another one on the instance calls.
+# accelerate's hooks call `_old_forward`.
 REACHED = "forward", "_old_forward"
 
 
 def bind_forward_again(module: nn.Module, *others: Callable[..., Tensor]) -> bool:
     """Whether a call of the module runs the forward of its class, as far as can be told.
 
-    Libraries set a `forward` on the instance, which calls the method that was there before. A method that was bound
-    before the class was changed, or while it had one of the `others`, is bound again.
+    Libraries set a `forward` on the instance, which calls the method that was there
+    before. A method that was bound before the class was changed, or while it had one
+    of the `others`, is bound again.
     """
     known = {original(of.forward) for of in RUN}.union(others)
     kept = [

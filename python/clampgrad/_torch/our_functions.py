@@ -1,15 +1,15 @@
 """Tells parts of torch what they must know about clampgrad's functions, when they are imported.
 
-- torch.compile: a compiled function can be compared, used as a key and given to map, as torch.clamp can. Instead
-  of a call of it, the Python function is traced. (torch.compiler.substitute_in_graph does not serve:
-  before 2.15, what it makes can only be called.)
-- torch.fx leaves a call as it was written. Otherwise it would give the call all the arguments of the operator
-  that TorchScript takes for the function.
-- torch.jit.script takes a function for the operator of the same name, whose keywords are the same, except that
-  the input is called `self`.
+- torch.compile: a compiled function can be compared, used as a key and given to map, as torch.clamp
+  can. Instead of a call of it, the Python function is traced. (torch.compiler.substitute_in_graph
+  does not serve: before 2.15, what it makes can only be called.)
+- torch.fx leaves a call as it was written. Otherwise it would give the call all the arguments of
+  the operator that TorchScript takes for the function.
+- torch.jit.script takes a function for the operator of the same name, whose keywords are the same,
+  except that the input is called `self`.
 
-All of this is internal to torch. It is checked before anything is changed; where a release is different,
-that is a warning, and compiled functions break graphs or keep more arguments.
+All of this is internal to torch. It is checked before anything is changed; where a release is
+different, that is a warning, and compiled functions break graphs or keep more arguments.
 """
 
 import inspect
@@ -62,7 +62,8 @@ def bare_signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def document(function: Callable[..., Any], text: str) -> None:
-    """Gives a compiled function its documentation. Python reads the signature from the first line of it."""
+    """Gives a compiled function its documentation. Python reads the
+    signature from the first line of it."""
     if add := getattr(torch._C, "_add_docstr", None):
         add(function, text)
 

@@ -1,8 +1,9 @@
-"""The private names of torch that this package uses, why, and what happens if torch no longer has one.
+"""The private names of torch that this package uses, why, and what
+happens if torch no longer has one.
 
 A name is private where a part of it begins with an underscore. `Class().name` is an attribute of
-instances. docs/private_names.md is made of this table, and test/pin/test_private.py compares it with the
-sources of this package and with the torch that is installed.
+instances. docs/private_names.md is made of this table, and test/pin/test_private.py compares it
+with the sources of this package and with the torch that is installed.
 """
 
 from importlib import import_module
@@ -41,7 +42,9 @@ PRIVATE = {
             "torch.autograd.function:_SingleLevelFunction": "whether a tensor carries a tangent; pin: the node of one level",
             "torch._C._functorch:get_single_level_autograd_function_allowed": "the same",
             "torch._C._functorch:set_single_level_autograd_function_allowed": "the same",
-            "torch._C:_dispatch_has_kernel_for_dispatch_key": "pin: a backend with a kernel of its own",
+            "torch._C:_dispatch_has_kernel_for_dispatch_key": (
+                "pin: a backend with a kernel of its own"
+            ),
             "torch._C:_dispatch_keyset_full_after": "pin: what is below autograd",
             "torch._C:_parse_dispatch_key": "pin: the autograd keys that there are",
             "torch._C:DispatchKey": "pin: the same",
@@ -49,8 +52,12 @@ PRIVATE = {
             "torch._C:_stash_obj_in_tls": "pin: a block follows backward into other threads",
             "torch._C:_get_obj_in_tls": "pin: the same",
             "torch._C:_is_key_in_tls": "pin: the same",
-            "torch.autograd:Function._compiled_autograd_key": "pin: that node is traced in compiled autograd",
-            "torch._functorch.vmap:unwrap_batched": "pin: vmap of clamp_, for which torch has no rule",
+            "torch.autograd:Function._compiled_autograd_key": (
+                "pin: that node is traced in compiled autograd"
+            ),
+            "torch._functorch.vmap:unwrap_batched": (
+                "pin: vmap of clamp_, for which torch has no rule"
+            ),
             "torch._C._functorch:current_level": "pin: the same",
             "torch._C:_ExcludeDispatchKeyGuard": "pin: the same",
             "torch._C._profiler:gather_traceback": "pin: what TorchScript differentiates by itself",
@@ -76,15 +83,20 @@ PRIVATE = {
         },
     ),
     "pin": Use(
-        "the first pin raises a RuntimeError that names it, and changes nothing. In a module that is imported "
-        "later: under a pin the import fails; without one it is a warning, and the next pin's error",
+        "the first pin raises a RuntimeError that names it, and changes nothing. In a module "
+        "that is imported later: under a pin the import fails; without one it is a warning, and "
+        "the next pin's error",
         {
             "torch.utils.checkpoint:_CheckpointFrame": "a checkpoint remembers its pin",
             "torch._ops:OpOverload()._dispatch_cache": "what is traced has the pin's kernels",
             "torch._dynamo.guards:GuardBuilder": "compiled code is guarded by its pin",
-            "torch._dynamo.aot_compile:AOTCompiledFunction.guard_check": "code compiled without a pin is refused",
+            "torch._dynamo.aot_compile:AOTCompiledFunction.guard_check": (
+                "code compiled without a pin is refused"
+            ),
             "torch._inductor.codecache:FxGraphHashDetails": "caches on disk tell pins apart",
-            "torch._C._dynamo.eval_frame:_reset_precompile_entries": "code compiled without a pin is dropped",
+            "torch._C._dynamo.eval_frame:_reset_precompile_entries": (
+                "code compiled without a pin is dropped"
+            ),
         },
     ),
     "tasks": Use(
@@ -94,14 +106,18 @@ PRIVATE = {
     "guard": Use(
         "torch.compile raises an error, in a process that has pinned",
         {
-            "torch._dynamo.guards:GuardBuilder().guard_manager": "compiled code is guarded by its pin",
+            "torch._dynamo.guards:GuardBuilder().guard_manager": (
+                "compiled code is guarded by its pin"
+            ),
             "torch._dynamo.guards:GuardManagerWrapper().root": "the same",
             "torch._C._dynamo.guards:RootGuardManager().add_lambda_guard": "the same",
             "torch._guards:Guard().create_fn": "saved code keeps its guard",
             "torch._guards:Guard().user_stack": "the source of a guard, in error messages",
             "torch._dynamo.guards:GuardBuilder().check_fn_manager": "whether code was saved",
             "torch._dynamo.guards:CheckFunctionManager().output_graph": "the same",
-            "torch._dynamo.aot_compile:AOTCompiledFunction()._artifacts": "code compiled without a pin is refused",
+            "torch._dynamo.aot_compile:AOTCompiledFunction()._artifacts": (
+                "code compiled without a pin is refused"
+            ),
             "torch._dynamo.aot_compile:CompileArtifacts().guard_manager": "the same",
         },
     ),
@@ -114,23 +130,33 @@ PRIVATE = {
             "torch._dynamo.trace_rules:get_torch_obj_rule_map": "the same",
             "torch._dynamo.trace_rules:manual_torch_name_rule_map": "the same",
             "torch._dynamo.variables:TorchInGraphFunctionVariable": "the same",
-            "torch._dynamo.variables.torch_function:can_dispatch_torch_function": "the same, for subclasses",
-            "torch._dynamo.variables.torch_function:dispatch_torch_function": "the same, for subclasses",
+            "torch._dynamo.variables.torch_function:can_dispatch_torch_function": (
+                "the same, for subclasses"
+            ),
+            "torch._dynamo.variables.torch_function:dispatch_torch_function": (
+                "the same, for subclasses"
+            ),
         },
     ),
     "one thing": Use(
         "a warning, or none where torch has no such thing; that one thing is not done",
         {
-            "torch.compiler:_is_exporting_flag": "what `clampgrad.nn.convert` changed is exported as torch's own",
+            "torch.compiler:_is_exporting_flag": (
+                "what `clampgrad.nn.convert` changed is exported as torch's own"
+            ),
             "torch._C:_remove_obj_from_tls": "portable: a thread that was pinned keeps nothing",
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",
             "torch.jit._builtins:_register_builtin": "torch.jit.script takes clampgrad's functions",
             "torch.fx.operator_schemas:_manual_overrides": "torch.fx keeps the arguments of a call",
-            "torch._dynamo.guards:GuardBuilder.GLOBAL_STATE": "the guard is part of this, or of GRAD_MODE",
+            "torch._dynamo.guards:GuardBuilder.GLOBAL_STATE": (
+                "the guard is part of this, or of GRAD_MODE"
+            ),
             "torch._higher_order_ops:cond": "operators that call functions remember their pin",
             "torch._dynamo.eval_frame:skip_code": "no kernel is compiled by itself",
             "torch._dynamo.convert_frame:compile_lock": "the first pin waits for the compiler",
-            "torch._dynamo.output_graph:OutputGraphCommon().skip_guards_check": "whether code was saved",
+            "torch._dynamo.output_graph:OutputGraphCommon().skip_guards_check": (
+                "whether code was saved"
+            ),
         },
     ),
 }

@@ -1,4 +1,5 @@
-"""Where a call runs: inside torch.func, in forward mode, in backward, under modes; and what its tensors are."""
+"""Where a call runs: inside torch.func, in forward mode, in backward, under
+modes; and what its tensors are."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -40,8 +41,8 @@ def forward_mode(enabled: bool) -> AbstractContextManager[Any]:
 
 
 def in_autodiff() -> bool:
-    """Whether TorchScript runs a graph that it differentiates by itself: on detached tensors, in a frame that
-    torch names so in torch/csrc/jit/runtime/graph_executor.cpp."""
+    """Whether TorchScript runs a graph that it differentiates by itself: on detached tensors, in a
+    frame that torch names so in torch/csrc/jit/runtime/graph_executor.cpp."""
     stack = torch._C._profiler.gather_traceback(python=False, script=True, cpp=False)
     return any(
         f["name"] == "<forward op>" for f in torch._C._profiler.symbolize_tracebacks([stack])[0]
@@ -49,9 +50,9 @@ def in_autodiff() -> bool:
 
 
 def guarded(bound: Any) -> Any:
-    """A bound without the floats that Dynamo makes symbols because they change: a guard compares each from now
-    on, whatever the bound makes of it. Where nothing asks, torch up to 2.14 may keep the value without a guard
-    (github.com/pytorch/pytorch/issues/194976)."""
+    """A bound without the floats that Dynamo makes symbols because they change: a guard compares
+    each from now on, whatever the bound makes of it. Where nothing asks, torch up to 2.14 may keep
+    the value without a guard (github.com/pytorch/pytorch/issues/194976)."""
     if not isinstance(bound, (torch.SymFloat, torch.SymInt)) or "zf" not in str(bound):
         return bound
     changing = {s for s in bound.node.expr.free_symbols if s.name.startswith("zf")}
@@ -78,7 +79,8 @@ def without_dispatch_modes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """A block for our own computations, which no function mode (torch.set_default_device) or dispatch mode sees."""
+    """A block for our own computations, which no function mode
+    (torch.set_default_device) or dispatch mode sees."""
     modes = without_dispatch_modes() if dispatch_modes_are_on() else nullcontext()
     with torch._C.DisableTorchFunction(), modes:
         yield
@@ -86,18 +88,20 @@ def unseen() -> Iterator[None]:
 
 @contextmanager
 def differentiating() -> Iterator[None]:
-    """Like `unseen`, with gradients on, whatever is set around it. They may be NaN, so anomaly mode is off."""
+    """Like `unseen`, with gradients on, whatever is set around it. They may be
+    NaN, so anomaly mode is off."""
     with ExitStack() as stack:
         for block in (unseen(), torch.inference_mode(False), torch.enable_grad()):
             stack.enter_context(block)
         stack.enter_context(torch.autograd.set_detect_anomaly(False))
-        # A checkpoint counts what is saved, and keeps it. Where hooks are disabled, as in torch.func, there are none.
+        # A checkpoint counts what is saved, and keeps it. Where hooks are disabled, as
+        # in torch.func, there are none.
         with suppress(RuntimeError):
             stack.enter_context(saved_tensors_hooks(lambda t: t, lambda t: t))
         yield
 
 
-# ---- What only private names say of a tensor -------------------------------------------------------------
+# ---- What only private names say of a tensor -----------------------------------------------------
 
 
 def share_memory(a: Tensor, b: Tensor) -> bool:

@@ -1,5 +1,5 @@
-"""Whether tensors carry tangents. C++ alone knows: where compiled or exported code opens a level of forward mode,
-torch.autograd.forward_ad does not hear of it."""
+"""Whether tensors carry tangents. C++ alone knows: where compiled or exported code opens a level of
+forward mode, torch.autograd.forward_ad does not hear of it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,8 +12,8 @@ from clampgrad._torch.surroundings import forward_mode
 
 
 class Asked(OneLevel):
-    """apply(found, *tensors): torch asks a function for its tangent just where an argument carries one. No operator
-    is called, so that nothing sees it: no mode, no subclass, no graph."""
+    """apply(found, *tensors): torch asks a function for its tangent just where an argument carries
+    one. No operator is called, so that nothing sees it: no mode, no subclass, no graph."""
 
     @staticmethod
     def forward(ctx: Any, found: list[bool], *_: Tensor) -> None:

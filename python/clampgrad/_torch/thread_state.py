@@ -1,8 +1,8 @@
-"""What torch hands on from a thread to the threads that work for it: backward on a GPU, or deeply nested, and
-torch.jit.fork.
+"""What torch hands on from a thread to the threads that work for it: backward on a GPU, or
+deeply nested, and torch.jit.fork.
 
-torch keeps objects of Python by name in the state of a thread, and puts that state in place wherever it does the
-work of that thread. We keep one there. No thread of Python's own is given it.
+torch keeps objects of Python by name in the state of a thread, and puts that state in place
+wherever it does the work of that thread. We keep one there. No thread of Python's own is given it.
 """
 
 import ctypes

@@ -1,7 +1,8 @@
 """The command line: `clampgrad COMMAND`, or `python -m clampgrad COMMAND`.
 
-Every command is a module of this package with a function `main(arguments)`; it is imported when it is
-asked for. Results go to stdout; progress and messages go to stderr through the logger "clampgrad".
+Every command is a module of this package with a function `main(arguments)`; it is
+imported when it is asked for. Results go to stdout; progress and messages go to stderr
+through the logger "clampgrad".
 """
 
 import argparse

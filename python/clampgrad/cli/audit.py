@@ -19,7 +19,8 @@ FAILED = 3  # neither a program's 1 nor argparse's 2
 def main(arguments: list[str]) -> int | str | None:
     parser = argparse.ArgumentParser(
         "clampgrad audit",
-        description="Run a program, examine its calls of clamp and its family, and report to stderr when it ends.",
+        description="Run a program, examine its calls of clamp and its family, and report to "
+        "stderr when it ends.",
         usage=f"%(prog)s [-h] [OPTIONS] {program.USAGE}",
         epilog="warnings:\n" + "\n".join(f"  {name:20} {what}" for name, what in WARNINGS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int | str | None:
     return FAILED if fails else code
 
 
-# ---- Processes of one program ----------------------------------------------------------------------
+# ---- Processes of one program --------------------------------------------------------------------
 
 
 def _rank() -> int | None:
@@ -84,7 +85,7 @@ def _of_this_rank(path: Path) -> Path:
     return path if rank is None else path.with_suffix(f".rank{rank}{path.suffix}")
 
 
-# ---- The report ------------------------------------------------------------------------------------
+# ---- The report ----------------------------------------------------------------------------------
 
 
 def _check(parser: argparse.ArgumentParser, path: Path) -> None:
@@ -97,7 +98,8 @@ def _check(parser: argparse.ArgumentParser, path: Path) -> None:
 
 
 def _tell(report: Report, file: Path | None) -> None:
-    """Writes the file first, because the terminal may be gone. Where that fails, the rest still runs."""
+    """Writes the file first, because the terminal may be gone. Where that
+    fails, the rest still runs."""
     if file is not None:
         try:
             report.save(file)

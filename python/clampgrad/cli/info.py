@@ -34,7 +34,8 @@ def facts() -> dict[str, Any]:
 
 
 def cuda_compiler() -> str | None:
-    """The command that installs a compiler for the CUDA of the installed torch, where pip has one."""
+    """The command that installs a compiler for the CUDA of the
+    installed torch, where pip has one."""
     cuda = torch.version.cuda
     if cuda is None or int(cuda.split(".")[0]) < NVCC_SINCE:
         return None

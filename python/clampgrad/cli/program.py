@@ -53,7 +53,8 @@ def _split(
 
 
 class Program:
-    """What to run: a module after -m, or a file, and its arguments. `argv[0]` is as given until it starts."""
+    """What to run: a module after -m, or a file, and its arguments. `argv[0]`
+    is as given until it starts."""
 
     def __init__(self, words: list[str]) -> None:
         self.is_module = words[0] == "-m"
@@ -72,15 +73,17 @@ class Program:
             return f"no such file: {given}"
         if given.endswith(".ipynb"):
             return (
-                f"{given} is a notebook, not a program: call clampgrad.set_pin or clampgrad.audit in it, or "
-                "convert it first (jupyter nbconvert --to script)"
+                f"{given} is a notebook, not a program: call clampgrad.set_pin or clampgrad.audit "
+                "in it, or convert it first (jupyter nbconvert --to script)"
             )
         return None
 
     def run(self) -> None:
-        """Runs the program to its end. Like python, it turns an exception into a traceback and exit code 1.
+        """Runs the program to its end. Like python, it turns an exception
+        into a traceback and exit code 1.
 
-        `__main__` stays the program's after its end: functions that run at exit, and other threads, need it.
+        `__main__` stays the program's after its end: functions that run at
+        exit, and other threads, need it.
         """
         main = ModuleType("__main__")
         main.__dict__.update(__builtins__=builtins, __file__=None)

@@ -14,8 +14,8 @@ AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         "clampgrad run",
-        description="Run a program, and the processes that it starts, with the gradient of torch.clamp and "
-        "its family pinned.",
+        description="Run a program, and the processes that it starts, with the gradient of "
+        "torch.clamp and its family pinned.",
         usage=f"%(prog)s [-h] --gradient NAME [--maximize] [-v] {program.USAGE}",
         allow_abbrev=False,
     )
@@ -24,7 +24,8 @@ def main(arguments: list[str]) -> None:
         "--gradient",
         required=True,
         metavar="NAME",
-        help=f"one of {names}, an alias ({', '.join(ALIASES)}), or installed: what the installed torch does",
+        help=f"one of {names}, an alias ({', '.join(ALIASES)}), or installed: what the installed "
+        "torch does",
     )
     parser.add_argument(
         "--maximize",
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> None:
         "-v",
         "--verbose",
         action="store_true",
-        help="say on stderr what is pinned and, in the end, how many calls the pin reached, in each process",
+        help="say on stderr what is pinned and, in the end, how many calls the pin reached, in "
+        "each process",
     )
     options, theirs = program.parse(parser, arguments)
     if os.environ.get(AUTOLOAD) == "0":
@@ -47,7 +49,7 @@ def main(arguments: list[str]) -> None:
         set_pin_in_words(words)
     except (ValueError, RuntimeError) as error:
         parser.error(str(error).splitlines()[0])
-    # The processes that the program starts inherit the variable, and those that fork, the pin. The pin
-    # stays on: threads may go on when the program has ended.
+    # The processes that the program starts inherit the variable, and those that fork, the pin. The
+    # pin stays on: threads may go on when the program has ended.
     os.environ["CLAMPGRAD_GRADIENT"] = words
     theirs.run()

@@ -11,8 +11,8 @@ from clampgrad.cli.output import write, write_json
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         "clampgrad survey",
-        description="Measure the gradients of the installed PyTorch at kinks and ties, and compare them with its "
-        "documentation.",
+        description="Measure the gradients of the installed PyTorch at kinks and ties, and compare "
+        "them with its documentation.",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")

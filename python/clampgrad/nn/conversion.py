@@ -1,4 +1,5 @@
-"""convert, which gives the modules of a model a named gradient, and what tells of it and takes it back."""
+"""convert, which gives the modules of a model a named gradient, and what
+tells of it and takes it back."""
 
 from __future__ import annotations
 
@@ -26,15 +27,16 @@ TWINS: dict[type[nn.Module], type[Named]] = {
     nn.Hardtanh: Hardtanh,
 }
 
-# Attributes of a module: its class and gradient before its class was changed, and why it was left alone.
+# Attributes of a module: its class and gradient before its class was
+# changed, and why it was left alone.
 WAS = "_clampgrad_was"
 LEFT = "_clampgrad_left"
 
 FORWARD_IS_SET = "a forward of its own was set on the instance"
 IS_FUSED = "torch.ao.quantization has fused its ReLU with other layers"
 RESULT_IS_KEPT = (
-    "it keeps its result, which most layers after it keep too; with example_inputs, it is converted where "
-    "none does"
+    "it keeps its result, which most layers after it keep too; with example_inputs, it is "
+    "converted where none does"
 )
 
 
@@ -46,7 +48,8 @@ def ours(module: Any, input: Tensor, inplace: bool, gradient: Gradient) -> Tenso
 
 
 class Instead:
-    """What a module of torch runs once it is converted: a function of this package, which keeps a bit per element.
+    """What a module of torch runs once it is converted: a function of this package,
+    which keeps a bit per element.
 
     torch's module holds it, so it is saved with the module, and loading it imports this package.
     """
@@ -79,26 +82,28 @@ def convert(
 ) -> Model:
     """Gives the ReLU, ReLU6, Hardtanh and Clamp modules of a model a named gradient, in place.
 
-    The default, `min_norm`, has the gradients of torch's modules (except at NaN) and reduces what they keep for
-    backward. A converted module stays the same object with the same class, name, hooks and state_dict; it only
-    runs another function. Where a graph is captured for others (``torch.export``, ``torch.jit``,
-    ``torch.fx.symbolic_trace``), it runs torch's own. ReLU keeps its result. Most layers after a ReLU keep that too, so
-    there is nothing to gain: without `example_inputs`, ReLU modules are left alone.
+    The default, `min_norm`, has the gradients of torch's modules (except at NaN) and reduces what
+    they keep for backward. A converted module stays the same object with the same class, name,
+    hooks and state_dict; it only runs another function. Where a graph is captured for others
+    (``torch.export``, ``torch.jit``, ``torch.fx.symbolic_trace``), it runs torch's own. ReLU keeps
+    its result. Most layers after a ReLU keep that too, so there is nothing to gain: without
+    `example_inputs`, ReLU modules are left alone.
 
-    With `example_inputs`, one forward of the model measures what each module keeps, and those modules are
-    converted that keep less afterwards. That choice is for the state in which the model is: its mode (training or
-    evaluation), device, dtype, what requires grad, checkpoints, and autocast around this call. If that changes, call
-    `convert` again. The forward runs with hooks and side effects as any other, except that buffers and the states
-    of torch's default random generators are restored, and that no graph which the model keeps of it can be
-    differentiated.
+    With `example_inputs`, one forward of the model measures what each module keeps, and those
+    modules are converted that keep less afterwards. That choice is for the state in which the model
+    is: its mode (training or evaluation), device, dtype, what requires grad, checkpoints, and
+    autocast around this call. If that changes, call `convert` again. The forward runs with hooks
+    and side effects as any other, except that buffers and the states of torch's default random
+    generators are restored, and that no graph which the model keeps of it can be differentiated.
 
-    Under any other convention than `min_norm` and `joint`, every module is converted and its class changes to that
-    of this package, because its gradient must not be lost where a library replaces or reads modules by their class:
-    ``torch.jit.script``, ``torch.ao.quantization.fuse_modules`` and others raise an error. Modules whose class
-    derives from torch's are left alone then, with a warning.
+    Under a convention whose gradient at a bound is another one than torch's, which is 0, every
+    module is converted and its class changes to that of this package, because its gradient must not
+    be lost where a library replaces or reads modules by their class: ``torch.jit.script``,
+    ``torch.ao.quantization.fuse_modules`` and others raise an error. Modules whose class derives
+    from torch's are left alone then, with a warning.
 
-    Function calls inside a `forward` (`F.relu`, `torch.clamp`) are not modules and are not converted; use
-    :class:`clampgrad.pin` for those of the clamp family.
+    Function calls inside a `forward` (`F.relu`, `torch.clamp`) are not modules and are not
+    converted; use :class:`clampgrad.pin` for those of the clamp family.
 
     Args:
         model: any module; it may itself be a ReLU, ReLU6, Hardtanh or Clamp.
@@ -106,18 +111,20 @@ def convert(
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         filter_fn: called with a module and its fully qualified name; only modules for which it
             returns True are converted.
-        example_inputs: a tuple of positional arguments of the model, a dict of keyword arguments, or one argument.
+        example_inputs: a tuple of positional arguments of the model, a dict of
+            keyword arguments, or one argument.
 
     Returns:
         The model itself. :func:`conversions` reports what changed, and :func:`undo` reverts it.
 
     Warns:
-        UserWarning: there was no module to convert; or one was left alone because its `forward` is not torch's, or,
-            under another convention than torch's, because its class is not, or because it is fused with others.
+        UserWarning: there was no module to convert; or one was left alone because its `forward` is
+            not torch's, or, under another convention than torch's, because its class is not, or
+            because it is fused with others.
 
     Raises:
-        ValueError: the name of the convention is unknown; or there are `example_inputs`, and the convention is
-            neither `min_norm` nor `joint`. The model is then unchanged.
+        ValueError: the name of the convention is unknown; or there are `example_inputs`, and the
+            gradient of the convention is not 0 at a bound. The model is then unchanged.
         Exception: what the forward of the example raises. The model is then unchanged.
 
     Example::
@@ -141,8 +148,8 @@ def convert(
     is_torchs = name_of_gradient in STRICT
     if example_inputs is not None and not is_torchs:
         raise ValueError(
-            f"convert: example_inputs choose modules by what they keep, and gradient={gradient!r} changes "
-            "gradients, so it is for all of them"
+            f"convert: example_inputs choose modules by what they keep, and gradient={gradient!r} "
+            "changes gradients, so it is for all of them"
         )
     change_modules()
     chosen = {
@@ -152,8 +159,9 @@ def convert(
     }
     if not chosen:
         warnings.warn(
-            f"clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp in {type(model).__name__}: where "
-            "its code calls functions, call clampgrad's (clampgrad.relu6), or use clampgrad.pin for torch.clamp",
+            "clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp in "
+            f"{type(model).__name__}: where its code calls functions, call clampgrad's "
+            "(clampgrad.relu6), or use clampgrad.pin for torch.clamp",
             stacklevel=2,
         )
     before = [(module, state_of(module)) for module in chosen.values()]
@@ -183,8 +191,8 @@ def convert(
 
 
 def is_convertible(module: nn.Module, to_torchs: bool) -> bool:
-    """Whether `convert` looks at the module. Another gradient than torch's must not be dropped in silence, so then it
-    also looks at what it cannot convert."""
+    """Whether `convert` looks at the module. Another gradient than torch's must not be dropped in
+    silence, so then it also looks at what it cannot convert."""
     if isinstance(module, Named) or torchs_forward(module):
         return True
     return not to_torchs and (
@@ -193,14 +201,15 @@ def is_convertible(module: nn.Module, to_torchs: bool) -> bool:
 
 
 def holds_fused_relu(module: nn.Module) -> bool:
-    """Whether it is a module of training that computes a ReLU for which there is no module any more."""
+    """Whether it is a module of training that computes a ReLU for which
+    there is no module any more."""
     of = type(module)
     return of.__module__.startswith("torch.ao.nn.intrinsic.qat.") and "ReLU" in of.__name__
 
 
 def rename(module: nn.Module, gradient: Gradient, maximize: bool) -> str | None:
-    """Gives a module the gradient of that name and, if it does not have it yet, our class. Returns why, if it
-    cannot."""
+    """Gives a module the gradient of that name and, if it does not have it yet, our
+    class. Returns why, if it cannot."""
     if holds_fused_relu(module):
         return IS_FUSED
     ours = type(module) if isinstance(module, Named) else TWINS.get(type(module))
@@ -219,7 +228,8 @@ def rename(module: nn.Module, gradient: Gradient, maximize: bool) -> str | None:
 def choose(
     model: nn.Module, modules: list[nn.Module], gradient: Gradient, example_inputs: Any
 ) -> None:
-    """Converts those modules of torch that keep less then, and notes on the others why they are left."""
+    """Converts those modules of torch that keep less then, and notes on
+    the others why they are left."""
     if example_inputs is None:
         for module in modules:
             if isinstance(module, nn.ReLU):
@@ -259,8 +269,8 @@ def why_left(module: nn.Module, probe: Probe, converted: set[nn.Module]) -> str:
 
 
 def conversions(model: nn.Module) -> dict[str, str]:
-    """Reports what :func:`convert` did: for each module, by name, what it is now and how many bytes fewer it keeps if
-    that was measured, or why it was left alone."""
+    """Reports what :func:`convert` did: for each module, by name, what it is now and how many bytes
+    fewer it keeps if that was measured, or why it was left alone."""
     return {name: text for name, module in model.named_modules() if (text := described(module))}
 
 
@@ -297,7 +307,8 @@ def restore(module: nn.Module) -> None:
     if ours in (was, TWINS.get(was)):
         module.__class__ = was
         bind_forward_again(module, ours.forward)
-    # Else somebody, fully_shard perhaps, has derived a class from ours since: it stays, with torch's gradient.
+    # Else somebody, fully_shard perhaps, has derived a class from ours since: it
+    # stays, with torch's gradient.
 
 
 # What a conversion may change of a module, beside its class.

@@ -1,4 +1,5 @@
-"""What each of some modules keeps for backward that nothing else keeps: measured in one forward of a model."""
+"""What each of some modules keeps for backward that nothing else keeps:
+measured in one forward of a model."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Kept(NamedTuple):
 class Saved:
     """What the graph keeps in place of a tensor; once that part of the graph is gone, so is this.
 
-    It has no history: that would be a cycle where a node keeps its own result. Autograd adds it to what it unpacks.
+    It has no history: that would be a cycle where a node keeps its own result.
+    Autograd adds it to what it unpacks.
     """
 
     def __init__(self, tensor: Tensor, module: nn.Module | None) -> None:
@@ -41,7 +43,8 @@ class Saved:
 
 
 class Storage:
-    """Memory that a graph keeps: for modules of those that are asked about, or for something else."""
+    """Memory that a graph keeps: for modules of those that are asked
+    about, or for something else."""
 
     def __init__(self, memory: torch.UntypedStorage) -> None:
         self.nbytes = memory.nbytes()
@@ -51,7 +54,8 @@ class Storage:
 
 
 class Probe:
-    """In the place of a module's own forward: runs it, and notes what it keeps, and what `ours` would."""
+    """In the place of a module's own forward: runs it, and notes what it
+    keeps, and what `ours` would."""
 
     def __init__(self, ours: Callable[[nn.Module, Tensor], Tensor]) -> None:
         self.ours = ours
@@ -87,7 +91,8 @@ class Probe:
         return ""
 
     def bytes_of_ours(self, module: nn.Module, like: Tensor) -> int | None:
-        """What ours keeps for a tensor like that, whatever its values; or None, in torch.func or on a sparse tensor."""
+        """What ours keeps for a tensor like that, whatever its values; or None, in
+        torch.func or on a sparse tensor."""
         sizes = []
         try:
             with saved_tensors_hooks(lambda t: sizes.append(t.untyped_storage().nbytes()), unpack):
@@ -104,8 +109,8 @@ class Probe:
         return saved
 
     def count(self) -> None:
-        """Once the forward has run, while its arguments and its result are there: what the graph of the result keeps.
-        The graph is of no use afterwards."""
+        """Once the forward has run, while its arguments and its result are there: what the graph of
+        the result keeps. The graph is of no use afterwards."""
         found: dict[StorageWeakRef, Storage] = {}
         for saved in self.saved:
             if saved.module:
@@ -136,7 +141,8 @@ class Probe:
         return {module: Kept(int(found[module]), self.after.get(module, 0)) for module in found}
 
     def chosen(self) -> dict[nn.Module, Kept]:
-        """The modules that keep less once they are converted. One that is not is among what else keeps a tensor."""
+        """The modules that keep less once they are converted. One that is not is
+        among what else keeps a tensor."""
         converted = self.reached - self.unknown
         while True:
             kept = self.kept(converted)
@@ -165,7 +171,8 @@ def probed(
     args: tuple[Any, ...],
     keywords: dict[str, Any],
 ) -> Probe:
-    """Runs the model once, with a probe in each of the modules. Buffers and random states are as before."""
+    """Runs the model once, with a probe in each of the modules. Buffers and
+    random states are as before."""
     probe = Probe(ours)
     with _one_at_a_time, restored(model), uncompiled(), recording():
         try:
@@ -177,8 +184,8 @@ def probed(
             if "saved tensor hooks" not in str(error):
                 raise
             raise RuntimeError(
-                "clampgrad.nn.convert cannot measure with example_inputs what this model keeps: it calls torch.func "
-                "where that refuses hooks of saved tensors"
+                "clampgrad.nn.convert cannot measure with example_inputs what this model keeps: "
+                "it calls torch.func where that refuses hooks of saved tensors"
             ) from error
         finally:
             for module in modules:
@@ -197,8 +204,8 @@ def recording() -> Iterator[None]:
 
 @contextmanager
 def restored(model: nn.Module) -> Iterator[None]:
-    """A block after which buffers and torch's default random generators are as before: BatchNorm changes the ones,
-    Dropout the others."""
+    """A block after which buffers and torch's default random generators are as before: BatchNorm
+    changes the ones, Dropout the others."""
     before = [
         (buffers, dict(buffers), values_of(buffers)) for buffers in map(buffers_of, model.modules())
     ]
@@ -211,7 +218,8 @@ def restored(model: nn.Module) -> Iterator[None]:
             for buffers, members, values in before:
                 buffers.clear()
                 buffers.update(members)
-                # A graph that was recorded before may hold a buffer, so this does not count as a change of it.
+                # A graph that was recorded before may hold a buffer, so this does
+                # not count as a change of it.
                 for buffer, shape, value in values:
                     if (buffer.shape, buffer.dtype) == (shape, value.dtype):
                         without_repeats(buffer).copy_(value)
@@ -228,7 +236,8 @@ def values_of(
 
 
 def without_repeats(buffer: Tensor) -> Tensor:
-    """The same memory, whose changes do not count as changes of the buffer; of what is expanded, each element once."""
+    """The same memory, whose changes do not count as changes of the buffer; of what is
+    expanded, each element once."""
     steps = buffer.stride()
     return buffer.data[tuple(slice(0, 1) if step == 0 else slice(None) for step in steps)]
 

@@ -23,7 +23,8 @@ QUANTIZATION = (
 
 
 def of_quantization(tracer: Any) -> bool:
-    """Whether torch.fx traces for torch.ao.quantization, which does not know our modules and traces into them."""
+    """Whether torch.fx traces for torch.ao.quantization, which does not know our
+    modules and traces into them."""
     return type(tracer).__module__.startswith("torch.ao.quantization.")
 
 
@@ -64,12 +65,14 @@ class Clamp(Named):
     """Clamps its input into [min, max]; the module of :func:`clampgrad.clamp`.
 
     Args:
-        min, max: a number, a Tensor (kept as a buffer; a Parameter is learned), or None for no bound.
+        min, max: a number, a Tensor (kept as a buffer; a Parameter is
+            learned), or None for no bound.
         gradient: the name or an alias of a convention; :func:`clampgrad.clamp` lists them.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         inplace: whether to write the result into the input.
 
-    The input is a Tensor of any shape and real dtype; the output has the broadcast shape of it and the bounds.
+    The input is a Tensor of any shape and real dtype; the output has the
+    broadcast shape of it and the bounds.
 
     Raises:
         ValueError: both bounds are None, or the name of the convention is unknown.
@@ -114,7 +117,8 @@ class Clamp(Named):
 
 
 class ReLU(Named, nn.ReLU):
-    """:class:`torch.nn.ReLU` with a named gradient at 0; the keywords are those of :class:`clampgrad.nn.Clamp`."""
+    """:class:`torch.nn.ReLU` with a named gradient at 0; the keywords are those of
+    :class:`clampgrad.nn.Clamp`."""
 
     def __init__(
         self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
@@ -161,7 +165,8 @@ class ReLU6(Named, nn.ReLU6):
 
 
 def give_rules_of_deep_lift(captum: Any) -> None:
-    """Captum's DeepLift has rules by class, and would pass over a class that it does not know in silence."""
+    """Captum's DeepLift has rules by class, and would pass over a class that
+    it does not know in silence."""
     rules = captum.SUPPORTED_NON_LINEAR
     for ours, torchs in ((ReLU, nn.ReLU), (ReLU6, nn.ReLU6), (Hardtanh, nn.Hardtanh)):
         if torchs in rules:

@@ -49,7 +49,8 @@ def _ask(call: Call, function: Callable[..., Tensor], elements: list[Operands]) 
     result = function(*arguments)
     answers = torch.zeros(2, len(elements), 2, 3, dtype=torch.float64)
     for sign, unit in enumerate((1.0, -1.0)):
-        # For g = 1 and g = 2: a part that doubles is proportional to g, one that stays does not depend on it.
+        # For g = 1 and g = 2: a part that doubles is proportional to g, one that
+        # stays does not depend on it.
         one, two = (
             torch.autograd.grad(
                 result,

@@ -48,7 +48,8 @@ def _path(root: nn.Module, module: nn.Module) -> str:
 
 
 def packages(file: str) -> str:
-    """The folder of installed packages that holds the file, or "". Users do not edit files there."""
+    """The folder of installed packages that holds the file, or "".
+    Users do not edit files there."""
     folders = file.split(os.sep)[:-1]
     at = [i for i, name in enumerate(folders) if name in ("site-packages", "dist-packages")]
     return os.sep.join(folders[: at[-1] + 1]) if at else ""

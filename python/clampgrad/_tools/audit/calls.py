@@ -1,4 +1,5 @@
-"""The calls that the audit examines: how to read their operands, and what decides their gradient."""
+"""The calls that the audit examines: how to read their operands, and
+what decides their gradient."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +23,8 @@ class Operator(NamedTuple):
     """A function of torch or of ours, as the audit reads and repeats it."""
 
     name: str  # of clampgrad's function that has the same forward
-    # From its arguments to the operands; None if it is another function then, as torch.max(x, dim) is.
+    # From its arguments to the operands; None if it is another function
+    # then, as torch.max(x, dim) is.
     read: Callable[..., Operands | None]
     again: Callable[..., Tensor]  # from the operands to the result
     own: bool = False  # a formula of its own, the same in every release and under every pin

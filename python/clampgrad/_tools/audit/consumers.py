@@ -1,8 +1,9 @@
 """Follows the value of a bound through elementwise operators until one of them is singular there.
 
-A clamp puts many elements at exactly one value, its bound. Each operator that takes the result is run on
-that value too, by itself: if what it returns or its derivative is not finite, the bound is a singular
-point of it (the logarithm of a lower bound 0, ``acos`` of an upper bound 1, a division by 0).
+A clamp puts many elements at exactly one value, its bound. Each operator that takes the
+result is run on that value too, by itself: if what it returns or its derivative is not
+finite, the bound is a singular point of it (the logarithm of a lower bound 0, ``acos`` of an
+upper bound 1, a division by 0).
 """
 
 import weakref
@@ -91,7 +92,8 @@ class Consumers:
             self._traces[key] = alive, version(result), Trace(names, values, result.dtype)
 
     def between(self, tensor: Tensor, lo: float, hi: float) -> list[tuple[Side, float]]:
-        """The bounds in a Tensor that a further clamp leaves as they are, and their gradient with them."""
+        """The bounds in a Tensor that a further clamp leaves as they are,
+        and their gradient with them."""
         trace = self._find(tensor)
         return [(s, v) for s, v in zip(trace.sides, trace.values) if lo < v < hi] if trace else []
 
@@ -175,8 +177,8 @@ class Consumers:
 
 
 def _evaluate(function: Callable[[Tensor], Tensor], trace: Trace, dim: int) -> list[Image]:
-    """Applies an operator to each value of a trace, as one element with the same number of dimensions, because
-    the operator may name one of them."""
+    """Applies an operator to each value of a trace, as one element with the same number of
+    dimensions, because the operator may name one of them."""
     images = []
     with differentiating():
         for value in trace.values:

@@ -31,10 +31,11 @@ class Finding:
         nan: how many are NaN.
         dead: how many elements of the input were never inside their bounds; None if shapes changed
             from call to call, or memory ran out.
-        moved: for each convention, how far it would move the gradient relative to its norm; None if the
-            gradient is 0 now and would not be. Empty if no gradient arrived.
-        not_finite: for each of ``"inclusive"`` and ``"joint"``, how many infinite or NaN gradients it would
-            pass on and the current gradient blocks, or the reverse. They have no share in `moved`.
+        moved: for each convention, how far it would move the gradient relative to its norm; None if
+            the gradient is 0 now and would not be. Empty if no gradient arrived.
+        not_finite: for each of ``"inclusive"`` and ``"joint"``, how many infinite or NaN
+            gradients it would pass on and the current gradient blocks, or the reverse.
+            They have no share in `moved`.
         follows_torch: whether the gradient depends on the installed release.
         warnings: a :class:`Diagnostic` for each warning.
         remedy: what to do about all of them.
@@ -69,9 +70,11 @@ class Finding:
 
     @property
     def by_release(self) -> tuple[float, str]:
-        """How far the gradient moves with the release of torch, and the convention that it then has.
+        """How far the gradient moves with the release of torch, and
+        the convention that it then has.
 
-        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``. (0, "") where no release decides.
+        Up to 2.13 that is ``"inclusive"``, from 2.14 on ``"joint"``.
+        (0, "") where no release decides.
         """
         if not self.follows_torch or not self.moved:
             return 0.0, ""

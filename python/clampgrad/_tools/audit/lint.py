@@ -1,4 +1,5 @@
-"""Judges the counts of a site: warnings, each with its evidence, and one piece of advice for all of them."""
+"""Judges the counts of a site: warnings, each with its evidence, and one
+piece of advice for all of them."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,8 +18,12 @@ from clampgrad._tools.audit.sites import COUNT, Site, passing
 
 WARNINGS = {
     "bound-rounds": "the dtype turns a bound into 0, 1, -1 or infinity, or two bounds into one",
-    "bound-singular": "a bound is a singular point of what consumes the result: log, sqrt, a division",
-    "gradient-not-finite": "an infinite or NaN gradient arrived at the clamp, or arises right behind it",
+    "bound-singular": (
+        "a bound is a singular point of what consumes the result: log, sqrt, a division"
+    ),
+    "gradient-not-finite": (
+        "an infinite or NaN gradient arrived at the clamp, or arises right behind it"
+    ),
     "conventions-differ": "torch up to 2.13 and torch from 2.14 on differ here",
 }
 
@@ -41,9 +46,10 @@ class Diagnostic:
     evidence: dict[str, Any]
 
 
-# Above which differences `conventions-differ` warns: the norm of the difference over the norm, and the share of
-# gradients whose sign differs. 0 is a sign of its own.
-NORM, SIGNS = 0.01, 0.001
+# Above which differences `conventions-differ` warns: the norm of the difference over the norm, and
+# the share of gradients whose sign differs. 0 is a sign of its own.
+NORM = 0.01
+SIGNS = 0.001
 
 
 # ---- Noted while the program runs ----------------------------------------------------------------
@@ -74,7 +80,8 @@ def _rounded(lo: float | None, hi: float | None, dtype: torch.dtype) -> list[Rou
 def _changed(
     lo: float | None, hi: float | None, dtype: torch.dtype
 ) -> list[tuple[str, float, float]]:
-    """Which bounds a dtype turns into another meaningful value: as written, and what they become."""
+    """Which bounds a dtype turns into another meaningful value: as
+    written, and what they become."""
     found, become = [], {}
     for which, bound in {"min": lo, "max": hi}.items():
         if bound is None or bound != bound:
@@ -120,7 +127,8 @@ def _of_rounding(r: Rounded) -> Diagnostic:
 
 
 def _neighbour(r: Rounded) -> float:
-    """The number of the dtype next to what the bound has become, on the side where it was written."""
+    """The number of the dtype next to what the bound has become, on
+    the side where it was written."""
     info = torch.finfo(r.dtype)
     if r.becomes == 0:  # the nearest normal one: a subnormal number does not guard a division
         return info.tiny if r.written > 0 else -info.tiny
@@ -132,7 +140,8 @@ def _neighbour(r: Rounded) -> float:
 
 
 def _passes(site: Site, which: str, convention: str | None = None) -> bool:
-    """Whether an element at that bound hands its gradient on, as the program stands or under a convention."""
+    """Whether an element at that bound hands its gradient on, as the program
+    stands or under a convention."""
     bit = AT_LO if which == "min" else AT_HI
     at = [p for p in range(256) if p & bit]
     answers = (v.now if convention is None else v.under(convention) for v in site.differentiated())
@@ -149,8 +158,8 @@ def _of_singularity(site: Site, which: str, hazard: Singular) -> Diagnostic:
     what = "derivative" if hazard.finite else "value"
     message = (
         f"where the input is at or beyond {which}, {hazard.caller.file}:{hazard.caller.line} takes "
-        f"{hazard.function} of {shortest(hazard.argument, hazard.dtype)}, whose {what} is not finite; "
-        f"{counted(at, 'element')} stood at or beyond a bound"
+        f"{hazard.function} of {shortest(hazard.argument, hazard.dtype)}, whose {what} is not "
+        f"finite; {counted(at, 'element')} stood at or beyond a bound"
     )
     evidence = {
         "bound": which,
@@ -173,7 +182,8 @@ def _not_finite(site: Site) -> list[Diagnostic]:
     found = [
         Diagnostic(
             "gradient-not-finite",
-            f"{node} took the gradient 0 of the call, and made {counted(count, 'infinite or NaN gradient')} of it",
+            f"{node} took the gradient 0 of the call, and made "
+            f"{counted(count, 'infinite or NaN gradient')} of it",
             {"node": node, "made": count},
         )
         for node, count in behind.items()
@@ -198,8 +208,9 @@ def _differ(site: Site) -> list[Diagnostic]:
     if norm <= NORM and signs <= SIGNS * of:
         return []
     message = (
-        f"torch up to 2.13 (inclusive) and torch from 2.14 on (joint) differ: the norm of the "
-        f"difference is {norm:.2g} times the norm, and the sign differs (from 0, too) in {out_of(signs, of, 'gradient')}"
+        "torch up to 2.13 (inclusive) and torch from 2.14 on (joint) differ: the norm of the "
+        f"difference is {norm:.2g} times the norm, and the sign differs (from 0, too) in "
+        f"{out_of(signs, of, 'gradient')}"
     )
     let_through = sum(
         v.infinite_where(passing(v.under("inclusive")) & ~passing(v.under("min_norm")))
@@ -242,11 +253,13 @@ def remedy(warnings: list[Diagnostic], function: str, file: str) -> str:
 def _origins(not_finite: list[Any], is_known: bool) -> Iterator[str]:
     for node in [e["node"] for e in not_finite if "node" in e]:
         yield (
-            f"Clamp what is given to the function before, not what it returns: {node} multiplies by an infinite "
-            "derivative, or divides by 0, also where the gradient is 0."
+            f"Clamp what is given to the function before, not what it returns: {node} multiplies "
+            "by an infinite derivative, or divides by 0, also where the gradient is 0."
         )
     if any("arrived" in e for e in not_finite) and not is_known:
-        yield "torch.autograd.detect_anomaly() names the operator that makes the infinite gradients."
+        yield (
+            "torch.autograd.detect_anomaly() names the operator that makes the infinite gradients."
+        )
 
 
 def _bounds_to_take(rounds: list[Any], singular: list[Any], is_installed: bool) -> Iterator[str]:
@@ -255,8 +268,8 @@ def _bounds_to_take(rounds: list[Any], singular: list[Any], is_installed: bool) 
         if e["bound"] != "both":
             normal = "" if e["becomes"] else "normal "
             take = (
-                f"Take {e['bound']}={e['nearest_text']}, the nearest {normal}number that {e['dtype']} has on "
-                "that side"
+                f"Take {e['bound']}={e['nearest_text']}, the nearest {normal}number that "
+                f"{e['dtype']} has on that side"
             )
         yield f"{take}, or {'call the package' if is_installed else 'clamp'} in {e['wider']}."
     rounded_away = {e["bound"] for e in rounds}

@@ -29,7 +29,8 @@ MEMORY = 1 << 28
 
 
 class audit(TorchFunctionMode):
-    """Examines every call of clamp and related functions in a block, and the gradients that arrive there.
+    """Examines every call of clamp and related functions in a block, and
+    the gradients that arrive there.
 
     Around one training step or a few, forward and backward::
 
@@ -37,24 +38,26 @@ class audit(TorchFunctionMode):
         ...     loss(model(x), y).backward()
         >>> print(report)
 
-    Covered are ``clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``, ``fmax``,
-    ``fmin``, ``max`` and ``min`` of two Tensors, their methods and in-place forms, ``relu``, ``relu6``,
-    ``hardtanh`` and their modules, and the functions of clampgrad, on Tensors of floating-point dtypes.
+    Covered are ``clamp``, ``clip``, ``clamp_min``, ``clamp_max``, ``maximum``, ``minimum``,
+    ``fmax``, ``fmin``, ``max`` and ``min`` of two Tensors, their methods and in-place forms,
+    ``relu``, ``relu6``, ``hardtanh`` and their modules, and the functions of clampgrad, on
+    Tensors of floating-point dtypes.
 
-    For every call site (file, line, path of the module) the report has the number of elements; how many are
-    exactly at a bound, beyond one, or NaN; how many were never inside their bounds (dead); how far the
-    gradient that the call returns would move under each convention, as the norm of the difference over the
-    norm, computed from the gradients that arrived; and warnings, which docs/audit.md describes.
+    For every call site (file, line, path of the module) the report has the number of elements; how
+    many are exactly at a bound, beyond one, or NaN; how many were never inside their bounds
+    (dead); how far the gradient that the call returns would move under each convention, as the
+    norm of the difference over the norm, computed from the gradients that arrived; and warnings,
+    which docs/audit.md describes.
 
-    The effect of a gradient further back in the model is not followed. The audit sees calls from Python in
-    the thread that entered the block. It does not see calls from C++ or TorchScript, inside functions of
-    ``torch.nn.functional``, of Tensor subclasses, or inside ``torch.func`` transforms; the report counts
-    those it knows of. Functions compiled by ``torch.compile`` run uncompiled during an audit. The second
-    forward of a checkpoint is not counted again.
+    The effect of a gradient further back in the model is not followed. The audit sees calls from
+    Python in the thread that entered the block. It does not see calls from C++ or TorchScript,
+    inside functions of ``torch.nn.functional``, of Tensor subclasses, or inside ``torch.func``
+    transforms; the report counts those it knows of. Functions compiled by ``torch.compile`` run
+    uncompiled during an audit. The second forward of a checkpoint is not counted again.
 
     Args:
-        every: examine one in ``every`` calls of each call site, including the first. Examining a call costs
-            several times as much as the call.
+        every: examine one in ``every`` calls of each call site, including the first. Examining a
+            call costs several times as much as the call.
 
     Raises:
         ValueError: `every` is less than 1.
@@ -88,7 +91,8 @@ class audit(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name in CALL_FUNCTIONS and getattr(function, "namespace", "") == "higher_order":
             self.report.skipped[f"inside {name.removesuffix('_impl')}"] += 1
-            # Dynamo takes none of the empty keywords that torch itself adds (mutated_arg_indices, from 2.15 on).
+            # Dynamo takes none of the empty keywords that torch itself adds
+            # (mutated_arg_indices, from 2.15 on).
             kwargs = {key: value for key, value in kwargs.items() if value}
             with torch.compiler.set_stance("default"):
                 return torch.compile(function, backend="eager", fullgraph=True)(*args, **kwargs)
@@ -151,7 +155,8 @@ class audit(TorchFunctionMode):
         of_before: int,
         result: Any,
     ) -> None:
-        """Follows the bounds of a result, and waits for its gradient, and for that of what made the input."""
+        """Follows the bounds of a result, and waits for its gradient, and for
+        that of what made the input."""
         if not result.is_inference():
             with unseen():
                 known = [(side, rounded(v, result.dtype)) for side, v in sides]

@@ -25,8 +25,8 @@ from clampgrad._torch.surroundings import unseen
 class Report:
     """What an audit saw. You can read it at any time, even during the audit.
 
-    Iterating yields a :class:`Finding` for every call site, those that the release of torch decides first.
-    ``str`` and notebooks show a summary, the warnings and a table, which fits the terminal;
+    Iterating yields a :class:`Finding` for every call site, those that the release of torch decides
+    first. ``str`` and notebooks show a summary, the warnings and a table, which fits the terminal;
     :meth:`as_data` and :meth:`save` include everything.
 
     Attributes:
@@ -56,7 +56,8 @@ class Report:
         return self.text(width_of(sys.stdout))
 
     def text(self, width: int | None = None) -> str:
-        """Returns what ``str`` does, in lines of at most `width` characters, or as wide as the table is."""
+        """Returns what ``str`` does, in lines of at most `width` characters,
+        or as wide as the table is."""
         told = text.text(list(self), self.skipped, self._every, self.place, width)
         return "\n".join(filter(None, [told, patched()]))
 
@@ -64,11 +65,13 @@ class Report:
         return preformatted(self.text())
 
     def place(self, file: str, line: int) -> str:
-        """Returns a place as the report names it: relative to the working directory or to site-packages."""
+        """Returns a place as the report names it: relative to the working
+        directory or to site-packages."""
         return f"{short(file, self._folder)}:{line}"
 
     def summary(self) -> str:
-        """Says in a few sentences whether the release of torch, or the convention, matters to the program."""
+        """Says in a few sentences whether the release of torch, or the
+        convention, matters to the program."""
         return text.summary(list(self), self.place)
 
     def as_data(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The counts of a call site.
 
-For one element, the gradient of a clamp-like call depends only on where its input stands and on
-the incoming gradient g. So a site keeps, for every possible position, how many elements stood
-there and the sums of |g| and of g squared: a few kilobytes for any model. The report works out what each
+For one element, the gradient of a clamp-like call depends only on where its input stands and on the
+incoming gradient g. So a site keeps, for every possible position, how many elements stood there and
+the sums of |g| and of g squared: a few kilobytes for any model. The report works out what each
 convention would have done with them.
 """
 
@@ -109,7 +109,8 @@ class Variant:
 
 
 class Site:
-    """A place in the code that makes a call, with all variants of the call: the unit of a report."""
+    """A place in the code that makes a call, with all variants of the
+    call: the unit of a report."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -147,7 +148,8 @@ class Site:
         return kinds
 
     def dead(self) -> int | None:
-        """How many elements were never inside their bounds; None if shapes changed or memory ran out."""
+        """How many elements were never inside their bounds; None if
+        shapes changed or memory ran out."""
         maps = [v.inside for v in self.variants.values() if v.calls]
         if not maps or any(m is None or m.shape != maps[0].shape for m in maps):  # type: ignore[union-attr]
             return None
@@ -155,7 +157,8 @@ class Site:
         return int((~inside).sum())
 
     def moved(self) -> dict[str, float | None]:
-        """How far each convention would move the gradient, as the norm of the difference over the norm."""
+        """How far each convention would move the gradient, as the norm of
+        the difference over the norm."""
         heard = self.heard()
         if not heard:
             return {}
@@ -168,7 +171,8 @@ class Site:
         return moved
 
     def infinite_under(self, convention: str) -> int:
-        """How many infinite or NaN gradients the convention would treat differently from the current one."""
+        """How many infinite or NaN gradients the convention would treat
+        differently from the current one."""
         return sum(
             v.infinite_where((v.under(convention).slope != v.now.slope).any(-1))
             for v in self.variants.values()
@@ -176,8 +180,8 @@ class Site:
         )
 
     def between(self, one: str, other: str) -> tuple[float, int]:
-        """The relative norm of the difference between two conventions, and how many gradients have another
-        sign; 0 is a sign of its own."""
+        """The relative norm of the difference between two conventions, and how many gradients have
+        another sign; 0 is a sign of its own."""
         far = size = 0.0
         signs = 0
         for v in self.heard():
@@ -199,7 +203,8 @@ def _apart(variant: Variant, a: Answer, b: Answer) -> float:
 
 
 def _sums(positions: Tensor, g: Tensor) -> Tensor:
-    """The count of elements, the sum of |g| and the sum of g squared, for every position and sign."""
+    """The count of elements, the sum of |g| and the sum of g squared,
+    for every position and sign."""
     index = positions.to(torch.int16).mul_(3).add_(g < 0).add_(g == 0, alpha=2)
     size = g.abs().double()
     weights = (None, size, size.square())

@@ -42,7 +42,8 @@ def text(
 
 
 def summary(findings: list[Finding], place: Place) -> str:
-    """Says what the release of PyTorch decides, then what another convention would change; and the warnings."""
+    """Says what the release of PyTorch decides, then what another convention
+    would change; and the warnings."""
     if not findings:
         return "No call of the clamp family was seen."
     heard = [f for f in findings if f.moved]
@@ -58,21 +59,24 @@ def summary(findings: list[Finding], place: Place) -> str:
         first = max(decided, key=lambda f: f.by_release[0])
         far, name = first.by_release
         parts.append(
-            f"The release of PyTorch decides the gradient at {out_of(len(decided), len(heard), SITE)} "
-            f"that a gradient reached, most at {_name(first, [first.module], place)}: {name}, the gradient "
-            f"{RELEASES[name]}, would {_instead(first, name) or f'move it {_much(far)}'}"
+            "The release of PyTorch decides the gradient at "
+            f"{out_of(len(decided), len(heard), SITE)} that a gradient reached, most at "
+            f"{_name(first, [first.module], place)}: {name}, the gradient {RELEASES[name]}, would "
+            f"{_instead(first, name) or f'move it {_much(far)}'}"
         )
     if others:
         first = max(others, key=lambda f: f.farthest[0])
         far, name = first.farthest
         where = f"{len(others)} more" if decided else out_of(len(others), len(heard), SITE)
         parts.append(
-            f"No release of PyTorch changed the gradient at {where}, where another exact convention would, "
-            f"most at {_name(first, [first.module], place)}: {name} would move it {_much(far)}"
+            f"No release of PyTorch changed the gradient at {where}, where another exact "
+            f"convention would, most at {_name(first, [first.module], place)}: {name} would move "
+            f"it {_much(far)}"
         )
     if not parts:
         parts.append(
-            f"No other exact convention would change the gradient at {any_of(len(heard), SITE)} that a gradient reached"
+            f"No other exact convention would change the gradient at {any_of(len(heard), SITE)} "
+            "that a gradient reached"
         )
     return "".join(f"{part.rstrip('. ')}. " for part in parts) + f"{_warned(findings, place)}."
 
@@ -109,8 +113,8 @@ def _listed(modules: list[str]) -> str:
 
 
 def _grouped(findings: list[Finding]) -> list[Group]:
-    """The findings with warnings, by line of code: a layer that a model has fifty times is one line to mend.
-    The most important finding is the first of its group."""
+    """The findings with warnings, by line of code: a layer that a model has fifty times is one line
+    to mend. The most important finding is the first of its group."""
     groups: dict[tuple[object, ...], Group] = {}
     for f in findings:
         if f.warnings:
@@ -197,8 +201,8 @@ def _notes(findings: list[Finding], skipped: Counter[str], every: int) -> list[s
     notes = []
     if any(f.moved for f in findings):
         notes.append(
-            "Columns of conventions: how far the gradient that the call returns would move, as the norm of "
-            "the difference over the norm. Its effect further back is not followed."
+            "Columns of conventions: how far the gradient that the call returns would move, as "
+            "the norm of the difference over the norm. Its effect further back is not followed."
         )
     if any(not f.moved for f in findings):
         notes.append("Blank there: nothing was differentiated, or no gradient arrived.")

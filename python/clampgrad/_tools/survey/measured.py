@@ -1,7 +1,7 @@
 """Measures the installed torch at kinks and ties, beside what PyTorch documents.
 
-Nothing here knows what a function should give. Its gradients around the point are sampled, their hull
-is its subdifferential there, whether it is convex is tried, and PyTorch's numbered rules (its
+Nothing here knows what a function should give. Its gradients around the point are sampled, their
+hull is its subdifferential there, whether it is convex is tried, and PyTorch's numbered rules (its
 "Gradients for non-differentiable functions", notes on autograd) say which element to expect.
 """
 
@@ -17,7 +17,9 @@ from torch import Tensor
 from clampgrad._pin.pin import pin
 from clampgrad._tools.survey.rows import Row, Survey, Vector, text
 
-X, C, XY = ("x",), ("x", "c"), ("x", "y")
+X = ("x",)
+C = ("x", "c")
+XY = ("x", "y")
 
 # A function, its arguments, and the points to look at: one value per argument, a list for a vector.
 # `c` is a constant, everything else is differentiated.
@@ -60,13 +62,15 @@ WIDTH = 67
 def survey(device: str = "cpu") -> Survey:
     """Measures the gradients of the installed torch at kinks and ties, also under a pin.
 
-    The rules are those of PyTorch's notes on autograd, "Gradients for non-differentiable functions".
+    The rules are those of PyTorch's notes on autograd, "Gradients for
+    non-differentiable functions".
 
     Args:
         device: the device to measure on.
 
     Returns:
-        A :class:`clampgrad.Survey`, as ``clampgrad survey`` prints: a :class:`clampgrad.Row` per function and point.
+        A :class:`clampgrad.Survey`, as ``clampgrad survey`` prints: a
+        :class:`clampgrad.Row` per function and point.
 
     Raises:
         RuntimeError: torch has no such device.
@@ -161,7 +165,7 @@ def _around(
     return limits, rule
 
 
-# ---- The subdifferential: the hull of the limits ------------------------------------------------------------
+# ---- The subdifferential: the hull of the limits -------------------------------------------------
 
 
 def least(vertices: Sequence[Vector]) -> Vector:

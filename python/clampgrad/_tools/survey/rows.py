@@ -31,7 +31,8 @@ class Row:
         rule: the number of the rule in PyTorch's documentation that applies.
         expected: the gradient that the rule asks for, or None if it leaves the choice.
         measured: the gradient; more than one if elements of the same Tensor differ.
-        verdict: ``"as documented"``, ``"a free choice"``, ``"not of least norm"`` or ``"no subgradient"``.
+        verdict: ``"as documented"``, ``"a free choice"``,
+            ``"not of least norm"`` or ``"no subgradient"``.
         nan: the gradient where the first argument is NaN, which PyTorch leaves undefined.
     """
 
@@ -46,10 +47,12 @@ class Row:
 
 
 class Survey(list[Row]):
-    """A list of :class:`clampgrad.Row`. ``print`` and notebooks show it as a table, which fits the terminal.
+    """A list of :class:`clampgrad.Row`. ``print`` and notebooks show it as a
+    table, which fits the terminal.
 
-    The table has the function, the point, the limits of the gradient there, PyTorch's documented rule and
-    the gradient that it expects, the measured gradient, a verdict, and the gradient at NaN.
+    The table has the function, the point, the limits of the gradient there, PyTorch's
+    documented rule and the gradient that it expects, the measured gradient, a
+    verdict, and the gradient at NaN.
     """
 
     def __repr__(self) -> str:

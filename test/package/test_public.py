@@ -1,0 +1,111 @@
+"""What docs/versioning.md calls public is what there is: the names on the pages, and no others."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import clampgrad
+from clampgrad.cli import COMMANDS
+from codegen.generate import generate
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASED = Path(__file__).with_name("released_schemas.txt")
+API = {page.stem: page.read_text() for page in (ROOT / "docs/api").glob("*.md")}
+
+
+def code(text):
+    """What is in `code` in a text."""
+    return re.findall("`([^`]+)`", text)
+
+
+def rows(text, heading):
+    """The rows of the table with this heading, each a list of cells."""
+    table = text.partition(f"| {heading} |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert table, heading
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def members(page, of):
+    """The members that mkdocstrings shows of an object."""
+    return re.search(rf"^::: {of}\n(?: .*\n)*? +members: \[(.*)\]", API[page], re.M)[1].split(", ")
+
+
+def schemas():
+    """Those of the public operators."""
+    found = torch._C._jit_get_all_schemas()
+    return [s for s in found if re.match(r"clampgrad::(?!_)", s.name)]
+
+
+def test_names_of_the_package():
+    text = "".join(API.values())
+    listed = re.findall(r"^(?:::: |- `)(clampgrad\.[\w.]+)", text, re.M)
+    listed += re.findall(r"clampgrad\.\w+", "".join(re.findall("^## clampgrad.*", text, re.M)))
+    assert len(listed) == len(set(listed))
+    assert {name.partition(".")[2] for name in listed} == {*clampgrad.__all__, "__version__"}
+
+
+def test_names_of_nn_and_of_the_pin():
+    assert sorted(members("nn", "clampgrad.nn")) == sorted(clampgrad.nn.__all__)
+    of_pin = {name for name in vars(clampgrad.pin) if not name.startswith("_")}
+    assert set(members("pin", "clampgrad.pin")) == of_pin
+
+
+@pytest.mark.compiled("the portable implementation has only those that it needs")
+def test_operators():
+    listed = set()
+    for names, in_place in rows(API["functions"], "operators | with `_`, in place"):
+        listed |= {*code(names)}
+        listed |= {f"{name}_" for name in code(names) if in_place == "yes"}
+    found = (re.match(r"clampgrad::(\w+)", n) for n in torch._C._dispatch_get_all_op_names())
+    assert listed == {name[1] for name in found if name and not name[1].startswith("_")}
+
+
+@pytest.mark.compiled("the portable implementation has only those that it needs")
+def test_schemas_of_the_last_release_still_hold():
+    """Programs that were exported or scripted with it contain them."""
+    now = {(schema.name, schema.overload_name): schema for schema in schemas()}
+    for line in RELEASED.read_text().splitlines():
+        released = torch._C.parse_schema(line)
+        name = released.name, released.overload_name
+        assert name in now and now[name].is_backward_compatible_with(released), line
+
+
+def test_commands_and_variables():
+    text = (ROOT / "docs/cli.md").read_text()
+    commands = [code(command)[0].split()[1] for command, _ in rows(text, "command | what it does")]
+    assert commands == [*COMMANDS]
+
+    def read_by(*patterns):
+        files = [file for pattern in patterns for file in ROOT.glob(pattern)]
+        nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
+        values = {n.value for n in nodes if isinstance(n, ast.Constant)}
+        return {v for v in values if isinstance(v, str) and re.fullmatch("CLAMPGRAD_[A-Z_]+", v)}
+
+    listed = {code(name)[0].partition("=")[0] for name, _ in rows(text, "variable | effect")}
+    package, build = read_by("python/**/*.py"), read_by("setup.py", "buildtools/*.py")
+    assert package and package <= listed <= package | build
+
+
+def test_functions_of_the_header(tmp_path):
+    listed = set()
+    for names, suffixes in rows((ROOT / "docs/cpp.md").read_text(), "functions | also with"):
+        endings = ["", *(s for s in code(suffixes))]
+        listed |= {name + ending for name in code(names) for ending in endings}
+    generate(ROOT, tmp_path)
+    headers = tmp_path / "include/clampgrad/functions.h", ROOT / "csrc/clampgrad/clampgrad.h"
+    text = "".join(header.read_text() for header in headers)
+    declared = re.findall(r"^(?:CLAMPGRAD_API|inline) .*?(\w+)\(", text, re.M)
+    assert listed == set(declared)
+
+
+def test_the_classifier_fits_the_version():
+    project = (ROOT / "pyproject.toml").read_text()
+    is_stable = "Development Status :: 5 - Production/Stable" in project
+    assert is_stable == (not re.search(r'^version = "0\.', project, re.M))
+
+
+if __name__ == "__main__":  # a release writes the file anew
+    RELEASED.write_text("".join(f"{line}\n" for line in sorted(map(str, schemas()))))
