@@ -253,7 +253,10 @@ def test_a_kernel_that_is_wrong_in_places(tmp_path):
     for right, wrong in (
         ("(x != x) & (y == y)", "(x != x) & (x != x)"),
         ("isFwGradDefined(grad) ||", "false ||"),
-        ("dtype = result_type({self, min, max})", "dtype = self.scalar_type()"),
+        (
+            "self.to(dtype), low = min.to(dtype), high = max.to(dtype)",
+            "self, low = min, high = max",
+        ),
     ):
         assert text.count(right) == 1
         text = text.replace(right, wrong)
@@ -354,6 +357,12 @@ def test_a_later_patch_changes_what_an_earlier_one_adds(tmp_path):
     assert additions(patches[:1], "x.cpp") == ["int f() {", "  return 1; }"]
     assert additions(patches, "x.cpp") == ["int f() {", "  return 2; }", "ten"]
     assert not removes(patches[:2], "x.cpp") and removes(patches, "x.cpp")
+
+
+@pytest.mark.parametrize("words", [["--quick"], ["--patch", "mine.patch"]])
+def test_only_all_checks_of_a_series_are_recorded(words):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--record", *words])
 
 
 def test_a_series_claims_what_its_file_says():
