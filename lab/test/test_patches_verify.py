@@ -566,6 +566,18 @@ def test_forward_mode_as_a_release_has_it(gradients):
     assert key in of(Claim(STOCK)) and key not in of(Claim(STOCK, forward="2.15"))
 
 
+@pytest.mark.parametrize("gradient, holds", [(0.5, True), (1.0, True), (0.25, False)])
+def test_pairs_may_see_a_tie_where_forward_sees_none(gradients, gradient, holds):
+    """As 2.15 does; whoever follows forward gives self all of it."""
+    keys = [key for key in gradients if key.endswith(ROUNDED)]
+    moved = {key: gradients[key].clone() for key in keys}
+    for rows in moved.values():
+        rows[:, 4] = gradient
+    failures = held(gradients | moved, gradients, Claim("joint"))[1]
+    wrong = {f.partition(": ")[0] for f in failures} & {*keys}
+    assert len(keys) == len(MIXED) and wrong == (set() if holds else {*keys})
+
+
 def test_gradients_at_no_points_hold_nothing(gradients):
     none = {key: rows[:0] for key, rows in gradients.items()}
     for sides in ((none, none), (gradients, none), (none, gradients)):
