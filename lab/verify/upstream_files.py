@@ -37,6 +37,7 @@ INCLUDED = """#include <ATen/ATen.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/TensorCompare.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/native/cpu/Loops.h>
 #include <torch/library.h>"""
 
