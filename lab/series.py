@@ -83,8 +83,8 @@ def read(path: Path) -> Series:
     claim = Claim(
         keys["Convention"],
         frozenset(keys.get("Scope", "").split()),
-        keys.get("Gradients") == "unchanged",
-        keys.get("Forward", "transpose"),
+        unchanged=keys.get("Gradients") == "unchanged",
+        forward=keys.get("Forward", "transpose"),
     )
     unproved = {patch for patch, (_, *flags) in zip(patches, lines) if flags == ["unproved"]}
     name, releases = path.parent.relative_to(PATCHES).as_posix(), keys["Releases"].split()

@@ -93,7 +93,8 @@ def main():
                     str(path),
                     str(options.steps),
                 ]
-                found[side].append(json.loads(subprocess.check_output(command, env=env)))
+                *_, answer = subprocess.check_output(command, env=env).splitlines()
+                found[side].append(json.loads(answer))  # transformers may print before it
     rows = [
         {"what": what, **{side: statistics.median(r[what] for r in found[side]) for side in SIDES}}
         for what in ("step", "clamps", "peak")

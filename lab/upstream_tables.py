@@ -40,12 +40,12 @@ def source_build_tests():
 @table(right=(3, 4))
 def verified():
     """What `verify` found, release by release."""
-    yield "torch", "series", "gradients", "points that changed", "OpInfo samples"
+    yield "torch", "series", "gradients", "points that changed", "OpInfo samples", "run on"
     found = records.read("verified")
     for r in found["rows"]:
         convention = "unchanged" if r["unchanged"] else r["convention"]
         numbers = f"{r['points that changed']:,}", f"{r['opinfo samples']:,}"
-        yield r["torch"], code(r["series"]), convention, *numbers
+        yield r["torch"], code(r["series"]), convention, *numbers, r.get("date", "")
     yield found["note"]
 
 

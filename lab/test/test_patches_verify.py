@@ -7,6 +7,8 @@ from functools import partial
 import pytest
 import torch
 from torch.testing._internal.common_utils import TestGradients
+from torchgen import gen
+from torchgen.packaged.autograd.gen_python_functions import should_generate_py_binding
 
 import common
 from lab.series import (
@@ -26,7 +28,16 @@ from lab.verify.gradients import MIXED, ROUNDED, broadcast, jvp, one_by_one
 from lab.verify.library import compiler, new_entries, new_operators, not_built
 from lab.verify.process import ask
 from lab.verify.proof import CODE, GRADIENTS, SAVED, changes, held, saves, unlooked, verify
-from lab.verify.upstream_files import INCLUDE, MANUAL, of_the_wheel, patched, shown
+from lab.verify.upstream_files import (
+    INCLUDE,
+    MANUAL,
+    TAGS,
+    additions,
+    of_the_wheel,
+    patched,
+    removes,
+    shown,
+)
 from oracle import TABLE
 
 pytestmark = pytest.mark.thorough
@@ -315,6 +326,50 @@ def test_kernels_that_nothing_here_compiles_are_named(tmp_path):
     ]
 
 
+@of_kernel
+def test_dynamo_lists_the_operators_that_python_sees(tmp_path):
+    """torchgen makes no Python function of a name that ends in `_backward`, and Dynamo's list has those of all others."""
+    before = patched(tmp_path / "a", [], RELEASE)
+    new_operators(tmp_path / "b", before, patched(tmp_path / "b", KERNEL.patches, RELEASE))
+    parsed = gen.parse_native_yaml(str(tmp_path / "b/new.yaml"), str(TAGS)).native_functions
+    seen = {f"torch.{f.func.name.name}" for f in parsed if should_generate_py_binding(f)}
+    listed = additions(KERNEL.patches, "torch/_dynamo/trace_rules.py")
+    assert seen == {line.strip(' ",') for line in listed}
+
+
+# A file of which no wheel has anything: the second patch changes a function that the first adds.
+IN_TURN = (
+    "--- a/x.cpp\n+++ b/x.cpp\n@@ -1,2 +1,4 @@\n one\n+int f() {\n+  return 1; }\n two\n",
+    "--- a/x.cpp\n+++ b/x.cpp\n@@ -9 +9,2 @@\n nine\n+ten\n"
+    "@@ -2,3 +2,3 @@\n int f() {\n-  return 1; }\n+  return 2; }\n two\n",
+    "--- a/x.cpp\n+++ b/x.cpp\n@@ -1,2 +1 @@\n-one\n int f() {\n",
+)
+
+
+def test_a_later_patch_changes_what_an_earlier_one_adds(tmp_path):
+    """What is compiled is what the last one leaves, and only lines that are upstream's count as taken away."""
+    patches = [tmp_path / f"{i}.patch" for i in range(3)]
+    for patch, text in zip(patches, IN_TURN):
+        patch.write_text(text)
+    assert additions(patches[:1], "x.cpp") == ["int f() {", "  return 1; }"]
+    assert additions(patches, "x.cpp") == ["int f() {", "  return 2; }", "ten"]
+    assert not removes(patches[:2], "x.cpp") and removes(patches, "x.cpp")
+
+
+@pytest.mark.parametrize("words", [["--quick"], ["--patch", "mine.patch"]])
+def test_only_all_checks_of_a_series_are_recorded(words):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--record", *words])
+
+
+def test_a_series_claims_what_its_file_says():
+    """And no more: what nodes save may not change."""
+    joint, restored = named("v2.13.0/joint"), named("v2.15.0/restore-inclusive")
+    assert joint.claim == Claim("joint", forward="2.15")
+    assert restored.claim == Claim("inclusive")
+    assert named("v2.13.0/strict").claim == Claim("joint", frozenset({"numbers"}))
+
+
 def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O1")
     with pytest.raises(Refusal, match="no no-such-compiler on PATH: install it"):
@@ -506,6 +561,18 @@ def test_forward_mode_as_a_release_has_it(gradients):
     of = lambda claim: {f.partition(":")[0] for f in held(gradients, gradients | moved, claim)[1]}  # noqa: E731
     key = "maximum, tensors, forward mode"
     assert key in of(Claim(STOCK)) and key not in of(Claim(STOCK, forward="2.15"))
+
+
+@pytest.mark.parametrize("gradient, holds", [(0.5, True), (1.0, True), (0.25, False)])
+def test_pairs_may_see_a_tie_where_forward_sees_none(gradients, gradient, holds):
+    """As 2.15 does; whoever follows forward gives self all of it."""
+    keys = [key for key in gradients if key.endswith(ROUNDED)]
+    moved = {key: gradients[key].clone() for key in keys}
+    for rows in moved.values():
+        rows[:, 4] = gradient
+    failures = held(gradients | moved, gradients, Claim("joint"))[1]
+    wrong = {f.partition(": ")[0] for f in failures} & {*keys}
+    assert len(keys) == len(MIXED) and wrong == (set() if holds else {*keys})
 
 
 def test_gradients_at_no_points_hold_nothing(gradients):

@@ -5,6 +5,7 @@ import argparse
 import re
 import sys
 from dataclasses import replace
+from datetime import date
 from itertools import groupby
 from pathlib import Path
 
@@ -34,7 +35,10 @@ def arguments(words):
     add("--allow-unproved", action="store_true", help="exit with 0 even if files were not checked")
     add("--quick", action="store_true", help="skip Inductor and OpInfo")
     add("--record", action="store_true", help="add what was found to records/verified.jsonl")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.record and (options.quick or options.patch):
+        parser.error("--record is for all checks of a series, without --quick and --patch")
+    return options
 
 
 def asked(options, release):
@@ -94,6 +98,7 @@ def record(series, found, release):
         "points that changed": sum(changed for changed, _ in found[GRADIENTS].values()),
         "opinfo samples": found["samples"],
         "not proved": found["not proved"],
+        "date": f"{date.today()}",
     }
     records.write("verified", [rows[key] for key in sorted(rows)], **found_before)
 

@@ -207,6 +207,13 @@ def expected(convention, key, rows, forward="transpose"):
     return torch.stack([*args, g, *(oracle.scaled(g, f) for f in factors)], 1)
 
 
+def tied(convention, key, rows):
+    """The gradient of self, as if it were equal to min alone: pairs of arguments see a tie where forward sees none."""
+    x, _, _, *g = rows[:, :4].unbind(1)
+    wanted = expected(convention, key, torch.stack([x, x, x + 1, *g], 1))
+    return torch.cat([rows[:, :4], wanted[:, 4:5], rows[:, 5:]], 1)
+
+
 def held(found, stock, claim):
     """The convention of all that a patch covers, that of the claim or else the one that fits best; and where the
     gradients are others, one example for each key.
@@ -226,7 +233,8 @@ def held(found, stock, claim):
                 continue
             wanted = expected(convention, key, rows, claim.forward) if of_table else stock[key]
             if mode.endswith(ROUNDED):  # stock does not follow its forward there; a patch may
-                wanted = torch.where(differ(rows, stock[key])[:, None], wanted, stock[key])
+                for other in (stock[key], tied(convention, key, rows)):
+                    wanted = torch.where(differ(rows, other)[:, None], wanted, other)
             yield from said(key, rows, wanted, convention if of_table else "stock")
 
     conventions = [claim.convention] if claim.convention else oracle.EXACT

@@ -37,6 +37,7 @@ INCLUDED = """#include <ATen/ATen.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/TensorCompare.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/native/cpu/Loops.h>
 #include <torch/library.h>"""
 
@@ -61,14 +62,44 @@ def hunks(patch, name, side):
 
 
 def removes(patches, name):
-    """Whether patches take away lines of a file, or change them."""
-    return any(line.startswith("-") for patch in patches for line in section(patch, name))
+    """Whether patches take away lines of a file, or change them, that no earlier one has added."""
+    added = []
+    for line in (line for patch in patches for line in section(patch, name)):
+        if line.startswith("+"):
+            added.append(line[1:])
+        elif line.startswith("-"):
+            if line[1:] not in added:
+                return True
+            added.remove(line[1:])
+    return False
+
+
+def additions(patches, name):
+    """The lines of a file that patches add, in their order there, as a later one leaves those of an earlier."""
+    known = []  # the file as far as hunks show it: (a line, whether it was added)
+    for patch in patches:
+        for hunk in re.split(r"(?m)^@@ .*\n", "\n".join(section(patch, name)) + "\n")[1:]:
+            lines = [line for line in hunk.splitlines() if line[:1] in ("+", "-", " ")]
+            old = [line[1:] for line in lines if line[0] != "+"]
+            places = range(len(known) - len(old) + 1)
+            here = (i for i in places if [text for text, _ in known[i : i + len(old)]] == old)
+            start = next(here, len(known))
+            quoted = iter(known[start : start + len(old)] or [(text, False) for text in old])
+            new = []
+            for line in lines:
+                if line[0] == "+":
+                    new.append((line[1:], True))
+                elif line[0] == " ":
+                    new.append(next(quoted))
+                else:
+                    next(quoted)
+            known[start : start + len(old)] = new
+    return [text for text, added in known if added]
 
 
 def fragment(patches, name):
     """The lines that patches add to such a file, as a file of their own. New operators are declared elsewhere."""
-    lines = [line[1:] for p in patches for line in section(p, name) if line.startswith("+")]
-    added = [line for line in lines if not line.startswith("#include <ATen/ops/")]
+    added = [a for a in additions(patches, name) if not a.startswith("#include <ATen/ops/")]
     includes = [line for line in added if line.startswith("#include")]
     registrations = [line for line in added if line.startswith("REGISTER_")]
     functions = [line for line in added if line not in includes + registrations]
