@@ -79,7 +79,7 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: requirements tested demo test test-portable wheels artefacts release release-record portable-wheel check-wheel nvcc bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
+.PHONY: FORCE requirements tested demo test test-portable wheels artefacts release release-record portable-wheel check-wheel nvcc bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -292,18 +292,22 @@ $(VENV)/torch:
 	$(call logged,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja 'setuptools>=77' wheel pyyaml,$(VENV)/torch.log)
 	touch $@
 
+# Which wheels are wanted there, or none: another choice is a reason to install again.
+$(VENV)/wheels: $(VENV)/torch FORCE
+	echo '$(WHEEL)' | cmp -s - $@ || echo '$(WHEEL)' > $@
+
 ifdef WHEEL
-$(VENV)/installed: $(VENV)/torch $(WHEEL)
+$(VENV)/installed: $(VENV)/torch $(VENV)/wheels $(WHEEL)
 	echo "==> installing $(WHEEL) beside torch $(TORCH)"
-	$(call logged,$(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(firstword $(WHEEL))[demo]',$(VENV)/build.log)
+	$(call logged,$(VENV)/bin/pip uninstall -qy clampgrad-cuda && $(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(firstword $(WHEEL))[demo]',$(VENV)/build.log)
 	touch $@
 else
 # A compiler for CUDA that was installed since then is a reason to build again.
-$(VENV)/installed: $(VENV)/torch $(SOURCES) $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu*/bin/nvcc)
+$(VENV)/installed: $(VENV)/torch $(VENV)/wheels $(SOURCES) $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu*/bin/nvcc)
 	echo "==> building clampgrad for torch $(TORCH), with $(MAX_JOBS) jobs (minutes the first time)"
 	# The folders of an earlier build may hold files that are gone by now.
 	rm -rf build/lib.* build/bdist.*
-	$(call logged,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
+	$(call logged,$(VENV)/bin/pip uninstall -qy clampgrad-cuda && $(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
 	touch $@
 endif
 

@@ -32,10 +32,9 @@ FLOOR = "2.5.0"  # the oldest torch that pip accepts beside the package
 WHOLE = "-m 'not build and not jax'"
 # What depends on Python most: calls from it, the pin and its tasks.
 BRIEF = "test/table/test_seeds.py test/table/test_table.py test/kernels/test_gate.py test/pin/test_pin_tasks.py"
-TARGETS = (
-    *("cpp", "sanitize", "races", "check-package", "check-sources", "check-arm64"),
-    *("check-programs", "check-jax", "check-cuda", "docs", "mutants"),
-)
+# These build what they test; the others take the wheel.
+BUILD = ("cpp", "races", "check-arm64", "docs")
+INSTALL = ("sanitize", "check-package", "check-sources", "check-programs", "check-jax", "mutants")
 # What fails where a machine lacks something that the step is for.
 NEEDS = {
     **{python: f"{python} -m ensurepip --version" for python in PYTHONS},
@@ -51,8 +50,11 @@ NEEDS = {
 
 def steps(out: str = "OUT") -> dict[str, str]:
     """In the order in which they run: all that follows `artefacts` installs its wheel, or builds the same sources."""
-    wheels = ROOT.glob("dist/clampgrad-*linux*.whl")
-    wheel = "WHEEL=" + next((f"dist/{w.name}" for w in wheels), "dist/that-make-artefacts-makes")
+    cpu, cuda = (
+        next((f"dist/{path.name}" for path in ROOT.glob(f"dist/{name}-*linux*.whl")), "dist/none")
+        for name in ("clampgrad", "clampgrad_cuda")
+    )
+    wheel = f"WHEEL={cpu}"
 
     def tests(name: str, target: str, which: str, variables: str) -> dict[str, str]:
         record = f"--record={out}/{name}.support.json"
@@ -69,9 +71,12 @@ def steps(out: str = "OUT") -> dict[str, str]:
     for name in PYTHONS:
         on = f"PYTHON={name} VENV=.venv/{name} EXTRA=test-core {wheel}"
         found |= tests(name, "test", f"{BRIEF} --unlike={name}", on)
-    found |= {target: f"make {target}" for target in TARGETS}
+    found["check-cuda"] = f"make check-cuda WHEEL='{cpu} {cuda}'"
+    found |= {target: f"make {target} {wheel}" for target in INSTALL}
+    found["fuzz"] = f"make fuzz {wheel} SECONDS=1800"
+    found |= {target: f"make {target}" for target in BUILD}
     found |= tests("check-arm64", "check-arm64", "", "")
-    found |= {"cpp-debug": "make cpp BUILD_TYPE=Debug", "fuzz": "make fuzz SECONDS=1800"}
+    found["cpp-debug"] = "make cpp BUILD_TYPE=Debug"
     found["from-nothing"] = "$PYTHON -m lab.from_nothing"
     found |= {f"from-nothing-{system}": f"lab/distro.sh {system}" for system in SYSTEMS}
     gpu = "PYTHON=.venv/torch-$(make -s print-TORCH)/bin/python lab/gpu_check.sh"
