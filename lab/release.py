@@ -50,10 +50,11 @@ NEEDS = {
 
 def steps(out: str = "OUT") -> dict[str, str]:
     """In the order in which they run: all that follows `artefacts` installs its wheel, or builds the same sources."""
-    cpu, cuda = (
-        next((f"dist/{path.name}" for path in ROOT.glob(f"dist/{name}-*linux*.whl")), "dist/none")
-        for name in ("clampgrad", "clampgrad_cuda")
-    )
+
+    def of(pattern: str) -> str:
+        return next((f"dist/{path.name}" for path in ROOT.glob(f"dist/{pattern}")), "dist/none")
+
+    cpu, cuda = of("clampgrad-*linux*.whl"), of("clampgrad_cuda-*.whl")
     wheel = f"WHEEL={cpu}"
 
     def tests(name: str, target: str, which: str, variables: str) -> dict[str, str]:
@@ -67,7 +68,8 @@ def steps(out: str = "OUT") -> dict[str, str]:
         found[f"wheel-{release}"] = f"make check-wheel {on}"
         found |= tests(f"tests-{release}", "test", f"test lab/test {WHOLE}", on)
         found |= tests(f"portable-{release}", "test-portable", WHOLE, on)
-    found |= tests("portable-floor", "test", BRIEF, f"TORCH={FLOOR} EXTRA=test-core")
+    on = f"TORCH={FLOOR} EXTRA=test-core WHEEL={of('clampgrad-*-any.whl')}"
+    found |= tests("portable-floor", "test", BRIEF, on)
     for name in PYTHONS:
         on = f"PYTHON={name} VENV=.venv/{name} EXTRA=test-core {wheel}"
         found |= tests(name, "test", f"{BRIEF} --unlike={name}", on)
