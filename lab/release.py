@@ -76,6 +76,8 @@ def steps(out: str = "OUT") -> dict[str, str]:
     found["check-cuda"] = f"make check-cuda WHEEL='{cpu} {cuda}'"
     found |= {target: f"make {target} {wheel}" for target in INSTALL}
     found["fuzz"] = f"make fuzz {wheel} SECONDS=1800"
+    rooms = " ".join(f"test/{room}" for room in ("table", "kernels", "transforms", "matrix"))
+    found["mock"] = f'make test {wheel} ARGS="--device mock {rooms}"'
     found |= {target: f"make {target}" for target in BUILD}
     found |= tests("check-arm64", "check-arm64", "", "")
     found["cpp-debug"] = "make cpp BUILD_TYPE=Debug"
@@ -183,10 +185,10 @@ def main(*words: str) -> None:
         made = step == "artefacts" or found.get("artefacts", {}).get("passed")
         if not made and "dist/" in lines[step]:
             found[step] = {"passed": False}
-            print(f"==> {step}: waits for artefacts, which makes dist/")
+            print(f"==> {step}: after `artefacts`, which makes dist/", flush=True)
         elif not found.get(step, {}).get("passed"):
             found[step] = run(step, out)
-            print(f"==> {step}: {how(found[step])}, {found[step].get('seconds', 0)} s", flush=True)
+            print(f"==> {step}: {how(found[step])}", flush=True)
     if failed := [step for step, row in found.items() if row.get("passed") is False]:
         sys.exit(f"==> not passed: {', '.join(failed)}; the logs are in {out}")
 
