@@ -73,6 +73,7 @@ def steps(out: str = "OUT") -> dict[str, str]:
     for name in PYTHONS:
         on = f"PYTHON={name} VENV=.venv/{name} EXTRA=test-core {wheel}"
         found |= tests(name, "test", f"{BRIEF} --unlike={name}", on)
+        found[name] += f" && rm -rf .venv/{name}"  # 5 GB, with the libraries of CUDA
     found["check-cuda"] = f"make check-cuda WHEEL='{cpu} {cuda}'"
     found |= {target: f"make {target} {wheel}" for target in INSTALL}
     found["fuzz"] = f"make fuzz {wheel} SECONDS=1800"
