@@ -11,6 +11,7 @@ import pytest
 
 from common import run
 
+pytestmark = pytest.mark.thorough
 DIST = Path(__file__).resolve().parents[2] / "dist"
 PORTABLE = "-py3-none-any.whl"
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
