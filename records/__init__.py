@@ -17,9 +17,11 @@ NEW = Path(
 TABLES = {}  # those of the docs, by name
 
 
-def path(name, folder=FOLDER):
+def path(name, new=False):
     """A record of ours, or a file that is named in full."""
-    return Path(name) if str(name).endswith(".jsonl") else folder / f"{name}.jsonl"
+    return (
+        Path(name) if str(name).endswith(".jsonl") else (NEW if new else FOLDER) / f"{name}.jsonl"
+    )
 
 
 def read(name):
@@ -32,7 +34,7 @@ def write(name, rows, digits=4, **header):
     """At once, so that what is interrupted leaves what was there. Times to four digits: their quartiles are further apart
     than that."""
     text = "".join(line(case, digits) + "\n" for case in (header, *rows))
-    to = path(name, NEW)
+    to = path(name, new=True)
     to.parent.mkdir(parents=True, exist_ok=True)
     to.with_suffix(".new").write_text(text)
     to.with_suffix(".new").replace(to)

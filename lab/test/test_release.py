@@ -1,5 +1,6 @@
 """`make release`: its steps, and what it does with them at one commit."""
 
+import json
 import re
 from pathlib import Path
 
@@ -101,3 +102,26 @@ def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch):
     (clone / "dist/a").write_text("of another commit")
     with pytest.raises(SystemExit, match="not passed: tests"):
         release.main("tests")
+
+
+def test_the_record_is_of_one_commit(clone, monkeypatch):
+    """What was recorded before goes, but what ran on a GPU; what steps have measured comes in."""
+    folder = clone / "out/records"
+    monkeypatch.setattr(release.records, "FOLDER", folder)
+    monkeypatch.setattr(release.records, "NEW", folder)
+    ran = {"test_one": {"passed": 1, "failed": 0}}
+    release.support.record({"2.13.0, compiled, cpu": ran, "2.11.0, compiled, cuda (H100)": ran})
+    release.main("good")
+    out = clone / "out/release/abc1234"
+    (out / "good.support.json").write_text(json.dumps({"2.15.0, compiled, cpu": ran}))
+    release.records.write(out / "records/fuzz.jsonl", [{"cells": 3}])
+    release.main("--record")
+    assert {*release.support.recorded()} == {
+        "2.11.0, compiled, cuda (H100)", "2.15.0, compiled, cpu",
+    }  # fmt: skip
+    assert release.records.read("fuzz")["rows"] == [{"cells": 3}]
+    found = release.records.read("release")
+    assert found["commit"] == "abc1234"
+    assert [row.get("passed") for row in found["rows"]] == [True, None, None]
+    shown = release.release()
+    assert "| `good` |" in shown and "Not run at this commit: `bad`, `absent`." in shown
