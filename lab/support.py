@@ -13,7 +13,7 @@ from pathlib import Path
 
 import records
 from buildtools.torch_here import RANGE, RELEASES, minor
-from records import table
+from records import code, table
 
 ROOT = Path(__file__).resolve().parent.parent
 # Features as users know them, and the test files that say whether they work.
@@ -85,9 +85,15 @@ def key(row: str) -> tuple[list[int], str]:
     return [int(n) for n in version.partition("+")[0].split(".")], rest
 
 
+def commits(run: Run | None) -> str:
+    """Those that a run was of. The oldest rows do not say it."""
+    named = dict.fromkeys(file.get("commit", "?") for file in (run or {}).values())
+    return ", ".join(code(name) if name != "?" else "not recorded" for name in named)
+
+
 @table()
 def support():
-    yield "torch", "implementation", "device", *FEATURES
+    yield "torch", "implementation", "device", *FEATURES, "at commit"
     rows: dict[str, Run | None] = {row: run for row, run in recorded().items() if "(" not in row}
     have = {(minor(torch), how) for torch, how, _ in (r.split(", ") for r in rows)}
     for release in RELEASES:
@@ -97,10 +103,19 @@ def support():
     for row in sorted(rows, key=key):
         torch, implementation, device = row.split(", ")
         cells = (cell(rows[row], files, implementation) for files in FEATURES.values())
-        yield torch, implementation, device, *cells
+        yield torch, implementation, device, *cells, commits(rows[row])
     yield (
         f"The portable implementation needs no build. On releases outside {RANGE} it is the one that runs."
     )
+
+
+KINDS = ("passed", "failed", "seconds")
+
+
+def words_for(file: str, counts: dict) -> str:
+    cut_off, failed = "cut_off" in counts, counts["failed"]
+    more = [*["in part"] * cut_off, *[f"{failed} failed"] * bool(failed)]
+    return file.removeprefix("test_") + (f" ({', '.join(more)})" if more else "")
 
 
 @table()
@@ -108,17 +123,13 @@ def elsewhere():
     """A row for each run with a name in parentheses, as `pytest --unlike` gives it."""
     runs = recorded()
     yield "Only parts of the tests have run on these."
-    yield "on", "torch", "implementation", "test files", "passed", "failed", "seconds"
+    yield "on", "torch", "implementation", "test files", "passed", "failed", "seconds", "at commit"
     for row in sorted(runs):
         if found := re.fullmatch(r"(.*), (.*), .* \((.*)\)", row):
             torch, implementation, name = found.groups()
-            kinds = ("passed", "failed", "seconds")
-            counts = (f"{sum(f[kind] for f in runs[row].values()):,}" for kind in kinds)
-            files = ", ".join(
-                file.removeprefix("test_") + " (in part)" * ("cut_off" in of_file)
-                for file, of_file in runs[row].items()
-            )
-            yield name, torch, implementation, files, *counts
+            counts = (f"{sum(f[kind] for f in runs[row].values()):,}" for kind in KINDS)
+            files = ", ".join(map(words_for, *zip(*runs[row].items())))
+            yield name, torch, implementation, files, *counts, commits(runs[row])
 
 
 @table()

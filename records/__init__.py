@@ -11,12 +11,17 @@ import subprocess
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+NEW = Path(
+    os.environ.get("RECORDS", FOLDER)
+)  # where records are written; a release collects its own elsewhere
 TABLES = {}  # those of the docs, by name
 
 
-def path(name):
+def path(name, new=False):
     """A record of ours, or a file that is named in full."""
-    return Path(name) if str(name).endswith(".jsonl") else FOLDER / f"{name}.jsonl"
+    return (
+        Path(name) if str(name).endswith(".jsonl") else (NEW if new else FOLDER) / f"{name}.jsonl"
+    )
 
 
 def read(name):
@@ -29,9 +34,10 @@ def write(name, rows, digits=4, **header):
     """At once, so that what is interrupted leaves what was there. Times to four digits: their quartiles are further apart
     than that."""
     text = "".join(line(case, digits) + "\n" for case in (header, *rows))
-    path(name).parent.mkdir(parents=True, exist_ok=True)
-    path(name).with_suffix(".new").write_text(text)
-    path(name).with_suffix(".new").replace(path(name))
+    to = path(name, new=True)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.with_suffix(".new").write_text(text)
+    to.with_suffix(".new").replace(to)
 
 
 def line(case, digits):

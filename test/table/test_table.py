@@ -16,7 +16,11 @@ from matrix.run import FORMS, calls, check_all
 from oracle import EXACT, PSEUDO, TABLE, signature
 
 OURS = [name for name, form in FORMS.items() if not (form.pin or form.module or form.writes)]
-WAYS = ("dual tensors", "vjp", "jvp", "vmap vjp", "vjp vmap", "vmap jvp", "jvp vmap")
+# Each kind once, in both orders; the rest of them, which take as long, are thorough.
+WAYS = ("dual tensors", "vjp vmap", "vmap jvp")
+WAYS += tuple(
+    pytest.param(way, marks=pytest.mark.thorough) for way in ("vjp", "jvp", "vmap vjp", "jvp vmap")
+)
 
 
 def calls_of(*operator_and_gradient):

@@ -1,0 +1,86 @@
+"""What `pip install clampgrad` takes from dist/ on each machine, and what the package says there when it is imported."""
+
+import json
+import os
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from common import run
+
+pytestmark = pytest.mark.thorough
+DIST = Path(__file__).resolve().parents[2] / "dist"
+PORTABLE = "-py3-none-any.whl"
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """The wheel with libraries, and its platform."""
+    for wheel in DIST.glob("clampgrad-*linux*.whl"):
+        return wheel.name, re.search(r"(manylinux_\d+_\d+)_x86_64", wheel.name)[1]
+    pytest.skip("there is no dist/ with a wheel for Linux: `make wheels` makes it")
+
+
+def download(folder, platform, python):
+    where = ("--platform", platform, "--python-version", python, "--implementation", "cp")
+    offline = ("-q", "--no-index", "--find-links", DIST, "--no-deps", "--only-binary=:all:")
+    return run(sys.executable, "-m", "pip", "download", *offline, *where, "-d", folder, "clampgrad")
+
+
+def taken(folder, platform, python=HERE):
+    ended = download(folder, platform, python)
+    assert ended.returncode == 0, ended.stderr
+    (wheel,) = folder.iterdir()
+    return wheel.name
+
+
+def test_linux(tmp_path, compiled):
+    name, platform = compiled
+    assert taken(tmp_path, f"{platform}_x86_64") == name
+
+
+@pytest.mark.parametrize("platform, python", [
+    ("win_amd64", HERE),
+    ("macosx_14_0_arm64", HERE),
+    ("musllinux_1_2_x86_64", HERE),
+    ("manylinux_2_17_x86_64", HERE),  # a Linux that is older than what the libraries were linked with
+    ("{here}_aarch64", HERE),
+    ("{here}_x86_64", "3.99"),
+])  # fmt: skip
+def test_where_no_library_runs_pip_takes_the_portable_wheel(tmp_path, compiled, platform, python):
+    assert taken(tmp_path, platform.format(here=compiled[1]), python).endswith(PORTABLE)
+
+
+def test_a_python_that_is_too_old_is_refused(tmp_path):
+    """pip names the Pythons that the package wants."""
+    ended = download(tmp_path, "any", "3.9")
+    assert ended.returncode and ">=3.10" in ended.stderr
+
+
+INFO = """
+import torch
+torch.__version__ = {torch} or torch.__version__
+from clampgrad.cli import main
+main(["info", "--json"])
+"""
+
+
+@pytest.mark.parametrize("wheel, torch, says, warns", [
+    ("manylinux", "", "it was compiled for torch", False),
+    ("manylinux", "2.10.0", "the installed torch is 2.10.0", True),
+    ("any", "", "this installation has no compiled library", False),
+])  # fmt: skip
+def test_the_sentence_that_follows(tmp_path, wheel, torch, says, warns):
+    """A library that the user could have is missed in a warning; where there is none, `clampgrad info` says why."""
+    (found,) = DIST.glob(f"clampgrad-*-{wheel}*.whl")
+    zipfile.ZipFile(found).extractall(tmp_path)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "CLAMPGRAD_PORTABLE": ""}
+    ended = run(sys.executable, "-c", INFO.format(torch=repr(torch)), env=env, cwd=tmp_path)
+    info = json.loads(ended.stdout)
+    assert info["implementation"] == ("compiled" if says.startswith("it was") else "portable")
+    assert says in info["because"]
+    assert (says in ended.stderr) == ("Warning" in ended.stderr) == warns, ended.stderr
