@@ -45,8 +45,11 @@ def blocks(allocator: str, device: str, elements: list[int]):
                 if n > 2**22 and not plain and device == "cpu":
                     continue
                 if allocator == "default" or device == "cuda":
+                    # Several calls of a GPU are timed at once: a large one says how fast its kernel is.
+                    kernels = device == "cuda" and n == max(elements or GPU_SIZES)
                     if group.name in cases.USED:
-                        yield group, n, dtype, 1, "both"
+                        for direction in DIRECTIONS if kernels else ("both",):
+                            yield group, n, dtype, 1, direction
                     continue
                 for direction in DIRECTIONS if plain else ("both",):
                     yield group, n, dtype, 1, direction

@@ -151,8 +151,16 @@ def where(record):
     return f"{record['machine'].get('gpu', 'CPU')}, torch {record['torch']}"
 
 
+def measured(record):
+    """On which processor, by which clock, and how often."""
+    of_processor = "the time of the processor, " * (record.get("clock") == "process_time")
+    several = f"the median of {record['rounds']} interleaved processes"
+    count = several if record["rounds"] > 1 else "one process"
+    return f"torch {record['torch']} on {record['machine']['cpu']}, {of_processor}{count}"
+
+
 def step(row, *digits):
-    """Its time, what is kept for backward and, on a GPU, the peak."""
+    """Its time, what is kept for backward and, where it was measured, the peak."""
     time, saved = (
         f"{n:.{d}f}" for n, d in zip((row["milliseconds"], row["saved_bytes"] / 2**20), digits)
     )
@@ -191,17 +199,43 @@ def real_models():
             "what is kept and, in brackets, the most that is allocated in a step, beside the weights. "
             f"{libraries(record)}; `python -m lab.real_models --device cuda` at commit {record['commit']}."
         )
-    first = found[len(of_gpus)]
+    first, *_ = of_cpus = found[len(of_gpus) :]
     data = first.get("data", "random data, of the sizes in the script")
+    has_peaks = any("peak_bytes" in r for record in of_cpus for r in record["rows"])
     yield (
-        f"On a CPU: forward and backward, one thread of {first['machine']['cpu']}, the default malloc. Each process reports "
-        f"its fastest step; shown is the median of {first['rounds']} interleaved processes. Random weights, {data}. "
-        f"{libraries(first)}; [the script](lab/real_models.py). "
+        "On a CPU: forward and backward on one thread, the default malloc, and what is kept"
+        + "; in brackets, the most that is allocated in a step, beside the weights" * has_peaks
+        + f". Each process reports its fastest step: {'; '.join(map(measured, of_cpus))}. "
+        f"Random weights, {data}. {libraries(first)}; [the script](lab/real_models.py). "
         + (
             "All gradients equal stock's to the bit under every pin: in these models no gradient is lost or won at a bound."
             if all_same
             else "*: some gradient differs from stock's in a bit; all others are equal."
         )
+    )
+
+
+@table()
+def learned_bounds():
+    """The step of a model whose bounds are learned, beside stock's."""
+    found = records.read("learned-bounds")
+    stock, *_ = found["rows"]
+    yield "", "time", "kept", "peak", "gradients"
+    for r in found["rows"]:
+        kept, peak = (f"{r[what] / 2**20:.0f}{SPACE}MiB" for what in ("saved_bytes", "peak_bytes"))
+        same = r["gradients"] == stock["gradients"]
+        ratio = f"{r['milliseconds'] / stock['milliseconds']:.2f}"
+        yield (
+            code(r["setting"]),
+            ratio,
+            kept,
+            peak,
+            "stock's" if same else "differ from stock's at ties",
+        )
+    yield (
+        f"A step of {stock['model']}, {found['data']}: the time of the processor over stock's, the fastest of some in one "
+        "process each, while other processes ran; what is kept for backward; and the most that is allocated beside the "
+        f"weights. {libraries(found)}, {made_on(found)}; `python -m lab.real_models --models PACT`."
     )
 
 

@@ -5,7 +5,8 @@
 # tells most first. A step that takes too long is ended, and what it had found by then is kept.
 #
 #   lab/gpu_check.sh              PYTHON=python3.12 lab/gpu_check.sh
-#   lab/gpu_check.sh STEP...      these steps alone; `ends`, which takes five minutes, is only run so
+#   lab/gpu_check.sh STEP...      these steps alone; only so run `t5`, whether a pin makes a model slower, and `ends`, which
+#                                 takes five minutes
 #   WHEEL=... lab/gpu_check.sh    with a wheel that it has built before (build/gpu)
 #   SECONDS_IN_ALL=900 lab/gpu_check.sh
 #   DEVICE=cpu lab/gpu_check.sh   a rehearsal without a GPU: the same steps on small sizes and the portable package
@@ -28,7 +29,7 @@ failed=0 summary=()
 step() {
   local name=$1 limit=$2 start=$SECONDS code how
   shift 2
-  [[ " ${STEPS[*]} " == *" $name "* || " build install info " == *" $name "* || ${STEPS[0]} == all && $name != ends ]] || return 0
+  [[ " ${STEPS[*]} " == *" $name "* || " build install info " == *" $name "* || ${STEPS[0]} == all && $name != t5 && $name != ends ]] || return 0
   ((limit = limit < SECONDS_IN_ALL - SECONDS ? limit : SECONDS_IN_ALL - SECONDS))
   if ((limit < 5)); then
     summary+=("$name: left out, no time was left")
@@ -95,9 +96,10 @@ tests pins 90 "${pins[@]}"
 tests matrix 60 "${matrix[@]}"
 step benchmark 90 "$PYTHON" -m benchmarks.run --out "$OUT/$here.jsonl" --device "$DEVICE" "${sizes[@]}"
 step broadcast 45 "$PYTHON" -m benchmarks.broadcast --out "$OUT/broadcast-$here.jsonl" --device "$DEVICE" --seconds 0.2
-step models 120 "$PYTHON" -m lab.real_models --out "$OUT/real-models-$here.jsonl" --device "$DEVICE" --rounds 1
+step models 150 "$PYTHON" -m lab.real_models --out "$OUT/real-models-$here.jsonl" --device "$DEVICE" --rounds 1
 step compiled 90 "$PYTHON" -m lab.real_models --out "$OUT/compiled-models-$here.jsonl" --device "$DEVICE" --rounds 1 --compiled
 tests others 90 "${others[@]}"
+step t5 300 "$PYTHON" -m lab.real_models --out "$OUT/t5-$here.jsonl" --device "$DEVICE" --rounds 5 --models T5
 # It stops by itself in time for what it has started.
 ((left = SECONDS_IN_ALL - SECONDS - 60))
 step ends 400 "$PYTHON" -m lab.ends --out "$OUT/ends-$here.jsonl" --device "$DEVICE" --seconds $((left < 340 ? left : 340))

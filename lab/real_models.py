@@ -1,9 +1,10 @@
-"""Real models with stock gradients, with pins, and converted: time of a step, what autograd saves, and the peak on a GPU.
+"""Real models with stock gradients, with pins, and converted: time of a step, what autograd saves, and the peak.
 
-    python -m lab.real_models [--device cuda] [--compiled] --out FILE
+    python -m lab.real_models [--device cuda] [--compiled] [--models WORD] --out FILE
 
 transformers' T5 clamps the hidden states of every block in float16, with bounds that are Tensors; the
-MobileNets of timm have relu6, hardswish and hardsigmoid. All weights are random, as is the data. Every setting
+MobileNets of timm have relu6, hardswish and hardsigmoid. A ResNet has bounds that are learned: those of PACT for its
+activations, and steps of LSQ for its weights. All weights are random, as is the data. Every setting
 runs in a process of its own, in interleaved rounds. A model whose library is missing is left out.
 
 On a CPU: small models, one thread, and digests that say where all gradients of the last step are those of stock, to
@@ -24,6 +25,7 @@ from contextlib import nullcontext
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import register_parametrization
 
 import clampgrad
 import records
@@ -32,7 +34,7 @@ from benchmarks.memory import saved_bytes
 SETTINGS = ("stock", 'pin("installed")', 'pin("inclusive")', 'pin("joint")', "convert")
 # `relu` stands in the place of ReLU6: its backward needs nothing but the result.
 COMPILED_SETTINGS = ("stock", "relu", 'pin("joint")', "convert")
-STEPS = {"cpu": 5, "cuda": 15}
+STEPS = {"cpu": 5, "cuda": 10}
 DATA = "a batch of 4 sequences of 64 tokens, or of 8 images of 96 x 96"
 
 
@@ -52,17 +54,17 @@ def t5(blocks=4, width=256, inner=512, batch=4, length=64):
     return model, lambda: model(input_ids=tokens, labels=tokens).loss
 
 
-def timm_model(name, batch=8, size=96):
+def timm_model(name, batch=8, size=96, **options):
     import timm
 
-    model = timm.create_model(name, num_classes=10)
+    model = timm.create_model(name, num_classes=10, **options)
     images, labels = torch.randn(batch, 3, size, size), torch.randint(10, (batch,))
     return model, lambda: nn.functional.cross_entropy(model(images), labels)
 
 
-def mixed(name):
+def mixed(name, **options):
     """As it is trained on a GPU: bfloat16, channels last, and a batch of 128 images of 224 x 224."""
-    model, loss = timm_model(name, 128, 224)
+    model, loss = timm_model(name, 128, 224, **options)
     model.to(memory_format=torch.channels_last)
 
     def in_bfloat16():
@@ -70,6 +72,39 @@ def mixed(name):
             return loss()
 
     return model, in_bfloat16
+
+
+class PACT(nn.Module):
+    """ReLU up to a bound that is learned (arXiv:1805.06085)."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.alpha = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return torch.clamp(x, torch.zeros_like(self.alpha), self.alpha)
+
+
+class LSQ(nn.Module):
+    """Weights of four bits, by a step that each channel learns (arXiv:1902.08153). They are clamped before they are
+    divided, so that the bounds are learned."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.step = nn.Parameter(weight.detach().abs().mean((1, 2, 3), keepdim=True) * 2 / 7**0.5)
+
+    def forward(self, weight):
+        in_steps = torch.clamp(weight, -8 * self.step, 7 * self.step) / self.step
+        return (in_steps + (in_steps.round() - in_steps).detach()) * self.step
+
+
+def quantised(of=timm_model):
+    """A ResNet whose bounds are learned."""
+    model, loss = of("resnet18", act_layer=PACT)
+    for layer in [*model.modules()]:
+        if isinstance(layer, nn.Conv2d):
+            register_parametrization(layer, "weight", LSQ(layer.weight))
+    return model, loss
 
 
 def beginning(name, **options):
@@ -111,11 +146,13 @@ MODELS = {
         "T5, 4 + 4 blocks of 256, float16": t5,
         "mobilenetv2_100, float32": lambda: timm_model("mobilenetv2_100"),
         "mobilenetv3_small_100, float32": lambda: timm_model("mobilenetv3_small_100"),
+        "resnet18 with PACT and LSQ, float32": quantised,
     },
     "cuda": {
         "mobilenetv2_100, 128 of 224 x 224, bfloat16": lambda: mixed("mobilenetv2_100"),
         "mobilenetv3_large_100, 128 of 224 x 224, bfloat16": lambda: mixed("mobilenetv3_large_100"),
         "T5, 6 + 6 blocks of 512, 16 x 512 tokens, float16": lambda: t5(6, 512, 2048, 16, 512),
+        "resnet18 with PACT and LSQ, 128 of 224 x 224, bfloat16": lambda: quantised(mixed),
         "6 convolutions of 64, 8 of 512 x 512, float32": six_convolutions,
         LARGE_LAYERS: lambda: two_layers(2048, 8192, 16384, torch.bfloat16),
     },
@@ -136,12 +173,14 @@ COMPILED_MODELS = {
 }
 
 
-def measured(setting, device, compiled):
-    """A row a model."""
+def measured(setting, device, compiled, word=""):
+    """A row a model with this word in its name."""
     torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = True
     pin = clampgrad.pin(setting.split('"')[1]) if setting.startswith("pin") else nullcontext()
     for name, make in (COMPILED_MODELS if compiled else MODELS)[device].items():
+        if word not in name:
+            continue
         torch.manual_seed(0)
         try:
             with torch.device(device):
@@ -159,10 +198,12 @@ def measured(setting, device, compiled):
             row = {"setting": setting, "model": name, "saved_bytes": saved_bytes(loss)}
             steps = [step(model, loss, device) for _ in range(STEPS[device])]
         row["milliseconds"] = 1e3 * min(seconds for seconds, _ in steps)
-        of_device = (
-            {"gradients": digest(model)} if device == "cpu" else {"peak_bytes": steps[-1][1]}
-        )
-        yield row | of_device
+        if device == "cpu":
+            with pin:
+                row["peak_bytes"] = peak_on_cpu(model, loss)
+            yield row | {"gradients": digest(model)}
+        else:
+            yield row | {"peak_bytes": steps[-1][1]}
         del model, loss
 
 
@@ -170,7 +211,7 @@ def digest(model):
     digest = hashlib.sha256()
     for parameter in model.parameters():
         if parameter.grad is not None:
-            digest.update(parameter.grad.view(torch.uint8).numpy().tobytes())
+            digest.update(parameter.grad.numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
@@ -182,28 +223,44 @@ def replace_relu6(model):
 
 
 def step(model, loss, device):
-    """Its seconds, and on a GPU the most bytes that were allocated beside the weights and the data."""
+    """Its seconds, on a CPU those of the processor, which other processes change less; and on a GPU the most bytes that were
+    allocated beside the weights and the data."""
     model.zero_grad()
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-    start = time.perf_counter()
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    start = clock()
     loss().backward()
     if device == "cpu":
-        return time.perf_counter() - start, None
+        return clock() - start, None
     torch.cuda.synchronize()
-    return time.perf_counter() - start, torch.cuda.max_memory_allocated() - before
+    return clock() - start, torch.cuda.max_memory_allocated() - before
 
 
-def in_rounds(rounds, device, compiled):
+def peak_on_cpu(model, loss):
+    """As the peak on a GPU, which torch counts there by itself."""
+    model.zero_grad()
+    with torch.profiler.profile(profile_memory=True) as profile:
+        loss().backward()
+    allocated = most = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            allocated += event.nbytes()
+            most = max(most, allocated)
+    return most
+
+
+def in_rounds(rounds, device, compiled, word):
     """Each setting in processes of its own, in turn: the medians of the times."""
     found = {}
     for _ in range(rounds):
         for setting in COMPILED_SETTINGS if compiled else SETTINGS:
             command = [sys.executable, "-m", "lab.real_models", "--setting", setting]
-            command += ["--device", device] + ["--compiled"] * compiled
-            for row in json.loads(subprocess.check_output(command)):
+            command += ["--device", device, "--models", word] + ["--compiled"] * compiled
+            *_, printed = subprocess.check_output(command).splitlines()  # after what torch prints
+            for row in json.loads(printed):
                 found.setdefault((setting, row["model"]), []).append(row)
     for rows in found.values():
         yield {**rows[0], "milliseconds": statistics.median(r["milliseconds"] for r in rows)}
@@ -224,15 +281,20 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="cpu", choices=[*MODELS])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--setting", help="measure one, and print it")
+    parser.add_argument("--models", default="", help="those with this word in their names")
     parser.add_argument("--compiled", action="store_true", help="under torch.compile")
     options = parser.parse_args()
     if options.setting:
-        print(json.dumps([*measured(options.setting, options.device, options.compiled)]))
+        print(
+            json.dumps(
+                [*measured(options.setting, options.device, options.compiled, options.models)]
+            )
+        )
     else:
         header = {**records.here(options.device), "commit": records.commit()}
         header["versions"] = dict(versions())
-        header |= {"data": DATA} if options.device == "cpu" else {}
-        rows = [*in_rounds(options.rounds, options.device, options.compiled)]
+        header |= {"data": DATA, "clock": "process_time"} if options.device == "cpu" else {}
+        rows = [*in_rounds(options.rounds, options.device, options.compiled, options.models)]
         if rows:
             records.write(options.out, rows, **header, rounds=options.rounds)
         else:
