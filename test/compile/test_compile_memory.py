@@ -98,7 +98,8 @@ def test_in_place(convention):
         assert kept(form) == 5
 
 
-# Inductor takes the copies away by which a graph keeps what its inputs were. It calls operators, and compiles no C++.
+# Inductor takes the copies away by which a graph keeps what its inputs were. It calls operators, and
+# compiles no C++.
 OPERATORS = torch._inductor.config.patch(fallback_by_default=True)
 WRITES = {
     "numbers": lambda x, lo, hi, **c: clampgrad.clamp_max_(clampgrad.clamp_min_(x, 0, **c), 1, **c),
@@ -113,8 +114,10 @@ WRITES = {
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("write", WRITES)
 def test_an_input_that_is_written(write, dtype):
-    """What it was is kept as a mask, or as a copy: the input itself is gone. PyTorch's own in-place clamp raises an
-    error in backward before 2.15 after some calls."""
+    """What it was is kept as a mask, or as a copy: the input itself is gone.
+
+    PyTorch's own in-place clamp raises an error in backward before 2.15 after some calls.
+    """
     tensors = write == "Tensors"
     given = tied(3, 9, dtype=dtype, nan=False)
 
