@@ -98,8 +98,8 @@ def test_in_place(convention):
         assert kept(form) == 5
 
 
-# Inductor takes the copies away by which a graph keeps what its inputs were. It calls operators, and
-# compiles no C++.
+# Inductor takes the copies away by which a graph keeps what its inputs were. It calls operators,
+# and compiles no C++.
 OPERATORS = torch._inductor.config.patch(fallback_by_default=True)
 WRITES = {
     "numbers": lambda x, lo, hi, **c: clampgrad.clamp_max_(clampgrad.clamp_min_(x, 0, **c), 1, **c),
