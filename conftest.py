@@ -56,8 +56,9 @@ def same_start():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     if guards := sys.modules.get("torch._dynamo.guards"):
-        # For its log, each compilation empties the CPU's caches and times its guards: 0.1 s.
-        # Setting a name that is gone would have no effect. Releases before 2.11 are slow, but right.
+        # For its log, each compilation empties the CPU's caches and times its
+        # guards: 0.1 s. Setting a name that is gone would have no effect. Releases
+        # before 2.11 are slow, but right.
         renamed = f"torch renamed {TIMES_GUARDS}"
         assert hasattr(guards, TIMES_GUARDS) or RELEASE < (2, 11), renamed
         setattr(guards, TIMES_GUARDS, lambda *given: 0.0)
@@ -65,8 +66,9 @@ def same_start():
 
 @pytest.fixture(params=["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def backend(request):
-    """What compiles: Inductor fuses, and computes in float32 what has 16 bits. Its C++ takes seconds to compile, so
-    `.ci/run` leaves it to the matrix and test_pin_compile.py, and the rest to `make release`."""
+    """What compiles: Inductor fuses, and computes in float32 what has 16 bits. Its C++
+    takes seconds to compile, so `.ci/run` leaves it to the matrix and test_pin_compile.py,
+    and the rest to `make release`."""
     torch._dynamo.reset()
     # Its cache does not know our formulas: a stale entry would test yesterday's.
     with torch._inductor.config.patch(force_disable_caches=True):
@@ -124,8 +126,8 @@ def program(installed, tmp_path):
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
-    """Adds to the file of --record how many tests of each file passed and failed, and on what; and that these are not
-    all, if something has interrupted them."""
+    """Adds to the file of --record how many tests of each file passed and failed, and on what; and
+    that these are not all, if something has interrupted them."""
     if not config.getoption("record"):
         return
     import records  # which a copy of the tree may lack

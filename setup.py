@@ -5,10 +5,10 @@ CLAMPGRAD_REQUIRE_COMPILED=1  without a compiler fail, instead of building that
 CLAMPGRAD_DEBUG=1      assertions on, no optimisation
 CLAMPGRAD_SANITIZE=1   with the address and undefined behaviour sanitizers (make sanitize)
 CLAMPGRAD_UNITY=0      compile each file by itself (buildtools/unity.py)
-CLAMPGRAD_PYTHONS=     modules for these Pythons too, by their headers (buildtools/library.py): names of Pythons, or
-                       folders of headers, with a colon between
-CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and an nvcc allow it (buildtools/cuda_build.py); 0: never,
-                       1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
+CLAMPGRAD_PYTHONS=     modules for these Pythons too, by their headers (buildtools/library.py):
+                       names of Pythons, or folders of headers, with a colon between
+CLAMPGRAD_CUDA=auto    kernels for CUDA where torch and an nvcc allow it (buildtools/cuda_build.py);
+                       0: never, 1: or fail. TORCH_CUDA_ARCH_LIST names the architectures.
 
 The switches are 0 or 1, and any other value ends the build (buildtools/switches.py).
 """
@@ -31,7 +31,7 @@ from buildtools.torch_here import cannot_build
 ROOT = Path(__file__).resolve().parent
 
 
-# ---- Flags. buildtools/cmake.py hands them to CMakeLists.txt. ---------------------------------------------
+# ---- Flags. buildtools/cmake.py hands them to CMakeLists.txt. -----------------------------------
 
 DEBUG, SANITIZED = is_set("CLAMPGRAD_DEBUG"), is_set("CLAMPGRAD_SANITIZE")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
@@ -53,7 +53,8 @@ FLAGS = [
     "-fno-fast-math",  # what -ffast-math in CXXFLAGS would make of a NaN or a subnormal number is wrong
     "-fno-plt",  # small functions of libtorch are called often: each call spares a cache line
 ]
-# Flags of single files (buildtools/flags_of_files.py). Only at -O3 does GCC unroll and vectorise as the loops need.
+# Flags of single files (buildtools/flags_of_files.py). Only at -O3 does GCC unroll and
+# vectorise as the loops need.
 LOOPS = {
     "loops_baseline.cpp": [],
     "loops_avx2.cpp": ["-mavx2"],
@@ -67,16 +68,18 @@ def flags_of_files(machine: str) -> dict[str, list[str]]:
     return {name: [*FAST, *(flags if machine == "x86_64" else [])] for name, flags in LOOPS.items()}
 
 
-# How libclampgrad is linked: with the name by which modules ask for it, and with its calls bound to its own functions.
+# How libclampgrad is linked: with the name by which modules ask for it, and with its
+# calls bound to its own functions.
 NAMED, OF_LIBRARY = [f"-Wl,-soname,{LIBRARY}"], ["-Wl,-Bsymbolic-functions"]
-# A module takes the library beside it, before LD_LIBRARY_PATH is looked at: that is what the old kind of tag says.
+# A module takes the library beside it, before LD_LIBRARY_PATH is looked at: that is
+# what the old kind of tag says.
 OF_MODULE = ["-Wl,--disable-new-dtags,-rpath,$ORIGIN"]
 if sys.platform == "darwin":  # not tried
     NAMED, OF_LIBRARY = [f"-Wl,-install_name,@rpath/{LIBRARY}"], []
     OF_MODULE = ["-Wl,-rpath,@loader_path"]
 
 
-# ---- Sources and what they are linked to, which needs torch: metadata do not ---------------------------------
+# ---- Sources and what they are linked to, which needs torch: metadata do not --------------------
 
 
 def sources(out: Path, cuda: bool) -> list[Path]:
@@ -95,7 +98,8 @@ def sources(out: Path, cuda: bool) -> list[Path]:
 
 
 def extensions() -> list[Extension]:
-    """libclampgrad, and the modules that link it: for this Python, and for those of CLAMPGRAD_PYTHONS."""
+    """libclampgrad, and the modules that link it: for this Python, and for
+    those of CLAMPGRAD_PYTHONS."""
     from buildtools.cuda_build import code, cuda_build, runtime
 
     cuda, why = cuda_build()  # it sets what the next import reads

@@ -1,10 +1,10 @@
-"""Bounds that are broadcast, forward and backward together: the time beside that of bounds of x's own size, and on a GPU
-the memory at the peak beside torch's.
+"""Bounds that are broadcast, forward and backward together: the time beside that of bounds of x's
+own size, and on a GPU the memory at the peak beside torch's.
 
 python -m benchmarks.broadcast [--device cuda]
 
-Writes a record, and says which targets are missed: a bound that is a constant takes at most 1.15 times as long as one of
-x's own size, and no peak is above torch's.
+Writes a record, and says which targets are missed: a bound that is a constant takes at most 1.15
+times as long as one of x's own size, and no peak is above torch's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from benchmarks.timing import interleaved, summary
 ROOT = Path(__file__).parent.parent
 SLOWEST = 1.15  # of what is constant, over bounds of x's own size
 FULL = "x's own size"
-# Of x, by what is written after a case. A channel of 14 x 14 is no multiple of 8 elements, one of 7 x 7 none of 4: a vector
-# of a GPU begins in one and ends in the next.
+# Of x, by what is written after a case. A channel of 14 x 14 is no multiple of 8 elements, one of 7
+# x 7 none of 4: a vector of a GPU begins in one and ends in the next.
 SHAPES = {
     "cpu": {
         "": (8, 64, 56, 56),

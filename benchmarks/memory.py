@@ -8,8 +8,8 @@ import torch
 
 
 class Saved:
-    """What a graph keeps in place of a tensor. Without its history: that would be a cycle where a node keeps its own
-    result, and nothing would free it."""
+    """What a graph keeps in place of a tensor. Without its history: that would be a cycle where a
+    node keeps its own result, and nothing would free it."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor.detach()

@@ -20,7 +20,7 @@ import clampgrad
 import records
 from benchmarks.timing import interleaved
 
-# ---- A pin, as kernels and as a function mode -----------------------------------------------------
+# ---- A pin, as kernels and as a function mode ---------------------------------------------------
 
 CALLS, ROUNDS, TURNS = 500, 40, 5
 x, constant = torch.zeros(1, requires_grad=True), torch.zeros(1)
@@ -54,8 +54,8 @@ WAYS = {
 
 
 def pin():
-    """Of each way the quickest round counts, because what disturbs a measurement only ever makes it slower. Processes
-    take turns, too."""
+    """Of each way the quickest round counts, because what disturbs a measurement only ever makes it
+    slower. Processes take turns, too."""
     best = {}
     for process in list(WAYS) * TURNS:
         command = [sys.executable, "-m", "benchmarks.overheads", "pin_in", process]
@@ -69,7 +69,8 @@ def pin():
 
 
 def pin_in(process):
-    """Prints {case: {way: seconds of a call}}, on one thread and tensors of one element, where overhead shows most."""
+    """Prints {case: {way: seconds of a call}}, on one thread and tensors of one
+    element, where overhead shows most."""
     torch.set_num_threads(1)
     one = nullcontext() if process == "before" else pinned()
 
@@ -119,9 +120,9 @@ class InvertedResidual(nn.Module):
 
 
 def audit(rounds=3):
-    """Training steps of a small convolutional network on one thread, plain and under audits that look at one in so
-    many calls, taken in turns. A round is a whole number of periods: an audit with `every=N` looks at all
-    sites in one step and at none in the next N - 1."""
+    """Training steps of a small convolutional network on one thread, plain and under audits that
+    look at one in so many calls, taken in turns. A round is a whole number of periods: an audit
+    with `every=N` looks at all sites in one step and at none in the next N - 1."""
     torch.set_num_threads(1)
     rounds = int(rounds)  # a word of the command line
     first = nn.Conv2d(3, CHANNELS, 3, stride=2, padding=1)

@@ -2,8 +2,8 @@
 
 Each allocator setting has processes of its own: fresh pages cost as much as a kernel does, so that
 `fixed` (memory is recycled, never returned to the system) shows the kernels and `default` what a
-program gets that does nothing about it. There are several for each, whose samples are pooled: where a
-process happens to have its memory favours one function or another, by a third at some sizes.
+program gets that does nothing about it. There are several for each, whose samples are pooled: where
+a process happens to have its memory favours one function or another, by a third at some sizes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def blocks(allocator: str, device: str, elements: list[int]):
                 if n > 2**22 and not plain and device == "cpu":
                     continue
                 if allocator == "default" or device == "cuda":
-                    # Several calls of a GPU are timed at once: a large one says how fast its kernel is.
+                    # Several calls of a GPU are timed at once: a large one
+                    # says how fast its kernel is.
                     kernels = device == "cuda" and n == max(elements or GPU_SIZES)
                     if group.name in cases.USED:
                         for direction in DIRECTIONS if kernels else ("both",):

@@ -241,7 +241,8 @@ def learned_bounds():
 
 @table()
 def compiled_models():
-    """The step of the beginnings of real models under torch.compile, and what it keeps, by setting."""
+    """The step of the beginnings of real models under torch.compile,
+    and what it keeps, by setting."""
     found = models("compiled-models")
     settings = list(dict.fromkeys(r["setting"] for r in found[0]["rows"]))
     yield "model", "on", *map(code, settings)
@@ -273,7 +274,7 @@ def audit_cost():
     )
 
 
-# ---- The pin, and a build --------------------------------------------------------------------------
+# ---- The pin, and a build -----------------------------------------------------------------------
 
 
 @table(left=1)

@@ -31,8 +31,8 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """The seconds per call of every function, one number per round, from at least `rounds` rounds.
 
-    A round gives every function a slice of time, in a random order, because a function leaves the caches
-    and the heap to the next. Rounds go on until `seconds` are spent.
+    A round gives every function a slice of time, in a random order, because a function leaves the
+    caches and the heap to the next. Rounds go on until `seconds` are spent.
     """
 
     def timed(call, times):

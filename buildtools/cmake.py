@@ -1,5 +1,6 @@
-"""What CMakeLists.txt builds, as a file of CMake: `python -m buildtools.cmake OUT MACHINE` generates code in the
-folder OUT and writes OUT/build.cmake. MACHINE is what is built for, as CMake calls it. Sources, flags and the decision on CUDA are those of setup.py."""
+"""What CMakeLists.txt builds, as a file of CMake: `python -m buildtools.cmake OUT MACHINE`
+generates code in the folder OUT and writes OUT/build.cmake. MACHINE is what is built for, as CMake
+calls it. Sources, flags and the decision on CUDA are those of setup.py."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def script(out: Path, machine: str) -> str:
     cuda, why = cuda_build(pip=False)  # torch's own CMake package wants a toolkit
     print(f"clampgrad: {'with' if cuda else 'without'} CUDA kernels ({why})", file=sys.stderr)
     files = [path for path in setup.sources(out, cuda) if not needs_python(path)]
-    # CMake's type of a build decides whether it is optimised. The loops always are, unless they are debugged.
+    # CMake's type of a build decides whether it is optimised. The loops always
+    # are, unless they are debugged.
     given = {f: f"$<$<CONFIG:Release,RelWithDebInfo>:{f}>" for f in setup.OPTIMISATION}
     given |= {f: f"$<$<NOT:$<CONFIG:Debug>>:{f}>" for f in setup.FAST}
     flags_of = setup.flags_of_files(machine)

@@ -1,7 +1,8 @@
 """Whether the CUDA kernels are built: torch, nvcc and CLAMPGRAD_CUDA=auto|0|1 decide.
 
-Whether there is a GPU does not matter: machines that build often have none. Where there is one, the
-kernels are compiled for it. The compiler is that of a toolkit, or the one that pip installs beside torch.
+Whether there is a GPU does not matter: machines that build often have none. Where there
+is one, the kernels are compiled for it. The compiler is that of a toolkit, or the one
+that pip installs beside torch.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from buildtools.pip_nvcc import nvcc_beside, requirement
 from buildtools.switches import setting
 from buildtools.torch_here import torch_of_the_environment
 
-# Without a GPU, and in a wheel: code for Turing, Ampere, Ada and Hopper, from the oldest that nvcc 13 knows;
-# what comes later compiles the PTX when it starts.
+# Without a GPU, and in a wheel: code for Turing, Ampere, Ada and Hopper, from the oldest that nvcc
+# 13 knows; what comes later compiles the PTX when it starts.
 ARCHITECTURES = "7.5;8.0;9.0+PTX"
 
 
 def cuda_build(pip: bool = True) -> tuple[bool, str]:
     """Whether to build with CUDA, and why; ready for torch.utils.cpp_extension, so call it before
-    that is imported. With CLAMPGRAD_CUDA=1 whatever is missing ends the build. `pip`: whether a compiler
-    that pip has installed will do."""
+    that is imported. With CLAMPGRAD_CUDA=1 whatever is missing ends the build. `pip`: whether a
+    compiler that pip has installed will do."""
     flag = setting("CLAMPGRAD_CUDA", "auto")
     if flag == "0":
         return False, "CLAMPGRAD_CUDA=0"
@@ -64,8 +65,8 @@ def usable(torch_cuda: str | None, pip: bool) -> tuple[str, None] | tuple[None, 
 
 
 def compilers(of_pip: list[str]) -> list[str]:
-    """Every nvcc that is here, in the order in which they are tried: the one that is asked for, those that pip has
-    installed beside torch, and the machine's."""
+    """Every nvcc that is here, in the order in which they are tried: the one that is asked for,
+    those that pip has installed beside torch, and the machine's."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     asked = shutil.which("nvcc", path=f"{home}/bin") if home else None
     machines = shutil.which("nvcc"), shutil.which("nvcc", path="/usr/local/cuda/bin")
@@ -73,8 +74,8 @@ def compilers(of_pip: list[str]) -> list[str]:
 
 
 def architectures_here() -> str:
-    """The architectures of this machine's GPUs, as torch.utils.cpp_extension takes them; CMake needs them too. A GPU
-    newer than torch's own kernels compiles the PTX."""
+    """The architectures of this machine's GPUs, as torch.utils.cpp_extension takes them; CMake
+    needs them too. A GPU newer than torch's own kernels compiles the PTX."""
     gpus = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
     known = re.findall(r"sm_(\d+)(\d)", " ".join(torch.cuda.get_arch_list()))
     newest = max(((int(major), int(minor)) for major, minor in known), default=(99, 0))
@@ -83,7 +84,8 @@ def architectures_here() -> str:
 
 
 def code() -> str:
-    """The code that nvcc makes for them, by its own names, for csrc/base/gpu.h: "sm_80+sm_90+compute_90"."""
+    """The code that nvcc makes for them, by its own names, for
+    csrc/base/gpu.h: "sm_80+sm_90+compute_90"."""
     from torch.utils.cpp_extension import _get_cuda_arch_flags
 
     return "+".join(re.findall(r",code=(\w+)", " ".join(_get_cuda_arch_flags())))
@@ -105,7 +107,8 @@ def version(nvcc: str) -> str:
 
 
 def toolkit(nvcc: str) -> str:
-    """The folder of the toolkit. nvcc is asked for it: the one on PATH may be a link, or a script that calls another."""
+    """The folder of the toolkit. nvcc is asked for it: the one on PATH may be a link, or
+    a script that calls another."""
     output = subprocess.run(
         [nvcc, "--dryrun", "-x", "cu", "-c", os.devnull], capture_output=True, text=True
     ).stderr
@@ -114,7 +117,8 @@ def toolkit(nvcc: str) -> str:
 
 
 def runtime(toolkit: str) -> str | None:
-    """The file of the runtime library in a toolkit, or None. What pip brings has no name without a version."""
+    """The file of the runtime library in a toolkit, or None. What pip brings
+    has no name without a version."""
     for folder in ("lib64", "lib"):
         for name in ("libcudart.so", "libcudart.so.*"):
             if found := sorted(Path(toolkit, folder).glob(name)):
@@ -123,7 +127,8 @@ def runtime(toolkit: str) -> str | None:
 
 
 def cannot_compile(nvcc: str) -> str | None:
-    """The error of a trial, if it fails: headers may be missing, or the C++ compiler may be too new for nvcc."""
+    """The error of a trial, if it fails: headers may be missing, or the C++
+    compiler may be too new for nvcc."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "trial.cu")
         # As kernels do, for 16 bits.

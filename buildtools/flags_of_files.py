@@ -1,5 +1,5 @@
-"""torch's BuildExtension with flags for single files, where it has one list for all; with extensions of which the others
-link the first; and a ninja that it finds."""
+"""torch's BuildExtension with flags for single files, where it has one list for all; with
+extensions of which the others link the first; and a ninja that it finds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from buildtools.switches import jobs
 
 
 def put_ninja_on_path() -> None:
-    """torch looks for it there. pip puts it beside this Python, in an environment that need not be activated."""
+    """torch looks for it there. pip puts it beside this Python, in an environment
+    that need not be activated."""
     with suppress(ImportError):
         import ninja
 
@@ -27,9 +28,9 @@ def name_of(source: str) -> str:
 def build_extension(
     flags_of: dict[str, list[str]], check: Callable[[str], None] = lambda library: None
 ) -> type:
-    """torch's BuildExtension with flags for single files, by name, besides those of all. `check` sees what was linked.
-    The attribute `file` of an extension is the name of its file, and `beside` another one that it links, which is the
-    first. Imports torch."""
+    """torch's BuildExtension with flags for single files, by name, besides those of all. `check`
+    sees what was linked. The attribute `file` of an extension is the name of its file, and `beside`
+    another one that it links, which is the first. Imports torch."""
     put_ninja_on_path()
     from torch.utils.cpp_extension import BuildExtension, is_ninja_available
 
@@ -56,7 +57,8 @@ def build_extension(
             check(file)
 
         def compile_all(self) -> dict[str, list[str]]:
-            """The objects of each extension, by its name. All is compiled before anything is linked, so no core waits."""
+            """The objects of each extension, by its name. All is compiled before anything
+            is linked, so no core waits."""
             first, *others = self.extensions
             together = [source for source in first.sources if not flags_of.get(name_of(source))]
             alone = [(first, source) for source in first.sources if source not in together]

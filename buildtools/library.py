@@ -1,7 +1,7 @@
 """What the build calls its files.
 
-In a folder of clampgrad/_lib there is libclampgrad, the operators without Python, and beside it a module `_C` for each
-Python, which is small and links it:
+In a folder of clampgrad/_lib there is libclampgrad, the operators without Python, and beside it a
+module `_C` for each Python, which is small and links it:
 
     torch_2_13/libclampgrad.so.0.1
     torch_2_13/_C.cpython-311-x86_64-linux-gnu.so
@@ -22,8 +22,8 @@ PROJECT = (ROOT / "pyproject.toml").read_text()
 VERSION = re.search(r'^version = "(.+)"', PROJECT, re.MULTILINE)[1]
 # Those that wheels are for, as "3.12".
 PYTHONS = re.findall(r'^  "Programming Language :: Python :: (3\.\d+)"', PROJECT, re.MULTILINE)
-# Libraries of one minor version can stand for each other, as CMakeLists.txt says too. So they share this name, by which
-# the loader knows a library that a process has already.
+# Libraries of one minor version can stand for each other, as CMakeLists.txt says too. So they share
+# this name, by which the loader knows a library that a process has already.
 LIBRARY = f"libclampgrad.so.{'.'.join(VERSION.split('.')[:2])}"
 
 
@@ -35,7 +35,8 @@ def folder(torch: str, cuda: str | None) -> str:
 
 @dataclass(frozen=True)
 class Python:
-    """One that a module is built for. Only its headers are needed: those of torch are the same for every Python."""
+    """One that a module is built for. Only its headers are needed: those of torch
+    are the same for every Python."""
 
     headers: Path  # the folder of Python.h
     module: str  # the file of its module

@@ -1,7 +1,9 @@
-"""Refuses a library that would load and then break, whatever compiler and flags the machine has set. It reads what the
-linker wrote, because only that shows what they came to.
+"""Refuses a library that would load and then break, whatever compiler and flags the machine has
+set. It reads what the linker wrote, because only that shows what they came to.
 
-    python -m buildtools.linked LIBRARY TORCH     one sentence and exit code 1, if so; TORCH is the folder of libtorch
+    python -m buildtools.linked LIBRARY TORCH
+
+Prints one sentence, with exit code 1, if so. TORCH is the folder of libtorch.
 """
 
 from __future__ import annotations
@@ -94,12 +96,14 @@ def fault(library: Elf, torch: Elf) -> str | None:
 
 
 def of_old_strings(library: Elf) -> bool:
-    """Whether it was compiled with _GLIBCXX_USE_CXX11_ABI=0: "RKSs" is how such a std::string const& is mangled."""
+    """Whether it was compiled with _GLIBCXX_USE_CXX11_ABI=0: "RKSs" is how such a
+    std::string const& is mangled."""
     return any("RKSs" in name for name in library.symbols)
 
 
 def refuse(library: str, torch: str) -> None:
-    """Ends the build, without the library, if that would break beside the libtorch in the folder `torch`."""
+    """Ends the build, without the library, if that would break beside the
+    libtorch in the folder `torch`."""
     with open(library, "rb") as file:
         if file.read(6) != ELF:
             return

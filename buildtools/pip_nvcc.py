@@ -1,9 +1,12 @@
-"""CUDA's compiler as pip brings it: packages of NVIDIA's that complete what torch's own requirements have installed.
+"""CUDA's compiler as pip brings it: packages of NVIDIA's that complete what torch's
+own requirements have installed.
 
-    python -m buildtools.pip_nvcc     prints what pip is to install beside the torch that is here; `make nvcc` does
+    python -m buildtools.pip_nvcc
 
-They are in one folder with the headers and libraries that torch requires. `cuda-toolkit` has no files: it keeps the
-versions of the others together, where pip alone would mix a compiler and headers of two releases.
+It prints what pip is to install beside the torch that is here; `make nvcc` installs it.
+They are in one folder with the headers and libraries that torch requires. `cuda-toolkit`
+has no files: it keeps the versions of the others together, where pip alone would mix a
+compiler and headers of two releases.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ OLDEST = 13  # the first CUDA whose packages share a folder
 
 
 def requirement(cuda: str) -> str | None:
-    """What pip is to install for torch.version.cuda, as "13.0"; None where it has no such packages. The package says
-    the same when it is installed (clampgrad/cli/info.py)."""
+    """What pip is to install for torch.version.cuda, as "13.0"; None where it has no such packages.
+    The package says the same when it is installed (clampgrad/cli/info.py)."""
     return f"{PACKAGES}=={cuda}.*" if int(cuda.split(".")[0]) >= OLDEST else None
 
 
 def nvcc_beside(torch: Path, cuda: str) -> list[str]:
-    """The compilers beside the folder of torch and, for a build in isolation, in the environment itself."""
+    """The compilers beside the folder of torch and, for a build in
+    isolation, in the environment itself."""
     sites = [torch.parent, Path(sysconfig.get_path("purelib"))]
     found = (site / f"nvidia/cu{cuda.split('.')[0]}/bin/nvcc" for site in dict.fromkeys(sites))
     return [str(nvcc) for nvcc in found if nvcc.is_file()]

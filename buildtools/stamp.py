@@ -1,6 +1,7 @@
 """The stamp that a compiled library and the package around it share, if they belong together.
 
-The package compares (clampgrad/_implementation/stamp.py), so that a library which another build left is not used.
+The package compares (clampgrad/_implementation/stamp.py), so that a library which
+another build left is not used.
 """
 
 from __future__ import annotations

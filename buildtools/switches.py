@@ -1,4 +1,5 @@
-"""The environment variables that a build reads: 0 or 1, or MAX_JOBS. An empty one is as if it were not set.
+"""The environment variables that a build reads: 0 or 1, or MAX_JOBS. An
+empty one is as if it were not set.
 
 At import the package reads two of them by the same rule (clampgrad/_implementation/environment.py).
 """

@@ -23,7 +23,8 @@ RANGE = " to ".join(f"{major}.{least}" for major, least in (OLDEST, NEWEST))
 
 
 def torch_of_the_environment() -> str | None:
-    """The release that the package will be installed beside. A build in isolation cannot import it."""
+    """The release that the package will be installed beside. A build in
+    isolation cannot import it."""
     paths = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     found = next(iter(distributions(name="torch", path=paths)), None)
     return found and found.version
@@ -37,8 +38,8 @@ def torch_here() -> str | None:
 
 
 def requirements() -> list[str]:
-    """The requirements of a build in isolation: the torch that its library will meet. If the sources are not for
-    that one, there will be no library, and torch is not needed."""
+    """The requirements of a build in isolation: the torch that its library will meet. If the
+    sources are not for that one, there will be no library, and torch is not needed."""
     torch = torch_of_the_environment()
     if torch is None:
         major, least = NEWEST
@@ -48,7 +49,8 @@ def requirements() -> list[str]:
 
 
 def refuse_newer() -> None:
-    """Ends the build if torch is newer than the sources. pip shows no messages of a build that succeeds."""
+    """Ends the build if torch is newer than the sources. pip shows no
+    messages of a build that succeeds."""
     torch = torch_here()
     if torch and minor(torch) > NEWEST:
         raise SystemExit(

@@ -1,7 +1,7 @@
 """The files of a room compiled together, as one file that includes them all.
 
-Most of the time of a file goes into torch's headers: seven to fifteen seconds, whatever else it holds.
-CLAMPGRAD_UNITY=0 compiles each by itself, which finds a missing include.
+Most of the time of a file goes into torch's headers: seven to fifteen seconds, whatever else it
+holds. CLAMPGRAD_UNITY=0 compiles each by itself, which finds a missing include.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Compiled with others: a unit for each of these, and one for the rest of csrc/.
 ROOMS = ("pin", "python")
-# Generated files with a unit of their own. The front doors are with csrc/, so that what they call is inlined.
+# Generated files with a unit of their own. The front doors are with csrc/, so
+# that what they call is inlined.
 GENERATED = {
     "Functions": "autograd",
     "VariableType": "autograd",

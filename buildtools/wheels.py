@@ -2,21 +2,23 @@
 
     python -m buildtools.wheels DIST PYTHON... [--modules PYTHON|HEADERS...] [--cuda PYTHON...]
 
-Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform, with a library per
-minor release of torch, of which the package takes the one that fits when it is imported; a wheel for everything else,
-without any library; and the source distribution.
+Each PYTHON has one release of torch and what a build needs. They give one wheel for this platform,
+with a library per minor release of torch, of which the package takes the one that fits when it is
+imported; a wheel for everything else, without any library; and the source distribution.
 
-Beside each library there is a small module for each Python: for that of the environments and for those of --modules,
-which need no torch, for they are only asked where their headers are. A folder of headers (that of Python.h) will do. By
-default they are all python3.N on PATH that have headers and that pyproject.toml lists. The wheel is tagged for those that
-it has modules for, so that pip gives other Pythons the wheel without a library.
+Beside each library there is a small module for each Python: for that of the environments and for
+those of --modules, which need no torch, for they are only asked where their headers are. A folder
+of headers (that of Python.h) will do. By default they are all python3.N on PATH that have headers
+and that pyproject.toml lists. The wheel is tagged for those that it has modules for, so that pip
+gives other Pythons the wheel without a library.
 
-Those libraries have kernels for the CPU only. With --cuda there is another distribution, clampgrad-cuda, with libraries
-that have kernels for CUDA too; installed beside clampgrad, they are preferred where torch is a build for their CUDA. Each
-of its PYTHONs has such a torch, and there is an nvcc.
+Those libraries have kernels for the CPU only. With --cuda there is another distribution,
+clampgrad-cuda, with libraries that have kernels for CUDA too; installed beside
+clampgrad, they are preferred where torch is a build for their CUDA. Each of its PYTHONs
+has such a torch, and there is an nvcc.
 
-The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled: libtorch and the OpenMP runtime
-are those that torch brings.
+The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled:
+libtorch and the OpenMP runtime are those that torch brings.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ def build(source: Path, python: str, out: Path, **variables: str) -> Path:
 
 
 def merge(wheels: list[Path], out: Path) -> Path:
-    """The first one, with the libraries of all, tagged for the Pythons that they have modules for."""
+    """The first one, with the libraries of all, tagged for the Pythons
+    that they have modules for."""
     unpacked = out / "unpacked"
     for i, wheel in enumerate(wheels):
         run(sys.executable, "-m", "wheel", "unpack", "-d", unpacked / str(i), wheel)
@@ -103,7 +106,8 @@ Compiled libraries of clampgrad with its CUDA kernels. clampgrad finds them when
 
 
 def companion(wheel: Path, out: Path) -> Path:
-    """The libraries of a wheel as a distribution of their own, which installs into the same package."""
+    """The libraries of a wheel as a distribution of their own, which
+    installs into the same package."""
     run(sys.executable, "-m", "wheel", "unpack", "-d", out / "whole", wheel)
     (whole,) = (out / "whole").iterdir()
     version = whole.name.partition("-")[2]
@@ -119,7 +123,8 @@ def companion(wheel: Path, out: Path) -> Path:
 
 
 def tag(wheel: Path, dist: Path) -> None:
-    """Tags the wheel with the platform that it runs on. Without auditwheel it keeps the name that pip gave it."""
+    """Tags the wheel with the platform that it runs on. Without auditwheel it
+    keeps the name that pip gave it."""
     if not sys.platform.startswith("linux"):
         shutil.copy(wheel, dist)
         return
@@ -132,11 +137,13 @@ def tag(wheel: Path, dist: Path) -> None:
 
 
 def compiled(source: Path, pythons: list[str], out: Path, headers: list[str], cuda: str) -> Path:
-    """One wheel with the libraries of all these environments, and modules for Pythons with these headers."""
+    """One wheel with the libraries of all these environments, and modules for
+    Pythons with these headers."""
     wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
     wanted["CLAMPGRAD_PYTHONS"] = os.pathsep.join(headers)
     wanted["CUDA_VISIBLE_DEVICES"] = ""  # for every GPU, not for the one that may be here
-    # Builds share the jobs. Each waits for its longest file; with one build more than jobs, no core does.
+    # Builds share the jobs. Each waits for its longest file; with one build
+    # more than jobs, no core does.
     wanted["MAX_JOBS"] = str(max(1, jobs() // len(pythons)))
     with ThreadPoolExecutor(jobs() + (jobs() > 1)) as pool:
         wheels = pool.map(

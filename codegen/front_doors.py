@@ -1,5 +1,6 @@
-"""Generates code from the schema of a front door: the function for C++, the kernel of the operator, and the
-signature for Python. The front doors themselves are written by hand: csrc/ops/front_doors.h."""
+"""Generates code from the schema of a front door: the function for C++, the kernel of
+the operator, and the signature for Python. The front doors themselves are written by
+hand: csrc/ops/front_doors.h."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def call_door(f: NativeFunction, name: str, convention: str, arguments: str) -> 
 
 
 def convention_of(f: NativeFunction) -> tuple[str, str]:
-    """The name of the front door, and the convention of an operator without the argument `gradient`."""
+    """The name of the front door, and the convention of an operator
+    without the argument `gradient`."""
     name = cpp.name(f.func)
     suffix = next((s for s in NAMED_AFTER if s in name), None)
     if suffix is None:
@@ -98,7 +100,8 @@ def operator_kernel(f: NativeFunction) -> str:
 
 
 def prototype(f: NativeFunction, defaults: bool) -> str:
-    """The one function for all overloads of `f`, the first of them: a Bound is a number or a Tensor."""
+    """The one function for all overloads of `f`, the first of them: a
+    Bound is a number or a Tensor."""
     with native_function_manager(f):
         signature = CppSignatureGroup.from_native_function(f, method=False).signature
         text = signature.decl() if defaults else signature.defn()

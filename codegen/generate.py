@@ -3,10 +3,12 @@ contract from conventions.yaml.
 
 It writes these files:
 
-    Operators.h, .cpp         clampgrad::_ops::*, clampgrad::*, clampgrad::redispatch::*: how C++ calls an operator
+    Operators.h, .cpp         clampgrad::_ops::*, clampgrad::*,
+    clampgrad::redispatch::*: how C++ calls an operator
     Kernels.h                 declarations of the kernels named in native_functions.yaml
     Register.cpp              schemas, kernels per dispatch key, front doors
-    FrontDoors.cpp, include/  who calls the front doors: functions for C++, kernels of operators (front_doors.py)
+    FrontDoors.cpp, include/  who calls the front doors: functions for C++,
+    kernels of operators (front_doors.py)
     python/                   what the functions of Python are called with (front_doors.py)
     Functions.h, .cpp         the autograd nodes, with saved variables and compiled autograd
     VariableType.cpp          the autograd kernels, reverse and forward mode
@@ -340,8 +342,8 @@ def check_shape(text: str) -> str:
 
 
 def enter_front_door(f: NativeFunction, text: str) -> str:
-    """In eager mode the kernel of `X_mingrad` calls the front door X, whose fused kernels record bits
-    where the node would save the inputs; so it does where a compiler keeps the result."""
+    """In eager mode the kernel of `X_mingrad` calls the front door X, whose fused kernels record
+    bits where the node would save the inputs; so it does where a compiler keeps the result."""
     if not str(f.func.name.name).endswith("_mingrad"):
         return text
     args = ", ".join(a.name for a in f.func.arguments.flat_all)

@@ -168,7 +168,7 @@ def pseudo_examples():
     yield from examples(WITH_MAXIMIZE)
 
 
-# ---- Guards against NaN ---------------------------------------------------------------------------
+# ---- Guards against NaN -------------------------------------------------------------------------
 
 # Guard, the bound in it, what stands behind it, and the argument at which it is needed.
 GUARDS = (

@@ -1,5 +1,6 @@
-"""What can be said of an installed build for CUDA without a GPU: that no operator lacks a kernel, that no kernel has a
-stack, into which registers would spill, and that none needs too many registers.
+"""What can be said of an installed build for CUDA without a GPU: that no operator
+lacks a kernel, that no kernel has a stack, into which registers would spill, and that
+none needs too many registers.
 
 python -m lab.cuda_check     make check-cuda; needs cuobjdump, which may be Triton's
 """

@@ -1,9 +1,11 @@
-"""How processes end that have used a GPU under load: with stock torch and with clampgrad, with an autograd function in
-Python and without. On a GPU two processes, of which one under compute-sanitizer, ended with "terminate called without an
-active exception" after all was right; this counts whose they are. So do processes with the device of test/mock_device.py,
-whose backward runs in a thread of its own too.
+"""How processes end that have used a GPU under load: with stock torch and with clampgrad, with an
+autograd function in Python and without. On a GPU two processes, of which one under
+compute-sanitizer, ended with "terminate called without an active exception" after all was right;
+this counts whose they are. So do processes with the device of test/mock_device.py, whose backward
+runs in a thread of its own too.
 
-    python -m lab.ends [--device cuda | mock] [--runs 200] [--at-a-time 16] [--seconds 360] --out FILE
+    python -m lab.ends --out FILE [--device cuda | mock] [--runs 200] [--at-a-time 16]
+                       [--seconds 360]
 """
 
 import argparse

@@ -1,9 +1,11 @@
-"""A newcomer's first minute: clampgrad from the files of a folder, beside torch in an environment of its own, where no
-compiler is on PATH. `make artefacts` and the steps of a release do it: records/first-minute.jsonl.
+"""A newcomer's first minute: clampgrad from the files of a folder, beside torch in an
+environment of its own, where no compiler is on PATH. `make artefacts` and the steps of a release
+do it: records/first-minute.jsonl.
 
     python -m lab.first_minute TORCH DIST     leaves the environment in .venv/newcomer
 
-Where torch is a build for CUDA, and DIST has clampgrad-cuda, that is installed too, as `clampgrad[cuda]`.
+Where torch is a build for CUDA, and DIST has clampgrad-cuda, that is
+installed too, as `clampgrad[cuda]`.
 """
 
 import json
@@ -32,7 +34,8 @@ def examples() -> str:
 
 
 def ran(*words: object, **variables: str) -> str:
-    """What a program of the environment prints. Its PATH has the programs of the environment alone."""
+    """What a program of the environment prints. Its PATH has the
+    programs of the environment alone."""
     env = {**os.environ, "PATH": str(HOME / "bin"), **variables}
     return subprocess.run(
         [*map(str, words)], cwd=HOME, env=env, check=True, stdout=subprocess.PIPE, text=True

@@ -1,10 +1,12 @@
 """How long the two commands of README.md take in a fresh clone: records/from-nothing.jsonl.
 
-    python -m lab.from_nothing       leave the machine alone meanwhile; lab/distro.sh: on another system
+    python -m lab.from_nothing
 
-The clone is of HEAD, without changes that are not committed. Nothing that pip has kept from before is used. What is
-installed before anything is compiled is timed by itself, because it depends on the network. If a command fails, so
-does this, and nothing is recorded.
+Leave the machine alone meanwhile. lab/distro.sh does the same on another system.
+
+The clone is of HEAD, without changes that are not committed. Nothing that pip has kept from before
+is used. What is installed before anything is compiled is timed by itself, because it depends on the
+network. If a command fails, so does this, and nothing is recorded.
 """
 
 import json

@@ -1,12 +1,15 @@
 """Breaks the code by rule, one place at a time, and reports what no test notices.
 
-    python -m lab.mutants build                             all of it in one library, chosen while it runs
-    python -m lab.mutants run [--sample N] [--only TEXT]    writes records/mutants.jsonl; `make mutants` sets the paths
+    python -m lab.mutants build
+        all of it in one library, chosen while it runs
+    python -m lab.mutants run [--sample N] [--only TEXT]
+        writes records/mutants.jsonl; `make mutants` sets the paths
 
-A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is left out; the formulas of
-derivatives.yaml change in the same way. Each mutant runs in its own process, forked from one that
-has everything imported. It runs cells of test/matrix, then the tests of its folder, until one fails or the process
-crashes. An interrupted run goes on. waived_mutants.yaml lists what no test can notice.
+A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
+left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
+process, forked from one that has everything imported. It runs cells of test/matrix, then the tests
+of its folder, until one fails or the process crashes. An interrupted run goes on.
+waived_mutants.yaml lists what no test can notice.
 """
 
 from __future__ import annotations
@@ -77,7 +80,8 @@ class Mutant:
         return " ".join(f"{self.file}:{self.at}: {self.was} -> {self.becomes}".split())
 
     def around(self, number: int) -> tuple[str, str]:
-        """What to write before and behind the code, so that it is the mutant's while this number is chosen."""
+        """What to write before and behind the code, so that it is the mutant's
+        while this number is chosen."""
         on = f"::{SYMBOL} == {number}"
         if self.becomes == ";":
             return f"if (!({on})) {{ ", " }"
@@ -113,7 +117,8 @@ WORDS = {  # a condition, and the sets of arguments that rules/conventions.h nam
 STATEMENT = re.compile(  # a call or an assignment, behind another statement or a comment
     r"[;{}](?: *//[^\n]*)?\n(?: *//[^\n]*\n|\n)* +((?:::)?(?!return\b)[\w:.\[\]>-]+(?:\(| = ))"
 )
-# What the compiler needs as a constant, reads as something else or not at all; a loop that must end.
+# What the compiler needs as a constant, reads as something else or not
+# at all; a loop that must end.
 SKIPPED = re.compile(
     r"//[^\n]*|\"[^\"\n]*\"|^#if defined\((?:__x86_64__|CLAMPGRAD_WITH_CUDA)\)$[^#]*^#endif|^#[^\n]*|\bif constexpr \([^{]*"
     r"|\b(?:static_assert|sizeof)\b[^;]*|\btemplate <[^{;]*?>\n|\b(?:using|constexpr) [^;{(]*=[^;]*;"
@@ -225,7 +230,8 @@ def mutants() -> list[Mutant]:
 
 
 def broken(text: str, numbered: list[tuple[int, Mutant]]) -> str:
-    """With all mutants of the text, which stand one behind or in another: the outer ones come first."""
+    """With all mutants of the text, which stand one behind or in
+    another: the outer ones come first."""
     added, pairs = [], itertools.combinations([m for _, m in numbered], 2)
     assert not any(a.start < b.start < a.end < b.end for a, b in pairs)
     for k, m in numbered:

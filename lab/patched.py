@@ -2,9 +2,10 @@
 
     python -m lab.patched --series v2.13.0/joint --out FILE
 
-Both sides are compiled as `verify` compiles them, and each is loaded in processes of its own, in turn. Backward alone;
-forward mode with its forward. One thread: the best of many calls in a process, the median over interleaved rounds of
-processes. hardtanh, which no series changes, is the yardstick.
+Both sides are compiled as `verify` compiles them, and each is loaded in processes of its
+own, in turn. Backward alone; forward mode with its forward. One thread: the best of many
+calls in a process, the median over interleaved rounds of processes. hardtanh, which no
+series changes, is the yardstick.
 """
 
 import argparse
@@ -70,7 +71,8 @@ def cases(x):
 
 
 def microseconds(run, n):
-    """One call, on a processor: other processes do not count, but for the caches. At N = 1 a thousand are timed together."""
+    """One call, on a processor: other processes do not count, but for the caches. At N = 1 a
+    thousand are timed together."""
     inner, times = (1000, []) if n == 1 else (1, [])
     for _ in range(15 if n == 1 else 60):
         start = time.process_time()
@@ -95,7 +97,8 @@ def measured(path, only):
 
 
 def compiled(name, directory):
-    """The libraries of both sides, with stock's formulas and with those of a series. It takes minutes."""
+    """The libraries of both sides, with stock's formulas and with those of
+    a series. It takes minutes."""
     print("compiling both sides", file=sys.stderr)
     release = torch.__version__.split("+")[0]
     series = named(name)

@@ -1,14 +1,17 @@
-"""Real models with stock gradients, with pins, and converted: time of a step, what autograd saves, and the peak.
+"""Real models with stock gradients, with pins, and converted: time of a step,
+what autograd saves, and the peak.
 
     python -m lab.real_models [--device cuda] [--compiled] [--models WORD] --out FILE
 
-transformers' T5 clamps the hidden states of every block in float16, with bounds that are Tensors; the
-MobileNets of timm have relu6, hardswish and hardsigmoid. A ResNet has bounds that are learned: those of PACT for its
-activations, and steps of LSQ for its weights. All weights are random, as is the data. Every setting
-runs in a process of its own, in interleaved rounds. A model whose library is missing is left out.
+transformers' T5 clamps the hidden states of every block in float16, with bounds that are Tensors;
+the MobileNets of timm have relu6, hardswish and hardsigmoid. A ResNet has bounds that are
+learned: those of PACT for its activations, and steps of LSQ for its weights. All weights are
+random, as is the data. Every setting runs in a process of its own, in interleaved rounds. A model
+whose library is missing is left out.
 
-On a CPU: small models, one thread, and digests that say where all gradients of the last step are those of stock, to
-the bit. On a GPU: what is trained there, with tensor cores, where cuDNN adds in any order.
+On a CPU: small models, one thread, and digests that say where all gradients of the last
+step are those of stock, to the bit. On a GPU: what is trained there, with tensor cores,
+where cuDNN adds in any order.
 
 With --compiled, Inductor compiles the beginnings of models, as whole ones take long.
 """
@@ -63,7 +66,8 @@ def timm_model(name, batch=8, size=96, **options):
 
 
 def mixed(name, **options):
-    """As it is trained on a GPU: bfloat16, channels last, and a batch of 128 images of 224 x 224."""
+    """As it is trained on a GPU: bfloat16, channels last, and a batch
+    of 128 images of 224 x 224."""
     model, loss = timm_model(name, 128, 224, **options)
     model.to(memory_format=torch.channels_last)
 
@@ -86,8 +90,8 @@ class PACT(nn.Module):
 
 
 class LSQ(nn.Module):
-    """Weights of four bits, by a step that each channel learns (arXiv:1902.08153). They are clamped before they are
-    divided, so that the bounds are learned."""
+    """Weights of four bits, by a step that each channel learns (arXiv:1902.08153). They are clamped
+    before they are divided, so that the bounds are learned."""
 
     def __init__(self, weight):
         super().__init__()
@@ -223,8 +227,8 @@ def replace_relu6(model):
 
 
 def step(model, loss, device):
-    """Its seconds, on a CPU those of the processor, which other processes change less; and on a GPU the most bytes that were
-    allocated beside the weights and the data."""
+    """Its seconds, on a CPU those of the processor, which other processes change less; and on a GPU
+    the most bytes that were allocated beside the weights and the data."""
     model.zero_grad()
     if device == "cuda":
         torch.cuda.synchronize()

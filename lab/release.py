@@ -1,13 +1,15 @@
-"""`make release`: what a release must pass beside `.ci/run`, all of it at one commit. It takes hours.
+"""`make release`: what a release must pass beside `.ci/run`, all of it
+at one commit. It takes hours.
 
     make release                     every step that has not passed at this commit
     make release STEPS="docs fuzz"   these alone
     make release-record              puts what they found into records/ and docs/support.md
     python -m lab.release --list     the steps, and how each stands
 
-A step leaves its log, its row and what it measured in out/release/COMMIT. So what was interrupted, or has failed, goes
-on where it was, and another commit starts from nothing. A step that fails does not end the others. One that this
-machine lacks something for is left out, and the table says so; it may run on another machine, in a clone of this commit.
+A step leaves its log, its row and what it measured in out/release/COMMIT. So what was interrupted,
+or has failed, goes on where it was, and another commit starts from nothing. A step that fails does
+not end the others. One that this machine lacks something for is left out, and the table says so; it
+may run on another machine, in a clone of this commit.
 """
 
 import json
@@ -49,7 +51,8 @@ NEEDS = {
 
 
 def steps(out: str = "OUT") -> dict[str, str]:
-    """In the order in which they run: all that follows `artefacts` installs its wheel, or builds the same sources."""
+    """In the order in which they run: all that follows `artefacts` installs its wheel,
+    or builds the same sources."""
 
     def of(pattern: str) -> str:
         return next((f"dist/{path.name}" for path in ROOT.glob(f"dist/{pattern}")), "dist/none")
@@ -176,7 +179,8 @@ def main(*words: str) -> None:
     if unknown := {*words} - {*lines}:
         sys.exit(f"no such step: {', '.join(unknown)}")
     (out / "records").mkdir(parents=True, exist_ok=True)
-    # Packages are those that users get, whatever this machine holds them to. Records come into the tree at the end.
+    # Packages are those that users get, whatever this machine holds them to. Records
+    # come into the tree at the end.
     os.environ |= {"PIP_CONSTRAINT": os.devnull, "RECORDS": str((out / "records").absolute())}
     os.environ["PYTHON"] = sys.executable  # also for make
     if not shell(f"cd dist && sha256sum --check ../{out}/SHA256SUMS", out / "dist.log"):

@@ -1,10 +1,15 @@
 """The series of patches in patches/, and which of them a source tree of PyTorch has:
 
-python lab/series.py                                  lists them
-python lab/series.py pytorch                          says which are for this tree, and which it has
-python lab/series.py pytorch --check v2.13.0/joint    says whether it can be applied and built, and what that would do
-python lab/series.py pytorch --patches v2.13.0/joint  prints the files that it still lacks, in order, for git am
-python lab/series.py --patches v2.13.0/joint          prints all files of one
+    python lab/series.py
+        lists them
+    python lab/series.py pytorch
+        says which are for this tree, and which it has
+    python lab/series.py pytorch --check v2.13.0/joint
+        says whether it can be applied and built, and what that would do
+    python lab/series.py pytorch --patches v2.13.0/joint
+        prints the files that it still lacks, in order, for git am
+    python lab/series.py --patches v2.13.0/joint
+        prints all files of one
 
 Exit codes: 0, and 2 where it refuses, with one sentence that says why.
 """
@@ -36,8 +41,9 @@ class Refusal(Exception):
 class Claim:
     """The claim of a patch about gradients.
 
-    `scope` holds words such as "numbers", "tensors" or "fmax": the operators and kinds of bounds that
-    have `convention` afterwards; all of them if it is empty. Everything else keeps its gradient.
+    `scope` holds words such as "numbers", "tensors" or "fmax": the operators and
+    kinds of bounds that have `convention` afterwards; all of them if it is empty.
+    Everything else keeps its gradient.
     """
 
     convention: str | None = None
@@ -71,10 +77,11 @@ class Series:
 
 
 def read(path: Path) -> Series:
-    """A `series` file: `# Key: value` lines, then one patch per line, its path relative to the file.
+    """A `series` file: `# Key: value` lines, then one patch per line,
+    its path relative to the file.
 
-    Releases, Convention and Summary are needed; Scope, Forward and `Gradients: unchanged` are the fields of Claim.
-    `unproved` behind a patch says that no gradient depends on it.
+    Releases, Convention and Summary are needed; Scope, Forward and `Gradients: unchanged` are the
+    fields of Claim. `unproved` behind a patch says that no gradient depends on it.
     """
     text = path.read_text()
     keys = dict(reversed(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE)))
@@ -139,7 +146,8 @@ def ran(command: Sequence[object], **how: Any) -> subprocess.CompletedProcess[st
 
 
 def output_of(command: Sequence[object], refusal: str, errors: str = "", **how: Any) -> str:
-    """The output of a command; if it fails, a refusal with its last errors, or the first that match a pattern."""
+    """The output of a command; if it fails, a refusal with its last errors, or the
+    first that match a pattern."""
     result = ran(command, **how)
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if re.search(errors, line)]
@@ -148,7 +156,8 @@ def output_of(command: Sequence[object], refusal: str, errors: str = "", **how: 
 
 
 def git(source: Path, *arguments: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    """Runs git on a folder's own repository, also where a hook or `git rebase --exec` names another."""
+    """Runs git on a folder's own repository, also where a hook or
+    `git rebase --exec` names another."""
     theirs = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
     environment = {key: value for key, value in os.environ.items() if key not in theirs}
     environment["GIT_CEILING_DIRECTORIES"] = str(source.resolve().parent)
@@ -172,15 +181,16 @@ def refused(source: Path, patches: Sequence[Path], *how: str) -> str:
 
 
 def of_the_tree(source: Path) -> list[Series]:
-    """The series for its release that a tree has. Under a longer one, which begins with it, a series can no longer be
-    undone by itself."""
+    """The series for its release that a tree has. Under a longer one, which begins with it, a
+    series can no longer be undone by itself."""
     mine = [series for series in all_series().values() if series.fits(release_of(source))]
     applied = [s for s in mine if not refused(source, s.patches, "--check", "--reverse")]
     return [s for s in mine if any(a.patches[: len(s.patches)] == s.patches for a in applied)]
 
 
 def missing(source: Path, series: Series) -> list[Path]:
-    """The patches of a series that a tree lacks; refuses, with what to do, where they do not apply."""
+    """The patches of a series that a tree lacks; refuses, with what to
+    do, where they do not apply."""
     release, has = release_of(source), of_the_tree(source)
     if not series.fits(release):
         raise Refusal(f"{series.name} is for {series.span}, and {source} is {release}.")
@@ -208,7 +218,8 @@ def missing(source: Path, series: Series) -> list[Path]:
 
 
 def states(source: Path) -> dict[str, str]:
-    """Maps each series for the release of a tree to: applied, applies (and what it builds on there), or why it does not."""
+    """Maps each series for the release of a tree to: applied, applies (and what it builds on
+    there), or why it does not."""
     found, has = {}, of_the_tree(source)
     for series in (s for s in all_series().values() if s.fits(release_of(source))):
         if series in has:

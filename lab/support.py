@@ -1,4 +1,5 @@
-"""The tables of docs/support.md, from what ran: which torch, implementation and device passed which tests.
+"""The tables of docs/support.md, from what ran: which torch, implementation
+and device passed which tests.
 
 pytest --record=out/support.json ...      adds a run to the file
 python -m lab.support FILE...             puts those runs into records/support.jsonl
@@ -51,7 +52,8 @@ def record(runs: dict[str, Run]) -> None:
 
 
 def of_present_tests(runs: dict[str, Run]) -> dict[str, Run]:
-    """Drops the files that no longer exist, and runs that have no other file. A run without any file was only built."""
+    """Drops the files that no longer exist, and runs that have no other file. A run
+    without any file was only built."""
     present = {path.stem for path in ROOT.glob("test/**/test_*.py")}
     kept = {row: {f: n for f, n in run.items() if f in present} for row, run in runs.items()}
     return {row: run for row, run in kept.items() if run or not runs[row]}

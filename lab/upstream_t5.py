@@ -1,10 +1,11 @@
-"""Times a training step of T5 in float16 with stock's backward of clamp and with that of a proposal:
+"""Times a training step of T5 in float16 with stock's backward of
+clamp and with that of a proposal:
 
     python -m lab.upstream_t5 --out records/tensor-bounds-t5.jsonl
 
-T5 clamps what has 16 bits after every block, with bounds that have no dimension and 32 bits. Random weights of a small
-configuration, eager, on the CPU. Both sides are compiled as `verify` compiles them, and run in processes of their own, in
-turn. Needs transformers.
+T5 clamps what has 16 bits after every block, with bounds that have no dimension and 32 bits. Random
+weights of a small configuration, eager, on the CPU. Both sides are compiled as `verify` compiles
+them, and run in processes of their own, in turn. Needs transformers.
 """
 
 import argparse
@@ -36,8 +37,9 @@ BATCH, LENGTH = 4, 128
 
 
 def measured(library, steps):
-    """The seconds of the best step, those of the backward of its clamps, how many there are, and the peak in MiB. Seconds of
-    this process on a processor, which other processes do not change much."""
+    """The seconds of the best step, those of the backward of its clamps, how many there
+    are, and the peak in MiB. Seconds of this process on a processor, which other
+    processes do not change much."""
     from transformers import T5Config, T5ForConditionalGeneration
 
     torch.ops.load_library(library)

@@ -1,4 +1,5 @@
-"""The tables of docs/upstream/ and patches/: what a build of PyTorch and `verify` found, and what patches cost."""
+"""The tables of docs/upstream/ and patches/: what a build of PyTorch and `verify`
+found, and what patches cost."""
 
 import records
 from records import code, made_on, minutes, table
@@ -68,7 +69,8 @@ def in_place_hardtanh():
 
 
 def costs(name, heading, about, yardstick=None):
-    """Stock → patched, and the ratio: to stock or, if a case is the yardstick, to what that takes when patched."""
+    """Stock → patched, and the ratio: to stock or, if a case is the yardstick, to
+    what that takes when patched."""
     found, cases = records.read(name), {}
     for row in found["rows"]:
         case, _, column = row["case"].rpartition("; ")
@@ -107,7 +109,8 @@ def tensor_bounds():
 
 @table(left=1)
 def tensor_bounds_t5():
-    """The clamps in a training step of T5. Between steps there is more noise than what the clamps take."""
+    """The clamps in a training step of T5. Between steps there is more
+    noise than what the clamps take."""
     found = records.read("tensor-bounds-t5")
     yield "", "stock", "this patch", "ratio"
     named = {

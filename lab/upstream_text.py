@@ -1,10 +1,12 @@
-"""Extracts from wheels the text of upstream's that the series for a release need, for patches/upstream:
+"""Extracts from wheels the text of upstream's that the series for a
+release need, for patches/upstream:
 
     python lab/upstream_text.py WHEEL_OR_SITE_PACKAGES... > patches/upstream/derivatives-2.14.yaml
 
-The entries of derivatives.yaml about clamp and its family, each with its neighbours, so that the hunks
-find their context. Several releases may be named if they have the same text. A wheel holds nothing else
-that the series change: not FunctionsManual.cpp, not symbolic_script.cpp, no tests, no documentation.
+The entries of derivatives.yaml about clamp and its family, each with its neighbours, so that
+the hunks find their context. Several releases may be named if they have the same text. A
+wheel holds nothing else that the series change: not FunctionsManual.cpp, not
+symbolic_script.cpp, no tests, no documentation.
 """
 
 import hashlib

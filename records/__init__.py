@@ -1,6 +1,6 @@
-"""Measurements, in one place and one shape: NAME.jsonl has a header in its first line (what was measured, with
-what, on what) and a case in every other. This module alone reads and writes these files.
-What the scripts of examples/ write is in a folder of that name, and theirs."""
+"""Measurements, in one place and one shape: NAME.jsonl has a header in its first line (what was
+measured, with what, on what) and a case in every other. This module alone reads and writes these
+files. What the scripts of examples/ write is in a folder of that name, and theirs."""
 
 import functools
 import itertools
@@ -31,8 +31,8 @@ def read(name):
 
 
 def write(name, rows, digits=4, **header):
-    """At once, so that what is interrupted leaves what was there. Times to four digits: their quartiles are further apart
-    than that."""
+    """At once, so that what is interrupted leaves what was there. Times to four digits: their
+    quartiles are further apart than that."""
     text = "".join(line(case, digits) + "\n" for case in (header, *rows))
     to = path(name, new=True)
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -54,8 +54,9 @@ def rounded(value, digits):
 
 
 def table(**columns):
-    """Makes a table of the docs from what a function yields, under its name: a heading and rows, and paragraphs, which
-    are texts. What comes after a paragraph is a table of its own. `columns` are those of `markdown`."""
+    """Makes a table of the docs from what a function yields, under its name: a heading and rows,
+    and paragraphs, which are texts. What comes after a paragraph is a table of its own.
+    `columns` are those of `markdown`."""
 
     def register(function):
         @functools.wraps(function)

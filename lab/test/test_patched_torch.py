@@ -1,4 +1,5 @@
-"""A torch whose gradients are not those of its release is said to be patched, wherever we report on it."""
+"""A torch whose gradients are not those of its release is said to be
+patched, wherever we report on it."""
 
 import json
 from unittest import mock

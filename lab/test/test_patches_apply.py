@@ -68,8 +68,8 @@ def repository(tree, texts):
 
 
 def tree_of(directory, release=RELEASE, *names):
-    """A tree with the files of these series, or of all for the release, as far as the wheel has them; the other
-    files have only the lines that the hunks quote."""
+    """A tree with the files of these series, or of all for the release, as far as the wheel has
+    them; the other files have only the lines that the hunks quote."""
     minor = release.rpartition(".")[0]
     texts = {YAML: TEXT if minor == MINOR else UPSTREAM[minor], "version.txt": f"{release}a0\n"}
     texts |= {name: shown(name, release) for name in (FUNCTIONS, SCRIPT)}
@@ -112,7 +112,8 @@ ASK, CHECK, BY_NAME, APPLY, JOINTLY, UNDO_BOTH, ARCHIVE, *_ = re.findall(
 
 @pytest.fixture
 def beside(tmp_path, monkeypatch):
-    """A folder with a checkout of this repository and one of PyTorch, by release, in which commands run."""
+    """A folder with a checkout of this repository and one of PyTorch, by
+    release, in which commands run."""
     (tmp_path / "clampgrad").symlink_to(ROOT)
     # The commands call `python`, which an environment has and a minimal system does not.
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
@@ -308,8 +309,8 @@ def test_a_whole_source_tree_takes_the_patches(tmp_path, source):
 
 
 def test_blob_ids_are_those_of_git(tmp_path):
-    """Nothing before a file that is added, and nothing else is zero; of the installed release's formulas, those that git
-    computes before and after."""
+    """Nothing before a file that is added, and nothing else is zero; of the installed release's
+    formulas, those that git computes before and after."""
     for path in PATCHES.rglob("*.patch"):
         added = files_added(path)
         ids = re.findall(
@@ -337,8 +338,9 @@ def test_every_patch_has_the_fields_of_debian():
 
 
 def test_a_proposal_is_small_and_has_what_upstream_asks_for():
-    """At most 400 added lines, its tests among them, beside what stands for another author's request; and in its text the
-    sections of upstream's template, with those that a machine wrote under a heading of their own."""
+    """At most 400 added lines, its tests among them, beside what stands for another author's
+    request; and in its text the sections of upstream's template, with those that a machine wrote
+    under a heading of their own."""
     proposals = [series for name, series in all_series().items() if name.startswith("proposals/")]
     assert proposals
     for series in proposals:

@@ -1,7 +1,8 @@
-"""The formulas that a series writes into upstream's derivatives.yaml, those of later releases and our own operators are one.
+"""The formulas that a series writes into upstream's derivatives.yaml, those of later releases
+and our own operators are one.
 
-Formulas are read from their files, as expressions, and evaluated at every point of the table. (Those of clamp are in C++
-alone: `verify` compiles them, and holds them to the table.)
+Formulas are read from their files, as expressions, and evaluated at every point of the table.
+(Those of clamp are in C++ alone: `verify` compiles them, and holds them to the table.)
 """
 
 import re
@@ -63,7 +64,8 @@ def texts(tmp_path_factory):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("operator, kind", ENTRIES)
 def test_the_formulas_are_one(texts, operator, kind, dtype):
-    """Forward mode too, to the bit: at a NaN, beside an infinite tangent, and where two tangents of float16 overflow."""
+    """Forward mode too, to the bit: at a NaN, beside an infinite tangent, and where two
+    tangents of float16 overflow."""
     entry, *names = ENTRIES[operator, kind]
     if operator in ("fmax", "fmin"):  # at a NaN those of 2.14 are of no convention
         texts = {release: text for release, text in texts.items() if release != "2.14"}
@@ -91,7 +93,8 @@ def test_the_formulas_are_one(texts, operator, kind, dtype):
 
 
 def outcomes(tree, name):
-    """The tests of a file that the series adds, each with what it fails with, as they would run in upstream's tree."""
+    """The tests of a file that the series adds, each with what it fails with, as they
+    would run in upstream's tree."""
     for patch in SERIES.patches:
         git(tree, "apply", f"--include={name}", str(patch))
     scope = {"__name__": "added"}

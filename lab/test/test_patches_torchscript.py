@@ -1,4 +1,5 @@
-"""The functions that a patch writes for TorchScript, compiled by TorchScript and held to the table."""
+"""The functions that a patch writes for TorchScript, compiled by
+TorchScript and held to the table."""
 
 import re
 from itertools import product
@@ -30,8 +31,8 @@ def broken(directory, old, new):
 
 
 def test_the_patch_gives_the_gradients_of_eager_mode():
-    """All of `verify` runs: no C++ changes, so none is compiled. On every release the executor has the gradients of what
-    the patch takes away, though no wheel has the file."""
+    """All of `verify` runs: no C++ changes, so none is compiled. On every release the executor has
+    the gradients of what the patch takes away, though no wheel has the file."""
     result = prove(PATCH)
     assert result["failures"] == []
     assert result[CODE] == [SCRIPT]

@@ -72,8 +72,9 @@ def prove(*patches, quick=True, **claims):
     return verify(Series("mine", [minor], Claim(**claims), "", [*patches], set()), quick)
 
 
-# What is wrong in one way of calling or differentiating alone: the entry, what takes the place of what in it, and
-# what is said. IN_PLACE is right, but for a batch or a subclass of the other argument than its mask's.
+# What is wrong in one way of calling or differentiating alone: the entry, what takes the place
+# of what in it, and what is said. IN_PLACE is right, but for a batch or a subclass of the
+# other argument than its mask's.
 EQUAL, LEAST = ("=", "< 0.001") if STOCK == "inclusive" else ("", "< -0.001")
 IN_PLACE = "at::where((self == self).logical_and_({0} == {0}), 1., 1.) * "
 STRICT = "grad.masked_fill(self {} other, 0)"
@@ -175,8 +176,8 @@ def neighbour(text):
 
 
 def by_rule():
-    """The formulas, where every line about the family has a mistake, and what has to be said of each: the operator, whether
-    the line is about lists, and the argument."""
+    """The formulas, where every line about the family has a mistake, and what has to be said of
+    each: the operator, whether the line is about lists, and the argument."""
     said = []
 
     def line(of, found):
@@ -198,7 +199,8 @@ def by_rule():
 
 @pytest.mark.slow
 def test_mutants_by_rule(tmp_path):
-    """All in one patch: every formula of the family has a mistake, and so have the functions where they are known."""
+    """All in one patch: every formula of the family has a mistake, and so have the
+    functions where they are known."""
     text, wanted = by_rule()
     patches = [patch_of_text(tmp_path, YAML, TEXT, text)]
     if named("v2.13.0/joint").fits(RELEASE):
@@ -247,7 +249,8 @@ of_kernel = pytest.mark.skipif(not KERNEL.fits(RELEASE), reason="a proposal for 
 @of_kernel
 @pytest.mark.slow
 def test_a_kernel_that_is_wrong_in_places(tmp_path):
-    """In vectors alone, of lines that are added to a file which no wheel has, and in what has to be differentiated."""
+    """In vectors alone, of lines that are added to a file which no wheel has, and in
+    what has to be differentiated."""
     first, second = KERNEL.patches
     text = second.read_text()
     for right, wrong in (
@@ -266,7 +269,7 @@ def test_a_kernel_that_is_wrong_in_places(tmp_path):
     assert not any("nothing here calls it" in line for line in found["not proved"])
 
 
-# ---- What is refused, and what is not proved -------------------------------------------------------
+# ---- What is refused, and what is not proved ----------------------------------------------------
 
 
 def of_clamp_min(old, new):
@@ -328,7 +331,8 @@ def test_kernels_that_nothing_here_compiles_are_named(tmp_path):
 
 @of_kernel
 def test_dynamo_lists_the_operators_that_python_sees(tmp_path):
-    """torchgen makes no Python function of a name that ends in `_backward`, and Dynamo's list has those of all others."""
+    """torchgen makes no Python function of a name that ends in `_backward`, and Dynamo's
+    list has those of all others."""
     before = patched(tmp_path / "a", [], RELEASE)
     new_operators(tmp_path / "b", before, patched(tmp_path / "b", KERNEL.patches, RELEASE))
     parsed = gen.parse_native_yaml(str(tmp_path / "b/new.yaml"), str(TAGS)).native_functions
@@ -347,7 +351,8 @@ IN_TURN = (
 
 
 def test_a_later_patch_changes_what_an_earlier_one_adds(tmp_path):
-    """What is compiled is what the last one leaves, and only lines that are upstream's count as taken away."""
+    """What is compiled is what the last one leaves, and only lines that are
+    upstream's count as taken away."""
     patches = [tmp_path / f"{i}.patch" for i in range(3)]
     for patch, text in zip(patches, IN_TURN):
         patch.write_text(text)
@@ -450,7 +455,8 @@ def test_a_file_that_is_not_looked_at_is_named(tmp_path, capsys, texts, name):
 
 
 def test_lines_that_are_taken_away_are_not_proved(tmp_path):
-    """Of a file that no wheel has what is added is compiled; a header is compiled for some operators alone."""
+    """Of a file that no wheel has what is added is compiled; a header is
+    compiled for some operators alone."""
     patch = files(
         tmp_path,
         {UNKNOWN: ("one\n", "two\n"), HEADER: (h, h.replace("#pragma once", "# pragma once"))},
@@ -477,7 +483,7 @@ def test_a_header_of_the_wheel_is_compiled_as_patched(tmp_path):
     assert after[name].endswith("// the end\n") and [*unlooked([patch], {}, after)] == []
 
 
-# ---- The gradients of the torch that is installed, held to what a patch claims --------------------------
+# ---- The gradients of the torch that is installed, held to what a patch claims ------------------
 
 
 @pytest.fixture(scope="module")
@@ -503,8 +509,8 @@ def test_the_stock_gradients_are_told_from_the_other_convention(gradients):
 
 @of_a_convention
 def test_one_convention_for_all_operators(gradients):
-    """clamp_min at `half` beside maximum at `joint` is no convention, although each is in the table. A patch about other
-    operators may not touch it either."""
+    """clamp_min at `half` beside maximum at `joint` is no convention, although each is in the
+    table. A patch about other operators may not touch it either."""
     mixed = {key: rows.clone() for key, rows in gradients.items()}
     for key, rows in mixed.items():
         if key.startswith("clamp_min, numbers"):

@@ -64,7 +64,8 @@ def clone(tmp_path, monkeypatch):
 
 
 def test_it_goes_on_where_it_was(clone, monkeypatch):
-    """What has failed runs again, what has passed does not, and another commit starts from nothing."""
+    """What has failed runs again, what has passed does not, and another
+    commit starts from nothing."""
     (clone / "broken").touch()
     with pytest.raises(SystemExit, match="not passed: bad"):
         release.main()

@@ -1,1 +1,2 @@
-"""Verifies patches to PyTorch's gradient formulas in an installed wheel: docs/upstream/verify.md."""
+"""Verifies patches to PyTorch's gradient formulas in an installed
+wheel: docs/upstream/verify.md."""

@@ -1,5 +1,5 @@
-"""Verifies a patch in the installed PyTorch: generates its code, compiles it, and compares the gradients. Exit codes:
-0 success, 1 a check failed or is incomplete, 2 refused."""
+"""Verifies a patch in the installed PyTorch: generates its code, compiles it, and compares the
+gradients. Exit codes: 0 success, 1 a check failed or is incomplete, 2 refused."""
 
 import argparse
 import re
@@ -69,7 +69,8 @@ def mistake(line):
 
 
 def report(found, claim):
-    """A line for each operator and kind of bounds, and for each argument that has a wrong gradient."""
+    """A line for each operator and kind of bounds, and for each
+    argument that has a wrong gradient."""
     for key in (CODE, "not proved"):
         print(f"{key}:", *(f"  {what}" for what in found[key]), sep="\n")
     print(f"{GRADIENTS}:")

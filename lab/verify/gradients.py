@@ -1,5 +1,5 @@
-"""The gradients of clamp and its family at every point of the table: an operator in every context, and each form of it in
-reverse and in forward mode; and what its nodes save.
+"""The gradients of clamp and its family at every point of the table: an operator in every context,
+and each form of it in reverse and in forward mode; and what its nodes save.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ def noted(errors, key):
         errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-# ---- Contexts: way(f, args, g) -> a gradient per argument -----------------------------------------
+# ---- Contexts: way(f, args, g) -> a gradient per argument ---------------------------------------
 
 
 def leaves(tensors):
@@ -41,8 +41,9 @@ def reverse(f, args, g):
 
 
 def in_part(f, args, g, some, constants=False):
-    """The gradients of some arguments alone, the others being constants or only not asked for; in the places of the
-    others, what they get when all are asked for. (The joint and the inclusive convention tell neither apart.)"""
+    """The gradients of some arguments alone, the others being constants or only not asked for; in
+    the places of the others, what they get when all are asked for. (The joint and the inclusive
+    convention tell neither apart.)"""
     found, variables = [*reverse(f, args, g)], leaves(args)
     given = [v if i in some or not constants else v.detach() for i, v in enumerate(variables)]
     asked = [variables[i] for i in some]
@@ -57,8 +58,8 @@ def then_changed(f, args, g):
 
 
 def repeated(f, args, g, dtype=torch.float64, times=17):
-    """Every point in the vectors of a kernel. (Elsewhere g is strided, so that a kernel takes one at a time.) Values of
-    the table are exact in every dtype, and so are their quarters."""
+    """Every point in the vectors of a kernel. (Elsewhere g is strided, so that a kernel takes one
+    at a time.) Values of the table are exact in every dtype, and so are their quarters."""
     found = reverse(f, [a.to(dtype).repeat(times) for a in args], g.to(dtype).repeat(times))
     for v in found:
         exact(v, v[: len(g)].repeat(times))
@@ -85,8 +86,8 @@ def without_elements(f, args, g):
 
 
 def broadcast(f, args, g):
-    """The input in float32 and in two rows, of which the second gets no gradient. Tensor bounds are promoted, and sum over
-    the rows."""
+    """The input in float32 and in two rows, of which the second gets no gradient. Tensor bounds are
+    promoted, and sum over the rows."""
     rows = torch.stack([args[0], args[0]]).float()
     first, *others = reverse(f, [rows, *args[1:]], torch.stack([g, torch.zeros_like(g)]))
     exact(first[1], torch.zeros_like(first[1]))
@@ -121,7 +122,8 @@ def twice(f, args, g):
 
 
 def over_forward(f, args, g):
-    """Reverse over forward: the tangent is linear in that of each argument, and no element has to do with another."""
+    """Reverse over forward: the tangent is linear in that of each argument, and no
+    element has to do with another."""
     tangents = leaves([torch.ones_like(a) for a in args])
     with fwad.dual_level():
         found = fwad.unpack_dual(f(*map(fwad.make_dual, args, tangents))).tangent
@@ -129,8 +131,8 @@ def over_forward(f, args, g):
 
 
 def vmapped(f, args, g, alone=None):
-    """Over all arguments, or over one alone, the others being the same for all of the batch: then the diagonal has our
-    points."""
+    """Over all arguments, or over one alone, the others being the same for all of the batch: then
+    the diagonal has our points."""
     dims = [0 if alone in (None, i) else None for i in range(len(args))]
     given = g if alone is None else torch.diag(g)
     found = torch.func.vmap(lambda g, *a: torch.func.vjp(f, *a)[1](g), (0, *dims))(given, *args)
@@ -148,7 +150,8 @@ def forward(f, args, g):
 
 
 def jvp(f, args, g):
-    """The same where the others have no tangents. A tangent has the dtype and the shape of the result."""
+    """The same where the others have no tangents. A tangent has the dtype
+    and the shape of the result."""
     found = []
     for i, moved in enumerate(args):
         alone = lambda value: f(*args[:i], value, *args[i + 1 :])  # noqa: E731
@@ -159,8 +162,8 @@ def jvp(f, args, g):
 
 
 def one_by_one(f, args, g, way=reverse, vector=None):
-    """At one point at a time, where one argument is a vector in float32 and the others are scalars in float64: the result
-    is in float32. Without a vector all are scalars."""
+    """At one point at a time, where one argument is a vector in float32 and the others are scalars
+    in float64: the result is in float32. Without a vector all are scalars."""
     found = []
     for *point, one in zip(*args, g):
         if vector is not None:
@@ -211,14 +214,14 @@ def parts(operator):
             yield " and ".join(every[i] for i in some), some
 
 
-# ---- Forms: functions of the Tensors among the arguments ------------------------------------------
+# ---- Forms: functions of the Tensors among the arguments ----------------------------------------
 
 OURS = {"CatBackward0", "CloneBackward0", "SplitBackward0"}  # nodes around those of the operators
 
 
 def foreach(operator, suffix, of_numbers):
-    """A third of our points in each place of a list of three Tensors, the others being unlike. The bounds are a list
-    too, or one number for all."""
+    """A third of our points in each place of a list of three Tensors, the others being unlike. The
+    bounds are a list too, or one number for all."""
     function = getattr(torch, f"_foreach_{operator}{suffix}", None)
 
     def called(x, b):
@@ -278,7 +281,8 @@ def points(operator, kind):
 
 
 def calls():
-    """(operator, kind, forms, variables, args, g): functions of the variables, with points to call them at."""
+    """(operator, kind, forms, variables, args, g): functions of the variables,
+    with points to call them at."""
     for operator, kind in product(TABLE["operators"], ("numbers", "tensors")):
         for args, g in points(operator, kind):
             numbers = [a[0].item() for a in args[1:]] if kind == "numbers" else []
@@ -294,7 +298,8 @@ def rows(args, g, values):
 
 # ---- Numbers that no binary dtype holds ----------------------------------------------------------
 
-# Of .1 and .8 the nearest number in float32 is greater, of .7 it is less, so a wrong dtype shows on either side.
+# Of .1 and .8 the nearest number in float32 is greater, of .7 it is less, so a
+# wrong dtype shows on either side.
 BOUNDS = {"clamp": ((0.1, 0.7), (0.7, 0.8))}  # of the others: one of these
 ALONE = ((0.1,), (0.7,))
 # A dtype of `self`, and one of the other Tensors: what they are compared in holds both.
@@ -314,8 +319,8 @@ def around(bounds, dtype):
 
 
 def beside(operator, bounds, dtype):
-    """Around numbers as bounds. In 16 bits only next to them: upstream compares some in float32 and some as forward rounds
-    them, so it has two answers at the number as it is rounded."""
+    """Around numbers as bounds. In 16 bits only next to them: upstream compares some in float32 and
+    some as forward rounds them, so it has two answers at the number as it is rounded."""
     rounds = dtype.itemsize > 2
     x = around(bounds, dtype)[: None if rounds else 2 * len(bounds)]
     found = reverse(lambda x: getattr(torch, operator)(x, *bounds), [x], torch.ones_like(x))
@@ -324,8 +329,8 @@ def beside(operator, bounds, dtype):
 
 
 def beside_tensors(operator, bounds, mine, others):
-    """The same with Tensors of another dtype for bounds: these, a little more, and next to what `self` makes of them. They
-    are as exact as what both are promoted to."""
+    """The same with Tensors of another dtype for bounds: these, a little more, and next to what
+    `self` makes of them. They are as exact as what both are promoted to."""
     near = [
         sorted(
             {b, b + 1e-10, *around([b], others).tolist(), *around([b], mine).to(others).tolist()}
@@ -341,8 +346,9 @@ def beside_tensors(operator, bounds, mine, others):
 
 
 def beside_scalars(operator, bounds, mine, others):
-    """And with Tensors that have no dimension, whose dtype does not count: they are compared as forward rounds them. (Two
-    bounds that differ, and are rounded to one number, are left out: there upstream does not follow its forward.)"""
+    """And with Tensors that have no dimension, whose dtype does not count: they are compared as
+    forward rounds them. (Two bounds that differ, and are rounded to one number, are left out: there
+    upstream does not follow its forward.)"""
     found = []
     for x in around(bounds, mine):
         args = [x[None], *(torch.tensor(b, dtype=others) for b in bounds)]
@@ -352,8 +358,8 @@ def beside_scalars(operator, bounds, mine, others):
     return torch.cat(found)
 
 
-# Bounds of another dtype than `self`, one of which may have no dimension, or whole numbers: a pair of them alone promotes
-# to another dtype than all three do.
+# Bounds of another dtype than `self`, one of which may have no dimension, or whole numbers: a pair
+# of them alone promotes to another dtype than all three do.
 MIXED = {
     "one bound of no dimension": ("float32", [0.1], "float64", 0.1, [5.0]),
     "the other of no dimension": ("float32", [0.7], "float64", [-5.0], 0.7),
@@ -365,8 +371,9 @@ ROUNDED = "as forward rounds"
 
 
 def mixed(self_dtype, x, dtype, *bounds):
-    """Of `self` alone (whole numbers have no gradient), which is the same with a graph and in forward mode. The row has
-    the arguments as forward rounds them: the inner one of these points is inside, or equal to both bounds."""
+    """Of `self` alone (whole numbers have no gradient), which is the same with a graph and in
+    forward mode. The row has the arguments as forward rounds them: the inner one of these points is
+    inside, or equal to both bounds."""
     x = torch.tensor(x, dtype=getattr(torch, self_dtype))
     bounds = [torch.tensor(b, dtype=getattr(torch, dtype)) for b in bounds]
     f = lambda x: torch.clamp(x, *bounds)  # noqa: E731
@@ -435,8 +442,8 @@ def ways_of(operator, kind, form):
 
 
 def gradients():
-    """{operator, kind, mode: rows}, what raises, with its message, for each form the names of the operators and nodes
-    that its backward calls, and what is saved."""
+    """{operator, kind, mode: rows}, what raises, with its message, for each form the names of the
+    operators and nodes that its backward calls, and what is saved."""
     found, errors, ran, kept = defaultdict(list), {}, defaultdict(set), defaultdict(list)
 
     def ask(key, way, f, variables, args, g):

@@ -1,8 +1,10 @@
-"""The C++ that the installed torchgen makes of a derivatives.yaml, for some operators, compiled and linked.
+"""The C++ that the installed torchgen makes of a derivatives.yaml, for some
+operators, compiled and linked.
 
-Loaded into a stock torch, the library registers its kernels over `aten::` at the alias key Autograd. Its nodes are in a
-namespace of their own, so nothing of libtorch is interposed and the library may be loaded late. It has the native
-operators that a patch adds too; those that libtorch has must stay as they are.
+Loaded into a stock torch, the library registers its kernels over `aten::` at the alias key
+Autograd. Its nodes are in a namespace of their own, so nothing of libtorch is interposed and the
+library may be loaded late. It has the native operators that a patch adds too; those that
+libtorch has must stay as they are.
 """
 
 import os
@@ -39,7 +41,8 @@ OPENED = """
 namespace torch::autograd::generated::details {
 using namespace at;
 """
-# What the generated code calls and libtorch does not export; 2.14 declares the first, 2.15 the second. The library without a patch must have stock's gradients with it.
+# What the generated code calls and libtorch does not export; 2.14 declares the first, 2.15 the
+# second. The library without a patch must have stock's gradients with it.
 HELPER = """
 static Tensor filled(const Tensor& t, const Tensor& mask, const Scalar& value) {
   return areAnyTensorSubclassLike({t, mask}) ? t.masked_fill(mask, value) : t.masked_fill_(mask, value);
@@ -71,7 +74,8 @@ def changed_entries(before, after):
 
 
 def generated(directory, texts, stems):
-    """Nodes and kernels of these operators, with the functions of FunctionsManual.cpp that they call."""
+    """Nodes and kernels of these operators, with the functions of
+    FunctionsManual.cpp that they call."""
     config, out = directory / "autograd", directory / "generated"
     native = directory / "native_functions.yaml"
     copytree(PACKAGED / "autograd", config)
@@ -107,7 +111,8 @@ def new_entries(before, after):
 
 
 def new_operators(directory, before, after):
-    """What a patch adds, written under `directory`: the names of its operators, and sources with flags of their own."""
+    """What a patch adds, written under `directory`: the names of its operators, and
+    sources with flags of their own."""
     new = new_entries(before[NATIVE], after[NATIVE])
     if not new:
         return set(), []
@@ -128,7 +133,8 @@ def new_operators(directory, before, after):
 
 
 def not_built(directory):
-    """The kernels that entries name, and that nothing here compiles: whether a patch has them is not looked at."""
+    """The kernels that entries name, and that nothing here compiles: whether a
+    patch has them is not looked at."""
     if not (path := directory / "new.yaml").is_file():
         return
     parsed = gen.parse_native_yaml(str(path), str(TAGS))
@@ -172,8 +178,8 @@ def declared(parsed):
 
 
 def libraries(folders, texts, stems):
-    """Compiled without the patch and with it, where `patched` wrote the texts; and the names of the operators that it
-    adds."""
+    """Compiled without the patch and with it, where `patched` wrote the texts; and the names of
+    the operators that it adds."""
     codes = [generated(*of_side, stems) for of_side in zip(folders, texts)]
     operators, sources = new_operators(folders[1], *texts)
     with ThreadPoolExecutor(2) as both:

@@ -1,6 +1,7 @@
-"""Operators that a patch changes, on the samples of torch's own tests: gradcheck, forward mode and batched gradients
-included, gradgradcheck, and inputs that are subclasses. Samples are random, so an operator is also called where formulas
-of this kind decide: at 0, at its own numbers and next to them, at infinities and at NaN."""
+"""Operators that a patch changes, on the samples of torch's own tests: gradcheck, forward mode and
+batched gradients included, gradgradcheck, and inputs that are subclasses. Samples are random, so an
+operator is also called where formulas of this kind decide: at 0, at its own numbers and next to
+them, at infinities and at NaN."""
 
 import math
 from functools import partial
@@ -76,8 +77,8 @@ def overloads(operator):
 
 
 def specially(operator, samples):
-    """Samples with these values in place of theirs, in turn: of several Tensors once the same in all, once another in each.
-    The largest sample of each choice of numbers."""
+    """Samples with these values in place of theirs, in turn: of several Tensors once the same in
+    all, once another in each. The largest sample of each choice of numbers."""
     largest = {}
     for sample in sorted(samples, key=lambda s: -sum(t.numel() for t in tensors(s))):
         largest.setdefault(tuple(numbers_of(operator, sample)), sample)
@@ -106,7 +107,8 @@ def specially(operator, samples):
 
 
 def differentiated(call, given, g, named=()):
-    """The gradients of a call, or None where nothing is differentiated; the name of its node, and what is saved."""
+    """The gradients of a call, or None where nothing is differentiated; the name of
+    its node, and what is saved."""
     args = [a for a in tree_leaves(given) if isinstance(a, torch.Tensor)]
     kept = saved(
         lambda *_: call(given[0], *given[1], **given[2]),
@@ -144,7 +146,8 @@ def at_special_values(operator, op, call, dtype):
 
 
 def gradients(operators):
-    """{OpInfo operator, form: a row with the gradients of each sample}, what fails, which nodes ran, and what they save."""
+    """{OpInfo operator, form: a row with the gradients of each sample}, what fails, which
+    nodes ran, and what they save."""
     found, errors, nodes, kept = {}, {}, {}, {}
     for operator in operators:
         for op, form, call in (one for info in infos(operator) for one in forms(info)):

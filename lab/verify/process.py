@@ -1,4 +1,5 @@
-"""Gradients asked in processes of their own: python -m lab.verify.process ANSWER TASK [LIBRARY [WORD...]]"""
+"""Gradients asked in processes of their own: python -m lab.verify.process
+ANSWER TASK [LIBRARY [WORD...]]"""
 
 import os
 import sys
@@ -20,8 +21,8 @@ def ask(task, *arguments):
 
 
 def main(answer, task, library="", *words):
-    """{key: rows}, {key: what it raises}, {key: names of what ran}, {key: what is saved}: at the points of the table, by
-    backends of compilers too, or on the samples of operators."""
+    """{key: rows}, {key: what it raises}, {key: names of what ran}, {key: what is saved}: at the
+    points of the table, by backends of compilers too, or on the samples of operators."""
     if library:
         torch.ops.load_library(library)
     torch.set_num_threads(1)

@@ -25,8 +25,8 @@ SAVED = "what is saved that changed"
 
 
 def verify(series, quick=False):
-    """Proves a series in the installed torch. `failures` is empty if all of its claim holds; what was not looked at
-    stands under `not proved`. `quick` leaves Inductor and OpInfo out.
+    """Proves a series in the installed torch. `failures` is empty if all of its claim holds; what
+    was not looked at stands under `not proved`. `quick` leaves Inductor and OpInfo out.
 
     Refuses what does not apply, is not taken by torchgen or does not compile.
     """
@@ -75,7 +75,8 @@ def is_of_others(key):
 
 
 def unlooked(patches, before, after):
-    """The files of patches that none of this looks at, or not at all of what changes there. No gradient depends on tests."""
+    """The files of patches that none of this looks at, or not at all of what changes there.
+    No gradient depends on tests."""
     for name in (n for n in files_of(*patches) if not n.startswith("test/")):
         if name not in after:
             yield name
@@ -86,7 +87,8 @@ def unlooked(patches, before, after):
 
 
 def in_torchscript(texts, claim, found):
-    """The functions of symbolic_script.cpp: stock's own gradients before, those of a convention after."""
+    """The functions of symbolic_script.cpp: stock's own gradients before,
+    those of a convention after."""
     (before, wrong), (after, errors) = (torchscript.gradients(text[SCRIPT]) for text in texts)
     if changes(torchscript.executed(), before):
         found["failures"].append("TorchScript's gradients are not stock's")
@@ -94,7 +96,8 @@ def in_torchscript(texts, claim, found):
         found[CODE].append(SCRIPT)
         found[GRADIENTS] |= changes(before, after)
         found["failures"] += held(after, before, claim)[1]
-        # Stock's clamp sums nothing where self is broadcast. A patch may mend that, but not outside its claim.
+        # Stock's clamp sums nothing where self is broadcast. A patch may mend
+        # that, but not outside its claim.
         strange = {k for k in wrong.keys() - errors.keys() if not claim.covers(*k.split(", ")[:2])}
         errors |= {key: f"now without stock's {wrong[key]}" for key in strange}
         found["failures"] += [f"{key}: {error}" for key, error in errors.items()]
@@ -125,7 +128,8 @@ def in_torch(folders, texts, stems, claim, quick, found):
 
 
 def compared(task, built, words, found):
-    """Gradients of stock and with the patch, and what ran there; without the patch they must be those of stock."""
+    """Gradients of stock and with the patch, and what ran there; without the patch
+    they must be those of stock."""
     sides = [(task, library, *given) for library, given in zip(["", *built], words)]
     answers = ThreadPoolExecutor(2).map(lambda side: ask(*side), sides)
     (stock, _, _, kept), (same, wrong_before, _, kept_before), (after, wrong, ran, kept_after) = (
@@ -161,7 +165,8 @@ def saves(before, after):
 
 # ---- Claims --------------------------------------------------------------------------------------
 
-# Everywhere {operator, kind, mode: rows}, where a row has the arguments of a point, g, and the gradients.
+# Everywhere {operator, kind, mode: rows}, where a row has the arguments of a
+# point, g, and the gradients.
 
 
 def differ(a, b):
@@ -171,7 +176,8 @@ def differ(a, b):
 
 
 def changes(a, b):
-    """Operators, kinds and modes with other gradients: in how many rows, of how many; in all of them where `b` raises."""
+    """Operators, kinds and modes with other gradients: in how many rows, of how many; in
+    all of them where `b` raises."""
     wrong = {k: differ(a[k], b[k]) if k in b else torch.ones(len(a[k])) for k in a}
     counts = {k: (int(rows.sum()), len(rows)) for k, rows in wrong.items()}
     return {key: count for key, count in counts.items() if count[0]}
@@ -184,8 +190,8 @@ def group(key):
 
 
 def selected(operator, args, shares):
-    """The shares of forward mode on 2.15. Beside a NaN it is not the transpose: a comparison with a NaN is false,
-    and the tangent is that of the argument that is then selected."""
+    """The shares of forward mode on 2.15. Beside a NaN it is not the transpose: a comparison with a
+    NaN is false, and the tangent is that of the argument that is then selected."""
     if operator in ("fmax", "fmin"):
         return shares
     chosen = torch.ones_like(args[0])
@@ -208,18 +214,20 @@ def expected(convention, key, rows, forward="transpose"):
 
 
 def tied(convention, key, rows):
-    """The gradient of self, as if it were equal to min alone: pairs of arguments see a tie where forward sees none."""
+    """The gradient of self, as if it were equal to min alone: pairs of arguments see a
+    tie where forward sees none."""
     x, _, _, *g = rows[:, :4].unbind(1)
     wanted = expected(convention, key, torch.stack([x, x, x + 1, *g], 1))
     return torch.cat([rows[:, :4], wanted[:, 4:5], rows[:, 5:]], 1)
 
 
 def held(found, stock, claim):
-    """The convention of all that a patch covers, that of the claim or else the one that fits best; and where the
-    gradients are others, one example for each key.
+    """The convention of all that a patch covers, that of the claim or else the one that fits best;
+    and where the gradients are others, one example for each key.
 
-    What it does not cover has stock's gradients, and so have forward mode where the patch changed nothing (it is no
-    transpose at a NaN), and lists of numbers, which the table does not have of all operators.
+    What it does not cover has stock's gradients, and so have forward mode where the patch
+    changed nothing (it is no transpose at a NaN), and lists of numbers, which the table
+    does not have of all operators.
     """
     changed = set() if claim.unchanged else {group(key) for key in changes(stock, found)}
 
@@ -242,7 +250,8 @@ def held(found, stock, claim):
 
 
 def said(key, rows, wanted, whose):
-    """For each argument with a wrong gradient, the first point where it has one, and the two values."""
+    """For each argument with a wrong gradient, the first point where it
+    has one, and the two values."""
     operator, _, mode = key.split(", ")
     named = [*names(operator), "g"]
     what = "tangent along" if "forward mode" in mode else "gradient of"

@@ -26,7 +26,8 @@ BACKWARD = re.compile(r"(?ms)(def .*?)\):\n(.*?)^( +)def backward\(grad_output\)
 
 
 def lifted(function):
-    """The statements before `backward` and those in it, as a function of the arguments and grad_output."""
+    """The statements before `backward` and those in it, as a function of
+    the arguments and grad_output."""
     if not (found := BACKWARD.match(function)):
         raise Refusal(f"There is no backward(grad_output) in:\n{function}")
     signature, before, margin, block = found.groups()
@@ -44,7 +45,8 @@ def compiled(text):
 
 
 def points():
-    """Every point of the table: its key, the function, the places of its arguments, variables, all arguments, g."""
+    """Every point of the table: its key, the function, the places of its arguments,
+    variables, all arguments, g."""
     for operator, kind, _, variables, args, g in calls():
         places = (0, 2) if operator == "clamp_max" else range(len(args))
         if name := NAMES[kind].get(operator.partition("_")[0]):
@@ -57,8 +59,8 @@ def filled(name, places, values, absent=None):
 
 
 def gradients(text):
-    """At every point of the table, as gradients.gradients has them. Where Tensors are broadcast, all but one have a second
-    row, with another gradient, and that of the one is the sum."""
+    """At every point of the table, as gradients.gradients has them. Where Tensors are broadcast,
+    all but one have a second row, with another gradient, and that of the one is the sum."""
     unit, found, errors = compiled(text), defaultdict(list), {}
     for key, name, places, variables, args, g in points():
         numbers = [a[0].item() for a in args[len(variables) :]]

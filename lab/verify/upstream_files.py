@@ -1,7 +1,7 @@
 """What upstream's files say for the installed torch, and what patches make of them.
 
-The YAML files and the headers come with the wheel, and a file that is added stands in its patch. The functions in C++
-and in TorchScript come out of the hunks of our series, which show them whole.
+The YAML files and the headers come with the wheel, and a file that is added stands in its patch.
+The functions in C++ and in TorchScript come out of the hunks of our series, which show them whole.
 """
 
 import re
@@ -26,7 +26,8 @@ SCRIPTED = re.compile(r'(?ms)^( +)def (?:clamp_1|clamp_2|max|min)\(.*?(?=^\1def 
 # A file that no wheel has is compiled, as far as a patch shows it, if it is one of these.
 COMPILED = re.compile(r"aten/src/ATen/(native|native/cpu|functorch)/[^/]+\.cpp$")
 KERNELS = "aten/src/ATen/native/cpu/"
-# What stands around the functions that a patch adds to such a file; registrations of kernels follow them.
+# What stands around the functions that a patch adds to such a file;
+# registrations of kernels follow them.
 AROUND = {
     KERNELS: "namespace at::native { namespace { using namespace at::vec;\n%s\n}\n%s\n}",
     "aten/src/ATen/native/": "namespace at::native {\n%s\n%s\n}",
@@ -43,7 +44,8 @@ INCLUDED = """#include <ATen/ATen.h>
 
 
 def entries(text):
-    """Those of derivatives.yaml or native_functions.yaml by signature, without comments. A parser takes long."""
+    """Those of derivatives.yaml or native_functions.yaml by signature, without
+    comments. A parser takes long."""
     text = re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE)
     blocks = re.split(r"^- (?=name: |func: )", text, flags=re.MULTILINE)[1:]
     return {re.match(r"\w+: (.*)", b)[1].strip(): f"- {b.rstrip()}\n" for b in blocks}
@@ -75,7 +77,8 @@ def removes(patches, name):
 
 
 def additions(patches, name):
-    """The lines of a file that patches add, in their order there, as a later one leaves those of an earlier."""
+    """The lines of a file that patches add, in their order there, as a later one
+    leaves those of an earlier."""
     known = []  # the file as far as hunks show it: (a line, whether it was added)
     for patch in patches:
         for hunk in re.split(r"(?m)^@@ .*\n", "\n".join(section(patch, name)) + "\n")[1:]:
@@ -98,7 +101,8 @@ def additions(patches, name):
 
 
 def fragment(patches, name):
-    """The lines that patches add to such a file, as a file of their own. New operators are declared elsewhere."""
+    """The lines that patches add to such a file, as a file of their own. New
+    operators are declared elsewhere."""
     added = [a for a in additions(patches, name) if not a.startswith("#include <ATen/ops/")]
     includes = [line for line in added if line.startswith("#include")]
     registrations = [line for line in added if line.startswith("REGISTER_")]
@@ -111,8 +115,8 @@ def fragment(patches, name):
 def shown(name, release):
     """The functions of clamp in FunctionsManual.cpp or symbolic_script.cpp before any patch.
 
-    No release changed those of TorchScript yet. Those of 2.14 in C++ give what our series for 2.13 makes of them, which
-    stands for them there.
+    No release changed those of TorchScript yet. Those of 2.14 in C++ give what our series for 2.13
+    makes of them, which stands for them there.
     """
     if name == FUNCTIONS and named(BOUNDS).fits(release):
         first, *others = (hunks(patch, name, "-") for patch in named(BOUNDS).patches)
@@ -131,7 +135,8 @@ def of_the_wheel(name):
 
 
 def patched(directory, patches, release):
-    """{name: text} of the files that say what gradients are, written under `directory`, with patches applied."""
+    """{name: text} of the files that say what gradients are, written under
+    `directory`, with patches applied."""
     known = named(JOINT).fits(release) or named(BOUNDS).fits(release)
     if FUNCTIONS in files_of(*patches) and not known:
         raise Refusal(f"{FUNCTIONS} of {release} is not known here: build it.")

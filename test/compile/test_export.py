@@ -1,5 +1,6 @@
-"""An exported graph holds our operator and its convention, saved and loaded, also for training; after
-run_decompositions() it has only aten operators. TorchScript does the same, but decomposes nothing."""
+"""An exported graph holds our operator and its convention, saved and loaded, also for
+training; after run_decompositions() it has only aten operators. TorchScript does the
+same, but decomposes nothing."""
 
 import pytest
 import torch
@@ -102,7 +103,7 @@ def test_a_bound_made_of_data(strict):
         assert_same(found, expected)
 
 
-# ---- TorchScript -----------------------------------------------------------------------------------
+# ---- TorchScript --------------------------------------------------------------------------------
 
 
 def several(x: torch.Tensor, y: torch.Tensor, bound: float):

@@ -76,7 +76,8 @@ def test_tensors(operator, convention, dtype):
         agree(f, [x, y, z][: len(ARGUMENTS[operator])], g)
 
 
-# Of x, and of what is broadcast to it: no dimension, a channel, one of an odd size, a row, a column, several.
+# Of x, and of what is broadcast to it: no dimension, a channel, one of an odd
+# size, a row, a column, several.
 SHAPES = [
     ((8, 40, 16, 16), ()),
     ((8, 40, 16, 16), (40, 1, 1)),
@@ -100,7 +101,8 @@ FORMATS = {
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("of_x, of_bound", SHAPES, ids=str)
 def test_inputs_are_read_where_they_lie(of_x, of_bound, format, dtype):
-    """Bounds and gradients that are broadcast: their shares are those on a CPU, element for element."""
+    """Bounds and gradients that are broadcast: their shares are those on
+    a CPU, element for element."""
     if format == "channels_last" and len(of_x) != 4:
         pytest.skip("of four dimensions alone")
     x, full = (FORMATS[format](random(*of_x, dtype=dtype, seed=i)) for i in range(2))
@@ -310,7 +312,8 @@ def test_a_number_beside_more_than_2_to_the_32_elements():
 
 
 def test_broadcast_to_more_than_2_to_the_31_elements():
-    """Of a number there is no copy up to twice as many; anything else is copied, because of 32 bits for an index."""
+    """Of a number there is no copy up to twice as many; anything else is copied,
+    because of 32 bits for an index."""
     if torch.cuda.mem_get_info()[0] < 40 * 2**30:
         pytest.skip("needs 40 GiB of free memory on the GPU")
     x = torch.empty(2**15 + 1, 2**16, dtype=torch.bfloat16, device="cuda").uniform_(-1, 2)

@@ -1,9 +1,9 @@
 """Adding a convention takes the contract, the list of names, its rules, and the prose.
 
 A toy convention is added to a copy of the tree, which is then built and tested against its table.
-`interval` is the derivative from inside: x keeps the gradient at a bound, but where lo = hi the function
-is constant, and hi gets it. So its rules for numbers and for three Tensors are none of the others'.
-The rule of three Tensors is written; the others follow from the table.
+`interval` is the derivative from inside: x keeps the gradient at a bound, but where lo = hi the
+function is constant, and hi gets it. So its rules for numbers and for three Tensors are none of the
+others'. The rule of three Tensors is written; the others follow from the table.
 """
 
 import os
@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = [f"test/table/test_{name}.py" for name in ("table", "conventions", "gradcheck")]
 TESTS += ["test/kernels/test_operator_counts.py"]
 
-# Its column where it differs from `inclusive`: the share of x beside numbers, all shares beside Tensors.
+# Its column where it differs from `inclusive`: the share of x beside
+# numbers, all shares beside Tensors.
 COLUMN = {
     ("clamp", "x < lo = hi"): (0, [0, 0, 1]),
     ("clamp", "x = lo = hi"): (0, [0, 0, 1]),

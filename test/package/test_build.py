@@ -1,4 +1,5 @@
-"""pip builds and installs the sources: sdist, wheel, installed twice, uninstalled, editable, in isolation.
+"""pip builds and installs the sources: sdist, wheel, installed twice,
+uninstalled, editable, in isolation.
 
 Every test compiles, which takes minutes; `make check-package` runs them, on one release of torch.
 """
@@ -61,8 +62,8 @@ print(clampgrad.__file__)
 
 
 def test_a_wheel_built_in_isolation(sources, environment, tmp_path):
-    """pip fetches what pyproject.toml asks for; held to this release, so that the wheel is for it. The wheel can be
-    installed twice, and uninstalled."""
+    """pip fetches what pyproject.toml asks for; held to this release, so that the wheel is for it.
+    The wheel can be installed twice, and uninstalled."""
     (tmp_path / "constraints.txt").write_text(f"torch=={TORCH}\n")
     held = {name: str(tmp_path / "constraints.txt") for name in CONSTRAINTS}
     pip("wheel", "--no-deps", "-w", tmp_path, sources, env=os.environ | held)

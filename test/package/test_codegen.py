@@ -1,4 +1,5 @@
-"""The generator: its output for one operator; and a mistake stops the build with an error that says where."""
+"""The generator: its output for one operator; and a mistake stops the build
+with an error that says where."""
 
 import re
 from pathlib import Path

@@ -73,7 +73,8 @@ LINE = 'pip install "cuda-toolkit[nvcc,crt,nvvm,cccl]==13.0.*"'
 
 
 def test_who_has_no_compiler_is_told_how_to_get_one(decide):
-    """Of torch's own CUDA: pip alone takes the newest. Not where pip has none, and not where CMake needs a toolkit."""
+    """Of torch's own CUDA: pip alone takes the newest. Not where pip has none, and not
+    where CMake needs a toolkit."""
     assert decide("auto", nvcc=None)[1].endswith(f"; {LINE} brings one")
     assert f"{LINE} brings one" in decide("auto", nvcc="12.4")[1]
     for reason in (
@@ -109,8 +110,8 @@ def machine(monkeypatch, tmp_path):
 
 
 def test_where_a_compiler_is_looked_for(machine, tmp_path):
-    """The one that is asked for; pip's, beside torch and, for a build in isolation, in the environment; the machine's.
-    One for another CUDA is not looked at."""
+    """The one that is asked for; pip's, beside torch and, for a build in isolation, in the
+    environment; the machine's. One for another CUDA is not looked at."""
     machine("site/nvidia/cu12/bin")
     places = ("home/bin", "site/nvidia/cu13/bin", "environment/nvidia/cu13/bin", "path")
     found = [machine(place) for place in places]
@@ -142,8 +143,8 @@ GPUS = {
 
 @pytest.mark.parametrize("gpus", GPUS)
 def test_the_kernels_are_for_the_gpus_that_are_here(decide, monkeypatch, gpus):
-    """As torch chooses by itself, except that torch takes 9.0 for newer than 12.0, which matters only for PTX. A
-    variable that is set comes first."""
+    """As torch chooses by itself, except that torch takes 9.0 for newer than 12.0, which matters
+    only for PTX. A variable that is set comes first."""
     here, expected = GPUS[gpus]
     monkeypatch.setattr(cuda_build.torch.cuda, "device_count", lambda: len(here))
     monkeypatch.setattr(cuda_build.torch.cuda, "get_device_capability", lambda i: here[i])
@@ -166,8 +167,8 @@ extern "C" bool runs_on(const char* code, int major, int minor) {
   return clampgrad::runs_on(code, major, minor);
 }
 """
-# What is built, and on which of all these GPUs it runs. nvcc has names that torch does not use: code for a family
-# runs on its later members.
+# What is built, and on which of all these GPUs it runs. nvcc has names that torch does not use:
+# code for a family runs on its later members.
 EVERY = [(6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (10, 3), (12, 0)]
 GPUS_OF = {
     "7.5;8.0;9.0+PTX": EVERY[2:],

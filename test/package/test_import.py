@@ -34,7 +34,8 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def imports(tmp_path_factory):
-    """Three fresh interpreters with an environment that has next to nothing; torch is imported before the clock starts."""
+    """Three fresh interpreters with an environment that has next to nothing; torch is
+    imported before the clock starts."""
     folder = tmp_path_factory.mktemp("elsewhere")  # so that the installed package is found
     command = sys.executable, "-W", "error", "-c", SCRIPT, clampgrad.implementation
     return [json.loads(checked(*command, cwd=folder, env=os.environ | BARE)) for _ in range(3)]
@@ -89,7 +90,7 @@ def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path, monke
         assert imported(name).is_complete
 
 
-# ---- A release of torch that is different ----------------------------------------------------------------
+# ---- A release of torch that is different -------------------------------------------------------
 
 
 DIFFERENT = f"""{SLOPE}

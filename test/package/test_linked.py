@@ -1,4 +1,5 @@
-"""A library that would load beside libtorch and then break is refused: each kind, as a compiler links it."""
+"""A library that would load beside libtorch and then break is refused: each
+kind, as a compiler links it."""
 
 import ctypes
 import os
@@ -112,8 +113,8 @@ def test_fast_math_has_no_effect(tmp_path, monkeypatch):
 
 
 def test_a_build_ends_with_it(tree):
-    """After the link, and before anything is packed. Two files stand for the sources, which take minutes: one for the
-    library, and one for the module."""
+    """After the link, and before anything is packed. Two files stand for the sources, which take
+    minutes: one for the library, and one for the module."""
     exported = '__attribute__((visibility("default")))'
     (tree / "code.cpp").write_text(f"{CODE}\n{exported} void elsewhere(const std::string&) {{}}")
     text = (tree / "setup.py").read_text()

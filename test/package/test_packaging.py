@@ -29,8 +29,8 @@ MINOR = ".".join(torch.__version__.split(".")[:2])
 
 @pytest.fixture
 def copy(tmp_path):
-    """The package at a path with a space and letters that are not ASCII, with only the library that runs here: a
-    wheel may bring some for other releases of torch too."""
+    """The package at a path with a space and letters that are not ASCII, with only the library that
+    runs here: a wheel may bring some for other releases of torch too."""
 
     def others(folder, names):
         return [n for n in names if re.match("__pycache__$|torch_", n) and n != LIBRARY]
@@ -79,8 +79,8 @@ def for_others(file):
 
 THIS = ".".join(map(str, sys.version_info[:2]))
 HERE, NINES = f" torch={MINOR} ", f" torch={'9' * len(MINOR)} "
-# What happens to the module of Python, to the library that it links or to the package around them, and what the message
-# says.
+# What happens to the module of Python, to the library that it links or to the package around
+# them, and what the message says.
 MISFITS = {
     "another minor": (lambda f: f.parent.rename(f.parents[1] / "torch_2_10"), "for torch 2.10"),
     "another version": (lambda f: say(f.parents[2], VERSION="other"), "version=other"),
@@ -121,7 +121,8 @@ print(clampgrad.implementation, _implementation.functions.__file__.split("/")[-2
 
 @about_the_library
 def test_which_library_is_loaded(copy, script):
-    """Patch releases and flavours of torch share one, unless there is one with kernels for their CUDA."""
+    """Patch releases and flavours of torch share one, unless there is one
+    with kernels for their CUDA."""
     plain = "torch_" + MINOR.replace(".", "_")
     with_kernels = f"{plain}_cu999"
 
@@ -139,7 +140,8 @@ def test_which_library_is_loaded(copy, script):
 
 @about_the_library
 def test_what_the_library_exports():
-    """What the module of Python takes, the C++ API included, and no more. It needs nothing of Python."""
+    """What the module of Python takes, the C++ API included, and no more.
+    It needs nothing of Python."""
     module = Elf(PACKAGE / "_lib" / LIBRARY / MODULE)
     library = Elf(PACKAGE / "_lib" / LIBRARY / build.LIBRARY)
     assert "libtorch_python.so" in module.needed - library.needed
@@ -159,7 +161,8 @@ def test_what_the_library_exports():
 
 @about_the_library
 def test_a_module_takes_the_library_beside_it(copy, imported, tmp_path):
-    """Whatever has the same name in LD_LIBRARY_PATH: what `cmake --install` has put there, of another torch perhaps."""
+    """Whatever has the same name in LD_LIBRARY_PATH: what `cmake --install` has put
+    there, of another torch perhaps."""
     (tmp_path / build.LIBRARY).write_text("it would be an error to load this")
     assert imported(LD_LIBRARY_PATH=str(tmp_path)) == ("compiled", "")
 

@@ -1,4 +1,5 @@
-"""The build: flags of each compiler and file, what metadata need, what is packed, and which torch it is for."""
+"""The build: flags of each compiler and file, what metadata need, what is
+packed, and which torch it is for."""
 
 import ctypes
 import importlib.metadata
@@ -60,8 +61,9 @@ setup(name="two", ext_modules=[extension], cmdclass={{"build_ext": build_extensi
 
 @pytest.mark.parametrize("ninja", ["its own", "none"])
 def test_a_file_has_flags_of_its_own(tmp_path, ninja):
-    """Beside those of all files, even at a path with a space. The environment's ninja builds, even if not activated,
-    because the machine's may be old or broken; without any, torch builds, and a line says so."""
+    """Beside those of all files, even at a path with a space. The environment's ninja builds,
+    even if not activated, because the machine's may be old or broken; without any, torch
+    builds, and a line says so."""
     tree, machine = tmp_path / "a folder", tmp_path / "bin"
     for name in ("one", "other"):
         write(tree / f"{name}.cpp", f'extern "C" int {name}() {{ return VALUE; }}\n')
@@ -120,7 +122,8 @@ def only(tmp_path, *distributions, torch=None):
 
 @pytest.fixture
 def bare(tree, tmp_path):
-    """Runs Python in a copy of the sources where there are only these distributions, and no compiler that works."""
+    """Runs Python in a copy of the sources where there are only these distributions,
+    and no compiler that works."""
     for name in ("c++", "g++", "cc", "nvcc"):
         write(tmp_path / "bin" / name, "#!/bin/sh\ntouch $0.called\nexit 1\n").chmod(0o755)
 
@@ -164,7 +167,8 @@ WRITTEN += ["_implementation/build.py"]
 
 
 def test_nothing_of_an_earlier_build_is_packed(tree, tmp_path):
-    """What earlier builds leave in setuptools' folder and beside the sources. The environment has next to nothing."""
+    """What earlier builds leave in setuptools' folder and beside the sources. The
+    environment has next to nothing."""
     for folder, names in (("build/lib", STALE), ("python", (STALE[0], *WRITTEN))):
         for name in names:
             write(tree / folder / "clampgrad" / name, "stale")
@@ -258,7 +262,8 @@ def test_the_releases_are_those_of_one_file():
 
 
 def test_releases_are_compared_as_numbers():
-    """Compared as text, 2.9 would be beyond 2.14. A release candidate of 2.14 does not count as 2.14."""
+    """Compared as text, 2.9 would be beyond 2.14. A release candidate of
+    2.14 does not count as 2.14."""
     text = re.compile(r"__version__(\.split\([^)]*\)(\[[^]]*\])?)? *(<|>)=? *[\[\"']")
     for folder in ("benchmarks", "buildtools", "lab", "python", "test"):
         for path in ROOT.glob(f"{folder}/**/*.py"):

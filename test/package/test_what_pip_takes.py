@@ -1,4 +1,5 @@
-"""What `pip install clampgrad` takes from dist/ on each machine, and what the package says there when it is imported."""
+"""What `pip install clampgrad` takes from dist/ on each machine, and what the package
+says there when it is imported."""
 
 import json
 import os
@@ -75,7 +76,8 @@ main(["info", "--json"])
     ("any", "", "this installation has no compiled library", False),
 ])  # fmt: skip
 def test_the_sentence_that_follows(tmp_path, wheel, torch, says, warns):
-    """A library that the user could have is missed in a warning; where there is none, `clampgrad info` says why."""
+    """A library that the user could have is missed in a warning; where there is
+    none, `clampgrad info` says why."""
     (found,) = DIST.glob(f"clampgrad-*-{wheel}*.whl")
     zipfile.ZipFile(found).extractall(tmp_path)
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "CLAMPGRAD_PORTABLE": ""}

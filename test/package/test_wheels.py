@@ -34,8 +34,8 @@ def a_wheel(folder, name, pythons=("311",)):
 
 
 def test_merge(tmp_path):
-    """Reading a file that the record does not list is an error. pip takes the wheel for the Pythons whose modules it
-    has, and for no other."""
+    """Reading a file that the record does not list is an error. pip takes the wheel for the Pythons
+    whose modules it has, and for no other."""
     names, pythons = ["torch_2_11", "torch_2_13", "torch_2_15"], ("310", "311", "314")
     merged = wheels.merge([a_wheel(tmp_path / name, name, pythons) for name in names], tmp_path)
     with WheelFile(merged) as wheel:
@@ -81,7 +81,7 @@ def test_builds_share_the_jobs(monkeypatch, releases, each):
     assert [(v["MAX_JOBS"], v["CUDA_VISIBLE_DEVICES"]) for v in seen] == [(each, "")] * releases
 
 
-# ---- The Pythons -------------------------------------------------------------------------------------
+# ---- The Pythons --------------------------------------------------------------------------------
 
 
 def test_a_python_is_named_by_its_headers_or_its_command(tmp_path):

@@ -1,7 +1,7 @@
 """A pin follows the work of its thread into the threads that torch starts for it, and no further.
 
-On a GPU every backward runs in such threads; on a CPU a deeply nested one does, and what a script forks. So the tests
-are the same for both.
+On a GPU every backward runs in such threads; on a CPU a deeply nested one does, and what a script
+forks. So the tests are the same for both.
 """
 
 import asyncio
@@ -147,7 +147,8 @@ def test_a_decorated_function():
 
 
 def test_an_error_leaves_nothing_pinned():
-    """Neither here nor in the thread that it was raised in, which later calls of backward use again."""
+    """Neither here nor in the thread that it was raised in, which later
+    calls of backward use again."""
 
     def fail():
         with clampgrad.pin("straight_through"):
@@ -261,7 +262,7 @@ def test_tasks(depth):
         assert in_backward(slope, depth) == THROUGH
 
 
-# ---- What a script forks ---------------------------------------------------------------------------------
+# ---- What a script forks ------------------------------------------------------------------------
 
 FORKED = """
 import asyncio, os, threading, warnings
@@ -337,7 +338,7 @@ def test_what_a_script_forks(tmp_path, request):
     assert python(tmp_path / "script.py", device) == "followed\n"
 
 
-# ---- Blocks that are closed or resumed elsewhere -----------------------------------------------------
+# ---- Blocks that are closed or resumed elsewhere ------------------------------------------------
 
 
 def closed_by_an_event_loop():

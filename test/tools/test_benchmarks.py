@@ -45,7 +45,8 @@ def test_a_ratio_below_its_target_is_missed():
 
 
 def test_bounds_that_are_broadcast(monkeypatch):
-    """All cases run, with torch's gradients, for nothing ties; and a target is missed where it is."""
+    """All cases run, with torch's gradients, for nothing ties; and a
+    target is missed where it is."""
     shapes = {"": (2, 4, 6, 8), ", channels_last": (2, 4, 6, 8), ", 7 x 7": (2, 4, 7, 7)}
     monkeypatch.setitem(broadcast.SHAPES, "cpu", shapes)
     rows = []

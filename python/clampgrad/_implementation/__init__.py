@@ -1,7 +1,7 @@
 """Chooses the implementation: the compiled extension or, in plain PyTorch, the portable one.
 
-Both have the functions of `_C.pyi`, and this module has those of the one that was chosen: the rest of
-the package calls `_implementation.clamp` and never asks which it is.
+Both have the functions of `_C.pyi`, and this module has those of the one that was chosen: the rest
+of the package calls `_implementation.clamp` and never asks which it is.
 
     CLAMPGRAD_PORTABLE=1           the portable one, whatever was compiled
     CLAMPGRAD_REQUIRE_COMPILED=1   the compiled one, or an ImportError

@@ -12,7 +12,8 @@ import torch
 from clampgrad._implementation.build import LIBRARY, MISSING
 from clampgrad._implementation.stamp import minor, why_stale
 
-# In a folder for each torch, libclampgrad and a module of each Python that links it (buildtools/library.py).
+# In a folder for each torch, libclampgrad and a module of each Python that
+# links it (buildtools/library.py).
 LIBRARIES = Path(__file__).parents[1] / "_lib"
 # The advice if no library fits.
 TO_MEND = (
@@ -26,16 +27,18 @@ class NoLibrary(ImportError):
 
 
 def libraries() -> dict[str, list[str]]:
-    """The installed compiled libraries: folder under _lib -> the Pythons that it has a module for, as "3.12". A folder
-    is called torch_2_13, or torch_2_13_cu13 where it has kernels for CUDA 13 too."""
+    """The installed compiled libraries: folder under _lib -> the Pythons that it has a
+    module for, as "3.12". A folder is called torch_2_13, or torch_2_13_cu13 where it
+    has kernels for CUDA 13 too."""
     folders = sorted(LIBRARIES.iterdir()) if LIBRARIES.is_dir() else []
     found = {f.name: [*map(python_of, f.glob("_C.*"))] for f in folders if is_name(f.name)}
     return {name: sorted(pythons, key=as_numbers) for name, pythons in found.items() if pythons}
 
 
 def load_library() -> ModuleType:
-    """The module for the installed torch and this Python. The minor release of torch decides, and the CUDA it was built
-    for. Patch releases share a library, and so do a torch for the CPU and one for CUDA."""
+    """The module for the installed torch and this Python. The minor release of torch
+    decides, and the CUDA it was built for. Patch releases share a library, and so do a torch
+    for the CPU and one for CUDA."""
     found, here = libraries(), "torch_" + minor(torch.__version__).replace(".", "_")
     if not found:
         raise NoLibrary(

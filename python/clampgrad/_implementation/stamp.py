@@ -1,5 +1,5 @@
-"""The text in a compiled library, and in the module that links it, that says what they were built from. It is read
-before they are loaded, because loading registers operators for good."""
+"""The text in a compiled library, and in the module that links it, that says what they were built
+from. It is read before they are loaded, because loading registers operators for good."""
 
 import mmap
 from pathlib import Path

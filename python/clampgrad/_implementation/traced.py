@@ -37,9 +37,10 @@ def _without_numpy(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A scalar of NumPy is a number, and Dynamo takes it for a Tensor whose value it does not know.
 
-    So it becomes a constant Tensor of the dtype that it would be rounded to, under a convention that treats
-    constant Tensors as the one that was asked for treats numbers: min_norm for joint, which would share a tie.
-    Where there is none, and beside a Tensor, it becomes a number that is read while the graph runs.
+    So it becomes a constant Tensor of the dtype that it would be rounded to, under a convention
+    that treats constant Tensors as the one that was asked for treats numbers: min_norm for
+    joint, which would share a tie. Where there is none, and beside a Tensor, it becomes a number
+    that is read while the graph runs.
     """
     scalars = all(b.ndim == 0 for b in bounds if _is_of_numpy(b))
     name = CANONICAL.get(keywords["gradient"], keywords["gradient"])

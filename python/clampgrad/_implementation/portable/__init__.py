@@ -1,8 +1,10 @@
 """clampgrad in plain PyTorch, without a rule of its own: it executes the contract table.
 
-    contract     how the arguments of an element compare gives a number below 64, and the table says what
+    contract     how the arguments of an element compare gives a number below 64, and the table says
+    what
                  the gradient is there
-    gate         the autograd function: that number is recorded, and a select applies what the table says
+    gate         the autograd function: that number is recorded, and a
+    select applies what the table says
 
 These two are the contract, executed: read them first. The rest makes them what people call.
 

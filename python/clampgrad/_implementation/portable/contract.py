@@ -1,4 +1,5 @@
-"""Looks the contract up: how the arguments of an element compare decides what each argument gets."""
+"""Looks the contract up: how the arguments of an element compare
+decides what each argument gets."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ COLUMNS = [
     TABLE["pseudo_gradients"]["columns"].index(name)
     for name in ("g is NaN", "g < 0", "g > 0", "g = 0")
 ]
-# The pairs that are compared, and their weights in a position. Two arguments are also compared with themselves, which tells
-# which of them is NaN; of three, the pairs tell.
+# The pairs that are compared, and their weights in a position. Two arguments are also compared with
+# themselves, which tells which of them is NaN; of three, the pairs tell.
 PAIRS = {2: [(0, 0, 16), (0, 1, 4), (1, 1, 1)], 3: [(0, 1, 16), (0, 2, 4), (1, 2, 1)]}
 
 
@@ -35,7 +36,8 @@ def relation(a: Tensor, b: Tensor | int) -> Tensor:
 
 
 def positions(*args: Any) -> Tensor:
-    """How two or three arguments compare, Tensors or numbers: their relations, as a number below 64 per element."""
+    """How two or three arguments compare, Tensors or numbers: their relations, as a
+    number below 64 per element."""
     found: Any = None
     of_numbers = 0
     for i, j, weight in PAIRS[len(args)]:
@@ -52,7 +54,8 @@ def positions(*args: Any) -> Tensor:
 
 
 def as_text(chosen: Iterable[int]) -> str:
-    """A set of positions, a few of them or 64 bits. Text, because a graph may hold an int as a variable."""
+    """A set of positions, a few of them or 64 bits. Text, because a graph
+    may hold an int as a variable."""
     few = sorted(set(chosen))
     return (
         " ".join(map(str, few)) if 0 < len(few) < 4 else bin(sum(1 << position for position in few))
@@ -84,7 +87,8 @@ def rows(operator: str) -> dict[int, tuple[dict, str]]:
 def shares(
     operator: str, gradient: str, numbers: bool, differentiated: frozenset[str]
 ) -> dict[str, Share]:
-    """The shares of a gradient g for every argument, and where it gets them; elsewhere it gets 0."""
+    """The shares of a gradient g for every argument, and where it
+    gets them; elsewhere it gets 0."""
     names = OPERATORS[operator]["arguments"]
     found: dict[str, Any] = {
         name: defaultdict(lambda: tuple([] for _ in COLUMNS)) for name in names

@@ -1,4 +1,5 @@
-"""Torch's own operators, of which every forward here is made, and their calls under torch.func.vmap."""
+"""Torch's own operators, of which every forward here is made, and their
+calls under torch.func.vmap."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
-    """The operator of that name; a clamp by a number and a Tensor is a clamp by one after the other."""
+    """The operator of that name; a clamp by a number and a Tensor is a
+    clamp by one after the other."""
     given = [other for other in others if other is not None]
     if len({isinstance(other, Tensor) for other in given}) == 2:
         if name.endswith("_"):  # x is written when nothing can fail any more
@@ -41,8 +43,8 @@ def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
 
 
 def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
-    """copy_ checks all that an in-place operator does but three things: it broadcasts, it casts anything, and it
-    does not know that the others were read."""
+    """copy_ checks all that an in-place operator does but three things: it broadcasts, it casts
+    anything, and it does not know that the others were read."""
     if result.shape != x.shape or not torch.can_cast(result.dtype, x.dtype):
         return torch.clamp_min_(x, result)  # which raises
     for other in others:
@@ -53,8 +55,8 @@ def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
 
 
 def stays_unrounded(number: Any, dtype: torch.dtype) -> bool:
-    """Inductor computes in float32 what has 16 bits, so a symbol differs there from what the forward stores, but
-    for an integer that the dtype holds: a guard says that it does."""
+    """Inductor computes in float32 what has 16 bits, so a symbol differs there from what the
+    forward stores, but for an integer that the dtype holds: a guard says that it does."""
     if dtype.itemsize > 2 or not isinstance(number, (torch.SymInt, torch.SymFloat)):
         return False
     exact = int(2 / torch.finfo(dtype).eps)  # and all integers nearer to 0
@@ -64,7 +66,8 @@ def stays_unrounded(number: Any, dtype: torch.dtype) -> bool:
 
 
 def in_dtype(number: Any, dtype: torch.dtype) -> Any:
-    """Rounded to it, but for what torch judges, beyond its range, and symbols that need no rounding or have no value."""
+    """Rounded to it, but for what torch judges, beyond its range, and symbols that need
+    no rounding or have no value."""
     if stays_unrounded(number, dtype) and number.node.has_hint():
         number = float(number)  # guards it
     if isinstance(number, Real) and hasattr(number, "item"):
@@ -91,8 +94,8 @@ def rounded(number: float, dtype: torch.dtype) -> float:
 
 
 def is_written_input(x: Tensor) -> bool:
-    """Whether x is an input of a graph that is being recorded, and the graph writes it (csrc/ops/tensors.cpp, Note [An
-    input that a graph writes])."""
+    """Whether x is an input of a graph that is being recorded, and the graph writes it
+    (csrc/ops/tensors.cpp, Note [An input that a graph writes])."""
     if not in_functionalization() or in_transform() or x.layout != torch.strided:
         return False
     node, last = x.grad_fn, None
@@ -108,8 +111,8 @@ def copied(x: Tensor) -> Tensor:
 
 
 def check_in_place(x: Tensor, *others: Any) -> None:
-    """Raises where torch refuses to write what depends on the others to x. torch would check an autograd
-    function only after it has written."""
+    """Raises where torch refuses to write what depends on the others to x. torch would check an
+    autograd function only after it has written."""
     if type(x) not in PLAIN:
         return
     none = x.dim() + 1
@@ -146,10 +149,11 @@ def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
 
 
 def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
-    """The arguments as the forward compares them: in the dtype of its result, to which numbers have been rounded.
+    """The arguments as the forward compares them: in the dtype of its result, to
+    which numbers have been rounded.
 
-    With a number that is NaN the result is NaN, and torch accepts a second number that the dtype cannot
-    hold. NaN stands for that one too.
+    With a number that is NaN the result is NaN, and torch accepts a second number that the dtype
+    cannot hold. NaN stands for that one too.
     """
     nan = next((a for a in args if isinstance(a, float) and math.isnan(a)), None)
 

@@ -1,4 +1,5 @@
-"""The functions that people call: they check names, leave all other errors to torch, and choose one rule."""
+"""The functions that people call: they check names, leave all other errors to
+torch, and choose one rule."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def recorded(args: tuple[Any, ...]) -> bool:
     )
 
 
-# ---- Clamps --------------------------------------------------------------------------------------------
+# ---- Clamps -------------------------------------------------------------------------------------
 
 
 ROUNDS = (
@@ -94,8 +95,8 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
             raised = clamped("clamp_min" + suffix, x, lo, None, gradient)
             return clamped("clamp_max" + suffix, raised, None, hi, gradient)
         if numbers[0] and not x.is_floating_point():
-            # How torch clamps integers by a number beyond their range depends on the release. Integers have
-            # no gradient, so the clamp by that number can be done first.
+            # How torch clamps integers by a number beyond their range depends on the release.
+            # Integers have no gradient, so the clamp by that number can be done first.
             return clamped(name, x, torch.clamp_min(x, lo), hi, gradient)
         if numbers[0]:
             lo = in_dtype(lo, x.dtype)  # in which the first of the two compares
@@ -108,7 +109,8 @@ def operator_of(lo: Any, hi: Any) -> str:
 
 
 def column_of(gradient: str, maximize: bool) -> str:
-    """The name of a convention in the rows of the contract: one that depends on `maximize` has two."""
+    """The name of a convention in the rows of the contract: one that
+    depends on `maximize` has two."""
     directed = f"{gradient}, maximize"
     return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
 
@@ -139,7 +141,7 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
     return upper if name.startswith("clamp_max") else kernel
 
 
-# ---- maximum and its kind ------------------------------------------------------------------------------
+# ---- maximum and its kind -----------------------------------------------------------------------
 
 
 def extremum_kernel(name: str) -> Callable[..., Tensor]:
@@ -161,7 +163,7 @@ def extremum_kernel(name: str) -> Callable[..., Tensor]:
     return kernel
 
 
-# ---- The functions of _C.pyi -----------------------------------------------------------------------------
+# ---- The functions of _C.pyi --------------------------------------------------------------------
 
 
 # The functions that people call, by name: clampgrad.functional puts them here.

@@ -48,7 +48,8 @@ here = Traced()
 
 @contextmanager
 def traced_by_jit(on: bool) -> Iterator[None]:
-    """A block in which a call saves its arguments, which the trace knows, and not their positions."""
+    """A block in which a call saves its arguments, which the trace
+    knows, and not their positions."""
     before, here.on = here.on, on
     try:
         yield
@@ -64,7 +65,8 @@ NOT_LINEAR = (
 
 @dataclass(eq=False)
 class Rule:
-    """The operator of a call, and the gradient it is to have. The arguments are x, lo, hi or x, y."""
+    """The operator of a call, and the gradient it is to have. The
+    arguments are x, lo, hi or x, y."""
 
     name: str  # torch's
     operator: str  # the contract's
@@ -86,8 +88,9 @@ class Rule:
         memory = uncounted(x)
         if not dispatch_modes_are_on():
             return torchs_own(self.name, memory, *others)
-        # A selective checkpoint keeps what a clamp returns, and a copy is cheap. A compiler takes what is written
-        # while nothing records for a constant of the graph, whose gradient is that of what was written over.
+        # A selective checkpoint keeps what a clamp returns, and a copy is cheap. A compiler takes
+        # what is written while nothing records for a constant of the graph, whose gradient is
+        # that of what was written over.
         result = torchs_own(self.name.rstrip("_"), copied(x), *others)
         with next_level(records=True):
             return assign(memory, others, result)
@@ -133,7 +136,8 @@ def needed(ctx: Any) -> set[str]:
 
 
 def unpacked(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
-    """The saved tensors, the position first, after a check that a saved-tensor hook did not change them."""
+    """The saved tensors, the position first, after a check that a
+    saved-tensor hook did not change them."""
     saved = ctx.saved_tensors
     if not is_compiling() and torch.jit.is_tracing():
         raise RuntimeError(NOT_TRACED)
@@ -181,7 +185,8 @@ class Pseudo(torch.autograd.Function):
 def located(
     name: str, gradient: str, numbers: bool, args: tuple[Any, ...]
 ) -> tuple[torch.dtype, list[Any], Tensor]:
-    """The dtype of the result, the arguments with numbers rounded to it, and the position of every element."""
+    """The dtype of the result, the arguments with numbers rounded to it, and
+    the position of every element."""
     functional = name.rstrip("_")
     try:
         dtype = dtype_of(functional, args)
@@ -195,8 +200,8 @@ def located(
             and dispatch_modes_are_on()
             and not any(stays_unrounded(o, dtype) for o in others)
         ):
-            # The result lies strictly between numbers just where x does. A compiler keeps it anyway, and
-            # finds the position again.
+            # The result lies strictly between numbers just where x does. A compiler keeps it
+            # anyway, and finds the position again.
             with torch.no_grad():
                 y = torchs_own(functional, read, *others)
         return dtype, [x, *others], positions(*as_compared((y, *others), dtype))
@@ -208,10 +213,10 @@ def located(
 class Clamp(torch.autograd.Function):
     """apply(rule, recording, x, *others, position) -> the result.
 
-    `recording` is whether gradients are being recorded in eager mode; the levels of torch.func say it
-    themselves. At each level the arguments that require grad or carry a tangent are those that are
-    being differentiated, and the position of every element is all that backward needs. It comes from
-    outside: torch accepts a view that is written in place as the only result, and no other.
+    `recording` is whether gradients are being recorded in eager mode; the levels of torch.func say
+    it themselves. At each level the arguments that require grad or carry a tangent are those that
+    are being differentiated, and the position of every element is all that backward needs. It comes
+    from outside: torch accepts a view that is written in place as the only result, and no other.
     """
 
     @classmethod

@@ -1,7 +1,9 @@
-"""The pin: kernels in Python at the autograd keys of aten's clamp and its family, as csrc/pin has in C++.
+"""The pin: kernels in Python at the autograd keys of aten's clamp and its
+family, as csrc/pin has in C++.
 
-They run wherever torch's own would: whoever calls, in any thread, at every level of torch.func, in a trace.
-Where nothing is pinned or recorded they hand over to torch's own, which stays at a key that no backend has.
+They run wherever torch's own would: whoever calls, in any thread, at every level of
+torch.func, in a trace. Where nothing is pinned or recorded they hand over to torch's own,
+which stays at a key that no backend has.
 """
 
 from __future__ import annotations
@@ -35,13 +37,14 @@ from clampgrad._torch.dispatcher import (
 from clampgrad._torch.surroundings import guarded, in_autodiff
 from clampgrad._torch.tangents import carry_tangents
 
-# ---- What holds: see _C.pyi ------------------------------------------------------------------------------
+# ---- What holds: see _C.pyi ---------------------------------------------------------------------
 
 
 class Block:
     """A pin from when it is entered until it is left, and the one around it."""
 
-    # The blocks that there are. While there is none, no thread is looked at. Nothing of Python runs where one goes.
+    # The blocks that there are. While there is none, no thread is looked at. Nothing
+    # of Python runs where one goes.
     alive: ClassVar[set[ref[Block]]] = set()
 
     def __init__(self, name: str | None, outer: Block | None, owner: int, /) -> None:
@@ -92,7 +95,8 @@ def hold(block: Block | None, asks: int | None) -> None:
 
 
 def that_holds(block: Block | None) -> Block | None:
-    """This block, or one around it. The work that torch does for another thread keeps a block of that thread."""
+    """This block, or one around it. The work that torch does for another thread
+    keeps a block of that thread."""
     while block and not block.is_open and block.is_of_this_thread:
         block = block.outer
     return block
@@ -103,8 +107,9 @@ def pin_named(gradient: str, maximize: bool, /) -> str:
 
 
 def that_holds_here(here: Held) -> Block | None:
-    """The same of what this thread holds. A block may have been closed where that was not at hand: in a hook, for which
-    torch puts it away, or in an event loop. Then this thread would hand it on."""
+    """The same of what this thread holds. A block may have been closed where that was
+    not at hand: in a hook, for which torch puts it away, or in an event loop. Then
+    this thread would hand it on."""
     block = that_holds(here.block)
     if block is not here.block:
         hold(block, here.asks)
@@ -112,7 +117,8 @@ def that_holds_here(here: Held) -> Block | None:
 
 
 def pin_innermost() -> Block | None:
-    # Leaving a block needs no deeper a stack than entering it, so that a recursion that fails leaves all of them.
+    # Leaving a block needs no deeper a stack than entering it, so that a recursion
+    # that fails leaves all of them.
     here = held()
     here.asks_here()
     return that_holds(here.block)
@@ -150,7 +156,7 @@ def pin_current() -> str | None:
     return block.name if block else of_process
 
 
-# ---- What a call records ---------------------------------------------------------------------------------
+# ---- What a call records ------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -177,7 +183,7 @@ class Recorded(OneLevel):
     jvp = staticmethod(Clamp.jvp)
 
 
-# ---- The kernels -----------------------------------------------------------------------------------------
+# ---- The kernels --------------------------------------------------------------------------------
 
 reached: Counter[str] = Counter()
 library: torch.library.Library
@@ -210,7 +216,8 @@ def clamps(x: Tensor) -> bool:
 
 
 def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
-    """Whether we record the call. Where torch raises an error we do not, so that it words the error."""
+    """Whether we record the call. Where torch raises an error we do not,
+    so that it words the error."""
     if not are_differentiated((x, *others)):
         if torch.is_grad_enabled() and in_autodiff():
             raise RuntimeError(
@@ -266,7 +273,7 @@ def kernel_for_lists(name: str, operator: Any) -> Kernel:
     return call
 
 
-# ---- Registration ----------------------------------------------------------------------------------------
+# ---- Registration -------------------------------------------------------------------------------
 
 CLAMPS = [
     f"clamp{c}{i}{t}" for c in ("", "_min", "_max") for i in ("", "_") for t in ("", ".Tensor")

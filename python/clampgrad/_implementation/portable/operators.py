@@ -1,6 +1,7 @@
 """torch.ops.clampgrad, with the schemas of csrc/native_functions.yaml, in plain PyTorch.
 
-An operator here does what its Python function does, and decomposes before the levels of torch.func see it.
+An operator here does what its Python function does, and decomposes before
+the levels of torch.func see it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ SCHEMAS: list[str] = json.loads(
 
 
 def kernel(name: str) -> Callable[..., Tensor]:
-    """The function that implements an operator. `name` has no overload; a `_mingrad` operator uses min_norm."""
+    """The function that implements an operator. `name` has no overload; a
+    `_mingrad` operator uses min_norm."""
     if name == "clamp_with_grad":
         return partial(kernel("clamp"), gradient="with_grad")
     return KERNELS[name.replace("_mingrad", "")]
