@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = [f"test/table/test_{name}.py" for name in ("table", "conventions", "gradcheck")]
 TESTS += ["test/kernels/test_operator_counts.py"]
 
-# Its column where it differs from `inclusive`: the share of x beside
-# numbers, all shares beside Tensors.
+# Its column where it differs from `inclusive`: the share of x beside numbers, all shares beside
+# Tensors.
 COLUMN = {
     ("clamp", "x < lo = hi"): (0, [0, 0, 1]),
     ("clamp", "x = lo = hi"): (0, [0, 0, 1]),
@@ -77,7 +77,7 @@ EDITS = {
 """,
     ),
     "docs/conventions.md": (
-        "## `inclusive`, `joint` and `half`", "## `interval`\n\nThe derivative from inside.\n\n"
+        "## Exact conventions, case by case", "## `interval`\n\nThe derivative from inside.\n\n"
     ),
 }  # fmt: skip
 
