@@ -37,7 +37,11 @@ DEBUG, SANITIZED = is_set("CLAMPGRAD_DEBUG"), is_set("CLAMPGRAD_SANITIZE")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if SANITIZED else []
 SYMBOLS = ["-g" if DEBUG else "-g0"]  # Python's own flags say -g
 # A file includes the ATen operators that it calls, not all of them.
-DEFINES = ["-DAT_PER_OPERATOR_HEADERS"]
+DEFINES = [
+    "-DAT_PER_OPERATOR_HEADERS",
+    # Otherwise a library needs glibc 2.32 for it: csrc/base/single_threaded.cpp.
+    "-D__libc_single_threaded=clampgrad_single_threaded",
+]
 OPTIMISATION = ["-O0", "-UNDEBUG"] if DEBUG else ["-O1" if SANITIZED else "-O2", "-DNDEBUG"]
 FLAGS = [
     "-Wall",

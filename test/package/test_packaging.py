@@ -87,6 +87,11 @@ MISFITS = {
     "other sources": (lambda f: say(f.parents[2], SOURCES="other"), "sources=other"),
     "no mark": (lambda f: replace(f, MARK, MARK.upper()), "does not say which"),
     "nothing of it": (lambda f: os.truncate(f, 0), "does not say which"),
+    "most of it": (lambda f: os.truncate(f, f.stat().st_size - 1), "does not say which"),
+    "most of the library": (
+        lambda f: os.truncate(beside(f), beside(f).stat().st_size - 1),
+        "does not say which",
+    ),
     "another torch": (lambda f: replace(f, HERE, NINES), NINES.strip()),  # whatever its folder says
     "another torch of the library": (lambda f: replace(beside(f), HERE, NINES), NINES.strip()),
     "no library": (lambda f: beside(f).unlink(), "a part of it is missing"),
@@ -136,6 +141,20 @@ def test_which_library_is_loaded(copy, script):
     shutil.copytree(copy / "_lib" / plain, copy / "_lib" / with_kernels)
     for cuda, expected in ((None, plain), ("999.1", with_kernels), ("998.0", plain)):
         assert loaded(torch.__version__, cuda) == ["compiled", expected]
+
+
+@about_the_library
+def test_without_a_fitting_clampgrad_cuda_the_cpu_kernels_are_used(copy, script):
+    """As after `pip install --upgrade clampgrad`, which leaves clampgrad-cuda as it was."""
+    plain = "torch_" + MINOR.replace(".", "_")
+    (copy / "_lib" / LIBRARY).rename(copy / "_lib" / plain)
+    shutil.copytree(copy / "_lib" / plain, copy / "_lib" / f"{plain}_cu999")
+    replace(copy / "_lib" / f"{plain}_cu999" / MODULE, HERE, NINES)
+    text = PRETEND.format(version=torch.__version__, cuda="999.0")
+    out, warning = script(text, cwd=copy.parent)
+    assert out.split() == ["compiled", plain]
+    assert warning.count("Warning") == 1
+    assert "without its CUDA kernels" in warning and "clampgrad-cuda" in warning
 
 
 @about_the_library

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import warnings
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -45,23 +46,22 @@ def load_library() -> ModuleType:
             "this installation has no compiled library" + (f": {MISSING}" if MISSING else "")
         )
     cuda = f"{here}_cu{torch.version.cuda.split('.')[0]}" if torch.version.cuda else here
-    name = cuda if cuda in found else here
-    if name not in found:
+    fitting = [name for name in dict.fromkeys((cuda, here)) if name in found]
+    if not fitting:
         there = " and ".join(dict.fromkeys(words(folder) for folder in found))
         raise NoLibrary(
             f"the compiled libraries are for {there}, and the installed torch is {torch.__version__}"
         )
-    file = next(
-        filter(Path.is_file, (LIBRARIES / name / f"_C{s}" for s in EXTENSION_SUFFIXES)), None
-    )
-    if file is None:
-        raise NoLibrary(
-            f"the compiled library for {words(name)} is for Python {', '.join(found[name])}, and this is Python "
-            f"{python_of(Path('_C' + EXTENSION_SUFFIXES[0]))}"
+    refused = [why_not(name, found[name]) for name in fitting]
+    if None not in refused:
+        raise NoLibrary(refused[0])
+    name = fitting[refused.index(None)]
+    if refused[0]:  # of clampgrad-cuda, which is a distribution of its own
+        warnings.warn(
+            f"clampgrad runs without its CUDA kernels: {refused[0]}. To mend it, "
+            "`pip install --upgrade clampgrad clampgrad-cuda`.",
+            stacklevel=4,
         )
-    for part in (file.with_name(LIBRARY), file):
-        if stale := why_stale(part, minor(torch.__version__)):
-            raise NoLibrary(f"the compiled library for {words(name)} is not used, because {stale}")
     try:
         module = import_module(f"clampgrad._lib.{name}._C")
     except ImportError as error:
@@ -70,6 +70,19 @@ def load_library() -> ModuleType:
         ) from error
     sys.modules["clampgrad._C"] = module  # the name that its stub has
     return module
+
+
+def why_not(name: str, pythons: list[str]) -> str | None:
+    """Why the library in a folder cannot be loaded here, or None."""
+    modules = (LIBRARIES / name / f"_C{suffix}" for suffix in EXTENSION_SUFFIXES)
+    module = next(filter(Path.is_file, modules), None)
+    if module is None:
+        here = python_of(Path("_C" + EXTENSION_SUFFIXES[0]))
+        return f"the compiled library for {words(name)} is for Python {', '.join(pythons)}, and this is Python {here}"
+    for part in (module.with_name(LIBRARY), module):
+        if stale := why_stale(part, minor(torch.__version__)):
+            return f"the compiled library for {words(name)} is not used, because {stale}"
+    return None
 
 
 def is_name(folder: str) -> bool:

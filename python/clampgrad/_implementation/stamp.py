@@ -20,16 +20,31 @@ def expected(torch: str) -> str:
 
 
 def stamp_of(path: Path) -> str:
-    """The stamp of a file, or an empty text."""
+    """The stamp of a file, or an empty text if it has none or is not whole."""
     with open(path, "rb") as file:
         try:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:  # an empty file
             return ""
         with content:
+            if not is_whole(content):
+                return ""
             start = content.find(MARK.encode())
             text = content[start : start + 200].partition(b"\0")[0] if start >= 0 else b""
             return text.decode(errors="replace")
+
+
+def is_whole(content: mmap.mmap) -> bool:
+    """Whether a file of ELF is as long as it says: loading one that an interrupted copy has cut off
+    ends the process."""
+    if content[:4] != b"\x7fELF":
+        return True  # of another platform
+
+    def number(start: int, size: int) -> int:
+        return int.from_bytes(content[start : start + size], "little")
+
+    # The table of sections, which is behind the code: where it is, and its rows.
+    return len(content) >= number(40, 8) + number(58, 2) * number(60, 2) > 0
 
 
 def why_stale(path: Path, torch: str) -> str | None:

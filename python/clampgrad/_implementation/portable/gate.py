@@ -121,8 +121,18 @@ def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = No
         else:
             sign = relation(g, 0)
             chosen = reduce(or_, (contains(w, position) & (sign == k) for k, w in enumerate(where)))
-        result = torch.where(chosen, value if divisor == 1 else value / divisor, result)
+        result = torch.where(chosen, divided(value, divisor), result)
     return result
+
+
+def divided(value: Any, divisor: int) -> Any:
+    """A part of a gradient, rounded once. On CUDA torch multiplies by the reciprocal of a number,
+    but divides by a tensor."""
+    if divisor == 1:
+        return value
+    if divisor == 3 and isinstance(value, Tensor) and value.is_cuda:
+        return value / torch.scalar_tensor(3, dtype=value.dtype, device=value.device)
+    return value / divisor
 
 
 def named(flags: tuple[Any, ...]) -> list[tuple[str, Any]]:
