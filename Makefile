@@ -4,7 +4,7 @@ TORCH ?= 2.13.0
 PYTHON ?= python3
 # As many as the machine has cores, if each can have 2 GiB of memory.
 ifndef MAX_JOBS
-MAX_JOBS := $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 31) or 1)' 2> /dev/null)
+MAX_JOBS := $(shell "$(PYTHON)" -c 'import os; print(min(os.cpu_count(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 31) or 1)' 2> /dev/null)
 endif
 # Each worker starts with whole files, so few fixtures are made twice.
 PARALLEL := -n $(MAX_JOBS) --dist worksteal
@@ -126,22 +126,24 @@ wheels: $(PACKING)/installed ## Make the wheels and the sdist in dist/, with a l
 artefacts: wheels ## Check dist/ from outside, as a newcomer too, and add an SBOM and hashes: what is published
 	$(PACKING)/bin/check-wheel-contents dist/*.whl
 	echo "==> a newcomer's first minute beside torch $(TORCH)"
-	$(PYTHON) -m lab.first_minute $(TORCH) dist
-	$(PACKING)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+	"$(PYTHON)" -m lab.first_minute $(TORCH) dist
+	$(PACKING)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library \
 		-o dist/clampgrad.cdx.json .venv/newcomer
+	# actions/attest takes an SBOM for one only if it has a serial number, which a reproducible one has not.
+	grep -q '"serialNumber"' dist/clampgrad.cdx.json
 	cd dist && sha256sum *.whl *.tar.gz *.json > SHA256SUMS && cat SHA256SUMS
 
 # What is interrupted goes on where it was. A dry run is of one release of torch, without what takes hours.
-ifneq ($(DRY),)
+ifneq ($(filter-out 0,$(DRY)),)
 release: ; $(MAKE) artefacts RELEASES=$(TORCH)
 else
 release: export CUDA_RELEASES := $(or $(CUDA_RELEASES),$(SUPPORTED))
 release: ## Run what a release must pass, or STEPS of it, at this commit: hours; DRY=1 takes minutes
-	$(PYTHON) -m lab.release $(STEPS)
+	"$(PYTHON)" -m lab.release $(STEPS)
 endif
 
 release-record: $(VENV)/torch ## Put what the release found into records/ and docs/support.md
-	$(PYTHON) -m lab.release --record
+	"$(PYTHON)" -m lab.release --record
 	$(VENV)/bin/python -m lab.fill_tables
 
 portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds
@@ -277,21 +279,21 @@ endef
 
 # What must be there already, with a word on how to get it.
 define check_python
-$(PYTHON) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' 2> /dev/null || { \
+"$(PYTHON)" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' 2> /dev/null || { \
 	echo "$(PYTHON) is not Python 3.10 or later with its venv module (Debian, Ubuntu: apt install python3-venv)." \
 		"To name another: make PYTHON=python3.12 ..."; exit 1; }
 endef
 define check_machine
 $(check_python)
-command -v $${CXX:-c++} > /dev/null && $(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || { \
+command -v $${CXX:-c++} > /dev/null && "$(PYTHON)" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || { \
 	echo "A C++ compiler and the headers of $(PYTHON) are needed (Debian, Ubuntu: apt install g++ python3-dev;" \
 		"Fedora: dnf install gcc-c++ python3-devel; macOS: xcode-select --install)."; exit 1; }
 endef
 
 $(VENV)/torch:
 	$(check_machine)
-	echo "==> making $(VENV) with $$($(PYTHON) -V)"
-	$(PYTHON) -m venv $(VENV)
+	echo "==> making $(VENV) with $$("$(PYTHON)" -V)"
+	"$(PYTHON)" -m venv $(VENV)
 	echo "==> installing torch $(TORCH) (the download is large)"
 	$(call logged,$(VENV)/bin/pip install torch==$(TORCH) numpy ninja 'setuptools>=77' wheel pyyaml,$(VENV)/torch.log)
 	touch $@
@@ -345,7 +347,7 @@ $(TESTED): $(VENV)/installed
 # as on PyPI, torchvision cannot be imported: then torch is PyPI's too, which `===` tells from 2.13.0+cpu.
 .venv/%-$(TORCH)/installed: $(TESTED) lab/%/requirements.txt
 	echo "==> installing libraries of other people beside torch $(TORCH) (the download is large)"
-	$(PYTHON) -m venv $(@D)
+	"$(PYTHON)" -m venv $(@D)
 	for folder in $(@D)/lib/python3*/site-packages; do \
 		echo $(abspath $(VENV))/lib/$$(basename $$(dirname $$folder))/site-packages > $$folder/borrowed.pth; \
 	done
@@ -362,7 +364,7 @@ $(JAX_VENV)/installed: NEEDS = jax==$(JAX)
 $(LINT)/installed $(DOCS)/installed $(CMAKE)/installed $(PACKING)/installed $(JAX_VENV)/installed: Makefile
 	$(check_python)
 	echo "==> making $(@D)"
-	$(PYTHON) -m venv $(@D)
+	"$(PYTHON)" -m venv $(@D)
 	$(call logged,$(@D)/bin/pip install $(NEEDS),$(@D)/install.log)
 	touch $@
 

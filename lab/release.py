@@ -9,7 +9,7 @@ at one commit. It takes hours.
 A step leaves its log, its row and what it measured in out/release/COMMIT. So what was interrupted,
 or has failed, goes on where it was, and another commit starts from nothing. A step that fails does
 not end the others. One that this machine lacks something for is left out, and the table says so; it
-may run on another machine, in a clone of this commit.
+may run on another machine, in a clone of this commit, whose folder has the same name.
 """
 
 import json
@@ -64,10 +64,13 @@ def steps(out: str = "OUT") -> dict[str, str]:
         record = f"--record={out}/{name}.support.json"
         return {name: f'make {target} {variables} ARGS="{which} {record}"'}
 
+    here = ".venv/torch-$(make -s print-TORCH)/bin/python"
     found = {"artefacts": f"make artefacts && cp dist/SHA256SUMS {out}"}
+    schemas = f"PYTHONPATH=. {here} test/package/test_public.py --check"
+    found["schemas"] = f"make tested {wheel} && {schemas}"
     for release in RELEASES:
         on = f"TORCH={release} {wheel}"
-        found[f"first-minute-{release}"] = f"$PYTHON -m lab.first_minute {release} dist/"
+        found[f"first-minute-{release}"] = f'"$PYTHON" -m lab.first_minute {release} dist/'
         found[f"wheel-{release}"] = f"make check-wheel {on}"
         found |= tests(f"tests-{release}", "test", f"test lab/test {WHOLE}", on)
         found |= tests(f"portable-{release}", "test-portable", WHOLE, on)
@@ -85,12 +88,13 @@ def steps(out: str = "OUT") -> dict[str, str]:
     found |= {target: f"make {target}" for target in BUILD}
     found |= tests("check-arm64", "check-arm64", "", "")
     found["cpp-debug"] = "make cpp BUILD_TYPE=Debug"
-    found["from-nothing"] = "$PYTHON -m lab.from_nothing"
+    found["from-nothing"] = '"$PYTHON" -m lab.from_nothing'
     found |= {f"from-nothing-{system}": f"lab/distro.sh {system}" for system in SYSTEMS}
-    gpu = "PYTHON=.venv/torch-$(make -s print-TORCH)/bin/python lab/gpu_check.sh"
-    found["gpu"] = f"OUT={out}/gpu {gpu}"
+    # The script builds its own package, so these need no dist/.
+    needs, gpu = "make portable-wheel requirements", f"PYTHON={here} lab/gpu_check.sh"
+    found["gpu"] = f"{needs} nvcc && OUT={out}/gpu {gpu}"
     # That the script of `gpu` works. It says nothing about CUDA.
-    found["gpu-rehearsal"] = f"DEVICE=cpu OUT={out}/gpu-rehearsal {gpu}"
+    found["gpu-rehearsal"] = f"{needs} && DEVICE=cpu OUT={out}/gpu-rehearsal {gpu}"
     return found
 
 
@@ -128,12 +132,26 @@ def how(row: dict) -> str:
     return {True: "yes", False: "no", None: "not run"}[row.get("passed")]
 
 
+def head() -> str:
+    """The commit of this clone, in full: an abbreviation may be longer in another clone."""
+    words = ["git", "rev-parse", "--verify", "HEAD"]
+    try:
+        return subprocess.run(
+            words, cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        why = getattr(error, "stderr", None) or str(error)
+        sys.exit(f"A release is of a commit, and git knows none here: {why.strip()}")
+
+
 # ---- The record ----------------------------------------------------------------------------------
 
 
 def record(commit: str, out: Path) -> None:
     """In place of what was recorded for an earlier release."""
     found = ran(out)
+    if not found.get("artefacts", {}).get("passed"):
+        sys.exit(f"There is nothing to record: `artefacts` has not passed at commit {commit}.")
     records.write("release", [found.get(step, {"step": step}) for step in steps()], commit=commit)
     # What no machine of this release can tell stays, with the commit that it was of.
     runs = {name: run for name, run in support.recorded().items() if ", cuda" in name}
@@ -141,7 +159,7 @@ def record(commit: str, out: Path) -> None:
         for name, files in json.loads(file.read_text()).items():
             runs.setdefault(name, {}).update(files)
     support.record(runs)
-    for file in (out / "records").glob("*.jsonl"):
+    for file in (*out.glob("records/*.jsonl"), *out.glob("gpu/*.jsonl")):
         shutil.copy(file, records.FOLDER)
 
 
@@ -155,7 +173,7 @@ def release():
         yield code(row["step"]), minutes, how(row), row["on"]
     hours = sum(row.get("seconds", 0) for row in ran) / 3600
     machines = " and ".join(dict.fromkeys(row["machine"] for row in ran)) or "no machine yet"
-    yield f"All of it at commit {code(found['commit'])}: {hours:.1f} hours, on {machines}."
+    yield f"All of it at commit {code(found['commit'][:8])}: {hours:.1f} hours, on {machines}."
     if missing := [code(row["step"]) for row in found["rows"] if row not in ran]:
         yield f"Not run at this commit: {', '.join(missing)}."
 
@@ -165,7 +183,7 @@ def release():
 
 def main(*words: str) -> None:
     os.chdir(ROOT)
-    commit = records.commit()
+    commit = head()
     out = Path("out/release") / commit
     lines, found = steps(str(out)), ran(out)
     if words == ("--list",):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -15,21 +16,70 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_step_calls_what_exists():
-    """A target of the Makefile, a module or a script."""
+    """Targets of the Makefile, a module, a script or a file of tests."""
     targets = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
     for step, line in release.steps().items():
-        called = re.findall(r"(?:^|&& )make ([a-z0-9-]+)|-m lab\.(\w+)|(lab/\w+\.sh)", line)
-        assert called, step
-        for target, module, script in called:
-            path = ROOT / (script or f"lab/{module}.py")
-            assert target in targets if target else path.exists(), step
+        made = re.findall(r"(?:^|&& )make((?: [a-z][a-z0-9-]*(?= |$))+)", line)
+        files = [f"lab/{module}.py" for module in re.findall(r"-m lab\.(\w+)", line)]
+        files += re.findall(r"(?:lab|test)/[\w/]+\.(?:sh|py)", line)
+        assert made or files, step
+        assert {*" ".join(made).split()} <= {*targets}, step
+        assert [file for file in files if not (ROOT / file).exists()] == [], step
     assert {*release.NEEDS} <= {*release.steps()}
+
+
+def test_a_python_may_stand_in_any_folder(tmp_path, monkeypatch):
+    """Also in one with a space in its name."""
+    python = tmp_path / "my python"
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("PYTHON", str(python))
+    named = [line for line in release.steps().values() if "$PYTHON" in line]
+    assert named and all(release.shell(line, tmp_path / "log") for line in named)
+
+
+@pytest.mark.parametrize("variables, whole", [([], True), (["DRY=0"], True), (["DRY=1"], False)])
+def test_a_dry_run_is_asked_for(variables, whole):
+    shown = checked("make", "--just-print", "release", *variables, cwd=ROOT)
+    assert ("-m lab.release" in shown) == whole
+    assert ("cyclonedx-py" in shown) != whole
+
+
+JOBS = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+
+
+def test_only_a_tag_that_is_pushed_publishes():
+    """A run by hand may be of a tag as well."""
+    trusted = {job: it for job, it in JOBS.items() if "id-token" in it.get("permissions", {})}
+    assert {*trusted} == {"attest", "publish"}
+    assert {it["if"] for it in trusted.values()} == {
+        "github.event_name == 'push' && github.ref_type == 'tag'"
+    }
+
+
+def test_each_project_has_an_environment_and_its_files():
+    """PyPI knows new publishers by their environments. The page names them."""
+    jobs = JOBS["publish"]["strategy"]["matrix"]["include"]
+    page = (ROOT / "docs/releasing.md").read_text()
+    assert len({job["environment"] for job in jobs}) == len(jobs) == 2
+    assert all(f"`{job['environment']}`" in page for job in jobs)
+    published = {
+        file: [job["environment"] for job in jobs if fnmatch(file, job["files"])]
+        for file in (
+            "clampgrad-1.0.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+            "clampgrad-1.0.0-py3-none-any.whl",
+            "clampgrad-1.0.0.tar.gz",
+            "clampgrad_cuda-1.0.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+            "clampgrad.cdx.json",
+            "SHA256SUMS",
+        )
+    }
+    assert [*published.values()] == [["pypi"], ["pypi"], ["pypi"], ["pypi-cuda"], [], []]
 
 
 def test_the_workflow_tests_what_is_supported():
     """On each release of torch, and on each Python."""
-    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
-    matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
+    matrix = JOBS["test"]["strategy"]["matrix"]
     assert matrix["torch"] == RELEASES
     pythons = [*matrix["python"], *(job["python"] for job in matrix["include"])]
     assert sorted(f"python{p}" for p in pythons) == sorted(release.PYTHONS)
@@ -44,26 +94,30 @@ def test_the_changelog_has_the_version():
     assert headings[:1] in ([], [version])
 
 
+def commit(clone):
+    """Another one, in a repository of whoever runs the tests."""
+    git = ("git", "-C", clone, "-c", "user.name=a", "-c", "user.email=a@b")
+    checked(*git, "add", ".")
+    checked(*git, "commit", "-q", "--allow-empty", "-m", "one more")
+
+
 @pytest.fixture
 def clone(tmp_path, monkeypatch):
     """A repository with one commit and three steps, and the command in it."""
-    git = ("git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b")
-    checked(*git, "init", "-q")
+    checked("git", "-C", tmp_path, "init", "-q")
     (tmp_path / ".gitignore").write_text("out/\nbroken\n")
-    checked(*git, "add", ".")
-    checked(*git, "commit", "-qm", "one")
-    lines = {"good": "echo x >> out/good", "bad": "test ! -e broken", "absent": "true"}
+    commit(tmp_path)
+    lines = {"artefacts": "echo x >> out/made", "bad": "test ! -e broken", "absent": "true"}
     monkeypatch.setattr(release, "ROOT", tmp_path)
     monkeypatch.setattr(release, "NEEDS", {"absent": "no-such-tool"})
     monkeypatch.setattr(release, "steps", lambda out="": lines)
-    monkeypatch.setattr(release.records, "commit", lambda: "abc1234")
     for name in ("PIP_CONSTRAINT", "RECORDS", "PYTHON"):
         monkeypatch.setenv(name, "")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_it_goes_on_where_it_was(clone, monkeypatch):
+def test_it_goes_on_where_it_was(clone):
     """What has failed runs again, what has passed does not, and another
     commit starts from nothing."""
     (clone / "broken").touch()
@@ -71,15 +125,15 @@ def test_it_goes_on_where_it_was(clone, monkeypatch):
         release.main()
     (clone / "broken").unlink()
     release.main()
-    assert (clone / "out/good").read_text() == "x\n"
-    found = release.ran(Path("out/release/abc1234"))
+    assert (clone / "out/made").read_text() == "x\n"
+    found = release.ran(Path("out/release") / release.head())
     assert {step: row.get("passed") for step, row in found.items()} == {
-        "good": True, "bad": True, "absent": None,
+        "artefacts": True, "bad": True, "absent": None,
     }  # fmt: skip
     assert "no-such-tool" in release.how(found["absent"])
-    monkeypatch.setattr(release.records, "commit", lambda: "def5678")
-    release.main("good")
-    assert (clone / "out/good").read_text() == "x\nx\n"
+    commit(clone)
+    release.main("artefacts")
+    assert (clone / "out/made").read_text() == "x\nx\n"
 
 
 def test_what_is_in_no_commit_is_refused(clone):
@@ -88,12 +142,24 @@ def test_what_is_in_no_commit_is_refused(clone):
         release.main()
 
 
+def test_without_a_commit_it_says_so(clone, monkeypatch):
+    """In one sentence: where there is no repository, and where there is no git."""
+    assert len(release.head()) == 40  # the folder is named alike in every clone
+    (clone / ".git").rename(clone / "no-git")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(clone.parent))
+    with pytest.raises(SystemExit, match="^A release is of a commit.*not a git repository.*$"):
+        release.main()
+    monkeypatch.setenv("PATH", str(clone))
+    with pytest.raises(SystemExit, match="^A release is of a commit.*'git'$"):
+        release.main("--list")
+
+
 def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch):
     """And dist/ that was made again since then does not count."""
     lines = {
         "artefacts": ": dist/; mkdir -p dist && date +%N > dist/a && cd dist && sha256sum a > SHA256SUMS"
     }
-    lines["artefacts"] += " && cp SHA256SUMS ../out/release/abc1234"
+    lines["artefacts"] += f" && cp SHA256SUMS ../out/release/{release.head()}"
     monkeypatch.setattr(release, "steps", lambda out="": lines | {"tests": "test -e dist/a"})
     (clone / ".git/info/exclude").write_text("dist\n")
     with pytest.raises(SystemExit, match="not passed: tests"):
@@ -107,22 +173,32 @@ def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch):
 
 def test_the_record_is_of_one_commit(clone, monkeypatch):
     """What was recorded before goes, but what ran on a GPU; what steps have measured comes in."""
-    folder = clone / "out/records"
+    folder, at = clone / "out/records", release.head()
     monkeypatch.setattr(release.records, "FOLDER", folder)
     monkeypatch.setattr(release.records, "NEW", folder)
     ran = {"test_one": {"passed": 1, "failed": 0}}
     release.support.record({"2.13.0, compiled, cpu": ran, "2.11.0, compiled, cuda (H100)": ran})
-    release.main("good")
-    out = clone / "out/release/abc1234"
-    (out / "good.support.json").write_text(json.dumps({"2.15.0, compiled, cpu": ran}))
+    with pytest.raises(SystemExit, match=f"nothing to record.* at commit {at}"):
+        release.main("--record")
+    release.main("artefacts")
+    out = clone / "out/release" / at
+    (out / "bad.support.json").write_text(json.dumps({"2.15.0, compiled, cpu": ran}))
     release.records.write(out / "records/fuzz.jsonl", [{"cells": 3}])
+    release.records.write(out / "gpu/cuda-2.15.0.jsonl", [{"cells": 4}])
+    release.records.write(out / "gpu-rehearsal/cpu-2.15.0.jsonl", [{"cells": 5}])
     release.main("--record")
     assert {*release.support.recorded()} == {
         "2.11.0, compiled, cuda (H100)", "2.15.0, compiled, cpu",
     }  # fmt: skip
     assert release.records.read("fuzz")["rows"] == [{"cells": 3}]
+    assert release.records.read("cuda-2.15.0")["rows"] == [{"cells": 4}]
+    assert not (folder / "cpu-2.15.0.jsonl").exists()  # a rehearsal measures nothing
     found = release.records.read("release")
-    assert found["commit"] == "abc1234"
+    assert found["commit"] == at
     assert [row.get("passed") for row in found["rows"]] == [True, None, None]
     shown = release.release()
-    assert "| `good` |" in shown and "Not run at this commit: `bad`, `absent`." in shown
+    assert "| `artefacts` |" in shown and "Not run at this commit: `bad`, `absent`." in shown
+    commit(clone)  # of what was recorded: nothing has run there, and the record stays
+    with pytest.raises(SystemExit, match="nothing to record"):
+        release.main("--record")
+    assert release.records.read("release") == found

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,17 @@ def schemas():
     return [s for s in found if re.match(r"clampgrad::(?!_)", s.name)]
 
 
+def release_schemas(*words):
+    """What a release does with the file: writes it anew; with --check, fails where it has not."""
+    if clampgrad.implementation != "compiled":
+        sys.exit("Only the compiled library has every operator, and the portable one is installed.")
+    text = "".join(f"{line}\n" for line in sorted(map(str, schemas())))
+    if words != ("--check",):
+        RELEASED.write_text(text)
+    elif text != RELEASED.read_text():
+        sys.exit(f"{RELEASED.name} is of another release: docs/releasing.md says how to write it.")
+
+
 def test_names_of_the_package():
     text = "".join(API.values())
     listed = re.findall(r"^(?:::: |- `)(clampgrad\.[\w.]+)", text, re.M)
@@ -71,6 +83,24 @@ def test_schemas_of_the_last_release_still_hold():
         released = torch._C.parse_schema(line)
         name = released.name, released.overload_name
         assert name in now and now[name].is_backward_compatible_with(released), line
+
+
+@pytest.mark.compiled("the portable implementation has only those that it needs")
+def test_a_release_writes_all_schemas(tmp_path, monkeypatch):
+    """And is refused where it has not, or cannot."""
+    monkeypatch.setattr(sys.modules[__name__], "RELEASED", tmp_path / "schemas.txt")
+    lines = [*map(str, schemas())]
+    (tmp_path / "schemas.txt").write_text("\n".join(lines[1:]))
+    with pytest.raises(SystemExit, match="of another release"):
+        release_schemas("--check")
+    release_schemas()
+    release_schemas("--check")
+    assert sorted((tmp_path / "schemas.txt").read_text().splitlines()) == sorted(lines)
+    (tmp_path / "schemas.txt").unlink()
+    monkeypatch.setattr(clampgrad, "implementation", "portable")
+    with pytest.raises(SystemExit, match="Only the compiled library"):
+        release_schemas()
+    assert not (tmp_path / "schemas.txt").exists()
 
 
 def test_commands_and_variables():
@@ -107,5 +137,5 @@ def test_the_classifier_fits_the_version():
     assert is_stable == (not re.search(r'^version = "0\.', project, re.M))
 
 
-if __name__ == "__main__":  # a release writes the file anew
-    RELEASED.write_text("".join(f"{line}\n" for line in sorted(map(str, schemas()))))
+if __name__ == "__main__":
+    release_schemas(*sys.argv[1:])
