@@ -13,6 +13,7 @@
 #include <ATen/ops/fmin.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
+#include <torch/version.h>
 
 #include <tuple>
 
@@ -174,30 +175,35 @@ void check_no_overlap(const Tensor& self, const Tensor& other) {
 // A graph that is differentiated works on a clone of an input that it writes. Inductor removes the
 // clone. Before torch 2.15, the partitioner then chooses the input itself as what backward needs,
 // if that is smaller than all that is computed of it, and backward raises because the input has
-// been written. flip without dimensions copies, too, but no pass removes it, and nothing before it
-// is computed again. So backward gets the copy, or what is computed of it, usually a mask.
+// been written. flip copies, too, but no pass removes it, and the partitioner, as it is by default,
+// computes nothing before it again. So backward gets the copy, or masks that are computed of it.
 //
 // Nothing but its history tells such an input: the first argument of every function, back to the
-// clone of a leaf. One that does not require grad has none before its first clamp by a Tensor that
-// does, and later only such clamps. What the program clones itself looks the same; there a mask may
-// be kept that could be computed again. Jagged tensors know no flip.
+// clone of a leaf. What the program clones itself looks the same; there backward gets masks or a
+// copy too, where it might have got what was cloned. An input that does not require grad has no
+// history. Jagged tensors know no flip, and DTensor knows none before 2.13. flip leaves a tensor
+// without dimensions to clone.
 
 bool is_written_input(const Tensor& self) {
-  if (!in_functionalization() || in_transform() || self.layout() != at::kStrided) {
+  constexpr bool is_needed =
+      TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13 && TORCH_VERSION_MINOR < 15;
+  if (!is_needed || !in_functionalization() || in_transform() || self.layout() != at::kStrided) {
     return false;
   }
-  bool is_clone = false, is_clamp = true;
+  bool is_clone = false;
   auto node = self.grad_fn();
   while (node && node->num_outputs() > 0) {
     is_clone = node->name() == "CloneBackward0";
-    is_clamp = node->name() == "ClampComposedBackward1";
     node = node->next_edge(0).function;
   }
-  return node ? is_clone : is_clamp;
+  return node && is_clone;
 }
 
 Tensor copied(const Tensor& self) {
-  return is_written_input(self) ? self.flip(at::DimVector()) : self.clone();
+  if (!is_written_input(self)) {
+    return self.clone();
+  }
+  return self.dim() == 0 ? self.unsqueeze(0).flip(0).squeeze(0) : self.flip(at::DimVector());
 }
 
 Tensor& hand_over(Tensor& self, const Tensor& result) {

@@ -14,7 +14,7 @@ from torch._inductor.decomposition import select_decomp_table
 import clampgrad
 from benchmarks.memory import saved_bytes
 from clampgrad._contract.table import STRICT
-from common import assert_same, check_rows, tied
+from common import RELEASE, assert_same, check_rows, tied
 from matrix.waivers import IGNORES_NAN
 from oracle import CONVENTIONS, EXACT
 
@@ -105,12 +105,14 @@ WRITES = {
     "numbers": lambda x, lo, hi, **c: clampgrad.clamp_max_(clampgrad.clamp_min_(x, 0, **c), 1, **c),
     "both": lambda x, lo, hi, **c: clampgrad.clamp_(x, 0, 1, **c),
     "Tensors": lambda x, lo, hi, **c: clampgrad.clamp_(x, lo, hi, **c),
+    "a number": lambda x, lo, hi, **c: clampgrad.clamp_(x, 0, 1, **c),
     "a view": lambda x, lo, hi, **c: clampgrad.clamp_(x[1:], 0, 1, **c),
     "after another operator": lambda x, lo, hi, **c: clampgrad.clamp_(x.mul_(2), 0, 1, **c),
 }
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(RELEASE < (2, 13), reason="backward raises PyTorch's error there (limits.md)")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("write", WRITES)
 def test_an_input_that_is_written(write, dtype):
@@ -120,6 +122,8 @@ def test_an_input_that_is_written(write, dtype):
     """
     tensors = write == "Tensors"
     given = tied(3, 9, dtype=dtype, nan=False)
+    if write == "a number":
+        given = given[:, 4]  # (x, lo, hi) where it lies between the others
 
     def f(x, lo, hi):
         for convention in EXACT if tensors else CONVENTIONS:
@@ -132,7 +136,7 @@ def test_an_input_that_is_written(write, dtype):
         f(*[t * 1 for t in leaves]).sum().backward()
         return [t.grad for t, w in zip(leaves, wanted) if w]
 
-    for wanted in [(True, False, False)] + [(True, True, True), (False, True, True)] * tensors:
+    for wanted in [(True, False, False)] + [(True, True, True)] * tensors:
         torch._dynamo.reset()
         with OPERATORS:
             found = gradients(torch.compile(f, fullgraph=True), *wanted)

@@ -5,6 +5,7 @@ import math
 import torch
 
 import clampgrad
+from common import RELEASE
 from matrix.forms import FORMS
 
 # Up to torch 2.11, eager mode ignores the bound of clamp(x, min=nan), and a transform does not.
@@ -71,6 +72,17 @@ REFUSED = {
     " ([Limits](limits.md#pins))": (
         lambda cell: FORMS[cell.form].pin and cell.context.startswith("TorchScript"),
         "clampgrad.pin: TorchScript differentiates this clamp",
+    ),
+    "before torch 2.15, a compiled graph may keep an input that it writes, and backward then raises PyTorch's error"
+    " ([Limits](limits.md#compilers-and-export))": (
+        lambda cell: (
+            RELEASE < (2, 15)
+            and FORMS[cell.form].in_place
+            and cell.context.startswith("compiled, ")
+            # Otherwise backward gets a copy.
+            and (RELEASE < (2, 13) or len(cell.tensor_args) > 1 or "vmap" in cell.context)
+        ),
+        "modified by an inplace operation",
     ),
     "selective checkpointing does not give an operator in place again that it has saved, which the portable"
     " pin asks for ([Limits](limits.md#the-portable-implementation))": (

@@ -67,6 +67,11 @@ def dispatch_modes_are_on() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0
 
 
+# Whether the graph that is recorded of a function may keep an input that the function writes, and
+# DTensor knows flip (csrc/ops/tensors.cpp, Note [An input that a graph writes]).
+KEEPS_WRITTEN_INPUTS = (2, 13) <= tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
+
+
 def in_functionalization() -> bool:
     """Whether calls are recorded as a graph of functions, by torch.compile for example."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from clampgrad._torch.dispatcher import at_this_level
 from clampgrad._torch.surroundings import (
+    KEEPS_WRITTEN_INPUTS,
     dispatch_modes_are_on,
     in_functionalization,
     in_transform,
@@ -96,18 +97,21 @@ def rounded(number: float, dtype: torch.dtype) -> float:
 def is_written_input(x: Tensor) -> bool:
     """Whether x is an input of a graph that is being recorded, and the graph writes it
     (csrc/ops/tensors.cpp, Note [An input that a graph writes])."""
-    if not in_functionalization() or in_transform() or x.layout != torch.strided:
+    if not KEEPS_WRITTEN_INPUTS or not in_functionalization() or in_transform():
+        return False
+    if x.layout != torch.strided:
         return False
     node, last = x.grad_fn, None
     while node is not None and node.next_functions:
         last, node = node.name(), node.next_functions[0][0]
-    clamps = None, "ClampBackward", "RecordedBackward"
-    return last in clamps if node is None else last == "CloneBackward0"
+    return node is not None and last == "CloneBackward0"
 
 
 def copied(x: Tensor) -> Tensor:
     """What to read of an x that is then written: a copy of an input that a graph writes."""
-    return x.flip(()) if is_written_input(x) else x
+    if not is_written_input(x):
+        return x
+    return x.flip(()) if x.dim() else x.unsqueeze(0).flip(0).squeeze(0)
 
 
 def check_in_place(x: Tensor, *others: Any) -> None:
