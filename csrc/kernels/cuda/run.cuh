@@ -32,8 +32,7 @@ bool is_aligned(const Buffers<Call, Lane>& s, const Layouts<Call>& layouts) {
     return reinterpret_cast<uintptr_t>(at) % 16 == 0;
   });
   for (int k = 0; k < Call::kIn; ++k) {
-    aligned = aligned &&
-        has_vectors(layouts[k], Row<Lane>::kVector, s.in[k], Places<Call::kIn>::kMaySplit);
+    aligned = aligned && has_vectors(layouts[k], Row<Lane>::kVector, s.in[k]);
   }
   return aligned;
 }
@@ -57,7 +56,9 @@ void run(
       launch(device, s.n, rows * elements, kernel, op, s, inputs, aligned, rows);
     };
     const auto run_flat = [&](auto op) { run(op, Flat()); };
-    const auto run_placed = [&](auto op) { run(op, places_in(layouts, Row<T>::kVector)); };
+    const auto run_placed = [&](auto op) {
+      run(op, places_in(layouts, aligned ? Row<T>::kVector : 1));
+    };
     const bool flat = std::all_of(
         layouts.begin(), layouts.end(), [](const Layout& layout) { return layout.is_flat(); });
     if constexpr (std::is_same_v<Call, TensorForward<3>>) {

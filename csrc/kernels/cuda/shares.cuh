@@ -1,7 +1,7 @@
 // The gradient of a sum or a mean, which is broadcast: whatever the rule, the bits of an element
 // say which part of g each argument gets. It is looked up in a table, which the rule fills on the
-// host. So there is one kernel for all rules, because such gradients are rare, and one for those by
-// which all of g passes or nothing. Comes after the rules.
+// host. So there is one kernel for all rules, because such gradients are rare. Comes after the
+// rules.
 
 namespace clampgrad::device {
 namespace {
@@ -9,34 +9,25 @@ namespace {
 enum Part : uint32_t { nothing, all, half, quarter, third, one, minus_one, if_falling, if_rising };
 constexpr uint32_t kParts = if_rising + 1;
 
-// `whole`: if it is all or nothing.
-template <typename E, bool whole, typename V>
+template <typename E, typename V>
 CLAMPGRAD_HOST_DEVICE V part_of(V g, uint32_t part) {
-  V of_g = select(part == all, g, V());
-  if constexpr (!whole) {
-    const auto key = E::key(g);
-    const decltype(key) none = {};
-    of_g = select(part == half, E::halved(g), of_g);
-    of_g = select(part == quarter, E::quartered(g), of_g);
-    of_g = select(part == third, E::third(g), of_g);
-    of_g = select(part == one, E::template sign<V>(true, false), of_g);
-    of_g = select(part == minus_one, E::template sign<V>(false, true), of_g);
-    of_g = select(part == if_falling && le(none, key), g, of_g);
-    of_g = select(part == if_rising && le(key, none), g, of_g);
-  }
-  return of_g;
+  const auto key = E::key(g);
+  const decltype(key) none = {};
+  V of_g = V();
+  of_g = select(part == all, g, of_g);
+  of_g = select(part == half, E::halved(g), of_g);
+  of_g = select(part == quarter, E::quartered(g), of_g);
+  of_g = select(part == third, E::third(g), of_g);
+  of_g = select(part == one, E::template sign<V>(true, false), of_g);
+  of_g = select(part == minus_one, E::template sign<V>(false, true), of_g);
+  of_g = select(part == if_falling && le(none, key), g, of_g);
+  return select(part == if_rising && le(key, none), g, of_g);
 }
 
 // A part of four bits for each number that the bits of an element make.
 template <size_t n>
 struct SharesTable {
   uint32_t parts[n];
-
-  bool is_whole() const { // all numbers are `nothing` or `all`
-    return std::all_of(std::begin(parts), std::end(parts), [](uint32_t numbers) {
-      return (numbers & ~0x11111111u) == 0;
-    });
-  }
 };
 
 // The part is known by what the rule makes of 12 and of -12.
@@ -55,8 +46,8 @@ SharesTable<n> table_of(const Backward<n>& call) {
       op({-12.0f}, bits, rising);
       for (size_t k = 0; k < n; ++k) {
         uint32_t part = 0;
-        while (part_of<Real<float>, false>(12.0f, part) != falling[k] ||
-               part_of<Real<float>, false>(-12.0f, part) != rising[k]) {
+        while (part_of<Real<float>>(12.0f, part) != falling[k] ||
+               part_of<Real<float>>(-12.0f, part) != rising[k]) {
           ++part;
           TORCH_INTERNAL_ASSERT(part < kParts);
         }
@@ -67,7 +58,7 @@ SharesTable<n> table_of(const Backward<n>& call) {
   return table;
 }
 
-template <size_t n, int bits_per_element, bool whole, typename E>
+template <size_t n, int bits_per_element, typename E>
 struct LookUpShares : Op<Backward<n>, E, bits_per_element> {
   SharesTable<n> table;
 
@@ -79,7 +70,7 @@ struct LookUpShares : Op<Backward<n>, E, bits_per_element> {
       at |= uint32_t{bits[b]} << b;
     }
     for (size_t k = 0; k < n; ++k) {
-      out[k] = part_of<E, whole>(in[0], table.parts[k] >> 4 * at & 15);
+      out[k] = part_of<E>(in[0], table.parts[k] >> 4 * at & 15);
     }
   }
   template <typename T>
@@ -110,15 +101,10 @@ void with_table(const Backward<n>& call, const F& f) {
     if (bits_per_element(call.convention.gradient, n) == 1) {
       f(BackwardOp<Rule<1, Gradient::min_norm, false>, E>{});
     } else {
-      f(LookUpShares<1, 2, false, E>{{}, table_of(call)});
+      f(LookUpShares<1, 2, E>{{}, table_of(call)});
     }
   } else {
-    const auto table = table_of(call);
-    if (table.is_whole()) {
-      f(LookUpShares<n, n, true, E>{{}, table});
-    } else {
-      f(LookUpShares<n, n, false, E>{{}, table});
-    }
+    f(LookUpShares<n, n, E>{{}, table_of(call)});
   }
 }
 
