@@ -290,6 +290,11 @@ def calls():
             yield operator, kind, forms(operator, numbers), variables, args, g
 
 
+def copied(t):
+    """With its strides, which `clone` does not keep of a column."""
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(t)
+
+
 def rows(args, g, values):
     """A row for each point: its arguments, g, and the gradients."""
     values = [torch.zeros_like(g) if v is None else v.double() for v in values]
@@ -449,7 +454,7 @@ def gradients():
     def ask(key, way, f, variables, args, g):
         """Whoever gives g keeps it: a formula must not write to it."""
         with noted(errors, key):
-            found[key].append(rows(args, g, way(f, variables, given := g.clone())))
+            found[key].append(rows(args, g, way(f, variables, given := copied(g))))
             exact(given, g)
 
     for operator, kind, functions, variables, args, g in calls():
@@ -462,7 +467,7 @@ def gradients():
                     way is reverse and key not in errors
                 ):  # a dispatch mode would keep formulas from their kernels
                     with profile() as seen:
-                        reverse(f, variables, g.clone())
+                        reverse(f, variables, copied(g))
                     seen = {event.name for event in seen.function_events} - OURS
                     ran[key] |= {name for name in seen if "::engine::" not in name}
             for listed, some in every:
