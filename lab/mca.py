@@ -11,9 +11,11 @@ objdump, c++filt and llvm-mca.
 import argparse
 import re
 import subprocess
+from pathlib import Path
 
 import clampgrad
 import records
+from clampgrad._implementation.build import LIBRARY
 from records import made_on, table
 
 MODELS = ("icelake-server", "sapphirerapids", "znver4", "znver5")
@@ -80,7 +82,9 @@ def loops():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("library", nargs="?", default=clampgrad.clamp.__self__.__file__)
+    parser.add_argument(
+        "library", nargs="?", default=Path(clampgrad.clamp.__self__.__file__).with_name(LIBRARY)
+    )
     parser.add_argument("--out", help="without it, the cycles are printed")
     given, rows = parser.parse_args(), {}
     for name, code in listed(given.library):

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import MappingKey, tree_flatten_with_path
 
 import clampgrad
+from clampgrad._implementation import build
 from oracle import TABLE
 
 RELEASE = tuple(int(n) for n in torch.__version__.split(".")[:2])  # as text, 2.9 is beyond 2.14
@@ -271,6 +272,11 @@ def seeded(draw, *args, seed=0, generator=None):
 def has_kernels():
     """Whether the device under test has kernels of ours; compositions run on any other."""
     return torch.get_default_device().type in ("cpu", "cuda")
+
+
+def library():
+    """The file of libclampgrad that this process has loaded, without the module of Python."""
+    return Path(clampgrad.clamp.__self__.__file__).with_name(build.LIBRARY)
 
 
 def tied(*shape, dtype=torch.float32, seed=0, nan=True):

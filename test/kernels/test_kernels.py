@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, run, seeded, vjp
+from common import DTYPES, assert_same, eager, library, run, seeded, vjp
 from oracle import EXACT, PSEUDO, TABLE
 
 pytestmark = pytest.mark.compiled(
@@ -142,7 +142,7 @@ OBJDUMP = shutil.which(f"{MACHINE}-linux-gnu-objdump") or shutil.which("objdump"
 
 
 def disassembled():
-    done = run(OBJDUMP, "-d", "--no-show-raw-insn", clampgrad.clamp.__self__.__file__)
+    done = run(OBJDUMP, "-d", "--no-show-raw-insn", library())
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import assert_same, python, run, tied
+from common import assert_same, library, python, run, tied
 from oracle import CONVENTIONS, gradient_of_x
 
 BUSY = """
@@ -42,7 +42,7 @@ def test_kernels_run_in_the_threads_of_torch():
 
 @pytest.mark.skipif(not shutil.which("readelf"), reason="needs readelf")
 def test_no_second_openmp_runtime():
-    listed = run("readelf", "-d", clampgrad.clamp.__self__.__file__).stdout
+    listed = run("readelf", "-d", library()).stdout
     needed = re.findall(r"NEEDED.*\[(.*)\]", listed)
     assert needed and not [n for n in needed if re.match("lib(gomp|omp|iomp)", n)]
 
