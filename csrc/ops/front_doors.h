@@ -44,8 +44,8 @@ void check_no_overlap(const at::Tensor& self, const at::Tensor& other);
 // Raises, as torch's in-place operators do, where self cannot hold the result.
 void check_fits(const at::Tensor& self, const at::Tensor& result);
 
-// Whether self is an input of a graph that is being recorded, and the graph writes it; and a copy
-// that backward may keep of what is written: Note [An input that a graph writes].
+// Whether self is an input of a graph that is being recorded, and the graph writes it; and the copy
+// of such an input that backward may keep: Note [An input that a graph writes].
 bool is_written_input(const at::Tensor& self);
 at::Tensor copied(const at::Tensor& self);
 

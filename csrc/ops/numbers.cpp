@@ -72,7 +72,8 @@ Tensor& front_door::clamp_(Tensor& self, const Number& min, const Number& max, C
   // Computed of a copy, it can be once more. What is handed over has no tangent.
   if (in_functionalization() && !in_transform() && !self._fw_grad(0).defined()) {
     torch::autograd::check_inplace(self, /*requires_grad=*/true);
-    return hand_over(self, clamp(copied(self), min, max, c));
+    return hand_over(
+        self, clamp(is_written_input(self) ? copied(self) : self.clone(), min, max, c));
   }
   if (!is_fusable_clamp(self, min, max)) {
     return clampgrad::_clamp_composed_(

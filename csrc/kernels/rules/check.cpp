@@ -79,6 +79,20 @@ constexpr float share_of(float g, float x, float y, Gradient pseudo, bool maximi
   }
 }
 
+// What argument k of Tensors gets, where y is the result. Under a pseudo-gradient, a bound that is
+// the result gets what min_norm gives it.
+template <Gradient gradient, bool maximize, size_t n>
+constexpr float share_of(float g, const Point<n>& point, float y, size_t k, int differentiated) {
+  if constexpr (is_pseudo(gradient)) {
+    const float x = point.at[0];
+    return k == 0 ? share_of(g, x, y, gradient, maximize)
+        : x == y  ? 0
+                  : share_of(g, point, Gradient::min_norm, k, differentiated);
+  } else {
+    return share_of(g, point, gradient, k, differentiated);
+  }
+}
+
 // ---- What a rule says ---------------------------------------------------------------------------
 
 // From the masks and from the bits alike, each argument k gets expected(k, g).
@@ -161,13 +175,7 @@ constexpr int wrong_pair(const Point<2> (&points)[count]) {
         skips);
     return is_same(y[0], result_of(point)) &&
         agrees<R>(masks, bits, larger, [&](size_t k, float g) {
-             if constexpr (pseudo) {
-               return k == 0      ? share_of(g, self, y[0], gradient, maximize)
-                   : self == y[0] ? 0
-                                  : share_of(g, point, Gradient::min_norm, k, differentiated);
-             } else {
-               return share_of(g, point, gradient, k, differentiated);
-             }
+             return share_of<gradient, maximize>(g, point, y[0], k, differentiated);
            });
   };
   return first_wrong(points, gradient, holds, kBoth);
@@ -185,13 +193,7 @@ constexpr int wrong_triple(const Point<3> (&points)[count]) {
     const auto masks = triple_masks<R::recorded>(
         compared<E>(x), compared<E>(lo), compared<E>(hi), compared<E>(y[0]), differentiated);
     return is_same(y[0], result_of(point)) && agrees<R>(masks, bits, false, [&](size_t k, float g) {
-             if constexpr (is_pseudo(gradient)) {
-               return k == 0   ? share_of(g, x, y[0], gradient, maximize)
-                   : x == y[0] ? 0
-                               : share_of(g, point, Gradient::min_norm, k, differentiated);
-             } else {
-               return share_of(g, point, gradient, k, differentiated);
-             }
+             return share_of<gradient, maximize>(g, point, y[0], k, differentiated);
            });
   };
   return first_wrong(points, gradient, holds, kAll);
