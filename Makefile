@@ -138,7 +138,7 @@ ifneq ($(filter-out 0,$(DRY)),)
 release: ; $(MAKE) artefacts RELEASES=$(TORCH)
 else
 release: export CUDA_RELEASES := $(or $(CUDA_RELEASES),$(SUPPORTED))
-release: ## Run what a release must pass, or STEPS of it, at this commit: hours; DRY=1 takes minutes
+release: ## Run what a release must pass, or STEPS of it: hours; DRY=1 takes minutes
 	"$(PYTHON)" -m lab.release $(STEPS)
 endif
 

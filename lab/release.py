@@ -1,17 +1,20 @@
 """`make release`: what a release must pass beside `.ci/run`, all of it
-at one commit. It takes hours.
+for one package. It takes hours.
 
-    make release                     every step that has not passed at this commit
+    make release                     every step that this package has not passed
     make release STEPS="docs fuzz"   these alone
     make release-record              puts what they found into records/ and docs/support.md
     python -m lab.release --list     the steps, and how each stands
 
-A step leaves its log, its row and what it measured in out/release/COMMIT. So what was interrupted,
-or has failed, goes on where it was, and another commit starts from nothing. A step that fails does
-not end the others. One that this machine lacks something for is left out, and the table says so; it
-may run on another machine, in a clone of this commit, whose folder has the same name.
+A step leaves its log, its row and what it measured in out/release/PACKAGE. So what was interrupted,
+or has failed, goes on where it was. PACKAGE is a hash of the files that wheels are made from: a
+commit that mends a test or a page keeps what has passed, one that changes the package starts from
+nothing, and a row says which commit it is of. A step that fails does not end the others. One that
+this machine lacks something for is left out, and the table says so; it may run on another machine,
+in a clone whose folder has the same name.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -32,6 +35,11 @@ SYSTEMS = ("bookworm", "trixie", "forky")
 FLOOR = "2.5.0"  # the oldest torch that pip accepts beside the package
 # Building the package and measuring JAX are steps of their own.
 WHOLE = "-m 'not build and not jax'"
+# What wheels are made from. The README is shown on PyPI, and has tables that a release fills.
+PACKAGE = (
+    "csrc", "codegen", "buildtools", "cmake", "python", "setup.py", "pyproject.toml", "MANIFEST.in",
+    "CMakeLists.txt", "conventions.yaml", "derivatives.yaml", "torch_releases.txt", "LICENSE",
+)  # fmt: skip
 # What depends on Python most: calls from it, the pin and its tasks.
 BRIEF = "test/table/test_seeds.py test/table/test_table.py test/kernels/test_gate.py test/pin/test_pin_tasks.py"
 # These build what they test; the others take the wheel.
@@ -109,7 +117,8 @@ def shell(line: str, output: Path) -> bool:
 
 def run(step: str, out: Path) -> dict:
     """The row of the step, which it leaves in a file."""
-    row, needs = {"step": step, "on": str(date.today())}, NEEDS.get(step, "true")
+    row = {"step": step, "on": str(date.today()), "commit": head()}
+    needs = NEEDS.get(step, "true")
     row["machine"] = f"{os.cpu_count()} cores of {records.processor()}"
     log, began = out / f"{step}.log", time.monotonic()
     if shell(needs, log):
@@ -132,16 +141,24 @@ def how(row: dict) -> str:
     return {True: "yes", False: "no", None: "not run"}[row.get("passed")]
 
 
-def head() -> str:
-    """The commit of this clone, in full: an abbreviation may be longer in another clone."""
-    words = ["git", "rev-parse", "--verify", "HEAD"]
+def git(*words: str) -> str:
     try:
         return subprocess.run(
-            words, cwd=ROOT, check=True, capture_output=True, text=True
+            ["git", *words], cwd=ROOT, check=True, capture_output=True, text=True
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         why = getattr(error, "stderr", None) or str(error)
         sys.exit(f"A release is of a commit, and git knows none here: {why.strip()}")
+
+
+def head() -> str:
+    """The commit of this clone, in full: an abbreviation may be longer in another clone."""
+    return git("rev-parse", "--verify", "HEAD")
+
+
+def package() -> str:
+    """A hash of the package of this commit, the same in every clone."""
+    return hashlib.sha256(git("ls-tree", head(), *PACKAGE).encode()).hexdigest()[:16]
 
 
 # ---- The record ----------------------------------------------------------------------------------
@@ -151,7 +168,7 @@ def record(commit: str, out: Path) -> None:
     """In place of what was recorded for an earlier release."""
     found = ran(out)
     if not found.get("artefacts", {}).get("passed"):
-        sys.exit(f"There is nothing to record: `artefacts` has not passed at commit {commit}.")
+        sys.exit(f"There is nothing to record: `artefacts` has not passed for {out}.")
     records.write("release", [found.get(step, {"step": step}) for step in steps()], commit=commit)
     # What no machine of this release can tell stays, with the commit that it was of.
     runs = {name: run for name, run in support.recorded().items() if ", cuda" in name}
@@ -167,15 +184,18 @@ def record(commit: str, out: Path) -> None:
 def release():
     found = records.read("release")
     ran = [row for row in found["rows"] if "on" in row]
-    yield "step", "minutes", "passed", "on"
+    yield "step", "minutes", "passed", "on", "at commit"
     for row in ran:
         minutes = f"{row['seconds'] / 60:.1f}" if "seconds" in row else ""
-        yield code(row["step"]), minutes, how(row), row["on"]
+        yield code(row["step"]), minutes, how(row), row["on"], code(row["commit"][:8])
     hours = sum(row.get("seconds", 0) for row in ran) / 3600
     machines = " and ".join(dict.fromkeys(row["machine"] for row in ran)) or "no machine yet"
-    yield f"All of it at commit {code(found['commit'][:8])}: {hours:.1f} hours, on {machines}."
+    yield (
+        f"All of it for the package of commit {code(found['commit'][:8])}, which has not changed since the"
+        f" first of these commits: {hours:.1f} hours, on {machines}."
+    )
     if missing := [code(row["step"]) for row in found["rows"] if row not in ran]:
-        yield f"Not run at this commit: {', '.join(missing)}."
+        yield f"Not run for this package: {', '.join(missing)}."
 
 
 # ---- The command ---------------------------------------------------------------------------------
@@ -183,8 +203,7 @@ def release():
 
 def main(*words: str) -> None:
     os.chdir(ROOT)
-    commit = head()
-    out = Path("out/release") / commit
+    out = Path("out/release") / package()
     lines, found = steps(str(out)), ran(out)
     if words == ("--list",):
         for step, line in lines.items():
@@ -193,7 +212,7 @@ def main(*words: str) -> None:
     if subprocess.check_output(["git", "status", "--porcelain"]):
         sys.exit("A release is of a commit, and `git status` shows changes that are in none.")
     if words == ("--record",):
-        return record(commit, out)
+        return record(head(), out)
     if unknown := {*words} - {*lines}:
         sys.exit(f"no such step: {', '.join(unknown)}")
     (out / "records").mkdir(parents=True, exist_ok=True)
@@ -202,7 +221,7 @@ def main(*words: str) -> None:
     os.environ |= {"PIP_CONSTRAINT": os.devnull, "RECORDS": str((out / "records").absolute())}
     os.environ["PYTHON"] = sys.executable  # also for make
     if not shell(f"cd dist && sha256sum --check ../{out}/SHA256SUMS", out / "dist.log"):
-        # dist/ is of another commit by now: what was tested is not there.
+        # dist/ is of another package by now: what was tested is not there.
         found = {step: row for step, row in found.items() if "dist/" not in lines[step]}
     for step in words or lines:
         made = step == "artefacts" or found.get("artefacts", {}).get("passed")

@@ -1,4 +1,4 @@
-"""`make release`: its steps, and what it does with them at one commit."""
+"""`make release`: its steps, and what it does with them for one package."""
 
 import json
 import re
@@ -94,11 +94,13 @@ def test_the_changelog_has_the_version():
     assert headings[:1] in ([], [version])
 
 
-def commit(clone):
-    """Another one, in a repository of whoever runs the tests."""
+def commit(clone, file="page"):
+    """Another one, which changes a file, in a repository of whoever runs the tests."""
+    with (clone / file).open("a") as written:
+        written.write("x\n")
     git = ("git", "-C", clone, "-c", "user.name=a", "-c", "user.email=a@b")
     checked(*git, "add", ".")
-    checked(*git, "commit", "-q", "--allow-empty", "-m", "one more")
+    checked(*git, "commit", "-q", "-m", "one more")
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def clone(tmp_path, monkeypatch):
     """A repository with one commit and three steps, and the command in it."""
     checked("git", "-C", tmp_path, "init", "-q")
     (tmp_path / ".gitignore").write_text("out/\nbroken\n")
-    commit(tmp_path)
+    commit(tmp_path, "setup.py")
     lines = {"artefacts": "echo x >> out/made", "bad": "test ! -e broken", "absent": "true"}
     monkeypatch.setattr(release, "ROOT", tmp_path)
     monkeypatch.setattr(release, "NEEDS", {"absent": "no-such-tool"})
@@ -118,20 +120,23 @@ def clone(tmp_path, monkeypatch):
 
 
 def test_it_goes_on_where_it_was(clone):
-    """What has failed runs again, what has passed does not, and another
-    commit starts from nothing."""
+    """What has failed runs again, what has passed does not, and another package
+    starts from nothing."""
     (clone / "broken").touch()
     with pytest.raises(SystemExit, match="not passed: bad"):
         release.main()
     (clone / "broken").unlink()
+    first = release.head()
+    commit(clone)  # as one does to mend a test
     release.main()
     assert (clone / "out/made").read_text() == "x\n"
-    found = release.ran(Path("out/release") / release.head())
+    found = release.ran(Path("out/release") / release.package())
+    assert [row["commit"] == first for row in found.values()] == [True, False, False]
     assert {step: row.get("passed") for step, row in found.items()} == {
         "artefacts": True, "bad": True, "absent": None,
     }  # fmt: skip
     assert "no-such-tool" in release.how(found["absent"])
-    commit(clone)
+    commit(clone, "setup.py")
     release.main("artefacts")
     assert (clone / "out/made").read_text() == "x\nx\n"
 
@@ -159,29 +164,29 @@ def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch):
     lines = {
         "artefacts": ": dist/; mkdir -p dist && date +%N > dist/a && cd dist && sha256sum a > SHA256SUMS"
     }
-    lines["artefacts"] += f" && cp SHA256SUMS ../out/release/{release.head()}"
+    lines["artefacts"] += f" && cp SHA256SUMS ../out/release/{release.package()}"
     monkeypatch.setattr(release, "steps", lambda out="": lines | {"tests": "test -e dist/a"})
     (clone / ".git/info/exclude").write_text("dist\n")
     with pytest.raises(SystemExit, match="not passed: tests"):
         release.main("tests")
     release.main()
     release.main("tests")
-    (clone / "dist/a").write_text("of another commit")
+    (clone / "dist/a").write_text("of another package")
     with pytest.raises(SystemExit, match="not passed: tests"):
         release.main("tests")
 
 
-def test_the_record_is_of_one_commit(clone, monkeypatch):
+def test_the_record_is_of_one_package(clone, monkeypatch):
     """What was recorded before goes, but what ran on a GPU; what steps have measured comes in."""
     folder, at = clone / "out/records", release.head()
+    out = Path("out/release") / release.package()
     monkeypatch.setattr(release.records, "FOLDER", folder)
     monkeypatch.setattr(release.records, "NEW", folder)
     ran = {"test_one": {"passed": 1, "failed": 0}}
     release.support.record({"2.13.0, compiled, cpu": ran, "2.11.0, compiled, cuda (H100)": ran})
-    with pytest.raises(SystemExit, match=f"nothing to record.* at commit {at}"):
+    with pytest.raises(SystemExit, match=f"nothing to record.* for {out}"):
         release.main("--record")
     release.main("artefacts")
-    out = clone / "out/release" / at
     (out / "bad.support.json").write_text(json.dumps({"2.15.0, compiled, cpu": ran}))
     release.records.write(out / "records/fuzz.jsonl", [{"cells": 3}])
     release.records.write(out / "gpu/cuda-2.15.0.jsonl", [{"cells": 4}])
@@ -197,8 +202,12 @@ def test_the_record_is_of_one_commit(clone, monkeypatch):
     assert found["commit"] == at
     assert [row.get("passed") for row in found["rows"]] == [True, None, None]
     shown = release.release()
-    assert "| `artefacts` |" in shown and "Not run at this commit: `bad`, `absent`." in shown
-    commit(clone)  # of what was recorded: nothing has run there, and the record stays
+    assert "| `artefacts` |" in shown and "Not run for this package: `bad`, `absent`." in shown
+    commit(clone)  # of what was recorded: that may be done again
+    release.main("--record")
+    assert release.records.read("release")["rows"] == found["rows"]
+    found = release.records.read("release")
+    commit(clone, "setup.py")  # of what was recorded: nothing has run there, and the record stays
     with pytest.raises(SystemExit, match="nothing to record"):
         release.main("--record")
     assert release.records.read("release") == found
