@@ -17,8 +17,8 @@ TABLE = yaml.safe_load((Path(__file__).with_name("conventions.yaml")).read_text(
 CONVENTIONS = tuple(TABLE["conventions"])
 PSEUDO = tuple(name for name in TABLE["pseudo_gradients"]["rows"][0] if name in CONVENTIONS)
 EXACT = tuple(name for name in CONVENTIONS if name not in PSEUDO)
-# A clamp by a number and a Tensor is one bound after the other in these (`mixed_at_once` in csrc).
-CLAMPS_TWICE = tuple(name for name in EXACT if name not in ("min_norm", "half"))
+# A clamp by a number and a Tensor is one bound after the other in these.
+CLAMPS_TWICE = tuple(name for name in EXACT if name not in TABLE["at_once"])
 
 
 def signature(*args):

@@ -28,7 +28,8 @@ def contract(path: Path) -> dict[str, object]:
     exact = [name for name in names if name not in pseudo[POSITIONS[0]]]
     operators = {name: of for name, of in table["operators"].items() if name != "__line__"}
     return {
-        "exact": ", ".join(f"Gradient::{name}" for name in exact),
+        "exact": gradients(exact),
+        "at_once": gradients(table["at_once"]),
         "points": [points(path, name, of, exact) for name, of in operators.items()],
         "pseudo_gradients": [
             pseudo_gradient(name, maximize, columns, pseudo)
@@ -37,6 +38,10 @@ def contract(path: Path) -> dict[str, object]:
             for maximize in (False, True)
         ],
     }
+
+
+def gradients(names: Iterable[str]) -> str:
+    return ", ".join(f"Gradient::{name}" for name in names)
 
 
 def braced(values: Iterable[object]) -> str:

@@ -15,6 +15,9 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // The columns.
 constexpr Gradient kExact[] = {${exact}};
 
+// Those that take a number beside a Tensor as a constant Tensor, not one bound after the other.
+constexpr Gradient kAtOnce[] = {${at_once}};
+
 // Values of the arguments, and what each argument gets of g there: 0, or n for g / n.
 template <size_t n>
 struct Point {

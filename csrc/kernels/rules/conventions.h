@@ -176,9 +176,13 @@ static constexpr PairRule recorded_pair_rule(Extremum op, Gradient gradient, int
 constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 
 // Whether, between a number and a Tensor, the number is treated as a constant Tensor. Otherwise x
-// is clamped by one bound and then by the other; under half, both give the same.
+// is clamped by one bound and then by the other.
 inline bool mixed_at_once(Gradient gradient) {
-  return gradient == Gradient::min_norm || gradient == Gradient::half || is_pseudo(gradient);
+  bool listed = false;
+  for (const Gradient name : contract::kAtOnce) {
+    listed |= name == gradient;
+  }
+  return listed || is_pseudo(gradient);
 }
 
 // ---- As template arguments ----------------------------------------------------------------------

@@ -10,6 +10,8 @@ TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("table.json").read_t
 CONVENTIONS: tuple[str, ...] = tuple(TABLE["conventions"])
 PSEUDO: tuple[str, ...] = tuple(c for c in CONVENTIONS if c in TABLE["pseudo_gradients"]["rows"][0])
 EXACT: tuple[str, ...] = tuple(c for c in CONVENTIONS if c not in PSEUDO)
+# Under these, a clamp by a number and a Tensor takes the number as a constant Tensor.
+AT_ONCE: tuple[str, ...] = (*TABLE["at_once"], *PSEUDO)
 # The conventions whose gradient is 0 at a bound that is a number, like that of torch's relu.
 _TIES = [row["numbers"] for row in TABLE["operators"]["clamp"]["rows"] if len(row["active"]) > 1]
 STRICT: tuple[str, ...] = tuple(c for c in EXACT if all(tie[c] == 0 for tie in _TIES))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
-from clampgrad._contract.table import CANONICAL, PSEUDO, unknown
+from clampgrad._contract.table import AT_ONCE, CANONICAL, PSEUDO, unknown
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import (
     check_fits,
@@ -82,8 +82,7 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
         check_in_place(x, lo, hi)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
-        if gradient.partition(",")[0] not in (*PSEUDO, "min_norm", "half"):
-            # Under these it is one clamp after the other; under half the rule of three is the same.
+        if gradient.partition(",")[0] not in AT_ONCE:
             if suffix:
                 # If torch refuses the second, it raises before the first has written anything.
                 with torch.no_grad():
