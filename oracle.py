@@ -40,7 +40,7 @@ def lookup(operator, kind, convention, differentiated):
     table = torch.full((count, size), torch.nan, dtype=torch.float64)
     for row in TABLE["operators"][operator]["rows"]:
         values = row[kind][convention] if kind == "tensors" else [row[kind][convention]]
-        shared = convention == "min_norm" and len(row["active"]) > 1
+        shared = convention in TABLE["asks"] and len(row["active"]) > 1
         if shared and not differentiated.issuperset(row["active"]):
             values = [0] * count
         values = torch.tensor([float(Fraction(v)) for v in values], dtype=torch.float64)

@@ -29,6 +29,7 @@ def contract(path: Path) -> dict[str, object]:
     operators = {name: of for name, of in table["operators"].items() if name != "__line__"}
     return {
         "exact": gradients(exact),
+        "asks": gradients(table["asks"]),
         "at_once": gradients(table["at_once"]),
         "points": [points(path, name, of, exact) for name, of in operators.items()],
         "pseudo_gradients": [

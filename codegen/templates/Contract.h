@@ -15,6 +15,10 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // The columns.
 constexpr Gradient kExact[] = {${exact}};
 
+// Those that ask what is being differentiated: nothing is due where a constant is among several
+// active arguments.
+constexpr Gradient kAsk[] = {${asks}};
+
 // Those that take a number beside a Tensor as a constant Tensor, not one bound after the other.
 constexpr Gradient kAtOnce[] = {${at_once}};
 

@@ -48,11 +48,12 @@ bool result_is_kept() {
   return in_functionalization() && !in_transform();
 }
 
-// The result in place of self, if only self is differentiated and gets nothing at a tie.
+// The result in place of self, if only self is differentiated and that is enough for the
+// convention.
 template <typename Of, typename Op>
 Tensor result_if_enough(const Of& of, const Op& op) {
-  return result_is_kept() && of.convention.gradient == Gradient::min_norm &&
-          of.differentiated == kX && !at::isReducedFloatingType(of.args[0].scalar_type())
+  return result_is_kept() && kResultForX[of.convention.gradient] && of.differentiated == kX &&
+          !at::isReducedFloatingType(of.args[0].scalar_type())
       ? below_autograd(op)
       : of.args[0];
 }
@@ -96,7 +97,7 @@ auto masks_of_result(
         has_hi ? outside & (y == bounds.hi) : TensorMask()};
   } else {
     auto at = composed::number_masks<rule, has_lo, has_hi>(y, E::comparable(y), bounds, y);
-    if constexpr (rule != Gradient::min_norm) {
+    if constexpr (kNumberRules[rule].tie || kNumberRules[rule].both) {
       at.open = same & at.open;
     }
     return at;
@@ -118,7 +119,7 @@ Shares<1> shares(const NumberShares& of) {
   const composed::Bounds<TensorValue> bounds = {min.value_or(0), max.value_or(0)};
   return with_rule<1>(of.convention, [&](auto of_convention) {
     using Rule = decltype(of_convention);
-    constexpr Gradient rule = Rule::share;
+    constexpr Gradient rule = Rule::rule;
     return with_bounds(min.has_value(), max.has_value(), [&](auto lo, auto hi) {
       constexpr bool has_lo = decltype(lo)::value, has_hi = decltype(hi)::value;
       const bool from_result = result_is_kept() && !stays_unrounded(min, self.scalar_type()) &&
@@ -175,7 +176,7 @@ Shares<3> shares(const ClampShares& of) {
   return with_rule<3>(of.convention, [&](auto rule) {
     using Rule = decltype(rule);
     auto at = composed::triple_masks<Rule::recorded>(x, lo, hi, y, differentiated);
-    if constexpr (Rule::share == Gradient::min_norm) {
+    if constexpr (Rule::rule == Gradient::min_norm) {
       if (differentiated == kX) { // between constants, the same in few operators
         at.x = lt(lo, x) & lt(x, hi);
       }

@@ -22,6 +22,10 @@ ROWS = [
 ]
 
 
+def test_what_says_more_of_a_convention_names_exact_ones():
+    assert {*TABLE["asks"], *TABLE["at_once"]} <= {*EXACT}
+
+
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_way_to_compare_has_exactly_one_row(operator):
     count = len(OPERATORS[operator]["arguments"])

@@ -51,12 +51,12 @@ constexpr float share_of(float g, int part) {
   return part == 0 ? 0 : g / static_cast<float>(part);
 }
 
-// min_norm gives nothing where a constant is among several active arguments.
+// Some conventions give nothing where a constant is among several active arguments.
 template <size_t n>
 constexpr float share_of(
     float g, const Point<n>& point, Gradient exact, size_t k, int differentiated) {
   const bool several = point.active & (point.active - 1);
-  const bool constant = exact == Gradient::min_norm && several && point.active & ~differentiated;
+  const bool constant = asks(exact) && several && point.active & ~differentiated;
   return constant ? 0 : share_of(g, point.tensors[column_of(exact)][k]);
 }
 
@@ -121,9 +121,9 @@ constexpr bool agrees(
 template <size_t n, size_t count, typename Holds>
 constexpr int first_wrong(
     const Point<n> (&points)[count], Gradient gradient, const Holds& holds, int all) {
-  const bool asks = gradient == Gradient::min_norm || is_pseudo(gradient);
+  const bool some = is_pseudo(gradient) || asks(gradient); // a pseudo-gradient asks for bounds
   for (const auto& point : points) {
-    for (int differentiated = asks ? 0 : all; differentiated <= all; ++differentiated) {
+    for (int differentiated = some ? 0 : all; differentiated <= all; ++differentiated) {
       if (!holds(point, differentiated)) {
         return point.line;
       }
@@ -135,7 +135,7 @@ constexpr int first_wrong(
 template <bool has_lo, bool has_hi, Gradient gradient, bool maximize, size_t n, size_t count>
 constexpr int wrong_number(const Point<n> (&points)[count]) {
   constexpr Gradient rule = rule_of(gradient, 1);
-  using R = Rule<1, rule, maximize && !is_linear(rule)>;
+  using R = Rule<1, rule, maximize && is_directed(rule)>;
   const auto holds = [](const Point<n>& point, int) {
     const float x = point.at[0];
     const Bounds<float> bounds = {
@@ -160,7 +160,7 @@ template <Extremum op, Gradient gradient, bool maximize, size_t count>
 constexpr int wrong_pair(const Point<2> (&points)[count]) {
   constexpr Gradient rule = rule_of(gradient, 2);
   constexpr bool pseudo = is_pseudo(gradient), larger = takes_larger(op), skips = skips_nan(op);
-  using R = Rule<2, rule, pseudo ? maximize && !is_linear(rule) : nan_to_both(op, gradient)>;
+  using R = Rule<2, rule, pseudo ? maximize && is_directed(rule) : nan_to_both(op, gradient)>;
   const auto holds = [](const Point<2>& point, int differentiated) {
     const float self = point.at[0], other = point.at[1];
     const auto recorded = recorded_pair_rule(op, gradient, differentiated);
@@ -184,7 +184,7 @@ constexpr int wrong_pair(const Point<2> (&points)[count]) {
 template <Gradient gradient, bool maximize, size_t count>
 constexpr int wrong_triple(const Point<3> (&points)[count]) {
   constexpr Gradient rule = rule_of(gradient, 3);
-  using R = Rule<3, rule, maximize && !is_linear(rule)>;
+  using R = Rule<3, rule, maximize && is_directed(rule)>;
   const auto holds = [](const Point<3>& point, int differentiated) {
     const float x = point.at[0], lo = point.at[1], hi = point.at[2];
     bool bits[3] = {};

@@ -20,6 +20,21 @@ constexpr size_t column_of(Gradient exact) {
   return column;
 }
 
+template <size_t count>
+constexpr bool is_in(const Gradient (&names)[count], Gradient gradient) {
+  for (const Gradient name : names) {
+    if (name == gradient) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether it depends on what is being differentiated.
+constexpr bool asks(Gradient exact) {
+  return is_in(contract::kAsk, exact);
+}
+
 // How arguments compare, as contract::Point says it.
 template <size_t n>
 constexpr int order_of(const int (&arguments)[n]) {
@@ -72,10 +87,10 @@ constexpr ForEach<NumberRule> kNumberRules([](size_t column) {
 });
 
 // Whether two exact conventions say the same: of x between numbers (n = 1), or of three Tensors.
-// There, min_norm says more than its column: it asks what is being differentiated.
+// There, one that asks what is being differentiated says more than its column.
 constexpr bool agree(Gradient a, Gradient b, size_t n) {
   const size_t of_a = column_of(a), of_b = column_of(b);
-  if (n == 3 && a != b && (a == Gradient::min_norm || b == Gradient::min_norm)) {
+  if (n == 3 && asks(a) != asks(b)) {
     return false;
   }
   for (const auto& point : contract::clamp) {
@@ -144,6 +159,7 @@ constexpr ForEach<PairRule> kPairRules[] = {
     pair_rules(contract::fmin),
     pair_rules(contract::clamp_min),
     pair_rules(contract::clamp_max)};
+static_assert(std::size(kPairRules) == std::size(kExtrema));
 
 // These three are static, because loops call them: Note [One translation unit per instruction set].
 
@@ -153,7 +169,7 @@ static constexpr PairRule pair_rule(Extremum op, Gradient gradient, int differen
     return {kSelf, 0}; // what is at the bound belongs to self
   }
   PairRule rule = kPairRules[static_cast<size_t>(op)][gradient];
-  if (gradient == Gradient::min_norm && differentiated != kBoth) {
+  if (asks(gradient) && differentiated != kBoth) {
     rule.tie = 0; // a constant among the active arguments makes 0 a subgradient
   }
   return rule;
@@ -178,26 +194,72 @@ constexpr int kX = 1, kLo = 2, kHi = 4, kAll = 7;
 // Whether, between a number and a Tensor, the number is treated as a constant Tensor. Otherwise x
 // is clamped by one bound and then by the other.
 inline bool mixed_at_once(Gradient gradient) {
-  bool listed = false;
-  for (const Gradient name : contract::kAtOnce) {
-    listed |= name == gradient;
-  }
-  return listed || is_pseudo(gradient);
+  return is_pseudo(gradient) || is_in(contract::kAtOnce, gradient);
 }
+
+// ---- The result for x
+// -----------------------------------------------------------------------------
+
+// Whether x, where it alone is differentiated, gets something only where it alone is active.
+template <size_t n, size_t count>
+constexpr bool gets_alone(const contract::Point<n> (&points)[count], Gradient exact) {
+  for (const auto& point : points) {
+    const bool blocked = asks(exact) && point.active & ~kX && point.active & kX;
+    if (point.active != kX && point.tensors[column_of(exact)][0] && !blocked) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Then the result lies strictly between the bounds just where x does, and masks may be read from
+// it.
+constexpr ForEach<bool> kResultForX([](size_t column) {
+  const Gradient exact = contract::kExact[column];
+  return gets_alone(contract::clamp, exact) && gets_alone(contract::maximum, exact) &&
+      gets_alone(contract::minimum, exact) && gets_alone(contract::fmax, exact) &&
+      gets_alone(contract::fmin, exact) && gets_alone(contract::clamp_min, exact) &&
+      gets_alone(contract::clamp_max, exact);
+});
 
 // ---- As template arguments ----------------------------------------------------------------------
 
-// Forward mode needs a gradient that is a linear function of the incoming one.
+// Forward mode needs a gradient that is a linear function of the incoming one: everywhere nothing,
+// or g, whatever g is.
 constexpr bool is_linear(Gradient gradient) {
-  return gradient != Gradient::with_grad && gradient != Gradient::restoring;
+  for (const auto& pseudo : contract::kPseudo) {
+    for (const auto& gets : pseudo.gets) {
+      for (const auto one : gets) {
+        if (pseudo.gradient == gradient && (one != gets[0] || one > contract::Gets::g)) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+// Whether it depends on the direction: on `maximize`.
+constexpr bool is_directed(Gradient gradient) {
+  for (const auto& a : contract::kPseudo) {
+    for (const auto& b : contract::kPseudo) {
+      for (int i = 0; i < 16; ++i) {
+        const bool both = a.gradient == gradient && b.gradient == gradient;
+        if (both && a.gets[i / 4][i % 4] != b.gets[i / 4][i % 4]) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
 }
 
 // What a forward and its backward have in common, so that the one reads what the other records.
 // `variant`: the loss is maximised, or a NaN result gives both of two Tensors all of g.
-template <size_t arguments, Gradient rule, bool variant>
+template <size_t arguments, Gradient name, bool variant>
 struct Rule {
   static constexpr size_t n = arguments;
-  static constexpr Gradient share = rule, recorded = recorded_rule(rule);
+  static constexpr Gradient rule = name, recorded = recorded_rule(rule);
   static constexpr int bits = bits_per_element(rule, n);
   static constexpr bool maximize = variant && is_pseudo(rule);
 };
@@ -208,7 +270,7 @@ auto with_rule(Convention c, const F& f, Extremum op = {}) {
   return with_constant<kGradients>(c.gradient, [&](auto gradient) {
     constexpr Gradient rule = rule_of(decltype(gradient)::value, n);
     constexpr bool of_pair = n == 2 && !is_pseudo(rule);
-    if constexpr (of_pair || !is_linear(rule)) {
+    if constexpr (of_pair || is_directed(rule)) {
       const bool variant = of_pair ? nan_to_both(op, c.gradient) : c.maximize;
       return with_constant<2>(
           variant, [&](auto is) { return f(Rule<n, rule, decltype(is)::value>()); });

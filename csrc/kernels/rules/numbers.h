@@ -90,16 +90,16 @@ template <typename Rule, typename E, typename V, typename Shares>
 CLAMPGRAD_RULE void share(V g, const Position<Mask<V>>& at, Shares& out) {
   const auto& above = Rule::maximize ? at.below : at.above;
   const auto& below = Rule::maximize ? at.above : at.below;
-  if constexpr (Rule::share == Gradient::with_grad) {
+  if constexpr (Rule::rule == Gradient::with_grad) {
     const auto key = E::key(g);
     const auto none = KeyOf<E, V>();
     const Mask<V> falls = le(none, key), rises = le(key, none);
     const Mask<V> passes = at.inside | (E::comparable(g) & ((above & falls) | (below & rises)));
     out[0] = E::pseudo_gradient(passes, g, V());
-  } else if constexpr (Rule::share == Gradient::restoring) {
+  } else if constexpr (Rule::rule == Gradient::restoring) {
     out[0] = E::pseudo_gradient(at.inside, g, E::template sign<V>(above, below));
   } else {
-    static_assert(Rule::share == Gradient::straight_through);
+    static_assert(Rule::rule == Gradient::straight_through);
     out[0] = g;
   }
 }

@@ -48,7 +48,7 @@ template <typename Rule, typename E, typename V, typename Shares>
 CLAMPGRAD_RULE void share(V g, const PairMasks<Mask<V>>& at, Shares& out) {
   using M = Mask<V>;
   const V zero = V(), part = select(at.halved, E::halved(g), g);
-  if constexpr (is_pseudo(Rule::share)) {
+  if constexpr (is_pseudo(Rule::rule)) {
     const M larger = broadcast<M>(at.takes_larger);
     const Position<M> self = {at.self, M(at.other & larger), M(at.other & negate<M>(larger))};
     share<Rule, E>(g, self, out);

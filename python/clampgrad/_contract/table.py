@@ -27,7 +27,7 @@ def factors(
     nothing = [0] * len(row["points"][0])
     if numbers:
         return [row["numbers"][convention], *nothing[1:]]
-    shared = convention == "min_norm" and len(row["active"]) > 1
+    shared = convention in TABLE["asks"] and len(row["active"]) > 1
     return (
         nothing if shared and not differentiated >= {*row["active"]} else row["tensors"][convention]
     )
