@@ -1,4 +1,4 @@
-"""Does the convention matter to a program, and are its bounds sound? Looks at every such call.
+"""Finds out whether the convention matters to a program, and whether its bounds are sound.
 
 mode                         the audit itself, which sees the calls
 calls, callers               what is looked at, and where it is
