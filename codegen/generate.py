@@ -3,20 +3,32 @@ contract from conventions.yaml.
 
 It writes these files:
 
-    Operators.h, .cpp         clampgrad::_ops::*, clampgrad::*,
-    clampgrad::redispatch::*: how C++ calls an operator
+    Operators.h, .cpp         how C++ calls an operator: clampgrad::_ops::*, clampgrad::*,
+                              clampgrad::redispatch::*
     Kernels.h                 declarations of the kernels named in native_functions.yaml
     Register.cpp              schemas, kernels per dispatch key, front doors
-    FrontDoors.cpp, include/  who calls the front doors: functions for C++,
-    kernels of operators (front_doors.py)
+    FrontDoors.cpp, include/  who calls the front doors: functions for C++, kernels of operators
+                              (front_doors.py)
     python/                   what the functions of Python are called with (front_doors.py)
     Functions.h, .cpp         the autograd nodes, with saved variables and compiled autograd
     VariableType.cpp          the autograd kernels, reverse and forward mode
     Contract.h                conventions.yaml for the compiler (contract.py)
     python_functions.cpp      Python types of the nodes: grad_fn._saved_min and its like
 
-torchgen is written for ATen itself. What it prints is moved into our namespace by three plain
-replacements, and the result is checked: nothing may be left in ATen's.
+torchgen is written for ATen itself, so text is edited. These edits are what a new torchgen may
+break; `insert`, `check_output` and `check_complete` end the build where they notice it.
+
+    in formulas, before torchgen reads them
+        qualify                      at::NAME of our operators, which auto_linear writes
+        record_differentiated        the word `differentiated`
+    in what torchgen prints
+        retarget                     ATen's namespaces and TORCH_API
+        operators                    `inline` of redispatch functions is [[maybe_unused]]
+        call_kernel_below_autograd   a first line in the redispatch functions
+        enter_front_door             first lines in the autograd kernels of `X_mingrad`
+        check_shape                  a first line in the nodes that read bits
+        autograd                     the nodes that Python types name are exported
+        prototype, signature         arguments in the functions of C++ and Python (front_doors.py)
 """
 
 from __future__ import annotations
@@ -209,13 +221,18 @@ def call_kernel_below_autograd(f: NativeFunction, kernel: BackendMetadata, text:
     """An operator without kernels of its own is, below its autograd kernel, the ATen operators it
     is made of: compilers, exporters, subclasses and DTensor see those. Only inside a torch.func
     transform must the operator itself go on to the next level, which differentiates it again."""
-    if "{\n" not in text:
-        raise RuntimeError(f"no function body in {text!r} (torch {torch.__version__})")
     args = ", ".join(arguments_of(kernel, f))
     shortcut = f"    if (!has_functorch_level()) return {qualified(kernel)}({args});\n"
     if f.func.kind() is SchemaKind.inplace:
         shortcut += "    torch::autograd::increment_version(self);\n"  # as ATen's own kernel does
-    return text.replace("{\n", "{\n" + shortcut)
+    return insert(shortcut, "{\n", text)
+
+
+def insert(lines: str, entry: str, text: str, count: int = -1) -> str:
+    """Puts lines after the entry to each function of a text, or to the first `count`."""
+    if entry not in text:
+        raise RuntimeError(f"no {entry!r} in {text!r} (torch {torch.__version__})")
+    return text.replace(entry, entry + lines, count)
 
 
 def is_aten(kernel: BackendMetadata) -> bool:
@@ -335,15 +352,11 @@ def autograd(pairs, node_infos, backends) -> dict[str, object]:  # type: ignore[
 
 def check_shape(text: str) -> str:
     """Makes the node check the shape, which bits do not know, before it reads them."""
-    entry = "::apply(variable_list&& grads) {\n"
-    if entry not in text:
-        raise RuntimeError(f"no function {entry!r} in {text!r} (torch {torch.__version__})")
-    return text.replace(entry, f"{entry}  check_shape(*this, grads);\n")
+    return insert("  check_shape(*this, grads);\n", "::apply(variable_list&& grads) {\n", text)
 
 
 def enter_front_door(f: NativeFunction, text: str) -> str:
-    """In eager mode the kernel of `X_mingrad` calls the front door X, whose fused kernels record
-    bits where the node would save the inputs; so it does where a compiler keeps the result."""
+    """Makes the kernel of `X_mingrad` call the front door X where codegen/README.md says so."""
     if not str(f.func.name.name).endswith("_mingrad"):
         return text
     args = ", ".join(a.name for a in f.func.arguments.flat_all)
@@ -355,7 +368,7 @@ def enter_front_door(f: NativeFunction, text: str) -> str:
         again = ", ".join(["ks", "self", *(f"guarded({n})" for n in numbers)])
         kernel = f.func.name.unambiguous_name()
         shortcut += f"  if ({changing}) return {kernel}({again});\n"
-    return text.replace("{\n", "{\n" + shortcut, 1)
+    return insert(shortcut, "{\n", text, 1)
 
 
 def check_output(name: str, text: str) -> None:

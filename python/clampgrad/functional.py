@@ -18,7 +18,7 @@ from clampgrad._contract.docstrings import filled
 from clampgrad._contract.gradients import ExactGradient, Gradient
 from clampgrad._contract.table import TABLE
 from clampgrad._implementation.traced import traced
-from clampgrad._torch.our_functions import bare_signature, document, tell_torch
+from clampgrad._torch.our_functions import bare_signature, document, introduce_functions
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -301,4 +301,4 @@ _SCRIPTED: list[Callable[..., Any]]
 _SCRIPTED = [clamp, clamp_, clamp_min, clamp_min_, clamp_max, clamp_max_, clamp_with_grad]
 _SCRIPTED += [maximum, minimum, fmax, fmin]
 
-tell_torch(_TRACED, _SCRIPTED)
+introduce_functions(_TRACED, _SCRIPTED)

@@ -27,6 +27,12 @@ def test_every_schema_is_registered_as_it_is_written(files):
         assert entry["func"].replace('"', r"\"") in files["Register.cpp"]
 
 
+def test_nodes_are_numbered_as_kernels_name_them(files):
+    """csrc/ops/numbers.cpp makes the first, and tensors.cpp the second."""
+    for node, saved in {"ClampRecordedBackward0": "1", "ClampRecordedBackward1": "3"}.items():
+        assert re.search(rf"{node}.*?Saved<(\d)>", files["Functions.cpp"], re.S)[1] == saved
+
+
 def test_generating_twice_touches_nothing(tmp_path):
     generate.generate(ROOT, tmp_path)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}

@@ -2,8 +2,8 @@
 
 - backward: what calls a function again in backward does so under the pin of the forward;
 - compiled_code: compiled code is guarded by its pin, and found in caches by it;
-- the Python dispatcher, which compilers trace with, keeps the kernel of
-  each operator: these are dropped.
+- the Python dispatcher, which compilers trace with, keeps the kernel of each operator: these are
+  dropped.
 
 The changes stay when the last pin is gone, because what was recorded without a pin has to stay
 without one. All of this is internal to torch. Everything is checked before the first change: in a

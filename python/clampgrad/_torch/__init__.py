@@ -1,10 +1,11 @@
-"""All use of torch's private names: the list of them, plain names for
-them, and how torch is changed.
+"""All use of torch's private names: the list, plain names for them, and how torch is changed.
 
     private_names   the list: what for, and what happens if a name is gone
     surroundings    where a call runs (torch.func, backward, modes); what torch knows of a tensor
     dispatcher      kernels in Python, and the node that one makes
     tangents        what carries a tangent, in forward mode
+    engine          how Python enters the engine of autograd
+    thread_state    what torch hands on to the threads that work for a thread
     compiler        how compiled code is guarded and dropped, and the kernels that tracing keeps
     our_functions   what torch.compile, torch.fx and torch.jit are told of ours
     modules         modules of torch that ask an attribute of the instance how to run

@@ -78,7 +78,7 @@ def script_as_operators(functions: Iterable[Callable[..., Any]], builtins: Any) 
         builtins._register_builtin(function, f"clampgrad::{function.__name__}")
 
 
-def tell_torch(traced: Traced, scripted: Iterable[Callable[..., Any]]) -> None:
+def introduce_functions(traced: Traced, scripted: Iterable[Callable[..., Any]]) -> None:
     when_imported("torch.jit._builtins", partial(script_as_operators, scripted))
     if traced:
         when_imported("torch._dynamo", partial(trace_in_place, traced))

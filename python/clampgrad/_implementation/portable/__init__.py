@@ -1,10 +1,8 @@
 """clampgrad in plain PyTorch, without a rule of its own: it executes the contract table.
 
-    contract     how the arguments of an element compare gives a number below 64, and the table says
-    what
-                 the gradient is there
-    gate         the autograd function: that number is recorded, and a
-    select applies what the table says
+    contract     how the arguments of an element compare, as a number below 64; and what the table
+                 says of the gradient there
+    gate         the autograd function: records that number, and selects the gradient by it
 
 These two are the contract, executed: read them first. The rest makes them what people call.
 

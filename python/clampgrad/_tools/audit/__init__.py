@@ -1,9 +1,10 @@
-"""Does the convention matter to a program, and are its bounds sound?
-Every clamp-like call, looked at.
+"""Finds out whether the convention matters to a program, and whether its bounds are sound.
 
-By subject: calls and callers (what is looked at, and where it is), positions, answers and
-sites (what is counted), consumers and lint (what it means), finding and report
-(what is told), text (how it is shown).
+mode                         the audit itself, which sees the calls
+calls, callers               what is looked at, and where it is
+positions, answers, sites    what is counted
+consumers, lint              what it means
+finding, report, text        what is reported, and how it is shown
 """
 
 from clampgrad._tools.audit.finding import Finding

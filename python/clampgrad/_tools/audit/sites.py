@@ -132,12 +132,10 @@ class Site:
         """The variants for which gradients arrived."""
         return [v for v in self.variants.values() if v.sums[COUNT].any()]
 
-    def remember_bounds(self, lo: str, hi: str) -> bool:
-        """Remembers a pair of bounds; returns whether the pair is new and there was room for it."""
-        if (lo, hi) in self.bounds or len(self.bounds) >= MOST_BOUNDS:
-            return False
-        self.bounds[lo, hi] = None
-        return True
+    def remember_bounds(self, lo: str, hi: str) -> None:
+        """Remembers a pair of bounds, if there is room for it."""
+        if len(self.bounds) < MOST_BOUNDS:
+            self.bounds[lo, hi] = None
 
     def counts(self) -> dict[str, int]:
         """How many elements stood at each kind of position."""

@@ -1,7 +1,7 @@
 """What the installed torch does at kinks and ties, measured, beside what PyTorch documents.
 
-measured  the functions and points, what is measured there, and the hulls of gradients
-rows      what was found, and how it is shown
+measured    the functions and points, what is measured there, and the hulls of gradients
+rows        what was found, and how it is shown
 """
 
 from clampgrad._tools.survey.measured import survey
