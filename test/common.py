@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import MappingKey, tree_flatten_with_path
@@ -146,6 +147,12 @@ def scripts(folder, *modules):
 
     with forks(*modules) as fork:
         yield run
+
+
+def slow_after(count, cases):
+    """Cases for parametrize: `.ci/run` has time for the first `count`, `make release` for all."""
+    slow = (pytest.param(case, marks=pytest.mark.slow) for case in [*cases][count:])
+    return [*[*cases][:count], *slow]
 
 
 def saved_and_loaded(thing, save=torch.save, load=torch.load, **keywords):

@@ -14,7 +14,7 @@ from torch._inductor.decomposition import select_decomp_table
 import clampgrad
 from benchmarks.memory import saved_bytes
 from clampgrad._contract.table import STRICT
-from common import RELEASE, assert_same, check_rows, tied
+from common import RELEASE, assert_same, check_rows, slow_after, tied
 from matrix.waivers import IGNORES_NAN
 from oracle import CONVENTIONS, EXACT
 
@@ -103,8 +103,8 @@ def test_in_place(convention):
 OPERATORS = torch._inductor.config.patch(fallback_by_default=True)
 WRITES = {
     "numbers": lambda x, lo, hi, **c: clampgrad.clamp_max_(clampgrad.clamp_min_(x, 0, **c), 1, **c),
-    "both": lambda x, lo, hi, **c: clampgrad.clamp_(x, 0, 1, **c),
     "Tensors": lambda x, lo, hi, **c: clampgrad.clamp_(x, lo, hi, **c),
+    "both": lambda x, lo, hi, **c: clampgrad.clamp_(x, 0, 1, **c),
     "a number": lambda x, lo, hi, **c: clampgrad.clamp_(x, 0, 1, **c),
     "a view": lambda x, lo, hi, **c: clampgrad.clamp_(x[1:], 0, 1, **c),
     "after another operator": lambda x, lo, hi, **c: clampgrad.clamp_(x.mul_(2), 0, 1, **c),
@@ -114,7 +114,7 @@ WRITES = {
 @pytest.mark.thorough
 @pytest.mark.skipif(RELEASE < (2, 13), reason="backward raises PyTorch's error there (limits.md)")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("write", slow_after(2, WRITES))
 def test_an_input_that_is_written(write, dtype):
     """What it was is kept as a mask, or as a copy: the input itself is gone.
 
@@ -189,10 +189,8 @@ BOUNDS = [(None, 1), (0.1, None), (0, 1), (0.1, 0.1), (1, 0)]
 BOUNDS += [(-torch.inf, 0), (0, torch.inf), *[(torch.nan, None)][IGNORES_NAN:]]
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)], ids=str
-)
-@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize("dtype", slow_after(1, [torch.float32, torch.bfloat16]), ids=str)
+@pytest.mark.parametrize("convention", slow_after(3, reversed(CONVENTIONS)))
 def test_the_gradient_is_that_of_eager_mode(convention, dtype):
     """Also if bounds are equal, crossed, infinite or NaN, and if the
     result is changed afterwards."""

@@ -9,7 +9,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import clampgrad
-from common import DTYPES, assert_same, tied
+from common import DTYPES, assert_same, slow_after, tied
 from matrix.contexts import clamps_alone
 from oracle import EXACT
 
@@ -109,10 +109,7 @@ def check_numbers(f, numbers, values, pinned=False):
                 assert_same(compiled(x, n), f(x, n))
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(k, marks=[pytest.mark.slow] * (i > 2)) for i, k in enumerate(CHANGING)],
-)
+@pytest.mark.parametrize("kind", slow_after(1, CHANGING))
 def test_a_changing_number_used_twice(kind):
     values = [-3.0, -2, -1, 0.5, 1, 1.5]
     check_numbers(lambda x, n: CHANGING[kind](x, n) + x * n, (0.5, 1.0, 2.0), values)

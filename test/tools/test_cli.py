@@ -12,7 +12,7 @@ import torch
 
 import clampgrad
 from clampgrad.cli import COMMANDS
-from common import forks, run
+from common import forks, run, slow_after
 
 
 def test_help_and_version(command):
@@ -79,7 +79,9 @@ SCRIPT = (
 
 
 @pytest.mark.parametrize("variable", ["CLAMPGRAD_PORTABLE", "CLAMPGRAD_REQUIRE_COMPILED"])
-@pytest.mark.parametrize("start", [("-m", "clampgrad"), ("-c", SCRIPT, "clampgrad")], ids=" ".join)
+@pytest.mark.parametrize(
+    "start", slow_after(1, [("-c", SCRIPT, "clampgrad"), ("-m", "clampgrad")]), ids=" ".join
+)
 def test_a_wrong_switch_is_one_sentence(program, start, variable):
     """The import of the package raises it, before any command; of
     `import clampgrad` it is an error as usual."""
