@@ -25,6 +25,7 @@ from setuptools.command.build_ext import build_ext
 
 from buildtools.library import LIBRARY, Python, folder, python_of, this_python
 from buildtools.package import Build, Package
+from buildtools.readme import readme
 from buildtools.switches import is_set, portable
 from buildtools.torch_here import cannot_build
 
@@ -179,4 +180,5 @@ commands = {"build": Build, "build_py": Package, "build_ext": BuildExt}
 if __name__ == "__main__":
     # setuptools must know that there is an extension; BuildExt fills it in.
     later = [] if portable() or cannot_build() else [Extension("clampgrad._C", sources=[])]
-    setup(ext_modules=later, cmdclass=commands)
+    shown = {"long_description": readme(), "long_description_content_type": "text/markdown"}
+    setup(ext_modules=later, cmdclass=commands, **shown)

@@ -5,13 +5,14 @@ for one package. It takes hours.
     make release STEPS="docs fuzz"   these alone
     make release-record              puts what they found into records/ and docs/support.md
     python -m lab.release --list     the steps, and how each stands
+    python -m lab.release --check    whether the record is of this package
 
 A step leaves its log, its row and what it measured in out/release/PACKAGE. So what was interrupted,
 or has failed, goes on where it was. PACKAGE is a hash of the files that wheels are made from: a
 commit that mends a test or a page keeps what has passed, one that changes the package starts from
-nothing, and a row says which commit it is of. A step that fails does not end the others. One that
-this machine lacks something for is left out, and the table says so; it may run on another machine,
-in a clone whose folder has the same name.
+nothing, and a row says which commit it is of. A step that fails does not end the others, and
+nothing is recorded before it has passed. One that this machine lacks something for is left out, and
+the table says so; it may run on another machine, in a clone whose folder has the same name.
 """
 
 import hashlib
@@ -25,12 +26,13 @@ from datetime import date
 from pathlib import Path
 
 import records
+from buildtools.library import PYTHONS as VERSIONS
 from buildtools.torch_here import RELEASES
 from lab import support
 from records import code, table
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHONS = tuple(f"python3.{n}" for n in range(10, 15))
+PYTHONS = tuple(f"python{version}" for version in VERSIONS)
 SYSTEMS = ("bookworm", "trixie", "forky")
 FLOOR = "2.5.0"  # the oldest torch that pip accepts beside the package
 # Building the package and measuring JAX are steps of their own.
@@ -49,6 +51,9 @@ INSTALL = ("sanitize", "check-package", "check-sources", "check-programs", "chec
 NEEDS = {
     **{python: f"{python} -m ensurepip --version" for python in PYTHONS},
     **{f"from-nothing-{system}": "mmdebstrap --version" for system in SYSTEMS},
+    # FLOOR has no wheel for Python 3.14, and JAX none for 3.10.
+    "portable-floor": '"$PYTHON" -c "import sys; assert sys.version_info < (3, 14)"',
+    "check-jax": '"$PYTHON" -c "import sys; assert sys.version_info >= (3, 11)"',
     "check-sources": "apt-get --version",
     "check-arm64": "qemu-aarch64-static --version",
     "gpu": "nvidia-smi",
@@ -167,9 +172,12 @@ def package() -> str:
 def record(commit: str, out: Path) -> None:
     """In place of what was recorded for an earlier release."""
     found = ran(out)
+    if failed := [step for step, row in found.items() if row.get("passed") is False]:
+        sys.exit(f"A release passes its steps, and these have not: {', '.join(failed)}.")
     if not found.get("artefacts", {}).get("passed"):
         sys.exit(f"There is nothing to record: `artefacts` has not passed for {out}.")
-    records.write("release", [found.get(step, {"step": step}) for step in steps()], commit=commit)
+    rows = [found.get(step, {"step": step}) for step in steps()]
+    records.write("release", rows, commit=commit, package=out.name)
     # What no machine of this release can tell stays, with the commit that it was of.
     runs = {name: run for name, run in support.recorded().items() if ", cuda" in name}
     for file in (*out.glob("*.support.json"), *out.glob("gpu/support.json")):
@@ -178,6 +186,13 @@ def record(commit: str, out: Path) -> None:
     support.record(runs)
     for file in (*out.glob("records/*.jsonl"), *out.glob("gpu/*.jsonl")):
         shutil.copy(file, records.FOLDER)
+
+
+def check(package: str) -> None:
+    if records.read("release").get("package") != package:
+        sys.exit(
+            "records/release.jsonl is of another package: docs/releasing.md says how to record."
+        )
 
 
 @table(right=(1,))
@@ -209,6 +224,8 @@ def main(*words: str) -> None:
         for step, line in lines.items():
             print(f"{step:22} {how(found.get(step, {})):8} {line}")
         return
+    if words == ("--check",):
+        return check(out.name)
     if subprocess.check_output(["git", "status", "--porcelain"]):
         sys.exit("A release is of a commit, and `git status` shows changes that are in none.")
     if words == ("--record",):
@@ -231,6 +248,10 @@ def main(*words: str) -> None:
         elif not found.get(step, {}).get("passed"):
             found[step] = run(step, out)
             print(f"==> {step}: {how(found[step])}", flush=True)
+    if lacking := [step for step, row in found.items() if "lacks" in row]:
+        print(
+            f"==> not run, because this machine lacks something: {', '.join(lacking)}", flush=True
+        )
     if failed := [step for step, row in found.items() if row.get("passed") is False]:
         sys.exit(f"==> not passed: {', '.join(failed)}; the logs are in {out}")
 

@@ -45,26 +45,101 @@ def test_a_dry_run_is_asked_for(variables, whole):
     assert ("cyclonedx-py" in shown) != whole
 
 
-JOBS = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+# ---- The rows ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(monkeypatch, tmp_path):
+    """A release of three steps, of which the machine lacks something for the last. A function
+    runs it, and one returns what is recorded."""
+    monkeypatch.chdir(tmp_path)  # which `main` leaves
+    for name in ("PIP_CONSTRAINT", "RECORDS", "PYTHON"):
+        monkeypatch.setenv(name, "")  # which it sets
+    for name, value in {
+        "ROOT": tmp_path,
+        "steps": lambda out="": {"artefacts": "true", "docs": "test -e mended", "gpu": "true"},
+        "NEEDS": {"gpu": "false"},
+        "head": lambda: "c0ffee",
+        "package": lambda: "a-package",
+    }.items():
+        monkeypatch.setattr(release, name, value)
+    monkeypatch.setattr(release.subprocess, "check_output", lambda *words: b"")  # git status
+    monkeypatch.setattr(release.support, "record", lambda runs: None)
+    monkeypatch.setattr(release.records, "NEW", tmp_path)
+    return tmp_path / "release.jsonl"
+
+
+def test_a_step_that_failed_is_not_recorded(three, capsys, monkeypatch):
+    """A step that was not run may be missing, and its row and the end of the run say so."""
+    with pytest.raises(SystemExit, match="not passed: docs;"):
+        release.main()
+    assert "lacks something: gpu\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="have not: docs"):
+        release.main("--record")
+    assert not three.exists()
+    (three.parent / "mended").touch()
+    release.main()
+    release.main("--record")
+    header, *rows = map(json.loads, three.read_text().splitlines())
+    assert header == {"commit": "c0ffee", "package": "a-package"}
+    assert [release.how(row) for row in rows] == ["yes", "yes", "not run: `false` fails there"]
+
+
+def test_what_was_never_made_is_not_recorded(three):
+    with pytest.raises(SystemExit, match="nothing to record"):
+        release.main("--record")
+    assert not three.exists()
+
+
+def test_the_record_may_be_of_another_package(three, monkeypatch):
+    monkeypatch.setattr(release.records, "FOLDER", three.parent)
+    three.write_text('{"commit": "c0ffee", "package": "a-package"}\n')
+    release.main("--check")
+    three.write_text('{"commit": "c0ffee"}\n')
+    with pytest.raises(SystemExit, match="of another package"):
+        release.main("--check")
+
+
+# ---- The workflow --------------------------------------------------------------------------------
+
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+JOBS = WORKFLOW["jobs"]
+
+
+def on_event(text, event):
+    """What an expression of the form A && 'B' || 'C' is, where A asks for a push."""
+    choice = r"\$\{\{ github\.event_name == 'push' && '([^']+)' \|\| '([^']+)' \}\}"
+    assert re.match(choice, text), text
+    return re.sub(choice, r"\1" if event == "push" else r"\2", text)
 
 
 def test_only_a_tag_that_is_pushed_publishes():
-    """A run by hand may be of a tag as well."""
+    """On PyPI. A run by hand may be of a tag as well; if it publishes, it is on TestPyPI."""
+    assert WORKFLOW[True]["push"] == {"tags": ["v*"]}  # YAML reads `on` as a truth
+    assert WORKFLOW[True].keys() == {"push", "workflow_dispatch"}
+    assert WORKFLOW[True]["workflow_dispatch"]["inputs"]["testpypi"]["default"] is False
     trusted = {job: it for job, it in JOBS.items() if "id-token" in it.get("permissions", {})}
     assert {*trusted} == {"attest", "publish"}
     assert {it["if"] for it in trusted.values()} == {
-        "github.event_name == 'push' && github.ref_type == 'tag'"
+        "github.event_name == 'push' || inputs.testpypi"
     }
+    step = trusted["publish"]["steps"][-1]["with"]
+    for event, host, name in (
+        ("push", "upload.pypi.org", "pypi"),
+        ("workflow_dispatch", "test.pypi.org", "testpypi"),
+    ):
+        assert on_event(step["repository-url"], event) == f"https://{host}/legacy/"
+        assert on_event(trusted["publish"]["environment"], event) == name + "${{ matrix.of }}"
 
 
 def test_each_project_has_an_environment_and_its_files():
     """PyPI knows new publishers by their environments. The page names them."""
     jobs = JOBS["publish"]["strategy"]["matrix"]["include"]
     page = (ROOT / "docs/releasing.md").read_text()
-    assert len({job["environment"] for job in jobs}) == len(jobs) == 2
-    assert all(f"`{job['environment']}`" in page for job in jobs)
+    assert len({job["of"] for job in jobs}) == len(jobs) == 2
+    assert all(f"`{index}{job['of']}`" in page for job in jobs for index in ("pypi", "testpypi"))
     published = {
-        file: [job["environment"] for job in jobs if fnmatch(file, job["files"])]
+        file: ["pypi" + job["of"] for job in jobs if fnmatch(file, job["files"])]
         for file in (
             "clampgrad-1.0.0-cp311-cp311-manylinux_2_28_x86_64.whl",
             "clampgrad-1.0.0-py3-none-any.whl",
@@ -81,8 +156,22 @@ def test_the_workflow_tests_what_is_supported():
     """On each release of torch, and on each Python."""
     matrix = JOBS["test"]["strategy"]["matrix"]
     assert matrix["torch"] == RELEASES
-    pythons = [*matrix["python"], *(job["python"] for job in matrix["include"])]
+    portable = [job for job in matrix["include"] if job.get("portable")]
+    assert [job["torch"] for job in portable] == [release.FLOOR]
+    pythons = [
+        *matrix["python"],
+        *(job["python"] for job in matrix["include"] if job not in portable),
+    ]
     assert sorted(f"python{p}" for p in pythons) == sorted(release.PYTHONS)
+
+
+def test_the_pythons_of_a_release_are_installed():
+    """By the page, and by the workflow, in a container that has one of them."""
+    install = "uv python install " + " ".join(p.removeprefix("python") for p in release.PYTHONS)
+    assert install in (ROOT / "docs/releasing.md").read_text()
+    has = re.match(r"python:([\d.]+)-", JOBS["build"]["container"])[1]
+    (line,) = (step["run"] for step in JOBS["build"]["steps"] if "uv python" in str(step))
+    assert install.replace(f" {has}", "") in line
 
 
 def test_the_changelog_has_the_version():

@@ -81,7 +81,8 @@ def clamp(
     {conventions}
 
     Those in ``clampgrad.PSEUDO`` are not derivatives of the forward; they are meant for
-    optimisation. docs/conventions.md has every case, and says where each convention comes from.
+    optimisation. The page "Conventions" of the documentation has every case, and says where each
+    convention comes from.
 
     Args:
         input: a Tensor of any shape and real dtype.

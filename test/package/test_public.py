@@ -1,6 +1,9 @@
-"""What docs/versioning.md calls public is what there is: the names on the pages, and no others."""
+"""What docs/versioning.md calls public is what there is: the names on the pages, and no others.
+Schemas and gradients are those of the last release."""
 
 import ast
+import copy
+import json
 import re
 import sys
 from pathlib import Path
@@ -9,11 +12,15 @@ import pytest
 import torch
 
 import clampgrad
+import oracle
 from clampgrad.cli import COMMANDS
 from codegen.generate import generate
 
 ROOT = Path(__file__).resolve().parents[2]
-RELEASED = Path(__file__).with_name("released_schemas.txt")
+RELEASED = {
+    "schemas": Path(__file__).with_name("released_schemas.txt"),
+    "gradients": Path(__file__).with_name("released_gradients.jsonl"),
+}
 API = {page.stem: page.read_text() for page in (ROOT / "docs/api").glob("*.md")}
 
 
@@ -40,15 +47,47 @@ def schemas():
     return [s for s in found if re.match(r"clampgrad::(?!_)", s.name)]
 
 
-def release_schemas(*words):
-    """What a release does with the file: writes it anew; with --check, fails where it has not."""
+FACTORS = "active", "numbers", "tensors"
+
+
+def gradients(table):
+    """The facts of conventions.yaml, each by a name: the factors at each point, the
+    pseudo-gradients, and what else a convention is."""
+    for operator, of in table["operators"].items():
+        for row in of["rows"]:
+            for point in row["points"]:
+                name = f"{operator}({', '.join(map(str, point))})"
+                yield name, {key: row[key] for key in FACTORS if key in row}
+    columns = table["pseudo_gradients"]["columns"]
+    for row in table["pseudo_gradients"]["rows"]:
+        of = {name: dict(zip(columns, row[name])) for name in row if name != "position"}
+        yield row["position"], of
+    for key in ("asks", "at_once"):
+        yield key, {name: name in table[key] for name in oracle.EXACT}
+    yield "aliases", table["aliases"]
+
+
+def contradicts(released, now):
+    """Whether a fact differs. There may be more conventions now, and more columns."""
+    if isinstance(released, dict):
+        return any(key not in now or contradicts(of, now[key]) for key, of in released.items())
+    return released != now
+
+
+def release(*words):
+    """What a release does with the files: it writes them. With --check, it fails if it has not."""
     if clampgrad.implementation != "compiled":
         sys.exit("Only the compiled library has every operator, and the portable one is installed.")
-    text = "".join(f"{line}\n" for line in sorted(map(str, schemas())))
-    if words != ("--check",):
-        RELEASED.write_text(text)
-    elif text != RELEASED.read_text():
-        sys.exit(f"{RELEASED.name} is of another release: docs/releasing.md says how to write it.")
+    lines = {
+        "schemas": sorted(map(str, schemas())),
+        "gradients": [json.dumps(fact) for fact in gradients(oracle.TABLE)],
+    }
+    for what, file in RELEASED.items():
+        text = "".join(f"{line}\n" for line in lines[what])
+        if words != ("--check",):
+            file.write_text(text)
+        elif text != file.read_text():
+            sys.exit(f"{file.name} is of another release: docs/releasing.md says how to write it.")
 
 
 def test_names_of_the_package():
@@ -79,28 +118,62 @@ def test_operators():
 def test_schemas_of_the_last_release_still_hold():
     """Programs that were exported or scripted with it contain them."""
     now = {(schema.name, schema.overload_name): schema for schema in schemas()}
-    for line in RELEASED.read_text().splitlines():
+    for line in RELEASED["schemas"].read_text().splitlines():
         released = torch._C.parse_schema(line)
         name = released.name, released.overload_name
         assert name in now and now[name].is_backward_compatible_with(released), line
 
 
+def changed(table):
+    """The facts of the last release that no longer hold."""
+    now = dict(gradients(table))
+    released = map(json.loads, RELEASED["gradients"].read_text().splitlines())
+    return [name for name, fact in released if name not in now or contradicts(fact, now[name])]
+
+
+def test_a_released_convention_never_changes():
+    assert changed(oracle.TABLE) == []
+
+
+@pytest.mark.parametrize("change, found", [
+    (lambda table: None, []),
+    (lambda table: table["aliases"].update(of_2_16="inclusive"), []),
+    (lambda table: table["operators"]["clamp"]["rows"][1]["numbers"].update(new="1/5"), []),
+    (lambda table: table["operators"]["clamp"]["rows"].reverse(), []),
+    (lambda table: table["aliases"].update(jax="joint"), ["aliases"]),
+    (lambda table: table["at_once"].remove("half"), ["at_once"]),
+    (lambda table: table["operators"]["clamp"]["rows"][2]["numbers"].update(half=0),
+     ["clamp(3, 0, 6)", "clamp(3, -inf, inf)"]),
+    (lambda table: table["operators"]["fmin"]["rows"][3].update(active=["x"]), ["fmin(nan, nan)"]),
+    (lambda table: table["operators"]["fmin"]["rows"].pop(), ["fmin(nan, nan)"]),
+    (lambda table: table["pseudo_gradients"]["rows"][1].update(restoring=[1, -1, -1, -1]), ["x < y"]),
+])  # fmt: skip
+def test_a_change_of_a_convention_is_noticed(change, found):
+    """New names, conventions and rows are none."""
+    table = copy.deepcopy(oracle.TABLE)
+    change(table)
+    assert changed(table) == found
+
+
 @pytest.mark.compiled("the portable implementation has only those that it needs")
-def test_a_release_writes_all_schemas(tmp_path, monkeypatch):
+@pytest.mark.parametrize("what", [*RELEASED])
+def test_a_release_writes_what_must_stay(tmp_path, monkeypatch, what):
     """And is refused where it has not, or cannot."""
-    monkeypatch.setattr(sys.modules[__name__], "RELEASED", tmp_path / "schemas.txt")
-    lines = [*map(str, schemas())]
-    (tmp_path / "schemas.txt").write_text("\n".join(lines[1:]))
-    with pytest.raises(SystemExit, match="of another release"):
-        release_schemas("--check")
-    release_schemas()
-    release_schemas("--check")
-    assert sorted((tmp_path / "schemas.txt").read_text().splitlines()) == sorted(lines)
-    (tmp_path / "schemas.txt").unlink()
+    files = {name: tmp_path / name for name in RELEASED}
+    monkeypatch.setattr(sys.modules[__name__], "RELEASED", files)
+    release()
+    release("--check")
+    written = {name: file.read_text() for name, file in files.items()}
+    assert sorted(written["schemas"].splitlines()) == sorted(map(str, schemas()))
+    assert written["gradients"] and changed(oracle.TABLE) == []
+    files[what].write_text(written[what].partition("\n")[2])
+    with pytest.raises(SystemExit, match=f"{what} is of another release"):
+        release("--check")
+    files[what].unlink()
     monkeypatch.setattr(clampgrad, "implementation", "portable")
     with pytest.raises(SystemExit, match="Only the compiled library"):
-        release_schemas()
-    assert not (tmp_path / "schemas.txt").exists()
+        release()
+    assert not files[what].exists()
 
 
 def test_commands_and_variables():
@@ -138,4 +211,4 @@ def test_the_classifier_fits_the_version():
 
 
 if __name__ == "__main__":
-    release_schemas(*sys.argv[1:])
+    release(*sys.argv[1:])

@@ -150,6 +150,29 @@ def test_metadata_need_no_torch_and_no_compiler(bare, tree, torch):
     assert f"\nVersion: {version}\n" in metadata.read_text()
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_an_index_shows_links_that_lead_somewhere(bare, tree, published):
+    """They are relative in README.md, and lead into the repository once pyproject.toml has one."""
+    if published:
+        with (tree / "pyproject.toml").open("a") as project:
+            project.write('\n[project.urls]\nRepository = "https://example.org/us/clampgrad"\n')
+    ended = bare("-c", METADATA, distributions=["setuptools"], torch=None)
+    assert ended.returncode == 0, ended.stderr
+    (metadata,) = tree.glob("*.dist-info/METADATA")
+    head, _, text = metadata.read_text().partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head
+    readme = (tree / "README.md").read_text()
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", text)
+    if not published:
+        assert text.strip() == readme.strip()
+        return
+    assert len(links) == readme.count("](")
+    for picture, link in links:
+        kind, _, path = link.removeprefix("https://example.org/us/clampgrad/").partition("/")
+        assert kind == ("raw" if picture else "blob"), link
+        assert (ROOT / path.partition("/")[2].partition("#")[0]).exists(), link
+
+
 def test_an_old_setuptools_is_one_sentence(tmp_path):
     write(tmp_path / "setuptools.py", "__version__ = '65.5.0'\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -249,9 +272,13 @@ def test_options_of_the_compiler_are_no_compilers(monkeypatch, options):
 
 def test_the_releases_are_those_of_one_file():
     """Pages for people repeat the first and the last of them, and one of them as an example."""
-    for page in ("README.md", "docs/install.md", "CHANGELOG.md"):
-        text = (ROOT / page).read_text()
-        assert {*re.findall(r"\b2\.\d+ to 2\.\d+\b(?! times)", text)} == {RANGE}, page
+    ranges = re.compile(r"\b2\.\d+ to 2\.\d+\b(?! times)")
+    for page in ("README.md", "docs/install.md"):
+        assert {*ranges.findall((ROOT / page).read_text())} == {RANGE}, page
+    # What an earlier version said stays as it was.
+    parts = re.split(r"^## .*\n", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    newest = next(filter(str.strip, parts[1:]))
+    assert {*ranges.findall(newest)} <= {RANGE}, newest
     usual = re.search(r"^TORCH \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     assert usual in RELEASES
     for page in ("README.md", "docs/install.md", "CONTRIBUTING.md"):

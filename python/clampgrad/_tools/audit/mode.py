@@ -47,7 +47,7 @@ class audit(TorchFunctionMode):
     many are exactly at a bound, beyond one, or NaN; how many were never inside their bounds
     (dead); how far the gradient that the call returns would move under each convention, as the
     norm of the difference over the norm, computed from the gradients that arrived; and warnings,
-    which docs/audit.md describes.
+    which the page "Audit a program" of the documentation describes.
 
     The effect of a gradient further back in the model is not followed. The audit sees calls from
     Python in the thread that entered the block. It does not see calls from C++ or TorchScript,
