@@ -10,7 +10,7 @@ endif
 PARALLEL := -n $(MAX_JOBS) --dist worksteal
 # More arguments for pytest, as in `make test ARGS="-k nan -x"`.
 ARGS ?=
-# The extra of pyproject.toml for the tests: `test`, all that any of them needs, or `test-core`.
+# The extra of pyproject.toml for the tests: `test`, `test-core`, which installs less, or `test-slow`, which slow tests need.
 EXTRA ?= test
 # What `make release` tests on, and what a wheel of `make wheels` has a library for.
 SUPPORTED := $(shell cat torch_releases.txt)
@@ -228,7 +228,7 @@ docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnin
 	$(DOCS)/bin/mkdocs build --quiet --strict
 	echo "==> out/site/index.html; its search needs a server: python3 -m http.server -d out/site"
 
-notebooks: $(TESTED) ## Run the notebooks of docs/, and keep their outputs
+notebooks: $(VENV)/tested-test-slow ## Run the notebooks of docs/, and keep their outputs
 	$(VENV)/bin/python lab/run_notebooks.py
 
 pictures: demo ## Make the figures and numbers of README.md and docs again
@@ -332,15 +332,15 @@ $(ARM64)/installed: $(ARM64)/torch $(SOURCES)
 
 # The demo does not need these.
 # All that the tests need, installed with the portable wheel: for .ci/run, before anything is compiled.
-$(VENV)/requirements-$(EXTRA): $(VENV)/torch
-	$(call logged,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[$(EXTRA)]",$(VENV)/requirements.log)
+$(VENV)/requirements-%: $(VENV)/torch
+	$(call logged,$(VENV)/bin/pip install "$$(echo build/portable/*.whl)[$*]",$(VENV)/requirements.log)
 	touch $@
 
 requirements: $(VENV)/requirements-$(EXTRA)
 tested: $(TESTED)
-$(TESTED): $(VENV)/installed
+$(VENV)/tested-%: $(VENV)/installed
 	echo "==> installing what the tests need"
-	$(call logged,$(VENV)/bin/pip install 'clampgrad[$(EXTRA)]',$(VENV)/tested.log)
+	$(call logged,$(VENV)/bin/pip install 'clampgrad[$*]',$(VENV)/tested.log)
 	touch $@
 
 # It borrows torch and clampgrad, and pip keeps both. Only if torch is a build for CPUs and torchvision one for CUDA,

@@ -3,7 +3,7 @@
 In a folder of clampgrad/_lib there is libclampgrad, the operators without Python, and beside it a
 module `_C` for each Python, which is small and links it:
 
-    torch_2_13/libclampgrad.so.0.1
+    torch_2_13/libclampgrad.so.1.0
     torch_2_13/_C.cpython-311-x86_64-linux-gnu.so
 """
 

@@ -85,7 +85,9 @@ def steps(out: str = "OUT") -> dict[str, str]:
         on = f"TORCH={release} {wheel}"
         found[f"first-minute-{release}"] = f'"$PYTHON" -m lab.first_minute {release} dist/'
         found[f"wheel-{release}"] = f"make check-wheel {on}"
-        found |= tests(f"tests-{release}", "test", f"test lab/test {WHOLE}", on)
+        found |= tests(
+            f"tests-{release}", "test", f"test lab/test {WHOLE}", f"EXTRA=test-slow {on}"
+        )
         found |= tests(f"portable-{release}", "test-portable", WHOLE, on)
     on = f"TORCH={FLOOR} EXTRA=test-core WHEEL={of('clampgrad-*-any.whl')}"
     found |= tests("portable-floor", "test", BRIEF, on)

@@ -80,7 +80,8 @@ def test_every_release_draws_a_cell_for_every_compiler(monkeypatch):
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("end", [6, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("context", COSTLY)
-def test_some_compiled(context):
+def test_some_compiled(context, end):
     """More of them than in the test above."""
-    check_all(islice(of_any_form(context), *((0, 4) if "Inductor" in context else (1, None))))
+    check_all(islice(of_any_form(context), *((0, 4) if "Inductor" in context else (1, end))))

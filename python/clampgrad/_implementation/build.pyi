@@ -1,5 +1,5 @@
 # Written by the build.
-VERSION: str  # "0.1.0"
+VERSION: str  # "1.0.0"
 SOURCES: str  # a hash of what libraries are compiled from (buildtools/stamp.py)
 LIBRARY: str  # the file name of libclampgrad in a folder of _lib (buildtools/library.py)
 MISSING: str | None  # why no library was compiled, where one was wanted
