@@ -44,7 +44,7 @@ def test_no_second_openmp_runtime():
     assert needed and not [n for n in needed if re.match("lib(gomp|omp|iomp)", n)]
 
 
-# A process of its own: with a device, one earlier backward has started threads in this one.
+# It starts from a process of its own: what other tests have left in this one does not count.
 OTHERS = """
 import sys, torch, clampgrad
 from functools import partial
