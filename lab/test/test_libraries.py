@@ -8,9 +8,9 @@ import clampgrad
 import records
 from lab.libraries import cases, judging
 
-SLOW = {"pt2e_ptq", "pt2e_qat", "onnx_dynamo"}
+SLOW = {"pt2e_ptq", "pt2e_qat", "onnx_dynamo", "onnx_older", "spawned", "saved_for_others"}
 # Those of several processes or compilations: in two ways only.
-DEAR = {*SLOW, "saved", "saved_for_others", "spawned", "fx_ptq", "eager_ptq"}
+DEAR = {*SLOW, "saved", "fx_ptq", "eager_ptq"}
 DEAR |= {name for name in cases.CASES if name.startswith(("compiled", "export"))}
 HERE = [
     pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])

@@ -6,9 +6,8 @@ import sys
 import pytest
 import torch
 
-from lab import run_notebooks
-
 nbformat = pytest.importorskip("nbformat", reason="needs nbformat, nbclient and ipykernel")
+run_notebooks = pytest.importorskip("lab.run_notebooks")
 pytestmark = pytest.mark.slow
 
 

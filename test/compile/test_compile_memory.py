@@ -166,8 +166,10 @@ def test_modules_in_a_model(activation):
     assert kept(activation(inplace=True)) == (4 if activation is torch.nn.ReLU else 5)
 
 
-@pytest.mark.parametrize("inplace", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("activation", [torch.nn.ReLU, torch.nn.ReLU6, torch.nn.Hardtanh], ids=str)
+@pytest.mark.parametrize("inplace", slow_after(1, [False, True]))
+@pytest.mark.parametrize(
+    "activation", slow_after(2, [torch.nn.ReLU6, torch.nn.ReLU, torch.nn.Hardtanh]), ids=str
+)
 def test_a_converted_model_keeps_no_more(activation, inplace):
     views = torch.nn.Flatten(0), Square()
     gained = []

@@ -127,7 +127,7 @@ MADE = {
 
 
 @pytest.mark.parametrize("pinned", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("made", slow_after(3, MADE))
 def test_what_is_made_of_a_number_that_changes(made, pinned):
     """The same, of any expression, and of a pinned call."""
     clamp = torch.clamp if pinned else partial(clampgrad.clamp, gradient="half")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import clampgrad
-from common import DTYPES, assert_same, eager, library, run, seeded, vjp
+from common import DTYPES, assert_same, eager, library, run, seeded, slow_after, vjp
 from oracle import EXACT, PSEUDO, TABLE
 
 pytestmark = pytest.mark.compiled(
@@ -224,12 +224,14 @@ def test_bits_are_not_taken_lane_by_lane_on_arm64():
     assert added > 100 * taken
 
 
-CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["default", "avx2"]}
+CAPABILITIES = {"DEFAULT": [], "AVX2": ["default"], "AVX512": ["avx2", "default"]}
 
 
 @pytest.mark.of_cpus("the instruction sets are those of CPUs")
 @pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="it runs this very file")
-@pytest.mark.parametrize("lower", CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), []))
+@pytest.mark.parametrize(
+    "lower", slow_after(1, CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), []))
+)
 def test_lower_instruction_sets(lower):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     done = run(*command, env={**os.environ, "ATEN_CPU_CAPABILITY": lower})

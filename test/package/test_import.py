@@ -14,7 +14,7 @@ import clampgrad
 from clampgrad._contract.table import ALIASES
 from clampgrad._torch.after_import import imported
 from clampgrad.functional import ExactGradient
-from common import BARE, SLOPE, checked, python
+from common import BARE, SLOPE, checked, python, slow_after
 
 pytestmark = pytest.mark.thorough
 
@@ -105,7 +105,7 @@ CHANGES = {
 
 
 @pytest.mark.compiled("the portable functions are traced as they are")
-@pytest.mark.parametrize("module", CHANGES)
+@pytest.mark.parametrize("module", slow_after(1, CHANGES))
 def test_the_compiler_is_imported_where_it_is_different(script, module):
     """There is one warning, and torch still compiles its own functions."""
     code = f"""

@@ -78,7 +78,7 @@ def test_a_column_of_numbers_needs_no_code(ties, tree):
     assert not found.returncode, found.stderr
 
 
-@pytest.mark.parametrize("what", slow_after(4, reversed(BROKEN)))
+@pytest.mark.parametrize("what", slow_after(2, reversed(BROKEN)))
 def test_a_wrong_pair_does_not_compile(what, tree):
     file, was, becomes, named = BROKEN[what]
     text = (tree / file).read_text()

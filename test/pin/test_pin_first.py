@@ -3,7 +3,7 @@ all, whatever other threads do."""
 
 import pytest
 
-from common import SLOPE, scripts
+from common import SLOPE, scripts, slow_after
 
 START = f"""{SLOPE}
 import threading
@@ -98,7 +98,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-@pytest.mark.parametrize("lock", ["first", "changing", "compiler"])
+@pytest.mark.parametrize("lock", slow_after(1, ["changing", "first", "compiler"]))
 def test_a_fork_while_another_thread_has_a_lock(script, lock):
     """It waits for ours, and not for a compilation."""
     script(START + LOCKED, lock)
@@ -179,7 +179,9 @@ with clampgrad.pin("inclusive"):
     "backend",
     ["aot_eager", *(pytest.param(b, marks=pytest.mark.slow) for b in ("eager", "inductor"))],
 )
-@pytest.mark.parametrize("kind", ["block", "one graph", "decorated", "installed", "set_pin"])
+@pytest.mark.parametrize(
+    "kind", slow_after(2, ["block", "installed", "one graph", "decorated", "set_pin"])
+)
 def test_a_first_pin_inside_a_compiled_function(script, kind, backend):
     script(START + INSIDE, kind, backend)
 
@@ -209,6 +211,7 @@ assert slope(Double.apply) == before[0] and not refused(Double.apply(before[1]).
 """
 
 
+@pytest.mark.slow
 def test_an_operator_of_a_kind_that_is_not_known_is_refused_alone(script):
     """In the forward, and where it is backward alone that runs under a pin."""
     script(START + UNKNOWN)
