@@ -29,8 +29,7 @@ def contract(path: Path) -> dict[str, object]:
     operators = {name: of for name, of in table["operators"].items() if name != "__line__"}
     return {
         "exact": gradients(exact),
-        "asks": gradients(table["asks"]),
-        "at_once": gradients(table["at_once"]),
+        **{key: gradients(named(path, table, key, exact)) for key in ("asks", "at_once")},
         "points": [points(path, name, of, exact) for name, of in operators.items()],
         "pseudo_gradients": [
             pseudo_gradient(name, maximize, columns, pseudo)
@@ -39,6 +38,14 @@ def contract(path: Path) -> dict[str, object]:
             for maximize in (False, True)
         ],
     }
+
+
+def named(path: Path, table: Any, key: str, exact: list[str]) -> list[str]:
+    """The names under a key, which the compiler needs at least one of."""
+    names = table.get(key) or []
+    if not names or not {*names} <= {*exact}:
+        raise CodegenError(path, 1, f"{key}: names some of {', '.join(exact)}")
+    return names
 
 
 def gradients(names: Iterable[str]) -> str:

@@ -37,10 +37,11 @@ SYSTEMS = ("bookworm", "trixie", "forky")
 FLOOR = "2.5.0"  # the oldest torch that pip accepts beside the package
 # Building the package and measuring JAX are steps of their own.
 WHOLE = "-m 'not build and not jax'"
-# What wheels are made from. The README is shown on PyPI, and has tables that a release fills.
+# What wheels and the sdist are made from, but the README: it has tables that a release fills.
 PACKAGE = (
     "csrc", "codegen", "buildtools", "cmake", "python", "setup.py", "pyproject.toml", "MANIFEST.in",
     "CMakeLists.txt", "conventions.yaml", "derivatives.yaml", "torch_releases.txt", "LICENSE",
+    "oracle.py", "examples/cpp", "test/cpp",
 )  # fmt: skip
 # What depends on Python most: calls from it, the pin and its tasks.
 BRIEF = "test/table/test_seeds.py test/table/test_table.py test/kernels/test_gate.py test/pin/test_pin_tasks.py"
@@ -126,6 +127,7 @@ def run(step: str, out: Path) -> dict:
     """The row of the step, which it leaves in a file."""
     row = {"step": step, "on": str(date.today()), "commit": head()}
     needs = NEEDS.get(step, "true")
+    (out / f"{step}.support.json").unlink(missing_ok=True)  # tests would be added to those in it
     row["machine"] = f"{os.cpu_count()} cores of {records.processor()}"
     log, began = out / f"{step}.log", time.monotonic()
     if shell(needs, log):
@@ -242,6 +244,8 @@ def main(*words: str) -> None:
     if not shell(f"cd dist && sha256sum --check ../{out}/SHA256SUMS", out / "dist.log"):
         # dist/ is of another package by now: what was tested is not there.
         found = {step: row for step, row in found.items() if "dist/" not in lines[step]}
+    if found.get("docs", {}).get("commit") != head():
+        found.pop("docs", None)  # it is about pages, which a commit may have mended
     for step in words or lines:
         made = step == "artefacts" or found.get("artefacts", {}).get("passed")
         if not made and "dist/" in lines[step]:

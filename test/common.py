@@ -151,8 +151,9 @@ def scripts(folder, *modules):
 
 def slow_after(count, cases):
     """Cases for parametrize: `.ci/run` has time for the first `count`, `make release` for all."""
-    slow = (pytest.param(case, marks=pytest.mark.slow) for case in [*cases][count:])
-    return [*[*cases][:count], *slow]
+    cases = [*cases]
+    slow = (pytest.param(case, marks=pytest.mark.slow) for case in cases[count:])
+    return [*cases[:count], *slow]
 
 
 def saved_and_loaded(thing, save=torch.save, load=torch.load, **keywords):

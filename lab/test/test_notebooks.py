@@ -7,7 +7,10 @@ import pytest
 import torch
 
 nbformat = pytest.importorskip("nbformat", reason="needs nbformat, nbclient and ipykernel")
-run_notebooks = pytest.importorskip("lab.run_notebooks")
+pytest.importorskip("nbclient", reason="needs nbformat, nbclient and ipykernel")
+
+from lab import run_notebooks  # noqa: E402
+
 pytestmark = pytest.mark.slow
 
 

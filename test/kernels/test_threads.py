@@ -55,7 +55,7 @@ g = torch.rand_like(x)
 conventions = get_args(clampgrad.Gradient)
 calls = [partial(clampgrad.clamp, min=0, max=1, gradient=convention) for convention in conventions]
 vjp = torch.autograd.functional.vjp
-here = [vjp(f, x, g) for f in calls]  # first, so that there is something to inherit
+here = [vjp(f, x, g) for f in calls]  # first, as in a program that starts processes later
 with torch.multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
     there = [pool.apply(vjp, (f, x, g)) for f in calls]
 torch.testing.assert_close(there, here, rtol=0, atol=0, equal_nan=True)
