@@ -12,6 +12,7 @@ from itertools import islice
 import pytest
 import torch
 
+from common import slow_after
 from matrix.cells import Arg, Cell, expected
 from matrix.run import CONTEXTS, FORMS, applies, calls, check_all, waived
 
@@ -55,9 +56,10 @@ def test_few(context):
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("count", slow_after(1, [6, 20]))
 @pytest.mark.parametrize("context, form", PAIRS)
-def test_many(context, form):
-    check_all(some(context, form, 12))
+def test_many(context, form, count):
+    check_all(some(context, form, count))
 
 
 COSTLY = [context for context in CONTEXTS if CONTEXTS[context].costly]
