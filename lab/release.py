@@ -174,7 +174,7 @@ def package() -> str:
 
 
 def record(commit: str, out: Path) -> None:
-    """In place of what was recorded for an earlier release."""
+    """In place of what was recorded for an earlier release, once all steps have run."""
     found = ran(out)
     if failed := [step for step, row in found.items() if row.get("passed") is False]:
         sys.exit(f"A release passes its steps, and these have not: {', '.join(failed)}.")
@@ -182,8 +182,10 @@ def record(commit: str, out: Path) -> None:
         sys.exit(f"There is nothing to record: `artefacts` has not passed for {out}.")
     rows = [found.get(step, {"step": step}) for step in steps()]
     records.write("release", rows, commit=commit, package=out.name)
-    # What no machine of this release can tell stays, with the commit that it was of.
-    runs = {name: run for name, run in support.recorded().items() if ", cuda" in name}
+    # What has not run again stays, with the commit that it was of: at the end, only what a GPU ran.
+    runs = support.recorded()
+    if all(step in found for step in steps()):
+        runs = {name: run for name, run in runs.items() if ", cuda" in name}
     for file in (*out.glob("*.support.json"), *out.glob("gpu/support.json")):
         for name, files in json.loads(file.read_text()).items():
             runs.setdefault(name, {}).update(files)
