@@ -121,7 +121,8 @@ def extensions() -> list[Extension]:
     defines = [*DEFINES, *([f"-DCLAMPGRAD_WITH_CUDA={code()}"] if cuda else [])]
     headers = [str(p) for p in (out, out / "include", ROOT / "csrc", ROOT / "csrc/compat")]
     host = [*OPTIMISATION, *SYMBOLS, *FLAGS, *SANITIZERS, *defines]
-    device = [*OPTIMISATION, *defines, "-Xcompiler=-fvisibility=hidden"]
+    # CUB includes NVTX, which calls dlopen: with Debian 12's, a library would need glibc 2.34.
+    device = [*OPTIMISATION, *defines, "-DNVTX_DISABLE", "-Xcompiler=-fvisibility=hidden"]
 
     def these(of_python: bool) -> list[str]:
         return [os.path.relpath(path, ROOT) for path in files if needs_python(path) == of_python]

@@ -263,6 +263,10 @@ def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch):
     (clone / "dist/a").write_text("of another package")
     with pytest.raises(SystemExit, match="not passed: tests"):
         release.main("tests")
+    release.main("artefacts")
+    assert {*release.ran(Path("out/release") / release.package())} == {"artefacts"}
+    release.main()
+    assert release.ran(Path("out/release") / release.package())["tests"]["passed"]
 
 
 def test_the_record_is_of_one_package(clone, monkeypatch):
