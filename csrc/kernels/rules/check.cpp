@@ -121,9 +121,10 @@ constexpr bool agrees(
 template <size_t n, size_t count, typename Holds>
 constexpr int first_wrong(
     const Point<n> (&points)[count], Gradient gradient, const Holds& holds, int all) {
-  const bool some = is_pseudo(gradient) || asks(gradient); // a pseudo-gradient asks for bounds
+  // A pseudo-gradient asks, too: for the bounds.
+  const bool every_set = is_pseudo(gradient) || asks(gradient);
   for (const auto& point : points) {
-    for (int differentiated = some ? 0 : all; differentiated <= all; ++differentiated) {
+    for (int differentiated = every_set ? 0 : all; differentiated <= all; ++differentiated) {
       if (!holds(point, differentiated)) {
         return point.line;
       }
