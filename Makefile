@@ -145,8 +145,9 @@ release: ## Run what a release must pass, or STEPS of it: hours; DRY=1 takes min
 	"$(PYTHON)" -m lab.release $(STEPS)
 endif
 
-release-record: $(VENV)/torch ## Put what the release found into records/ and docs/support.md
+release-record: ## Put what the release found into records/ and docs/support.md
 	"$(PYTHON)" -m lab.release --record
+	$(MAKE) $(VENV)/torch
 	$(VENV)/bin/python -m lab.fill_tables
 
 portable-wheel: $(PACKING)/installed ## Make the wheel without any library in build/portable, in seconds
@@ -228,7 +229,8 @@ check-sources: $(TESTED) ## Apply the patches to PyTorch 2.6.0, Debian's source 
 	CLAMPGRAD_SOURCES=$(abspath build/debian-source) $(VENV)/bin/pytest lab/test/test_patches_apply.py -k whole_source_tree
 
 docs: $(DOCS)/installed ## Build the documentation site in out/site, with warnings as errors
-	$(DOCS)/bin/mkdocs build --quiet --strict
+	# With --quiet, --strict would not see a link that leads nowhere.
+	$(call logged,$(DOCS)/bin/mkdocs build --strict,$(DOCS)/docs.log)
 	echo "==> out/site/index.html; its search needs a server: python3 -m http.server -d out/site"
 
 notebooks: $(VENV)/tested-test-slow ## Run the notebooks of docs/, and keep their outputs

@@ -20,9 +20,8 @@ from buildtools.pip_nvcc import nvcc_beside, requirement
 from buildtools.switches import setting
 from buildtools.torch_here import torch_of_the_environment
 
-# Without a GPU, and in a wheel: code for Turing, Ampere, Ada and Hopper, from the oldest that nvcc
-# 13 knows; what comes later compiles the PTX when it starts.
-ARCHITECTURES = "7.5;8.0;9.0+PTX"
+# The compute capability from which on a wheel has code: Turing, the oldest that nvcc 13 knows.
+OLDEST = (7, 5)
 
 
 def cuda_build(pip: bool = True) -> tuple[bool, str]:
@@ -39,9 +38,9 @@ def cuda_build(pip: bool = True) -> tuple[bool, str]:
         return False, missing
     os.environ["CUDA_HOME"] = toolkit(nvcc)
     if os.environ.get("TORCH_CUDA_ARCH_LIST") in (None, "", "native"):
-        os.environ["TORCH_CUDA_ARCH_LIST"] = architectures_here() or ARCHITECTURES
-    architectures = os.environ["TORCH_CUDA_ARCH_LIST"]
-    return True, f"{nvcc} {version(nvcc)} for torch's CUDA {torch.version.cuda}, {architectures}"
+        os.environ["TORCH_CUDA_ARCH_LIST"] = architectures(nvcc)
+    names = os.environ["TORCH_CUDA_ARCH_LIST"]
+    return True, f"{nvcc} {version(nvcc)} for torch's CUDA {torch.version.cuda}, {names}"
 
 
 def usable(torch_cuda: str | None, pip: bool) -> tuple[str, None] | tuple[None, str]:
@@ -73,14 +72,34 @@ def compilers(of_pip: list[str]) -> list[str]:
     return [*dict.fromkeys(nvcc for nvcc in (asked, *of_pip, *machines) if nvcc)]
 
 
-def architectures_here() -> str:
-    """The architectures of this machine's GPUs, as torch.utils.cpp_extension takes them; CMake
-    needs them too. A GPU newer than torch's own kernels compiles the PTX."""
-    gpus = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
-    known = re.findall(r"sm_(\d+)(\d)", " ".join(torch.cuda.get_arch_list()))
-    newest = max(((int(major), int(minor)) for major, minor in known), default=(99, 0))
-    names = [f"{major}.{minor}" for major, minor in sorted({min(gpu, newest) for gpu in gpus})]
-    return ";".join(names) + "+PTX" if names else ""
+def architectures(nvcc: str) -> str:
+    """What to compile for, as torch.utils.cpp_extension and CMake take it, of what torch's own
+    kernels are compiled for and nvcc knows.
+
+    Code runs on later GPUs with the same first number. So the newest that run on the GPUs of
+    this machine will do, and without a GPU the oldest of each number, which together run on all.
+    The PTX is for GPUs that come later still. It is no substitute for code: a driver refuses
+    PTX of a newer CUDA than its own, and runs such code.
+    """
+    listed = subprocess.run([nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout
+    known = capabilities("compute", listed)
+    known = capabilities("sm", torch._C._cuda_getArchFlags() or "") & known or known
+    chosen = set()
+    for i in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_capability(i)
+        runs = [(major, minor) for major, minor in known if major == gpu[0] and minor <= gpu[1]]
+        later = [max(known)] if gpu > max(known) else []
+        chosen |= {*sorted(runs or later)[-1:]}  # none for a GPU that torch itself has given up
+    if not chosen:
+        able = [capability for capability in known if capability >= OLDEST]
+        chosen = {min(c for c in able if c[0] == major) for major, _ in able}
+    return ";".join(f"{major}.{minor}" for major, minor in sorted(chosen)) + "+PTX"
+
+
+def capabilities(prefix: str, names: str) -> set[tuple[int, int]]:
+    """{(9, 0), (12, 0)} for "sm_90a sm_120"."""
+    found = re.findall(rf"{prefix}_(\d+)(\d)", names)
+    return {(int(major), int(minor)) for major, minor in found}
 
 
 def code() -> str:

@@ -5,7 +5,7 @@ for one package. It takes hours.
     make release STEPS="docs fuzz"   these alone
     make release-record              puts what they found into records/ and docs/support.md
     python -m lab.release --list     the steps, and how each stands
-    python -m lab.release --check    whether the record is of this package
+    python -m lab.release --check    whether the record is of this package, and of all steps
 
 A step leaves its log, its row and what it measured in out/release/PACKAGE. So what was interrupted,
 or has failed, goes on where it was. PACKAGE is a hash of the files that wheels are made from: a
@@ -184,20 +184,34 @@ def record(commit: str, out: Path) -> None:
     records.write("release", rows, commit=commit, package=out.name)
     # What has not run again stays, with the commit that it was of: at the end, only what a GPU ran.
     runs = support.recorded()
-    if all(step in found for step in steps()):
+    if not unfinished(rows):
         runs = {name: run for name, run in runs.items() if ", cuda" in name}
     for file in (*out.glob("*.support.json"), *out.glob("gpu/support.json")):
         for name, files in json.loads(file.read_text()).items():
             runs.setdefault(name, {}).update(files)
     support.record(runs)
     for file in (*out.glob("records/*.jsonl"), *out.glob("gpu/*.jsonl")):
-        shutil.copy(file, records.FOLDER)
+        # A few of the steps that fill a file do not replace what all of them have found.
+        if not unfinished([row for row in rows if row["step"].startswith(f"{file.stem}-")]):
+            shutil.copy(file, records.FOLDER)
+
+
+def unfinished(rows: list[dict]) -> list[str]:
+    return [row["step"] for row in rows if "on" not in row]
 
 
 def check(package: str) -> None:
-    if records.read("release").get("package") != package:
+    """What a tag needs."""
+    recorded = records.read("release")
+    if recorded.get("package") != package:
         sys.exit(
             "records/release.jsonl is of another package: docs/releasing.md says how to record."
+        )
+    if missing := unfinished(recorded["rows"]):
+        sys.exit(f"These steps have not run for this package: {', '.join(missing)}.")
+    if "not on PyPI" in (ROOT / "README.md").read_text():
+        sys.exit(
+            "README.md says that the package is not on PyPI, and this would be its page there."
         )
 
 
@@ -212,11 +226,11 @@ def release():
     hours = sum(row.get("seconds", 0) for row in ran) / 3600
     machines = " and ".join(dict.fromkeys(row["machine"] for row in ran)) or "no machine yet"
     yield (
-        f"All of it for the package of commit {code(found['commit'][:8])}, which has not changed since the"
-        f" first of these commits: {hours:.1f} hours, on {machines}."
+        f"All rows are of the package of commit {code(found['commit'][:8])}, which has not changed since the"
+        f" first of these commits. They took {hours:.1f} hours, on {machines}."
     )
-    if missing := [code(row["step"]) for row in found["rows"] if row not in ran]:
-        yield f"Not run for this package: {', '.join(missing)}."
+    if missing := unfinished(found["rows"]):
+        yield f"Not run for this package: {', '.join(map(code, missing))}."
 
 
 # ---- The command ---------------------------------------------------------------------------------
@@ -245,26 +259,38 @@ def main(*words: str) -> None:
     os.environ["PYTHON"] = sys.executable  # also for make
     if not shell(f"cd dist && sha256sum --check ../{out}/SHA256SUMS", out / "dist.log"):
         # dist/ was made again since then: what was tested is not there.
-        for step in [step for step in found if "dist/" in lines[step]]:
+        lost = [step for step in found if "dist/" in lines[step]]
+        for step in lost:
             del found[step]
             (out / f"{step}.json").unlink()
+        if lost:
+            print(f"==> dist/ is not what was tested. To run again: {', '.join(lost)}", flush=True)
     if found.get("docs", {}).get("commit") != head():
         found.pop("docs", None)  # it is about pages, which a commit may have mended
+    early: list[str] = []
     for step in words or lines:
         made = step == "artefacts" or found.get("artefacts", {}).get("passed")
-        if not made and "dist/" in lines[step]:
-            found[step] = {"passed": False}
-            print(f"==> {step}: after `artefacts`, which makes dist/", flush=True)
-        elif not found.get(step, {}).get("passed"):
+        if found.get(step, {}).get("passed"):
+            print(f"==> {step}: passed before", flush=True)
+        elif made or "dist/" not in lines[step]:
             found[step] = run(step, out)
             print(f"==> {step}: {how(found[step])}", flush=True)
+        else:
+            early.append(step)
     if lacking := [step for step, row in found.items() if "lacks" in row]:
         print(
             f"==> not run, because this machine lacks something: {', '.join(lacking)}", flush=True
         )
     if failed := [step for step, row in found.items() if row.get("passed") is False]:
         sys.exit(f"==> not passed: {', '.join(failed)}; the logs are in {out}")
+    if early:
+        sys.exit(
+            f"==> not run before `artefacts`, which makes dist/, has passed: {', '.join(early)}"
+        )
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit("==> interrupted; the same command goes on with this step")

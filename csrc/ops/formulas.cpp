@@ -10,6 +10,7 @@
 #include <ATen/TracerMode.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 
@@ -28,11 +29,16 @@ template <size_t n>
 using Shares = std::function<std::array<TensorValue, n>(const Tensor& grad)>;
 
 // Arguments are compared in the dtype to which they promote, which is the gradient's. Beside a
-// Tensor on a GPU, torch takes a 0-dim one on the CPU, but not in logical_and.
+// Tensor on a GPU, torch takes a 0-dim one on the CPU, but not in logical_and. It goes there as a
+// number, which waits for nothing and may be captured in a graph. A copy would wait for the GPU.
 Compared<TensorValue> compared_in_dtype(const Tensor& t) {
   return compared<E>(TensorValue([t](const Tensor& like) {
-    const bool moves = t.dim() == 0 && !like.is_cpu();
-    return cast(moves ? t.to(like.device()) : t, like.scalar_type());
+    const auto value = cast(t, like.scalar_type());
+    if (t.dim() != 0 || like.is_cpu()) {
+      return value;
+    }
+    return t.is_cpu() && is_plain(t) ? at::scalar_tensor(value.item(), like.options())
+                                     : value.to(like.device());
   }));
 }
 

@@ -97,13 +97,20 @@ void let_go(const Held& here, const BlockRef& holds) {
 
 } // namespace
 
-Block::Block(Pinned pinned, BlockRef outer, int64_t owner)
-    : pinned(pinned), outer(std::move(outer)), owner(owner) {
+Block::Block(Pinned pinned, BlockRef outer_, int64_t owner)
+    : pinned(pinned), outer(std::move(outer_)), owner(owner) {
   blocks.fetch_add(1, std::memory_order_relaxed);
+  if (outer && outer->is_of_this_thread()) {
+    outer->outer = BlockRef(that_holds(outer->outer));
+  }
 }
 
 Block::~Block() {
   blocks.fetch_sub(1, std::memory_order_relaxed);
+  // One after the other: a recursion may be too deep for the stack.
+  for (auto next = std::move(outer); next && next.use_count() == 1;) {
+    next = BlockRef(std::move(next->outer));
+  }
 }
 
 Pinned parse_pinned(const Name& name) {

@@ -30,7 +30,7 @@ struct Block {
   Block& operator=(const Block&) = delete;
 
   const Pinned pinned;
-  const std::shared_ptr<Block> outer;
+  std::shared_ptr<Block> outer; // Note [Blocks of tasks that start each other]
   const int64_t owner; // by which Python finds it again
   // The thread that enters and leaves it. A generator may be resumed in another one.
   std::atomic<std::thread::id> thread = std::this_thread::get_id();
@@ -49,6 +49,13 @@ using BlockRef = std::shared_ptr<Block>;
 // it (at::ThreadLocalState). Our innermost block is part of that state, and kept nowhere else, so
 // the work has the pin that it would have in the thread that started it. To the work a block is
 // what grad mode is, a value: it may go on after the block was left, and keeps the pin.
+
+// Note [Blocks of tasks that start each other]
+// ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+// A task that is started in a block keeps that block around its own, also once it is closed. If a
+// task starts its successor, and so on, each would keep all before it. So entering a block takes
+// what is closed out from around the one that it is entered in. Only the thread of that block does
+// so, and no other thread looks beyond it.
 
 // The block that holds in this thread, or in the work that it does for another one.
 CLAMPGRAD_FOR_PYTHON BlockRef innermost();

@@ -91,13 +91,42 @@ def test_what_was_never_made_is_not_recorded(three):
     assert not three.exists()
 
 
-def test_the_record_may_be_of_another_package(three, monkeypatch):
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_part_replaces_no_file_that_several_steps_fill(three, monkeypatch, missing):
+    """The row of another release of torch would go."""
+    rows = {"artefacts": "true", "first-minute-1": "true", "first-minute-2": "true", "fuzz": "true"}
+    monkeypatch.setattr(release, "steps", lambda out="": rows)
+    monkeypatch.setattr(release.support, "recorded", dict)
     monkeypatch.setattr(release.records, "FOLDER", three.parent)
-    three.write_text('{"commit": "c0ffee", "package": "a-package"}\n')
+    release.main(*[step for step in rows if not (missing and step == "first-minute-2")])
+    made = three.parent / "out/release/a-package/records"
+    for name in ("first-minute", "fuzz"):
+        (made / f"{name}.jsonl").touch()
+    release.main("--record")
+    assert (three.parent / "first-minute.jsonl").exists() == (not missing)
+    assert (three.parent / "fuzz.jsonl").exists()
+
+
+def test_what_a_tag_needs(three, monkeypatch):
+    """The whole record of this package, and a README that may stand on PyPI."""
+    monkeypatch.setattr(release.records, "FOLDER", three.parent)
+    readme = three.parent / "README.md"
+
+    def record(package, row, text):
+        three.write_text(f'{{"commit": "c0ffee", "package": "{package}"}}\n{row}\n')
+        readme.write_text(text)
+
+    ran = '{"step": "docs", "on": "2026-11-28", "lacks": "nvidia-smi"}'
+    record("a-package", ran, "pip install clampgrad")
     release.main("--check")
-    three.write_text('{"commit": "c0ffee"}\n')
-    with pytest.raises(SystemExit, match="of another package"):
-        release.main("--check")
+    for package, row, text, says in (
+        ("another", ran, "", "of another package"),
+        ("a-package", '{"step": "docs"}', "", "have not run for this package: docs"),
+        ("a-package", ran, "it is not on PyPI yet", "README"),
+    ):
+        record(package, row, text)
+        with pytest.raises(SystemExit, match=says):
+            release.main("--check")
 
 
 # ---- The workflow --------------------------------------------------------------------------------
@@ -248,7 +277,7 @@ def test_without_a_commit_it_says_so(clone, monkeypatch):
         release.main("--list")
 
 
-def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch):
+def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch, capsys):
     """And dist/ that was made again since then does not count."""
     lines = {
         "artefacts": ": dist/; mkdir -p dist && date +%N > dist/a && cd dist && sha256sum a > SHA256SUMS"
@@ -256,13 +285,16 @@ def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch):
     lines["artefacts"] += f" && cp SHA256SUMS ../out/release/{release.package()}"
     monkeypatch.setattr(release, "steps", lambda out="": lines | {"tests": "test -e dist/a"})
     (clone / ".git/info/exclude").write_text("dist\n")
-    with pytest.raises(SystemExit, match="not passed: tests"):
+    with pytest.raises(SystemExit, match="not run before `artefacts`.*: tests$"):
         release.main("tests")
     release.main()
+    capsys.readouterr()
     release.main("tests")
+    assert capsys.readouterr().out == "==> tests: passed before\n"
     (clone / "dist/a").write_text("of another package")
-    with pytest.raises(SystemExit, match="not passed: tests"):
+    with pytest.raises(SystemExit, match="not run before `artefacts`.*: tests$"):
         release.main("tests")
+    assert "dist/ is not what was tested. To run again: " in capsys.readouterr().out
     release.main("artefacts")
     assert {*release.ran(Path("out/release") / release.package())} == {"artefacts"}
     release.main()

@@ -57,6 +57,25 @@ def test_devices_mix_as_in_torch(operator):
                     assert (gradient.device, gradient.shape) == (leaf.device, leaf.shape)
 
 
+@pytest.mark.skipif(
+    clampgrad.implementation == "portable", reason="it copies, but from one dtype to another"
+)
+@pytest.mark.parametrize("gradient", EXACT)
+def test_backward_copies_no_scalar_to_the_device(gradient):
+    """A copy waits for the device, and cannot be captured in a graph."""
+    x = tied(12).to(OTHER).requires_grad_()
+    scalar = torch.tensor(0.0, device="cpu")
+    for y in (
+        clampgrad.maximum(x, scalar, gradient=gradient),
+        clampgrad.clamp(x, scalar, scalar + 1, gradient=gradient),
+    ):
+        total = y.sum()
+        with torch.profiler.profile() as profile:
+            torch.autograd.grad(total, x)
+        called = {event.name for event in profile.events()}
+        assert "aten::expand" in called and "aten::copy_" not in called
+
+
 class OneDevice(TorchDispatchMode):
     """Every operator but a copy takes tensors of one device, as logical_and must."""
 

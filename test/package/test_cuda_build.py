@@ -4,9 +4,9 @@ import ctypes
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from torch.utils import cpp_extension
 
 from buildtools import cuda_build, pip_nvcc
 from codegen import generate
@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def decide(monkeypatch):
     """cuda_build() with this flag on a machine like this one: each nvcc with its version."""
+
+    monkeypatch.setattr(cuda_build, "architectures", lambda path: f"those of {path}")
 
     def f(flag, torch_cuda="13.0", nvcc="13.0", error=None, beside="2.13.0", pip=True, pips=None):
         versions = {"nvcc": nvcc, "pips": pips}
@@ -59,7 +61,7 @@ def test_what_is_missing_is_named(decide, complaint):
 def test_with_all_there(decide, flag):
     """Another minor version will do. The architectures are said, and the toolkit is handed on."""
     cuda, why = decide(flag, torch_cuda="13.2")
-    assert cuda and "13.0" in why and "13.2" in why and cuda_build.ARCHITECTURES in why
+    assert cuda and "13.0" in why and "13.2" in why and why.endswith(", those of nvcc")
     assert cuda_build.os.environ["CUDA_HOME"] == "/toolkit/of/nvcc"
 
 
@@ -133,30 +135,44 @@ def test_the_runtime_is_linked_by_the_name_of_its_file(tmp_path, folder, files, 
     assert found == (expected and str(tmp_path / folder / expected))
 
 
+TORCHS = "sm_75 sm_80 sm_86 sm_90a sm_100 sm_120 compute_120"  # what torch's own kernels are for
+NVCCS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121, 130)
+# For each, the GPUs, those for which this differs, and what is compiled.
 GPUS = {
-    "none": ([], "7.5;8.0;9.0+PTX"),
-    "one": ([(8, 6)], "8.6+PTX"),
-    "several": ([(12, 0), (9, 0), (9, 0)], "9.0;12.0+PTX"),
-    "newer than torch": ([(13, 0), (7, 5)], "7.5;12.0+PTX"),
+    "none": ([], {}, "7.5;8.0;9.0;10.0;12.0+PTX"),
+    "none, an older nvcc": ([], {"nvccs": NVCCS[:6]}, "7.5;8.0;9.0+PTX"),
+    "none, a torch that runs on older GPUs": ([], {"torchs": "sm_50 sm_70 sm_86"}, "8.6+PTX"),
+    "none, a torch that does not say": (
+        [],
+        {"torchs": None},
+        "7.5;8.0;9.0;10.0;11.0;12.0;13.0+PTX",
+    ),
+    "one": ([(8, 6)], {}, "8.6+PTX"),
+    "later minor versions": ([(8, 9), (10, 3)], {}, "8.6;10.0+PTX"),
+    "several": ([(12, 0), (9, 0), (9, 0)], {}, "9.0;12.0+PTX"),
+    "one that nvcc no longer knows": ([(6, 1), (8, 9)], {}, "8.6+PTX"),
+    "only one that nvcc no longer knows": ([(7, 0)], {}, "7.5;8.0;9.0;10.0;12.0+PTX"),
+    "newer than torch": ([(13, 0), (7, 5)], {}, "7.5;12.0+PTX"),
 }
 
 
-@pytest.mark.parametrize("gpus", GPUS)
-def test_the_kernels_are_for_the_gpus_that_are_here(decide, monkeypatch, gpus):
-    """As torch chooses by itself, except that torch takes 9.0 for newer than 12.0, which matters
-    only for PTX. A variable that is set comes first."""
-    here, expected = GPUS[gpus]
+@pytest.mark.parametrize("which", GPUS)
+def test_the_kernels_are_for_gpus_that_torch_runs_on(monkeypatch, which):
+    """For those that are here; in a wheel, for all, each by code of its first number."""
+    here, differs, expected = GPUS[which]
+    listed = "\n".join(f"compute_{version}" for version in differs.get("nvccs", NVCCS))
+    monkeypatch.setattr(
+        cuda_build.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=listed)
+    )
     monkeypatch.setattr(cuda_build.torch.cuda, "device_count", lambda: len(here))
     monkeypatch.setattr(cuda_build.torch.cuda, "get_device_capability", lambda i: here[i])
-    known = ["sm_75", "sm_90a", "sm_120", "compute_120"]
-    monkeypatch.setattr(cuda_build.torch.cuda, "get_arch_list", lambda: known)
+    torchs = differs.get("torchs", TORCHS)
+    monkeypatch.setattr(cuda_build.torch._C, "_cuda_getArchFlags", lambda: torchs, raising=False)
+    assert cuda_build.architectures("nvcc") == expected
+
+
+def test_a_variable_that_is_set_comes_first(decide, monkeypatch):
     decide("1")
-    assert cuda_build.os.environ["TORCH_CUDA_ARCH_LIST"] == expected
-    if here:
-        ours = cpp_extension._get_cuda_arch_flags()
-        monkeypatch.delenv("TORCH_CUDA_ARCH_LIST")
-        torchs = cpp_extension._get_cuda_arch_flags()
-        assert [f for f in ours if "code=sm" in f] == [f for f in torchs if "code=sm" in f]
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     assert cuda_build.cuda_build()[1].endswith(", 9.0")
 
@@ -171,6 +187,7 @@ extern "C" bool runs_on(const char* code, int major, int minor) {
 # code for a family runs on its later members.
 EVERY = [(6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (10, 3), (12, 0)]
 GPUS_OF = {
+    "7.5;8.0;9.0;10.0;12.0+PTX": EVERY[2:],
     "7.5;8.0;9.0+PTX": EVERY[2:],
     "7.5;8.0": [(7, 5), (8, 0), (8, 6)],
     "8.6": [(8, 6)],

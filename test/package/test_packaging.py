@@ -143,13 +143,21 @@ def test_which_library_is_loaded(copy, script):
         assert loaded(torch.__version__, cuda) == ["compiled", expected]
 
 
+CUDA_MISFITS = {
+    # As after `pip install --upgrade clampgrad`, which leaves clampgrad-cuda as it was.
+    "stale": lambda f: replace(f, HERE, NINES),
+    # As in a build of torch that keeps its libraries elsewhere.
+    "does not load": lambda f: replace(beside(f), "libtorch_cpu.so", "libtorch_gon.so"),
+}
+
+
 @about_the_library
-def test_without_a_fitting_clampgrad_cuda_the_cpu_kernels_are_used(copy, script):
-    """As after `pip install --upgrade clampgrad`, which leaves clampgrad-cuda as it was."""
+@pytest.mark.parametrize("misfit", CUDA_MISFITS)
+def test_without_a_fitting_clampgrad_cuda_the_cpu_kernels_are_used(copy, script, misfit):
     plain = "torch_" + MINOR.replace(".", "_")
     (copy / "_lib" / LIBRARY).rename(copy / "_lib" / plain)
     shutil.copytree(copy / "_lib" / plain, copy / "_lib" / f"{plain}_cu999")
-    replace(copy / "_lib" / f"{plain}_cu999" / MODULE, HERE, NINES)
+    CUDA_MISFITS[misfit](copy / "_lib" / f"{plain}_cu999" / MODULE)
     text = PRETEND.format(version=torch.__version__, cuda="999.0")
     out, warning = script(text, cwd=copy.parent)
     assert out.split() == ["compiled", plain]

@@ -5,8 +5,10 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import gc
 import inspect
 import types
+import weakref
 
 import pytest
 
@@ -52,6 +54,69 @@ def test_a_generator():
     assert body.throw(KeyError()) == HALF and slope() == OWN
     body.close()
     assert log == [(HALF, 1), "caught", HALF] and slope() == OWN
+
+
+class Held:
+    """Something that a body holds."""
+
+
+def of_generator(decorate):
+    @decorate
+    def body(held):
+        one = Held()
+        held.append(weakref.ref(one))
+        yield
+
+    def throw(held):
+        (steps := body(held)).send(None)
+        with contextlib.suppress(KeyError):
+            steps.throw(KeyError())
+
+    return throw
+
+
+def of_coroutine(decorate):
+    @decorate
+    async def body(held):
+        one = Held()
+        held.append(weakref.ref(one))
+        await asyncio.sleep(60)
+
+    async def cancel(held):
+        task = asyncio.create_task(body(held))
+        await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    return lambda held: asyncio.run(cancel(held))
+
+
+def of_asynchronous_generator(decorate):
+    @decorate
+    async def body(held):
+        one = Held()
+        held.append(weakref.ref(one))
+        yield
+
+    async def throw(held):
+        await (steps := body(held)).asend(None)
+        with contextlib.suppress(KeyError):  # here: asyncio.run keeps what it raises
+            await steps.athrow(KeyError())
+
+    return lambda held: asyncio.run(throw(held))
+
+
+@pytest.mark.parametrize("of", [of_generator, of_coroutine, of_asynchronous_generator])
+def test_what_is_thrown_in_keeps_nothing(of):
+    """The body's tensors go when it ends, as without a pin, not when Python looks for cycles."""
+    gc.disable()
+    try:
+        for decorate in (lambda body: body, half):
+            of(decorate)(held := [])
+            assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_blocks_inside_a_decorated_generator_stay_inside():
@@ -279,6 +344,34 @@ async def test_tasks_that_a_body_starts_are_pinned_until_it_ends(start, another_
     await asyncio.gather(*running, *beside)
     # The remembered function has ended before a task that it started begins.
     assert seen == [OWN if start == "remembered" else HALF, OWN]
+
+
+@in_a_loop
+async def test_tasks_that_start_each_other_keep_no_closed_blocks():
+    """Each starts the next one in its block, and ends."""
+    started, kept = set(), []
+
+    async def step(left):
+        with half:
+            assert slope() == HALF
+            if left:
+                task = asyncio.create_task(step(left - 1))
+                started.add(task)
+                task.add_done_callback(started.discard)
+                await asyncio.sleep(0)
+        kept.append(len(state._thread.blocks_of_tasks))
+
+    await step(50)
+    while started:
+        await asyncio.sleep(0)
+    assert len(kept) == 51 and max(kept) < 10
+
+
+def test_a_long_chain_of_blocks_ends():
+    block = None
+    for _ in range(200_000):
+        block = state.Block("half", block, 0)
+    del block  # with a recursion, the process would end here
 
 
 @in_a_loop

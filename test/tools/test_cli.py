@@ -127,10 +127,19 @@ FILES = {
 import atexit, pickle
 class Thing: pass
 atexit.register(lambda: print(type(pickle.loads(pickle.dumps(Thing()))).__name__))""",
+    # A worker that is spawned knows the program as __mp_main__, and what it returns is of that.
+    "pkg/workers.py": """
+import multiprocessing
+class Thing: pass
+def thing(_): return Thing()
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(type(pool.map_async(thing, [1]).get(60)[0]).__name__)""",
 }
 WAYS = ["script.py", "pkg/mod.py --lr 1", "script.py -- -m x", "-- script.py -mx", "link.py"]
 WAYS += ["-m pkg.mod --lr 1", "-mpkg.mod --lr 1", "-m pkg"]
 WAYS += ["error.py", "no_syntax.py", "exit_word.py", "at_exit.py"]
+WAYS += ["pkg/workers.py", "-m pkg.workers"]
 
 
 @pytest.fixture(scope="module")

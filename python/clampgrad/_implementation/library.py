@@ -52,28 +52,36 @@ def load_library() -> ModuleType:
         raise NoLibrary(
             f"the compiled libraries are for {there}, and the installed torch is {torch.__version__}"
         )
-    refused = [why_not(name, found[name]) for name in fitting]
-    if None not in refused:
+    refused = []
+    for name in fitting:
+        module = load(name, found[name])
+        if isinstance(module, ModuleType):
+            break
+        refused.append(module)
+    else:
         raise NoLibrary(refused[0])
-    name = fitting[refused.index(None)]
-    if refused[0]:  # of clampgrad-cuda, which is a distribution of its own
+    if refused:  # of clampgrad-cuda, which is a distribution of its own
         warnings.warn(
             f"clampgrad runs without its CUDA kernels: {refused[0]}. To mend it, "
             "`pip install --upgrade clampgrad clampgrad-cuda`.",
             stacklevel=4,
         )
-    try:
-        module = import_module(f"clampgrad._lib.{name}._C")
-    except ImportError as error:
-        raise NoLibrary(
-            f"the compiled library for {words(name)} does not load ({error})"
-        ) from error
     sys.modules["clampgrad._C"] = module  # the name that its stub has
     return module
 
 
+def load(name: str, pythons: list[str]) -> ModuleType | str:
+    """The module in a folder, or why it cannot be loaded here."""
+    if refused := why_not(name, pythons):
+        return refused
+    try:
+        return import_module(f"clampgrad._lib.{name}._C")
+    except ImportError as error:
+        return f"the compiled library for {words(name)} does not load ({error})"
+
+
 def why_not(name: str, pythons: list[str]) -> str | None:
-    """Why the library in a folder cannot be loaded here, or None."""
+    """What shows before it is loaded, or None."""
     modules = (LIBRARIES / name / f"_C{suffix}" for suffix in EXTENSION_SUFFIXES)
     module = next(filter(Path.is_file, modules), None)
     if module is None:

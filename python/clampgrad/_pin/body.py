@@ -33,6 +33,12 @@ class Body:
             return function(*args, **keywords)
         finally:
             self.inside = make_innermost(outside)
+            # Note [What is thrown in]
+            # ~~~~~~~~~~~~~~~~~~~~~~~~
+            # The frames between a caller and the body are in the traceback of an exception that was
+            # thrown in. If they kept it, the two would be a cycle, and the body's tensors would
+            # stay until Python looks for cycles.
+            del function, args
 
     def move_here(self) -> None:
         """A generator may go on in another thread, and its blocks with it."""
@@ -46,15 +52,18 @@ class Body:
     def steps(self, generator: Any) -> Any:
         """Runs a generator or, awaited, a coroutine."""
         resume, value = generator.send, None
-        while True:
-            try:
-                item = self.run(resume, value)
-            except StopIteration as end:
-                return end.value
-            try:
-                resume, value = generator.send, (yield item)
-            except BaseException as error:  # GeneratorExit too
-                resume, value = generator.throw, error
+        try:
+            while True:
+                try:
+                    item = self.run(resume, value)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    resume, value = generator.send, (yield item)
+                except BaseException as error:  # GeneratorExit too
+                    resume, value = generator.throw, error
+        finally:
+            del generator, resume, value  # Note [What is thrown in]
 
 
 class Remembered:

@@ -107,6 +107,7 @@ def asynchronous_generator(make: Callable[..., Any], name: str | None) -> Callab
                     except BaseException as error:
                         step = steps.athrow(error)
             finally:
+                del step  # Note [What is thrown in]
                 await body.steps(steps.aclose())
 
     return generate

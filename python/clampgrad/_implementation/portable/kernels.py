@@ -52,6 +52,9 @@ class Block:
         self.thread = threading.get_ident()
         self.is_open = True
         self.alive.add(ref(self, self.alive.discard))
+        # csrc/pin/pin.h, Note [Blocks of tasks that start each other]
+        if outer and outer.is_of_this_thread:
+            outer.outer = that_holds(outer.outer)
 
     @property
     def is_of_this_thread(self) -> bool:
