@@ -93,9 +93,9 @@ class Program:
             code = self._module(main) if self.is_module else self._file(main)
             sys.argv = self.argv
             sys.modules["__main__"] = main
-            if (
-                "__mp_main__" in sys.modules
-            ):  # multiprocessing has given the name to our own __main__
+            # multiprocessing has given this name to our own __main__. It is where what a spawned
+            # worker returns is looked up.
+            if "__mp_main__" in sys.modules:
                 sys.modules["__mp_main__"] = main
             exec(code, main.__dict__)
         except (SystemExit, KeyboardInterrupt):
