@@ -107,8 +107,10 @@ Block::Block(Pinned pinned, BlockRef outer_, int64_t owner)
 
 Block::~Block() {
   blocks.fetch_sub(1, std::memory_order_relaxed);
-  // One after the other: a recursion may be too deep for the stack.
+  // One after the other: a recursion may be too deep for the stack. Another thread may have written
+  // to a block, and then let go of it.
   for (auto next = std::move(outer); next && next.use_count() == 1;) {
+    std::atomic_thread_fence(std::memory_order_acquire);
     next = BlockRef(std::move(next->outer));
   }
 }

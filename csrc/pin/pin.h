@@ -55,7 +55,7 @@ using BlockRef = std::shared_ptr<Block>;
 // A task that is started in a block keeps that block around its own, also once it is closed. If a
 // task starts its successor, and so on, each would keep all before it. So entering a block takes
 // what is closed out from around the one that it is entered in. Only the thread of that block does
-// so, and no other thread looks beyond it.
+// so, and no other thread looks beyond it, but for the one that drops it last.
 
 // The block that holds in this thread, or in the work that it does for another one.
 CLAMPGRAD_FOR_PYTHON BlockRef innermost();

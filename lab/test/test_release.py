@@ -94,17 +94,20 @@ def test_what_was_never_made_is_not_recorded(three):
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_part_replaces_no_file_that_several_steps_fill(three, monkeypatch, missing):
     """The row of another release of torch would go."""
-    rows = {"artefacts": "true", "first-minute-1": "true", "first-minute-2": "true", "fuzz": "true"}
+    rows = dict.fromkeys(
+        ("artefacts", "first-minute-1", "first-minute-2", "fuzz", "from-nothing"), "true"
+    ) | {"from-nothing-forky": "true"}
     monkeypatch.setattr(release, "steps", lambda out="": rows)
     monkeypatch.setattr(release.support, "recorded", dict)
     monkeypatch.setattr(release.records, "FOLDER", three.parent)
-    release.main(*[step for step in rows if not (missing and step == "first-minute-2")])
+    release.main(*[step for step in rows if not (missing and step[-1] in "2y")])
     made = three.parent / "out/release/a-package/records"
-    for name in ("first-minute", "fuzz"):
+    for name in ("first-minute", "fuzz", "from-nothing"):
         (made / f"{name}.jsonl").touch()
     release.main("--record")
     assert (three.parent / "first-minute.jsonl").exists() == (not missing)
     assert (three.parent / "fuzz.jsonl").exists()
+    assert (three.parent / "from-nothing.jsonl").exists()  # forky fills one of its own
 
 
 def test_what_a_tag_needs(three, monkeypatch):
@@ -117,11 +120,13 @@ def test_what_a_tag_needs(three, monkeypatch):
         readme.write_text(text)
 
     ran = '{"step": "docs", "on": "2026-11-28", "lacks": "nvidia-smi"}'
+    monkeypatch.setattr(release, "steps", lambda out="": {"docs": "true"})
     record("a-package", ran, "pip install clampgrad")
     release.main("--check")
     for package, row, text, says in (
         ("another", ran, "", "of another package"),
         ("a-package", '{"step": "docs"}', "", "have not run for this package: docs"),
+        ("a-package", "", "", "have not run for this package: docs"),  # a step that is new
         ("a-package", ran, "it is not on PyPI yet", "README"),
     ):
         record(package, row, text)
