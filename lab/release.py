@@ -208,7 +208,8 @@ def check(package: str) -> None:
         sys.exit(
             "records/release.jsonl is of another package: docs/releasing.md says how to record."
         )
-    if missing := [*({*steps()} - {row["step"] for row in recorded["rows"] if "on" in row})]:
+    rows = {row["step"]: row for row in recorded["rows"]}
+    if missing := unfinished([rows.get(step, {"step": step}) for step in steps()]):
         sys.exit(f"These steps have not run for this package: {', '.join(missing)}.")
     if "not on PyPI" in (ROOT / "README.md").read_text():
         sys.exit(

@@ -137,7 +137,7 @@ def test_the_runtime_is_linked_by_the_name_of_its_file(tmp_path, folder, files, 
 
 TORCHS = "sm_75 sm_80 sm_86 sm_90a sm_100 sm_120 compute_120"  # what torch's own kernels are for
 NVCCS = (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121, 130)
-# For each, the GPUs, those for which this differs, and what is compiled.
+# The GPUs that are here, what differs from these two lists, and what is compiled for.
 GPUS = {
     "none": ([], {}, "7.5;8.0;9.0;10.0;12.0+PTX"),
     "none, an older nvcc": ([], {"nvccs": NVCCS[:6]}, "7.5;8.0;9.0+PTX"),
