@@ -1,11 +1,17 @@
 """What docs/versioning.md calls public is what there is: the names on the pages, and no others.
-Schemas and gradients are those of the last release."""
+Names, schemas and gradients are those of the last release."""
 
 import ast
+import contextlib
 import copy
+import dataclasses
+import inspect
+import io
 import json
 import re
 import sys
+import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,6 +24,7 @@ from codegen.generate import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASED = {
+    "names": Path(__file__).with_name("released_names.jsonl"),
     "schemas": Path(__file__).with_name("released_schemas.txt"),
     "gradients": Path(__file__).with_name("released_gradients.jsonl"),
 }
@@ -45,6 +52,55 @@ def schemas():
     """Those of the public operators."""
     found = torch._C._jit_get_all_schemas()
     return [s for s in found if re.match(r"clampgrad::(?!_)", s.name)]
+
+
+# ---- What a release writes down, for later ones to be compared with -----------------------------
+
+
+def names():
+    """What can be written in a program, each with how it can be called."""
+    for module in (clampgrad, clampgrad.nn):
+        for name in module.__all__:
+            yield f"{module.__name__}.{name}", call(getattr(module, name))
+    for name in of_the_pin():
+        yield f"clampgrad.pin.{name}", call(getattr(clampgrad.pin, name))
+    for command in COMMANDS:
+        with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+            import_module(f"clampgrad.cli.{command}").main(["--help"])
+        options = {*re.findall(r"--\w[\w-]*", said.getvalue())}
+        yield f"clampgrad {command}", {"named": sorted(options)}
+    for name in sorted(listed_variables()):
+        yield name, {}
+    for name in sorted(declared_functions()):
+        yield f"C++ {name}", {}
+
+
+def call(of):
+    """The parameters of a function or a class, or the fields of what we return."""
+    if dataclasses.is_dataclass(of):
+        return {"named": sorted(field.name for field in dataclasses.fields(of))}
+    if not callable(of):
+        return {}
+    parameters = inspect.signature(of).parameters.values()
+    return {
+        "positional": [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD],
+        "named": sorted(
+            p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ),
+        "needed": sorted(
+            p.name for p in parameters if p.default is p.empty and p.kind <= p.KEYWORD_ONLY
+        ),
+    }  # fmt: skip
+
+
+def broken(released, now):
+    """Whether there is a call of the last release that is none any more."""
+    before = released.get("positional", [])
+    return (
+        now.get("positional", [])[: len(before)] != before
+        or not {*released.get("named", [])} <= {*now.get("named", [])}
+        or not {*now.get("needed", [])} <= {*released.get("needed", [])}
+    )
 
 
 FACTORS = "active", "numbers", "tensors"
@@ -79,6 +135,7 @@ def release(*words):
     if clampgrad.implementation != "compiled":
         sys.exit("Only the compiled library has every operator, and the portable one is installed.")
     lines = {
+        "names": map(json.dumps, names()),
         "schemas": sorted(map(str, schemas())),
         "gradients": [json.dumps(fact) for fact in gradients(oracle.TABLE)],
     }
@@ -90,6 +147,9 @@ def release(*words):
             sys.exit(f"{file.name} is of another release: docs/releasing.md says how to write it.")
 
 
+# ---- What the pages list -------------------------------------------------------------------------
+
+
 def test_names_of_the_package():
     text = "".join(API.values())
     listed = re.findall(r"^(?:::: |- `)(clampgrad\.[\w.]+)", text, re.M)
@@ -98,10 +158,13 @@ def test_names_of_the_package():
     assert {name.partition(".")[2] for name in listed} == {*clampgrad.__all__, "__version__"}
 
 
+def of_the_pin():
+    return [name for name in vars(clampgrad.pin) if not name.startswith("_")]
+
+
 def test_names_of_nn_and_of_the_pin():
     assert sorted(members("nn", "clampgrad.nn")) == sorted(clampgrad.nn.__all__)
-    of_pin = {name for name in vars(clampgrad.pin) if not name.startswith("_")}
-    assert set(members("pin", "clampgrad.pin")) == of_pin
+    assert sorted(members("pin", "clampgrad.pin")) == sorted(of_the_pin())
 
 
 @pytest.mark.compiled("the portable implementation has only those that it needs")
@@ -112,6 +175,76 @@ def test_operators():
         listed |= {f"{name}_" for name in code(names) if in_place == "yes"}
     found = (re.match(r"clampgrad::(\w+)", n) for n in torch._C._dispatch_get_all_op_names())
     assert listed == {name[1] for name in found if name and not name[1].startswith("_")}
+
+
+def listed_variables():
+    text = (ROOT / "docs/cli.md").read_text()
+    return {code(name)[0].partition("=")[0] for name, _ in rows(text, "variable | effect")}
+
+
+def test_commands():
+    text = (ROOT / "docs/cli.md").read_text()
+    commands = [code(command)[0].split()[1] for command, _ in rows(text, "command | what it does")]
+    assert commands == [*COMMANDS]
+
+
+def test_variables():
+    def read_by(*patterns):
+        files = [file for pattern in patterns for file in ROOT.glob(pattern)]
+        nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
+        values = {n.value for n in nodes if isinstance(n, ast.Constant)}
+        return {v for v in values if isinstance(v, str) and re.fullmatch("CLAMPGRAD_[A-Z_]+", v)}
+
+    package, build = read_by("python/**/*.py"), read_by("setup.py", "buildtools/*.py")
+    assert package and package <= listed_variables() <= package | build
+
+
+def declared_functions():
+    with tempfile.TemporaryDirectory() as folder:
+        generate(ROOT, Path(folder))
+        headers = Path(folder, "include/clampgrad/functions.h"), ROOT / "csrc/clampgrad/clampgrad.h"
+        text = "".join(header.read_text() for header in headers)
+    return {*re.findall(r"^(?:CLAMPGRAD_API|inline) .*?(\w+)\(", text, re.M)}
+
+
+def test_functions_of_the_header():
+    listed = set()
+    for names, suffixes in rows((ROOT / "docs/cpp.md").read_text(), "functions | also with"):
+        endings = ["", *(s for s in code(suffixes))]
+        listed |= {name + ending for name in code(names) for ending in endings}
+    assert listed == declared_functions()
+
+
+# ---- What stays ----------------------------------------------------------------------------------
+
+
+def test_names_of_the_last_release_still_hold():
+    """Also where they are called as they could be."""
+    now = dict(names())
+    released = map(json.loads, RELEASED["names"].read_text().splitlines())
+    assert [name for name, of in released if name not in now or broken(of, now[name])] == []
+
+
+def example(input, min=None, *, gradient="min_norm"):
+    """As a release has it."""
+
+
+@pytest.mark.parametrize("now, breaks", [
+    (example, False),
+    (lambda input, min=None, max=None, *, gradient=0, out=None: 0, False),
+    (lambda input, min=None, gradient=0: 0, False),
+    (lambda input=None, min=None, *, gradient: 0, True),
+    (lambda input, min: 0, True),
+    (lambda input, max=None, min=None, *, gradient=0: 0, True),
+    (lambda input, *, min=None, gradient=0: 0, True),
+    (lambda x, min=None, *, gradient=0: 0, True),
+    (lambda input, min=None, *, rule=0: 0, True),
+    (lambda input, min=None, *, gradient=0, out: 0, True),
+    (0, True),
+])  # fmt: skip
+def test_a_call_that_breaks_is_noticed(now, breaks):
+    """By position, by name, and where an argument must be given now."""
+    assert broken(call(example), call(now)) == breaks
 
 
 @pytest.mark.compiled("the portable implementation has only those that it needs")
@@ -174,34 +307,6 @@ def test_a_release_writes_what_must_stay(tmp_path, monkeypatch, what):
     with pytest.raises(SystemExit, match="Only the compiled library"):
         release()
     assert not files[what].exists()
-
-
-def test_commands_and_variables():
-    text = (ROOT / "docs/cli.md").read_text()
-    commands = [code(command)[0].split()[1] for command, _ in rows(text, "command | what it does")]
-    assert commands == [*COMMANDS]
-
-    def read_by(*patterns):
-        files = [file for pattern in patterns for file in ROOT.glob(pattern)]
-        nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
-        values = {n.value for n in nodes if isinstance(n, ast.Constant)}
-        return {v for v in values if isinstance(v, str) and re.fullmatch("CLAMPGRAD_[A-Z_]+", v)}
-
-    listed = {code(name)[0].partition("=")[0] for name, _ in rows(text, "variable | effect")}
-    package, build = read_by("python/**/*.py"), read_by("setup.py", "buildtools/*.py")
-    assert package and package <= listed <= package | build
-
-
-def test_functions_of_the_header(tmp_path):
-    listed = set()
-    for names, suffixes in rows((ROOT / "docs/cpp.md").read_text(), "functions | also with"):
-        endings = ["", *(s for s in code(suffixes))]
-        listed |= {name + ending for name in code(names) for ending in endings}
-    generate(ROOT, tmp_path)
-    headers = tmp_path / "include/clampgrad/functions.h", ROOT / "csrc/clampgrad/clampgrad.h"
-    text = "".join(header.read_text() for header in headers)
-    declared = re.findall(r"^(?:CLAMPGRAD_API|inline) .*?(\w+)\(", text, re.M)
-    assert listed == set(declared)
 
 
 def test_the_classifier_fits_the_version():
