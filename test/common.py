@@ -28,6 +28,7 @@ RELEASED = LAST[min((last for last in LAST if last >= RELEASE), default=max(LAST
 # fmax and fmin of 2.14 pass both gradients at a NaN; v2.14.0/fmax mends it.
 OF_NO_CONVENTION = RELEASE == (2, 14)
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INDUCTOR = pytest.mark.of_kernels("Inductor compiles for no mock device")
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 OPERATORS = ("clamp", "clamp_min", "clamp_max")
 BOUNDS = {"clamp": {"min": 0, "max": 1}, "clamp_min": {"min": 0}, "clamp_max": {"max": 1}}

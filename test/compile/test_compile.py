@@ -11,7 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
 import clampgrad
-from common import BOUNDS, OPERATORS, assert_same, check_rows, eager, tied
+from common import BOUNDS, INDUCTOR, OPERATORS, assert_same, check_rows, eager, tied
 from matrix.reference import ARGUMENTS
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
@@ -117,6 +117,7 @@ def kernels(f, *args):
         return torch._inductor.metrics.generated_kernel_count
 
 
+@INDUCTOR
 @pytest.mark.parametrize("bounds", [(0, 1), (torch.zeros(64), torch.ones(64))])
 def test_one_kernel_each_way(bounds):
     assert kernels(lambda x: clampgrad.clamp(x, *bounds, gradient="half"), tied(64)) == 2

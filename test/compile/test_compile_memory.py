@@ -14,7 +14,7 @@ from torch._inductor.decomposition import select_decomp_table
 import clampgrad
 from benchmarks.memory import saved_bytes
 from clampgrad._contract.table import STRICT
-from common import RELEASE, assert_same, check_rows, slow_after, tied
+from common import INDUCTOR, RELEASE, assert_same, check_rows, slow_after, tied
 from matrix.waivers import IGNORES_NAN
 from oracle import CONVENTIONS, EXACT
 
@@ -111,6 +111,7 @@ WRITES = {
 }
 
 
+@INDUCTOR
 @pytest.mark.thorough
 @pytest.mark.skipif(RELEASE < (2, 13), reason="backward raises PyTorch's error there (limits.md)")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)

@@ -9,7 +9,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import clampgrad
-from common import DTYPES, assert_same, slow_after, tied
+from common import DTYPES, INDUCTOR, assert_same, slow_after, tied
 from matrix.contexts import clamps_alone
 from oracle import EXACT
 
@@ -109,6 +109,7 @@ def check_numbers(f, numbers, values, pinned=False):
                 assert_same(compiled(x, n), f(x, n))
 
 
+@INDUCTOR
 @pytest.mark.parametrize("kind", slow_after(1, CHANGING))
 def test_a_changing_number_used_twice(kind):
     values = [-3.0, -2, -1, 0.5, 1, 1.5]
@@ -126,6 +127,7 @@ MADE = {
 }
 
 
+@INDUCTOR
 @pytest.mark.parametrize("pinned", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("made", slow_after(3, MADE))
 def test_what_is_made_of_a_number_that_changes(made, pinned):
@@ -219,6 +221,7 @@ def test_backward_itself_compiled(convention, backend):
     assert counter.frame_count == 1
 
 
+@INDUCTOR
 @pytest.mark.parametrize("gradient", ["min_norm", "inclusive", "half"])
 def test_a_size_that_16_bits_do_not_hold(gradient):
     """Inductor does not round it, and what lies below must stay blocked."""
