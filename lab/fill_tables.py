@@ -15,6 +15,7 @@ from records import TABLES
 ROOT = Path(__file__).parent.parent
 for name in (
     "benchmarks.tables",
+    "lab.artefacts",
     "lab.contract_tables",
     "lab.first_minute",
     "lab.libraries.tables",

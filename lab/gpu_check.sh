@@ -7,7 +7,7 @@
 #   lab/gpu_check.sh              PYTHON=python3.12 lab/gpu_check.sh
 #   lab/gpu_check.sh STEP...      these steps alone; only so run `t5`, whether a pin makes a model slower, and `ends`, which
 #                                 takes five minutes
-#   WHEEL=... lab/gpu_check.sh    with a wheel that it has built before (build/gpu)
+#   WHEEL=... lab/gpu_check.sh    with a wheel that it has built before (build/gpu), or the two of a release
 #   SECONDS_IN_ALL=900 lab/gpu_check.sh
 #   DEVICE=cpu lab/gpu_check.sh   a rehearsal without a GPU: the same steps on small sizes and the portable package
 #
@@ -87,7 +87,8 @@ if [[ -z ${WHEEL:-} ]]; then
   step build 200 env MAX_JOBS="${MAX_JOBS:-$(nproc)}" "$PYTHON" -m pip wheel -v --no-build-isolation --no-deps --no-index -w build/gpu . || exit 1
   WHEEL=$(echo build/gpu/*.whl)
 fi
-step install 60 "$PYTHON" -m pip install -q --no-deps --no-index --target "$PYTHONPATH" "$WHEEL" || exit 1
+read -ra wheels <<< "$WHEEL"
+step install 60 "$PYTHON" -m pip install -q --no-deps --no-index --target "$PYTHONPATH" "${wheels[@]}" || exit 1
 step info 60 "$PYTHON" -m clampgrad info || exit 1
 cat "$OUT/info.log"
 

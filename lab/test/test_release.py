@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+import records
 from buildtools.torch_here import RELEASES
 from common import checked
-from lab import release
+from lab import artefacts, release
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +35,7 @@ def test_a_python_may_stand_in_any_folder(tmp_path, monkeypatch):
     python.write_text("#!/bin/sh\n")
     python.chmod(0o755)
     monkeypatch.setenv("PYTHON", str(python))
-    named = [line for line in release.steps().values() if "$PYTHON" in line]
+    named = [line for line in release.steps().values() if line.startswith('"$PYTHON"')]
     assert named and all(release.shell(line, tmp_path / "log") for line in named)
 
 
@@ -119,24 +120,36 @@ def test_what_a_tag_needs(three, monkeypatch):
         three.write_text(f'{{"commit": "c0ffee", "package": "{package}"}}\n{row}\n')
         readme.write_text(text)
 
-    ran = '{"step": "docs", "on": "2026-11-28", "lacks": "nvidia-smi"}'
-    monkeypatch.setattr(release, "steps", lambda out="": {"docs": "true"})
+    ran = '{"step": "gpu", "on": "2026-11-28", "lacks": "nvidia-smi"}'
+    ran += '\n{"step": "docs", "on": "2026-11-28", "passed": true}'
+    monkeypatch.setattr(release, "steps", lambda out="": {"gpu": "true", "docs": "true"})
     record("a-package", ran, "pip install clampgrad")
     release.main("--check")
     for package, row, text, says in (
         ("another", ran, "", "of another package"),
-        ("a-package", '{"step": "docs"}', "", "have not run for this package: docs"),
-        (
-            "a-package",
-            ran.replace("docs", "old"),
-            "",
-            "have not run for this package: docs",
-        ),  # a step that is new
+        ("a-package", '{"step": "docs"}', "", "have not run for this package: gpu, docs"),
+        # A step that is new, and one that the machine lacked something for.
+        ("a-package", ran.replace("docs", "old"), "", "have not run for this package: docs"),
+        ("a-package", ran.replace('"passed"', '"lacks"'), "", "for this package: docs"),
         ("a-package", ran, "it is not on PyPI yet", "README"),
     ):
         record(package, row, text)
         with pytest.raises(SystemExit, match=says):
             release.main("--check")
+
+
+def test_the_files_and_their_hashes(tmp_path, monkeypatch):
+    """As `sha256sum` has them."""
+    monkeypatch.setattr(artefacts.records, "NEW", tmp_path)
+    monkeypatch.setattr(artefacts.records, "FOLDER", ROOT / "records")
+    (tmp_path / "clampgrad-1.0.0.tar.gz").write_bytes(b"x" * 1_234_567)
+    (tmp_path / "SHA256SUMS").touch()
+    artefacts.main(tmp_path)
+    monkeypatch.setattr(artefacts.records, "FOLDER", tmp_path)
+    said = checked("sha256sum", tmp_path / "clampgrad-1.0.0.tar.gz")
+    assert f"| `clampgrad-1.0.0.tar.gz` | 1.23 | `{said[:12]}` |" in artefacts.artefacts()
+    (row,) = records.read("artefacts")["rows"]
+    assert said.startswith(row["sha256"])
 
 
 # ---- The workflow --------------------------------------------------------------------------------
@@ -240,6 +253,7 @@ def clone(tmp_path, monkeypatch):
     lines = {"artefacts": "echo x >> out/made", "bad": "test ! -e broken", "absent": "true"}
     monkeypatch.setattr(release, "ROOT", tmp_path)
     monkeypatch.setattr(release, "NEEDS", {"absent": "no-such-tool"})
+    monkeypatch.setattr(release, "OPTIONAL", ("absent",))
     monkeypatch.setattr(release, "steps", lambda out="": lines)
     for name in ("PIP_CONSTRAINT", "RECORDS", "PYTHON"):
         monkeypatch.setenv(name, "")
@@ -342,6 +356,8 @@ def test_the_record_is_of_one_package(clone, monkeypatch):
     assert [row.get("passed") for row in found["rows"]] == [True, True, None]
     shown = release.release()
     assert "| `artefacts` |" in shown and "Not run" not in shown
+    monkeypatch.setattr(release, "OPTIONAL", ())
+    assert "Not run for this package: `absent`." in release.release()
     commit(clone)  # of what was recorded: that may be done again
     release.main("--record")
     assert release.records.read("release")["rows"] == found["rows"]

@@ -1,0 +1,39 @@
+"""The files of a release, with their sizes and hashes: records/artefacts.jsonl.
+
+    python -m lab.artefacts DIST     the step `artefacts` of a release does it
+
+Two builds of one commit differ in their hashes, so these are of the files that the steps have
+tested; what is published has others.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+import records
+from records import code, table
+
+
+def main(dist: str) -> None:
+    files = sorted(Path(dist).glob("clampgrad*"))
+    rows = [
+        {
+            "file": file.name,
+            "bytes": file.stat().st_size,
+            "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        }
+        for file in files
+    ]
+    records.write("artefacts", rows)
+
+
+@table(right=(1,))
+def artefacts():
+    found = records.read("artefacts")
+    yield "file", "MB", "SHA-256 begins with"
+    for row in found["rows"]:
+        yield code(row["file"]), f"{row['bytes'] / 1e6:.2f}", code(row["sha256"][:12])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
