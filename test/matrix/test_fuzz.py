@@ -48,6 +48,18 @@ FOUND = [
         for kind in ("numbers", "Tensors")
         for form in ("function", "in place", "mingrad")
     ),
+    # Under a dispatch mode and below autograd, torch's own Tensor.to reads what is negated lazily
+    # as it lies in memory.
+    *(
+        Cell(
+            "maximum",
+            (Arg((-0.5,), (1,), "float16", "neg"), Arg((0.1,), (1,))),
+            form=form,
+            context=c,
+        )
+        for form in ("function", "pinned function", "process, function")
+        for c in ("checkpoint, selective", "make_fx, symbolic", "plain")
+    ),
     # An operator that saves what it writes must save it after writing.
     *(
         Cell("clamp", args, gradient, form="in place", context=context)

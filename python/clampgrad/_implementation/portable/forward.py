@@ -163,7 +163,8 @@ def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
 
     def compared(a: Any) -> Any:
         if isinstance(a, Tensor):
-            return a if a.dtype == dtype else a.to(dtype)
+            # Below autograd and under a dispatch mode, Tensor.to forgets a lazy negation.
+            return a if a.dtype == dtype else torch.ops.aten._to_copy(a, dtype=dtype)
         a = a if nan is None else nan
         # In a graph, as a Tensor of the dtype, in which a symbol is rounded.
         if isinstance(a, (int, float)) and not dispatch_modes_are_on():
