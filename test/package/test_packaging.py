@@ -166,6 +166,21 @@ def test_without_a_fitting_clampgrad_cuda_the_cpu_kernels_are_used(copy, script,
 
 
 @about_the_library
+@pytest.mark.parametrize("cuda, warns", [(None, False), ("998.1", True), ("999.0", False)])
+def test_a_clampgrad_cuda_for_another_cuda_is_missed(copy, script, cuda, warns):
+    """PyPI's torch is for one version, and PyTorch's own index has others. A torch for CPUs misses
+    nothing."""
+    plain = "torch_" + MINOR.replace(".", "_")
+    (copy / "_lib" / LIBRARY).rename(copy / "_lib" / plain)
+    shutil.copytree(copy / "_lib" / plain, copy / "_lib" / f"{plain}_cu999")
+    text = PRETEND.format(version=torch.__version__, cuda=cuda)
+    out, warning = script(text, cwd=copy.parent)
+    assert out.split() == ["compiled", plain + "_cu999" * (cuda == "999.0")]
+    assert ("with CUDA 999, and torch is for 998.1. To mend it, build" in warning) == warns
+    assert warns or not warning
+
+
+@about_the_library
 def test_what_the_library_exports():
     """What the module of Python takes, the C++ API included, and no more.
     It needs nothing of Python."""

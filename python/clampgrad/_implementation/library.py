@@ -60,10 +60,15 @@ def load_library() -> ModuleType:
         refused.append(module)
     else:
         raise NoLibrary(refused[0])
-    if refused:  # of clampgrad-cuda, which is a distribution of its own
+    # Those with kernels may be of clampgrad-cuda, which is a distribution of its own.
+    why, remedy = refused[:1], "`pip install --upgrade clampgrad clampgrad-cuda`"
+    of_other_cuda = [name for name in found if name.startswith(f"{here}_cu")]
+    if torch.version.cuda and of_other_cuda and cuda not in found:
+        why = [f"they are for {words(of_other_cuda[0])}, and torch is for {torch.version.cuda}"]
+        remedy = "build clampgrad from source"
+    if why:
         warnings.warn(
-            f"clampgrad runs without its CUDA kernels: {refused[0]}. To mend it, "
-            "`pip install --upgrade clampgrad clampgrad-cuda`.",
+            f"clampgrad runs without its CUDA kernels: {why[0]}. To mend it, {remedy}.",
             stacklevel=4,
         )
     sys.modules["clampgrad._C"] = module  # the name that its stub has
