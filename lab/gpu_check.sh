@@ -91,6 +91,10 @@ read -ra wheels <<< "$WHEEL"
 step install 60 "$PYTHON" -m pip install -q --no-deps --no-index --target "$PYTHONPATH" "${wheels[@]}" || exit 1
 step info 60 "$PYTHON" -m clampgrad info || exit 1
 cat "$OUT/info.log"
+if [[ $DEVICE == cuda ]] && ! grep -q '^cuda kernels *yes' "$OUT/info.log"; then
+  summary+=("what was installed has no CUDA kernels for this torch")
+  exit 1
+fi
 
 tests kernels 90 "${kernels[@]}"
 tests pins 90 "${pins[@]}"

@@ -17,7 +17,7 @@ from torch.utils.cpp_extension import include_paths
 import clampgrad
 from clampgrad import EXACT, PSEUDO
 from codegen.generate import generate
-from common import DTYPES, assert_same, tied
+from common import DTYPES, assert_same, slow_after, tied
 
 pytestmark = [pytest.mark.thorough, pytest.mark.of_cpus("the host runs the kernels")]
 
@@ -295,13 +295,14 @@ def test_every_16_bit_number(kernels, call, dtype):
         check_numbers(kernels, ties, every, bounds, call)
 
 
-# Beside every number: zeros of both signs, the ends of the dtype, an infinity and a NaN.
+# What stands beside every number, one of these in each turn.
 BESIDE = [0.0, -0.0, 1.0, -1.0, 3e-5, float("inf"), -float("inf"), float("nan")]
 
 
+@pytest.mark.parametrize("turn", slow_after(1, range(len(BESIDE))))
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name, call", TENSORS, ids=str)
-def test_every_16_bit_number_in_tensors(kernels, name, call, dtype):
+def test_every_16_bit_number_in_tensors(kernels, name, call, dtype, turn):
     """As the first argument, beside others in either order and beside itself, and as a gradient
     of ties, of two and of three."""
     every = every_number(dtype)
@@ -309,7 +310,7 @@ def test_every_16_bit_number_in_tensors(kernels, name, call, dtype):
         # glibc's fmax, which torch calls on a CPU, returns a signalling NaN. A GPU's ignores it.
         every = torch.where(every.isnan(), every.view(torch.int16) | 0x40, every.view(torch.int16))
         every = every.view(dtype)
-    beside = torch.tensor(BESIDE, dtype=dtype).repeat(2**16 // len(BESIDE))
+    beside = torch.tensor(BESIDE, dtype=dtype).roll(turn).repeat(2**16 // len(BESIDE))
     other = beside.view(-1, len(BESIDE)).flip(-1).flatten()
     some = [beside, other][: 1 + (name == "clamp")]
     all_of_them = 2 ** (1 + len(some)) - 1

@@ -76,30 +76,47 @@ def names():
 
 
 def call(of):
-    """The parameters of a function or a class, or the fields of what we return."""
+    """The parameters of a function or a class, with the defaults that can be compared; the public
+    members that a class has of us; or the fields of what we return."""
     if dataclasses.is_dataclass(of):
-        return {"named": sorted(field.name for field in dataclasses.fields(of))}
-    if not callable(of):
+        return {"named": sorted({f.name for f in dataclasses.fields(of)} | members_of(of))}
+    if not (inspect.isroutine(of) or inspect.isclass(of)):
         return {}
-    parameters = inspect.signature(of).parameters.values()
+    kinds = {kind: [] for kind in inspect._ParameterKind}
+    for p in inspect.signature(of).parameters.values():
+        kinds[p.kind].append(p)
+    either, by_name = kinds[P.POSITIONAL_OR_KEYWORD], kinds[P.KEYWORD_ONLY]
+    by_position = [*kinds[P.POSITIONAL_ONLY], *either]
+    given = [*by_position, *by_name]
     return {
-        "positional": [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD],
-        "named": sorted(
-            p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-        ),
-        "needed": sorted(
-            p.name for p in parameters if p.default is p.empty and p.kind <= p.KEYWORD_ONLY
-        ),
-    }  # fmt: skip
+        "positional": [p.name for p in by_position],
+        "any number": [p.name for kind in (P.VAR_POSITIONAL, P.VAR_KEYWORD) for p in kinds[kind]],
+        "named": sorted({p.name for p in (*either, *by_name)} | members_of(of)),
+        "needed": sorted(p.name for p in given if p.default is p.empty),
+        "defaults": {p.name: p.default for p in given if isinstance(p.default, PLAIN)},
+    }
+
+
+P = inspect.Parameter
+PLAIN = (bool, int, float, str, type(None))
+
+
+def members_of(of):
+    """As "every" and ".save"."""
+    ours = [c for c in getattr(of, "__mro__", ()) if c.__module__.startswith("clampgrad")]
+    return {f".{name}" for c in ours for name in vars(c) if not name.startswith("_")}
 
 
 def broken(released, now):
-    """Whether there is a call of the last release that is none any more."""
+    """Whether there is a call of the last release that is none any more, or does something else."""
     before = released.get("positional", [])
+    defaults = now.get("defaults", {})
     return (
         now.get("positional", [])[: len(before)] != before
+        or not {*released.get("any number", [])} <= {*now.get("any number", [])}
         or not {*released.get("named", [])} <= {*now.get("named", [])}
         or not {*now.get("needed", [])} <= {*released.get("needed", [])}
+        or any(defaults.get(k, P.empty) != v for k, v in released.get("defaults", {}).items())
     )
 
 
@@ -225,26 +242,59 @@ def test_names_of_the_last_release_still_hold():
     assert [name for name, of in released if name not in now or broken(of, now[name])] == []
 
 
-def example(input, min=None, *, gradient="min_norm"):
+def example(input, min=None, *, gradient="a"):
     """As a release has it."""
 
 
 @pytest.mark.parametrize("now, breaks", [
     (example, False),
-    (lambda input, min=None, max=None, *, gradient=0, out=None: 0, False),
-    (lambda input, min=None, gradient=0: 0, False),
+    (lambda input, min=None, max=None, *, gradient="a", out=None: 0, False),
+    (lambda input, min=None, gradient="a": 0, False),
+    (lambda input, min=None, *more, gradient="a", **others: 0, False),
     (lambda input=None, min=None, *, gradient: 0, True),
     (lambda input, min: 0, True),
-    (lambda input, max=None, min=None, *, gradient=0: 0, True),
-    (lambda input, *, min=None, gradient=0: 0, True),
-    (lambda x, min=None, *, gradient=0: 0, True),
-    (lambda input, min=None, *, rule=0: 0, True),
-    (lambda input, min=None, *, gradient=0, out: 0, True),
+    (lambda input, min=0, *, gradient="a": 0, True),
+    (lambda input, max=None, min=None, *, gradient="a": 0, True),
+    (lambda input, *, min=None, gradient="a": 0, True),
+    (lambda x, min=None, *, gradient="a": 0, True),
+    (lambda input, min=None, *, rule="a": 0, True),
+    (lambda input, min=None, *, gradient="a", out: 0, True),
+    (lambda input, min=None, *, gradient="b": 0, True),
     (0, True),
 ])  # fmt: skip
 def test_a_call_that_breaks_is_noticed(now, breaks):
-    """By position, by name, and where an argument must be given now."""
+    """By position, by name, where an argument must be given now, and where one that is not given
+    is another."""
     assert broken(call(example), call(now)) == breaks
+
+
+class Released:
+    __module__ = "clampgrad"
+
+    def __init__(self, *rows):
+        pass
+
+    def save(self):
+        pass
+
+
+class Fewer:
+    __module__ = "clampgrad"
+
+    def __init__(self, *rows):
+        pass
+
+
+class One(Released):
+    def __init__(self, rows):
+        pass
+
+
+@pytest.mark.parametrize("now", [Fewer, One])
+def test_a_class_that_breaks_is_noticed(now):
+    """By a member that is gone, and by how it is made."""
+    assert not broken(call(Released), call(Released))
+    assert broken(call(Released), call(now))
 
 
 @pytest.mark.compiled("the portable implementation has only those that it needs")
