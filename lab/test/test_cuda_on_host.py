@@ -17,7 +17,7 @@ from torch.utils.cpp_extension import include_paths
 import clampgrad
 from clampgrad import EXACT, PSEUDO
 from codegen.generate import generate
-from common import DTYPES, assert_same, slow_after, tied
+from common import DTYPES, assert_same, tied
 
 pytestmark = [pytest.mark.thorough, pytest.mark.of_cpus("the host runs the kernels")]
 
@@ -278,13 +278,18 @@ def test_gradients_that_are_broadcast(kernels, name, call, dtype):
             assert_same(share, expected)
 
 
+def of_half(call):
+    """The others are in the slow tier: `half` passes the whole gradient, a part, and nothing."""
+    return [] if call[0] == "half" else pytest.mark.slow
+
+
 def every_number(dtype):
     """Of 16 bits."""
     return torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("call", RECORDED, ids=str)
+@pytest.mark.parametrize("call", [pytest.param(c, marks=of_half(c)) for c in RECORDED], ids=str)
 def test_every_16_bit_number(kernels, call, dtype):
     """As x, and as a gradient of which all, a part or nothing passes. Between bounds of each sign,
     at ties of x with a bound, and at ties of the bounds."""
@@ -299,10 +304,18 @@ def test_every_16_bit_number(kernels, call, dtype):
 BESIDE = [0.0, -0.0, 1.0, -1.0, 3e-5, float("inf"), -float("inf"), float("nan")]
 
 
-@pytest.mark.parametrize("turn", slow_after(1, range(len(BESIDE))))
+TURNS = [pytest.param(*case, 0, marks=of_half(case[1])) for case in TENSORS]
+TURNS += [
+    pytest.param(*case, turn, marks=pytest.mark.slow)
+    for turn in range(1, len(BESIDE))
+    for case in TENSORS
+    if case[1][0] == "half"
+]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name, call", TENSORS, ids=str)
-def test_every_16_bit_number_in_tensors(kernels, name, call, dtype, turn):
+@pytest.mark.parametrize("name, call, turn", TURNS, ids=str)
+def test_every_16_bit_number_in_tensors(kernels, name, call, turn, dtype):
     """As the first argument, beside others in either order and beside itself, and as a gradient
     of ties, of two and of three."""
     every = every_number(dtype)
