@@ -141,12 +141,11 @@ def test_what_a_tag_needs(three, monkeypatch):
 def test_the_files_and_their_hashes(tmp_path, monkeypatch):
     """As `sha256sum` has them."""
     monkeypatch.setattr(artefacts.records, "NEW", tmp_path)
-    monkeypatch.setattr(artefacts.records, "FOLDER", ROOT / "records")
     (tmp_path / "clampgrad-1.0.0.tar.gz").write_bytes(b"x" * 1_234_567)
-    (tmp_path / "SHA256SUMS").touch()
+    said = checked("sha256sum", "clampgrad-1.0.0.tar.gz", cwd=tmp_path)
+    (tmp_path / "SHA256SUMS").write_text(said)
     artefacts.main(tmp_path)
     monkeypatch.setattr(artefacts.records, "FOLDER", tmp_path)
-    said = checked("sha256sum", tmp_path / "clampgrad-1.0.0.tar.gz")
     assert f"| `clampgrad-1.0.0.tar.gz` | 1.23 | `{said[:12]}` |" in artefacts.artefacts()
     (row,) = records.read("artefacts")["rows"]
     assert said.startswith(row["sha256"])

@@ -143,6 +143,14 @@ def test_which_library_is_loaded(copy, script):
         assert loaded(torch.__version__, cuda) == ["compiled", expected]
 
 
+def with_one_for_cuda(copy):
+    """Puts a library for CUDA 999 beside the one for CPUs, whose folder is returned."""
+    plain = "torch_" + MINOR.replace(".", "_")
+    (copy / "_lib" / LIBRARY).rename(copy / "_lib" / plain)
+    shutil.copytree(copy / "_lib" / plain, copy / "_lib" / f"{plain}_cu999")
+    return plain
+
+
 CUDA_MISFITS = {
     # As after `pip install --upgrade clampgrad`, which leaves clampgrad-cuda as it was.
     "stale": lambda f: replace(f, HERE, NINES),
@@ -154,9 +162,7 @@ CUDA_MISFITS = {
 @about_the_library
 @pytest.mark.parametrize("misfit", CUDA_MISFITS)
 def test_without_a_fitting_clampgrad_cuda_the_cpu_kernels_are_used(copy, script, misfit):
-    plain = "torch_" + MINOR.replace(".", "_")
-    (copy / "_lib" / LIBRARY).rename(copy / "_lib" / plain)
-    shutil.copytree(copy / "_lib" / plain, copy / "_lib" / f"{plain}_cu999")
+    plain = with_one_for_cuda(copy)
     CUDA_MISFITS[misfit](copy / "_lib" / f"{plain}_cu999" / MODULE)
     text = PRETEND.format(version=torch.__version__, cuda="999.0")
     out, warning = script(text, cwd=copy.parent)
@@ -170,9 +176,7 @@ def test_without_a_fitting_clampgrad_cuda_the_cpu_kernels_are_used(copy, script,
 def test_a_clampgrad_cuda_for_another_cuda_is_missed(copy, script, cuda, warns):
     """PyPI's torch is for one version, and PyTorch's own index has others. A torch for CPUs misses
     nothing."""
-    plain = "torch_" + MINOR.replace(".", "_")
-    (copy / "_lib" / LIBRARY).rename(copy / "_lib" / plain)
-    shutil.copytree(copy / "_lib" / plain, copy / "_lib" / f"{plain}_cu999")
+    plain = with_one_for_cuda(copy)
     text = PRETEND.format(version=torch.__version__, cuda=cuda)
     out, warning = script(text, cwd=copy.parent)
     assert out.split() == ["compiled", plain + "_cu999" * (cuda == "999.0")]

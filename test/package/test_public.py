@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import tempfile
+from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
 
@@ -75,6 +76,10 @@ def names():
         yield f"C++ {name}", {}
 
 
+P = inspect.Parameter
+PLAIN = (bool, int, float, str, type(None))
+
+
 def call(of):
     """The parameters of a function or a class, with the defaults that can be compared; the public
     members that a class has of us; or the fields of what we return."""
@@ -82,7 +87,7 @@ def call(of):
         return {"named": sorted({f.name for f in dataclasses.fields(of)} | members_of(of))}
     if not (inspect.isroutine(of) or inspect.isclass(of)):
         return {}
-    kinds = {kind: [] for kind in inspect._ParameterKind}
+    kinds = defaultdict(list)
     for p in inspect.signature(of).parameters.values():
         kinds[p.kind].append(p)
     either, by_name = kinds[P.POSITIONAL_OR_KEYWORD], kinds[P.KEYWORD_ONLY]
@@ -97,12 +102,8 @@ def call(of):
     }
 
 
-P = inspect.Parameter
-PLAIN = (bool, int, float, str, type(None))
-
-
 def members_of(of):
-    """As "every" and ".save"."""
+    """What a class of ours has, with a dot before it: a parameter may have the same name."""
     ours = [c for c in getattr(of, "__mro__", ()) if c.__module__.startswith("clampgrad")]
     return {f".{name}" for c in ours for name in vars(c) if not name.startswith("_")}
 
@@ -236,7 +237,7 @@ def test_functions_of_the_header():
 
 
 def test_names_of_the_last_release_still_hold():
-    """Also where they are called as they could be."""
+    """And they can be called as they could be."""
     now = dict(names())
     released = map(json.loads, RELEASED["names"].read_text().splitlines())
     assert [name for name, of in released if name not in now or broken(of, now[name])] == []

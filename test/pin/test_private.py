@@ -30,8 +30,8 @@ def is_private(word):
 
 
 def is_core(text):
-    """Whether it is an operator of PyTorch's core set, which exported programs are made of: no name
-    of it goes."""
+    """Whether it is an operator of PyTorch's core set, of which exported programs are made. PyTorch
+    keeps those names."""
     if not (found := re.fullmatch(r"torch\.ops\.aten\.(\w+)", text)):
         return False
     return torch.Tag.core in getattr(torch.ops.aten, found[1]).default.tags
