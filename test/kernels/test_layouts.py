@@ -5,9 +5,10 @@ from functools import partial
 
 import pytest
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 
 import clampgrad
-from common import BOUNDS, OPERATORS, assert_same, eager, outcome, tied
+from common import BOUNDS, OPERATORS, RELEASE, assert_same, eager, outcome, tied
 from oracle import CONVENTIONS, EXACT, gradient_of_x
 
 LENGTHS = (3, 1, 7)
@@ -32,6 +33,12 @@ def test_sequences_of_several_lengths(operator, convention, suffix):
     assert_same(gradient.values(), gradient_of_x(convention, values, g, **BOUNDS[operator]))
 
 
+@pytest.mark.xfail(
+    RELEASE == (2, 15),
+    reason="torch raises an error there, whichever operator writes (limits.md)",
+    raises=BackendCompilerFailed,
+    strict=True,
+)
 def test_a_graph_writes_sequences_of_several_lengths():
     def f(x):
         clampgrad.clamp_min_(x, 0, gradient="inclusive")

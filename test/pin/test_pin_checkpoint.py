@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import clampgrad
-from common import SLOPE, assert_same
+from common import RELEASE, SLOPE, assert_same
 
 pytestmark = pytest.mark.thorough
 
@@ -75,7 +76,12 @@ assert [x.grad.tolist() for x in xs] == [slope(clamp)] * 3
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_compiled_around_a_segment(use_reentrant, backend):
+def test_compiled_around_a_segment(use_reentrant, backend, request):
+    if backend == "inductor" and RELEASE in ((2, 14), (2, 15)):
+        # Without clampgrad too: the partitioner finds nothing to save, and looks for it.
+        no_source = pytest.mark.xfail(raises=BackendCompilerFailed, strict=True)
+        request.applymarker(no_source)
+
     @torch.compile(backend=backend, fullgraph=True)
     def f(x):
         return checkpoint(segment, x, use_reentrant=use_reentrant)
