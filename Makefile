@@ -329,10 +329,9 @@ $(ARM64)/torch: lab/arm64.sh
 	touch $@
 
 $(ARM64)/installed: $(ARM64)/torch $(SOURCES)
-	echo "==> building clampgrad for torch $(TORCH) and arm64 (minutes the first time)"
+	echo "==> building clampgrad for torch $(TORCH) and arm64, with $(MAX_JOBS) jobs (minutes the first time)"
 	rm -rf build/lib.* build/bdist.*
-	# One job: an emulated process that forks while other threads of it run may never come back.
-	$(call logged,MAX_JOBS=1 CLAMPGRAD_CUDA=0 CLAMPGRAD_REQUIRE_COMPILED=1 $(ARM64)/bin/python -m pip install \
+	$(call logged,CLAMPGRAD_CUDA=0 CLAMPGRAD_REQUIRE_COMPILED=1 $(ARM64)/bin/python -m pip install \
 		-v --no-build-isolation --no-deps --force-reinstall .,$(ARM64)/build.log)
 	touch $@
 

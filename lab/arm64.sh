@@ -41,6 +41,23 @@ wheels --no-deps "torch==$torch" 'nvidia-cuda-runtime<14'
 wheels numpy 'setuptools>=77' wheel pyyaml pip filelock 'typing-extensions>=4.10' 'sympy>=1.13.3' networkx \
   jinja2 fsspec expecttest hypothesis 'pytest>=7.3'
 
+# The emulator may never come back from a fork that follows the end of a thread at once.
+cat > "$packed/emulated.py" <<SCRIPT
+import subprocess
+import time
+
+begin = subprocess.Popen._execute_child
+
+
+def begin_later(*arguments):
+    time.sleep(0.5)
+    return begin(*arguments)
+
+
+subprocess.Popen._execute_child = begin_later
+SCRIPT
+echo "import emulated" > "$packed/emulated.pth"
+
 # Their names and symbols, with versions, in one library.
 if [ -f "$packed/torch/lib/libtorch_cuda.so" ]; then
   cd "$packed/torch/lib"
