@@ -41,7 +41,8 @@ wheels --no-deps "torch==$torch" 'nvidia-cuda-runtime<14'
 wheels numpy 'setuptools>=77' wheel pyyaml pip filelock 'typing-extensions>=4.10' 'sympy>=1.13.3' networkx \
   jinja2 fsspec expecttest hypothesis 'pytest>=7.3'
 
-# The emulator may never come back from a fork that follows the end of a thread at once.
+# The emulator (7.2) may hang in a fork that comes right after the end of a thread, as in our build: there a pool of threads
+# ends, and the next process is begun. So each begins a little later.
 cat > "$packed/emulated.py" <<SCRIPT
 import subprocess
 import time

@@ -78,7 +78,7 @@ assert [x.grad.tolist() for x in xs] == [slope(clamp)] * 3
 @pytest.mark.parametrize("use_reentrant", [False, True])
 def test_compiled_around_a_segment(use_reentrant, backend, request):
     if backend == "inductor" and RELEASE in ((2, 14), (2, 15)):
-        # Without clampgrad too: the partitioner finds nothing to save, and looks for it.
+        # Without clampgrad too: where nothing has to be saved, torch's partitioner finds no source.
         no_source = pytest.mark.xfail(raises=BackendCompilerFailed, strict=True)
         request.applymarker(no_source)
 
