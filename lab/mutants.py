@@ -8,24 +8,27 @@
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
 process, forked from one that has everything imported. It runs cells of test/matrix, then the tests
-of its folder, until one fails or the process crashes. An interrupted run goes on.
-waived_mutants.yaml lists what no test can notice.
+of its folder, until one fails or the process crashes. An interrupted run goes on, as long as the
+package and the tests are as they were. waived_mutants.yaml lists what no test can notice.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import hashlib
 import itertools
 import json
 import multiprocessing
 import os
 import random
 import re
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -33,11 +36,12 @@ import pytest
 import yaml
 
 import records
+from lab.release import PACKAGE
 from quick_build import build_quickly, copy_to
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "mutants"
-TREE, LIB, RAN = WORK / "tree", WORK / "lib", WORK / "ran.jsonl"
+TREE, LIB, RAN, BUILT_FROM = WORK / "tree", WORK / "lib", WORK / "ran.jsonl", WORK / "built_from"
 VARIABLE, SYMBOL = "CLAMPGRAD_MUTANT", "clampgrad_mutant"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
@@ -244,9 +248,24 @@ def broken(text: str, numbered: list[tuple[int, Mutant]]) -> str:
     return "".join([*parts, text[last:]])
 
 
+def state() -> str:
+    """A hash of what an outcome depends on."""
+    files = [*PACKAGE, "test", "lab/mutants.py"]
+    listed = subprocess.check_output(["git", "ls-files", "-z", *files], cwd=ROOT, text=True)
+    found = hashlib.sha256(f"{version('torch')} {sys.version}".encode())
+    for file in listed.split("\0"):
+        if file and (ROOT / file).exists():
+            found.update(file.encode() + (ROOT / file).read_bytes())
+    return found.hexdigest()
+
+
 def build() -> None:
+    now = state()
+    if BUILT_FROM.exists() and BUILT_FROM.read_text() == now:
+        return print("built before from the same files; what has run is kept")
+    for file in (BUILT_FROM, RAN):
+        file.unlink(missing_ok=True)
     copy_to(TREE)
-    RAN.unlink(missing_ok=True)
     numbered = [*enumerate(mutants(), 1)]
     for file, text in sources().items():
         start = "" if file.endswith(".yaml") else DECLARED
@@ -255,6 +274,7 @@ def build() -> None:
     one = TREE / "csrc/base/convention.cpp"
     one.write_text(f"{one.read_text()}\n{DEFINED}")
     build_quickly(TREE, LIB, CFLAGS="-include immintrin.h")
+    BUILT_FROM.write_text(now)
 
 
 # ---- Running -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lab import mutants as tool
 from lab.mutants import TESTS, WAIVED, broken, mutants, mutants_of, sources
 
 
@@ -58,3 +59,19 @@ def test_what_is_waived_is_made():
     for file, starts in WAIVED.items():
         for start, reason in starts.items():
             assert reason and any(f == file and was.startswith(start) for f, was in made), start
+
+
+def test_an_interrupted_run_goes_on_until_a_file_changes(tmp_path, monkeypatch):
+    built = []
+    for name in ("TREE", "LIB", "RAN", "BUILT_FROM"):
+        monkeypatch.setattr(tool, name, tmp_path / name)
+    monkeypatch.setattr(tool, "build_quickly", lambda *paths, **_: built.append(paths))
+
+    tool.build()
+    tool.RAN.write_text('["csrc/base/bounds.cpp:1:1: a -> b", null]\n')
+    tool.build()
+    assert len(built) == len(tool.ran()) == 1
+
+    monkeypatch.setattr(tool, "PACKAGE", ("csrc",))  # as if the other files had gone
+    tool.build()
+    assert len(built) == 2 and not tool.ran()
