@@ -58,7 +58,7 @@ at::Tensor& clamp_(at::Tensor& self, const Min& min, const Max& max, Convention 
   if (!recorded) {
     const auto result = at::clamp_max(at::clamp_min(self, min), max);
     check_fits(self, result);
-    return self.copy_(result);
+    return self.copy_(result.to(self.scalar_type())); // see hand_over
   }
   // If torch refuses the second clamp, it raises before the first has written anything.
   below_autograd([&] { check_fits(self, at::clamp_max(self, max)); });

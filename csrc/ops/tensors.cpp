@@ -204,7 +204,8 @@ Tensor copied(const Tensor& self) {
 }
 
 Tensor& hand_over(Tensor& self, const Tensor& result) {
-  below_autograd([&] { self.copy_(result); });
+  // copy_ from another dtype may ignore that self is negated lazily.
+  below_autograd([&] { self.copy_(result.to(self.scalar_type())); });
   torch::autograd::increment_version(self);
   torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(result));
   return self;

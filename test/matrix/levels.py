@@ -248,6 +248,66 @@ def batched_twice(f, cell, g):
     check_rows(gs.detach(), of_gs, tangents, pulled(f, cell)[1])
 
 
+# ---- Arguments that curve: the levels above linearise at constants and along constants -----------
+
+
+def curved(f, cell, at):
+    """f along x + at v + at^2 w / 2, for every argument that is wanted: its
+    second derivative at 0 is the tangent of the result along w, because the table is a constant."""
+    along = []
+    for i, (x, wanted) in enumerate(zip(cell.tensors, cell.want)):
+        v, w = (numbers(cell.seed + k + i, x.shape, x.dtype, FINITE) for k in (3, 5))
+        along.append(x + at * v + at * at * w / 2 if wanted else x)
+    return f(*along)
+
+
+def bent(cell):
+    tangents = [
+        numbers(cell.seed + 5 + i, x.shape, x.dtype, FINITE) if wanted else None
+        for i, (x, wanted) in enumerate(zip(cell.tensors, cell.want))
+    ]
+    return pushed(cell, tangents, cell.want, None)
+
+
+def slope_along(f, at):
+    return jvp(f, (at,), (torch.ones_like(at),))[1]
+
+
+def are_curved(cell):
+    """vmap writes no result that is batched to an x that is not."""
+    may_be_written = cell.want[0] or not FORMS[cell.form].in_place
+    return of_one_dtype(cell) and cell.differentiable and may_be_written
+
+
+def curves(name):
+    """Adds a context from (f of a number, 0) -> the second derivative there."""
+
+    def add(context):
+        @whole(name, accepts=are_curved)
+        def run(f, cell):
+            def found():
+                zero = torch.zeros((), dtype=cell.tensors[0].dtype)
+                return context(lambda at: curved(f, cell, at), zero)
+
+            if not linear(cell) and cell.want[0]:
+                return no_jvp(found)
+            same("second derivative", found(), bent(cell), exact=False)
+
+    return add
+
+
+@curves("jvp of jvp")
+def forward_over_forward(f, zero):
+    return slope_along(lambda at: slope_along(f, at), zero)
+
+
+@curves("jvp of vmap of jvp")
+def forward_over_batched_forward(f, zero):
+    rows = slope_along(vmap(lambda at: slope_along(f, at)), zero.new_zeros(BATCH))
+    same("second row", rows[1], rows[0])
+    return rows[0]
+
+
 def has_samples(cell):
     return plain(cell) and all(a.shape for a in cell.tensor_args)
 

@@ -390,3 +390,18 @@ def test_a_bound_that_is_batched_and_larger(shape):
         torch.func.vmap(lambda bound: clampgrad.clamp_(x * 1, bound, None))(bounds)
     with pytest.raises(RuntimeError, match="vmap: inplace"):
         torch.func.vmap(lambda x: clampgrad.clamp_(x, bounds[0], None))(torch.zeros(2))
+
+
+@pytest.mark.parametrize("layout", ["negated", "conjugated"])
+@pytest.mark.parametrize("bounds", [(0.0, torch.ones(9)), (torch.zeros(9), 1.0), (torch.zeros(9),)])
+def test_what_is_negated_lazily_is_written(bounds, layout):
+    """PyTorch's copy_ from float32 to float16 ignores that. The imaginary part of one complex
+    number is contiguous."""
+    x = torch.tensor([-2.0, 0.0, 0.5, 1.0, 3.0, -1.0, 0.0, 1.0, 0.5], dtype=torch.half)
+    y = torch._neg_view(-x)
+    if layout == "conjugated":
+        x, bounds = x[:1], [b[:1] if isinstance(b, torch.Tensor) else b for b in bounds]
+        y = torch.complex(x, -x).conj().imag
+    assert y.is_neg() and y.is_contiguous()
+    assert clampgrad.clamp_(y, *bounds, gradient="inclusive") is y
+    assert_same(y * 1, x.clamp(0, None if len(bounds) == 1 else 1))

@@ -123,6 +123,32 @@ def test_the_tangent_is_a_tensor_of_its_own(operator, gradient):
     assert t.tolist() == [1, 1]
 
 
+def slope_of(f):
+    return lambda x: jvp(f, (x,), (torch.ones_like(x),))[1]
+
+
+@pytest.mark.parametrize("in_place", ["", "_"])
+@pytest.mark.parametrize("gradient", LINEAR)
+@pytest.mark.parametrize("operator", BOUNDS)
+def test_forward_mode_of_forward_mode(operator, gradient, in_place):
+    """Three levels: each differentiates the tangents of those inside of it, along which an element
+    stays where it is. torch runs `jvp` of an autograd function with forward mode off."""
+    x, bounds = torch.tensor([-2.0, 0.0, 0.5, 1.0, 2.0]), BOUNDS[operator]
+    expected = gradient_of_x(gradient, x**3, 6 * torch.ones_like(x), **bounds)
+    for package, keywords, pin in (
+        (clampgrad, {"gradient": gradient}, None),
+        (torch, {}, gradient),
+    ):
+
+        def f(x):
+            with clampgrad.pin(pin):  # noqa: B023
+                return getattr(package, operator + in_place)(x**3, **bounds, **keywords)  # noqa: B023
+
+        for _ in range(3):
+            f = slope_of(f)
+        assert_same(f(x), expected)
+
+
 def test_no_level_records_without_grad_mode():
     """As with torch's own operators, an inner `no_grad` holds at the outer levels too."""
 

@@ -40,7 +40,7 @@ def torchs_own(name: str, x: Tensor, *others: Any, **out: Any) -> Tensor:
 def assign(x: Tensor, others: Sequence[Any], result: Tensor) -> Tensor:
     """Writes a result into x, where autograd does not look."""
     check_fits(x, others, result)
-    return x.copy_(result)
+    return x.copy_(cast(result, x.dtype))
 
 
 def check_fits(x: Tensor, others: Sequence[Any], result: Tensor) -> None:
@@ -152,6 +152,12 @@ def dtype_of(name: str, args: Sequence[Any]) -> torch.dtype:
         return torchs_own(name, *alike).dtype
 
 
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Like Tensor.to, which forgets that x is negated lazily where it runs below autograd and under
+    a dispatch mode: it ends in copy_, which forgets it of what it writes, too."""
+    return x if x.dtype == dtype else torch.ops.aten._to_copy(x, dtype=dtype)
+
+
 def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     """The arguments as the forward compares them: in the dtype of its result, to
     which numbers have been rounded.
@@ -163,8 +169,7 @@ def as_compared(args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
 
     def compared(a: Any) -> Any:
         if isinstance(a, Tensor):
-            # Below autograd and under a dispatch mode, Tensor.to forgets a lazy negation.
-            return a if a.dtype == dtype else torch.ops.aten._to_copy(a, dtype=dtype)
+            return cast(a, dtype)
         a = a if nan is None else nan
         # In a graph, as a Tensor of the dtype, in which a symbol is rounded.
         if isinstance(a, (int, float)) and not dispatch_modes_are_on():

@@ -21,6 +21,7 @@ from clampgrad._implementation.portable.forward import (
     as_compared,
     assign,
     batch_at,
+    cast,
     copied,
     dtype_of,
     in_dtype,
@@ -29,7 +30,7 @@ from clampgrad._implementation.portable.forward import (
     uncounted,
 )
 from clampgrad._torch.dispatcher import next_level
-from clampgrad._torch.surroundings import dispatch_modes_are_on, is_batched_gradient
+from clampgrad._torch.surroundings import dispatch_modes_are_on, forward_mode, is_batched_gradient
 
 NOT_TRACED = (
     "clampgrad: torch.jit.trace would keep what this clamp saved in the forward as a constant, for all "
@@ -260,7 +261,7 @@ class Clamp(torch.autograd.Function):
         if not ctx.recording:  # a constant; in place, what was there keeps its history
             kept = g if ctx.rule.in_place else None
             return (None, None, kept, *(None,) * (len(ctx.needs_input_grad) - 3))
-        g = g.to(ctx.rule.dtype)  # in place, that of x may be narrower
+        g = cast(g, ctx.rule.dtype)  # in place, that of x may be narrower
         found = ctx.found
         if ctx.with_tangent:
             found = ctx.rule.shares(needed(ctx) | ctx.with_tangent)
@@ -290,15 +291,18 @@ class Clamp(torch.autograd.Function):
         found = ctx.rule.shares(recorded | set(given))
         (position,) = ctx.saved_tensors
         dtype = ctx.rule.dtype
-        with torch.set_grad_enabled(torch.is_grad_enabled() and ctx.recording):
-            parts = [select(found[name], position, t.to(dtype)) for name, t in given.items()]
-            result = sum(parts[1:], parts[0])
-        if not ctx.rule.in_place or "x" not in given:
-            return result
-        written = given["x"].copy_(result)
-        if is_batched_gradient(written):
-            increment_version(written)  # torch asks for it, and batched it is not counted
-        return written
+        # torch switches forward mode off here. A level around this one that differentiates the
+        # tangent would take it for a constant, without an error.
+        with forward_mode(True):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and ctx.recording):
+                parts = [select(found[name], position, cast(t, dtype)) for name, t in given.items()]
+                result = sum(parts[1:], parts[0])
+            if not ctx.rule.in_place or "x" not in given:
+                return result
+            written = given["x"].copy_(cast(result, given["x"].dtype))
+            if is_batched_gradient(written):
+                increment_version(written)  # torch asks for it, and batched it is not counted
+            return written
 
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, rule: Rule, recording: bool, *args: Any) -> Any:
