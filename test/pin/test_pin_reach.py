@@ -62,8 +62,7 @@ CAPTURED = {
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
 @pytest.mark.parametrize("how", CAPTURED)
 def test_a_graph_loses_the_blocks_inside(how):
-    compiled = clampgrad.implementation == "compiled"  # limits.md
-    says_so = compiled and how in ("torch.export", "torch.jit.trace")
+    says_so = how in ("torch.export", "torch.jit.trace")  # limits.md
     with pytest.warns(UserWarning, match="a graph") if says_so else nullcontext():
         graph = CAPTURED[how](torch.tensor([-1.0, 2.0], requires_grad=True))
     assert (slope(inside), slope(graph)) == (THROUGH, OWN)

@@ -88,10 +88,8 @@ class pin:
 
     def __enter__(self) -> pin:
         self._is_used = True
-        # Releases before those that a library is compiled for cannot all say whether they export.
-        if _implementation.name == "compiled" and (
-            torch.jit.is_tracing() or torch.compiler.is_exporting()
-        ):
+        is_exporting = getattr(torch.compiler, "is_exporting", None)  # torch 2.7 and later
+        if torch.jit.is_tracing() or (is_exporting and is_exporting()):
             warnings.warn(
                 f"{self!r} is entered while a graph is captured. The graph has the gradient of "
                 "the pin under which the graph runs, and not of this one. To keep a convention "
