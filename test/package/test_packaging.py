@@ -180,8 +180,21 @@ def test_a_clampgrad_cuda_for_another_cuda_is_missed(copy, script, cuda, warns):
     text = PRETEND.format(version=torch.__version__, cuda=cuda)
     out, warning = script(text, cwd=copy.parent)
     assert out.split() == ["compiled", plain + "_cu999" * (cuda == "999.0")]
-    assert ("with CUDA 999, and torch is for 998.1. To mend it, build" in warning) == warns
+    assert ("with CUDA 999, and this is torch" in warning) == warns
+    assert ("with CUDA 998. To mend it, build" in warning) == warns
     assert warns or not warning
+
+
+@about_the_library
+@pytest.mark.parametrize("cuda", [None, "999.0"])
+def test_a_clampgrad_cuda_of_before_this_torch_is_missed(copy, script, cuda):
+    """As when `pip install --upgrade clampgrad torch` leaves clampgrad-cuda as it was."""
+    plain = with_one_for_cuda(copy)
+    (copy / "_lib" / f"{plain}_cu999").rename(copy / "_lib/torch_0_1_cu999")
+    out, warning = script(PRETEND.format(version=torch.__version__, cuda=cuda), cwd=copy.parent)
+    assert out.split() == ["compiled", plain]
+    assert ("for torch 0.1 with CUDA 999, and this is torch" in warning) == (cuda is not None)
+    assert ("pip install --upgrade clampgrad clampgrad-cuda" in warning) == (cuda is not None)
 
 
 @about_the_library

@@ -62,10 +62,12 @@ def load_library() -> ModuleType:
         raise NoLibrary(refused[0])
     # Those with kernels may be of clampgrad-cuda, which is a distribution of its own.
     why, remedy = refused[:1], "`pip install --upgrade clampgrad clampgrad-cuda`"
-    of_other_cuda = [name for name in found if name.startswith(f"{here}_cu")]
-    if torch.version.cuda and of_other_cuda and cuda not in found:
-        why = [f"they are for {words(of_other_cuda[0])}, and torch is for {torch.version.cuda}"]
-        remedy = "build clampgrad from source"
+    with_kernels = [name for name in found if "_cu" in name]
+    if torch.version.cuda and with_kernels and cuda not in found:
+        there = " and ".join(map(words, with_kernels))
+        why = [f"they are for {there}, and this is {words(cuda)}"]
+        if any(name.startswith(f"{here}_cu") for name in with_kernels):
+            remedy = "build clampgrad from source"
     if why:
         warnings.warn(
             f"clampgrad runs without its CUDA kernels: {why[0]}. To mend it, {remedy}.",
