@@ -23,6 +23,7 @@ import multiprocessing
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import warnings
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from threading import Event
 
 import pytest
 import yaml
@@ -294,6 +296,7 @@ def first_failure(k: int, cells: list, tests: list[str], said) -> None:
     """In a process of its own."""
     from matrix.run import check
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
     os.environ[VARIABLE] = str(k)  # for processes that a test starts
     library = ctypes.CDLL(str(next(LIB.rglob("libclampgrad*"))))
     ctypes.c_int.in_dll(library, SYMBOL).value = k
@@ -309,6 +312,13 @@ def first_failure(k: int, cells: list, tests: list[str], said) -> None:
     said.send(next((t for t in tests if pytest.main([*quiet, t]) in (1, 2, 3)), None))
 
 
+class Ended(Exception):
+    """Somebody, or a system short of memory, has ended a worker, which says nothing about tests."""
+
+
+FROM_OUTSIDE = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
+
+
 def outcome(*asked) -> str | None:
     """What failed."""
     context = multiprocessing.get_context("fork")
@@ -319,6 +329,9 @@ def outcome(*asked) -> str | None:
     try:
         return found.recv() if found.poll(SECONDS) else f"no end in {SECONDS} s"
     except EOFError:
+        worker.join()
+        if worker.exitcode in FROM_OUTSIDE:
+            raise Ended(f"a worker has ended with {worker.exitcode}") from None
         return "a crash"
     finally:
         worker.kill()
@@ -335,7 +348,11 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
         if killed := outcome(0, [] if tests else cells, tests):
             sys.exit(f"it fails where nothing is broken: {killed}")
 
+    stopped = Event()
+
     def one(numbered):
+        if stopped.is_set():
+            return
         k, mutant = numbered
         tests = TESTS.get(mutant.file) or TESTS[mutant.file.rpartition("/")[0]]
         killed = outcome(k, [] if tests is PIN else cells, tests)
@@ -344,7 +361,13 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
             print(json.dumps([str(mutant), killed]), file=file)
 
     with ThreadPool(int(os.environ.get("MAX_JOBS", 2))) as pool:
-        pool.map(one, chosen, chunksize=1)
+        try:
+            pool.map(one, chosen, chunksize=1)
+        except KeyboardInterrupt:
+            stopped.set()
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            raise
 
 
 def ran() -> dict[str, str | None]:

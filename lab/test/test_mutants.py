@@ -1,5 +1,8 @@
 """What `make mutants` breaks: by rule, everywhere in the folders that it names."""
 
+import os
+import signal
+
 import pytest
 
 from lab import mutants as tool
@@ -75,3 +78,16 @@ def test_an_interrupted_run_goes_on_until_a_file_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "PACKAGE", ("csrc",))  # as if the other files had gone
     tool.build()
     assert len(built) == 2 and not tool.ran()
+
+
+def test_a_worker_that_somebody_ends_says_nothing(monkeypatch):
+    """Such a mutant runs again later, and one that crashes is noticed."""
+
+    def first_failure(signalled, said):
+        os.kill(os.getpid(), signalled) if signalled else os._exit(139)
+
+    monkeypatch.setattr(tool, "first_failure", first_failure)
+    for signalled in (signal.SIGKILL, signal.SIGTERM):
+        with pytest.raises(tool.Ended):
+            tool.outcome(signalled)
+    assert tool.outcome(0) == "a crash"
