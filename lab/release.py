@@ -18,6 +18,7 @@ the table says so; it may run on another machine, in a clone whose folder has th
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from pathlib import Path
 
 import records
 from buildtools.library import PYTHONS as VERSIONS
+from buildtools.readme import readme
 from buildtools.torch_here import RELEASES
 from lab import support
 from records import code, table
@@ -167,9 +169,19 @@ def head() -> str:
     return git("rev-parse", "--verify", "HEAD")
 
 
+URLS = re.compile(r"^\[project\.urls\]\n(?:[^\[\n].*\n)*\n?", re.MULTILINE)
+
+
 def package() -> str:
-    """A hash of the package of this commit, the same in every clone."""
-    return hashlib.sha256(git("ls-tree", head(), *PACKAGE).encode()).hexdigest()[:16]
+    """A hash of the package of this commit, the same in every clone. The addresses of the
+    project are not part of it: whoever has them may add them after the steps have run."""
+    files = git("ls-tree", head(), *PACKAGE)
+    if "\tpyproject.toml" in files:
+        project = git("show", f"{head()}:pyproject.toml") + "\n"
+        without = (URLS.sub("", project).rstrip("\n") + "\n").encode()
+        blob = hashlib.sha1(b"blob %d\0" % len(without) + without).hexdigest()
+        files = re.sub(r"\w+(?=\tpyproject\.toml)", blob, files)
+    return hashlib.sha256(files.encode()).hexdigest()[:16]
 
 
 # ---- The record ----------------------------------------------------------------------------------
@@ -188,14 +200,19 @@ def record(commit: str, out: Path) -> None:
     runs = support.recorded()
     if not unfinished(rows):
         runs = {name: run for name, run in runs.items() if ", cuda" in name}
-    for file in (*out.glob("*.support.json"), *out.glob("gpu/support.json")):
-        for name, files in json.loads(file.read_text()).items():
+    # What a step leaves before it has passed stays where it is.
+    passed = [step for step, row in found.items() if row.get("passed")]
+    left = [out / f"{step}.support.json" for step in passed]
+    gpu = out / "gpu" if "gpu" in passed else out / "nothing"
+    for file in (*left, gpu / "support.json"):
+        for name, files in json.loads(file.read_text()).items() if file.exists() else ():
             runs.setdefault(name, {}).update(files)
     support.record(runs)
-    for file in (*out.glob("records/*.jsonl"), *out.glob("gpu/*.jsonl")):
+    for file in (*out.glob("records/*.jsonl"), *gpu.glob("*.jsonl")):
         # A few of the steps that fill a file do not replace what all of them have found.
         of_file = [row for row in rows if row["step"].startswith(f"{file.stem}-")]
-        if file.stem in found or not unfinished(of_file):
+        every = of_file and not unfinished(of_file)
+        if file.stem in passed or every or file.parent == gpu:
             shutil.copy(file, records.FOLDER)
 
 
@@ -221,6 +238,11 @@ def check(package: str) -> None:
     if "not on PyPI" in (ROOT / "README.md").read_text():
         sys.exit(
             "README.md says that the package is not on PyPI, and this would be its page there."
+        )
+    if readme() == (ROOT / "README.md").read_text():
+        sys.exit(
+            "pyproject.toml names no repository under [project.urls], so the links of README.md would"
+            " lead nowhere on PyPI."
         )
 
 

@@ -1,5 +1,6 @@
 """`make release`: its steps, and what it does with them for one package."""
 
+import hashlib
 import json
 import re
 from fnmatch import fnmatch
@@ -101,12 +102,17 @@ def test_a_part_replaces_no_file_that_several_steps_fill(three, monkeypatch, mis
     monkeypatch.setattr(release, "steps", lambda out="": rows)
     monkeypatch.setattr(release.support, "recorded", dict)
     monkeypatch.setattr(release.records, "FOLDER", three.parent)
+    recorded: dict = {}
+    monkeypatch.setattr(release.support, "record", recorded.update)
     release.main(*[step for step in rows if not (missing and step[-1] in "2y")])
     made = three.parent / "out/release/a-package/records"
     for name in ("first-minute", "fuzz", "from-nothing"):
         (made / f"{name}.jsonl").touch()
+    for name in ("fuzz", "from-nothing-forky"):  # the second may have been interrupted
+        (made.parent / f"{name}.support.json").write_text(json.dumps({name: {}}))
     release.main("--record")
     assert (three.parent / "first-minute.jsonl").exists() == (not missing)
+    assert ("from-nothing-forky" in recorded) == (not missing) and "fuzz" in recorded
     assert (three.parent / "fuzz.jsonl").exists()
     assert (three.parent / "from-nothing.jsonl").exists()  # forky fills one of its own
 
@@ -123,7 +129,8 @@ def test_what_a_tag_needs(three, monkeypatch):
     ran = '{"step": "gpu", "on": "2026-11-28", "lacks": "nvidia-smi"}'
     ran += '\n{"step": "docs", "on": "2026-11-28", "passed": true}'
     monkeypatch.setattr(release, "steps", lambda out="": {"gpu": "true", "docs": "true"})
-    record("a-package", ran, "pip install clampgrad")
+    monkeypatch.setattr(release, "readme", lambda: readme.read_text().replace("](", "](https://"))
+    record("a-package", ran, "[install](docs/install.md)")
     release.main("--check")
     for package, row, text, says in (
         ("another", ran, "", "of another package"),
@@ -132,6 +139,7 @@ def test_what_a_tag_needs(three, monkeypatch):
         ("a-package", ran.replace("docs", "old"), "", "have not run for this package: docs"),
         ("a-package", ran.replace('"passed"', '"lacks"'), "", "for this package: docs"),
         ("a-package", ran, "it is not on PyPI yet", "README"),
+        ("a-package", ran, "no link that differs", "names no repository"),
     ):
         record(package, row, text)
         with pytest.raises(SystemExit, match=says):
@@ -282,6 +290,25 @@ def test_it_goes_on_where_it_was(clone):
     assert (clone / "out/made").read_text() == "x\nx\n"
 
 
+@pytest.mark.parametrize("above", ["[tool.x]\n", None])
+def test_the_address_of_the_project_is_no_part_of_the_package(clone, above):
+    """It may be added after the steps have run, between other tables or at the end."""
+    project, text = clone / "pyproject.toml", '[project]\nname = "a"\n\n[tool.x]\nb = 1\n'
+    address = '[project.urls]\nRepository = "https://github.com/OWNER/NAME"\n'
+    found = []
+    for now in (
+        text,
+        text.replace(above, f"{address}\n{above}") if above else f"{text}\n{address}",
+        text.replace("b = 1", "b = 2"),
+    ):
+        project.write_text(now)
+        commit(clone)
+        found.append(release.package())
+    assert found[0] == found[1] != found[2]
+    listed = release.git("ls-tree", release.head(), *release.PACKAGE)  # as it was without a table
+    assert found[2] == hashlib.sha256(listed.encode()).hexdigest()[:16]
+
+
 def test_what_is_in_no_commit_is_refused(clone):
     (clone / "new").touch()
     with pytest.raises(SystemExit, match="git status"):
@@ -326,6 +353,8 @@ def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch, capsys):
 
 def test_the_record_is_of_one_package(clone, monkeypatch):
     """What was recorded before goes, but what ran on a GPU; what steps have measured comes in."""
+    lines = release.steps() | {"gpu": "true"}
+    monkeypatch.setattr(release, "steps", lambda out="": lines)
     folder, at = clone / "out/records", release.head()
     out = Path("out/release") / release.package()
     monkeypatch.setattr(release.records, "FOLDER", folder)
@@ -337,22 +366,22 @@ def test_the_record_is_of_one_package(clone, monkeypatch):
     release.main("artefacts")
     release.main("--record")  # a part of it: what is known stays
     assert len(release.support.recorded()) == 2
-    assert "Not run for this package: `bad`, `absent`." in release.release()
+    assert "Not run for this package: `bad`, `absent`, `gpu`." in release.release()
     release.main()
     (out / "bad.support.json").write_text(json.dumps({"2.15.0, compiled, cpu": ran}))
-    release.records.write(out / "records/fuzz.jsonl", [{"cells": 3}])
+    release.records.write(out / "records/bad.jsonl", [{"cells": 3}])
     release.records.write(out / "gpu/cuda-2.15.0.jsonl", [{"cells": 4}])
     release.records.write(out / "gpu-rehearsal/cpu-2.15.0.jsonl", [{"cells": 5}])
     release.main("--record")
     assert {*release.support.recorded()} == {
         "2.11.0, compiled, cuda (H100)", "2.15.0, compiled, cpu",
     }  # fmt: skip
-    assert release.records.read("fuzz")["rows"] == [{"cells": 3}]
+    assert release.records.read("bad")["rows"] == [{"cells": 3}]
     assert release.records.read("cuda-2.15.0")["rows"] == [{"cells": 4}]
     assert not (folder / "cpu-2.15.0.jsonl").exists()  # a rehearsal measures nothing
     found = release.records.read("release")
     assert found["commit"] == at
-    assert [row.get("passed") for row in found["rows"]] == [True, True, None]
+    assert [row.get("passed") for row in found["rows"]] == [True, True, None, True]
     shown = release.release()
     assert "| `artefacts` |" in shown and "Not run" not in shown
     monkeypatch.setattr(release, "OPTIONAL", ())
