@@ -2,6 +2,7 @@
 tangents. test_func_tensors.py has Tensor bounds."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -147,6 +148,25 @@ def test_forward_mode_of_forward_mode(operator, gradient, in_place):
         for _ in range(3):
             f = slope_of(f)
         assert_same(f(x), expected)
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (torch.zeros(3), None), (torch.zeros(3), 1.0)], ids=str)
+@pytest.mark.parametrize("pin", [None, "inclusive"])
+def test_linearize_of_a_clamp_in_place(pin, bounds):
+    """It folds what does not depend on the tangent, and runs that first."""
+    function = torch.clamp_ if pin else partial(clampgrad.clamp_, gradient="inclusive")
+    if pin and len({type(b) for b in bounds if b is not None}) > 1:
+        pytest.skip("torch has no clamp by a number and a Tensor")
+
+    def f(x):
+        y = function((x * torch.tensor([1.0, 2.0, 3.0])).clone(), *bounds)
+        return y * y * x
+
+    x, t = torch.tensor([2.0, 0.5, -1.0]), torch.tensor([1.0, 2.0, 3.0])
+    with clampgrad.pin(pin):
+        y, pushed = torch.func.linearize(f, x)
+        assert_same(y, f(x))
+        assert_same(pushed(t), jvp(f, (x,), (t,))[1])
 
 
 def test_no_level_records_without_grad_mode():

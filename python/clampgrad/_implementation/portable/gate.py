@@ -86,15 +86,15 @@ class Rule:
         """What is called. In place it does not count the version of x: autograd does."""
         if not self.in_place:
             return torchs_own(self.name, x, *others)
-        memory = uncounted(x)
         if not dispatch_modes_are_on():
-            return torchs_own(self.name, memory, *others)
+            return torchs_own(self.name, uncounted(x), *others)
         # A selective checkpoint keeps what a clamp returns, and a copy is cheap. A compiler takes
         # what is written while nothing records for a constant of the graph, whose gradient is
-        # that of what was written over.
+        # that of what was written over. And torch.func.linearize runs what reads x before what
+        # writes another tensor of its memory. The next level counts no versions.
         result = torchs_own(self.name.rstrip("_"), copied(x), *others)
         with next_level(records=True):
-            return assign(memory, others, result)
+            return assign(x, others, result)
 
     def linear(self) -> bool:
         """Whether what x gets is linear in g. What a bound gets always is."""
