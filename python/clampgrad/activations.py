@@ -33,6 +33,7 @@ def relu(
         A Tensor of the shape and dtype of `input`; `input` itself if `inplace` is set.
 
     Raises:
+        TypeError: `inplace` is the name of a convention.
         ValueError: the name of the convention is unknown.
         NotImplementedError: a gradient of a sparse, MKL-DNN or strided nested tensor is recorded,
             and the gradient of the convention is not 0 at a bound that is a number.
@@ -43,6 +44,7 @@ def relu(
         >>> torch.autograd.grad(clampgrad.relu(x, gradient="half"), x)
         (tensor([0.5000]),)
     """
+    check_flag(inplace)
     if _is_for_torch(input, gradient, maximize):
         return F.relu(input, inplace)
     function = clamp_min_ if inplace else clamp_min
@@ -65,6 +67,7 @@ def hardtanh(
     Raises:
         ValueError: `min_val` is greater than `max_val`.
     """
+    check_flag(inplace)
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if _is_for_torch(input, gradient, maximize):
@@ -84,10 +87,17 @@ def relu6(
 
     Arguments, result and errors are otherwise those of :func:`relu`.
     """
+    check_flag(inplace)
     if _is_for_torch(input, gradient, maximize):
         return F.relu6(input, inplace)
     function = clamp_ if inplace else clamp
     return function(input, 0, 6, gradient=gradient, maximize=maximize)
+
+
+def check_flag(inplace: object) -> None:
+    """Clamps take a convention as a keyword only, and here its place is that of `inplace`."""
+    if isinstance(inplace, str):
+        raise TypeError(f"inplace is True or False; name a convention as gradient={inplace!r}")
 
 
 def _is_for_torch(input: Tensor, gradient: Gradient, maximize: bool) -> bool:

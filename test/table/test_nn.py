@@ -88,6 +88,17 @@ def test_functions_beside_the_modules(theirs, ours, arguments, bounds):
     assert_same(given, theirs(*arguments)(x))
 
 
+@twins
+def test_a_convention_is_a_keyword(theirs, ours, arguments, bounds):
+    """By position it would be `inplace`, and write the input."""
+    x = torch.tensor([-9.0, 0.0])
+    by_position = (0, 1, "inclusive") if theirs is nn.Hardtanh else ("inclusive",)
+    for call in (partial(getattr(clampgrad, ours.__name__.lower()), x), ours):
+        with pytest.raises(TypeError, match="gradient='inclusive'"):
+            call(*by_position)
+    assert x.tolist() == [-9, 0]
+
+
 @pytest.mark.parametrize("bounds, error", [((1.0, -1.0), ValueError), ((None, 1.0), TypeError)])
 def test_bounds_that_hardtanh_refuses(bounds, error):
     for function in (nn.functional.hardtanh, clampgrad.hardtanh):

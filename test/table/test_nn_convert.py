@@ -252,11 +252,30 @@ def test_convert_of_one_module_and_of_none():
     assert clampgrad.nn.conversions(relu) == {"": "ReLU -> ReLU(gradient='half')"}
     with pytest.warns(UserWarning, match="found no ReLU, ReLU6, Hardtanh or Clamp in Linear"):
         assert not clampgrad.nn.conversions(clampgrad.nn.convert(nn.Linear(1, 1)))
+    with pytest.warns(UserWarning, match="found no .* that filter_fn accepts in ReLU"):
+        clampgrad.nn.convert(relu, filter_fn=lambda module, fqn: False)
     with pytest.raises(ValueError, match="typo"):
         clampgrad.nn.convert(relu, "typo")
     with pytest.raises(ValueError, match="example_inputs choose modules by what they keep"):
         clampgrad.nn.convert(relu, "inclusive", example_inputs=torch.ones(1))
     assert relu.gradient == "half"
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    "how", [torch.jit.script, functools.partial(torch.jit.trace, example_inputs=torch.ones(1))]
+)
+def test_what_torchscript_has_compiled_is_left_alone(how):
+    """Which is said if it has another gradient then."""
+    model = nn.Sequential(how(nn.ReLU6()), nn.ReLU6(), how(nn.Linear(1, 1)))
+    clampgrad.nn.convert(model)
+    assert [*clampgrad.nn.conversions(model)] == ["1"]
+    with pytest.warns(UserWarning, match="left alone 0, because torch.jit has compiled it"):
+        clampgrad.nn.convert(model, "inclusive")
+    assert "torch.jit" in clampgrad.nn.conversions(model)["0"]
+    x = torch.zeros(1, requires_grad=True)
+    assert torch.autograd.grad(model[0](x), x)[0] == 0
+    assert repr(clampgrad.nn.undo(model)[1]) == "ReLU6()"
 
 
 def hooked(module):

@@ -51,10 +51,11 @@ def test_nan(rows):
     assert (0.0,) in rows["F.hardtanh(x, -1.0, 1.0)", "x = -1"].nan
 
 
-def test_a_pin_changes_nothing(rows):
-    """Otherwise it would measure our gradient."""
-    with clampgrad.pin("half"):
-        assert as_data(clampgrad.survey()) == as_data([*rows.values()])
+def test_what_is_around_it_changes_nothing(rows):
+    """Under a pin it would measure our gradient."""
+    for around in (clampgrad.pin("half"), torch.inference_mode()):
+        with around:
+            assert as_data(clampgrad.survey()) == as_data([*rows.values()])
 
 
 def test_the_verdict_can_be_bad():

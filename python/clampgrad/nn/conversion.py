@@ -34,6 +34,7 @@ LEFT = "_clampgrad_left"
 
 FORWARD_IS_SET = "a forward of its own was set on the instance"
 IS_FUSED = "torch.ao.quantization has fused its ReLU with other layers"
+IS_SCRIPTED = "torch.jit has compiled it; convert the model before"
 RESULT_IS_KEPT = (
     "it keeps its result, which most layers after it keep too; with example_inputs, it is "
     "converted where none does"
@@ -120,7 +121,7 @@ def convert(
     Warns:
         UserWarning: there was no module to convert; or one was left alone because its `forward` is
             not torch's, or, under another convention than torch's, because its class is not, or
-            because it is fused with others.
+            because it is fused with others, scripted or traced.
 
     Raises:
         ValueError: the name of the convention is unknown; or there are `example_inputs`, and the
@@ -159,8 +160,8 @@ def convert(
     }
     if not chosen:
         warnings.warn(
-            "clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp in "
-            f"{type(model).__name__}: where its code calls functions, call clampgrad's "
+            "clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp "
+            f"{'that filter_fn accepts ' if filter_fn else ''}in {type(model).__name__}: where its code calls functions, call clampgrad's "
             "(clampgrad.relu6), or use clampgrad.pin for torch.clamp",
             stacklevel=2,
         )
@@ -178,7 +179,7 @@ def convert(
                 why = FORWARD_IS_SET
             if why:
                 left_alone[name] = why
-                setattr(module, LEFT, why)
+                vars(module)[LEFT] = why  # a traced module hands attributes on
         choose(model, of_torch, name_of_gradient, example_inputs)
     except BaseException:
         for module, state in before:
@@ -196,8 +197,16 @@ def is_convertible(module: nn.Module, to_torchs: bool) -> bool:
     if isinstance(module, Named) or torchs_forward(module):
         return True
     return not to_torchs and (
-        isinstance(module, (nn.ReLU, nn.Hardtanh)) or holds_fused_relu(module)
+        isinstance(module, (nn.ReLU, nn.Hardtanh))
+        or holds_fused_relu(module)
+        or is_scripted(module)
     )
+
+
+def is_scripted(module: nn.Module) -> bool:
+    """Whether it was one of torch's activations before torch.jit compiled or traced it."""
+    name = getattr(module, "original_name", None)
+    return isinstance(module, torch.jit.ScriptModule) and name in ("ReLU", "ReLU6", "Hardtanh")
 
 
 def holds_fused_relu(module: nn.Module) -> bool:
@@ -212,6 +221,8 @@ def rename(module: nn.Module, gradient: Gradient, maximize: bool) -> str | None:
     class. Returns why, if it cannot."""
     if holds_fused_relu(module):
         return IS_FUSED
+    if is_scripted(module):
+        return IS_SCRIPTED
     ours = type(module) if isinstance(module, Named) else TWINS.get(type(module))
     if ours is None:
         return f"its class, {type(module).__name__}, derives from torch's"

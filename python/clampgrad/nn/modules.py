@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clampgrad._contract.table import CANONICAL
 from clampgrad._torch.after_import import when_imported
-from clampgrad.activations import hardtanh, relu, relu6
+from clampgrad.activations import check_flag, hardtanh, relu, relu6
 from clampgrad.functional import Bound, Gradient, clamp, clamp_
 
 # torch.fx traces a module down to the calls of these.
@@ -123,6 +123,7 @@ class ReLU(Named, nn.ReLU):
     def __init__(
         self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
     ) -> None:
+        check_flag(inplace)
         super().__init__(inplace)
         self._name(gradient, maximize)
 
@@ -143,6 +144,7 @@ class Hardtanh(Named, nn.Hardtanh):
         gradient: Gradient = "min_norm",
         maximize: bool = False,
     ) -> None:
+        check_flag(inplace)
         super().__init__(min_val, max_val, inplace)
         self._name(gradient, maximize)
 
@@ -157,6 +159,7 @@ class ReLU6(Named, nn.ReLU6):
     def __init__(
         self, inplace: bool = False, *, gradient: Gradient = "min_norm", maximize: bool = False
     ) -> None:
+        check_flag(inplace)
         super().__init__(inplace)
         self._name(gradient, maximize)
 
