@@ -12,7 +12,7 @@ import torch
 
 import clampgrad
 from clampgrad import _implementation
-from common import python
+from common import RELEASE, python
 from oracle import TABLE
 
 OF_CLAMP = "gradient='min_norm', maximize=False"
@@ -182,7 +182,12 @@ if x.grad.tolist() != [0, 0, 1, 0]:
         ("import torch, torch._dynamo, clampgrad", []),
         (f"import torch, clampgrad; {AGAIN}", []),
         pytest.param(
-            f"import torch, torch._dynamo, clampgrad; {AGAIN}", ["-OO"], marks=pytest.mark.slow
+            f"import torch, torch._dynamo, clampgrad; {AGAIN}",
+            ["-OO"],
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(RELEASE == (2, 11), reason="Dynamo fails at any `if` under -O"),
+            ],
         ),
     ],
 )
