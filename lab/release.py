@@ -203,17 +203,20 @@ def record(commit: str, out: Path) -> None:
     # What a step leaves before it has passed stays where it is.
     passed = [step for step, row in found.items() if row.get("passed")]
     left = [out / f"{step}.support.json" for step in passed]
-    gpu = out / "gpu" if "gpu" in passed else out / "nothing"
-    for file in (*left, gpu / "support.json"):
+    if "gpu" in passed:
+        left.append(out / "gpu/support.json")
+    for file in left:
         for name, files in json.loads(file.read_text()).items() if file.exists() else ():
             runs.setdefault(name, {}).update(files)
     support.record(runs)
-    for file in (*out.glob("records/*.jsonl"), *gpu.glob("*.jsonl")):
+    measured = [*out.glob("gpu/*.jsonl")] if "gpu" in passed else []
+    for file in out.glob("records/*.jsonl"):
         # A few of the steps that fill a file do not replace what all of them have found.
         of_file = [row for row in rows if row["step"].startswith(f"{file.stem}-")]
-        every = of_file and not unfinished(of_file)
-        if file.stem in passed or every or file.parent == gpu:
-            shutil.copy(file, records.FOLDER)
+        if file.stem in passed or (of_file and not unfinished(of_file)):
+            measured.append(file)
+    for file in measured:
+        shutil.copy(file, records.FOLDER)
 
 
 def unfinished(rows: list[dict]) -> list[str]:

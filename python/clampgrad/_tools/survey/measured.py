@@ -76,8 +76,7 @@ def survey(device: str = "cpu") -> Survey:
         RuntimeError: torch has no such device.
     """
     torchs_own = pin(None) if pin.current() else nullcontext()
-    recorded = torch.inference_mode(False), torch.enable_grad()
-    with torchs_own, recorded[0], recorded[1], torch.device(device):
+    with torchs_own, torch.inference_mode(False), torch.enable_grad(), torch.device(device):
         cases = [(f, names, point) for f, names, points in CASES for point in points]
         return Survey(_row(*case) for case in cases)
 
