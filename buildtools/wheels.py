@@ -19,17 +19,24 @@ has such a torch, and there is an nvcc.
 
 The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled:
 libtorch and the OpenMP runtime are those that torch brings.
+
+Two builds give the same bytes, on another machine too, if the compilers, the releases of torch and
+the tools are the same and the checkout is in a folder of the same name. So nothing is built in a
+temporary folder, times in archives are fixed (SOURCE_DATE_EPOCH) and so are names inside libraries.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,6 +46,7 @@ from buildtools.switches import jobs
 ROOT = Path(__file__).resolve().parent.parent
 # Libraries that the process has already when this one is loaded.
 FROM_TORCH = ["libc10*", "libtorch*", "libgomp*", "libcudart*"]
+EPOCH = "315532800"  # 1980-01-01, the first day that a wheel can name
 
 
 def run(*command: object, **variables: str) -> None:
@@ -50,11 +58,43 @@ def build(source: Path, python: str, out: Path, **variables: str) -> Path:
     """The wheel that one environment makes."""
     given = " ".join(f"{name}={value}" for name, value in variables.items())
     print(f"clampgrad: building with {python}, {given}", flush=True)
+    shutil.unpack_archive(source, out / "sources")
+    (sources,) = (out / "sources").iterdir()
     # Nothing is cached: for pip, the builds for two releases of torch are one and the same wheel.
     options = ("-v", "--no-build-isolation", "--no-deps", "--no-cache-dir")
-    run(python, "-m", "pip", "wheel", *options, "-w", out, source, **variables)
+    run(python, "-m", "pip", "wheel", *options, "-w", out, sources, **variables)
     (wheel,) = out.glob("*.whl")
     return wheel
+
+
+def reproducible() -> dict[str, str]:
+    """What a compiler must know to write the same bytes again."""
+    here = f"-ffile-prefix-map={ROOT}/="  # the names of files that errors mention
+    flags = {
+        name: f"{os.environ.get(name, '')} {shlex.quote(here)}" for name in ("CFLAGS", "CXXFLAGS")
+    }
+    # Otherwise nvcc puts the names of its temporary files and the number of its process into
+    # symbols. They have a hash of the source's full name too, so one seed will do for all.
+    nvcc = f"{os.environ.get('NVCC_APPEND_FLAGS', '')} --objdir-as-tempdir --frandom-seed=1"
+    return {**flags, "NVCC_APPEND_FLAGS": nvcc.strip()}
+
+
+def pack_again(source: Path) -> None:
+    """The archive with the times, owners and modes of no checkout."""
+    time = int(os.environ["SOURCE_DATE_EPOCH"])
+    with tarfile.open(source) as old:
+        members = sorted(old.getmembers(), key=lambda member: member.name)
+        files = {m.name: old.extractfile(m).read() for m in members if m.isfile()}
+    with (
+        source.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=time) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
+        for member in members:
+            made = tarfile.TarInfo(member.name)
+            made.type, made.size, made.mtime = member.type, member.size, time
+            made.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            new.addfile(made, io.BytesIO(files[made.name]) if made.isfile() else None)
 
 
 def merge(wheels: list[Path], out: Path) -> Path:
@@ -142,6 +182,7 @@ def compiled(source: Path, pythons: list[str], out: Path, headers: list[str], cu
     wanted = {"CLAMPGRAD_CUDA": cuda, "CLAMPGRAD_REQUIRE_COMPILED": "1"}
     wanted["CLAMPGRAD_PYTHONS"] = os.pathsep.join(headers)
     wanted["CUDA_VISIBLE_DEVICES"] = ""  # for every GPU, not for the one that may be here
+    wanted |= reproducible()
     # Builds share the jobs. Each waits for its longest file; with one build
     # more than jobs, no core does.
     wanted["MAX_JOBS"] = str(max(1, jobs() // len(pythons)))
@@ -155,16 +196,19 @@ def compiled(source: Path, pythons: list[str], out: Path, headers: list[str], cu
 def main(dist: Path, pythons: list[str], headers: list[str], cuda: list[str]) -> None:
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
+    os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)
     run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
     (source,) = dist.glob("*.tar.gz")
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        portable = build(source, pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1")
-        shutil.copy(portable, dist)
-        tag(compiled(source, pythons, out / "cpu", headers, "0"), dist)
-        if cuda:
-            whole = compiled(source, cuda, out / "cuda", headers, "1")
-            tag(companion(whole, out / "companion"), dist)
+    pack_again(source)
+    out = ROOT / "build/wheels"
+    shutil.rmtree(out, ignore_errors=True)
+    portable = build(source, pythons[0], out / "portable", CLAMPGRAD_PORTABLE="1")
+    shutil.copy(portable, dist)
+    tag(compiled(source, pythons, out / "cpu", headers, "0"), dist)
+    if cuda:
+        whole = compiled(source, cuda, out / "cuda", headers, "1")
+        tag(companion(whole, out / "companion"), dist)
+    shutil.rmtree(out)
     run(sys.executable, "-m", "twine", "check", *dist.iterdir())
 
 

@@ -2,8 +2,8 @@
 
     python -m lab.artefacts DIST     the step `artefacts` of a release does it
 
-Two builds of one commit differ in their hashes, so these are of the files that the steps have
-tested; what is published has others.
+These are of the files that the steps have tested. The same compilers make them again, in a folder of
+the same name (buildtools/wheels.py); what is published was made by others.
 """
 
 import sys

@@ -12,7 +12,11 @@ or has failed, goes on where it was. PACKAGE is a hash of the files that wheels 
 commit that mends a test or a page keeps what has passed, one that changes the package starts from
 nothing, and a row says which commit it is of. A step that fails does not end the others, and
 nothing is recorded before it has passed. One that this machine lacks something for is left out, and
-the table says so; it may run on another machine, in a clone whose folder has the same name.
+the table says so.
+
+Another machine goes on from the record of a part, once that is committed: what has passed there
+counts here too, if `make wheels` gives the files that were tested, as their hashes say. It does in
+a clone in a folder of the same name, with the same compilers (buildtools/wheels.py).
 """
 
 import hashlib
@@ -154,6 +158,33 @@ def how(row: dict) -> str:
     return {True: "yes", False: "no", None: "not run"}[row.get("passed")]
 
 
+def recorded(out: Path) -> None:
+    """Takes over what has passed on another machine, and the hashes of what it has tested."""
+    known = all(records.path(name).exists() for name in ("release", "artefacts"))
+    if not known or (out / "SHA256SUMS").exists():
+        return
+    of = records.read("release")
+    rows = {row["step"]: row for row in of["rows"] if row.get("passed")}
+    if of.get("package") != out.name or "artefacts" not in rows:
+        return
+    for step, row in rows.items():
+        (out / f"{step}.json").write_text(json.dumps(row) + "\n")
+    sums = [f"{row['sha256']}  {row['file']}\n" for row in records.read("artefacts")["rows"]]
+    (out / "SHA256SUMS").write_text("".join(sums))
+
+
+def differ(out: Path) -> list[str]:
+    """The wheels in dist/ that are not those that were tested. Some may be missing: what has
+    passed still counts, and `make wheels` brings them."""
+    sums = out / "SHA256SUMS"
+    tested = [line.split() for line in sums.read_text().splitlines()] if sums.exists() else []
+    hashes = {name: sha256 for sha256, name in tested}
+    wheels = sorted(Path("dist").glob("*.whl"))
+    return [
+        w.name for w in wheels if hashlib.sha256(w.read_bytes()).hexdigest() != hashes.get(w.name)
+    ]
+
+
 def git(*words: str) -> str:
     try:
         return subprocess.run(
@@ -196,10 +227,20 @@ def record(commit: str, out: Path) -> None:
         sys.exit(f"There is nothing to record: `artefacts` has not passed for {out}.")
     rows = [found.get(step, {"step": step}) for step in steps()]
     records.write("release", rows, commit=commit, package=out.name)
-    # What has not run again stays, with the commit that it was of: at the end, only what a GPU ran.
+    # What has not run again stays, with the commit that it was of: at the end, only what a GPU ran,
+    # and what another machine has recorded for this package.
     runs = support.recorded()
     if not unfinished(rows):
-        runs = {name: run for name, run in runs.items() if ", cuda" in name}
+        of_this = tuple({row["commit"][:7] for row in rows if "commit" in row})
+        kept = {
+            name: {
+                file: counts
+                for file, counts in run.items()
+                if ", cuda" in name or counts.get("commit", "").startswith(of_this)
+            }
+            for name, run in runs.items()
+        }
+        runs = {name: run for name, run in kept.items() if run}
     # What a step leaves before it has passed stays where it is.
     passed = [step for step, row in found.items() if row.get("passed")]
     left = [out / f"{step}.support.json" for step in passed]
@@ -213,7 +254,9 @@ def record(commit: str, out: Path) -> None:
     for file in out.glob("records/*.jsonl"):
         # A few of the steps that fill a file do not replace what all of them have found.
         of_file = [row for row in rows if row["step"].startswith(f"{file.stem}-")]
-        if file.stem in passed or (of_file and not unfinished(of_file)):
+        # Nor do those of two machines, each of which has a part.
+        here = all((out / f"{row['step']}.log").exists() for row in of_file)
+        if file.stem in passed or (of_file and here and not unfinished(of_file)):
             measured.append(file)
     for file in measured:
         shutil.copy(file, records.FOLDER)
@@ -273,6 +316,8 @@ def release():
 def main(*words: str) -> None:
     os.chdir(ROOT)
     out = Path("out/release") / package()
+    (out / "records").mkdir(parents=True, exist_ok=True)
+    recorded(out)
     lines, found = steps(str(out)), ran(out)
     if words == ("--list",):
         for step, line in lines.items():
@@ -286,27 +331,30 @@ def main(*words: str) -> None:
         return record(head(), out)
     if unknown := {*words} - {*lines}:
         sys.exit(f"no such step: {', '.join(unknown)}")
-    (out / "records").mkdir(parents=True, exist_ok=True)
     # Packages are those that users get, whatever this machine holds them to. Records
     # come into the tree at the end.
     os.environ |= {"PIP_CONSTRAINT": os.devnull, "RECORDS": str((out / "records").absolute())}
     os.environ["PYTHON"] = sys.executable  # also for make
-    if not shell(f"cd dist && sha256sum --check ../{out}/SHA256SUMS", out / "dist.log"):
-        # dist/ was made again since then: what was tested is not there.
+    if others := differ(out):
+        # dist/ was made again since then, and is not what was tested.
         lost = [step for step in found if "dist/" in lines[step]]
         for step in lost:
             del found[step]
             (out / f"{step}.json").unlink()
         if lost:
-            print(f"==> dist/ is not what was tested. To run again: {', '.join(lost)}", flush=True)
+            print(
+                f"==> dist/ is not what was tested ({', '.join(others)}). To run again: {', '.join(lost)}",
+                flush=True,
+            )
     if found.get("docs", {}).get("commit") != head():
         found.pop("docs", None)  # it is about pages, which a commit may have mended
     early: list[str] = []
     for step in words or lines:
-        made = step == "artefacts" or found.get("artefacts", {}).get("passed")
+        needed = {*re.findall(r"dist/\S*whl|dist/none", steps(str(out))[step])} or {"dist/"}
+        made = found.get("artefacts", {}).get("passed") and all(map(os.path.exists, needed))
         if found.get(step, {}).get("passed"):
             print(f"==> {step}: passed before", flush=True)
-        elif made or "dist/" not in lines[step]:
+        elif step == "artefacts" or "dist/" not in lines[step] or made:
             found[step] = run(step, out)
             print(f"==> {step}: {how(found[step])}", flush=True)
         else:
@@ -318,9 +366,9 @@ def main(*words: str) -> None:
     if failed := [step for step, row in found.items() if row.get("passed") is False]:
         sys.exit(f"==> not passed: {', '.join(failed)}; the logs are in {out}")
     if early:
-        sys.exit(
-            f"==> not run before `artefacts`, which makes dist/, has passed: {', '.join(early)}"
-        )
+        passed = found.get("artefacts", {}).get("passed")
+        makes_them = "`make wheels` makes again" if passed else "the step `artefacts` makes"
+        sys.exit(f"==> not run without the wheels in dist/, which {makes_them}: {', '.join(early)}")
 
 
 if __name__ == "__main__":

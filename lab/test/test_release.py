@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_what_was_never_made_is_not_recorded(three):
     assert not three.exists()
 
 
-@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("missing", [False, True, "here"])
 def test_a_part_replaces_no_file_that_several_steps_fill(three, monkeypatch, missing):
     """The row of another release of torch would go."""
     rows = dict.fromkeys(
@@ -104,15 +105,17 @@ def test_a_part_replaces_no_file_that_several_steps_fill(three, monkeypatch, mis
     monkeypatch.setattr(release.records, "FOLDER", three.parent)
     recorded: dict = {}
     monkeypatch.setattr(release.support, "record", recorded.update)
-    release.main(*[step for step in rows if not (missing and step[-1] in "2y")])
+    release.main(*[step for step in rows if not (missing is True and step[-1] in "2y")])
     made = three.parent / "out/release/a-package/records"
     for name in ("first-minute", "fuzz", "from-nothing"):
         (made / f"{name}.jsonl").touch()
+    if missing == "here":  # another machine has run one of them
+        (made.parent / "first-minute-1.log").unlink()
     for name in ("fuzz", "from-nothing-forky"):  # the second may have been interrupted
         (made.parent / f"{name}.support.json").write_text(json.dumps({name: {}}))
     release.main("--record")
     assert (three.parent / "first-minute.jsonl").exists() == (not missing)
-    assert ("from-nothing-forky" in recorded) == (not missing) and "fuzz" in recorded
+    assert ("from-nothing-forky" in recorded) == (missing is not True) and "fuzz" in recorded
     assert (three.parent / "fuzz.jsonl").exists()
     assert (three.parent / "from-nothing.jsonl").exists()  # forky fills one of its own
 
@@ -327,28 +330,86 @@ def test_without_a_commit_it_says_so(clone, monkeypatch):
         release.main("--list")
 
 
-def test_what_installs_the_wheel_waits_for_it(clone, monkeypatch, capsys):
-    """And dist/ that was made again since then does not count."""
-    lines = {
-        "artefacts": ": dist/; mkdir -p dist && date +%N > dist/a && cd dist && sha256sum a > SHA256SUMS"
-    }
-    lines["artefacts"] += f" && cp SHA256SUMS ../out/release/{release.package()}"
-    monkeypatch.setattr(release, "steps", lambda out="": lines | {"tests": "test -e dist/a"})
+@pytest.fixture
+def wheel(clone, monkeypatch):
+    """What the step `artefacts` makes, which a step `tests` takes."""
+    line = f"echo made > dist/a.whl && cd dist && sha256sum a.whl > ../out/release/{release.package()}/SHA256SUMS"
+    monkeypatch.setattr(
+        release,
+        "steps",
+        lambda out="": {
+            "artefacts": f"mkdir -p dist && {line}",
+            "tests": "cat dist/a.whl",
+            "pages": "true",
+        },
+    )
     (clone / ".git/info/exclude").write_text("dist\n")
-    with pytest.raises(SystemExit, match="not run before `artefacts`.*: tests$"):
-        release.main("tests")
+    return clone / "dist/a.whl"
+
+
+def passed():
+    found = release.ran(Path("out/release") / release.package())
+    return [step for step, row in found.items() if row["passed"]]
+
+
+def test_what_installs_the_wheel_waits_for_it(wheel, capsys):
+    """And dist/ that was made again since then does not count."""
+    with pytest.raises(SystemExit, match="the step `artefacts` makes: tests$"):
+        release.main("tests", "pages")
+    assert passed() == ["pages"]
     release.main()
     capsys.readouterr()
     release.main("tests")
     assert capsys.readouterr().out == "==> tests: passed before\n"
-    (clone / "dist/a").write_text("of another package")
-    with pytest.raises(SystemExit, match="not run before `artefacts`.*: tests$"):
+    wheel.write_text("another")
+    with pytest.raises(SystemExit, match="the step `artefacts` makes: tests$"):
         release.main("tests")
-    assert "dist/ is not what was tested. To run again: " in capsys.readouterr().out
+    assert "(a.whl). To run again: artefacts, tests\n" in capsys.readouterr().out
     release.main("artefacts")
-    assert {*release.ran(Path("out/release") / release.package())} == {"artefacts"}
+    assert passed() == ["artefacts", "pages"]
     release.main()
-    assert release.ran(Path("out/release") / release.package())["tests"]["passed"]
+    assert passed() == ["artefacts", "tests", "pages"]
+
+
+def test_another_machine_goes_on_from_the_record(wheel, monkeypatch, capsys):
+    """With the same files alone; and what it lacks, it has to make."""
+    folder, out = wheel.parents[1] / "out/recorded", Path("out/release") / release.package()
+    for name in ("FOLDER", "NEW"):
+        monkeypatch.setattr(release.records, name, folder)
+    release.support.record({})
+    release.main("artefacts", "pages")
+    sums = (out / "SHA256SUMS").read_text()
+    rows = [{"file": "a.whl", "sha256": sums.split()[0]}]
+    release.records.write(out / "records/artefacts.jsonl", rows)
+    release.main("--record")
+    for text, says in (
+        (None, "`make wheels` makes again: tests$"),
+        ("another\n", "the step `artefacts` makes: tests$"),
+        ("made\n", None),
+    ):
+        shutil.rmtree("out/release")
+        wheel.unlink(missing_ok=True)
+        if text:
+            wheel.write_text(text)
+        if says:
+            with pytest.raises(SystemExit, match=says):
+                release.main("tests")
+        else:
+            release.main("tests")
+        assert ("dist/ is not what" in capsys.readouterr().out) == (text == "another\n")
+        kept = ["pages"] if text == "another\n" else ["artefacts", "pages"]
+        assert passed() == (kept if says else ["artefacts", "tests", "pages"])
+        assert (out / "SHA256SUMS").read_text() == sums
+    # The record of the whole has the rows of both machines.
+    ran = {"test_one": {"passed": 1, "failed": 0, "commit": release.head()[:8]}}
+    old = {"test_one": {"passed": 1, "failed": 0, "commit": "c0ffee00"}}
+    release.support.record({"2.13.0, compiled, cpu": ran, "2.10.0, compiled, cpu": old})
+    release.main("--record")
+    assert {*release.support.recorded()} == {"2.13.0, compiled, cpu"}
+    shutil.rmtree("out/release")
+    commit(wheel.parents[1], "setup.py")  # another package
+    release.main("--list")
+    assert passed() == []
 
 
 def test_the_record_is_of_one_package(clone, monkeypatch):

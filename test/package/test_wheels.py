@@ -1,7 +1,9 @@
 """One wheel made from several has all their libraries, and a record that is right."""
 
 import re
+import shutil
 import sys
+import tarfile
 import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -79,6 +81,37 @@ def test_builds_share_the_jobs(monkeypatch, releases, each):
     monkeypatch.setattr(wheels, "build", lambda *given, **variables: seen.append(variables))
     wheels.compiled("source", ["python"] * releases, Path("out"), ["here"], cuda="1")
     assert [(v["MAX_JOBS"], v["CUDA_VISIBLE_DEVICES"]) for v in seen] == [(each, "")] * releases
+
+
+def test_a_source_distribution_is_the_same_wherever_it_is_made(tmp_path, monkeypatch):
+    """Whoever packs it, when, and in whatever order."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", wheels.EPOCH)
+    made = []
+    for mode, names in ((0o600, "ab"), (0o664, "ba")):
+        folder = tmp_path / str(mode) / "clampgrad-1.0"
+        folder.mkdir(parents=True)
+        (folder / "run").write_text("#!/bin/sh\n")
+        (folder / "run").chmod(mode | 0o100)
+        for name in names:
+            (folder / name).write_text(name)
+            (folder / name).chmod(mode)
+        packed = folder.parent / "a.tar.gz"
+        with tarfile.open(packed, "w:gz") as archive:
+            for file in (folder, *folder.iterdir()):
+                archive.add(
+                    file, f"clampgrad-1.0/{file.name}".replace("1.0/clampgrad-1.0", "1.0"), False
+                )
+        wheels.pack_again(packed)
+        made.append(packed.read_bytes())
+        shutil.unpack_archive(packed, tmp_path / f"unpacked-{mode}")
+        unpacked = tmp_path / f"unpacked-{mode}/clampgrad-1.0"
+        assert {f.name: f.read_text() for f in unpacked.iterdir()} == {
+            "a": "a", "b": "b", "run": "#!/bin/sh\n",
+        }  # fmt: skip
+        assert (unpacked / "run").stat().st_mode & 0o111 and not (
+            unpacked / "a"
+        ).stat().st_mode & 0o111
+    assert made[0] == made[1]
 
 
 # ---- The Pythons --------------------------------------------------------------------------------
