@@ -1,6 +1,7 @@
 """One wheel made from several has all their libraries, and a record that is right."""
 
 import re
+import shlex
 import shutil
 import sys
 import tarfile
@@ -112,6 +113,16 @@ def test_a_source_distribution_is_the_same_wherever_it_is_made(tmp_path, monkeyp
             unpacked / "a"
         ).stat().st_mode & 0o111
     assert made[0] == made[1]
+
+
+def test_the_flags_of_a_user_are_kept(monkeypatch):
+    """Beside those that make a build reproducible. A folder may have a space in its name."""
+    monkeypatch.setattr(wheels, "ROOT", Path("/my clone"))
+    for name in ("CFLAGS", "CXXFLAGS", "NVCC_APPEND_FLAGS"):
+        monkeypatch.setenv(name, "-DMINE")
+    flags = {name: shlex.split(text) for name, text in wheels.reproducible().items()}
+    assert flags["CFLAGS"] == flags["CXXFLAGS"] == ["-DMINE", "-ffile-prefix-map=/my clone/="]
+    assert flags["NVCC_APPEND_FLAGS"][0] == "-DMINE"
 
 
 # ---- The Pythons --------------------------------------------------------------------------------
