@@ -2,8 +2,8 @@
 
     python -m lab.artefacts DIST     the step `artefacts` of a release does it
 
-These are of the files that the steps have tested. The same compilers make them again, in a folder of
-the same name (buildtools/wheels.py); what is published was made by others.
+These are of the files that the steps have tested. The same compilers make them again, in a folder
+of the same name (buildtools/wheels.py); what is published was made by others.
 """
 
 import sys
