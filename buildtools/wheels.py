@@ -20,9 +20,10 @@ has such a torch, and there is an nvcc.
 The wheel is tagged with the oldest manylinux that its libraries run on. Nothing is bundled:
 libtorch and the OpenMP runtime are those that torch brings.
 
-Two builds give the same bytes, on another machine too, if the compilers, the releases of torch and
-the tools are the same and the checkout is in a folder of the same name. So nothing is built in a
-temporary folder, times in archives are fixed (SOURCE_DATE_EPOCH) and so are names inside libraries.
+Two builds give the same bytes, on another machine too, if the compilers, the Pythons, the releases
+of torch and the tools are the same and the checkout has the same path. For that the build is in a
+folder of the checkout, where every file has the same name each time, and times, modes and what nvcc
+would choose at random are fixed. One build at a time: they would share that folder.
 """
 
 from __future__ import annotations
@@ -69,21 +70,22 @@ def build(source: Path, python: str, out: Path, **variables: str) -> Path:
 
 def reproducible() -> dict[str, str]:
     """What a compiler must know to write the same bytes again."""
-    here = f"-ffile-prefix-map={ROOT}/="  # the names of files that errors mention
-    flags = {
-        name: f"{os.environ.get(name, '')} {shlex.quote(here)}" for name in ("CFLAGS", "CXXFLAGS")
-    }
+    # The names of files that errors mention. CFLAGS would replace the flags of Python itself.
+    here = shlex.quote(f"-ffile-prefix-map={ROOT}/=")
     # Otherwise nvcc puts the names of its temporary files and the number of its process into
-    # symbols. They have a hash of the source's full name too, so one seed will do for all.
-    nvcc = f"{os.environ.get('NVCC_APPEND_FLAGS', '')} --objdir-as-tempdir --frandom-seed=1"
-    return {**flags, "NVCC_APPEND_FLAGS": nvcc.strip()}
+    # symbols. One seed will do for all sources: symbols have a hash of the source's path, too.
+    nvcc = "--objdir-as-tempdir --frandom-seed=1"
+    added = {"CPPFLAGS": here, "NVCC_APPEND_FLAGS": nvcc}
+    return {name: f"{os.environ.get(name, '')} {flags}".strip() for name, flags in added.items()}
 
 
 def pack_again(source: Path) -> None:
-    """The archive with the times, owners and modes of no checkout."""
-    time = int(os.environ["SOURCE_DATE_EPOCH"])
+    """The archive without the times, owners and modes of this checkout."""
+    time = int(EPOCH)
     with tarfile.open(source) as old:
         members = sorted(old.getmembers(), key=lambda member: member.name)
+        if links := [m.name for m in members if not (m.isfile() or m.isdir())]:
+            raise SystemExit(f"a source distribution of files alone: {', '.join(links)}")
         files = {m.name: old.extractfile(m).read() for m in members if m.isfile()}
     with (
         source.open("wb") as file,
@@ -196,7 +198,8 @@ def compiled(source: Path, pythons: list[str], out: Path, headers: list[str], cu
 def main(dist: Path, pythons: list[str], headers: list[str], cuda: list[str]) -> None:
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
-    os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)
+    os.environ["SOURCE_DATE_EPOCH"] = EPOCH
+    os.umask(0o022)
     run(pythons[0], "setup.py", "-q", "sdist", "-d", dist, CLAMPGRAD_PORTABLE="1")
     (source,) = dist.glob("*.tar.gz")
     pack_again(source)

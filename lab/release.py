@@ -14,9 +14,9 @@ nothing, and a row says which commit it is of. A step that fails does not end th
 nothing is recorded before it has passed. One that this machine lacks something for is left out, and
 the table says so.
 
-Another machine goes on from the record of a part, once that is committed: what has passed there
-counts here too, if `make wheels` gives the files that were tested, as their hashes say. It does in
-a clone in a folder of the same name, with the same compilers (buildtools/wheels.py).
+Another machine goes on from the record of a part, in a clone of the commit that has it: what has
+passed for the same wheels counts there, too. `make wheels` makes them again, if the compilers are
+the same and the clone has the same path (buildtools/wheels.py).
 """
 
 import hashlib
@@ -35,6 +35,7 @@ from buildtools.library import PYTHONS as VERSIONS
 from buildtools.readme import readme
 from buildtools.torch_here import RELEASES
 from lab import support
+from lab.artefacts import contents
 from records import code, table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,8 +88,7 @@ def steps(out: str = "OUT") -> dict[str, str]:
         return {name: f'make {target} {variables} ARGS="{which} {record}"'}
 
     here = ".venv/torch-$(make -s print-TORCH)/bin/python"
-    made = f'"$PYTHON" -m lab.artefacts dist/ && cp dist/SHA256SUMS {out}'
-    found = {"artefacts": f"make artefacts && {made}"}
+    found = {"artefacts": 'make artefacts && "$PYTHON" -m lab.artefacts dist/'}
     schemas = f"PYTHONPATH=. {here} test/package/test_public.py --check"
     found["schemas"] = f"make tested {wheel} && {schemas}"
     for release in RELEASES:
@@ -139,7 +139,10 @@ def run(step: str, out: Path) -> dict:
     row["machine"] = f"{os.cpu_count()} cores of {records.processor()}"
     log, began = out / f"{step}.log", time.monotonic()
     if shell(needs, log):
-        row["passed"] = shell(steps(str(out))[step], log)
+        line = steps(str(out))[step]
+        row["passed"] = shell(line, log)
+        if "dist/" in line:
+            row["wheels"] = identity(tested(out))
         row["seconds"] = round(time.monotonic() - began)
     else:
         row["lacks"] = needs
@@ -148,41 +151,45 @@ def run(step: str, out: Path) -> dict:
 
 
 def ran(out: Path) -> dict[str, dict]:
-    files = {step: out / f"{step}.json" for step in steps()}
-    return {step: json.loads(file.read_text()) for step, file in files.items() if file.exists()}
+    """The rows of the steps that count here: those that this machine has run, and those that
+    another has recorded, of the same wheels where a step tests them."""
+    lines, of = steps(), identity(tested(out))
+    files = (out / f"{step}.json" for step in lines)
+    here = [json.loads(file.read_text()) for file in files if file.exists()]
+    there = [row for row in recorded(out.name, "release") if row.get("passed")]
+    rows = {
+        row["step"]: row
+        for row in (*there, *here)
+        if "dist/" not in lines.get(row["step"], "dist/") or row.get("wheels") == of
+    }
+    return {step: rows[step] for step in lines if step in rows}
+
+
+def recorded(package: str, name: str) -> list[dict]:
+    """The rows of a record of a release, if it is of this package."""
+    known = all(records.path(file).exists() for file in ("release", name))
+    return (
+        records.read(name)["rows"]
+        if known and records.read("release").get("package") == package
+        else []
+    )
+
+
+def tested(out: Path) -> dict[str, str]:
+    """The wheels that the steps test: their names, and hashes of their contents."""
+    file = out / "records/artefacts.jsonl"
+    rows = records.read(file)["rows"] if file.exists() else recorded(out.name, "artefacts")
+    return {row["file"]: row["contents"] for row in rows if "contents" in row}
+
+
+def identity(wheels: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(sorted(wheels.items())).encode()).hexdigest()[:16]
 
 
 def how(row: dict) -> str:
     if "lacks" in row:
         return f"not run: {code(row['lacks'])} fails there"
     return {True: "yes", False: "no", None: "not run"}[row.get("passed")]
-
-
-def recorded(out: Path) -> None:
-    """Takes over what has passed on another machine, and the hashes of what it has tested."""
-    known = all(records.path(name).exists() for name in ("release", "artefacts"))
-    if not known or (out / "SHA256SUMS").exists():
-        return
-    of = records.read("release")
-    rows = {row["step"]: row for row in of["rows"] if row.get("passed")}
-    if of.get("package") != out.name or "artefacts" not in rows:
-        return
-    for step, row in rows.items():
-        (out / f"{step}.json").write_text(json.dumps(row) + "\n")
-    sums = [f"{row['sha256']}  {row['file']}\n" for row in records.read("artefacts")["rows"]]
-    (out / "SHA256SUMS").write_text("".join(sums))
-
-
-def differ(out: Path) -> list[str]:
-    """The wheels in dist/ that are not those that were tested. Some may be missing: what has
-    passed still counts, and `make wheels` brings them."""
-    sums = out / "SHA256SUMS"
-    tested = [line.split() for line in sums.read_text().splitlines()] if sums.exists() else []
-    hashes = {name: sha256 for sha256, name in tested}
-    wheels = sorted(Path("dist").glob("*.whl"))
-    return [
-        w.name for w in wheels if hashlib.sha256(w.read_bytes()).hexdigest() != hashes.get(w.name)
-    ]
 
 
 def git(*words: str) -> str:
@@ -215,6 +222,20 @@ def package() -> str:
     return hashlib.sha256(files.encode()).hexdigest()[:16]
 
 
+def present() -> dict[str, str]:
+    """The wheels that are in dist/, as `tested` names them."""
+    return {path.name: contents(path) for path in Path("dist").glob("*.whl")}
+
+
+def ready(step: str, found: dict[str, dict], out: Path) -> bool:
+    """Whether the wheels that the step tests are there: those that its line names, or else all."""
+    named = {
+        Path(name).name for name in re.findall(r"dist/(?:\S+\.whl|none)", steps(str(out))[step])
+    }
+    needed = named or {*tested(out)}
+    return found.get("artefacts", {}).get("passed", False) and needed <= {*present()}
+
+
 # ---- The record ----------------------------------------------------------------------------------
 
 
@@ -225,11 +246,14 @@ def record(commit: str, out: Path) -> None:
         sys.exit(f"A release passes its steps, and these have not: {', '.join(failed)}.")
     if not found.get("artefacts", {}).get("passed"):
         sys.exit(f"There is nothing to record: `artefacts` has not passed for {out}.")
+    there = [row["step"] for row in recorded(out.name, "release") if row.get("passed")]
+    if lost := [step for step in there if step not in found]:
+        print(f"==> these were recorded of other wheels, and go: {', '.join(lost)}")
     rows = [found.get(step, {"step": step}) for step in steps()]
     records.write("release", rows, commit=commit, package=out.name)
     # What has not run again stays, with the commit that it was of: at the end, only what a GPU ran,
     # and what another machine has recorded for this package.
-    runs = support.recorded()
+    runs = support.of_present_tests(support.recorded())
     if not unfinished(rows):
         of_this = tuple({row["commit"][:7] for row in rows if "commit" in row})
         kept = {
@@ -240,9 +264,10 @@ def record(commit: str, out: Path) -> None:
             }
             for name, run in runs.items()
         }
-        runs = {name: run for name, run in kept.items() if run}
+        runs = {name: run for name, run in kept.items() if run or ", cuda" in name}
     # What a step leaves before it has passed stays where it is.
-    passed = [step for step, row in found.items() if row.get("passed")]
+    here = {step for step in found if (out / f"{step}.json").exists()}
+    passed = [step for step, row in found.items() if step in here and row.get("passed")]
     left = [out / f"{step}.support.json" for step in passed]
     if "gpu" in passed:
         left.append(out / "gpu/support.json")
@@ -253,11 +278,13 @@ def record(commit: str, out: Path) -> None:
     measured = [*out.glob("gpu/*.jsonl")] if "gpu" in passed else []
     for file in out.glob("records/*.jsonl"):
         # A few of the steps that fill a file do not replace what all of them have found.
-        of_file = [row for row in rows if row["step"].startswith(f"{file.stem}-")]
-        # Nor do those of two machines, each of which has a part.
-        here = all((out / f"{row['step']}.log").exists() for row in of_file)
-        if file.stem in passed or (of_file and here and not unfinished(of_file)):
+        of_file = {step for step in steps() if step.startswith(f"{file.stem}-")}
+        if file.stem in passed or (of_file and of_file <= {*passed}):
             measured.append(file)
+        elif of_file & {*passed}:
+            print(
+                f"==> {file.name} is not recorded: it has to be measured on one machine, by {', '.join(sorted(of_file))}"
+            )
     for file in measured:
         shutil.copy(file, records.FOLDER)
 
@@ -316,8 +343,6 @@ def release():
 def main(*words: str) -> None:
     os.chdir(ROOT)
     out = Path("out/release") / package()
-    (out / "records").mkdir(parents=True, exist_ok=True)
-    recorded(out)
     lines, found = steps(str(out)), ran(out)
     if words == ("--list",):
         for step, line in lines.items():
@@ -335,28 +360,22 @@ def main(*words: str) -> None:
     # come into the tree at the end.
     os.environ |= {"PIP_CONSTRAINT": os.devnull, "RECORDS": str((out / "records").absolute())}
     os.environ["PYTHON"] = sys.executable  # also for make
-    if others := differ(out):
-        # dist/ was made again since then, and is not what was tested.
-        lost = [step for step in found if "dist/" in lines[step]]
-        for step in lost:
-            del found[step]
-            (out / f"{step}.json").unlink()
-        if lost:
-            print(
-                f"==> dist/ is not what was tested ({', '.join(others)}). To run again: {', '.join(lost)}",
-                flush=True,
-            )
+    (out / "records").mkdir(parents=True, exist_ok=True)
+    if "artefacts" in found and (wrong := [*present().items() - tested(out).items()]):
+        # dist/ was made again since then. If the step makes what was tested, that still counts.
+        found.pop("artefacts")
+        print(f"==> dist/ is not what was tested: {', '.join(sorted(dict(wrong)))}", flush=True)
     if found.get("docs", {}).get("commit") != head():
         found.pop("docs", None)  # it is about pages, which a commit may have mended
     early: list[str] = []
     for step in words or lines:
-        needed = {*re.findall(r"dist/\S*whl|dist/none", steps(str(out))[step])} or {"dist/"}
-        made = found.get("artefacts", {}).get("passed") and all(map(os.path.exists, needed))
         if found.get(step, {}).get("passed"):
             print(f"==> {step}: passed before", flush=True)
-        elif step == "artefacts" or "dist/" not in lines[step] or made:
-            found[step] = run(step, out)
-            print(f"==> {step}: {how(found[step])}", flush=True)
+        elif step == "artefacts" or "dist/" not in lines[step] or ready(step, found, out):
+            row = run(step, out)
+            print(f"==> {step}: {how(row)}", flush=True)
+            # Once there are other wheels, what has passed with those before counts no more.
+            found = ran(out) if step == "artefacts" else found | {step: row}
         else:
             early.append(step)
     if lacking := [step for step, row in found.items() if "lacks" in row]:
@@ -366,9 +385,16 @@ def main(*words: str) -> None:
     if failed := [step for step, row in found.items() if row.get("passed") is False]:
         sys.exit(f"==> not passed: {', '.join(failed)}; the logs are in {out}")
     if early:
-        passed = found.get("artefacts", {}).get("passed")
-        makes_them = "`make wheels` makes again" if passed else "the step `artefacts` makes"
-        sys.exit(f"==> not run without the wheels in dist/, which {makes_them}: {', '.join(early)}")
+        makes = (
+            "`make wheels` makes again"
+            if found.get("artefacts", {}).get("passed")
+            else "the step `artefacts` makes"
+        )
+        sys.exit(f"==> not run without the wheels in dist/, which {makes}: {', '.join(early)}")
+    if not words and (lost := tested(out).keys() - present().keys()):
+        sys.exit(
+            f"==> all has passed; dist/ lacks {', '.join(sorted(lost))}, which `make wheels` makes again"
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -110,7 +111,9 @@ def test_a_part_replaces_no_file_that_several_steps_fill(three, monkeypatch, mis
     for name in ("first-minute", "fuzz", "from-nothing"):
         (made / f"{name}.jsonl").touch()
     if missing == "here":  # another machine has run one of them
-        (made.parent / "first-minute-1.log").unlink()
+        release.main("--record")
+        (three.parent / "first-minute.jsonl").unlink()
+        (made.parent / "first-minute-1.json").unlink()
     for name in ("fuzz", "from-nothing-forky"):  # the second may have been interrupted
         (made.parent / f"{name}.support.json").write_text(json.dumps({name: {}}))
     release.main("--record")
@@ -331,20 +334,42 @@ def test_without_a_commit_it_says_so(clone, monkeypatch):
 
 
 @pytest.fixture
-def wheel(clone, monkeypatch):
-    """What the step `artefacts` makes, which a step `tests` takes."""
-    line = f"echo made > dist/a.whl && cd dist && sha256sum a.whl > ../out/release/{release.package()}/SHA256SUMS"
-    monkeypatch.setattr(
-        release,
-        "steps",
-        lambda out="": {
-            "artefacts": f"mkdir -p dist && {line}",
-            "tests": "cat dist/a.whl",
-            "pages": "true",
-        },
-    )
+def wheels(clone, monkeypatch):
+    """A function that says what a build makes from now on: wheels, with a text in each. A step
+    `artefacts` makes them all, the others test them, and `pages` needs none."""
+    package = Path("out/release") / release.package()
+    for name in ("FOLDER", "NEW"):
+        monkeypatch.setattr(release.records, name, clone / "out/recorded")
+    release.support.record({})
+    lines = {
+        "artefacts": f": dist/; rm -rf dist; cp -r out/built dist; cp out/built.jsonl {package}/records/artefacts.jsonl",
+        "tests": "test -s dist/a.whl",
+        "first": "ls dist/",
+        "pages": "true",
+    }
+    monkeypatch.setattr(release, "steps", lambda out="": lines)
     (clone / ".git/info/exclude").write_text("dist\n")
-    return clone / "dist/a.whl"
+
+    def build(**texts):
+        built = clone / "out/built"
+        shutil.rmtree(built, ignore_errors=True)
+        built.mkdir(parents=True)
+        for name, text in texts.items():
+            with zipfile.ZipFile(built / f"{name}.whl", "w") as file:
+                file.writestr("clampgrad/__init__.py", text)
+                file.writestr("clampgrad-1.0.dist-info/METADATA", text[:1])
+        sums = [
+            f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
+            for file in built.iterdir()
+        ]
+        (built / "SHA256SUMS").write_text("".join(sums))
+        with monkeypatch.context() as patch:
+            patch.setattr(records, "NEW", clone / "out")
+            artefacts.main(str(built))
+        (clone / "out/artefacts.jsonl").rename(clone / "out/built.jsonl")
+        return built
+
+    return build
 
 
 def passed():
@@ -352,8 +377,9 @@ def passed():
     return [step for step, row in found.items() if row["passed"]]
 
 
-def test_what_installs_the_wheel_waits_for_it(wheel, capsys):
-    """And dist/ that was made again since then does not count."""
+def test_what_installs_the_wheel_waits_for_it(wheels, capsys):
+    """And with other wheels in dist/, nothing counts that has tested those before."""
+    built = wheels(a="one", b="one")
     with pytest.raises(SystemExit, match="the step `artefacts` makes: tests$"):
         release.main("tests", "pages")
     assert passed() == ["pages"]
@@ -361,55 +387,108 @@ def test_what_installs_the_wheel_waits_for_it(wheel, capsys):
     capsys.readouterr()
     release.main("tests")
     assert capsys.readouterr().out == "==> tests: passed before\n"
-    wheel.write_text("another")
+    wheels(a="two", b="one")
+    shutil.copy(built / "a.whl", "dist")
+    Path("out/release", release.package(), "tests.json").unlink()
     with pytest.raises(SystemExit, match="the step `artefacts` makes: tests$"):
         release.main("tests")
-    assert "(a.whl). To run again: artefacts, tests\n" in capsys.readouterr().out
+    assert capsys.readouterr().out == "==> dist/ is not what was tested: a.whl\n"
     release.main("artefacts")
     assert passed() == ["artefacts", "pages"]
     release.main()
-    assert passed() == ["artefacts", "tests", "pages"]
+    assert passed() == ["artefacts", "tests", "first", "pages"]
+    wheels(a="one", b="one")  # the step is run again, as by a newer compiler
+    Path("out/release", release.package(), "artefacts.json").unlink()
+    release.main("artefacts")
+    assert passed() == ["artefacts", "pages"]
 
 
-def test_another_machine_goes_on_from_the_record(wheel, monkeypatch, capsys):
-    """With the same files alone; and what it lacks, it has to make."""
-    folder, out = wheel.parents[1] / "out/recorded", Path("out/release") / release.package()
-    for name in ("FOLDER", "NEW"):
-        monkeypatch.setattr(release.records, name, folder)
-    release.support.record({})
+def test_what_makes_the_same_contents_loses_nothing(wheels, capsys):
+    """The description may differ, and the tool that packs."""
+    wheels(a="xone")
+    release.main()
+    built = wheels(a="xone")
+    with zipfile.ZipFile(built / "a.whl", "a") as file:
+        file.writestr("clampgrad-1.0.dist-info/WHEEL", "packed by another")
+    shutil.copy(built / "a.whl", "dist")
+    capsys.readouterr()
+    release.main()
+    assert capsys.readouterr().out.count("passed before") == 4
+
+
+def test_another_machine_goes_on_from_the_record(wheels, capsys):
+    """With the same wheels alone, which it has to make. Then the first one goes on from there."""
+    clone, out = Path.cwd(), Path("out/release") / release.package()
+    built = wheels(a="one", b="one")
     release.main("artefacts", "pages")
-    sums = (out / "SHA256SUMS").read_text()
-    rows = [{"file": "a.whl", "sha256": sums.split()[0]}]
-    release.records.write(out / "records/artefacts.jsonl", rows)
     release.main("--record")
-    for text, says in (
-        (None, "`make wheels` makes again: tests$"),
-        ("another\n", "the step `artefacts` makes: tests$"),
-        ("made\n", None),
-    ):
-        shutil.rmtree("out/release")
-        wheel.unlink(missing_ok=True)
-        if text:
-            wheel.write_text(text)
-        if says:
-            with pytest.raises(SystemExit, match=says):
-                release.main("tests")
-        else:
-            release.main("tests")
-        assert ("dist/ is not what" in capsys.readouterr().out) == (text == "another\n")
-        kept = ["pages"] if text == "another\n" else ["artefacts", "pages"]
-        assert passed() == (kept if says else ["artefacts", "tests", "pages"])
-        assert (out / "SHA256SUMS").read_text() == sums
-    # The record of the whole has the rows of both machines.
-    ran = {"test_one": {"passed": 1, "failed": 0, "commit": release.head()[:8]}}
-    old = {"test_one": {"passed": 1, "failed": 0, "commit": "c0ffee00"}}
-    release.support.record({"2.13.0, compiled, cpu": ran, "2.10.0, compiled, cpu": old})
+    out.rename("out/first")
+    shutil.rmtree("dist")
+    assert passed() == ["artefacts", "pages"]
+    for step in ("tests", "first"):
+        with pytest.raises(SystemExit, match=f"`make wheels` makes again: {step}$"):
+            release.main(step)
+    shutil.copytree(built, "dist")
+    (clone / "dist/b.whl").unlink()
+    release.main("tests")
+    with pytest.raises(SystemExit, match="`make wheels` makes again: first$"):
+        release.main("first")  # it takes what is there
+    (clone / "dist/a.whl").write_bytes((wheels(a="two") / "a.whl").read_bytes())
+    with pytest.raises(SystemExit, match="the step `artefacts` makes: first$"):
+        release.main("first", "tests")
+    assert passed() == ["artefacts", "tests", "pages"]  # whoever finds the wheels loses nothing
     release.main("--record")
-    assert {*release.support.recorded()} == {"2.13.0, compiled, cpu"}
-    shutil.rmtree("out/release")
-    commit(wheel.parents[1], "setup.py")  # another package
+    shutil.copytree("out/recorded", "out/kept")
+    (clone / "dist/b.whl").unlink(missing_ok=True)
+    out.rename("out/second")
+    release.main("artefacts")  # as with another compiler
+    capsys.readouterr()
+    release.main("--record")
+    assert capsys.readouterr().out == "==> these were recorded of other wheels, and go: tests\n"
+    shutil.rmtree("out/recorded")
+    Path("out/kept").rename("out/recorded")
+    shutil.rmtree(out)
+    (clone / "out/first").rename(out)
+    shutil.rmtree("dist")
+    assert passed() == ["artefacts", "tests", "pages"]
+    shutil.copytree(wheels(a="one", b="one"), "dist")
+    release.main("first")
+    shutil.rmtree("dist")
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="all has passed; dist/ lacks a.whl, b.whl"):
+        release.main()
+    # The record of the whole has the rows of both machines, and those of a GPU.
+    ran = {"test_table": {"passed": 1, "failed": 0, "commit": release.head()[:8]}}
+    old = {"test_table": {"passed": 1, "failed": 0, "commit": "c0ffee00"}}
+    release.support.record(
+        {"2.13.0, compiled, cpu": ran, "2.10.0, compiled, cpu": old, "2.11.0, compiled, cuda": {}}
+    )
+    release.main("--record")
+    assert {*release.support.recorded()} == {"2.13.0, compiled, cpu", "2.11.0, compiled, cuda"}
+    assert [row["step"] for row in records.read("release")["rows"] if row["passed"]] == passed()
+    commit(clone, "setup.py")  # another package
     release.main("--list")
-    assert passed() == []
+    assert passed() == [] and not (Path("out/release") / release.package()).exists()
+
+
+def test_what_failed_here_is_not_what_passed_there(wheels, monkeypatch):
+    """Neither its row nor what its tests have left."""
+    wheels(a="one")
+    release.main("artefacts", "pages")
+    release.main("--record")
+    out = Path("out/release") / release.package()
+    lines = release.steps() | {"pages": "false"}
+    monkeypatch.setattr(release, "steps", lambda out="": lines)
+    (out / "pages.json").unlink()
+    assert passed() == ["artefacts", "pages"]
+    (out / "pages.support.json").write_text('{"2.13.0, compiled, cpu": {}}')  # of an earlier run
+    release.main("--record")
+    assert release.support.recorded() == {}
+    Path("out/recorded/release.jsonl").unlink()
+    with pytest.raises(SystemExit, match="not passed: pages"):
+        release.main("pages")
+    with pytest.raises(SystemExit, match="have not: pages"):
+        release.main("--record")
 
 
 def test_the_record_is_of_one_package(clone, monkeypatch):
@@ -420,7 +499,7 @@ def test_the_record_is_of_one_package(clone, monkeypatch):
     out = Path("out/release") / release.package()
     monkeypatch.setattr(release.records, "FOLDER", folder)
     monkeypatch.setattr(release.records, "NEW", folder)
-    ran = {"test_one": {"passed": 1, "failed": 0}}
+    ran = {"test_table": {"passed": 1, "failed": 0}}
     release.support.record({"2.13.0, compiled, cpu": ran, "2.11.0, compiled, cuda (H100)": ran})
     with pytest.raises(SystemExit, match=f"nothing to record.* for {out}"):
         release.main("--record")

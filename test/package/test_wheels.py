@@ -1,7 +1,7 @@
 """One wheel made from several has all their libraries, and a record that is right."""
 
+import os
 import re
-import shlex
 import shutil
 import sys
 import tarfile
@@ -15,6 +15,8 @@ WheelFile = pytest.importorskip("wheel.wheelfile", reason="pip install wheel").W
 pytest.importorskip("packaging", reason="pip install packaging")
 from packaging.tags import cpython_tags  # noqa: E402
 from packaging.utils import parse_wheel_filename  # noqa: E402
+from setuptools._distutils.ccompiler import new_compiler  # noqa: E402
+from setuptools._distutils.sysconfig import customize_compiler  # noqa: E402
 
 from buildtools import library, wheels  # noqa: E402
 
@@ -84,9 +86,8 @@ def test_builds_share_the_jobs(monkeypatch, releases, each):
     assert [(v["MAX_JOBS"], v["CUDA_VISIBLE_DEVICES"]) for v in seen] == [(each, "")] * releases
 
 
-def test_a_source_distribution_is_the_same_wherever_it_is_made(tmp_path, monkeypatch):
+def test_a_source_distribution_is_the_same_wherever_it_is_made(tmp_path):
     """Whoever packs it, when, and in whatever order."""
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", wheels.EPOCH)
     made = []
     for mode, names in ((0o600, "ab"), (0o664, "ba")):
         folder = tmp_path / str(mode) / "clampgrad-1.0"
@@ -115,14 +116,33 @@ def test_a_source_distribution_is_the_same_wherever_it_is_made(tmp_path, monkeyp
     assert made[0] == made[1]
 
 
+def test_a_link_in_a_source_distribution_is_refused(tmp_path):
+    """It would lose what it points to."""
+    (tmp_path / "a").touch()
+    (tmp_path / "b").symlink_to("a")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "b", "clampgrad-1.0/b")
+    with pytest.raises(SystemExit, match="clampgrad-1.0/b"):
+        wheels.pack_again(tmp_path / "a.tar.gz")
+
+
 def test_the_flags_of_a_user_are_kept(monkeypatch):
-    """Beside those that make a build reproducible. A folder may have a space in its name."""
+    """And Python's own, -fwrapv among them, beside those that make a build reproducible. A folder
+    may have a space in its name."""
     monkeypatch.setattr(wheels, "ROOT", Path("/my clone"))
-    for name in ("CFLAGS", "CXXFLAGS", "NVCC_APPEND_FLAGS"):
-        monkeypatch.setenv(name, "-DMINE")
-    flags = {name: shlex.split(text) for name, text in wheels.reproducible().items()}
-    assert flags["CFLAGS"] == flags["CXXFLAGS"] == ["-DMINE", "-ffile-prefix-map=/my clone/="]
-    assert flags["NVCC_APPEND_FLAGS"][0] == "-DMINE"
+    commands = []
+    for ours in (False, True):
+        for name in ("CPPFLAGS", "CXXFLAGS", "NVCC_APPEND_FLAGS"):
+            monkeypatch.setenv(name, "-DMINE")
+        for name, text in wheels.reproducible().items() if ours else ():
+            monkeypatch.setenv(name, text)
+        compiler = new_compiler()
+        customize_compiler(compiler)
+        commands.append(compiler.compiler_so_cxx)
+    without, added = commands
+    assert [flag for flag in added if "prefix-map" not in flag] == without
+    assert "-ffile-prefix-map=/my clone/=" in added and "-DMINE" in without
+    assert os.environ["NVCC_APPEND_FLAGS"].split()[0] == "-DMINE"
 
 
 # ---- The Pythons --------------------------------------------------------------------------------
