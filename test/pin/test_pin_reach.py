@@ -50,21 +50,30 @@ class Inside(torch.nn.Module):
             return torch.clamp(x * 1, 0, 1) * 1
 
 
-inside = Inside()
+class Decorated(torch.nn.Module):
+    @clampgrad.pin("straight_through")
+    def forward(self, x):
+        return torch.clamp(x * 1, 0, 1) * 1
+
+
 CAPTURED = {
-    "torch.export": lambda x: torch.export.export(inside, (x,), strict=False).module(),
-    "torch.jit.trace": lambda x: torch.jit.trace(inside, (x,), check_trace=False),
-    "make_fx": lambda x: make_fx(inside)(x),
-    "torch.fx": lambda x: torch.fx.symbolic_trace(inside),
+    "torch.export": lambda m, x: torch.export.export(m, (x,), strict=False).module(),
+    "torch.jit.trace": lambda m, x: torch.jit.trace(m, (x,), check_trace=False),
+    "make_fx": lambda m, x: make_fx(m)(x),
+    "torch.fx": lambda m, x: torch.fx.symbolic_trace(m),
 }
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("module", [Inside, Decorated])
 @pytest.mark.parametrize("how", CAPTURED)
-def test_a_graph_loses_the_blocks_inside(how):
+def test_a_graph_loses_the_blocks_inside(how, module):
+    inside = module()
     says_so = how in ("torch.export", "torch.jit.trace")  # limits.md
-    with pytest.warns(UserWarning, match="a graph") if says_so else nullcontext():
-        graph = CAPTURED[how](torch.tensor([-1.0, 2.0], requires_grad=True))
+    with pytest.warns(UserWarning, match="a graph") if says_so else nullcontext() as seen:
+        graph = CAPTURED[how](inside, torch.tensor([-1.0, 2.0], requires_grad=True))
+    files = [w.filename for w in seen or () if "a graph" in str(w.message)]
+    assert module is Decorated or {*files} <= {__file__}
     assert (slope(inside), slope(graph)) == (THROUGH, OWN)
     with clampgrad.pin("straight_through"):
         assert slope(graph) == THROUGH

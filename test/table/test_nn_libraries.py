@@ -157,3 +157,19 @@ def test_an_example_of_a_compiled_model(in_place):
 def test_a_scripted_model_has_no_module_to_convert():
     with pytest.warns(UserWarning, match="found no ReLU"):
         clampgrad.nn.convert(torch.jit.script(chain()))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_model_with_a_scripted_module_is_measured_and_unchanged():
+    """Also what stands behind the scripted one."""
+    scripted = (
+        torch.jit.script(nn.BatchNorm1d(3)),
+        torch.jit.trace(clampgrad.nn.Clamp(0, 1), torch.randn(2, 3)),
+    )
+    model = nn.Sequential(*scripted, nn.BatchNorm1d(3), nn.ReLU6())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    clampgrad.nn.convert(model, example_inputs=torch.randn(8, 3))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert isinstance(model[3], nn.ReLU6) and list(clampgrad.nn.conversions(model)) == ["3"]
+    with pytest.warns(UserWarning, match="left alone 1, because torch.jit has compiled it"):
+        clampgrad.nn.convert(model, "inclusive")

@@ -150,6 +150,56 @@ def test_forward_mode_of_forward_mode(operator, gradient, in_place):
         assert_same(f(x), expected)
 
 
+@pytest.mark.parametrize("gradient", LINEAR)
+def test_what_is_written_under_no_grad_keeps_its_history_at_every_level(gradient):
+    """Also that of its tangents, which another level of forward mode differentiates."""
+    for package, keywords, pin in (
+        (clampgrad, {"gradient": gradient}, None),
+        (torch, {}, gradient),
+    ):
+
+        def cubed(x):
+            y = x * x
+            with torch.no_grad(), clampgrad.pin(pin):  # noqa: B023
+                package.clamp_(y, 0, 10, **keywords)  # noqa: B023
+            return y * x
+
+        assert grad(slope_of(slope_of(cubed)))(torch.tensor(2.0)) == 6
+        assert slope_of(slope_of(grad(cubed)))(torch.tensor(2.0)) == 6
+
+
+@pytest.mark.parametrize(
+    "package", [clampgrad, torch.ops.clampgrad, torch], ids=["function", "operator", "pin"]
+)
+@pytest.mark.parametrize("between", ["nothing", "vmap", "a level that has made it"])
+def test_what_a_level_has_captured_is_not_written_there(package, between):
+    """The level would not see it, and its gradient would be wrong."""
+    keywords = {} if package is torch else {"gradient": "half"}
+    x, number = torch.tensor([-1.0, 0.0, 2.0]), 0 if between == "vmap" else None
+
+    def writes(c, t):
+        package.clamp_(c, t if number is None else number, None, **keywords)
+        return c * t
+
+    def body(x):
+        c = x * 1
+        if between == "vmap":
+            return grad(
+                lambda t: vmap(lambda s: writes(c, s), out_dims=1)(torch.stack([t, t])).sum()
+            )(x)
+        return slope_of(lambda t: writes(c, t))(x)
+
+    with clampgrad.pin("half"), pytest.raises(RuntimeError, match="captured"):
+        if between == "nothing":
+            grad(lambda t: writes(x, t).sum())(x + 1)
+        else:
+            grad(lambda x: body(x).sum())(x)
+    assert x.tolist() == [-1, 0, 2]
+    # What the level has made it may write, and so may a level that does not differentiate.
+    assert grad(lambda t: writes(t * 1, t).sum())(x).shape == x.shape
+    assert vmap(lambda t: clampgrad.clamp_(t.clone(), 0))(x).tolist() == [0, 0, 2]
+
+
 @pytest.mark.parametrize("bounds", [(0, 1), (torch.zeros(3), None), (torch.zeros(3), 1.0)], ids=str)
 @pytest.mark.parametrize("pin", [None, "inclusive"])
 def test_linearize_of_a_clamp_in_place(pin, bounds):

@@ -17,6 +17,7 @@ from typing import Any
 from torch import nn
 
 from clampgrad._pin.body import Body
+from clampgrad._pin.captured import warn_if_captured
 from clampgrad._pin.first_pin import tell_torch
 
 # Objects that run code after the call has returned. @contextmanager makes a ContextDecorator.
@@ -114,5 +115,6 @@ def asynchronous_generator(make: Callable[..., Any], name: str | None) -> Callab
 
 
 def under(name: str | None) -> Body:
+    warn_if_captured(name, stacklevel=4)
     tell_torch()
     return Body(name)

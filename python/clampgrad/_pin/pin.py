@@ -7,11 +7,10 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
 
-import torch
-
 from clampgrad import _implementation
 from clampgrad._contract.table import CANONICAL, unknown
 from clampgrad._pin import body, state, verbose
+from clampgrad._pin.captured import shown, warn_if_captured
 from clampgrad._pin.decorated import decorated
 from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.installed import installed
@@ -84,18 +83,11 @@ class pin:
             )
 
     def __repr__(self) -> str:
-        return f"<clampgrad.pin: {self._name}>"
+        return shown(self._name)
 
     def __enter__(self) -> pin:
         self._is_used = True
-        is_exporting = getattr(torch.compiler, "is_exporting", None)  # torch 2.7 and later
-        if torch.jit.is_tracing() or (is_exporting and is_exporting()):
-            warnings.warn(
-                f"{self!r} is entered while a graph is captured. The graph has the gradient of "
-                "the pin under which the graph runs, and not of this one. To keep a convention "
-                "in it, call clampgrad.clamp and its kind",
-                stacklevel=2,
-            )
+        warn_if_captured(self._name, stacklevel=3)
         tell_torch()
         block = state.new_block(self._name, self)
         try:

@@ -22,6 +22,20 @@ def in_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def is_captured(tensor: Tensor) -> bool:
+    """Whether a level of torch.func that differentiates has this tensor from around it. torch
+    refuses to write it there, because the level would not see it."""
+    functorch = torch._C._functorch
+    differentiate = functorch.TransformType.Grad, functorch.TransformType.Jvp
+    for level in reversed(functorch.get_interpreter_stack() or []):
+        tensor = functorch.unwrap_if_dead(tensor)
+        if functorch.maybe_get_level(tensor) == level.level():
+            tensor = functorch.get_unwrapped(tensor)
+        elif level.key() in differentiate:
+            return True
+    return False
+
+
 def in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 

@@ -34,6 +34,7 @@ LEFT = "_clampgrad_left"
 
 FORWARD_IS_SET = "a forward of its own was set on the instance"
 IS_FUSED = "torch.ao.quantization has fused its ReLU with other layers"
+SCRIPTED = "ReLU", "ReLU6", "Hardtanh", "Clamp"
 IS_SCRIPTED = "torch.jit has compiled it; convert the model before"
 RESULT_IS_KEPT = (
     "it keeps its result, which most layers after it keep too; with example_inputs, it is "
@@ -204,9 +205,9 @@ def is_convertible(module: nn.Module, to_torchs: bool) -> bool:
 
 
 def is_scripted(module: nn.Module) -> bool:
-    """Whether it was one of torch's activations before torch.jit compiled or traced it."""
+    """Whether it was a module that we convert before torch.jit compiled or traced it."""
     name = getattr(module, "original_name", None)
-    return isinstance(module, torch.jit.ScriptModule) and name in ("ReLU", "ReLU6", "Hardtanh")
+    return isinstance(module, torch.jit.ScriptModule) and name in SCRIPTED
 
 
 def holds_fused_relu(module: nn.Module) -> bool:

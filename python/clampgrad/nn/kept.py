@@ -216,8 +216,9 @@ def restored(model: nn.Module) -> Iterator[None]:
             yield
         finally:
             for buffers, members, values in before:
-                buffers.clear()
-                buffers.update(members)
+                if isinstance(buffers, dict):  # a scripted module keeps its own
+                    buffers.clear()
+                    buffers.update(members)
                 # A graph that was recorded before may hold a buffer, so this does
                 # not count as a change of it.
                 for buffer, shape, value in values:

@@ -297,9 +297,10 @@ class Clamp(torch.autograd.Function):
             with torch.set_grad_enabled(torch.is_grad_enabled() and ctx.recording):
                 parts = [select(found[name], position, cast(t, dtype)) for name, t in given.items()]
                 result = sum(parts[1:], parts[0])
-            if not ctx.rule.in_place or "x" not in given:
-                return result
-            written = given["x"].copy_(cast(result, given["x"].dtype))
+                if not ctx.rule.in_place or "x" not in given:
+                    return result
+                # Where nothing records, what is written keeps its history, as x does.
+                written = given["x"].copy_(cast(result, given["x"].dtype))
             if is_batched_gradient(written):
                 increment_version(written)  # torch asks for it, and batched it is not counted
             return written

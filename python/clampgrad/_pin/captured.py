@@ -1,0 +1,23 @@
+"""A pin that holds while a graph is captured, which the graph does not keep."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+
+def shown(name: str | None) -> str:
+    """A pin, as errors and warnings show it."""
+    return f"<clampgrad.pin: {name}>"
+
+
+def warn_if_captured(name: str | None, stacklevel: int) -> None:
+    is_exporting = getattr(torch.compiler, "is_exporting", None)  # torch 2.7 and later
+    if torch.jit.is_tracing() or (is_exporting and is_exporting()):
+        warnings.warn(
+            f"{shown(name)} is entered while a graph is captured. The graph has the gradient of "
+            "the pin under which the graph runs, and not of this one. To keep a convention "
+            "in it, call clampgrad.clamp and its kind",
+            stacklevel=stacklevel,
+        )
