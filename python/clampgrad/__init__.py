@@ -88,14 +88,16 @@ _LAZY |= dict.fromkeys(("Row", "Survey", "survey"), "clampgrad._tools.survey")
 _LAZY |= {"plot": "clampgrad._tools.plot"}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    if name == "nn":
-        return import_module("clampgrad.nn")
-    # With the module, Python adds which name was perhaps meant.
-    message = f"module 'clampgrad' has no attribute {name!r}"
-    raise AttributeError(message, name=name, obj=sys.modules[__name__])
+if not TYPE_CHECKING:  # which would find every name here
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            return getattr(import_module(_LAZY[name]), name)
+        if name == "nn":
+            return import_module("clampgrad.nn")
+        # With the module, Python adds which name was perhaps meant.
+        message = f"module 'clampgrad' has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -65,9 +65,12 @@ def hardtanh(
     Arguments, result and errors are otherwise those of :func:`relu`.
 
     Raises:
+        TypeError: a bound is a Tensor that requires grad; :func:`clampgrad.clamp` takes those.
         ValueError: `min_val` is greater than `max_val`.
     """
     check_flag(inplace)
+    if isinstance(min_val, Tensor) or isinstance(max_val, Tensor):
+        min_val, max_val = _number(min_val), _number(max_val)
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if _is_for_torch(input, gradient, maximize):
@@ -98,6 +101,17 @@ def check_flag(inplace: object) -> None:
     """Clamps take a convention as a keyword only, and here its place is that of `inplace`."""
     if isinstance(inplace, str):
         raise TypeError(f"inplace is True or False; name a convention as gradient={inplace!r}")
+
+
+def _number(bound: object) -> float:
+    """torch reads a Tensor of one element as a number, too."""
+    if isinstance(bound, Tensor):
+        if bound.requires_grad:
+            raise TypeError(
+                "a bound of hardtanh is a number, without a gradient: call clampgrad.clamp"
+            )
+        return bound.item()
+    return bound  # type: ignore[return-value]
 
 
 def _is_for_torch(input: Tensor, gradient: Gradient, maximize: bool) -> bool:

@@ -41,6 +41,7 @@ clampgrad.maximum(x, x, gradient="restoring")  # wrong: a gradient that is no de
 clampgrad.clamp(x, 0, gradient="minnorm")  # wrong: a name
 z: int = clampgrad.clamp_(x, 0)  # wrong: the result
 clampgrad.pin("instaled")  # wrong: a name
+clampgrad.clamp_mingrad(x)  # wrong: there is no such function
 clampgrad.nn.Clamp(0, gradient="halff")  # wrong: a name
 clampgrad.nn.convert(torch.nn.ReLU()).in_features.bit_length  # wrong: the model is no Linear
 

@@ -4,6 +4,7 @@ import copy
 import functools
 import pickle
 import types
+import warnings
 
 import pytest
 import torch
@@ -244,6 +245,52 @@ def test_convert_what_a_filter_chooses():
     assert list(clampgrad.nn.conversions(model)) == ["body.1"]
     names = ["body.1", "body.2", "derived", "head.0"]
     assert asked == [(model.get_submodule(name), name) for name in names]
+
+
+def test_a_filter_sees_every_name_of_a_shared_module():
+    shared = nn.ReLU6()
+    for wanted in "ab":
+        model = nn.ModuleDict({"a": shared, "b": shared})
+        clampgrad.nn.convert(model, "half", filter_fn=lambda module, name: name == wanted)  # noqa: B023
+        assert isinstance(clampgrad.nn.undo(model)["a"], nn.ReLU6)
+        seen = []
+        clampgrad.nn.convert(model, filter_fn=lambda module, name: seen.append(name) or name == "b")  # noqa: B023
+        assert seen == ["a", "b"] and [*clampgrad.nn.conversions(model)] == ["a"]
+        clampgrad.nn.undo(model)
+
+
+def test_a_warning_that_is_an_error_leaves_the_model_unchanged():
+    model = nn.Sequential(nn.ReLU6(), nn.ReLU6())
+    model[1].forward = lambda input: input
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="left alone 1"):
+            clampgrad.nn.convert(model, "half")
+    assert type(model[0]) is nn.ReLU6 and clampgrad.nn.conversions(model) == {}
+
+
+def test_an_example_does_not_initialise_a_model():
+    """It would stay initialised, with statistics of the example and a random
+    state that is set back."""
+    for lazy in (nn.LazyLinear(4), nn.LazyBatchNorm1d(affine=False)):
+        model = nn.Sequential(lazy, nn.ReLU6())
+        with pytest.raises(ValueError, match="is not initialised yet"):
+            clampgrad.nn.convert(model, example_inputs=torch.randn(3, 4))
+        assert clampgrad.nn.conversions(model) == {}
+        model(torch.randn(3, 4))
+        clampgrad.nn.convert(model, example_inputs=torch.randn(3, 4))
+
+
+def test_bounds_of_hardtanh_are_numbers():
+    """Tensors without dimensions too, as torch reads them: with dtype and gradient of numbers."""
+    x = torch.tensor([-1.0, 0.0, 0.5, 6.0, 7.0], requires_grad=True)
+    bounds = torch.tensor(0.0).double(), torch.tensor(6.0).double()
+    for module in (nn.Hardtanh(*bounds), clampgrad.nn.Hardtanh(*bounds, gradient="joint")):
+        clampgrad.nn.convert(module, "joint")
+        assert torch.autograd.grad(module(x).sum(), x)[0].tolist() == [0, 0, 1, 0, 0]
+        assert module(x[0]).dtype == torch.float32
+    with pytest.raises(TypeError, match="clampgrad.clamp"):
+        clampgrad.hardtanh(x, 0, nn.Parameter(torch.tensor(1.0)))
 
 
 def test_convert_of_one_module_and_of_none():

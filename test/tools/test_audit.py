@@ -51,6 +51,16 @@ CALLS = {
     "nn.Hardtanh": (nn.Hardtanh(0, 6, inplace=False), 2, 2),
     "clampgrad.minimum": (lambda x: clampgrad.minimum(x, ZEROS), 1, 3),
     "clampgrad.nn": (clampgrad.nn.ReLU6(gradient="half"), 2, 2),
+    "clamp, a number and a Tensor without dimensions": (
+        lambda x: torch.clamp(x, 0, ZEROS[0] + 6),
+        2,
+        2,
+    ),
+    "hardtanh, Tensors without dimensions": (
+        lambda x: F.hardtanh(x, torch.tensor(0.0), torch.tensor(6.0)),
+        2,
+        2,
+    ),
     "integers, and floats": (lambda x: torch.maximum(torch.tensor(0), x), 1, 3),
 }
 
@@ -96,6 +106,17 @@ def test_how_far_the_gradient_would_move(name, kind):
     assert found.moved == pytest.approx(expected, rel=1e-5, abs=1e-7)
     # Where both sides of a maximum are differentiated, the exact conventions agree.
     assert (max(found.moved.values()) > 0.01) == (name != "maximum")
+
+
+def test_an_input_without_dimensions_is_compared_in_the_dtype_of_the_result():
+    """It counts less in type promotion than a bound that has dimensions."""
+    x = torch.tensor(0.1, requires_grad=True)
+    narrow = torch.full((4,), 0.1, dtype=torch.bfloat16)
+    for f in (lambda x: torch.clamp(x, min=narrow), lambda x: x.clamp(narrow, narrow + 1)):
+        (finding,) = audited(f, x)
+        assert (finding.at_bound, finding.beyond) == (4, 0)
+    (finding,) = audited(lambda x: torch.maximum(x.double(), narrow.float()), x)
+    assert (finding.at_bound, finding.beyond) == ((narrow.float() == x).sum(), 4)
 
 
 def test_sites_steps_and_dead_elements():

@@ -4,7 +4,7 @@ tells of it and takes it back."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -112,7 +112,8 @@ def convert(
         gradient: the name or an alias of a convention.
         maximize: whether the loss is maximised (`with_grad` and `restoring` only).
         filter_fn: called with a module and its fully qualified name; only modules for which it
-            returns True are converted.
+            returns True are converted. A shared module is converted if it does for one of its
+            names.
         example_inputs: a tuple of positional arguments of the model, a dict of
             keyword arguments, or one argument.
 
@@ -126,7 +127,8 @@ def convert(
 
     Raises:
         ValueError: the name of the convention is unknown; or there are `example_inputs`, and the
-            gradient of the convention is not 0 at a bound. The model is then unchanged.
+            gradient of the convention is not 0 at a bound, or a parameter or buffer of the model is
+            not initialised yet (``nn.LazyLinear``). The model is then unchanged.
         Exception: what the forward of the example raises. The model is then unchanged.
 
     Example::
@@ -156,8 +158,7 @@ def convert(
     change_modules()
     chosen = {
         name: module
-        for name, module in model.named_modules()
-        if is_convertible(module, is_torchs) and (filter_fn is None or filter_fn(module, name))
+        for module, name in names(model, partial(is_convertible, to_torchs=is_torchs), filter_fn)
     }
     if not chosen:
         warnings.warn(
@@ -182,14 +183,28 @@ def convert(
                 left_alone[name] = why
                 vars(module)[LEFT] = why  # a traced module hands attributes on
         choose(model, of_torch, name_of_gradient, example_inputs)
-    except BaseException:
+        if left_alone:
+            reasons = (f"{name or '(model)'}, because {why}" for name, why in left_alone.items())
+            warnings.warn(f"clampgrad.nn.convert left alone {'; '.join(reasons)}", stacklevel=2)
+    except BaseException:  # also a warning that is an error
         for module, state in before:
             put_back(module, state)
         raise
-    if left_alone:
-        reasons = (f"{name or '(model)'}, because {why}" for name, why in left_alone.items())
-        warnings.warn(f"clampgrad.nn.convert left alone {'; '.join(reasons)}", stacklevel=2)
     return model
+
+
+def names(
+    model: nn.Module,
+    wanted: Callable[[nn.Module], bool],
+    filter_fn: Callable[[nn.Module, str], bool] | None,
+) -> Iterator[tuple[nn.Module, str]]:
+    """The wanted modules that the filter accepts: a shared one once, with the first name that is
+    accepted."""
+    found = set()
+    for name, module in model.named_modules(remove_duplicate=filter_fn is None):
+        if module not in found and wanted(module) and (not filter_fn or filter_fn(module, name)):
+            found.add(module)
+            yield module, name
 
 
 def is_convertible(module: nn.Module, to_torchs: bool) -> bool:

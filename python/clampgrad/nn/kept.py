@@ -173,6 +173,12 @@ def probed(
 ) -> Probe:
     """Runs the model once, with a probe in each of the modules. Buffers and
     random states are as before."""
+    lazy = (name for name, t in (*model.named_parameters(), *model.named_buffers()) if is_lazy(t))
+    if name := next(lazy, None):
+        raise ValueError(
+            f"clampgrad.nn.convert: {name!r} is not initialised yet, and the forward of the example would do it: "
+            "call the model once, and convert it then"
+        )
     probe = Probe(ours)
     with _one_at_a_time, restored(model), uncompiled(), recording():
         try:
@@ -232,7 +238,7 @@ def values_of(
     buffers: Mapping[str, Tensor | None],
 ) -> list[tuple[Tensor, torch.Size, Tensor]]:
     """The buffers that are plain memory, with their shapes and copies of their values."""
-    plain = (b for b in buffers.values() if b is not None and not is_lazy(b))
+    plain = (b for b in buffers.values() if b is not None)
     return [(b, b.shape, without_repeats(b).clone()) for b in plain if b.layout == torch.strided]
 
 

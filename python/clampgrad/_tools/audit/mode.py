@@ -133,6 +133,7 @@ class audit(TorchFunctionMode):
         if not x.numel():
             return None  # nothing to count
         with unseen():
+            operands = with_numbers(function, operands)
             site, variant = self._site(function, operator, operands, kwargs)
             if not variant.is_due(self._every):
                 return None
@@ -210,12 +211,31 @@ class audit(TorchFunctionMode):
         return site, variant
 
 
+def with_numbers(function: Any, operands: Operands) -> Operands:
+    """The operands, with a number for a bound without dimensions that torch reads as one: of
+    hardtanh, and beside a number."""
+    x, *bounds = operands
+    if getattr(function, "__module__", "") == "clampgrad.functional":
+        return operands  # where a Tensor is a Tensor
+    numbers = any(b is not None and not isinstance(b, Tensor) for b in bounds)
+    if numbers or getattr(function, "__name__", "") == "hardtanh":
+        bounds = [b.item() if isinstance(b, Tensor) and not b.dim() else b for b in bounds]
+    return (x, *bounds)
+
+
+def dtype_of_result(operands: Operands) -> torch.dtype:
+    """By torch's own rules, in which a Tensor without dimensions counts less than the others."""
+    tensors = [t for t in operands if isinstance(t, Tensor)]
+    if len({t.dtype for t in tensors}) == 1:
+        return tensors[0].dtype
+    empty = [torch.empty((0,) * t.dim(), dtype=t.dtype, device="meta") for t in tensors]
+    return torch.clamp(*empty).dtype  # of two or three
+
+
 def describe(function: Any, operator: Operator, operands: Operands, kwargs: dict[str, Any]) -> Call:
     """The facts that decide how a call differentiates."""
     x, lo, hi = operands
-    dtype = x.dtype
-    for tensor in (t for t in (lo, hi) if isinstance(t, Tensor)):
-        dtype = torch.promote_types(dtype, torch.result_type(x, tensor))
+    dtype = dtype_of_result(operands)
     are = isinstance(lo, Tensor), isinstance(hi, Tensor)
     differentiated: Any = tuple(
         isinstance(v, Tensor) and v.requires_grad and torch.is_grad_enabled() for v in operands
