@@ -11,6 +11,7 @@ import types
 import weakref
 
 import pytest
+import torch
 
 import clampgrad
 from clampgrad._pin import state
@@ -298,6 +299,35 @@ def test_blocks_of_two_tasks_do_not_meet(around, outside):
     with clampgrad.pin(around):  # and around the whole loop
         asyncio.run(main())
         assert slope() == outside
+
+
+@in_a_loop
+async def test_what_is_remembered_runs_under_its_pin_whole():
+    """Also what a function returns that runs later."""
+
+    def generates():
+        yield slope()
+
+    async def waits():
+        await asyncio.sleep(0)
+        return slope()
+
+    async def generates_and_waits():
+        yield await waits()
+
+    with half:
+        remembered = map(clampgrad.pin.remember, (slope, generates, waits, generates_and_waits))
+        function, generator, coroutine, asynchronous = remembered
+    with through:
+        assert function() == HALF and slope() == THROUGH
+        assert [*generator()] == [HALF] and slope() == THROUGH
+        assert await coroutine() == HALF and slope() == THROUGH
+        assert [item async for item in asynchronous()] == [HALF] and slope() == THROUGH
+        assert clampgrad.pin.remember(function) is function
+        with pytest.warns(UserWarning, match="ended before what it decorates runs"):
+            clampgrad.pin.remember(contextlib.contextmanager(generates))()
+    module = clampgrad.pin.remember(torch.nn.Identity())
+    assert module(3) == 3
 
 
 @pytest.mark.parametrize("another_is_in_a_block", [False, True])

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from clampgrad._pin.body import Body
+from clampgrad._pin.body import Body, Remembered
 from clampgrad._pin.captured import warn_if_captured
 from clampgrad._pin.first_pin import tell_torch
 
@@ -69,6 +69,15 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
         "and pin the call"
     )
     return instead
+
+
+class RememberedWhole(Remembered):
+    """One that may return a generator or coroutine, whose body then runs under the pin, too."""
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if isinstance(self.function, (type, nn.Module)):
+            return super().__call__(*args, **keywords)
+        return decorated(self.function, self.name)(*args, **keywords)
 
 
 def generator(

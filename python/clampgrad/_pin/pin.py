@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
 
 from clampgrad import _implementation
 from clampgrad._contract.table import CANONICAL, unknown
-from clampgrad._pin import body, state, verbose
+from clampgrad._pin import state, verbose
+from clampgrad._pin.body import Remembered
 from clampgrad._pin.captured import shown, warn_if_captured
-from clampgrad._pin.decorated import decorated
+from clampgrad._pin.decorated import RememberedWhole, decorated
 from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.installed import installed
 
@@ -130,12 +131,15 @@ class pin:
 
     @staticmethod
     def remember(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        """Wraps `function` so that every call runs under the pin that is active now, or under none.
+        """Wraps `function` so that every call runs under the pin that is active now, or under none;
+        if it returns a generator or coroutine, so does the body of that.
 
         Use it for code that runs a forward again in backward;
         ``torch.utils.checkpoint`` does not need it.
         """
-        return body.remember(function)
+        if isinstance(function, Remembered):  # it keeps its pin
+            return function
+        return RememberedWhole(function, state.current())
 
 
 def named(gradient: Pinned | None, maximize: bool) -> str | None:
