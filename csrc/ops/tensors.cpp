@@ -204,8 +204,10 @@ Tensor copied(const Tensor& self) {
 }
 
 Tensor& hand_over(Tensor& self, const Tensor& result) {
-  // copy_ from another dtype may ignore that self is negated lazily.
-  below_autograd([&] { self.copy_(result.to(self.scalar_type())); });
+  // copy_ from another dtype may ignore that self is negated lazily. Where the dtype is the same, a
+  // mode would see `to`, which torch takes apart before a mode sees it.
+  const bool casts = result.scalar_type() != self.scalar_type();
+  below_autograd([&] { self.copy_(casts ? result.to(self.scalar_type()) : result); });
   torch::autograd::increment_version(self);
   torch::autograd::impl::rebase_history(self, torch::autograd::impl::gradient_edge(result));
   return self;

@@ -135,6 +135,19 @@ def test_a_dispatch_mode_sees_the_operator_that_was_called(x):
         assert torch.ops.aten.clamp.Tensor in seen
 
 
+@pytest.mark.parametrize(
+    "bounds", [(0, 1), (torch.zeros(3), torch.ones(3))], ids=["numbers", "Tensors"]
+)
+def test_a_dispatch_mode_sees_no_composite_operator(bounds):
+    """In place: a mode with a table of operators has none of those, and torch shows it none."""
+    x, seen = torch.zeros(3, requires_grad=True), []
+    with clampgrad.pin("half"), Dispatched(seen.append):
+        y = (x * 1).clamp_(*bounds)
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    assert not [f for f in seen if has_kernel(f.name(), "CompositeImplicitAutograd")] and seen
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [0.5] * 3
+
+
 @pytest.mark.parametrize("name", ["allow_in_graph", "leaf_function"])
 def test_what_dynamo_takes_whole(name):
     if name == "leaf_function" and (not hasattr(decorators, name) or RELEASE == (2, 11)):
