@@ -135,6 +135,7 @@ def test_a_dispatch_mode_sees_the_operator_that_was_called(x):
         assert torch.ops.aten.clamp.Tensor in seen
 
 
+@pytest.mark.compiled("the portable one finds positions by `to`")
 @pytest.mark.parametrize(
     "bounds", [(0, 1), (torch.zeros(3), torch.ones(3))], ids=["numbers", "Tensors"]
 )
