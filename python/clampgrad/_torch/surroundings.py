@@ -22,16 +22,15 @@ def in_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def is_captured(tensor: Tensor) -> bool:
+def is_captured_by_level(tensor: Tensor) -> bool:
     """Whether a level of torch.func that differentiates has this tensor from around it. torch
     refuses to write it there, because the level would not see it."""
-    functorch = torch._C._functorch
-    differentiate = functorch.TransformType.Grad, functorch.TransformType.Jvp
-    for level in reversed(functorch.get_interpreter_stack() or []):
-        tensor = functorch.unwrap_if_dead(tensor)
-        if functorch.maybe_get_level(tensor) == level.level():
-            tensor = functorch.get_unwrapped(tensor)
-        elif level.key() in differentiate:
+    kinds = torch._C._functorch.TransformType
+    for level in reversed(torch._C._functorch.get_interpreter_stack() or []):
+        tensor = torch._C._functorch.unwrap_if_dead(tensor)
+        if torch._C._functorch.maybe_get_level(tensor) == level.level():
+            tensor = torch._C._functorch.get_unwrapped(tensor)
+        elif level.key() in (kinds.Grad, kinds.Jvp):
             return True
     return False
 

@@ -156,10 +156,7 @@ def convert(
             "changes gradients, so it is for all of them"
         )
     change_modules()
-    chosen = {
-        name: module
-        for module, name in names(model, partial(is_convertible, to_torchs=is_torchs), filter_fn)
-    }
+    chosen = dict(accepted(model, partial(is_convertible, to_torchs=is_torchs), filter_fn))
     if not chosen:
         warnings.warn(
             "clampgrad.nn.convert found no ReLU, ReLU6, Hardtanh or Clamp "
@@ -193,18 +190,18 @@ def convert(
     return model
 
 
-def names(
+def accepted(
     model: nn.Module,
     wanted: Callable[[nn.Module], bool],
     filter_fn: Callable[[nn.Module, str], bool] | None,
-) -> Iterator[tuple[nn.Module, str]]:
+) -> Iterator[tuple[str, nn.Module]]:
     """The wanted modules that the filter accepts: a shared one once, with the first name that is
     accepted."""
     found = set()
     for name, module in model.named_modules(remove_duplicate=filter_fn is None):
         if module not in found and wanted(module) and (not filter_fn or filter_fn(module, name)):
             found.add(module)
-            yield module, name
+            yield name, module
 
 
 def is_convertible(module: nn.Module, to_torchs: bool) -> bool:

@@ -24,7 +24,7 @@ from clampgrad._implementation.traced import traced
 from clampgrad._torch.surroundings import (
     guarded,
     in_levels,
-    is_captured,
+    is_captured_by_level,
     without_dispatch_modes,
 )
 from clampgrad._torch.tangents import carry_tangents_at_a_level
@@ -90,7 +90,7 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
         return torchs_own(name, x, lo, hi)
     suffix = "_" if name.endswith("_") else ""
     if suffix:
-        if is_captured(x):
+        if is_captured_by_level(x):
             raise RuntimeError(CAPTURED.format(name))
         check_in_place(x, lo, hi)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
