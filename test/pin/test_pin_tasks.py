@@ -303,7 +303,7 @@ def test_blocks_of_two_tasks_do_not_meet(around, outside):
 
 @in_a_loop
 async def test_what_is_remembered_runs_under_its_pin_whole():
-    """Also what a function returns that runs later."""
+    """A generator or coroutine, too, also where an object or a module is called."""
 
     def generates():
         yield slope()
@@ -324,10 +324,71 @@ async def test_what_is_remembered_runs_under_its_pin_whole():
         assert await coroutine() == HALF and slope() == THROUGH
         assert [item async for item in asynchronous()] == [HALF] and slope() == THROUGH
         assert clampgrad.pin.remember(function) is function
-        with pytest.warns(UserWarning, match="ended before what it decorates runs"):
-            clampgrad.pin.remember(contextlib.contextmanager(generates))()
-    module = clampgrad.pin.remember(torch.nn.Identity())
-    assert module(3) == 3
+
+    class Generates(torch.nn.Module):
+        def forward(self):
+            yield slope()
+
+        generates = forward
+
+    class Waits:
+        async def __call__(self):
+            return await waits()
+
+    module = Generates()
+    with half:
+        partial = functools.partial(functools.partial(generates))
+        remembered = map(clampgrad.pin.remember, (module, module.generates, partial, Waits()))
+        *generators, waiting = remembered
+    assert [[*generator()] for generator in generators] == [[HALF]] * 3
+    assert await waiting() == HALF and slope() == OWN
+
+
+class AnswersAll:
+    """A proxy, whose every attribute is a function."""
+
+    def __getattr__(self, name):
+        return lambda *_: 1
+
+    def __call__(self):
+        return 5
+
+
+def test_what_is_remembered_returns_what_it_returned_before():
+    items = (item for item in range(9))
+    with half:
+        get = clampgrad.pin.remember(lambda: items)
+        others = AnswersAll(), staticmethod(AnswersAll()), torch.nn.Identity(), str
+        remembered = [clampgrad.pin.remember(other) for other in others]
+    assert get() is items and next(get()) == 0
+    assert [remembered[0](), remembered[1](), remembered[2](3), remembered[3]()] == [5, 5, 3, ""]
+
+
+@in_a_loop
+async def test_a_generator_that_a_decorated_function_lends_stays_open():
+    items = (item for item in range(6))
+    got = []
+    for _ in range(2):
+        for item in half(lambda: items)():
+            got.append(item)
+            if item % 3 == 2:
+                break
+    assert got == [*range(6)]
+
+    async def numbers():
+        for item in range(4):
+            yield item
+
+    lent = numbers()
+    for _ in range(2):
+        async for item in half(lambda: lent)():
+            got.append(item)
+            if item % 2:
+                break
+        await asyncio.sleep(0)  # asyncio closes what was dropped
+        await asyncio.sleep(0)
+    assert got[6:] == [*range(4)]
+    await lent.aclose()
 
 
 @pytest.mark.parametrize("another_is_in_a_block", [False, True])

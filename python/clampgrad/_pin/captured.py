@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-import torch
+from clampgrad._torch.surroundings import in_a_graph
 
 
 def shown(name: str | None) -> str:
@@ -13,8 +13,7 @@ def shown(name: str | None) -> str:
 
 
 def warn_if_captured(name: str | None, stacklevel: int) -> None:
-    is_exporting = getattr(torch.compiler, "is_exporting", None)  # torch 2.7 and later
-    if torch.jit.is_tracing() or (is_exporting and is_exporting()):
+    if in_a_graph():
         warnings.warn(
             f"{shown(name)} is entered while a graph is captured. The graph has the gradient of "
             "the pin under which the graph runs, and not of this one. To keep a convention "

@@ -1,7 +1,7 @@
 """Functions that clampgrad.pin decorates: their bodies run under the pin, and nothing else does.
 
-What the call returns decides whether a body runs later and in steps: `inspect` cannot tell for a
-partial, an object with `__call__` or a function around the function.
+A generator or coroutine function runs its body later and in steps. So may what another function
+returns: `inspect` cannot tell for a function around the function.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncContextDecorator, ContextDecorator
 from typing import Any
 
+import torch
 from torch import nn
 
-from clampgrad._pin.body import Body, Remembered
+from clampgrad._pin.body import Body
 from clampgrad._pin.captured import warn_if_captured
 from clampgrad._pin.first_pin import tell_torch
 
 # Objects that run code after the call has returned. @contextmanager makes a ContextDecorator.
 RUNS_LATER = Iterator, Awaitable, AsyncIterator, ContextDecorator, AsyncContextDecorator
+Enter = Callable[[], Body]
 
 
 def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., Any]:
@@ -34,15 +36,17 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
             "clampgrad.pin(...)`"
         )
 
+    enter = functools.partial(under, name)
+
     def call(*args: Any, **keywords: Any) -> Any:
-        with under(name) as body:
+        with enter() as body:
             result = body.run(function, *args, **keywords)
         if isinstance(result, types.GeneratorType):
-            later = generator(lambda: result, name, result.gi_code)
+            later = generator(lambda: Lent(result), enter, result.gi_code)
         elif isinstance(result, types.CoroutineType):
-            later = coroutine(lambda: result, name)
+            later = coroutine(lambda: result, enter)
         elif isinstance(result, types.AsyncGeneratorType):
-            later = asynchronous_generator(lambda: result, name)
+            later = asynchronous_generator(lambda: result, enter, closes=False)
         else:
             if isinstance(result, RUNS_LATER):
                 warnings.warn(
@@ -55,53 +59,62 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
         return functools.wraps(function)(later)()
 
     # They run the same bodies. To inspect, and so to pytest, each looks like the function.
-    instead: Callable[..., Any] = call
-    if inspect.iscoroutinefunction(function):
-        instead = coroutine(function, name)
-    elif inspect.isasyncgenfunction(function):
-        instead = asynchronous_generator(function, name)
-    elif inspect.isgeneratorfunction(function) and hasattr(function, "__code__"):
-        instead = generator(function, name, function.__code__)
-    instead = functools.wraps(function)(instead)
+    instead = functools.wraps(function)(in_steps(function, function, enter) or call)
     # torch.jit.script raises this. It would compile the function without the pin.
     instead.__script_unsupported = (  # type: ignore[attr-defined]
         "clampgrad.pin decorates what TorchScript would compile without it: script the function, "
         "and pin the call"
     )
-    return instead
+    return torch.jit.ignore(instead)  # a method: what is compiled around it calls Python
 
 
-class RememberedWhole(Remembered):
-    """One that may return a generator or coroutine, whose body then runs under the pin, too."""
+def in_steps(function: Any, runs: Any, enter: Enter) -> Callable[..., Any] | None:
+    """What stands for the function if what it runs is a generator or coroutine function."""
+    while isinstance(runs, functools.partial):
+        runs = runs.func
+    if inspect.iscoroutinefunction(runs):
+        return coroutine(function, enter)
+    if inspect.isasyncgenfunction(runs):
+        return asynchronous_generator(function, enter)
+    if inspect.isgeneratorfunction(runs):
+        return generator(function, enter, runs.__code__)
+    return None
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if isinstance(self.function, (type, nn.Module)):
-            return super().__call__(*args, **keywords)
-        return decorated(self.function, self.name)(*args, **keywords)
+
+class Lent:
+    """A generator that the function did not make for us alone: it stays open when we end."""
+
+    def __init__(self, generator: types.GeneratorType[Any, Any, Any]) -> None:
+        self.send, self._throw = generator.send, generator.throw
+
+    def throw(self, error: BaseException) -> Any:
+        if isinstance(error, GeneratorExit):
+            raise error
+        return self._throw(error)
 
 
-def generator(
-    make: Callable[..., Any], name: str | None, runs: types.CodeType
-) -> Callable[..., Any]:
+def generator(make: Callable[..., Any], enter: Enter, runs: types.CodeType) -> Callable[..., Any]:
     def generate(*args: Any, **keywords: Any) -> Any:
-        with under(name) as body:
+        with enter() as body:
             return (yield from body.steps(body.run(make, *args, **keywords)))
 
     # A generator that types.coroutine decorates is awaited.
     return types.coroutine(generate) if runs.co_flags & inspect.CO_ITERABLE_COROUTINE else generate
 
 
-def coroutine(make: Callable[..., Any], name: str | None) -> Callable[..., Any]:
+def coroutine(make: Callable[..., Any], enter: Enter) -> Callable[..., Any]:
     async def run(*args: Any, **keywords: Any) -> Any:
-        with under(name) as body:
+        with enter() as body:
             return await body.steps(body.run(make, *args, **keywords))
 
     return run
 
 
-def asynchronous_generator(make: Callable[..., Any], name: str | None) -> Callable[..., Any]:
+def asynchronous_generator(
+    make: Callable[..., Any], enter: Enter, closes: bool = True
+) -> Callable[..., Any]:
     async def generate(*args: Any, **keywords: Any) -> Any:
-        with under(name) as body:
+        with enter() as body:
             steps = body.run(make, *args, **keywords)
             step = steps.asend(None)
             try:
@@ -118,7 +131,8 @@ def asynchronous_generator(make: Callable[..., Any], name: str | None) -> Callab
                         step = steps.athrow(error)
             finally:
                 del step  # Note [What is thrown in]
-                await body.steps(steps.aclose())
+                if closes:
+                    await body.steps(steps.aclose())
 
     return generate
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeAlias, TypeVar
 
+from torch import nn
+
 from clampgrad import _implementation
 from clampgrad._contract.table import CANONICAL, unknown
-from clampgrad._pin import state, verbose
-from clampgrad._pin.body import Remembered
+from clampgrad._pin import body, state, verbose
 from clampgrad._pin.captured import shown, warn_if_captured
-from clampgrad._pin.decorated import RememberedWhole, decorated
+from clampgrad._pin.decorated import decorated, in_steps
 from clampgrad._pin.first_pin import tell_torch
 from clampgrad._pin.installed import installed
 
@@ -131,15 +134,22 @@ class pin:
 
     @staticmethod
     def remember(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        """Wraps `function` so that every call runs under the pin that is active now, or under none;
-        if it returns a generator or coroutine, so does the body of that.
+        """Wraps `function` so that every call runs under the pin that is active now, or under none.
+        If it is a generator or coroutine function, so does its body.
 
         Use it for code that runs a forward again in backward;
         ``torch.utils.checkpoint`` does not need it.
         """
-        if isinstance(function, Remembered):  # it keeps its pin
+        if isinstance(function, body.Remembered):  # it keeps its pin
             return function
-        return RememberedWhole(function, state.current())
+        name = state.current()
+        runs: object = function
+        if isinstance(function, nn.Module):
+            runs = getattr(function, "forward", None)  # a scripted one may have none
+        elif not (inspect.isroutine(function) or isinstance(function, functools.partial)):
+            runs = type(function).__call__
+        whole = in_steps(function, runs, functools.partial(body.Body, name))
+        return body.Remembered(whole or function, name)
 
 
 def named(gradient: Pinned | None, maximize: bool) -> str | None:
