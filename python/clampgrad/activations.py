@@ -65,7 +65,8 @@ def hardtanh(
     Arguments, result and errors are otherwise those of :func:`relu`.
 
     Raises:
-        TypeError: a bound is a Tensor that requires grad; :func:`clampgrad.clamp` takes those.
+        TypeError: a bound is a Tensor that has dimensions or requires grad;
+            :func:`clampgrad.clamp` takes those.
         ValueError: `min_val` is greater than `max_val`.
     """
     check_flag(inplace)
@@ -104,11 +105,12 @@ def check_flag(inplace: object) -> None:
 
 
 def _number(bound: object) -> float:
-    """torch reads a Tensor of one element as a number, too."""
+    """torch reads a Tensor without dimensions as a number, too."""
     if isinstance(bound, Tensor):
-        if bound.requires_grad:
+        if bound.dim() or bound.requires_grad:
             raise TypeError(
-                "a bound of hardtanh is a number, without a gradient: call clampgrad.clamp"
+                "a bound of hardtanh is a number, without dimensions or a gradient: call "
+                "clampgrad.clamp"
             )
         return bound.item()
     return bound  # type: ignore[return-value]

@@ -279,6 +279,18 @@ def test_an_example_does_not_initialise_a_model():
         assert clampgrad.nn.conversions(model) == {}
         model(torch.randn(3, 4))
         clampgrad.nn.convert(model, example_inputs=torch.randn(3, 4))
+    model = nn.ModuleDict({"unused": nn.LazyLinear(4), "act": nn.ReLU6()})
+    model.forward = lambda x: model["act"](x)
+    clampgrad.nn.convert(model, example_inputs=torch.randn(3, 4))
+    assert [*clampgrad.nn.conversions(model)] == ["act"]
+
+
+def test_a_filter_where_a_module_has_its_parent():
+    parent, child = nn.ReLU6(), nn.ReLU6()
+    parent.child, child.parent = child, parent
+    seen = []
+    clampgrad.nn.convert(parent, filter_fn=lambda module, name: seen.append(name) or True)
+    assert seen == ["", "child"] and [*clampgrad.nn.conversions(parent)] == seen
 
 
 def test_bounds_of_hardtanh_are_numbers():
@@ -291,6 +303,8 @@ def test_bounds_of_hardtanh_are_numbers():
         assert module(x[0]).dtype == torch.float32
     with pytest.raises(TypeError, match="clampgrad.clamp"):
         clampgrad.hardtanh(x, 0, nn.Parameter(torch.tensor(1.0)))
+    with pytest.raises(TypeError, match="without dimensions"):
+        clampgrad.hardtanh(x, 0, torch.tensor([1.0]))
 
 
 def test_convert_of_one_module_and_of_none():

@@ -162,8 +162,18 @@ def test_a_scripted_model_has_no_module_to_convert():
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_a_model_with_a_scripted_module_is_measured_and_unchanged():
     """Also what stands behind the scripted one."""
+
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(2))
+
+        def forward(self, x):
+            self.calls = self.calls + 1
+            return x
+
     scripted = (
-        torch.jit.script(nn.BatchNorm1d(3)),
+        torch.jit.script(nn.Sequential(nn.BatchNorm1d(3), Counts())),
         torch.jit.trace(clampgrad.nn.Clamp(0, 1), torch.randn(2, 3)),
     )
     model = nn.Sequential(*scripted, nn.BatchNorm1d(3), nn.ReLU6())

@@ -200,6 +200,36 @@ def test_what_a_level_has_captured_is_not_written_there(package, between):
     assert vmap(lambda t: clampgrad.clamp_(t.clone(), 0))(x).tolist() == [0, 0, 2]
 
 
+VIEWS = {
+    "slice": lambda c: c[1:],
+    "view": lambda c: c.view(1, -1),
+    "detach": torch.detach,
+    "of one number": lambda c: c[0],
+    "of vmap": lambda c: vmap(lambda e: e[1:])(c.view(1, -1)),
+}
+
+
+@pytest.mark.parametrize(
+    "level", [grad, lambda f: lambda x: jvp(f, (x,), (x,))], ids=["grad", "jvp"]
+)
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("pin", [None, "half"])
+def test_a_view_of_what_a_level_has_captured_is_not_written(pin, view, level):
+    c, x = torch.tensor([-1.0, 0.5, 2.0]), torch.tensor(1.0)
+    write = torch.clamp_ if pin else partial(clampgrad.clamp_, gradient="half")
+
+    def written(c, bound):
+        write(VIEWS[view](c), bound.reshape(()))
+        return c.sum()
+
+    with clampgrad.pin(pin):
+        with pytest.raises(RuntimeError, match="captured"):
+            level(lambda bound: written(c, bound))(x)
+        assert c.tolist() == [-1, 0.5, 2]
+        if view != "of vmap":  # out of which no view comes
+            level(lambda bound: written(c * 1, bound))(x)
+
+
 @pytest.mark.parametrize("bounds", [(0, 1), (torch.zeros(3), None), (torch.zeros(3), 1.0)], ids=str)
 @pytest.mark.parametrize("pin", [None, "inclusive"])
 def test_linearize_of_a_clamp_in_place(pin, bounds):

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from clampgrad._torch.after_import import imported
 from clampgrad._torch.changes import Change, expect, made, original, replacing
 from clampgrad._torch.compiler import drop_compiled, lock
+from clampgrad._torch.surroundings import in_a_graph
 
 # A program compiles what stands in the place of torch's own methods. No kernel
 # calls it (compiler.codes_of).
@@ -99,12 +100,10 @@ def is_captured(input: Any) -> bool:
     """Whether others, who know torch's own functions, want the call: in a graph of
     theirs, or in their own function."""
     return (
-        torch.jit.is_tracing()
+        in_a_graph()
         or F.relu is not RELU
         or F.hardtanh is not HARDTANH
         or isinstance(input, torch.fx.Proxy)
-        # torch 2.7 and later. Up to 2.11, torch.compile takes is_exporting() for True.
-        or getattr(torch.compiler, "_is_exporting_flag", False)
     )
 
 
@@ -139,6 +138,11 @@ def bind_forward_again(module: nn.Module, *others: Callable[..., Tensor]) -> boo
     for name in kept:
         vars(module)[name] = types.MethodType(type(module).forward, module)
     return bool(kept) or "forward" not in vars(module)
+
+
+def modules_of(module: nn.Module) -> dict[str, nn.Module | None]:
+    """The modules in a module by their names, a shared one as often as it has one."""
+    return module._modules
 
 
 def buffers_of(module: nn.Module) -> dict[str, Tensor | None]:

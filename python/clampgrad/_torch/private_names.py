@@ -33,10 +33,6 @@ PRIVATE = {
             "torch._C:_are_functorch_transforms_active": "whether torch.func may record",
             "torch._C._functorch:is_functorch_wrapped_tensor": "the same, in forward mode",
             "torch._C._functorch:get_unwrapped": "the same",
-            "torch._C._functorch:get_interpreter_stack": "in place: what a level has captured",
-            "torch._C._functorch:maybe_get_level": "the same",
-            "torch._C._functorch:unwrap_if_dead": "the same",
-            "torch._C._functorch:TransformType": "the same",
             "torch._C._functorch:is_legacy_batchedtensor": "a gradient that is batched",
             "torch._C:_is_alias_of": "in place: a bound that shares memory",
             "torch._C:_len_torch_dispatch_stack": "in place: whether a mode is on",
@@ -81,9 +77,10 @@ PRIVATE = {
         },
     ),
     "convert": Use(
-        "`clampgrad.nn.convert` with `example_inputs` raises an error",
+        "`clampgrad.nn.convert` with `example_inputs` or `filter_fn` raises an error",
         {
             "torch.nn:Module()._buffers": "buffers are restored after the example",
+            "torch.nn:Module()._modules": "a filter is called with each name of a shared module",
         },
     ),
     "pin": Use(
@@ -146,7 +143,7 @@ PRIVATE = {
         "a warning, or none where torch has no such thing; that one thing is not done",
         {
             "torch.compiler:_is_exporting_flag": (
-                "what `clampgrad.nn.convert` changed is exported as torch's own"
+                "what `clampgrad.nn.convert` changed is exported as torch's own, and a pin in it warns"
             ),
             "torch._C:_remove_obj_from_tls": "portable: a thread that was pinned keeps nothing",
             "torch._C:_add_docstr": "compiled functions have documentation and a signature",

@@ -22,17 +22,18 @@ def in_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def is_captured_by_level(tensor: Tensor) -> bool:
-    """Whether a level of torch.func that differentiates has this tensor from around it. torch
-    refuses to write it there, because the level would not see it."""
-    kinds = torch._C._functorch.TransformType
-    for level in reversed(torch._C._functorch.get_interpreter_stack() or []):
-        tensor = torch._C._functorch.unwrap_if_dead(tensor)
-        if torch._C._functorch.maybe_get_level(tensor) == level.level():
-            tensor = torch._C._functorch.get_unwrapped(tensor)
-        elif level.key() in (kinds.Grad, kinds.Jvp):
-            return True
-    return False
+def in_a_graph() -> bool:
+    """Whether torch.jit traces or torch.export exports."""
+    # torch 2.7 and later. Up to 2.11, torch.compile takes is_exporting() for True.
+    return torch.jit.is_tracing() or getattr(torch.compiler, "_is_exporting_flag", False)
+
+
+def check_levels_allow_writing(tensor: Tensor) -> None:
+    """Raises torch's error if a level of torch.func that differentiates has this tensor, or what it
+    is a view of, from around it, because the level would not see what is written."""
+    if in_levels():
+        with torch.no_grad():
+            tensor.unsqueeze(0)[:0].zero_()  # writes nothing: torch alone knows what is captured
 
 
 def in_backward() -> bool:

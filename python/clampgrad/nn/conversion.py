@@ -13,7 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clampgrad._contract.table import CANONICAL, STRICT
-from clampgrad._torch.modules import REACHED, bind_forward_again, change_modules, torchs_forward
+from clampgrad._torch.modules import (
+    REACHED,
+    bind_forward_again,
+    change_modules,
+    modules_of,
+    torchs_forward,
+)
 from clampgrad.activations import hardtanh, relu
 from clampgrad.functional import Gradient
 from clampgrad.nn.kept import Probe, probed
@@ -127,8 +133,8 @@ def convert(
 
     Raises:
         ValueError: the name of the convention is unknown; or there are `example_inputs`, and the
-            gradient of the convention is not 0 at a bound, or a parameter or buffer of the model is
-            not initialised yet (``nn.LazyLinear``). The model is then unchanged.
+            gradient of the convention is not 0 at a bound, or the forward of the example would
+            initialise a lazy module (``nn.LazyLinear``). The model is then unchanged.
         Exception: what the forward of the example raises. The model is then unchanged.
 
     Example::
@@ -198,10 +204,20 @@ def accepted(
     """The wanted modules that the filter accepts: a shared one once, with the first name that is
     accepted."""
     found = set()
-    for name, module in model.named_modules(remove_duplicate=filter_fn is None):
+    for name, module in model.named_modules() if filter_fn is None else paths(model):
         if module not in found and wanted(module) and (not filter_fn or filter_fn(module, name)):
             found.add(module)
             yield name, module
+
+
+def paths(
+    module: nn.Module, prefix: str = "", above: tuple[nn.Module, ...] = ()
+) -> Iterator[tuple[str, nn.Module]]:
+    """The module and those in it with their names; a shared one with each of its names."""
+    yield prefix, module
+    for name, child in modules_of(module).items():
+        if child is not None and child is not module and child not in above:
+            yield from paths(child, f"{prefix}.{name}".lstrip("."), (*above, module))
 
 
 def is_convertible(module: nn.Module, to_torchs: bool) -> bool:

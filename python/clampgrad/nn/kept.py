@@ -173,14 +173,8 @@ def probed(
 ) -> Probe:
     """Runs the model once, with a probe in each of the modules. Buffers and
     random states are as before."""
-    lazy = (name for name, t in (*model.named_parameters(), *model.named_buffers()) if is_lazy(t))
-    if name := next(lazy, None):
-        raise ValueError(
-            f"clampgrad.nn.convert: {name!r} is not initialised yet, and the forward of the example would do it: "
-            "call the model once, and convert it then"
-        )
     probe = Probe(ours)
-    with _one_at_a_time, restored(model), uncompiled(), recording():
+    with _one_at_a_time, restored(model), initialising_nothing(model), uncompiled(), recording():
         try:
             for module in modules:
                 module._clampgrad = probe
@@ -209,11 +203,32 @@ def recording() -> Iterator[None]:
 
 
 @contextmanager
+def initialising_nothing(model: nn.Module) -> Iterator[None]:
+    """A block in which the first call of a lazy module raises, because what it makes of its
+    parameters and buffers cannot be taken back."""
+
+    def refuse(module: nn.Module, _: Any) -> None:
+        raise ValueError(
+            f"clampgrad.nn.convert: a {type(module).__name__} is not initialised yet, and the forward of the example "
+            "would do it: call the model once, and convert it then"
+        )
+
+    with ExitStack() as hooks:
+        for module in model.modules():
+            own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+            if any(map(is_lazy, own)):
+                handle = module.register_forward_pre_hook(refuse, prepend=True)
+                hooks.callback(handle.remove)
+        yield
+
+
+@contextmanager
 def restored(model: nn.Module) -> Iterator[None]:
     """A block after which buffers and torch's default random generators are as before: BatchNorm
     changes the ones, Dropout the others."""
     before = [
-        (buffers, dict(buffers), values_of(buffers)) for buffers in map(buffers_of, model.modules())
+        (module, buffers := buffers_of(module), dict(buffers), values_of(buffers))
+        for module in model.modules()
     ]
     with torch.random.fork_rng([]), ExitStack() as states:  # the CPU's
         for kind, numbers in accelerators(model).items():
@@ -221,10 +236,13 @@ def restored(model: nn.Module) -> Iterator[None]:
         try:
             yield
         finally:
-            for buffers, members, values in before:
-                if isinstance(buffers, dict):  # a scripted module keeps its own
+            for module, buffers, members, values in before:
+                if isinstance(buffers, dict):
                     buffers.clear()
                     buffers.update(members)
+                else:  # a scripted module keeps its own
+                    for name, buffer in members.items():
+                        setattr(module, name, buffer)
                 # A graph that was recorded before may hold a buffer, so this does
                 # not count as a change of it.
                 for buffer, shape, value in values:
@@ -238,7 +256,7 @@ def values_of(
     buffers: Mapping[str, Tensor | None],
 ) -> list[tuple[Tensor, torch.Size, Tensor]]:
     """The buffers that are plain memory, with their shapes and copies of their values."""
-    plain = (b for b in buffers.values() if b is not None)
+    plain = (b for b in buffers.values() if b is not None and not is_lazy(b))
     return [(b, b.shape, without_repeats(b).clone()) for b in plain if b.layout == torch.strided]
 
 

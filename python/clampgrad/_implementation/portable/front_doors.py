@@ -22,9 +22,9 @@ from clampgrad._implementation.portable.forward import (
 from clampgrad._implementation.portable.gate import Clamp, Extremum, traced_by_jit
 from clampgrad._implementation.traced import traced
 from clampgrad._torch.surroundings import (
+    check_levels_allow_writing,
     guarded,
     in_levels,
-    is_captured_by_level,
     without_dispatch_modes,
 )
 from clampgrad._torch.tangents import carry_tangents_at_a_level
@@ -78,20 +78,13 @@ ROUNDS = (
 )
 
 
-CAPTURED = (
-    "clampgrad: during a grad transform (grad, vjp, jvp and their kin) the function called {} on a Tensor that it "
-    "captured. The transform does not see what is written to it. Give the function the Tensor as an argument"
-)
-
-
 def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
     """A clamp of any name; of its bounds, one at least is given."""
     if not recorded((x, lo, hi)):
         return torchs_own(name, x, lo, hi)
     suffix = "_" if name.endswith("_") else ""
     if suffix:
-        if is_captured_by_level(x):
-            raise RuntimeError(CAPTURED.format(name))
+        check_levels_allow_writing(x)
         check_in_place(x, lo, hi)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
