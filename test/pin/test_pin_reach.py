@@ -79,21 +79,6 @@ def test_a_graph_loses_the_blocks_inside(how, module):
         assert slope(graph) == THROUGH
 
 
-class Helped(torch.nn.Module):
-    @clampgrad.pin("straight_through")
-    def helped(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.clamp(x * 1, 0, 1) * 1
-
-    def forward(self, x):
-        return self.helped(x)
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit")
-@pytest.mark.parametrize("module", [Decorated(), Helped(), torch.nn.Sequential(Helped())], ids=type)
-def test_torchscript_calls_a_method_that_is_decorated(module):
-    assert slope(torch.jit.script(module)) == THROUGH
-
-
 @pytest.mark.filterwarnings("error:.*is entered while a graph is captured")
 def test_compiled_code_is_no_graph_that_loses_a_pin():
     function = torch.compile(Decorated(), backend="eager")

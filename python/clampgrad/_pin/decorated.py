@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncContextDecorator, ContextDecorator
 from typing import Any
 
-import torch
 from torch import nn
 
 from clampgrad._pin.body import Body
@@ -42,11 +41,11 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
         with enter() as body:
             result = body.run(function, *args, **keywords)
         if isinstance(result, types.GeneratorType):
-            later = generator(lambda: Lent(result), enter, result.gi_code)
+            later = generator(lambda: result, enter, result.gi_code)
         elif isinstance(result, types.CoroutineType):
             later = coroutine(lambda: result, enter)
         elif isinstance(result, types.AsyncGeneratorType):
-            later = asynchronous_generator(lambda: result, enter, closes=False)
+            later = asynchronous_generator(lambda: result, enter)
         else:
             if isinstance(result, RUNS_LATER):
                 warnings.warn(
@@ -65,32 +64,18 @@ def decorated(function: Callable[..., Any], name: str | None) -> Callable[..., A
         "clampgrad.pin decorates what TorchScript would compile without it: script the function, "
         "and pin the call"
     )
-    return torch.jit.ignore(instead)  # a method: what is compiled around it calls Python
+    return instead
 
 
 def in_steps(function: Any, runs: Any, enter: Enter) -> Callable[..., Any] | None:
     """What stands for the function if what it runs is a generator or coroutine function."""
-    while isinstance(runs, functools.partial):
-        runs = runs.func
     if inspect.iscoroutinefunction(runs):
         return coroutine(function, enter)
     if inspect.isasyncgenfunction(runs):
         return asynchronous_generator(function, enter)
-    if inspect.isgeneratorfunction(runs):
+    if inspect.isgeneratorfunction(runs) and hasattr(runs, "__code__"):
         return generator(function, enter, runs.__code__)
     return None
-
-
-class Lent:
-    """A generator that the function did not make for us alone: it stays open when we end."""
-
-    def __init__(self, generator: types.GeneratorType[Any, Any, Any]) -> None:
-        self.send, self._throw = generator.send, generator.throw
-
-    def throw(self, error: BaseException) -> Any:
-        if isinstance(error, GeneratorExit):
-            raise error
-        return self._throw(error)
 
 
 def generator(make: Callable[..., Any], enter: Enter, runs: types.CodeType) -> Callable[..., Any]:
@@ -110,9 +95,7 @@ def coroutine(make: Callable[..., Any], enter: Enter) -> Callable[..., Any]:
     return run
 
 
-def asynchronous_generator(
-    make: Callable[..., Any], enter: Enter, closes: bool = True
-) -> Callable[..., Any]:
+def asynchronous_generator(make: Callable[..., Any], enter: Enter) -> Callable[..., Any]:
     async def generate(*args: Any, **keywords: Any) -> Any:
         with enter() as body:
             steps = body.run(make, *args, **keywords)
@@ -131,8 +114,7 @@ def asynchronous_generator(
                         step = steps.athrow(error)
             finally:
                 del step  # Note [What is thrown in]
-                if closes:
-                    await body.steps(steps.aclose())
+                await body.steps(steps.aclose())
 
     return generate
 

@@ -144,10 +144,12 @@ class pin:
             return function
         name = state.current()
         runs: object = function
-        if isinstance(function, nn.Module):
-            runs = getattr(function, "forward", None)  # a scripted one may have none
-        elif not (inspect.isroutine(function) or isinstance(function, functools.partial)):
-            runs = type(function).__call__
+        while isinstance(runs, functools.partial):
+            runs = runs.func
+        if isinstance(runs, nn.Module):
+            runs = getattr(runs, "forward", None)  # a scripted one may have none
+        elif not inspect.isroutine(runs):
+            runs = getattr(type(runs), "__call__", None)  # noqa: B004 -- what it is
         whole = in_steps(function, runs, functools.partial(body.Body, name))
         return body.Remembered(whole or function, name)
 

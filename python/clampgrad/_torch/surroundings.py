@@ -31,7 +31,7 @@ def in_a_graph() -> bool:
 def check_levels_allow_writing(tensor: Tensor) -> None:
     """Raises torch's error if a level of torch.func that differentiates has this tensor, or what it
     is a view of, from around it, because the level would not see what is written."""
-    if in_levels():
+    if in_levels() and not tensor.is_nested:
         with torch.no_grad():
             tensor.unsqueeze(0)[:0].zero_()  # writes nothing: torch alone knows what is captured
 

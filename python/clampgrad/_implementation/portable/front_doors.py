@@ -84,8 +84,8 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
         return torchs_own(name, x, lo, hi)
     suffix = "_" if name.endswith("_") else ""
     if suffix:
-        check_levels_allow_writing(x)
         check_in_place(x, lo, hi)
+        check_levels_allow_writing(x)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
         if gradient.partition(",")[0] not in AT_ONCE:
