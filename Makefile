@@ -86,7 +86,7 @@ CXX_FILES = $$(find csrc test/cpp lab/cuda_on_host examples/cpp -name '*.cpp' -o
 # The examples that are programs of their own; the others are parts of the demo.
 EXAMPLES := $(notdir $(basename $(filter-out %/demo.json,$(wildcard records/examples/*.json))))
 
-.PHONY: FORCE requirements tested demo test test-portable wheels artefacts release release-record portable-wheel check-wheel nvcc bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-jax check-cuda check-arm64 check-package check-sources lint format clean help
+.PHONY: FORCE requirements tested demo test test-portable wheels artefacts release release-record portable-wheel check-wheel nvcc bench docs pictures notebooks cpp sanitize races fuzz mutants check-programs check-libraries check-jax check-cuda check-arm64 check-package check-sources lint format clean help
 
 demo: $(VENV)/installed ## Show what a clamp does to a gradient; writes to out/
 	echo "==> demo on torch $(TORCH)"
@@ -104,13 +104,15 @@ test-portable: $(TESTED) ## Run the tests for every implementation on the portab
 	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) test/{table,transforms,pin} --ignore=test/pin/test_private.py test/package/test_portable.py \
 		test/kernels/test_layouts.py test/compile/test_compile{,_memory}.py test/matrix/test_{refused,fuzz}.py $(ARGS)
 
-check-programs: ## Run programs of third-party libraries under pins, and convert models for them: an hour
+check-programs: ## Run programs of third-party libraries under pins: half an hour
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
-	$(MAKE) $(LIBRARIES)/installed TORCH=$(firstword $(PROGRAM_RELEASES))
 	echo "==> programs of other people's libraries"
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m "" -k launchers
 	PROGRAM_PYTHONS="$(foreach release,$(PROGRAM_RELEASES),$(release)=$(abspath .venv/programs-$(release)/bin/python))" \
 		$(PROGRAMS)/bin/python -m pytest lab/programs $(ARGS)
+
+check-libraries: ## Convert models for third-party libraries, and compare them with stock ones: a quarter of an hour
+	$(MAKE) $(LIBRARIES)/installed TORCH=$(firstword $(PROGRAM_RELEASES))
 	echo "==> converted models in other people's libraries"
 	$(LIBRARIES)/bin/python -m lab.libraries --out out/convert-libraries.jsonl
 

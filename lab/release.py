@@ -54,7 +54,10 @@ PACKAGE = (
 BRIEF = "test/table/test_seeds.py test/table/test_table.py test/kernels/test_gate.py test/pin/test_pin_tasks.py"
 # These build what they test; the others take the wheel.
 BUILD = ("cpp", "races", "check-arm64", "docs")
-INSTALL = ("sanitize", "check-package", "check-sources", "check-programs", "check-jax", "mutants")
+INSTALL = (
+    "sanitize", "check-package", "check-sources", "check-programs", "check-libraries", "check-jax",
+    "mutants",
+)  # fmt: skip
 # What fails where a machine lacks something that the step is for.
 NEEDS = {
     **{python: f"{python} -m ensurepip --version" for python in PYTHONS},
