@@ -305,43 +305,28 @@ def test_blocks_of_two_tasks_do_not_meet(around, outside):
 async def test_what_is_remembered_runs_under_its_pin_whole():
     """A generator or coroutine, too, also where an object or a module is called."""
 
-    def generates():
-        yield slope()
-
-    async def waits():
-        await asyncio.sleep(0)
-        return slope()
-
-    async def generates_and_waits():
-        yield await waits()
-
     with half:
-        remembered = map(clampgrad.pin.remember, (slope, generates, waits, generates_and_waits))
-        function, generator, coroutine, asynchronous = remembered
+        remembered = [*map(clampgrad.pin.remember, BODIES)]
     with through:
-        assert function() == HALF and slope() == THROUGH
-        assert [*generator()] == [HALF] and slope() == THROUGH
-        assert await coroutine() == HALF and slope() == THROUGH
-        assert [item async for item in asynchronous()] == [HALF] and slope() == THROUGH
-        assert clampgrad.pin.remember(function) is function
+        for each in remembered:
+            assert await result_of(each()) == HALF and slope() == THROUGH
+            assert clampgrad.pin.remember(each) is each
 
     class Generates(torch.nn.Module):
         def forward(self):
             yield slope()
 
-        generates = forward
-
     class Waits:
         async def __call__(self):
-            return await waits()
+            return await coroutine()
 
-    module = Generates()
+    module, waits = Generates(), Waits()
+    holders = module, module.forward, waits
+    holders += functools.partial(functools.partial(generator)), functools.partial(waits)
     with half:
-        partial = functools.partial(functools.partial(generates))
-        generators = [*map(clampgrad.pin.remember, (module, module.generates, partial))]
-        coroutines = [*map(clampgrad.pin.remember, (Waits(), functools.partial(Waits())))]
-    assert [[*generator()] for generator in generators] == [[HALF]] * 3
-    assert [await coroutine() for coroutine in coroutines] == [HALF] * 2 and slope() == OWN
+        remembered = [*map(clampgrad.pin.remember, holders)]
+    assert [await result_of(each()) for each in remembered] == [HALF] * len(holders)
+    assert slope() == OWN
 
 
 class AnswersAll:
