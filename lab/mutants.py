@@ -9,7 +9,8 @@ A comparison, a choice, a mask operator or a condition becomes its neighbour, an
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
 process, forked from one that has everything imported. It runs cells of test/matrix, then the tests
 of its folder, until one fails or the process crashes. An interrupted run goes on, as long as the
-package and the tests are as they were. waived_mutants.yaml lists what no test can notice.
+package is as it was; what a file of tests has decided is tried again when that file has changed.
+waived_mutants.yaml lists what no test can notice.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ TREE, LIB, RAN, BUILT_FROM = WORK / "tree", WORK / "lib", WORK / "ran.jsonl", WO
 VARIABLE, SYMBOL = "CLAMPGRAD_MUTANT", "clampgrad_mutant"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
-SECONDS, CELLS = 600, 600  # per mutant
+SECONDS, CELLS = 1800, 600  # per mutant; all of its tests take minutes on a busy machine
 
 # For each folder, the tests that run after the cells. The rules break every file of these folders.
 KERNELS = [f"test/{test}" for test in (
@@ -250,19 +251,25 @@ def broken(text: str, numbered: list[tuple[int, Mutant]]) -> str:
     return "".join([*parts, text[last:]])
 
 
-def state() -> str:
-    """A hash of what an outcome depends on."""
-    files = [*PACKAGE, "test", "lab/mutants.py"]
-    listed = subprocess.check_output(["git", "ls-files", "-z", *files], cwd=ROOT, text=True)
-    found = hashlib.sha256(f"{version('torch')} {sys.version}".encode())
-    for file in listed.split("\0"):
-        if file and (ROOT / file).exists():
+def state(files: list[str], of: str = "") -> str:
+    """A hash of the files, and of what else an outcome depends on."""
+    found = hashlib.sha256(of.encode())
+    for file in files:
+        if (ROOT / file).is_file():
             found.update(file.encode() + (ROOT / file).read_bytes())
     return found.hexdigest()
 
 
+def state_of_build() -> str:
+    """Of all but the files of tests: those of the package, and what tests share."""
+    files = ["git", "ls-files", "-z", *PACKAGE, "test", "lab/mutants.py"]
+    listed = subprocess.check_output(files, cwd=ROOT, text=True).split("\0")
+    shared = [file for file in listed if not re.match(r"test/.*/?test_\w+\.py$", file)]
+    return state(shared, f"{version('torch')} {sys.version}")
+
+
 def build() -> None:
-    now = state()
+    now = state_of_build()
     if BUILT_FROM.exists() and BUILT_FROM.read_text() == now:
         return print("built before from the same files; what has run is kept")
     for file in (BUILT_FROM, RAN):
@@ -344,7 +351,7 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
     torch.set_num_threads(1)
     cells = chosen_cells()
     pytest.main(["--collect-only", "-qq", *KERNELS, *PIN])  # imports them, once for all
-    for tests in [] if ran() else ([], KERNELS, PIN):
+    for tests in ([], KERNELS, PIN) if chosen else ():
         if killed := outcome(0, [] if tests else cells, tests):
             sys.exit(f"it fails where nothing is broken: {killed}")
 
@@ -354,11 +361,12 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
         if stopped.is_set():
             return
         k, mutant = numbered
-        tests = TESTS.get(mutant.file) or TESTS[mutant.file.rpartition("/")[0]]
+        tests = tests_of(mutant)
         killed = outcome(k, [] if tests is PIN else cells, tests)
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
-            print(json.dumps([str(mutant), killed]), file=file)
+            row = [str(mutant), killed, state(decisive(mutant, killed))]
+            print(json.dumps(row), file=file)
 
     with ThreadPool(int(os.environ.get("MAX_JOBS", 2))) as pool:
         try:
@@ -370,14 +378,32 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
             raise
 
 
-def ran() -> dict[str, str | None]:
-    """What killed each that ran in this build."""
-    return dict(map(json.loads, RAN.read_text().splitlines())) if RAN.exists() else {}
+def tests_of(mutant: Mutant) -> list[str]:
+    return TESTS.get(mutant.file) or TESTS[mutant.file.rpartition("/")[0]]
+
+
+def decisive(mutant: Mutant, killed: str | None) -> list[str]:
+    """The files of tests that an outcome rests on: the one that failed, or, if none did, all."""
+    tests = tests_of(mutant)
+    if killed is not None:
+        tests = [killed] if killed in tests else []  # or a cell, or a crash
+    return [test.partition("::")[0] for test in tests]
+
+
+def ran(every: list[Mutant]) -> dict[str, str | None]:
+    """What killed each that ran in this build, with the tests of now."""
+    rows = map(json.loads, RAN.read_text().splitlines() if RAN.exists() else [])
+    known = {str(mutant): mutant for mutant in every}
+    return {
+        name: killed
+        for name, killed, tests in rows
+        if name in known and tests == state(decisive(known[name], killed))
+    }
 
 
 def record(every: list[Mutant]) -> int:
     """A row per file. Returns how many survive."""
-    done, rows = ran(), []
+    done, rows = ran(every), []
     for file, of_file in itertools.groupby(every, lambda m: m.file):
         made = [str(m) for m in of_file]
         survived = [m for m in made if m in done and not done[m]]
@@ -400,7 +426,7 @@ def main() -> bool | None:
     every = [(k, m) for k, m in enumerate(mutants(), 1) if not m.is_waived()]
     chosen = [(k, m) for k, m in every if given.only in str(m)]
     chosen = random.Random(0).sample(chosen, given.sample or len(chosen))
-    done = ran()
+    done = ran([m for _, m in every])
     run([(k, m) for k, m in chosen if str(m) not in done])
     return record([m for _, m in every]) > 0
 

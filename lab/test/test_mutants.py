@@ -1,5 +1,6 @@
 """What `make mutants` breaks: by rule, everywhere in the folders that it names."""
 
+import json
 import os
 import signal
 
@@ -71,13 +72,14 @@ def test_an_interrupted_run_goes_on_until_a_file_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "build_quickly", lambda *paths, **_: built.append(paths))
 
     tool.build()
-    tool.RAN.write_text('["csrc/base/bounds.cpp:1:1: a -> b", null]\n')
+    mutant = tool.Mutant("csrc/base/bounds.cpp", "1:1", 0, 1, "a", "b")
+    tool.RAN.write_text(json.dumps([str(mutant), "a cell", tool.state([])]) + "\n")
     tool.build()
-    assert len(built) == len(tool.ran()) == 1
+    assert len(built) == len(tool.ran([mutant])) == 1
 
     monkeypatch.setattr(tool, "PACKAGE", ("csrc",))  # as if the other files had gone
     tool.build()
-    assert len(built) == 2 and not tool.ran()
+    assert len(built) == 2 and not tool.ran([mutant])
 
 
 def test_a_worker_that_somebody_ends_says_nothing(monkeypatch):
@@ -91,3 +93,19 @@ def test_a_worker_that_somebody_ends_says_nothing(monkeypatch):
         with pytest.raises(tool.Ended):
             tool.outcome(signalled)
     assert tool.outcome(0) == "a crash"
+
+
+def test_an_outcome_rests_on_the_tests_that_decide_it(tmp_path, monkeypatch):
+    file = tmp_path / "test_kernels.py"
+    file.write_text("as it is\n")
+    mutants = [tool.Mutant("csrc/pin/pin.cpp", f"{n}:1", 0, 1, "a", "b") for n in range(3)]
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr(tool, "RAN", tmp_path / "ran.jsonl")
+    monkeypatch.setitem(TESTS, "csrc/pin", ["test_kernels.py::test_one", "test_others.py"])
+    killed = ["test_others.py", "a cell", None]
+    with tool.RAN.open("w") as ran:
+        for mutant, by in zip(mutants, killed, strict=True):
+            print(json.dumps([str(mutant), by, tool.state(tool.decisive(mutant, by))]), file=ran)
+    assert [*tool.ran(mutants).values()] == killed
+    file.write_text("with another test\n")
+    assert [*tool.ran(mutants).values()] == killed[:2]
