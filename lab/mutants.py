@@ -59,11 +59,16 @@ KERNELS = [f"test/{test}" for test in (
     "kernels/test_kernels.py::test_what_is_broadcast",
     "kernels/test_kernels.py::test_nothing_that_is_broadcast_is_copied",
     "compile/test_compile_memory.py::test_bounds_that_are_constant_tensors",
+    "compile/test_compile_memory.py::test_an_input_that_is_written",
+    "compile/test_compile_memory.py::test_only_an_input_that_is_written_is_copied",
+    "compile/test_compile_memory.py::test_no_graph_has_an_operator_for_what_is_only_compared",
     "compile/test_compile_memory.py::test_the_gradient_is_that_of_eager_mode",
     "compile/test_compile_training.py::test_a_changing_number_used_twice",
     "compile/test_export.py::test_a_gradient_that_no_trace_holds",
 )]  # fmt: skip
-PIN = [f"test/pin/test_pin{name}.py" for name in ("", "_tasks", "_calls", "_misuse", "_reach")]
+PIN = [f"test/pin/test_pin{name}.py" for name in (
+    "", "_tasks", "_calls", "_misuse", "_reach", "_follows",
+)]  # fmt: skip
 FOLDERS = ("base", "functorch", "kernels", "kernels/rules", "ops")
 TESTS = dict.fromkeys([*(f"csrc/{folder}" for folder in FOLDERS), "derivatives.yaml"], KERNELS)
 TESTS["csrc/pin"] = PIN

@@ -2,10 +2,12 @@
 also a mask only if the result does not say what the gradient is."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
+from functorch.compile import aot_function
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -80,6 +82,21 @@ def test_bounds_that_are_constant_tensors(form):
     assert kept(TENSORS[form]) == pytest.approx(4, abs=8 / N**2)  # and the bounds
 
 
+@pytest.mark.parametrize("form", NUMBERS)
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_no_graph_has_an_operator_for_what_is_only_compared(convention, form):
+    """A forward's result is computed again in backward, where it is not kept, without detach()."""
+    called = set()
+
+    def compiler(graph, _):
+        called.update(node.target for node in graph.graph.nodes)
+        return make_boxed_func(graph.forward)
+
+    f = aot_function(partial(NUMBERS[form], gradient=convention), compiler)
+    f(torch.randn(N, requires_grad=True)).sum().backward()
+    assert called and not called & {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
+
+
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_a_pin(convention):
     for form in (lambda x: torch.clamp(x, 0, 1), lambda x: x.clamp_min(0)):
@@ -143,6 +160,25 @@ def test_an_input_that_is_written(write, dtype):
             found = gradients(torch.compile(f, fullgraph=True), *wanted)
         for a, b in zip(found, gradients(f, *wanted), strict=True):
             assert_same(a, b)
+
+
+@pytest.mark.skipif(not (2, 13) <= RELEASE < (2, 15), reason="only there it is needed")
+@pytest.mark.compiled("the portable one keeps masks")
+@pytest.mark.parametrize("write", ["numbers", "Tensors"])
+@pytest.mark.parametrize("made, copies", [(torch.clone, 1), (lambda x: x * 2, 0), (torch.sin, 0)])
+def test_only_an_input_that_is_written_is_copied(made, copies, write):
+    """By flip, which no pass of the compiler removes."""
+    called = []
+
+    def compiler(graph, _):
+        called.extend(node.target for node in graph.graph.nodes)
+        return make_boxed_func(graph.forward)
+
+    def f(x, lo, hi):
+        return WRITES["a number" if write == "numbers" else write](made(x), lo, hi) * 1
+
+    aot_function(f, compiler)(torch.ones(3, requires_grad=True), torch.zeros(3), torch.ones(3))
+    assert called.count(torch.ops.aten.flip.default) == copies
 
 
 class Square(torch.nn.Module):

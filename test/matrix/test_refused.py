@@ -135,6 +135,17 @@ def test_refused_in_place_beside_a_number(bad, make):
         assert (x.tolist(), x._version) == (before, version)
 
 
+def test_integers_in_place_beside_a_number():
+    """As clamp_ between two Tensors: a result of floats is not cast to x."""
+    for bounds in ((torch.full((3,), 0.5), 1), (0, torch.full((3,), 1.5)), (0.5, torch.ones(3))):
+        x = torch.arange(3)
+        with pytest.raises(RuntimeError) as theirs:
+            x.clamp_(*map(torch.as_tensor, bounds))
+        with pytest.raises(RuntimeError) as ours:
+            clampgrad.clamp_(x, *bounds)
+        assert str(ours.value) == str(theirs.value) and x.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("operator", ["clamp", "clamp_"])
 def test_no_bound_is_the_error_of_torch(operator):
     for recorded, module in product((False, True), (torch, clampgrad, torch.ops.clampgrad)):

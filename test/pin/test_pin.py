@@ -233,6 +233,17 @@ def test_it_nests():
     assert (slope(), clampgrad.pin.current()) == (INCLUSIVE, "inclusive")
 
 
+def test_the_first_block_of_a_process():
+    code = f"""{SLOPE}
+import clampgrad
+with clampgrad.pin("half"):
+    assert slope(clamp) == HALF
+assert slope(clamp) != HALF
+print("pinned")
+"""
+    assert python("-c", code) == "pinned\n"
+
+
 def in_a_thread(function):
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()

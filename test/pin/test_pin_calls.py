@@ -13,7 +13,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import clampgrad
 from clampgrad._pin import compiled_code
 from clampgrad._torch.changes import made
-from common import HALF, OWN, RELEASE, Dispatched, slope
+from common import HALF, INDUCTOR, OWN, RELEASE, Dispatched, assert_same, slope
 
 ALL = [1, 0]
 
@@ -247,6 +247,22 @@ def test_code_is_compiled_once_for_each_pin(backend):
     assert slope(compiled) == HALF
     clampgrad.set_pin(None)
     assert slope(compiled) == OWN
+
+
+@INDUCTOR
+@pytest.mark.compiled("torch's own call runs in the portable one, which guards nothing")
+def test_a_number_that_changes_where_nothing_is_differentiated(x):
+    """It is guarded under a pin; up to 2.14, torch alone may keep its value without a guard."""
+
+    def f(x, n):
+        return torch.clamp(x, max=2 * n) + x * n
+
+    # Operators are called, and no C++ is compiled: this is about the guard.
+    operators = torch._inductor.config.patch(fallback_by_default=True)
+    with operators, torch._inductor.utils.fresh_inductor_cache(), clampgrad.pin("half"):
+        compiled = torch.compile(f)
+        for n in (0.25, 0.75, 0.5, 1.0):
+            assert_same(compiled(x.detach(), n), f(x.detach(), n))
 
 
 def test_where_the_global_state_has_no_guard_of_its_own(monkeypatch):

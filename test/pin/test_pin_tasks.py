@@ -423,6 +423,15 @@ def test_a_long_chain_of_blocks_ends():
     del block  # with a recursion, the process would end here
 
 
+def test_a_block_lets_go_of_a_closed_one_around_it():
+    closed = state.Block("half", None, 0)
+    around = state.Block("half", closed, 0)
+    closed.is_open = False
+    assert around.outer is not None
+    state.Block("half", around, 0)
+    assert around.outer is None
+
+
 @in_a_loop
 async def test_threads_started_from_a_task():
     """They get a copy of the context, but a block still belongs to its thread."""

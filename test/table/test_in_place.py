@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 import torch
 import torch.autograd.forward_ad as fwad
+from functorch.compile import aot_function, nop
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import clampgrad
@@ -405,3 +406,49 @@ def test_what_is_negated_lazily_is_written(bounds, layout):
     assert y.is_neg() and y.is_contiguous()
     assert clampgrad.clamp_(y, *bounds, gradient="inclusive") is y
     assert_same(y * 1, x.clamp(0, None if len(bounds) == 1 else 1))
+
+
+@pytest.mark.of_kernels("compositions have nodes of their own")
+@pytest.mark.compiled("likewise")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_in_eager_mode_no_copy_is_made(name):
+    """The node of what is written follows the one that it had before."""
+    x = torch.zeros(3, requires_grad=True) * 1
+    before = x.grad_fn
+    ours(name, x, *(0, 1)[OPERATORS[name]])
+    ((follows, _),) = x.grad_fn.next_functions
+    assert follows is before
+
+
+# ---- In a graph, which is traced without Dynamo --------------------------------------------------
+
+REFUSED = {
+    "one of several views": lambda x, lo: (x.unbind()[0], lo),
+    "a view that was made in no_grad": lambda x, lo: (in_no_grad(lambda x: x[0], x), lo),
+    "too large": lambda x, lo: (x[0], lo.expand(2, 3)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.filterwarnings("ignore:Error detected in torch")
+@pytest.mark.parametrize("of", ["an input", "a clone", "a product"])
+@pytest.mark.parametrize("bounds", ["numbers", "Tensors"])
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_graph_refuses_what_torch_refuses(case, bounds, of):
+    made = {"an input": lambda x: x, "a clone": torch.clone, "a product": lambda x: x * 2}
+    if (case, bounds) == ("too large", "numbers"):
+        return
+
+    def refusal(call):
+        def f(x, lo):
+            y = made[of](x)
+            part, lo = REFUSED[case](y, lo)
+            call("clamp_", part, *((0, 1) if bounds == "numbers" else (lo, lo + 1)))
+            return y * 2
+
+        with pytest.raises(RuntimeError) as error:
+            aot_function(f, nop)(torch.ones(2, 3, requires_grad=True), torch.zeros(3))
+        return str(error.value)
+
+    found, expected = refusal(ours), refusal(torchs)
+    assert PORTABLE or found == expected

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch.func import grad, jacrev, vmap
+from torch.func import grad, jacrev, jvp, vmap
 
 import clampgrad
 from common import DTYPES, assert_same, seeded
@@ -97,3 +97,13 @@ def test_samples_without_dimensions_promote_as_in_a_loop(operator, second, first
         each = torch.stack([grad(one)(sample) for sample in x])
         for slopes in (vmap(grad(one)), grad(lambda x, one=one: vmap(one)(x).sum())):
             assert_same(slopes(x), each)
+
+
+@pytest.mark.parametrize("name", ["clamp_min", "clamp_max", "maximum", "minimum"])
+def test_the_tangent_of_least_norm_beside_a_constant(name):
+    """A constant among the active arguments makes 0 the least norm; two that move share."""
+    f = getattr(torch.ops.clampgrad, f"{name}_mingrad")
+    x, y, t = torch.zeros(2), torch.zeros(2), torch.ones(2)
+    assert jvp(lambda x: f(x, y), (x,), (t,))[1].tolist() == [0, 0]
+    assert jvp(lambda y: f(x, y), (y,), (t,))[1].tolist() == [0, 0]
+    assert jvp(f, (x, y), (t, 3 * t))[1].tolist() == [2, 2]
