@@ -64,6 +64,15 @@ WAIVERS |= {
         and FORMS[cell.form].in_place
         and any(a.layout not in ("plain", "offset") for a in cell.tensor_args)
     ),
+    "where a NaN as the only bound of torch.clamp has no effect, the portable implementation's with_grad and"
+    " restoring give 0 ([Limits](limits.md#the-portable-implementation))": lambda cell: (
+        PORTABLE
+        and IGNORES_NAN
+        and cell.operator == "clamp"
+        and cell.gradient in ("with_grad", "restoring")
+        and {type(a) for a in cell.args[1:]} == {type(None), float}
+        and any(a != a for a in cell.args[1:])
+    ),
 }
 
 # Where a pin may raise an error instead: which cells, and the error.
