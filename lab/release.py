@@ -10,9 +10,9 @@ for one package. It takes hours.
 A step leaves its log, its row and what it measured in out/release/PACKAGE. So what was interrupted,
 or has failed, goes on where it was. PACKAGE is a hash of the files that wheels are made from: a
 commit that mends a test or a page keeps what has passed, one that changes the package starts from
-nothing, and a row says which commit it is of. A step that fails does not end the others, and
-nothing is recorded before it has passed. One that this machine lacks something for is left out, and
-the table says so.
+nothing, and a row says which commit it is of, from the step's beginning to its end. A step that
+fails does not end the others, and nothing is recorded before it has passed. One that this machine
+lacks something for is left out, and the table says so.
 
 Another machine goes on from the record of a part, in a clone of the commit that has it: what has
 passed for the same wheels counts there, too. `make wheels` makes them again, if the compilers are
@@ -144,6 +144,10 @@ def run(step: str, out: Path) -> dict:
     if shell(needs, log):
         line = steps(str(out))[step]
         row["passed"] = shell(line, log)
+        if (now := head()) != row["commit"]:
+            row["passed"] = False  # some of it may have run on either commit
+            with log.open("a") as file:
+                print(f"==> HEAD moved from {row['commit']} to {now} meanwhile", file=file)
         if "dist/" in line:
             row["wheels"] = identity(tested(out))
         row["seconds"] = round(time.monotonic() - began)

@@ -89,6 +89,16 @@ def test_a_step_that_failed_is_not_recorded(three, capsys, monkeypatch):
     assert [release.how(row) for row in rows] == ["yes", "yes", "not run: `false` fails there"]
 
 
+def test_a_step_during_which_the_commit_changes_has_not_passed(three, monkeypatch):
+    """Some of it has run on either."""
+    commits = iter(["first", "then"])
+    monkeypatch.setattr(release, "head", lambda: next(commits))
+    monkeypatch.setattr(release, "shell", lambda line, log: not log.write_text(""))
+    row = release.run("artefacts", three.parent)
+    assert (row["commit"], row["passed"]) == ("first", False)
+    assert "HEAD moved from first to then" in (three.parent / "artefacts.log").read_text()
+
+
 def test_what_was_never_made_is_not_recorded(three):
     with pytest.raises(SystemExit, match="nothing to record"):
         release.main("--record")
