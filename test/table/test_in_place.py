@@ -6,6 +6,7 @@ checks that input and output may change after a call."""
 import random
 from contextlib import nullcontext
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -432,12 +433,12 @@ REFUSED = {
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.filterwarnings("ignore:Error detected in torch")
 @pytest.mark.parametrize("of", ["an input", "a clone", "a product"])
-@pytest.mark.parametrize("bounds", ["numbers", "Tensors"])
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize(
+    "case, bounds",
+    [*product(REFUSED, ["Tensors"]), *product([*REFUSED][:2], ["numbers"])],  # no number is large
+)
 def test_a_graph_refuses_what_torch_refuses(case, bounds, of):
     made = {"an input": lambda x: x, "a clone": torch.clone, "a product": lambda x: x * 2}
-    if (case, bounds) == ("too large", "numbers"):
-        return
 
     def refusal(call):
         def f(x, lo):
