@@ -44,6 +44,8 @@ def names_in(text):
 
 
 def fill(text):
+    begun = re.findall(r"<!-- (generated: \w+|end) -->", text)
+    assert [mark == "end" for mark in begun] == [False, True] * (len(begun) // 2), begun
     return BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
 
 

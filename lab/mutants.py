@@ -3,20 +3,22 @@
     python -m lab.mutants build
         all of it in one library, chosen while it runs
     python -m lab.mutants run [--sample N] [--only TEXT]
-        writes records/mutants.jsonl; `make mutants` sets the paths
+        writes records/mutants.jsonl once all have run; `make mutants` sets the paths
 
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
 process, forked from one that has everything imported. It runs cells of test/matrix, then the tests
-of its folder, until one fails or the process crashes. An interrupted run goes on, as long as the
-package is as it was; what a file of tests has decided is tried again when that file has changed.
-waived_mutants.yaml lists what no test can notice.
+of its folder, until one fails or the process crashes. An interrupted run goes on, at a later commit
+too, as long as the package is as it was; what a file of tests has decided is tried again when that
+file has changed. waived_mutants.yaml lists what no test can notice.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
+import functools
 import hashlib
 import itertools
 import json
@@ -24,9 +26,11 @@ import multiprocessing
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,6 +68,8 @@ KERNELS = [f"test/{test}" for test in (
     "compile/test_compile_memory.py::test_no_graph_has_an_operator_for_what_is_only_compared",
     "compile/test_compile_memory.py::test_the_gradient_is_that_of_eager_mode",
     "compile/test_compile_training.py::test_a_changing_number_used_twice",
+    "compile/test_compile_training.py::test_a_changing_number_in_a_new_process",
+    "compile/test_compile_training.py::test_an_integer_that_changes_guards_nothing",
     "compile/test_export.py::test_a_gradient_that_no_trace_holds",
 )]  # fmt: skip
 PIN = [f"test/pin/test_pin{name}.py" for name in (
@@ -86,7 +92,7 @@ class Mutant:
     becomes: str
 
     def is_waived(self) -> bool:
-        return " ".join(self.was.split()).startswith((*WAIVED.get(self.file, ()),))
+        return " ".join(self.was.split()) in WAIVED.get(self.file, ())
 
     def __str__(self) -> str:
         return " ".join(f"{self.file}:{self.at}: {self.was} -> {self.becomes}".split())
@@ -267,18 +273,22 @@ def state(files: list[str], of: str = "") -> str:
 
 def state_of_build() -> str:
     """Of all but the files of tests: those of the package, and what tests share."""
-    files = ["git", "ls-files", "-z", *PACKAGE, "test", "lab/mutants.py"]
+    files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files += [*PACKAGE, "test", "conftest.py", "lab/mutants.py"]
     listed = subprocess.check_output(files, cwd=ROOT, text=True).split("\0")
     shared = [file for file in listed if not re.match(r"test/.*/?test_\w+\.py$", file)]
-    return state(shared, f"{version('torch')} {sys.version}")
+    return state(sorted(shared), f"{version('torch')} {sys.version}")
+
+
+def is_built() -> bool:
+    return BUILT_FROM.exists() and BUILT_FROM.read_text() == state_of_build()
 
 
 def build() -> None:
-    now = state_of_build()
-    if BUILT_FROM.exists() and BUILT_FROM.read_text() == now:
+    if is_built():
         return print("built before from the same files; what has run is kept")
-    for file in (BUILT_FROM, RAN):
-        file.unlink(missing_ok=True)
+    BUILT_FROM.unlink(missing_ok=True)
+    now = state_of_build()
     copy_to(TREE)
     numbered = [*enumerate(mutants(), 1)]
     for file, text in sources().items():
@@ -304,12 +314,16 @@ def chosen_cells() -> list:
     return calls()[:: len(calls()) // CELLS] + [next(drawn) for _ in range(CELLS)]
 
 
-def first_failure(k: int, cells: list, tests: list[str], said) -> None:
-    """In a process of its own."""
+def first_failure(k: int, cells: list, tests: list[str], compiled: str, said) -> None:
+    """In a process of its own, which keeps compiled code in a folder of its own: nothing in a key
+    tells one mutant's from another's."""
     from matrix.run import check
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
-    os.environ[VARIABLE] = str(k)  # for processes that a test starts
+    os.environ |= {
+        VARIABLE: str(k),
+        "TORCHINDUCTOR_CACHE_DIR": compiled,
+    }  # also where a test starts one
     library = ctypes.CDLL(str(next(LIB.rglob("libclampgrad*"))))
     ctypes.c_int.in_dll(library, SYMBOL).value = k
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -321,32 +335,37 @@ def first_failure(k: int, cells: list, tests: list[str], said) -> None:
 
     quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
     quiet += ["-m", "not slow", "-k", "not any_bytecode"]
-    said.send(next((t for t in tests if pytest.main([*quiet, t]) in (1, 2, 3)), None))
+    said.send(next((t for t in tests if pytest.main([*quiet, t]) != pytest.ExitCode.OK), None))
 
 
 class Ended(Exception):
-    """Somebody, or a system short of memory, has ended a worker, which says nothing about tests."""
+    """Somebody, or a system short of memory or of space, has ended a worker, which says nothing
+    about tests."""
 
 
-FROM_OUTSIDE = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL}
+FROM_OUTSIDE = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGHUP, -signal.SIGQUIT}
+CRASH, NO_END = "a crash", f"no end in {SECONDS} s"
 
 
 def outcome(*asked) -> str | None:
     """What failed."""
     context = multiprocessing.get_context("fork")
     found, said = context.Pipe(duplex=False)
-    worker = context.Process(target=first_failure, args=(*asked, said))
+    compiled = tempfile.mkdtemp()
+    worker = context.Process(target=first_failure, args=(*asked, compiled, said))
     worker.start()
     said.close()
     try:
-        return found.recv() if found.poll(SECONDS) else f"no end in {SECONDS} s"
+        return found.recv() if found.poll(SECONDS) else NO_END
     except EOFError:
         worker.join()
-        if worker.exitcode in FROM_OUTSIDE:
-            raise Ended(f"a worker has ended with {worker.exitcode}") from None
-        return "a crash"
+        code = worker.exitcode or 0
+        if code in FROM_OUTSIDE or code > 0:  # an exception of the worker's own
+            raise Ended(f"a worker has ended with {code}") from None
+        return CRASH
     finally:
         worker.kill()
+        shutil.rmtree(compiled, ignore_errors=True)
 
 
 def run(chosen: list[tuple[int, Mutant]]) -> None:
@@ -355,6 +374,11 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
 
     torch.set_num_threads(1)
     cells = chosen_cells()
+    stamps = {}  # of the tests that are imported now: they may change while this runs
+    for _, mutant in chosen:
+        for by in (None, CRASH, "a cell", *tests_of(mutant)):
+            files = (*decisive(mutant, by),)
+            stamps[files] = stamps.get(files) or stamp(files)
     pytest.main(["--collect-only", "-qq", *KERNELS, *PIN])  # imports them, once for all
     for tests in ([], KERNELS, PIN) if chosen else ():
         if killed := outcome(0, [] if tests else cells, tests):
@@ -370,13 +394,15 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
         killed = outcome(k, [] if tests is PIN else cells, tests)
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
-            row = [str(mutant), killed, state(decisive(mutant, killed))]
-            print(json.dumps(row), file=file)
+            # What stands behind a row that was cut off is read, too.
+            row = [str(mutant), killed, stamps[(*decisive(mutant, killed),)]]
+            file.write(f"\n{json.dumps(row)}\n")
 
     with ThreadPool(int(os.environ.get("MAX_JOBS", 2))) as pool:
         try:
-            pool.map(one, chosen, chunksize=1)
-        except KeyboardInterrupt:
+            for _ in pool.imap_unordered(one, chosen):
+                pass
+        except BaseException:
             stopped.set()
             for worker in multiprocessing.active_children():
                 worker.kill()
@@ -388,39 +414,53 @@ def tests_of(mutant: Mutant) -> list[str]:
 
 
 def decisive(mutant: Mutant, killed: str | None) -> list[str]:
-    """The files of tests that an outcome rests on: the one that failed, or, if none did, all."""
+    """The files of tests that an outcome rests on: the one that failed, none if that was a cell,
+    or else all: any may have crashed."""
     tests = tests_of(mutant)
-    if killed is not None:
-        tests = [killed] if killed in tests else []  # or a cell, or a crash
+    if killed not in (None, CRASH, NO_END):
+        tests = [killed] if killed in tests else []
     return [test.partition("::")[0] for test in tests]
+
+
+def stamp(files: tuple[str, ...]) -> str:
+    """What an outcome rests on: these files of tests, and what is built."""
+    return state([*files], BUILT_FROM.read_text())
 
 
 def ran(every: list[Mutant]) -> dict[str, str | None]:
     """What killed each that ran in this build, with the tests of now."""
-    rows = map(json.loads, RAN.read_text().splitlines() if RAN.exists() else [])
     known = {str(mutant): mutant for mutant in every}
+    stamped = functools.cache(stamp)
     return {
         name: killed
-        for name, killed, tests in rows
-        if name in known and tests == state(decisive(known[name], killed))
+        for name, killed, of in rows_of(RAN)
+        if name in known and of == stamped((*decisive(known[name], killed),))
     }
 
 
-def record(every: list[Mutant]) -> int:
-    """A row per file. Returns how many survive."""
+def rows_of(file: Path) -> Iterator[list]:
+    """Those that are whole."""
+    for line in file.read_text().splitlines() if file.exists() else ():
+        with contextlib.suppress(ValueError):
+            if isinstance(row := json.loads(line), list) and len(row) == 3:
+                yield row
+
+
+def record(every: list[Mutant]) -> None:
+    """A row per file, once all have run."""
     done, rows = ran(every), []
     for file, of_file in itertools.groupby(every, lambda m: m.file):
         made = [str(m) for m in of_file]
         survived = [m for m in made if m in done and not done[m]]
         killed = sum(m in done for m in made) - len(survived)
         rows.append({"file": file, "made": len(made), "killed": killed, "survived": survived})
-    records.write("mutants", rows, **records.here(), commit=records.commit())
-    survive = sum(len(r["survived"]) for r in rows)
-    print(f"{sum(r['killed'] for r in rows)} killed, {survive} survive, {len(every)} made")
-    return survive
+    killed, survive = sum(r["killed"] for r in rows), sum(len(r["survived"]) for r in rows)
+    print(f"{killed} killed, {survive} survive, {len(every) - len(done)} have not run")
+    if len(done) == len(every):
+        records.write("mutants", rows, **records.here(), commit=records.commit())
 
 
-def main() -> bool | None:
+def main() -> bool | None:  # whether one survives, or has not run
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=["build", "run"])
     parser.add_argument("--only", default="", help="those with this text")
@@ -428,12 +468,19 @@ def main() -> bool | None:
     given = parser.parse_args()
     if given.what == "build":
         return build()
+    if not is_built():
+        sys.exit("what is built is of other files: `make mutants` builds it again")
     every = [(k, m) for k, m in enumerate(mutants(), 1) if not m.is_waived()]
     chosen = [(k, m) for k, m in every if given.only in str(m)]
-    chosen = random.Random(0).sample(chosen, given.sample or len(chosen))
+    if not chosen:
+        sys.exit(f"no mutant has this text: {given.only}")
+    count = len(chosen) if given.sample is None else min(given.sample, len(chosen))
+    chosen = random.Random(0).sample(chosen, count)
     done = ran([m for _, m in every])
     run([(k, m) for k, m in chosen if str(m) not in done])
-    return record([m for _, m in every]) > 0
+    record([m for _, m in every])
+    done = ran([m for _, m in chosen])
+    return not all(done.get(str(m)) for _, m in chosen)
 
 
 if __name__ == "__main__":

@@ -10,23 +10,27 @@ for one package. It takes hours.
 A step leaves its log, its row and what it measured in out/release/PACKAGE. So what was interrupted,
 or has failed, goes on where it was. PACKAGE is a hash of the files that wheels are made from: a
 commit that mends a test or a page keeps what has passed, one that changes the package starts from
-nothing, and a row says which commit it is of, from the step's beginning to its end. A step that
-fails does not end the others, and nothing is recorded before it has passed. One that this machine
-lacks something for is left out, and the table says so.
+nothing, and a row says which commit it is of, from the step's beginning to its end: if a file of
+it or a wheel changes meanwhile, the step has not passed. A step that fails does not end the others,
+and nothing is recorded before it has passed. One that this machine lacks something for is left out,
+and the table says so. Several commands may run side by side, each with steps of its own.
 
 Another machine goes on from the record of a part, in a clone of the commit that has it: what has
 passed for the same wheels counts there, too. `make wheels` makes them again, if the compilers are
 the same and the clone has the same path (buildtools/wheels.py).
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import zipfile
 from datetime import date
 from pathlib import Path
 
@@ -71,6 +75,9 @@ NEEDS = {
 }
 # What a release may do without: the table then says that no GPU has run it.
 OPTIONAL = ("gpu",)
+# Variables that would make a step test less, or something else.
+NARROWS = re.compile("ARGS$|PYTEST_ADDOPTS$|CLAMPGRAD_")
+IN_NO_COMMIT = "A release is of a commit, and `git status` shows changes that are in none."
 
 
 # ---- The steps, each a line for a shell ----------------------------------------------------------
@@ -129,45 +136,86 @@ def steps(out: str = "OUT") -> dict[str, str]:
 
 
 def shell(line: str, output: Path) -> bool:
-    with output.open("w") as log:
+    """Ends with what it has started, and does not start what still runs: whatever
+    it starts holds the lock of its log."""
+    with output.open("a") as log:
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"==> this step runs already, and writes {output}")
+        log.truncate(0)
         words = ["bash", "-euc", line]
-        return subprocess.run(words, cwd=ROOT, stdout=log, stderr=log).returncode == 0
+        started = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        try:
+            return started.wait() == 0
+        except BaseException:
+            os.killpg(started.pid, signal.SIGTERM)
+            started.wait()
+            raise
 
 
 def run(step: str, out: Path) -> dict:
     """The row of the step, which it leaves in a file."""
+    needs, line = NEEDS.get(step, "true"), steps(str(out))[step]
     row = {"step": step, "on": str(date.today()), "commit": head()}
-    needs = NEEDS.get(step, "true")
-    (out / f"{step}.support.json").unlink(missing_ok=True)  # tests would be added to those in it
     row["machine"] = f"{os.cpu_count()} cores of {records.processor()}"
-    log, began = out / f"{step}.log", time.monotonic()
-    if shell(needs, log):
-        line = steps(str(out))[step]
-        row["passed"] = shell(line, log)
-        if (now := head()) != row["commit"]:
-            row["passed"] = False  # some of it may have run on either commit
-            with log.open("a") as file:
-                print(f"==> HEAD moved from {row['commit']} to {now} meanwhile", file=file)
-        if "dist/" in line:
-            row["wheels"] = identity(tested(out))
-        row["seconds"] = round(time.monotonic() - began)
-    else:
-        row["lacks"] = needs
-    (out / f"{step}.json").write_text(json.dumps(row) + "\n")
+    file, log, began = out / f"{step}.json", out / f"{step}.log", time.monotonic()
+    if not shell(needs, log):
+        row["lacks"], earlier = needs, row_of(file)
+        return earlier if earlier.get("passed") is False else left(row, file)
+    (out / f"{step}.support.json").unlink(missing_ok=True)  # tests would be added to those in it
+    before = tree()
+    row["passed"] = shell(line, log)
+    if (now := tree()) != before:
+        row["passed"] = False  # some of it may have run on either
+        with log.open("a") as written:
+            print(f"==> the files changed meanwhile: from {before} to {now}", file=written)
+    if "dist/" in line:
+        row["wheels"] = identity(tested(out))
+        if not are_there(step, out):
+            row["passed"] = False
+            with log.open("a") as written:
+                print("==> dist/ changed meanwhile", file=written)
+    row["seconds"] = round(time.monotonic() - began)
+    return left(row, file)
+
+
+def left(row: dict, file: Path) -> dict:
+    whole = file.with_suffix(".new")
+    whole.write_text(json.dumps(row) + "\n")
+    whole.replace(file)
     return row
+
+
+def row_of(file: Path) -> dict:
+    """Nothing, where it has not run or was cut off."""
+    try:
+        row = json.loads(file.read_text())
+        return row if row.get("step") == file.stem else {}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def tree() -> str:
+    """What a step runs on: the commit, what is in none, and how often HEAD has moved."""
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return " ".join([head(), f"after {len(git('reflog', 'HEAD').splitlines())} moves", changed])
 
 
 def ran(out: Path) -> dict[str, dict]:
     """The rows of the steps that count here: those that this machine has run, and those that
-    another has recorded, of the same wheels where a step tests them."""
+    another has recorded, of the same wheels where a step tests them. One that this machine
+    lacks something for has passed, if it has passed there."""
     lines, of = steps(), identity(tested(out))
-    files = (out / f"{step}.json" for step in lines)
-    here = [json.loads(file.read_text()) for file in files if file.exists()]
+    here = [row for step in lines if (row := row_of(out / f"{step}.json"))]
     there = [row for row in recorded(out.name, "release") if row.get("passed")]
+    lacking = [row for row in here if "lacks" in row]
     rows = {
         row["step"]: row
-        for row in (*there, *here)
-        if "dist/" not in lines.get(row["step"], "dist/") or row.get("wheels") == of
+        for row in (*lacking, *there, *(row for row in here if "lacks" not in row))
+        if "dist/" not in lines.get(row["step"], "dist/")
+        or "lacks" in row
+        or row.get("wheels") == of
     }
     return {step: rows[step] for step in lines if step in rows}
 
@@ -231,16 +279,24 @@ def package() -> str:
 
 def present() -> dict[str, str]:
     """The wheels that are in dist/, as `tested` names them."""
-    return {path.name: contents(path) for path in Path("dist").glob("*.whl")}
+    return {path.name: of_wheel(path) for path in Path("dist").glob("*.whl")}
 
 
-def ready(step: str, found: dict[str, dict], out: Path) -> bool:
-    """Whether the wheels that the step tests are there: those that its line names, or else all."""
+def of_wheel(path: Path) -> str:
+    try:
+        return contents(path)
+    except (OSError, zipfile.BadZipFile):
+        return "unreadable"
+
+
+def are_there(step: str, out: Path) -> bool:
+    """Whether dist/ has the wheels that the step tests, as they were made: those that its line
+    names, or else all."""
     named = {
         Path(name).name for name in re.findall(r"dist/(?:\S+\.whl|none)", steps(str(out))[step])
     }
-    needed = named or {*tested(out)}
-    return found.get("artefacts", {}).get("passed", False) and needed <= {*present()}
+    made, there = tested(out), present()
+    return all(name in made and there.get(name) == made[name] for name in named or made)
 
 
 # ---- The record ----------------------------------------------------------------------------------
@@ -253,11 +309,19 @@ def record(commit: str, out: Path) -> None:
         sys.exit(f"A release passes its steps, and these have not: {', '.join(failed)}.")
     if not found.get("artefacts", {}).get("passed"):
         sys.exit(f"There is nothing to record: `artefacts` has not passed for {out}.")
+    # What a step leaves before it has passed stays where it is.
+    here = [
+        step for step, row in found.items() if row.get("passed") and row_of(out / f"{step}.json")
+    ]
+    files = {out / f"{step}.support.json": "--record=" in steps(str(out))[step] for step in here}
+    files |= {out / "gpu/support.json": False} if "gpu" in here else {}
+    ran_here = [read_run(file) for file, must in files.items() if must or file.exists()]
     there = [row["step"] for row in recorded(out.name, "release") if row.get("passed")]
     if lost := [step for step in there if step not in found]:
-        print(f"==> these were recorded of other wheels, and go: {', '.join(lost)}")
+        print(
+            f"==> these were recorded of other wheels, or are no steps now, and go: {', '.join(lost)}"
+        )
     rows = [found.get(step, {"step": step}) for step in steps()]
-    records.write("release", rows, commit=commit, package=out.name)
     # What has not run again stays, with the commit that it was of: at the end, only what a GPU ran,
     # and what another machine has recorded for this package.
     runs = support.of_present_tests(support.recorded())
@@ -272,23 +336,20 @@ def record(commit: str, out: Path) -> None:
             for name, run in runs.items()
         }
         runs = {name: run for name, run in kept.items() if run or ", cuda" in name}
-    # What a step leaves before it has passed stays where it is.
-    here = {step for step in found if (out / f"{step}.json").exists()}
-    passed = [step for step, row in found.items() if step in here and row.get("passed")]
-    left = [out / f"{step}.support.json" for step in passed]
-    if "gpu" in passed:
-        left.append(out / "gpu/support.json")
-    for file in left:
-        for name, files in json.loads(file.read_text()).items() if file.exists() else ():
+    for run in ran_here:
+        for name, files in run.items():
             runs.setdefault(name, {}).update(files)
+    records.write("release", rows, commit=commit, package=out.name)
     support.record(runs)
-    measured = [*out.glob("gpu/*.jsonl")] if "gpu" in passed else []
+    measured = [*out.glob("gpu/*.jsonl")] if "gpu" in here else []
     for file in out.glob("records/*.jsonl"):
         # A few of the steps that fill a file do not replace what all of them have found.
-        of_file = {step for step in steps() if step.startswith(f"{file.stem}-")}
-        if file.stem in passed or (of_file and of_file <= {*passed}):
+        of_file = {file.stem} & {*steps()} or {
+            step for step in steps() if step.startswith(f"{file.stem}-")
+        }
+        if of_file and of_file <= {*here}:
             measured.append(file)
-        elif of_file & {*passed}:
+        elif of_file & {*here}:
             print(
                 f"==> {file.name} is not recorded: it has to be measured on one machine, by {', '.join(sorted(of_file))}"
             )
@@ -296,12 +357,19 @@ def record(commit: str, out: Path) -> None:
         shutil.copy(file, records.FOLDER)
 
 
+def read_run(file: Path) -> dict:
+    try:
+        return json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"A step has passed, and which tests it ran cannot be read: {file}: {error}")
+
+
 def unfinished(rows: list[dict]) -> list[str]:
     """What no machine has run yet, so that a release is not whole."""
     return [
         row["step"]
         for row in rows
-        if "on" not in row or ("lacks" in row and row["step"] not in OPTIONAL)
+        if not row.get("passed") and not ("lacks" in row and row["step"] in OPTIONAL)
     ]
 
 
@@ -357,12 +425,16 @@ def main(*words: str) -> None:
         return
     if words == ("--check",):
         return check(out.name)
-    if subprocess.check_output(["git", "status", "--porcelain"]):
-        sys.exit("A release is of a commit, and `git status` shows changes that are in none.")
+    # What a record itself has changed may be recorded again.
+    but = [":!records", ":!docs", ":!README.md"] if words == ("--record",) else []
+    if git("status", "--porcelain", "--untracked-files=normal", "--", ".", *but):
+        sys.exit(IN_NO_COMMIT)
     if words == ("--record",):
         return record(head(), out)
     if unknown := {*words} - {*lines}:
         sys.exit(f"no such step: {', '.join(unknown)}")
+    if narrows := [name for name, value in os.environ.items() if value and NARROWS.match(name)]:
+        sys.exit(f"A step runs whole, and these would change what it tests: {', '.join(narrows)}.")
     # Packages are those that users get, whatever this machine holds them to. Records
     # come into the tree at the end.
     os.environ |= {"PIP_CONSTRAINT": os.devnull, "RECORDS": str((out / "records").absolute())}
@@ -376,20 +448,26 @@ def main(*words: str) -> None:
         found.pop("docs", None)  # it is about pages, which a commit may have mended
     early: list[str] = []
     for step in words or lines:
+        made = found.get("artefacts", {}).get("passed")
+        if package() != out.name:
+            sys.exit("==> HEAD is another package now")
+        if git("status", "--porcelain", "--untracked-files=no"):
+            sys.exit(IN_NO_COMMIT)
         if found.get(step, {}).get("passed"):
             print(f"==> {step}: passed before", flush=True)
-        elif step == "artefacts" or "dist/" not in lines[step] or ready(step, found, out):
+        elif step == "artefacts" or "dist/" not in lines[step] or (made and are_there(step, out)):
             row = run(step, out)
             print(f"==> {step}: {how(row)}", flush=True)
             # Once there are other wheels, what has passed with those before counts no more.
             found = ran(out) if step == "artefacts" else found | {step: row}
         else:
             early.append(step)
-    if lacking := [step for step, row in found.items() if "lacks" in row]:
+    asked = {step: found[step] for step in words or lines if step in found}
+    if lacking := [step for step, row in asked.items() if "lacks" in row]:
         print(
             f"==> not run, because this machine lacks something: {', '.join(lacking)}", flush=True
         )
-    if failed := [step for step, row in found.items() if row.get("passed") is False]:
+    if failed := [step for step, row in asked.items() if row.get("passed") is False]:
         sys.exit(f"==> not passed: {', '.join(failed)}; the logs are in {out}")
     if early:
         makes = (
@@ -405,6 +483,7 @@ def main(*words: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main(*sys.argv[1:])
     except KeyboardInterrupt:

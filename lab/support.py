@@ -54,7 +54,7 @@ def record(runs: dict[str, Run]) -> None:
 def of_present_tests(runs: dict[str, Run]) -> dict[str, Run]:
     """Drops the files that no longer exist, and runs that have no other file. A run
     without any file was only built."""
-    present = {path.stem for path in ROOT.glob("test/**/test_*.py")}
+    present = {path.stem for test in ("test", "lab") for path in ROOT.glob(f"{test}/**/test_*.py")}
     kept = {row: {f: n for f, n in run.items() if f in present} for row, run in runs.items()}
     return {row: run for row, run in kept.items() if run or not runs[row]}
 

@@ -1,13 +1,17 @@
 """What `make mutants` breaks: by rule, everywhere in the folders that it names."""
 
+import faulthandler
 import json
 import os
+import re
 import signal
+import warnings
 
 import pytest
 
+from common import checked
 from lab import mutants as tool
-from lab.mutants import TESTS, WAIVED, broken, mutants, mutants_of, sources
+from lab.mutants import KERNELS, PIN, TESTS, WAIVED, broken, mutants, mutants_of, sources
 
 
 @pytest.mark.parametrize("text, expected", [
@@ -60,9 +64,31 @@ def test_every_file_with_a_rule_has_mutants():
 
 def test_what_is_waived_is_made():
     made = [(m.file, " ".join(m.was.split())) for m in mutants()]
-    for file, starts in WAIVED.items():
-        for start, reason in starts.items():
-            assert reason and any(f == file and was.startswith(start) for f, was in made), start
+    for file, expressions in WAIVED.items():
+        for expression, reason in expressions.items():
+            assert reason and (file, expression) in made
+
+
+def test_every_test_that_decides_is_there():
+    """One that was renamed would decide nothing."""
+    for test in {*KERNELS, *PIN}:
+        file, _, name = test.partition("::")
+        assert re.search(rf"^def {name}", (tool.ROOT / file).read_text(), re.MULTILINE), test
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """What has run is read from there."""
+    monkeypatch.setattr(tool, "RAN", tmp_path / "ran.jsonl")
+    monkeypatch.setattr(tool, "BUILT_FROM", tmp_path / "built_from")
+    tool.BUILT_FROM.write_text("these files")
+    return tmp_path
+
+
+def rows(*found):
+    """Those of the mutants, as a run writes them."""
+    of = ((str(m), by, tool.stamp((*tool.decisive(m, by),))) for m, by in found)
+    return "".join(f"\n{json.dumps(row)}\n" for row in of)
 
 
 def test_an_interrupted_run_goes_on_until_a_file_changes(tmp_path, monkeypatch):
@@ -73,39 +99,97 @@ def test_an_interrupted_run_goes_on_until_a_file_changes(tmp_path, monkeypatch):
 
     tool.build()
     mutant = tool.Mutant("csrc/base/bounds.cpp", "1:1", 0, 1, "a", "b")
-    tool.RAN.write_text(json.dumps([str(mutant), "a cell", tool.state([])]) + "\n")
+    tool.RAN.write_text(rows((mutant, "a cell")))
     tool.build()
     assert len(built) == len(tool.ran([mutant])) == 1
 
     monkeypatch.setattr(tool, "PACKAGE", ("csrc",))  # as if the other files had gone
+    assert not tool.is_built()
     tool.build()
     assert len(built) == 2 and not tool.ran([mutant])
 
 
-def test_a_worker_that_somebody_ends_says_nothing(monkeypatch):
-    """Such a mutant runs again later, and one that crashes is noticed."""
+def test_what_is_new_and_in_no_commit_is_built(tmp_path, monkeypatch):
+    """It has mutants."""
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    checked("git", "-C", tmp_path, "init", "-q")
+    before = tool.state_of_build()
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc/new.cpp").write_text("return a && b;")
+    assert tool.state_of_build() != before
 
-    def first_failure(signalled, said):
-        os.kill(os.getpid(), signalled) if signalled else os._exit(139)
+
+def test_what_was_cut_off_has_not_run(folder):
+    mutants = [tool.Mutant("csrc/pin/pin.cpp", f"{n}:1", 0, 1, "a", "b") for n in range(3)]
+    first, second, third = (rows((m, None)) for m in mutants)
+    tool.RAN.write_text(first + second[:-9] + third + "\0\0\n[1]\n7")
+    assert [*tool.ran(mutants)] == [str(mutants[0]), str(mutants[2])]
+
+
+def test_a_record_is_of_all(folder, monkeypatch):
+    mutants = [tool.Mutant("csrc/pin/pin.cpp", f"{n}:1", 0, 1, "a", "b") for n in range(2)]
+    written = []
+    monkeypatch.setattr(tool.records, "write", lambda *what, **of: written.append(what))
+    tool.RAN.write_text(rows((mutants[0], "a cell")))
+    tool.record(mutants)
+    assert not written
+    tool.RAN.write_text(rows((mutants[0], "a cell"), (mutants[1], None)))
+    tool.record(mutants)
+    ((name, (row,)),) = written
+    assert (name, row["killed"], row["survived"]) == ("mutants", 1, [str(mutants[1])])
+
+
+def test_a_test_that_changes_while_it_runs_has_decided_nothing(folder, monkeypatch):
+    """What ran is the text of before."""
+    file = folder / "test_one.py"
+    file.write_text("def test_it(): assert False")
+    mutant = tool.Mutant("csrc/pin/pin.cpp", "1:1", 0, 1, "a", "b")
+    monkeypatch.setattr(tool, "ROOT", folder)
+    monkeypatch.setattr(tool, "chosen_cells", list)
+    monkeypatch.setattr(tool.pytest, "main", lambda words: None)  # collects them
+    monkeypatch.setitem(TESTS, "csrc/pin", ["test_one.py"])
+    monkeypatch.setattr(tool, "outcome", lambda k, *given: k and "test_one.py")
+    with warnings.catch_warnings():  # which a run ignores from then on
+        tool.run([(1, mutant)])
+    assert tool.ran([mutant]) == {str(mutant): "test_one.py"}
+    tool.RAN.unlink()
+
+    def outcome(k, *given):
+        file.write_text("def test_it(): pass")
+        return k and "test_one.py"
+
+    monkeypatch.setattr(tool, "outcome", outcome)
+    with warnings.catch_warnings():
+        tool.run([(1, mutant)])
+    assert tool.RAN.exists() and not tool.ran([mutant])
+
+
+def test_a_worker_that_somebody_ends_says_nothing(monkeypatch):
+    """Nor does an error of its own, as where no space is left. Such a mutant runs again later,
+    and one that crashes is noticed."""
+
+    def first_failure(signalled, compiled, said):
+        faulthandler.disable()  # it would show where
+        os.kill(os.getpid(), signalled) if signalled else os._exit(1)
 
     monkeypatch.setattr(tool, "first_failure", first_failure)
-    for signalled in (signal.SIGKILL, signal.SIGTERM):
+    for signalled in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, 0):
         with pytest.raises(tool.Ended):
             tool.outcome(signalled)
-    assert tool.outcome(0) == "a crash"
+    for signalled in (signal.SIGSEGV, signal.SIGABRT):
+        assert tool.outcome(signalled) == "a crash"
 
 
-def test_an_outcome_rests_on_the_tests_that_decide_it(tmp_path, monkeypatch):
-    file = tmp_path / "test_kernels.py"
+def test_an_outcome_rests_on_the_tests_that_decide_it(folder, monkeypatch):
+    file = folder / "test_kernels.py"
     file.write_text("as it is\n")
-    mutants = [tool.Mutant("csrc/pin/pin.cpp", f"{n}:1", 0, 1, "a", "b") for n in range(3)]
-    monkeypatch.setattr(tool, "ROOT", tmp_path)
-    monkeypatch.setattr(tool, "RAN", tmp_path / "ran.jsonl")
+    killed = ["test_others.py", "a cell", None, tool.CRASH, tool.NO_END]
+    mutants = [tool.Mutant("csrc/pin/pin.cpp", f"{n}:1", 0, 1, "a", "b") for n in range(5)]
+    monkeypatch.setattr(tool, "ROOT", folder)
     monkeypatch.setitem(TESTS, "csrc/pin", ["test_kernels.py::test_one", "test_others.py"])
-    killed = ["test_others.py", "a cell", None]
-    with tool.RAN.open("w") as ran:
-        for mutant, by in zip(mutants, killed, strict=True):
-            print(json.dumps([str(mutant), by, tool.state(tool.decisive(mutant, by))]), file=ran)
+    tool.RAN.write_text(rows(*zip(mutants, killed, strict=True)))
     assert [*tool.ran(mutants).values()] == killed
     file.write_text("with another test\n")
     assert [*tool.ran(mutants).values()] == killed[:2]
+    tool.BUILT_FROM.write_text("other files")
+    assert not tool.ran(mutants)

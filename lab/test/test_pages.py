@@ -24,6 +24,13 @@ def test_tables_are_what_the_data_says(page):
     assert fill_tables.fill(read(page)) == read(page)
 
 
+def test_a_table_without_an_end_takes_no_prose():
+    with pytest.raises(AssertionError, match="generated: release"):
+        fill_tables.fill(
+            "<!-- generated: release -->\nprose\n<!-- generated: zoo -->\n<!-- end -->"
+        )
+
+
 def test_the_rows_elsewhere_agree_with_the_contract():
     """jax.numpy.clip is half, and the releases of torch are inclusive and joint: tests of the
     contract measure the installed one."""

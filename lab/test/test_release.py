@@ -2,8 +2,13 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
@@ -52,6 +57,13 @@ def test_a_dry_run_is_asked_for(variables, whole):
 # ---- The rows ------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def no_variable_that_narrows(monkeypatch):
+    """Those that these tests themselves run with."""
+    for name in [*filter(release.NARROWS.match, os.environ)]:
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def three(monkeypatch, tmp_path):
     """A release of three steps, of which the machine lacks something for the last. A function
@@ -65,9 +77,9 @@ def three(monkeypatch, tmp_path):
         "NEEDS": {"gpu": "false"},
         "head": lambda: "c0ffee",
         "package": lambda: "a-package",
+        "git": lambda *words: "",
     }.items():
         monkeypatch.setattr(release, name, value)
-    monkeypatch.setattr(release.subprocess, "check_output", lambda *words: b"")  # git status
     monkeypatch.setattr(release.support, "record", lambda runs: None)
     monkeypatch.setattr(release.records, "NEW", tmp_path)
     return tmp_path / "release.jsonl"
@@ -87,16 +99,6 @@ def test_a_step_that_failed_is_not_recorded(three, capsys, monkeypatch):
     header, *rows = map(json.loads, three.read_text().splitlines())
     assert header == {"commit": "c0ffee", "package": "a-package"}
     assert [release.how(row) for row in rows] == ["yes", "yes", "not run: `false` fails there"]
-
-
-def test_a_step_during_which_the_commit_changes_has_not_passed(three, monkeypatch):
-    """Some of it has run on either."""
-    commits = iter(["first", "then"])
-    monkeypatch.setattr(release, "head", lambda: next(commits))
-    monkeypatch.setattr(release, "shell", lambda line, log: not log.write_text(""))
-    row = release.run("artefacts", three.parent)
-    assert (row["commit"], row["passed"]) == ("first", False)
-    assert "HEAD moved from first to then" in (three.parent / "artefacts.log").read_text()
 
 
 def test_what_was_never_made_is_not_recorded(three):
@@ -142,7 +144,7 @@ def test_what_a_tag_needs(three, monkeypatch):
         three.write_text(f'{{"commit": "c0ffee", "package": "{package}"}}\n{row}\n')
         readme.write_text(text)
 
-    ran = '{"step": "gpu", "on": "2026-11-28", "lacks": "nvidia-smi"}'
+    ran = '{"step": "gpu", "on": "2026-11-28", "lacks": "nvidia-smi"}'  # it may be missing
     ran += '\n{"step": "docs", "on": "2026-11-28", "passed": true}'
     monkeypatch.setattr(release, "steps", lambda out="": {"gpu": "true", "docs": "true"})
     monkeypatch.setattr(release, "readme", lambda: readme.read_text().replace("](", "](https://"))
@@ -154,6 +156,7 @@ def test_what_a_tag_needs(three, monkeypatch):
         # A step that is new, and one that the machine lacked something for.
         ("a-package", ran.replace("docs", "old"), "", "have not run for this package: docs"),
         ("a-package", ran.replace('"passed"', '"lacks"'), "", "for this package: docs"),
+        ("a-package", ran.replace("true", "false"), "", "for this package: docs"),
         ("a-package", ran, "it is not on PyPI yet", "README"),
         ("a-package", ran, "no link that differs", "names no repository"),
     ):
@@ -326,9 +329,124 @@ def test_the_address_of_the_project_is_no_part_of_the_package(clone, above):
 
 
 def test_what_is_in_no_commit_is_refused(clone):
+    checked("git", "-C", clone, "config", "status.showUntrackedFiles", "no")  # someone's own
     (clone / "new").touch()
     with pytest.raises(SystemExit, match="git status"):
         release.main()
+
+
+def commits(clone, monkeypatch):
+    for whose in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{whose}_NAME", "a")
+        monkeypatch.setenv(f"GIT_{whose}_EMAIL", "a@b")
+    return "git commit -q --allow-empty -m"
+
+
+@pytest.mark.parametrize("case", ["another commit", "there and back", "a file that is written"])
+def test_a_step_during_which_files_change_has_not_passed(clone, monkeypatch, case):
+    """Some of it has run on either."""
+    line = {
+        "another commit": f"{commits(clone, monkeypatch)} another",
+        "there and back": "git checkout -q --detach && git checkout -q -",
+        "a file that is written": "echo x >> setup.py",
+    }[case]
+    monkeypatch.setattr(release, "steps", lambda out="": {"artefacts": line})
+    with pytest.raises(SystemExit, match="not passed: artefacts"):
+        release.main()
+    (log,) = clone.glob("out/release/*/artefacts.log")
+    assert "the files changed meanwhile" in log.read_text()
+
+
+@pytest.mark.parametrize("case", ["another package", "a file that is written"])
+def test_what_follows_runs_on_the_same_files(clone, monkeypatch, case):
+    lines = {"artefacts": "echo x >> setup.py", "bad": "touch out/ran"}
+    if case == "another package":
+        lines["artefacts"] += f" && {commits(clone, monkeypatch)} another -a"
+    monkeypatch.setattr(release, "steps", lambda out="": lines)
+    with pytest.raises(SystemExit, match="another package now|git status"):
+        release.main()
+    assert not (clone / "out/ran").exists()
+
+
+@pytest.mark.parametrize("name", ["ARGS", "PYTEST_ADDOPTS", "CLAMPGRAD_PORTABLE"])
+def test_what_would_narrow_a_step_is_refused(clone, monkeypatch, name):
+    monkeypatch.setenv(name, "--sample=1")
+    with pytest.raises(SystemExit, match=f"would change what it tests: {name}"):
+        release.main()
+
+
+def test_a_step_that_runs_already_is_not_started(tmp_path):
+    """Also where what has started it was killed, and it goes on."""
+    lines = f"echo x >> {tmp_path}/runs; sleep 60"
+    code = f"from lab.release import shell; from pathlib import Path; shell({lines!r}, Path('log'))"
+    runs = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    while not (tmp_path / "runs").exists():
+        assert runs.poll() is None
+        time.sleep(0.1)
+    with pytest.raises(SystemExit, match="runs already"):
+        release.shell(lines, tmp_path / "log")
+    runs.send_signal(signal.SIGINT)
+    runs.wait()
+    assert release.shell("echo whole", tmp_path / "log")  # nothing of it goes on
+    assert (tmp_path / "log").read_text() == "whole\n"
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("left", ["", '{"step": "art', "{}", "[]"])
+def test_a_row_that_was_cut_off_has_not_run(clone, left):
+    release.main("artefacts")
+    (row,) = clone.glob("out/release/*/artefacts.json")
+    row.write_text(left)
+    release.main("--list")
+    release.main("artefacts")
+    assert (clone / "out/made").read_text() == "x\nx\n"
+
+
+def test_what_a_machine_lacks_hides_no_result(clone, monkeypatch):
+    """Neither that a step has failed here, nor that it has passed elsewhere."""
+    monkeypatch.setattr(release.records, "FOLDER", clone / "out/recorded")
+    monkeypatch.setattr(release.records, "NEW", clone / "out/recorded")
+    release.support.record({})
+    monkeypatch.setattr(release, "NEEDS", {})
+    release.main()
+    release.main("--record")
+    out, there = Path("out/release", release.package()), Path("out/there")
+    out.rename(there)
+    Path("out/recorded").rename("out/kept")  # it comes when this machine has tried
+    monkeypatch.setattr(release, "NEEDS", {"absent": "no-such-tool"})
+    release.main()
+    assert "lacks" in release.ran(out)["absent"]
+    Path("out/kept").rename("out/recorded")
+    assert release.ran(out)["absent"]["passed"] is True
+    failed = (there / "absent.json").read_text().replace("true", "false")
+    (out / "absent.json").write_text(failed)
+    for _ in range(2):  # it cannot run again here, and has failed still
+        with pytest.raises(SystemExit, match="not passed: absent"):
+            release.main()
+        assert (out / "absent.json").read_text() == failed
+    with pytest.raises(SystemExit, match="have not: absent"):
+        release.main("--record")
+
+
+def test_a_step_that_passed_says_which_tests(clone, monkeypatch):
+    """Without that, nothing is recorded."""
+    for name in ("FOLDER", "NEW"):
+        monkeypatch.setattr(release.records, name, clone / "records")
+    release.support.record({})
+    commit(clone)
+    lines = {"artefacts": "true # --record="}
+    monkeypatch.setattr(release, "steps", lambda out="": lines)
+    release.main()
+    with pytest.raises(SystemExit, match=r"artefacts\.support\.json"):
+        release.main("--record")
+    assert not (clone / "records/release.jsonl").exists()
+    (file,) = clone.glob("out/release/*/artefacts.json")
+    file.with_suffix(".support.json").write_text("{}")
+    for _ in range(2):  # the record, which is in no commit yet, may be made again
+        release.main("--record")
+    assert (clone / "records/release.jsonl").exists()
 
 
 def test_without_a_commit_it_says_so(clone, monkeypatch):
@@ -413,6 +531,30 @@ def test_what_installs_the_wheel_waits_for_it(wheels, capsys):
     assert passed() == ["artefacts", "pages"]
 
 
+@pytest.mark.parametrize("case", ["before", "meanwhile", "cut off"])
+def test_a_step_is_of_the_wheels_that_were_made(wheels, monkeypatch, case):
+    """Others that were put into dist/ are not tested, and nothing passes that has tested them."""
+    built = wheels(a="one")
+    release.main("artefacts")
+    other = wheels(a="two").rename(built.with_name("other"))
+    if case == "meanwhile":
+        lines = release.steps() | {"tests": f"test -s dist/a.whl && cp {other}/a.whl dist/"}
+        monkeypatch.setattr(release, "steps", lambda out="": lines)
+        with pytest.raises(SystemExit, match="not passed: tests"):
+            release.main("tests")
+        return
+    (other / "swap").write_text(
+        f"cp {other}/a.whl dist/" if case == "before" else "truncate -s 20 dist/a.whl"
+    )
+    lines = release.steps() | {"pages": f"bash {other}/swap"}  # as somebody else may do meanwhile
+    monkeypatch.setattr(release, "steps", lambda out="": lines)
+    with pytest.raises(SystemExit, match=r"which `make wheels` makes again: tests"):
+        release.main("pages", "tests")
+    with pytest.raises(SystemExit, match=r"makes: tests"):
+        release.main("tests")  # which says what is wrong with it, and no traceback
+    assert "tests" not in passed()
+
+
 def test_what_makes_the_same_contents_loses_nothing(wheels, capsys):
     """The description may differ, and the tool that packs."""
     wheels(a="xone")
@@ -454,7 +596,7 @@ def test_another_machine_goes_on_from_the_record(wheels, capsys):
     release.main("artefacts")  # as with another compiler
     capsys.readouterr()
     release.main("--record")
-    assert capsys.readouterr().out == "==> these were recorded of other wheels, and go: tests\n"
+    assert "other wheels, or are no steps now, and go: tests\n" in capsys.readouterr().out
     shutil.rmtree("out/recorded")
     Path("out/kept").rename("out/recorded")
     shutil.rmtree(out)

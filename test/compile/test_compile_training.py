@@ -117,6 +117,42 @@ def test_a_changing_number_used_twice(kind):
     check_numbers(lambda x, n: CHANGING[kind](x, n) + x * n, (0.5, 1.0, 2.0), values)
 
 
+NEW_PROCESS = """
+import torch, clampgrad
+from torch._inductor.config import patch
+from torch._inductor.utils import fresh_inductor_cache
+
+x = torch.tensor([-3.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0])
+f = lambda x, n: clampgrad.clamp(x, max=2 * n, gradient="half") + x * n
+compiled = torch.compile(f)
+
+def gradient(f, n):
+    leaf = x.clone().requires_grad_()
+    f(leaf, n).sum().backward()
+    return leaf.grad
+
+with patch(fallback_by_default=True), fresh_inductor_cache():
+    assert all(torch.equal(gradient(compiled, n), gradient(f, n)) for n in (0.25, 0.75, 0.5, 1.0))
+"""
+
+
+def test_a_changing_number_in_a_new_process(program):
+    """What guards it is set where the package is imported."""
+    ended = program("-c", NEW_PROCESS)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("convention", ["with_grad", "restoring", "half"])
+def test_an_integer_that_changes_guards_nothing(convention):
+    """It is compiled once, where the other bound is a constant."""
+    counter = CompileCounterWithBackend("aot_eager")
+    f = partial(clampgrad.clamp, gradient=convention)
+    compiled = torch.compile(lambda x, n: f(x, 0, n), backend=counter, dynamic=True, fullgraph=True)
+    for n in (3, 5, 7, 9):
+        check(partial(compiled, n=n), lambda x, n=n: f(x, 0, n), [data(40)[0]])
+    assert counter.frame_count == 1
+
+
 # What a program may compute from a number before it is a bound.
 MADE = {
     "2 * n": lambda n: 2 * n,
