@@ -104,7 +104,7 @@ test-portable: $(TESTED) ## Run the tests for every implementation on the portab
 	CLAMPGRAD_PORTABLE=1 $(VENV)/bin/pytest $(PARALLEL) test/{table,transforms,pin} --ignore=test/pin/test_private.py test/package/test_portable.py \
 		test/kernels/test_layouts.py test/compile/test_compile{,_memory}.py test/matrix/test_{refused,fuzz}.py $(ARGS)
 
-check-programs: ## Run programs of third-party libraries under pins: half an hour
+check-programs: ## Run programs of third-party libraries under pins: an hour
 	for release in $(PROGRAM_RELEASES); do $(MAKE) .venv/programs-$$release/installed TORCH=$$release; done
 	echo "==> programs of other people's libraries"
 	$(PROGRAMS)/bin/python -m pytest test/pin/test_pin_processes.py -m "" -k launchers
