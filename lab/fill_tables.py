@@ -40,12 +40,13 @@ def pages():
 
 
 def names_in(text):
+    begun = re.findall(r"<!-- (generated: \w+|end) -->", text)
+    assert [mark == "end" for mark in begun] == [False, True] * (len(begun) // 2), begun
     return [name for _, name, _ in BLOCK.findall(text)]
 
 
 def fill(text):
-    begun = re.findall(r"<!-- (generated: \w+|end) -->", text)
-    assert [mark == "end" for mark in begun] == [False, True] * (len(begun) // 2), begun
+    names_in(text)  # no block without its end
     return BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
 
 

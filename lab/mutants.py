@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 
 import pytest
 import yaml
@@ -49,6 +49,7 @@ from quick_build import build_quickly, copy_to
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "mutants"
 TREE, LIB, RAN, BUILT_FROM = WORK / "tree", WORK / "lib", WORK / "ran.jsonl", WORK / "built_from"
+COMPILED = WORK / "compiled"
 VARIABLE, SYMBOL = "CLAMPGRAD_MUTANT", "clampgrad_mutant"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
@@ -315,8 +316,8 @@ def chosen_cells() -> list:
 
 
 def first_failure(k: int, cells: list, tests: list[str], compiled: str, said) -> None:
-    """In a process of its own, which keeps compiled code in a folder of its own: nothing in a key
-    tells one mutant's from another's."""
+    """In a process of its own, with a folder of its own for Inductor's cache, which takes the code
+    of one mutant for that of another."""
     from matrix.run import check
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
@@ -330,7 +331,9 @@ def first_failure(k: int, cells: list, tests: list[str], compiled: str, said) ->
     for cell in cells:
         try:
             check(cell)
-        except Exception:
+        except (MemoryError, OSError):
+            raise  # of this machine
+        except BaseException:  # those of pytest are no Exceptions
             return said.send(repr(cell)[:200])
 
     quiet = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
@@ -343,6 +346,7 @@ class Ended(Exception):
     about tests."""
 
 
+STARTING = Lock()
 FROM_OUTSIDE = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGHUP, -signal.SIGQUIT}
 CRASH, NO_END = "a crash", f"no end in {SECONDS} s"
 
@@ -350,11 +354,12 @@ CRASH, NO_END = "a crash", f"no end in {SECONDS} s"
 def outcome(*asked) -> str | None:
     """What failed."""
     context = multiprocessing.get_context("fork")
-    found, said = context.Pipe(duplex=False)
-    compiled = tempfile.mkdtemp()
-    worker = context.Process(target=first_failure, args=(*asked, compiled, said))
-    worker.start()
-    said.close()
+    compiled = tempfile.mkdtemp(dir=COMPILED)
+    with STARTING:  # or another worker would inherit `said`, and the end of this one go unnoticed
+        found, said = context.Pipe(duplex=False)
+        worker = context.Process(target=first_failure, args=(*asked, compiled, said))
+        worker.start()
+        said.close()
     try:
         return found.recv() if found.poll(SECONDS) else NO_END
     except EOFError:
@@ -365,6 +370,7 @@ def outcome(*asked) -> str | None:
         return CRASH
     finally:
         worker.kill()
+        worker.join()
         shutil.rmtree(compiled, ignore_errors=True)
 
 
@@ -374,6 +380,8 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
 
     torch.set_num_threads(1)
     cells = chosen_cells()
+    shutil.rmtree(COMPILED, ignore_errors=True)  # of a run that was ended
+    COMPILED.mkdir(parents=True)
     stamps = {}  # of the tests that are imported now: they may change while this runs
     for _, mutant in chosen:
         for by in (None, CRASH, "a cell", *tests_of(mutant)):
@@ -394,7 +402,7 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
         killed = outcome(k, [] if tests is PIN else cells, tests)
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
-            # What stands behind a row that was cut off is read, too.
+            # On a line of its own, also if the row before it was cut off.
             row = [str(mutant), killed, stamps[(*decisive(mutant, killed),)]]
             file.write(f"\n{json.dumps(row)}\n")
 
@@ -460,11 +468,17 @@ def record(every: list[Mutant]) -> None:
         records.write("mutants", rows, **records.here(), commit=records.commit())
 
 
+def count_from_1(text: str) -> int:
+    if (count := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{count} is none")
+    return count
+
+
 def main() -> bool | None:  # whether one survives, or has not run
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=["build", "run"])
     parser.add_argument("--only", default="", help="those with this text")
-    parser.add_argument("--sample", type=int, help="that many of them, by chance")
+    parser.add_argument("--sample", type=count_from_1, help="that many of them, by chance")
     given = parser.parse_args()
     if given.what == "build":
         return build()
@@ -474,8 +488,7 @@ def main() -> bool | None:  # whether one survives, or has not run
     chosen = [(k, m) for k, m in every if given.only in str(m)]
     if not chosen:
         sys.exit(f"no mutant has this text: {given.only}")
-    count = len(chosen) if given.sample is None else min(given.sample, len(chosen))
-    chosen = random.Random(0).sample(chosen, count)
+    chosen = random.Random(0).sample(chosen, min(given.sample or len(chosen), len(chosen)))
     done = ran([m for _, m in every])
     run([(k, m) for k, m in chosen if str(m) not in done])
     record([m for _, m in every])

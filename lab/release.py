@@ -9,17 +9,19 @@ for one package. It takes hours.
 
 A step leaves its log, its row and what it measured in out/release/PACKAGE. So what was interrupted,
 or has failed, goes on where it was. PACKAGE is a hash of the files that wheels are made from: a
-commit that mends a test or a page keeps what has passed, one that changes the package starts from
-nothing, and a row says which commit it is of, from the step's beginning to its end: if a file of
-it or a wheel changes meanwhile, the step has not passed. A step that fails does not end the others,
-and nothing is recorded before it has passed. One that this machine lacks something for is left out,
-and the table says so. Several commands may run side by side, each with steps of its own.
+commit that mends a test or a page keeps what has passed, and one that changes the package starts
+from nothing. A row says which commit the step ran on. If other files are checked out or written
+while it runs, or other wheels come into dist/, the step has not passed. A step that fails does not
+end the others, and nothing is recorded before it has passed. One that this machine lacks something
+for is left out, and the table says so. Two commands may run side by side if their steps share no
+environment and no folder in build/: the tests of two releases of torch, for example.
 
 Another machine goes on from the record of a part, in a clone of the commit that has it: what has
 passed for the same wheels counts there, too. `make wheels` makes them again, if the compilers are
 the same and the clone has the same path (buildtools/wheels.py).
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -76,7 +78,9 @@ NEEDS = {
 # What a release may do without: the table then says that no GPU has run it.
 OPTIONAL = ("gpu",)
 # Variables that would make a step test less, or something else.
-NARROWS = re.compile("ARGS$|PYTEST_ADDOPTS$|CLAMPGRAD_")
+NARROWS = re.compile(
+    "(ARGS|PYTEST_ADDOPTS|RELEASES|TORCH|EXTRA|WHEEL|MODULES|BUILD_TYPE|DEVICE)$|CLAMPGRAD_"
+)
 IN_NO_COMMIT = "A release is of a commit, and `git status` shows changes that are in none."
 
 
@@ -135,23 +139,36 @@ def steps(out: str = "OUT") -> dict[str, str]:
 # ---- Running them --------------------------------------------------------------------------------
 
 
+class RunsAlready(Exception):
+    """Another command has started this step, or left something that it has started."""
+
+
 def shell(line: str, output: Path) -> bool:
-    """Ends with what it has started, and does not start what still runs: whatever
-    it starts holds the lock of its log."""
+    """The line in a shell of its own, which ends with this process. The log is locked
+    until all that the line has started has ended."""
     with output.open("a") as log:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            sys.exit(f"==> this step runs already, and writes {output}")
+            raise RunsAlready from None
         log.truncate(0)
         words = ["bash", "-euc", line]
         started = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
         try:
             return started.wait() == 0
         except BaseException:
-            os.killpg(started.pid, signal.SIGTERM)
-            started.wait()
+            end(started)
             raise
+
+
+def end(started: subprocess.Popen) -> None:
+    """And all of its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(started.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.wait(10)
+        os.killpg(started.pid, signal.SIGKILL)  # what of it is left
+    started.wait()
 
 
 def run(step: str, out: Path) -> dict:
@@ -160,22 +177,26 @@ def run(step: str, out: Path) -> dict:
     row = {"step": step, "on": str(date.today()), "commit": head()}
     row["machine"] = f"{os.cpu_count()} cores of {records.processor()}"
     file, log, began = out / f"{step}.json", out / f"{step}.log", time.monotonic()
-    if not shell(needs, log):
-        row["lacks"], earlier = needs, row_of(file)
+    if not shell(needs, out / f"{step}.needs.log"):
+        row["lacks"], earlier = needs, ran(out).get(step, {})
         return earlier if earlier.get("passed") is False else left(row, file)
     (out / f"{step}.support.json").unlink(missing_ok=True)  # tests would be added to those in it
-    before = tree()
+    files, moves = tree(), len(checked_out())
     row["passed"] = shell(line, log)
-    if (now := tree()) != before:
-        row["passed"] = False  # some of it may have run on either
-        with log.open("a") as written:
-            print(f"==> the files changed meanwhile: from {before} to {now}", file=written)
+    meanwhile = {files[0], *checked_out()[: -moves or None]}
+    wrong = []
+    if tree() != files:
+        wrong.append(f"the files are not those that it began with: {tree()} for {files}")
+    elif len(meanwhile) > 1:
+        wrong.append(f"other files were checked out meanwhile: trees {sorted(meanwhile)}")
     if "dist/" in line:
         row["wheels"] = identity(tested(out))
         if not are_there(step, out):
-            row["passed"] = False
-            with log.open("a") as written:
-                print("==> dist/ changed meanwhile", file=written)
+            wrong.append("dist/ has other wheels now")
+    if wrong:
+        row["passed"] = False
+        with log.open("a") as written:
+            print(*(f"==> {what}" for what in wrong), sep="\n", file=written)
     row["seconds"] = round(time.monotonic() - began)
     return left(row, file)
 
@@ -196,16 +217,20 @@ def row_of(file: Path) -> dict:
         return {}
 
 
-def tree() -> str:
-    """What a step runs on: the commit, what is in none, and how often HEAD has moved."""
-    changed = git("status", "--porcelain", "--untracked-files=no")
-    return " ".join([head(), f"after {len(git('reflog', 'HEAD').splitlines())} moves", changed])
+def tree() -> tuple[str, str]:
+    """What is checked out, and which of its files differ."""
+    return git("rev-parse", "HEAD^{tree}"), git("status", "--porcelain", "--untracked-files=no")
+
+
+def checked_out() -> list[str]:
+    """All that has been checked out in this clone, the last one first."""
+    return git("log", "--walk-reflogs", "--format=%T", "HEAD", "--").splitlines()
 
 
 def ran(out: Path) -> dict[str, dict]:
     """The rows of the steps that count here: those that this machine has run, and those that
-    another has recorded, of the same wheels where a step tests them. One that this machine
-    lacks something for has passed, if it has passed there."""
+    another has recorded, of the same wheels where a step tests them. What the other one has
+    passed counts also where this one lacks something for it."""
     lines, of = steps(), identity(tested(out))
     here = [row for step in lines if (row := row_of(out / f"{step}.json"))]
     there = [row for row in recorded(out.name, "release") if row.get("passed")]
@@ -277,6 +302,10 @@ def package() -> str:
     return hashlib.sha256(files.encode()).hexdigest()[:16]
 
 
+def in_no_commit(*but: str) -> str:
+    return git("status", "--porcelain", "--untracked-files=normal", "--", ".", *but)
+
+
 def present() -> dict[str, str]:
     """The wheels that are in dist/, as `tested` names them."""
     return {path.name: of_wheel(path) for path in Path("dist").glob("*.whl")}
@@ -310,9 +339,7 @@ def record(commit: str, out: Path) -> None:
     if not found.get("artefacts", {}).get("passed"):
         sys.exit(f"There is nothing to record: `artefacts` has not passed for {out}.")
     # What a step leaves before it has passed stays where it is.
-    here = [
-        step for step, row in found.items() if row.get("passed") and row_of(out / f"{step}.json")
-    ]
+    here = [s for s, row in found.items() if row.get("passed") and row == row_of(out / f"{s}.json")]
     files = {out / f"{step}.support.json": "--record=" in steps(str(out))[step] for step in here}
     files |= {out / "gpu/support.json": False} if "gpu" in here else {}
     ran_here = [read_run(file) for file, must in files.items() if must or file.exists()]
@@ -359,8 +386,8 @@ def record(commit: str, out: Path) -> None:
 
 def read_run(file: Path) -> dict:
     try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError) as error:
+        return {name: dict(files) for name, files in json.loads(file.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         sys.exit(f"A step has passed, and which tests it ran cannot be read: {file}: {error}")
 
 
@@ -426,8 +453,8 @@ def main(*words: str) -> None:
     if words == ("--check",):
         return check(out.name)
     # What a record itself has changed may be recorded again.
-    but = [":!records", ":!docs", ":!README.md"] if words == ("--record",) else []
-    if git("status", "--porcelain", "--untracked-files=normal", "--", ".", *but):
+    but = [":!records/*.jsonl", ":!*.md"] if words == ("--record",) else []
+    if in_no_commit(*but):
         sys.exit(IN_NO_COMMIT)
     if words == ("--record",):
         return record(head(), out)
@@ -444,19 +471,25 @@ def main(*words: str) -> None:
         # dist/ was made again since then. If the step makes what was tested, that still counts.
         found.pop("artefacts")
         print(f"==> dist/ is not what was tested: {', '.join(sorted(dict(wrong)))}", flush=True)
-    if found.get("docs", {}).get("commit") != head():
-        found.pop("docs", None)  # it is about pages, which a commit may have mended
     early: list[str] = []
+    elsewhere: list[str] = []
     for step in words or lines:
         made = found.get("artefacts", {}).get("passed")
         if package() != out.name:
             sys.exit("==> HEAD is another package now")
-        if git("status", "--porcelain", "--untracked-files=no"):
+        if in_no_commit():
             sys.exit(IN_NO_COMMIT)
+        if step == "docs" and found.get(step, {}).get("commit") != head():
+            found.pop(step, None)  # it is about pages, which a commit may have mended
         if found.get(step, {}).get("passed"):
             print(f"==> {step}: passed before", flush=True)
         elif step == "artefacts" or "dist/" not in lines[step] or (made and are_there(step, out)):
-            row = run(step, out)
+            try:
+                row = run(step, out)
+            except RunsAlready:
+                print(f"==> {step}: runs already, beside this command", flush=True)
+                elsewhere.append(step)
+                continue
             print(f"==> {step}: {how(row)}", flush=True)
             # Once there are other wheels, what has passed with those before counts no more.
             found = ran(out) if step == "artefacts" else found | {step: row}
@@ -469,6 +502,8 @@ def main(*words: str) -> None:
         )
     if failed := [step for step, row in asked.items() if row.get("passed") is False]:
         sys.exit(f"==> not passed: {', '.join(failed)}; the logs are in {out}")
+    if elsewhere:
+        sys.exit(f"==> not run, because they run already: {', '.join(elsewhere)}")
     if early:
         makes = (
             "`make wheels` makes again"
@@ -483,7 +518,9 @@ def main(*words: str) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ended in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ended) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(ended, signal.default_int_handler)
     try:
         main(*sys.argv[1:])
     except KeyboardInterrupt:

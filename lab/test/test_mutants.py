@@ -2,10 +2,13 @@
 
 import faulthandler
 import json
+import multiprocessing
 import os
 import re
 import signal
+import time
 import warnings
+from multiprocessing.pool import ThreadPool
 
 import pytest
 
@@ -80,6 +83,7 @@ def test_every_test_that_decides_is_there():
 def folder(tmp_path, monkeypatch):
     """What has run is read from there."""
     monkeypatch.setattr(tool, "RAN", tmp_path / "ran.jsonl")
+    monkeypatch.setattr(tool, "COMPILED", tmp_path / "compiled")
     monkeypatch.setattr(tool, "BUILT_FROM", tmp_path / "built_from")
     tool.BUILT_FROM.write_text("these files")
     return tmp_path
@@ -164,7 +168,7 @@ def test_a_test_that_changes_while_it_runs_has_decided_nothing(folder, monkeypat
     assert tool.RAN.exists() and not tool.ran([mutant])
 
 
-def test_a_worker_that_somebody_ends_says_nothing(monkeypatch):
+def test_a_worker_that_somebody_ends_says_nothing(tmp_path, monkeypatch):
     """Nor does an error of its own, as where no space is left. Such a mutant runs again later,
     and one that crashes is noticed."""
 
@@ -172,12 +176,41 @@ def test_a_worker_that_somebody_ends_says_nothing(monkeypatch):
         faulthandler.disable()  # it would show where
         os.kill(os.getpid(), signalled) if signalled else os._exit(1)
 
+    monkeypatch.setattr(tool, "COMPILED", tmp_path)
     monkeypatch.setattr(tool, "first_failure", first_failure)
     for signalled in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, 0):
         with pytest.raises(tool.Ended):
             tool.outcome(signalled)
     for signalled in (signal.SIGSEGV, signal.SIGABRT):
         assert tool.outcome(signalled) == "a crash"
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_end_of_a_worker_is_noticed_beside_others(tmp_path, monkeypatch):
+    """They may be started at the same time."""
+
+    def first_failure(seconds, compiled, said):
+        time.sleep(seconds)
+        os._exit(1)
+
+    class Slow(multiprocessing.get_context("fork").Process):
+        def start(self):
+            time.sleep(0.5)
+            super().start()
+
+    monkeypatch.setattr(tool, "COMPILED", tmp_path)
+    monkeypatch.setattr(tool, "first_failure", first_failure)
+    monkeypatch.setattr(multiprocessing.context.ForkContext, "Process", Slow)
+    ended, began = {}, time.monotonic()
+
+    def one(seconds):
+        with pytest.raises(tool.Ended):
+            tool.outcome(seconds)
+        ended[seconds] = time.monotonic() - began
+
+    with ThreadPool(2) as pool:
+        pool.map(one, [1, 8], chunksize=1)
+    assert ended[1] < ended[8] - 3
 
 
 def test_an_outcome_rests_on_the_tests_that_decide_it(folder, monkeypatch):

@@ -1,11 +1,11 @@
 """`make release`: its steps, and what it does with them for one package."""
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -336,32 +336,40 @@ def test_what_is_in_no_commit_is_refused(clone):
 
 
 def commits(clone, monkeypatch):
+    """How a step does it."""
     for whose in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{whose}_NAME", "a")
         monkeypatch.setenv(f"GIT_{whose}_EMAIL", "a@b")
-    return "git commit -q --allow-empty -m"
+    commit(clone)  # so that there are two
+    return "git commit -q -a -m one --allow-empty"
 
 
-@pytest.mark.parametrize("case", ["another commit", "there and back", "a file that is written"])
-def test_a_step_during_which_files_change_has_not_passed(clone, monkeypatch, case):
+@pytest.mark.parametrize(
+    "line, why",
+    [
+        ("echo x >> page && COMMIT", "not those that it began with"),
+        ("git checkout -q HEAD~ && git checkout -q -", "other files were checked out meanwhile"),
+        ("echo x >> setup.py", "not those that it began with"),
+        ("COMMIT && git checkout -q -b another && git reset -q", None),  # the same files
+    ],
+)
+def test_a_step_during_which_files_change_has_not_passed(clone, monkeypatch, line, why):
     """Some of it has run on either."""
-    line = {
-        "another commit": f"{commits(clone, monkeypatch)} another",
-        "there and back": "git checkout -q --detach && git checkout -q -",
-        "a file that is written": "echo x >> setup.py",
-    }[case]
+    line = line.replace("COMMIT", commits(clone, monkeypatch))
     monkeypatch.setattr(release, "steps", lambda out="": {"artefacts": line})
+    if why is None:
+        return release.main()
     with pytest.raises(SystemExit, match="not passed: artefacts"):
         release.main()
     (log,) = clone.glob("out/release/*/artefacts.log")
-    assert "the files changed meanwhile" in log.read_text()
+    assert why in log.read_text()
 
 
 @pytest.mark.parametrize("case", ["another package", "a file that is written"])
 def test_what_follows_runs_on_the_same_files(clone, monkeypatch, case):
     lines = {"artefacts": "echo x >> setup.py", "bad": "touch out/ran"}
     if case == "another package":
-        lines["artefacts"] += f" && {commits(clone, monkeypatch)} another -a"
+        lines["artefacts"] += f" && {commits(clone, monkeypatch)}"
     monkeypatch.setattr(release, "steps", lambda out="": lines)
     with pytest.raises(SystemExit, match="another package now|git status"):
         release.main()
@@ -375,23 +383,40 @@ def test_what_would_narrow_a_step_is_refused(clone, monkeypatch, name):
         release.main()
 
 
-def test_a_step_that_runs_already_is_not_started(tmp_path):
-    """Also where what has started it was killed, and it goes on."""
-    lines = f"echo x >> {tmp_path}/runs; sleep 60"
-    code = f"from lab.release import shell; from pathlib import Path; shell({lines!r}, Path('log'))"
+def test_a_step_ends_with_what_has_started_it(tmp_path):
+    """Also where that is killed. Until then nothing starts it again."""
+    line = f"echo x >> {tmp_path}/runs; sleep 600; true"
+    code = f"""
+import signal
+from pathlib import Path
+from lab.release import shell
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+shell({line!r}, Path('log'))"""
     runs = subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     while not (tmp_path / "runs").exists():
         assert runs.poll() is None
         time.sleep(0.1)
-    with pytest.raises(SystemExit, match="runs already"):
-        release.shell(lines, tmp_path / "log")
-    runs.send_signal(signal.SIGINT)
-    runs.wait()
-    assert release.shell("echo whole", tmp_path / "log")  # nothing of it goes on
+    with pytest.raises(release.RunsAlready):
+        release.shell(line, tmp_path / "log")
+    time.sleep(1)  # its process knows what it has started
+    runs.terminate()
+    runs.wait(60)
+    assert release.shell("echo whole", tmp_path / "log")
     assert (tmp_path / "log").read_text() == "whole\n"
     assert (tmp_path / "runs").read_text() == "x\n"
+
+
+def test_what_runs_already_does_not_end_the_others(clone, monkeypatch, capsys):
+    release.main("artefacts")
+    (log,) = clone.glob("out/release/*/artefacts.log")
+    with log.with_name("bad.log").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        monkeypatch.setattr(release, "NEEDS", {})
+        with pytest.raises(SystemExit, match="because they run already: bad$"):
+            release.main()
+    assert "==> absent: yes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("left", ["", '{"step": "art', "{}", "[]"])
@@ -428,6 +453,30 @@ def test_what_a_machine_lacks_hides_no_result(clone, monkeypatch):
         assert (out / "absent.json").read_text() == failed
     with pytest.raises(SystemExit, match="have not: absent"):
         release.main("--record")
+    (out / "absent.json").unlink()  # tests that have run elsewhere are recorded already
+    (out / "absent.json").write_text(json.dumps({"step": "absent", "on": "", "lacks": "a tool"}))
+    lines = release.steps() | {"absent": "true --record="}
+    monkeypatch.setattr(release, "steps", lambda out="": lines)
+    release.main("--record")
+    assert release.records.read("release")["rows"][2]["passed"] is True
+
+
+def test_what_has_failed_with_other_wheels_hides_nothing(wheels, monkeypatch):
+    """Where what it needs is gone: such a step may be missing from a release."""
+    wheels(a="one")
+    lines = release.steps() | {"absent": "ls dist/; false"}
+    monkeypatch.setattr(release, "steps", lambda out="": lines)
+    monkeypatch.setattr(release, "NEEDS", {})
+    with pytest.raises(SystemExit, match="not passed: absent"):
+        release.main()
+    wheels(a="two")
+    out = Path("out/release") / release.package()
+    (out / "artefacts.json").unlink()
+    monkeypatch.setattr(release, "NEEDS", {"absent": "no-such-tool"})
+    release.main()
+    assert "lacks" in release.ran(out)["absent"]
+    release.main("--record")
+    assert release.unfinished(release.records.read("release")["rows"]) == []
 
 
 def test_a_step_that_passed_says_which_tests(clone, monkeypatch):
