@@ -8,9 +8,10 @@
 A comparison, a choice, a mask operator or a condition becomes its neighbour, and a statement is
 left out; the formulas of derivatives.yaml change in the same way. Each mutant runs in its own
 process, forked from one that has everything imported. It runs cells of test/matrix, then the tests
-of its folder, until one fails or the process crashes. An interrupted run goes on, at a later commit
-too, as long as the package is as it was; what a file of tests has decided is tried again when that
-file has changed. waived_mutants.yaml lists what no test can notice.
+of its folder, until one fails, or the process crashes or takes far longer than the unbroken
+library. An interrupted run goes on, at a later commit too, as long as the package is as it was;
+what a file of tests has decided is tried again when that file has changed. waived_mutants.yaml
+lists what no test can notice.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -53,7 +56,8 @@ COMPILED = WORK / "compiled"
 VARIABLE, SYMBOL = "CLAMPGRAD_MUTANT", "clampgrad_mutant"
 DECLARED = f'extern "C" __attribute__((visibility("default"))) int {SYMBOL};\n'
 DEFINED = f'#include <cstdlib>\n{DECLARED}int {SYMBOL} = atoi(getenv("{VARIABLE}") ?: "0");\n'
-SECONDS, CELLS = 1800, 600  # per mutant; all of its tests take minutes on a busy machine
+CELLS = 600
+SECONDS = 1800  # per mutant, if it waits for ever; one that computes for ever ends earlier
 
 # For each folder, the tests that run after the cells. The rules break every file of these folders.
 KERNELS = [f"test/{test}" for test in (
@@ -315,16 +319,18 @@ def chosen_cells() -> list:
     return calls()[:: len(calls()) // CELLS] + [next(drawn) for _ in range(CELLS)]
 
 
-def first_failure(k: int, cells: list, tests: list[str], compiled: str, said) -> None:
+def first_failure(
+    k: int, cells: list, tests: list[str], of_cpu: float, compiled: str, said
+) -> None:
     """In a process of its own, with a folder of its own for Inductor's cache, which takes the code
     of one mutant for that of another."""
     from matrix.run import check
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # or pytest would end as if a test had failed
-    os.environ |= {
-        VARIABLE: str(k),
-        "TORCHINDUCTOR_CACHE_DIR": compiled,
-    }  # also where a test starts one
+    if of_cpu < math.inf:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(of_cpu), resource.RLIM_INFINITY))
+    # Processes that a test starts have these, too.
+    os.environ |= {VARIABLE: str(k), "TORCHINDUCTOR_CACHE_DIR": compiled}
     library = ctypes.CDLL(str(next(LIB.rglob("libclampgrad*"))))
     ctypes.c_int.in_dll(library, SYMBOL).value = k
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -348,7 +354,7 @@ class Ended(Exception):
 
 STARTING = Lock()
 FROM_OUTSIDE = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGHUP, -signal.SIGQUIT}
-CRASH, NO_END = "a crash", f"no end in {SECONDS} s"
+CRASH, NO_END = "a crash", "no end"
 
 
 def outcome(*asked) -> str | None:
@@ -365,6 +371,8 @@ def outcome(*asked) -> str | None:
     except EOFError:
         worker.join()
         code = worker.exitcode or 0
+        if code == -signal.SIGXCPU:
+            return NO_END
         if code in FROM_OUTSIDE or code > 0:  # an exception of the worker's own
             raise Ended(f"a worker has ended with {code}") from None
         return CRASH
@@ -388,9 +396,11 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
             files = (*decisive(mutant, by),)
             stamps[files] = stamps.get(files) or stamp(files)
     pytest.main(["--collect-only", "-qq", *KERNELS, *PIN])  # imports them, once for all
+    began = cpu_seconds()
     for tests in ([], KERNELS, PIN) if chosen else ():
-        if killed := outcome(0, [] if tests else cells, tests):
+        if killed := outcome(0, [] if tests else cells, tests, math.inf):
             sys.exit(f"it fails where nothing is broken: {killed}")
+    longest = 3 * (cpu_seconds() - began)
 
     stopped = Event()
 
@@ -399,7 +409,7 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
             return
         k, mutant = numbered
         tests = tests_of(mutant)
-        killed = outcome(k, [] if tests is PIN else cells, tests)
+        killed = outcome(k, [] if tests is PIN else cells, tests, longest)
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
             # On a line of its own, also if the row before it was cut off.
@@ -415,6 +425,12 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
             for worker in multiprocessing.active_children():
                 worker.kill()
             raise
+
+
+def cpu_seconds() -> float:
+    """Of all workers that have ended."""
+    of = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return of.ru_utime + of.ru_stime
 
 
 def tests_of(mutant: Mutant) -> list[str]:

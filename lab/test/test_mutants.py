@@ -183,6 +183,7 @@ def test_a_worker_that_somebody_ends_says_nothing(tmp_path, monkeypatch):
             tool.outcome(signalled)
     for signalled in (signal.SIGSEGV, signal.SIGABRT):
         assert tool.outcome(signalled) == "a crash"
+    assert tool.outcome(signal.SIGXCPU) == tool.NO_END  # it has computed for too long
     assert not [*tmp_path.iterdir()]
 
 
