@@ -7,6 +7,7 @@ from itertools import permutations, product
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -72,6 +73,16 @@ def test_backward_copies_no_scalar_to_the_device(gradient):
             torch.autograd.grad(total, x)
         called = {event.name for event in profile.events()}
         assert "aten::expand" in called and "aten::copy_" not in called
+
+
+@pytest.mark.parametrize("gradient", ["half", "with_grad"])
+def test_a_scalar_without_a_value_is_not_asked_for_it(gradient):
+    with FakeTensorMode():
+        x = torch.empty(3, device="meta", requires_grad=True)
+        lo = torch.zeros((), device="cpu")
+        y = clampgrad.clamp(x, lo, lo + 1, gradient=gradient)
+        (g,) = torch.autograd.grad(y.sum(), x)
+    assert (g.shape, g.device) == (x.shape, x.device)
 
 
 class OneDevice(TorchDispatchMode):
