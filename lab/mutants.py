@@ -390,11 +390,10 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
     cells = chosen_cells()
     shutil.rmtree(COMPILED, ignore_errors=True)  # of a run that was ended
     COMPILED.mkdir(parents=True)
-    stamps = {}  # of the tests that are imported now: they may change while this runs
+    stamped = functools.cache(stamp)  # of the tests as they are imported now: they may change
     for _, mutant in chosen:
-        for by in (None, CRASH, "a cell", *tests_of(mutant)):
-            files = (*decisive(mutant, by),)
-            stamps[files] = stamps.get(files) or stamp(files)
+        for by in (None, "a cell", *tests_of(mutant)):
+            stamped(decisive(mutant, by))
     pytest.main(["--collect-only", "-qq", *KERNELS, *PIN])  # imports them, once for all
     began = cpu_seconds()
     for tests in ([], KERNELS, PIN) if chosen else ():
@@ -413,7 +412,7 @@ def run(chosen: list[tuple[int, Mutant]]) -> None:
         print("killed  " if killed else "SURVIVES", mutant, flush=True)
         with RAN.open("a") as file:
             # On a line of its own, also if the row before it was cut off.
-            row = [str(mutant), killed, stamps[(*decisive(mutant, killed),)]]
+            row = [str(mutant), killed, stamped(decisive(mutant, killed))]
             file.write(f"\n{json.dumps(row)}\n")
 
     with ThreadPool(int(os.environ.get("MAX_JOBS", 2))) as pool:
@@ -437,13 +436,13 @@ def tests_of(mutant: Mutant) -> list[str]:
     return TESTS.get(mutant.file) or TESTS[mutant.file.rpartition("/")[0]]
 
 
-def decisive(mutant: Mutant, killed: str | None) -> list[str]:
+def decisive(mutant: Mutant, killed: str | None) -> tuple[str, ...]:
     """The files of tests that an outcome rests on: the one that failed, none if that was a cell,
     or else all: any may have crashed."""
     tests = tests_of(mutant)
     if killed not in (None, CRASH, NO_END):
         tests = [killed] if killed in tests else []
-    return [test.partition("::")[0] for test in tests]
+    return tuple(test.partition("::")[0] for test in tests)
 
 
 def stamp(files: tuple[str, ...]) -> str:
@@ -458,7 +457,7 @@ def ran(every: list[Mutant]) -> dict[str, str | None]:
     return {
         name: killed
         for name, killed, of in rows_of(RAN)
-        if name in known and of == stamped((*decisive(known[name], killed),))
+        if name in known and of == stamped(decisive(known[name], killed))
     }
 
 

@@ -202,9 +202,7 @@ def run(step: str, out: Path) -> dict:
 
 
 def left(row: dict, file: Path) -> dict:
-    whole = file.with_suffix(".new")
-    whole.write_text(json.dumps(row) + "\n")
-    whole.replace(file)
+    records.write_at_once(file, json.dumps(row) + "\n")
     return row
 
 

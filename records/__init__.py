@@ -31,11 +31,15 @@ def read(name):
 
 
 def write(name, rows, digits=4, **header):
-    """At once, so that what is interrupted leaves what was there. Times to four digits: their
-    quartiles are further apart than that."""
+    """Times to four digits: their quartiles are further apart than that."""
     text = "".join(line(case, digits) + "\n" for case in (header, *rows))
     to = path(name, new=True)
     to.parent.mkdir(parents=True, exist_ok=True)
+    write_at_once(to, text)
+
+
+def write_at_once(to, text):
+    """So that what is interrupted leaves what was there."""
     to.with_suffix(".new").write_text(text)
     to.with_suffix(".new").replace(to)
 

@@ -91,7 +91,7 @@ def folder(tmp_path, monkeypatch):
 
 def rows(*found):
     """Those of the mutants, as a run writes them."""
-    of = ((str(m), by, tool.stamp((*tool.decisive(m, by),))) for m, by in found)
+    of = ((str(m), by, tool.stamp(tool.decisive(m, by))) for m, by in found)
     return "".join(f"\n{json.dumps(row)}\n" for row in of)
 
 
