@@ -18,6 +18,7 @@ for name in (
     "lab.artefacts",
     "lab.contract_tables",
     "lab.first_minute",
+    "lab.libraries.clamps",
     "lab.libraries.tables",
     "lab.matrix_page",
     "lab.mca",
