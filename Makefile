@@ -246,6 +246,7 @@ pictures: demo ## Make the figures and numbers of README.md and docs again
 		$(VENV)/bin/python examples/$$name.py --out out > /dev/null; \
 		cp out/$$name.json records/examples/; cp out/$$name{,-dark}.png docs/img/; \
 	done
+	$(VENV)/bin/python -m benchmarks.picture
 	$(VENV)/bin/python -m lab.fill_tables
 
 lint: $(LINT)/installed ## Check style, types and workflows; changes nothing

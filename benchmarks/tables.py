@@ -122,7 +122,7 @@ def memory():
     (row,) = blocks(USUAL, direction="kept", group="clamp", dtype="float32")
     ours, theirs = (row["functions"][f]["saved_bits"] for f in ("clampgrad.clamp", "torch.clamp"))
     yield (
-        f"For backward it keeps **{ours:g} bit per element**; `torch.clamp`, `F.hardtanh` and `F.relu6` "
+        f"For backward, `clampgrad.clamp` keeps **{ours:g} bit per element**; `torch.clamp`, `F.hardtanh` and `F.relu6` "
         f"keep {theirs:g} in float32."
     )
 
@@ -192,7 +192,7 @@ def real_models():
             yield model, where(record), *cells
     of_gpus = [record for record in found if "gpu" in record["machine"]]
     if not of_gpus:
-        yield "No such model has been recorded on a GPU yet; single calls [have](docs/performance.md#cuda)."
+        yield "No such model has been recorded on a GPU yet; single calls [have](#cuda)."
     for record in of_gpus:
         yield (
             f"On {where(record)}: forward and backward, the fastest step of a process, the median of {record['rounds']}; "
@@ -205,13 +205,39 @@ def real_models():
     yield (
         "On a CPU: forward and backward on one thread, the default malloc, and what is kept"
         + "; in brackets, the most that is allocated in a step, beside the weights" * has_peaks
-        + f". Each process reports its fastest step: {'; '.join(map(measured, of_cpus))}. "
-        f"Random weights, {data}. {libraries(first)}; [the script](lab/real_models.py). "
+        + f". The time is that of the fastest step in a process: {'; '.join(map(measured, of_cpus))}. "
+        f"Random weights, {data}. {libraries(first)}; [the script](../lab/real_models.py). "
         + (
             "All gradients equal stock's to the bit under every pin: in these models no gradient is lost or won at a bound."
             if all_same
             else "*: some gradient differs from stock's in a bit; all others are equal."
         )
+    )
+
+
+@table()
+def real_models_summary():
+    """The ends of what the table above has of CPUs: two sentences."""
+    found = [record for record in models("real-models-") if "gpu" not in record["machine"]]
+    names, ratios = {}, {}
+    for record in found:
+        stock = {r["model"]: r for r in record["rows"] if r["setting"] == "stock"}
+        for r in record["rows"]:
+            of_stock = stock[r["model"]]
+            names[r["model"].rpartition(",")[0]] = None
+            parts = (r[what] / of_stock[what] for what in ("milliseconds", "saved_bytes"))
+            ratios.setdefault(r["setting"].partition("(")[0], []).append((*parts,))
+
+    def ends(setting, which):
+        low, high = (pick(ratio[which] for ratio in ratios[setting]) for pick in (min, max))
+        return f"{low:.2f} to {high:.2f}"
+
+    releases = " and ".join(record["torch"].partition("+")[0] for record in found)
+    yield (
+        f"A training step takes {ends('pin', 0)} times as long under a pin as without one, and keeps {ends('pin', 1)} times "
+        f"as much for backward; after `clampgrad.nn.convert`, {ends('convert', 0)} times as long, and {ends('convert', 1)} times "
+        f"as much. The models are {'; '.join(names)}: in eager mode, on one thread of a CPU, with torch {releases} "
+        "([more](docs/performance.md#real-models))."
     )
 
 
