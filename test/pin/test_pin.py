@@ -162,6 +162,7 @@ def raised_at(n, pin):
 
     # Before settrace, which alone looks for it in Python 3.12.
     sys._getframe().f_trace_opcodes = True
+    before = sys.gettrace()
     sys.settrace(trace)
     try:
         with pin:
@@ -169,7 +170,7 @@ def raised_at(n, pin):
     except Injected:
         pass
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return here
 
 

@@ -521,3 +521,22 @@ def test_a_torch_whose_forward_differs_is_left_as_it_is(tmp_path):
     with scripts(tmp_path) as run:
         out, _ = run(CHANGED)
     assert "does not support torch" in out and "('self', 'x', 'more')" in out
+
+
+def test_warnings_name_the_line_of_the_caller():
+    derived = nn.Sequential(type("Mine", (nn.ReLU6,), {})())
+
+    def prepared():
+        module = clampgrad.nn.ReLU6()
+        module.qconfig = torch.ao.quantization.default_qconfig
+        return module
+
+    calls = {
+        "found no ReLU": lambda: clampgrad.nn.convert(nn.Linear(1, 1)),
+        "left alone": lambda: clampgrad.nn.convert(derived, gradient="inclusive"),
+        "quanti": prepared,
+    }
+    for message, call in calls.items():
+        with pytest.warns(UserWarning, match=message) as found:
+            call()
+        assert {w.filename for w in found if message in str(w.message)} == {__file__}, message

@@ -3,6 +3,7 @@
 import copy
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import clampgrad
 from benchmarks.memory import saved_bytes
-from common import assert_same
+from common import assert_same, python
 
 pytestmark = pytest.mark.of_kernels("compositions keep whole Tensors, so that nothing is converted")
 
@@ -281,3 +282,46 @@ def test_it_never_keeps_more(seed):
         return values[-1]
 
     converted(Model(forward, **modules), x())
+
+
+def test_an_example_as_the_first_act_of_a_process(tmp_path):
+    """Nothing has changed torch's classes there yet."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch, clampgrad\n"
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.act = torch.nn.ReLU6()\n"
+        "    def forward(self, x):\n"
+        "        return self.act(x + 1) + 1\n"
+        "model = clampgrad.nn.convert(Model(), example_inputs=torch.ones(1000, requires_grad=True))\n"
+        "print(list(clampgrad.nn.conversions(model)), 'left alone' in str(clampgrad.nn.conversions(model)))\n"
+    )
+    assert python(program) == "['act'] False\n"
+
+
+def test_ctrl_c_in_the_forward_leaves_the_model_as_it_was():
+    def interrupted(model, x):
+        if model.interrupts:
+            raise KeyboardInterrupt
+        return model.relu6(x) + 1
+
+    model = Model(interrupted, relu6=nn.ReLU6(), interrupts=False)
+    before = clampgrad.nn.conversions(clampgrad.nn.convert(model))
+    model.interrupts = True
+    with pytest.raises(KeyboardInterrupt):
+        clampgrad.nn.convert(model, example_inputs=x())
+    assert before and clampgrad.nn.conversions(model) == before
+
+
+def test_an_error_that_the_model_catches():
+    """What is kept afterwards is not the failed module's: sin keeps the input of relu6."""
+
+    def catches(model, x):
+        with suppress(TypeError):
+            model.relu("no Tensor")
+        h = x + 1
+        return h.sin() + model.relu6(h)
+
+    assert converted(Model(catches, relu=nn.ReLU(), relu6=nn.ReLU6()), x()) == []

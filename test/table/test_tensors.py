@@ -119,3 +119,10 @@ def test_the_same_compiled(backend):
 
     compiled = torch.compile(f, backend=backend, fullgraph=True)
     check_rows(compiled, f, given, torch.ones(1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_out_of_two_tensors(name):
+    a, b, out = torch.tensor([0.0, 2.0]), torch.tensor([1.0, 1.0]), torch.empty(0)
+    assert getattr(clampgrad, name)(a, b, out=out) is out
+    assert_same(out, getattr(torch, name)(a, b))
