@@ -1,4 +1,4 @@
-"""The tables of docs/libraries.md, from records/convert-libraries.jsonl."""
+"""The tables of docs/programs.md, from records/convert-libraries.jsonl."""
 
 import records
 from records import table
