@@ -1,14 +1,22 @@
 """Whether tensors carry tangents. C++ alone knows: where compiled or exported code opens a level of
 forward mode, torch.autograd.forward_ad does not hear of it."""
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
 from clampgrad._torch.dispatcher import OneLevel
-from clampgrad._torch.surroundings import forward_mode
+from clampgrad._torch.surroundings import forward_mode, in_levels
+
+
+def may_exist() -> bool:
+    """Whether a level of forward mode may be open. Asking a tensor takes as long as a clamp of it;
+    without the compiler, whose code runs elsewhere too, Python knows of every level."""
+    return fwad._current_level >= 0 or in_levels() or "torch._dynamo" in sys.modules
 
 
 class Asked(OneLevel):
@@ -27,6 +35,8 @@ class Asked(OneLevel):
 
 def carry_tangents(tensors: Iterable[Tensor]) -> bool:
     """Whether one of them carries a tangent at the level that runs now."""
+    if not may_exist():
+        return False
     found: list[bool] = []
     Asked.call(found, *tensors)
     return bool(found)
@@ -34,6 +44,10 @@ def carry_tangents(tensors: Iterable[Tensor]) -> bool:
 
 def carry_tangents_at_a_level(tensors: list[Tensor]) -> bool:
     """The same at any level: also where torch.func has wrapped what carries it."""
+    if not may_exist():
+        return False
+    if not in_levels():
+        return carry_tangents(tensors)
     with forward_mode(True):  # each level has this switch to itself
         while tensors:
             if carry_tangents(tensors):

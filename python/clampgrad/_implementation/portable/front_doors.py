@@ -12,14 +12,18 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function
 
 from clampgrad._contract.table import AT_ONCE, CANONICAL, PSEUDO, unknown
+from clampgrad._implementation.portable.composed import composed, composed_in_place, is_composed
 from clampgrad._implementation.portable.contract import OPERATORS, PSEUDO_GRADIENTS, rows
 from clampgrad._implementation.portable.forward import (
+    CLAMPS,
+    EXTREMA,
+    TORCHS,
     check_fits,
     check_in_place,
     in_dtype,
     torchs_own,
 )
-from clampgrad._implementation.portable.gate import Clamp, Extremum, traced_by_jit
+from clampgrad._implementation.portable.gate import Clamp, Extremum, is_in_a_graph, traced_by_jit
 from clampgrad._implementation.traced import traced
 from clampgrad._torch.surroundings import (
     check_levels_allow_writing,
@@ -52,21 +56,22 @@ def resolved(gradient: str, maximize: bool) -> str:
 
 def checked(name: str, gradient: str, maximize: bool) -> str:
     """The same for the function `name`: what has no interval has no pseudo-gradient."""
-    key = resolved(gradient, maximize)
-    if key in PSEUDO and not name.startswith("clamp"):
+    key = column_named(gradient, maximize)
+    if key.partition(",")[0] in PSEUDO and not name.startswith("clamp"):
         raise ValueError(f"gradient='{gradient}' is defined for clamps only, not for {name}")
     return key
 
 
 def recorded(args: tuple[Any, ...]) -> bool:
     """Whether a gradient may have to be computed: only the levels of torch.func know for sure."""
-    if not isinstance(args[0], Tensor) or any(isinstance(a, complex) for a in args):
-        return False  # torch has no such call, or no backward of it, and says so
     tensors = [a for a in args if isinstance(a, Tensor)]
-    return any(t.is_floating_point() for t in tensors) and (
-        (torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or in_levels()))
-        or carry_tangents_at_a_level(tensors)  # forward mode records without grad mode, too
-    )
+    if not isinstance(args[0], Tensor) or not any([t.is_floating_point() for t in tensors]):
+        return False  # torch has no such call, or no backward of it, and says so
+    recording = torch.is_grad_enabled() and (in_levels() or any([t.requires_grad for t in tensors]))
+    # Forward mode records without grad mode, too.
+    if not recording and not carry_tangents_at_a_level(tensors):
+        return False
+    return not any([isinstance(a, complex) for a in args])  # of which torch has no backward
 
 
 # ---- Clamps -------------------------------------------------------------------------------------
@@ -78,6 +83,10 @@ ROUNDS = (
 )
 
 
+def torchs_clamp(x: Tensor, lo: Any, hi: Any) -> Tensor:
+    return TORCHS["clamp"](x, lo, hi)
+
+
 def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
     """A clamp of any name; of its bounds, one at least is given."""
     if not recorded((x, lo, hi)):
@@ -86,6 +95,9 @@ def clamped(name: str, x: Tensor, lo: Any, hi: Any, gradient: str) -> Tensor:
     if suffix:
         check_in_place(x, lo, hi)
         check_levels_allow_writing(x)
+    if is_composed(gradient, lo, hi, bool(suffix)) and not is_in_a_graph():
+        between = composed_in_place if suffix else composed
+        return between(torchs_clamp, x, lo, hi, gradient)
     numbers = [not isinstance(bound, Tensor) for bound in (lo, hi) if bound is not None]
     if len(set(numbers)) == 2:
         if gradient.partition(",")[0] not in AT_ONCE:
@@ -120,6 +132,17 @@ def column_of(gradient: str, maximize: bool) -> str:
     return directed if maximize and directed in PSEUDO_GRADIENTS["x = y"] else gradient
 
 
+KNOWN = {(name, False): convention for name, convention in CANONICAL.items()}
+KNOWN |= {(n, True): column_of(c, True) for n, c in CANONICAL.items() if c in PSEUDO}
+
+
+def column_named(gradient: str, maximize: bool) -> str:
+    """The same for what the caller names, or the error."""
+    if type(gradient) is str and type(maximize) is bool and (gradient, maximize) in KNOWN:
+        return KNOWN[gradient, maximize]
+    return column_of(resolved(gradient, maximize), maximize)
+
+
 def clamp_kernel(name: str) -> Callable[..., Tensor]:
     """The function behind the operator and the Python function of that name."""
 
@@ -132,11 +155,11 @@ def clamp_kernel(name: str) -> Callable[..., Tensor]:
         maximize: bool = False,
         out: Tensor | None = None,
     ) -> Tensor:
-        gradient = column_of(resolved(gradient, maximize), maximize)
+        gradient = column_named(gradient, maximize)
         args = (input, guarded(min), guarded(max))
         if out is not None:
             return torchs_own(name, *args, out=out)
-        if (min is None and max is None) or not recorded(args):
+        if not recorded(args) or (min is None and max is None):
             return torchs_own(name, *args)
         return clamped(name, *args, gradient)
 
@@ -180,7 +203,9 @@ def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def call(*given: Any, gradient: str, maximize: bool = False, **keywords: Any) -> Tensor:
         checked(name, gradient, maximize)  # a wrong name is said before anything else
-        keywords |= {"gradient": gradient} | ({"maximize": True} if maximize else {})
+        keywords["gradient"] = gradient
+        if maximize:
+            keywords["maximize"] = True
         relevant = [a for a in (*given, keywords.get("out")) if a is not None]
         if has_torch_function(relevant):
             return handle_torch_function(PUBLIC[name], relevant, *given, **keywords)
@@ -194,8 +219,6 @@ def function(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return call
 
 
-CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_")
-EXTREMA = ("maximum", "minimum", "fmax", "fmin")
 KERNELS = {name: clamp_kernel(name) for name in CLAMPS}
 KERNELS |= {name: extremum_kernel(name) for name in EXTREMA}
 FUNCTIONS = {name: function(name, kernel) for name, kernel in KERNELS.items()}

@@ -28,6 +28,7 @@ from clampgrad._implementation.portable.forward import (
     stays_unrounded,
     torchs_own,
     uncounted,
+    where,
 )
 from clampgrad._torch.dispatcher import next_level
 from clampgrad._torch.surroundings import dispatch_modes_are_on, forward_mode, is_batched_gradient
@@ -56,6 +57,11 @@ def traced_by_jit(on: bool) -> Iterator[None]:
         yield
     finally:
         here.on = before
+
+
+def is_in_a_graph() -> bool:
+    """Whether the call is recorded in a graph, or a dispatch mode looks at what it calls."""
+    return here.on or dispatch_modes_are_on()
 
 
 NOT_LINEAR = (
@@ -103,7 +109,7 @@ class Rule:
 
 def is_linear(share: Share) -> bool:
     """Whether a share depends on the position alone, and is a part of g."""
-    return all(what == "g" and len(set(where)) == 1 for (what, _), where in share.items())
+    return all(what == "g" and len(set(at)) == 1 for (what, _), at in share.items())
 
 
 def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = None) -> Tensor:
@@ -115,14 +121,14 @@ def select(share: Share, position: Tensor, g: Tensor, passed: Tensor | None = No
     result = torch.zeros_like(passed, device=position.device)
     if g.shape != position.shape:  # a tangent of what is broadcast
         result = result.expand(torch.broadcast_shapes(g.shape, position.shape))
-    for (what, divisor), where in share.items():
+    for (what, divisor), at in share.items():
         value = passed if what == "g" else float(what)
-        if len(set(where)) == 1:  # whatever g is
-            chosen = contains(where[0], position)
+        if len(set(at)) == 1:  # whatever g is
+            chosen = contains(at[0], position)
         else:
             sign = relation(g, 0)
-            chosen = reduce(or_, (contains(w, position) & (sign == k) for k, w in enumerate(where)))
-        result = torch.where(chosen, divided(value, divisor), result)
+            chosen = reduce(or_, (contains(a, position) & (sign == k) for k, a in enumerate(at)))
+        result = where(chosen, divided(value, divisor), result)
     return result
 
 
@@ -177,7 +183,7 @@ class Pseudo(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[None, None, Tensor]:
         position, of = unpacked(ctx, g)
-        changing = {key: where for key, where in ctx.share.items() if key[0] == "g"}
+        changing = {key: at for key, at in ctx.share.items() if key[0] == "g"}
         return None, None, select(changing, position, of, g)
 
     @staticmethod

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from clampgrad._contract.table import PSEUDO
+from clampgrad._implementation.portable.composed import composed, composed_in_place, is_composed
 from clampgrad._implementation.portable.forward import check_in_place, is_written_input
 from clampgrad._implementation.portable.front_doors import column_of, operator_of, resolved
-from clampgrad._implementation.portable.gate import Clamp, Rule, located
+from clampgrad._implementation.portable.gate import Clamp, Rule, is_in_a_graph, located
 from clampgrad._torch import thread_state
 from clampgrad._torch.dispatcher import (
     Kernel,
@@ -188,6 +189,7 @@ class Recorded(OneLevel):
 
 # ---- The kernels --------------------------------------------------------------------------------
 
+CLAMP = operator_named("clamp")
 reached: Counter[str] = Counter()
 library: torch.library.Library
 
@@ -235,6 +237,11 @@ def is_recorded(x: Tensor, others: Sequence[Any], in_place: bool) -> bool:
     return not in_place or x.is_floating_point()
 
 
+def torchs_clamp(keys: Any, x: Tensor, lo: Any, hi: Any) -> Tensor:
+    """Torch's own, which is not pinned a second time."""
+    return CLAMP.redispatch(keys, x, lo, hi)
+
+
 def kernel(name: str, operator: Any) -> Kernel:
     """The kernel that replaces torch's own kernel of an operator."""
     torchs, is_clamp = name.rstrip("_"), name.startswith("clamp")
@@ -251,6 +258,9 @@ def kernel(name: str, operator: Any) -> Kernel:
         if is_clamp:
             lo, hi = (None, *others) if torchs == "clamp_max" else (*others, None)[:2]
             rules, others = operator_of(lo, hi), (lo, hi)
+            if is_composed(gradient, lo, hi, in_place) and not is_in_a_graph():
+                between = composed_in_place if in_place else composed
+                return between(partial(torchs_clamp, to_torchs_own(keys)), x, lo, hi, gradient)
         records = torch.is_grad_enabled()
         with next_level(False):
             dtype, args, position = located(name, gradient, numbers, (x, *others))
